@@ -1,0 +1,2 @@
+if __name__ == "apps":  # imported from the source folder, not from the package
+    raise ImportError("import onesided.apps, not apps", name="apps")
