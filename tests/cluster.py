@@ -1,0 +1,5 @@
+"""Virtual nodes (being written)."""
+
+
+def available() -> str:
+    return "virtual nodes are not there yet"

@@ -1,0 +1,75 @@
+"""Settings of pytest, which runs serially; what runs under MPI is launched by mpi_harness."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import cluster
+import mpi_harness
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the ranks of a run live: keyword arguments for ``run`` and ``run_cases``."""
+
+    ranks: int
+    nodes: int = 1
+    env: dict[str, str] = field(default_factory=dict)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="run the tests marked full, too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "full: takes long; only make test-all runs it")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--full") or os.environ.get("ONESIDED_TEST") == "all":
+        return
+    chosen = [item for item in items if "full" not in item.keywords]
+    config.hook.pytest_deselected(items=[item for item in items if "full" in item.keywords])
+    items[:] = chosen
+
+
+@pytest.fixture
+def run_cases():
+    """``run_cases(module, ranks, select=, options=, env=, nodes=)`` of mpi_harness."""
+    return mpi_harness.run_cases
+
+
+@pytest.fixture
+def mpi_name() -> str:
+    """mpich or openmpi: the MPI that the tests run with."""
+    return mpi_harness.mpi_name()
+
+
+@pytest.fixture
+def virtual_nodes() -> Layout:
+    """Two virtual nodes of two ranks each, each with memory and network of its own."""
+    reason = cluster.available()
+    if reason:
+        pytest.skip(f"no virtual nodes: {reason}")
+    return Layout(ranks=4, nodes=2)
+
+
+@pytest.fixture
+def cliques() -> Layout:
+    """Two groups of two ranks that MPICH keeps apart as if they were nodes."""
+    if mpi_harness.mpi_name() != "mpich":
+        pytest.skip("only MPICH can split a node into cliques")
+    return Layout(ranks=4, env={"MPIR_CVAR_NUM_CLIQUES": "2", "MPIR_CVAR_CLIQUES_BY_BLOCK": "1"})
+
+
+@pytest.fixture(params=["virtual_nodes", "cliques"])
+def two_nodes(request: pytest.FixtureRequest) -> Layout:
+    """Both ways of having two nodes of two ranks."""
+    return request.getfixturevalue(request.param)

@@ -1,0 +1,107 @@
+"""The processes of one run, found by a token in their environment, and what they leave behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+PROC = Path("/proc")
+SHM = Path("/dev/shm")
+SEGMENT = re.compile(r"^(mpich_shm_|sm_segment|vader_segment|osc_sm|osc_rdma|ucx_shm_)")
+
+
+def marked(token: str) -> list[int]:
+    """Numbers of the living processes whose environment has this token."""
+    found = []
+    for folder in PROC.iterdir():
+        if not folder.name.isdigit() or int(folder.name) == os.getpid():
+            continue
+        try:
+            if token.encode() in (folder / "environ").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            continue  # ended meanwhile, or another user's
+    return found
+
+
+def is_rank(pid: int) -> bool:
+    """Whether the process is a Python that runs a rank and prints its stacks on SIGUSR1."""
+    try:
+        words = (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
+        status = (PROC / str(pid) / "status").read_text()
+    except OSError:
+        return False
+    line = next(line for line in status.splitlines() if line.startswith("SigCgt"))
+    caught = int(line.split()[1], 16)
+    return words[1:3] == [b"-m", b"mpi4py"] and bool(caught >> (signal.SIGUSR1 - 1) & 1)
+
+
+def send(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def print_stacks(token: str) -> None:
+    """Ask every rank of the run for the stacks of its threads, and give it time to answer."""
+    send([pid for pid in marked(token) if is_rank(pid)], signal.SIGUSR1)
+    time.sleep(0.5)
+
+
+def end(token: str, launcher: int, patience: float = 2.0) -> int:
+    """End all processes of the run: the launcher politely, then whatever is left.
+
+    Returns how many had to be killed.
+    """
+    if launcher in marked(token):
+        send([launcher], signal.SIGTERM)
+        limit = time.monotonic() + patience
+        while len(marked(token)) and time.monotonic() < limit:
+            time.sleep(0.05)
+    killed = 0
+    for _ in range(20):
+        left = marked(token)
+        if not left:
+            break
+        killed += len(left)
+        send(left, signal.SIGKILL)
+        time.sleep(0.05)
+    return killed
+
+
+def segments() -> set[Path]:
+    """Shared-memory segments that an MPI library has made on this machine."""
+    return {path for path in SHM.iterdir() if SEGMENT.match(path.name)} if SHM.is_dir() else set()
+
+
+def _mapped() -> str:
+    texts = []
+    for folder in PROC.iterdir():
+        if folder.name.isdigit():
+            try:
+                texts.append((folder / "maps").read_text(errors="replace"))
+            except OSError:
+                continue
+    return "\n".join(line for text in texts for line in text.splitlines() if "/dev/shm/" in line)
+
+
+def remove_segments(before: set[Path]) -> list[str]:
+    """Remove the segments that are new, older than a second and mapped by nobody."""
+    new = segments() - before
+    if not new:
+        return []
+    time.sleep(1.0)
+    maps, removed = _mapped(), []
+    for path in sorted(new):
+        try:
+            if str(path) not in maps and time.time() - path.stat().st_ctime >= 1.0:
+                path.unlink()
+                removed.append(path.name)
+        except OSError:
+            continue
+    return removed

@@ -1,0 +1,48 @@
+"""Run a program, or `-m MODULE`, on this rank and print the completion token when it is done.
+
+The token is printed after the exit functions that the program registered: what they do at the
+end, and whether they come back, is part of the run.
+"""
+
+from __future__ import annotations
+
+import atexit
+import faulthandler
+import os
+import runpy
+import signal
+import sys
+
+done = False
+
+
+def print_token() -> None:
+    if done:
+        token = os.environ.get("ONESIDED_TOKEN", "")
+        rank = os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or "0"
+        os.write(1, f"\n@done {token} {rank}\n".encode())
+
+
+def main() -> None:
+    global done
+    atexit.register(print_token)
+    if hasattr(signal, "SIGUSR1"):
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
+    arguments = sys.argv[1:]
+    as_module = arguments[0] == "-m"
+    name = arguments[1] if as_module else arguments[0]
+    sys.argv = arguments[1:] if as_module else arguments
+    try:
+        if as_module:
+            runpy.run_module(name, run_name="__main__", alter_sys=True)
+        else:
+            sys.path.insert(0, os.path.dirname(os.path.abspath(name)))
+            runpy.run_path(name, run_name="__main__")
+    except SystemExit as exit_:
+        done = exit_.code in (None, 0)
+        raise
+    done = True
+
+
+if __name__ == "__main__":
+    main()
