@@ -29,14 +29,19 @@ def _portable(error: BaseException) -> tuple[type[BaseException], str]:
     return (kind if known else OnesidedError), text
 
 
-def agree(comm: MPI.Comm, error: BaseException | None = None, what: object = None) -> list[Any]:
+def agree(
+    comm: MPI.Comm,
+    error: BaseException | None = None,
+    what: object = None,
+    value: object = None,
+) -> list[Any]:
     """Collective. Raise on every rank the error of the lowest rank that has one.
 
     ``what`` names the call (any picklable object that must be equal on all ranks, or None);
     ranks that arrive with different names raise :class:`MismatchError` instead of hanging or
-    corrupting each other's memory. Returns the names.
+    corrupting each other's memory. Returns the ``value`` of every rank.
     """
-    mine = (None if error is None else _portable(error), what)
+    mine = (None if error is None else _portable(error), what, value)
     everyone = comm.allgather(mine)
     failed = [(rank, entry[0]) for rank, entry in enumerate(everyone) if entry[0] is not None]
     if failed:
@@ -44,11 +49,10 @@ def agree(comm: MPI.Comm, error: BaseException | None = None, what: object = Non
         if comm.size > 1 and len(failed) < comm.size:
             text = f"rank {rank}: {text}"
         raise kind(text) from error
-    names = [entry[1] for entry in everyone]
-    for rank, name in enumerate(names):
-        if name != names[0]:
-            raise MismatchError(f"rank 0 is in {names[0]}, rank {rank} in {name}")
-    return names
+    for rank, (_, name, _) in enumerate(everyone):
+        if name != everyone[0][1]:
+            raise MismatchError(f"rank 0 is in {everyone[0][1]}, rank {rank} in {name}")
+    return [entry[2] for entry in everyone]
 
 
 class agreed:  # noqa: N801 - a context manager, used like a statement
@@ -71,5 +75,5 @@ class agreed:  # noqa: N801 - a context manager, used like a statement
         traceback: TracebackType | None,
     ) -> None:
         if error is not None and not isinstance(error, Exception):
-            return  # an exit or interrupt: the job ends, nothing collective is called
+            return  # an exit or an interrupt: the job ends, nothing collective is called
         agree(self._comm, error, self._what)

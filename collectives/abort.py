@@ -1,0 +1,48 @@
+"""End the whole job when one rank fails: without it the others wait for that rank for ever."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from types import TracebackType
+
+from mpi4py import MPI
+
+_installed = False
+
+
+def abort_on_exception() -> None:
+    """Local. From now on an exception that nobody catches aborts the job on all ranks.
+
+    In threads too, where MPI and ``python -m mpi4py`` would leave the job hanging. The stack is
+    printed first; the exit code is 1. Calling it again changes nothing. Importing the package
+    never installs this: hooks belong to the program.
+    """
+    global _installed
+    if _installed:
+        return
+    _installed = True
+    before = sys.excepthook
+
+    def in_main(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        before(kind, error, trace)
+        _abort()
+
+    def in_thread(args: threading.ExceptHookArgs) -> None:
+        if args.exc_type is SystemExit:
+            return
+        traceback.print_exception(args.exc_type, args.exc_value, args.exc_traceback)
+        _abort()
+
+    sys.excepthook = in_main
+    threading.excepthook = in_thread
+
+
+def _abort() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if MPI.Is_initialized() and not MPI.Is_finalized():
+        MPI.COMM_WORLD.Abort(1)

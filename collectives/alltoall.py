@@ -1,0 +1,202 @@
+"""The Alltoallv family: collective initialization of persistent exchanges.
+
+All checking that needs agreement happens here, once, so every rank raises the same error and
+none hangs; ``Start`` and ``Wait`` agree on nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mpi4py import MPI
+
+from . import buffers, debug, progress, registry
+from .agreement import agree, agreed
+from .buffers import Side
+from .context import Context, Resources
+from .errors import PatternError
+from .exchange import Exchange, agree_on_slots, learn_counts, match
+from .hints import Hints
+from .pattern import blocks_of_counts
+from .request import PersistentRequest
+from .topology import neighbors
+
+Info = Mapping[str, str] | MPI.Info | None
+
+
+def Alltoallv_init(
+    comm: MPI.Comm, sendbuf: Any, recvbuf: Any, *, method: str = "auto", info: Info = None
+) -> PersistentRequest:
+    """Collective. A persistent ``MPI_Alltoallv``: every rank sends a block to every rank.
+
+    Parameters
+    ----------
+    sendbuf
+        mpi4py's vector specification: ``[data, counts]``, ``[data, counts, displs]``,
+        ``[data, counts, displs, type]``, ``[data, (counts, displs), type]`` or an array that is
+        split evenly; one count and displacement, in elements, per rank of ``comm``. Counts and
+        displacements are copied, the data are bound and kept alive until ``Free``.
+    recvbuf
+        The same, in the caller's memory; in memory from :func:`empty` (the fast way: peers on the
+        node store straight into it); or None: the request owns two slots that take turns, the
+        counts are learned from the senders, the blocks are packed in the order of the ranks, and
+        ``Wait`` returns the slot just filled.
+    method
+        A name from :func:`methods`.
+    info
+        Hints, see :class:`~onesided.collectives.hints.Hints`; unknown keys are ignored.
+
+    Raises
+    ------
+    PatternError, MethodError, UnsupportedError, ResourceError
+        On every rank, with the same words, before anything is started.
+
+    Source: MPI-4.1 section 7.13; the transports as named in :mod:`.registry`.
+    """
+
+    def read(context: Context) -> _Sides:
+        ranks = list(range(context.comm.size))
+        return _vector_sides(sendbuf, recvbuf, ranks, [0] * len(ranks), ranks, [0] * len(ranks))
+
+    return _initialize("Alltoallv_init", comm, read, method, info)
+
+
+def Alltoallw_init(
+    comm: MPI.Comm, sendbuf: Any, recvbuf: Any, *, method: str = "auto", info: Info = None
+) -> PersistentRequest:
+    """Collective. A persistent exchange of boxes of n-dimensional arrays.
+
+    As ``MPI_Alltoallw`` with subarray types: ``sendbuf`` and ``recvbuf`` are ``[array, boxes]``
+    with, per rank of ``comm``, a tuple of slices of the local array or None. A block and its
+    counterpart have the same number of elements and the same dtype; elements are matched in C
+    order of the boxes. The receive array may have its axes in any memory order; as
+    ``[(shape, dtype), boxes]`` it is owned by the request, in two slots that take turns.
+
+    On the node a box is copied once, straight into the peer's array, where that array is in
+    window memory (from :func:`empty`, or the request's own) and the boxes have the same shape;
+    otherwise, and off the node, it is packed into window memory and unpacked by its receiver.
+
+    Parameters and errors as in :func:`Alltoallv_init`.
+    """
+
+    def read(context: Context) -> _Sides:
+        ranks = context.comm.size
+        send = buffers.send_boxes(sendbuf, ranks)
+        return _Sides(send, buffers.recv_boxes(recvbuf, ranks))
+
+    return _initialize("Alltoallw_init", comm, read, method, info)
+
+
+def Neighbor_alltoallv_init(
+    comm: MPI.Comm, sendbuf: Any, recvbuf: Any, *, method: str = "auto", info: Info = None
+) -> PersistentRequest:
+    """Collective. A persistent ``MPI_Neighbor_alltoallv``: blocks for real neighbors only.
+
+    ``comm`` has a distributed graph topology (``Create_dist_graph_adjacent``) or a Cartesian one.
+    There is one count and displacement per outgoing edge in ``sendbuf`` and per incoming edge in
+    ``recvbuf``, in the order of the topology; the same neighbor may occur several times.
+
+    Parameters and errors as in :func:`Alltoallv_init`.
+    """
+
+    def read(context: Context) -> _Sides:
+        edges = neighbors(context.comm)
+        return _vector_sides(sendbuf, recvbuf, *edges)
+
+    return _initialize("Neighbor_alltoallv_init", comm, read, method, info, neighborhood=True)
+
+
+class _Sides:
+    """Both sides as read on this rank; ``recv`` is None where the counts are to be learned."""
+
+    def __init__(
+        self, send: Side, recv: Side | None, sources: list[int] | None = None,
+        keys: list[int] | None = None,
+    ) -> None:
+        self.send, self.recv = send, recv
+        self.sources, self.keys = sources or [], keys or []
+
+
+def _vector_sides(
+    sendbuf: Any,
+    recvbuf: Any,
+    destinations: list[int],
+    send_keys: list[int],
+    sources: list[int],
+    recv_keys: list[int],
+) -> _Sides:
+    send = buffers.vector(sendbuf, len(destinations), "send").side(destinations, send_keys)
+    if recvbuf is None:
+        return _Sides(send, None, sources, recv_keys)
+    recv = buffers.vector(recvbuf, len(sources), "recv").side(sources, recv_keys)
+    buffers.check_disjoint(recv.blocks)
+    return _Sides(send, recv)
+
+
+def _initialize(
+    call: str,
+    comm: MPI.Comm,
+    read: Callable[[Context], _Sides],
+    method: str,
+    info: Info,
+    neighborhood: bool = False,
+) -> PersistentRequest:
+    began = time.perf_counter()
+    context = Context.of(comm)
+    progress.prepare()
+    with agreed(context.comm):
+        kind = registry.find(method).load()
+        hints = Hints.of(info)
+        sides = read(context)
+    agree(context.comm, None, (call, method, hints))
+    exchange = _matched(context, sides, method, hints, neighborhood)
+    request = _build(kind, exchange)
+    request.setup_time = time.perf_counter() - began
+    return request
+
+
+def _matched(
+    context: Context, sides: _Sides, method: str, hints: Hints, neighborhood: bool
+) -> Exchange:
+    """Collective. The exchange, with counts learned where needed, checked on all ranks."""
+    recv = sides.recv
+    missing = agree(context.comm, None, "counts", recv is None)
+    if any(missing):
+        counts, dtype = learn_counts(context, sides.send, sides.sources, sides.keys)
+        if recv is None:
+            starts = [sum(counts[:i]) for i in range(len(counts))]
+            blocks = blocks_of_counts(counts, starts, sides.sources, sides.keys)
+            recv = Side(None, (sum(counts),), dtype, blocks, None)
+    with agreed(context.comm, "buffers"):
+        if recv is None:
+            raise PatternError("no receive buffer")
+        buffers.check_separate(sides.send, recv)
+    number = context.next_tag()
+    exchange = Exchange(method, context, sides.send, recv, hints, number, neighborhood=neighborhood)
+    match(exchange)
+    return exchange
+
+
+def _build(kind: type[PersistentRequest], exchange: Exchange) -> PersistentRequest:
+    """Collective. The transport's request; what it made is given back where any rank fails."""
+    agree_on_slots(exchange, kind.most_slots)
+    resources = Resources(exchange.context)
+    resources.keep += [exchange.send.array, exchange.recv.array]
+    request, error = None, None
+    try:
+        request = kind(exchange, resources)
+    except Exception as problem:
+        error = problem
+    try:
+        agree(exchange.context.comm, error, ("built", exchange.number))
+    except Exception:
+        if request is not None:
+            request.forget()
+        resources.release()
+        raise
+    if request is None:
+        raise PatternError("the request was not built")
+    debug.watch(request)
+    return request

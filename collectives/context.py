@@ -1,0 +1,200 @@
+"""What the requests of one communicator share: a private duplicate, its nodes, its order.
+
+A request must not share message or collective matching with its caller (MPI-4.1 section 7.13),
+and must survive the caller's ``comm.Free()``. Duplicating a communicator for every request would
+meet MPICH's limit of about 2,046 communicators and windows, so one duplicate serves all requests
+of a communicator: it is attached to it as an attribute and lives until the communicator and the
+last request that uses it are gone.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from mpi4py import MPI
+
+from .agreement import agree
+from .errors import OnesidedError, ResourceError, UnsupportedError
+
+#: Seconds that the clean-up at exit waits for the other ranks before it leaves them alone.
+EXIT_PATIENCE = 5.0
+
+
+class Resources:
+    """What must be given back collectively, in reverse order of creation.
+
+    Kept apart from the request so that a request dropped without ``Free`` can be collected (with
+    a warning) while its windows and buffers stay valid for peers until Finalize.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self._closing: list[Callable[[], object]] = []
+        self.keep: list[object] = []  # buffers that MPI or peers may still touch
+        context.live.append(self)
+
+    def on_release(self, action: Callable[[], object]) -> None:
+        """Local. Run ``action`` at release, before what was added earlier."""
+        self._closing.append(action)
+
+    def release(self) -> None:
+        """Collective over the context. Give everything back; a second call does nothing."""
+        if self not in self.context.live:
+            return
+        self.context.live.remove(self)
+        while self._closing:
+            self._closing.pop()()
+        self.keep.clear()
+        self.context.collect()
+
+
+class Context:
+    """The private side of a communicator; made by the first collective call on it.
+
+    ``comm`` is the duplicate; ``live`` holds the resources in use in the order of their
+    creation, which is the same on all ranks; ``retired`` the shared memory that has been freed
+    but that some rank may still look at.
+    """
+
+    _keyval = MPI.KEYVAL_INVALID
+    _all: ClassVar[dict[int, Context]] = {}  # by number: in the order of creation
+    _born = 0
+
+    def __init__(self, comm: MPI.Intracomm) -> None:
+        self.comm: MPI.Intracomm = comm.Dup()
+        self.group = self.comm.Get_group()
+        self.live: list[Resources] = []
+        self.retired: list[Any] = []  # memory.Region
+        self.allocations: dict[str, Resources] = {}  # of memory.empty(), by the key of the region
+        self.orphaned = False
+        self._nodes: dict[int | None, Node] = {}
+        self._tags = 0
+        Context._born += 1
+        self.number = Context._born
+        Context._all[self.number] = self
+
+    @classmethod
+    def of(cls, comm: MPI.Comm) -> Context:
+        """Collective on the first call for a communicator, local afterwards."""
+        if not MPI.Is_initialized() or MPI.Is_finalized():
+            raise OnesidedError("MPI is not initialized, or has been finalized")
+        if not isinstance(comm, MPI.Comm) or comm == MPI.COMM_NULL:
+            raise OnesidedError("the communicator is null or has been freed")
+        if comm.Is_inter() or not isinstance(comm, MPI.Intracomm):
+            raise UnsupportedError("one-sided exchanges need an intracommunicator")
+        if cls._keyval == MPI.KEYVAL_INVALID:
+            cls._keyval = MPI.Comm.Create_keyval(delete_fn=_communicator_freed)
+            _clean_up_at_finalize()
+        context = comm.Get_attr(cls._keyval)
+        if context is None:
+            try:
+                context = cls(comm)
+            except MPI.Exception as error:
+                raise out_of_communicators(error) from error
+            comm.Set_attr(cls._keyval, context)
+        if not isinstance(context, Context):
+            raise OnesidedError("the communicator carries a foreign attribute")
+        return context
+
+    def node(self, ranks_per_node: int | None = None) -> Node:
+        """Collective on the first call for a value. The ranks that share memory with this one.
+
+        ``ranks_per_node`` emulates smaller nodes: consecutive ranks in groups of that size.
+        """
+        if ranks_per_node not in self._nodes:
+            self._nodes[ranks_per_node] = Node(self, ranks_per_node)
+        return self._nodes[ranks_per_node]
+
+    def next_tag(self) -> int:
+        """Local, but called in the same order on all ranks. A tag no other request uses."""
+        self._tags += 1
+        bound = self.comm.Get_attr(MPI.TAG_UB)
+        return self._tags % (bound if isinstance(bound, int) else 32767)
+
+    def collect(self) -> None:
+        """Collective. Free retired memory that no rank looks at, and an orphaned context."""
+        if self.retired:
+            mine = [region.unused() for region in self.retired]
+            everyone = agree(self.comm, what="collect", value=mine)
+            free = [all(flags) for flags in zip(*everyone, strict=True)]
+            dead = [region for region, gone in zip(self.retired, free, strict=True) if gone]
+            self.retired = [r for r in self.retired if r not in dead]
+            for region in dead:
+                region.unmap()
+        if self.orphaned and not self.live:
+            self.close()  # does nothing where this is part of it
+
+    def close(self) -> None:
+        """Collective. Free what is left, last things first; the context is of no use afterwards."""
+        if Context._all.pop(self.number, None) is None:
+            return
+        while self.live:
+            self.live[-1].release()
+        while self.retired:
+            self.retired.pop(0).unmap()
+        for node in self._nodes.values():
+            node.comm.Free()
+        self._nodes.clear()
+        self.group.Free()
+        self.comm.Free()
+
+
+class Node:
+    """The ranks of a context that share a node: ``comm``, and ``rank_of`` context rank -> node rank.
+
+    ``alone`` is true where every rank of the context is on this node.
+    """
+
+    def __init__(self, context: Context, ranks_per_node: int | None) -> None:
+        shared = context.comm.Split_type(MPI.COMM_TYPE_SHARED, key=context.comm.rank)
+        if ranks_per_node is not None:
+            whole, shared = shared, shared.Split(context.comm.rank // ranks_per_node)
+            whole.Free()
+        self.comm = shared
+        self.ranks: list[int] = shared.allgather(context.comm.rank)
+        self.rank_of = {rank: number for number, rank in enumerate(self.ranks)}
+        self.alone = len(self.ranks) == context.comm.size
+
+
+def out_of_communicators(error: MPI.Exception) -> ResourceError:
+    """The clear form of MPI's refusal to make another communicator or window."""
+    return ResourceError(
+        "MPI cannot make another communicator or window (MPICH has about 2,046 of both "
+        f"together; free requests that are no longer needed): {error.Get_error_string()}"
+    )
+
+
+def _communicator_freed(comm: MPI.Comm, keyval: int, context: Context) -> None:
+    """The caller frees the communicator: its requests keep the context, else it goes as well."""
+    context.orphaned = True
+    if not context.live and context.number in Context._all:
+        context.close()
+
+
+def _clean_up_at_finalize() -> None:
+    """Run the clean-up before MPI_Finalize: at exit, or when the program calls it itself."""
+    atexit.register(_clean_up)
+    keyval = MPI.Comm.Create_keyval(delete_fn=lambda *_: _clean_up())
+    MPI.COMM_SELF.Set_attr(keyval, True)
+
+
+def _clean_up() -> None:
+    """Collective, if all ranks come. Free what is left in the order in which it was made.
+
+    A rank that ends through an exception frees nothing, and ranks that wait for one that does
+    not come give up after a while: the job is being aborted, and must not hang here.
+    """
+    if not MPI.Is_initialized() or MPI.Is_finalized() or hasattr(sys, "last_value"):
+        return
+    deadline = time.monotonic() + EXIT_PATIENCE
+    for context in list(Context._all.values()):
+        gathering = context.comm.Ibarrier()
+        while not gathering.Test():
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.0005)
+        context.close()

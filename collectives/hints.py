@@ -1,0 +1,58 @@
+"""The info argument of the initialization functions: hints that this package knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mpi4py import MPI
+
+from .errors import PatternError
+
+STRICT = "mpi_assert_strict_persistent_collective_ordering"
+
+
+@dataclass(frozen=True)
+class Hints:
+    """Known keys of an info; unknown ones are ignored, as MPI does.
+
+    ``ranks_per_node`` emulates nodes of that many consecutive ranks, ``slots`` is the number of
+    receive slots that a request owns (2, or 1 to save memory), ``strict`` promises that all ranks
+    start and complete in the same order (MPI-4.1 section 7.13), ``expected_iterations`` is the
+    number of starts that ``auto`` weighs the cost of initialization against (0: not known).
+    """
+
+    ranks_per_node: int | None = None
+    slots: int = 2
+    strict: bool = False
+    expected_iterations: int = 0
+
+    @classmethod
+    def of(cls, info: Mapping[str, str] | MPI.Info | None) -> Hints:
+        """Local. Raises :class:`PatternError` for a known key with a value that makes no sense."""
+        if info is None or (isinstance(info, MPI.Info) and info == MPI.INFO_NULL):
+            return cls()
+        values = {str(key): str(value) for key, value in info.items()}
+        nodes = _number(values, "ranks_per_node", 1, 0)
+        return cls(
+            ranks_per_node=nodes or None,
+            slots=_number(values, "slots", 1, 2, most=2),
+            strict=values.get(STRICT, "false").strip().lower() in ("true", "1", "yes"),
+            expected_iterations=_number(values, "expected_iterations", 1, 0),
+        )
+
+
+def _number(
+    values: Mapping[str, str], key: str, least: int, default: int, most: int | None = None
+) -> int:
+    if key not in values:
+        return default
+    try:
+        number = int(values[key])
+    except ValueError:
+        number = least - 1
+    if number < least or (most is not None and number > most):
+        upper = "" if most is None else f" and at most {most}"
+        raise PatternError(f"info key {key!r} is {values[key]!r}, not a number of at least "
+                           f"{least}{upper}")
+    return number

@@ -1,0 +1,175 @@
+"""Memory that peers write: shared within a node, exposed to the rest by windows.
+
+On a node a block is stored straight into the peer's memory, so receive memory is allocated by
+MPI on the node communicator (``MPI.Win.Allocate_shared``). Ranks on other nodes Put through an
+*overlay*: a window created over the same memory on the whole communicator, which belongs to one
+request. The shared window is held under ``Lock_all`` from allocation to free, because
+``Win.Sync`` is legal only inside an epoch (MPI-4.1 section 12.5.4); the overlay is the only
+window that is fenced, posted or flushed.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+import weakref
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import DTypeLike, NDArray
+
+from .agreement import agree, agreed
+from .context import Context, Node, Resources, out_of_communicators
+from .errors import PatternError, RequestError, ResourceError
+
+#: Alignment of everything that is laid out in shared memory, in bytes: two cache lines.
+ALIGNMENT = 128
+
+_regions: dict[str, Region] = {}
+
+
+def aligned(nbytes: int) -> int:
+    """Local. The next multiple of :data:`ALIGNMENT`."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+class Region:
+    """Node-shared memory: one segment per rank of a node, each visible to all of them.
+
+    ``root`` is this rank's segment as an array of bytes; every array handed out is a view of it,
+    so that a weak reference tells whether anybody still looks at the memory.
+    """
+
+    def __init__(self, context: Context, node: Node, nbytes: int) -> None:
+        """Collective over the context."""
+        self.context, self.node, self.nbytes = context, node, nbytes
+        _require_space(context, node, nbytes)
+        info = MPI.Info.Create({"alloc_shared_noncontig": "true"})
+        try:
+            size = max(nbytes, ALIGNMENT)
+            self.window = MPI.Win.Allocate_shared(size, 1, info, node.comm)
+        except MPI.Exception as error:
+            raise out_of_communicators(error) from error
+        finally:
+            info.Free()
+        self.window.Lock_all(MPI.MODE_NOCHECK)
+        self.key: str = node.comm.bcast(uuid.uuid4().hex if node.comm.rank == 0 else None)
+        self.users = 0
+        self.freed = False
+        root = np.frombuffer(self.window.tomemory(), dtype=np.uint8)
+        self.address: int = root.ctypes.data
+        self._root = weakref.ref(root)
+        self._first: NDArray[np.uint8] | None = root  # until somebody asks for it
+        _regions[self.key] = self
+
+    def take_root(self) -> NDArray[np.uint8]:
+        """Local. This rank's segment; from now on it lives as long as a view of it."""
+        root = self._root()
+        if root is None:
+            root = np.frombuffer(self.window.tomemory(), dtype=np.uint8)
+            self._root = weakref.ref(root)
+        self._first = None
+        return root
+
+    def segment(self, node_rank: int) -> memoryview:
+        """Local. The bytes of a rank of the node."""
+        memory, _ = self.window.Shared_query(node_rank)
+        return memoryview(memory)
+
+    def unused(self) -> bool:
+        """Local. True where no array of this rank shows this memory any more."""
+        return self._first is None and self._root() is None
+
+    def retire(self) -> None:
+        """Local, in the same order on all ranks. Unmap later, when nobody looks any more."""
+        self._first = None
+        self.freed = True
+        self.context.retired.append(self)
+
+    def unmap(self) -> None:
+        """Collective over the node."""
+        _regions.pop(self.key, None)
+        self.window.Unlock_all()
+        self.window.Free()
+
+
+def _require_space(context: Context, node: Node, nbytes: int) -> None:
+    """Collective. MPI shares memory through files in ``/dev/shm``, which may be small.
+
+    Writing to a full one is a bus error, so the space is asked for first, and agreed.
+    """
+    wanted = node.comm.allreduce(max(nbytes, ALIGNMENT) + (1 << 16))
+    with agreed(context.comm, "allocation of shared memory"):
+        try:
+            status = os.statvfs("/dev/shm")
+        except OSError:
+            return  # this system shares memory in another way: MPI will tell
+        free = status.f_bavail * status.f_frsize
+        if wanted > free:
+            raise ResourceError(
+                f"{wanted:,} bytes of shared memory are wanted on one node and {free:,} are free "
+                "in its /dev/shm; enlarge it, use fewer ranks on a node, a receive buffer of your "
+                "own, or a method that needs no shared memory (p2p)"
+            )
+
+
+def find_region(array: NDArray[Any]) -> Region | None:
+    """Local. The region that holds the memory of ``array``, None for plain memory."""
+    start, end = np.lib.array_utils.byte_bounds(array)
+    if array.size == 0:
+        start = end = array.ctypes.data
+    for region in _regions.values():
+        inside = region.address <= start and end <= region.address + region.nbytes
+        if inside and (array.size or start == region.address) and not region.freed:
+            return region
+    return None
+
+
+def region_with_key(key: str | None) -> Region | None:
+    """Local. The region with this key, where this rank has a part of it."""
+    return None if key is None else _regions.get(key)
+
+
+def empty(
+    comm: MPI.Comm, shape: int | tuple[int, ...], dtype: DTypeLike = float
+) -> NDArray[Any]:
+    """Collective. An uninitialized array in memory that MPI allocated for one-sided access.
+
+    Shape and dtype may differ between ranks, zero sizes included. Given as ``recvbuf``, the array
+    or any contiguous view of it is the fast way to receive: peers on the node store straight into
+    it. Give it back with :func:`free`; what is left is freed before Finalize.
+
+    Raises :class:`ResourceError` on every rank where a node's shared memory does not suffice.
+    """
+    context = Context.of(comm)
+    with agreed(context.comm, "empty"):
+        kind = np.dtype(dtype)
+        if kind.hasobject:
+            raise PatternError(f"dtype {kind} holds Python objects, which cannot be exchanged")
+        count = int(np.prod(shape, dtype=object))
+        if count < 0 or np.any(np.asarray(shape) < 0):
+            raise PatternError(f"negative dimensions in shape {shape}")
+    region = Region(context, context.node(), count * kind.itemsize)
+    resources = Resources(context)
+    resources.on_release(region.retire)
+    region.context.allocations[region.key] = resources
+    root = region.take_root()
+    return root[: count * kind.itemsize].view(kind).reshape(shape)
+
+
+def free(array: NDArray[Any]) -> None:
+    """Collective. Give back an array from :func:`empty` (the array itself or a view of it).
+
+    Refused on every rank with :class:`RequestError` while a request on any rank uses the memory.
+    The memory stays mapped as long as the caller holds a view of it, so that a late look at it is
+    no segmentation fault; it is unmapped by a later collective call on the communicator.
+    """
+    region = find_region(array)
+    if region is None or region.key not in region.context.allocations:
+        raise RequestError("free() was given an array that does not come from empty(), or twice")
+    error = None
+    if region.users:
+        error = RequestError(f"{region.users} request(s) still use this memory; free them first")
+    agree(region.context.comm, error, "free")
+    region.context.allocations.pop(region.key).release()

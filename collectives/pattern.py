@@ -1,0 +1,165 @@
+"""Who sends which block to whom: pure geometry, no MPI call.
+
+A *block* is a part of an array with one peer at the other end. Counts and displacements
+(``Alltoallv``) and boxes of an n-dimensional array (``Alltoallw``) are both blocks, so
+everything behind the initialization functions knows one form only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import PatternError
+
+#: A box: half-open index ranges, one slice per leading dimension of an array.
+Box = tuple[slice, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A part of the local array that one peer sends or receives.
+
+    ``box`` selects it from the local array; ``key`` tells several blocks of one pair of ranks
+    apart (both sides give matching blocks the same key); ``shape`` is the box's.
+    """
+
+    peer: int
+    key: int
+    box: Box
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        size = 1
+        for extent in self.shape:
+            size *= extent
+        return size
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """The static description of an exchange on one rank; blocks without elements are left out."""
+
+    sends: tuple[Block, ...]
+    recvs: tuple[Block, ...]
+
+    def reversed(self) -> Pattern:
+        """The pattern of the way back: what was received is sent, to where it came from."""
+        return Pattern(self.recvs, self.sends)
+
+
+def blocks_of_counts(
+    counts: Sequence[int], displs: Sequence[int], peers: Sequence[int], keys: Sequence[int]
+) -> tuple[Block, ...]:
+    """Blocks of a one-dimensional array; ``counts`` and ``displs`` in elements.
+
+    A negative peer is ``MPI.PROC_NULL``: nothing travels.
+    """
+    return tuple(
+        Block(peer, key, (slice(start, start + count),), (count,))
+        for count, start, peer, key in zip(counts, displs, peers, keys, strict=True)
+        if count and peer >= 0
+    )
+
+
+def blocks_of_boxes(
+    boxes: Sequence[Sequence[slice] | None], shape: tuple[int, ...], role: str
+) -> tuple[Block, ...]:
+    """Blocks of an n-dimensional array; one box, or None, per rank of the communicator.
+
+    Raises :class:`PatternError` for a box that is no tuple of slices, has a step, more slices
+    than the array has dimensions, or reaches beyond the array.
+    """
+    blocks = []
+    for peer, box in enumerate(boxes):
+        if box is None:
+            continue
+        full = _full_box(box, shape, f"{role} box for rank {peer}")
+        extents = tuple(part.stop - part.start for part in full)
+        block = Block(peer, 0, full, extents)
+        if block.size:
+            blocks.append(block)
+    return tuple(blocks)
+
+
+def _full_box(box: Sequence[slice], shape: tuple[int, ...], name: str) -> Box:
+    if isinstance(box, slice):
+        box = (box,)
+    if not isinstance(box, tuple | list) or not all(isinstance(part, slice) for part in box):
+        raise PatternError(f"{name} is {box!r}, not a tuple of slices or None")
+    if len(box) > len(shape):
+        raise PatternError(f"{name} has {len(box)} slices, the array {len(shape)} dimensions")
+    full = []
+    for axis, extent in enumerate(shape):
+        part = box[axis] if axis < len(box) else slice(None)
+        if part.step not in (None, 1):
+            raise PatternError(f"{name} has step {part.step} on axis {axis}; only 1 is possible")
+        start = 0 if part.start is None else int(part.start)
+        stop = extent if part.stop is None else int(part.stop)
+        if not 0 <= start <= stop <= extent:
+            raise PatternError(
+                f"{name} is [{start}, {stop}) on axis {axis}, out of bounds of its extent {extent}"
+            )
+        full.append(slice(start, stop))
+    return tuple(full)
+
+
+def check_counts(
+    counts: Sequence[int], displs: Sequence[int], length: int, role: str
+) -> None:
+    """Raise :class:`PatternError` for a block that is negative or reaches beyond the array."""
+    for peer, (count, start) in enumerate(zip(counts, displs, strict=True)):
+        if count < 0:
+            raise PatternError(f"{role}counts[{peer}] is {count}, negative")
+        if count and (start < 0 or start + count > length):
+            raise PatternError(
+                f"{role} block {peer} is [{start}, {start + count}), out of bounds of the "
+                f"{length} elements of the buffer"
+            )
+
+
+def check_disjoint(blocks: Sequence[Block]) -> None:
+    """Raise :class:`PatternError` where two receive blocks overlap, naming both peers."""
+    if len(blocks) < 2:
+        return
+    starts = np.array([[part.start for part in block.box] for block in blocks])
+    stops = np.array([[part.stop for part in block.box] for block in blocks])
+    order = np.argsort(starts[:, 0], kind="stable")
+    starts, stops = starts[order], stops[order]
+    # Blocks that begin before this one ends along the first axis are the only candidates.
+    reach = np.searchsorted(starts[:, 0], stops[:, 0], side="left")
+    for here in range(len(blocks)):
+        there = slice(here + 1, int(reach[here]))
+        if there.start >= there.stop:
+            continue
+        clash = np.all(
+            (starts[there] < stops[here]) & (starts[here] < stops[there]), axis=1
+        ).nonzero()[0]
+        if clash.size:
+            first = blocks[int(order[here])]
+            second = blocks[int(order[here + 1 + int(clash[0])])]
+            raise PatternError(
+                f"the receive blocks from rank {first.peer} {_text(first)} and from rank "
+                f"{second.peer} {_text(second)} overlap"
+            )
+
+
+def _text(block: Block) -> str:
+    return "x".join(f"[{part.start}, {part.stop})" for part in block.box)
+
+
+def one_piece(array: NDArray[Any]) -> bool:
+    """True where the memory of ``array`` is one contiguous block in some order of its axes."""
+    expected = array.itemsize
+    axes = [axis for axis in range(array.ndim) if array.shape[axis] != 1]
+    for axis in sorted(axes, key=lambda axis: array.strides[axis]):
+        if array.strides[axis] != expected:
+            return array.size == 0
+        expected *= array.shape[axis]
+    return True

@@ -1,0 +1,69 @@
+"""The transports by name: the only place where a method is chosen.
+
+A new transport is one new file in ``transports/`` and one line here; every line runs the same
+conformance tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from .errors import MethodError
+
+if TYPE_CHECKING:
+    from .request import PersistentRequest
+
+
+@dataclass(frozen=True)
+class Method:
+    """A transport: its name, what it guarantees, and where its class is.
+
+    ``any_order``: ranks may start and complete requests of this method in different orders
+    (MPI-4.1 section 7.13); the others are strictly ordered.
+    """
+
+    name: str
+    where: str
+    any_order: bool
+    summary: str
+
+    def load(self) -> type[PersistentRequest]:
+        """Local. The transport's class."""
+        module, _, name = self.where.partition(":")
+        found: type[PersistentRequest] = getattr(
+            import_module(f"onesided.collectives.transports.{module}"), name
+        )
+        return found
+
+
+# fmt: off
+_METHODS = (
+    Method("mpi", "mpi:Alltoall", False, "MPI_Alltoallv at every start: the baseline"),
+    Method("mpi-persistent", "mpi_persistent:PersistentAlltoall", True, "MPI_Alltoallv_init, or MPI_Ialltoallv with cached arguments"),
+    Method("p2p", "p2p:PointToPoint", True, "persistent sends and receives; works everywhere"),
+    Method("rma-fence", "fence:Fence", False, "store on the node, Put off it, between fences (Algorithm 1)"),
+    Method("rma-lock", "lock:Lock", True, "store or Put in a passive epoch held from init; ready and done messages"),
+    Method("rma-notify", "notify:Notify", True, "store or Put, then a counter at the target"),
+    Method("rma-pscw", "pscw:Pscw", True, "post, start, complete, wait among the ranks that exchange data"),
+    Method("rma-fence-hier", "fence:FenceHierarchy", False, "as rma-fence, off-node Puts first (Algorithm 2)"),
+    Method("rma-lock-hier", "lock:LockHierarchy", True, "as rma-lock, off-node Puts first"),
+    Method("rma-fence-paper", "paper:FencePaper", False, "Algorithm 1 as printed: Put of every block into a created window"),
+    Method("rma-lock-paper", "paper:LockPaper", False, "Algorithm 3 with both barriers, on a created window"),
+    Method("auto", "auto:Auto", True, "measures the candidates on the real pattern and keeps the best"),
+)
+# fmt: on
+
+
+def methods() -> dict[str, Method]:
+    """Local. The registered transports by name, in the order of the documentation."""
+    return {method.name: method for method in _METHODS}
+
+
+def find(name: str) -> Method:
+    """Local. The transport of this name; :class:`MethodError` lists the known ones."""
+    known = methods()
+    if name not in known:
+        raise MethodError(f"no method {name!r}; the methods are {', '.join(known)}")
+    return known[name]

@@ -1,0 +1,375 @@
+"""From blocks to copies and Puts: what a one-sided transport does in every round.
+
+Built once, collectively, from the matched exchange. For every block the *sender* chooses the
+path, because it alone knows which of the peers' memory it can see:
+
+==============  ==============================================================================
+store           one copy into the peer's array, through memory shared on the node
+store, staged   packed into the peer's staging area on the node; the peer unpacks it
+put             Put into the peer's array, through a window on the whole communicator
+put, staged     packed, Put into the peer's staging area; the peer unpacks it
+==============  ==============================================================================
+
+Blocks are staged where the receive array is strided and not visible to the sender, or where the
+two boxes have different shapes. Every target range is computed by its owner from its own memory,
+so that no Put can be issued out of range.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from .agreement import agree
+from .context import Resources, out_of_communicators
+from .exchange import Exchange
+from .memory import ALIGNMENT, Region, aligned, find_region, region_with_key
+from .pattern import Block
+from .copies import LARGEST_PIECE, Copy, as_bytes, copies_to_self, copy_of
+
+STORE, STORE_STAGED, PUT, PUT_STAGED = "store", "store, staged", "put", "put, staged"
+STAGED = (STORE_STAGED, PUT_STAGED)
+CONTROL, DATA = 0, 1
+
+
+@dataclass
+class Put:
+    """A block on its way through a window; cut in pieces where it is large."""
+
+    window: MPI.Win
+    peer: int
+    pieces: list[tuple[Any, Any]]
+    pack: Copy | None
+
+    def issue(self) -> None:
+        """Local. Pack, if need be, and Put; complete at the target after a flush or fence."""
+        if self.pack is not None:
+            target, source = self.pack
+            target[:] = source
+        for origin, target in self.pieces:
+            self.window.Put(origin, self.peer, target)
+
+
+@dataclass
+class Delivery:
+    """All that this rank sends to one peer in a round, by slot; possibly nothing but a signal.
+
+    ``shared`` tells that signals are stored too: the peer's counters are visible. ``cell`` is the
+    offset in bytes of this rank's counters in the peer's control memory.
+    """
+
+    peer: int
+    shared: bool
+    cell: int
+    stores: list[list[Copy]]
+    puts: list[list[Put]]
+
+
+@dataclass
+class _Advert:
+    """Where a peer wants a block, by slot: offsets in bytes from the start of its memory."""
+
+    where: int
+    offsets: list[int]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+@dataclass
+class _Memory:
+    """How a rank's receive memory can be reached: by a region's key, or by a window alone."""
+
+    owned: bool
+    key: str | None = None
+    node_rank: int = 0
+
+
+@dataclass
+class Schedule:
+    """What a round consists of on this rank."""
+
+    exchange: Exchange
+    resources: Resources
+    share: bool = True
+    cells: int = 0
+    control: Region = field(init=False)
+    arrays: list[NDArray[Any]] = field(init=False)
+    deliveries: list[Delivery] = field(default_factory=list)
+    local: list[list[Copy]] = field(default_factory=list)
+    unpacks: list[list[Copy]] = field(default_factory=list)
+    windows: list[MPI.Win | None] = field(default_factory=lambda: [None, None])
+    syncs: list[MPI.Win] = field(default_factory=list)
+    _data: Region | None = None
+    _base: int = 0
+
+    def build(self, overlay: bool = False) -> None:
+        """Collective. ``overlay``: a window over the control memory is needed in any case."""
+        exchange = self.exchange
+        comm = exchange.context.comm
+        self._data = None if exchange.recv.array is None else find_region(exchange.recv.array)
+        memories = comm.allgather(self._memory())
+        paths = self._choose_paths(memories)
+        chosen = comm.alltoall([paths.get(peer) for peer in range(comm.size)])
+        adverts = self._lay_out(chosen)
+        received = comm.alltoall(adverts)
+        puts = {p for of_peer in paths.values() for p in of_peer.values()}
+        self._create_windows(overlay, self._uses(paths, memories), puts)
+        for peer in exchange.peers:
+            cell, wanted = received[peer]
+            self.deliveries.append(
+                self._deliver(peer, memories[peer], cell, wanted, paths.get(peer, {}))
+            )
+        self.local = copies_to_self(exchange, self.arrays)
+        self._collect_syncs()
+
+    # -- paths ---------------------------------------------------------------------------------
+
+    def _memory(self) -> tuple[_Memory, list[tuple[int, int, tuple[int, ...], bool]]]:
+        """This rank's memory, and per receive block: source, key, shape, contiguous or not."""
+        recv = self.exchange.recv
+        if recv.array is None:
+            memory = _Memory(owned=True)
+        elif self._data is None:
+            memory = _Memory(owned=False)
+        else:
+            memory = _Memory(False, self._data.key, self._data.node.comm.rank)
+        like = recv.array if recv.array is not None else _phantom(recv.shape, recv.dtype)
+        blocks = [
+            (b.peer, b.key, b.shape, like[b.box].flags.c_contiguous) for b in recv.blocks
+        ]
+        return memory, blocks
+
+    def _choose_paths(self, memories: list[Any]) -> dict[int, dict[int, str]]:
+        """By peer and key, the path of every block that this rank sends to another."""
+        rank, send = self.exchange.rank, self.exchange.send
+        paths: dict[int, dict[int, str]] = {}
+        for block in send.blocks:
+            if block.peer == rank:
+                continue
+            memory, wanted = memories[block.peer]
+            shape, contiguous = next(
+                (s, c) for source, key, s, c in wanted if (source, key) == (rank, block.key)
+            )
+            paths.setdefault(block.peer, {})[block.key] = self._path(
+                block, memory, shape, contiguous
+            )
+        return paths
+
+    def _path(
+        self, block: Block, memory: _Memory, shape: tuple[int, ...], contiguous: bool
+    ) -> str:
+        near = self.share and block.peer in self.exchange.node.rank_of
+        visible = near and (memory.owned or region_with_key(memory.key) is not None)
+        if visible and shape == block.shape:
+            return STORE
+        if near and (visible or not contiguous):
+            return STORE_STAGED
+        return PUT if contiguous else PUT_STAGED
+
+    @staticmethod
+    def _uses(paths: dict[int, dict[int, str]], memories: list[Any]) -> tuple[bool, bool]:
+        """Whether this rank Puts into control memory, and into data memory, of any peer."""
+        control = data = False
+        for peer, of_peer in paths.items():
+            for path in of_peer.values():
+                control |= path == PUT_STAGED or (path == PUT and memories[peer][0].owned)
+                data |= path == PUT and not memories[peer][0].owned
+        return control, data
+
+    # -- memory ----------------------------------------------------------------------------------
+
+    def _lay_out(self, chosen: list[dict[int, str] | None]) -> list[Any]:
+        """Collective. Allocate the control memory; tell every peer where its blocks belong.
+
+        The control memory of a rank is [counters | slots, where the request owns them | staging].
+        """
+        exchange, recv = self.exchange, self.exchange.recv
+        cell = {p: i * self.cells * ALIGNMENT for i, p in enumerate(exchange.peers)}
+        size = counters = len(exchange.peers) * self.cells * ALIGNMENT
+        nbytes = int(np.prod(recv.shape, dtype=object)) * recv.dtype.itemsize
+        slot_at = []
+        for _ in range(exchange.slots if recv.array is None else 0):
+            slot_at.append(size)
+            size += aligned(nbytes)
+        staged: dict[tuple[int, int], list[int]] = {}
+        for block in recv.blocks:
+            if (chosen[block.peer] or {}).get(block.key) in STAGED:
+                room = aligned(block.size * recv.dtype.itemsize)
+                offsets = [size + turn * room for turn in range(exchange.slots)]
+                staged[block.peer, block.key] = offsets
+                size += room * exchange.slots
+        self.control = Region(exchange.context, exchange.node, size)
+        self.resources.on_release(self.control.retire)
+        root = self.control.take_root()
+        root[:counters] = 0
+        self._place(root, slot_at, nbytes)
+        adverts: list[Any] = [None] * exchange.context.comm.size
+        for peer in exchange.peers:
+            wanted = {b.key: self._advert(b, staged) for b in recv.blocks if b.peer == peer}
+            adverts[peer] = (cell[peer], wanted)
+        self._unpack_later(root, staged)
+        return adverts
+
+    def _place(self, root: NDArray[np.uint8], slot_at: list[int], nbytes: int) -> None:
+        recv = self.exchange.recv
+        if recv.array is None:
+            parts = [root[at : at + nbytes].view(recv.dtype) for at in slot_at]
+            self.arrays = [part.reshape(recv.shape) for part in parts]
+            self._base = self.control.address
+        else:
+            self.arrays = [recv.array]
+            self._base = recv.array.ctypes.data if self._data is None else self._data.address
+
+    def _advert(self, block: Block, staged: dict[tuple[int, int], list[int]]) -> _Advert:
+        offsets = staged.get((block.peer, block.key))
+        if offsets is not None:
+            return _Advert(CONTROL, offsets, (), ())  # packed: its form is the sender's
+        views = [array[block.box] for array in self.arrays]
+        where = CONTROL if self.exchange.owned else DATA
+        starts = [view.ctypes.data - self._base for view in views]
+        return _Advert(where, starts, block.shape, views[0].strides)
+
+    def _unpack_later(
+        self, root: NDArray[np.uint8], staged: dict[tuple[int, int], list[int]]
+    ) -> None:
+        recv = self.exchange.recv
+        self.unpacks = [[] for _ in self.arrays]
+        for block in recv.blocks:
+            for turn, offset in enumerate(staged.get((block.peer, block.key), ())):
+                nbytes = block.size * recv.dtype.itemsize
+                packed = root[offset : offset + nbytes].view(recv.dtype).reshape(block.shape)
+                self.unpacks[turn].append(copy_of(self.arrays[turn][block.box], packed))
+
+    def _create_windows(self, overlay: bool, uses: tuple[bool, bool], paths: set[str]) -> None:
+        """Collective. The windows that some rank Puts through; all ranks of the communicator."""
+        exchange = self.exchange
+        comm = exchange.context.comm
+        far = not exchange.node.alone and self.cells > 0  # counters travel through it as well
+        mine = (uses[0] or overlay or far, uses[1])
+        wanted = agree(comm, None, ("windows", exchange.number), mine)
+        memory: list[Any] = [self.control.segment(self.control.node.comm.rank), None]
+        if self._data is not None:
+            memory[DATA] = self._data.segment(self._data.node.comm.rank)
+        elif exchange.recv.array is not None:
+            memory[DATA] = as_bytes(exchange.recv.array)
+        for where in (CONTROL, DATA):
+            if any(needs[where] for needs in wanted):
+                self.windows[where] = self._create(memory[where])
+        if self._data is not None:
+            self._data.users += 1
+            self.resources.on_release(self._leave_data)
+
+    def _create(self, memory: Any) -> MPI.Win:
+        try:
+            window = MPI.Win.Create(memory, 1, MPI.INFO_NULL, self.exchange.context.comm)
+        except MPI.Exception as error:
+            raise out_of_communicators(error) from error
+        self.resources.on_release(window.Free)
+        return window
+
+    def _leave_data(self) -> None:
+        if self._data is not None:
+            self._data.users -= 1
+            self._data = None
+
+    # -- operations -------------------------------------------------------------------------------
+
+    def _deliver(
+        self, peer: int, known: Any, cell: int, wanted: dict[int, _Advert], paths: dict[int, str]
+    ) -> Delivery:
+        turns = self.exchange.slots
+        shared = self.share and peer in self.exchange.node.rank_of
+        delivery = Delivery(peer, shared, cell, [[] for _ in range(turns)],
+                            [[] for _ in range(turns)])
+        for block in self.exchange.blocks_to(peer):
+            source = self._source(block)
+            advert = wanted[block.key]
+            if paths[block.key] in STAGED:  # packed in this rank's form of the block
+                strides = _c_strides(block.shape, source.itemsize)
+                advert = _Advert(CONTROL, advert.offsets, block.shape, strides)
+            if paths[block.key] in (STORE, STORE_STAGED):
+                for turn in range(turns):
+                    target = self._target(known[0], peer, advert, turn)
+                    delivery.stores[turn].append(copy_of(target, source))
+            else:
+                packed, pack = _packed(source)
+                for turn in range(turns):
+                    delivery.puts[turn].append(
+                        self._put(peer, packed, pack, advert.where, advert.offsets[turn])
+                    )
+        return delivery
+
+    def _source(self, block: Block) -> NDArray[Any]:
+        array = self.exchange.send.array
+        if array is None:
+            raise ValueError("no send array")
+        view: NDArray[Any] = array[block.box]
+        return view
+
+    def _target(self, memory: _Memory, peer: int, advert: _Advert, turn: int) -> NDArray[Any]:
+        """The peer's block, as an array in the memory that this rank shares with it."""
+        region: Region | None = self.control
+        node_rank = self.exchange.node.rank_of[peer]
+        if advert.where == DATA:
+            region, node_rank = region_with_key(memory.key), memory.node_rank
+        if region is None:
+            raise ValueError(f"the memory of rank {peer} is not visible")
+        return np.ndarray(
+            advert.shape,
+            self.exchange.send.dtype,
+            region.segment(node_rank),
+            advert.offsets[turn],
+            advert.strides,
+        )
+
+    def _put(
+        self, peer: int, packed: memoryview, pack: Copy | None, where: int, offset: int
+    ) -> Put:
+        window = self.windows[where]
+        if window is None:
+            raise ValueError("no window to Put through")
+        pieces = []
+        for start in range(0, len(packed), LARGEST_PIECE):
+            part = packed[start : start + LARGEST_PIECE]
+            pieces.append(
+                ([part, len(part), MPI.BYTE], [offset + start, len(part), MPI.BYTE])
+            )
+        return Put(window, peer, pieces, pack)
+
+    def _collect_syncs(self) -> None:
+        """The shared windows whose memory this rank stores into, or reads."""
+        windows = [self.control.window]
+        if self._data is not None:
+            windows.append(self._data.window)
+        self.syncs = windows
+
+    def forget(self) -> None:
+        """Local. Drop every view of the memory."""
+        self.deliveries, self.local, self.unpacks, self.arrays = [], [], [], []
+        self.syncs, self.windows = [], [None, None]
+
+
+def _packed(source: NDArray[Any]) -> tuple[memoryview, Copy | None]:
+    """The block as contiguous bytes, and the copy that packs it where it is not."""
+    if source.flags.c_contiguous:
+        return as_bytes(source), None
+    buffer = np.empty(source.shape, source.dtype)
+    return as_bytes(buffer), (buffer, source)
+
+
+def _phantom(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An array of this form without memory: every element is the same one."""
+    strides = _c_strides(shape, dtype.itemsize)
+    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, strides)
+
+
+def _c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    strides = []
+    for extent in reversed(shape):
+        strides.append(itemsize)
+        itemsize *= max(extent, 1)
+    return tuple(reversed(strides))
