@@ -1,0 +1,239 @@
+"""Who owns which part of a global array. Pure: nothing here calls MPI.
+
+The P ranks form a process grid with one grid axis for each axis of the array; a grid axis of
+size 1 leaves its array axis whole. A one-dimensional transform needs its axis to be local, so a
+multi-dimensional one walks through pencils: each step swaps the grid axes of the array axis just
+transformed and of the one to be transformed next, and the swap is a transpose among the ranks of
+one grid axis. Blocks are as in mpi4py-fft: of n indices over p ranks, the first n % p ranks own
+one more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from onesided.collectives.errors import PatternError
+
+#: One box per peer: its slices in the local array, None where nothing is exchanged.
+Boxes = list[tuple[slice, ...] | None]
+
+
+def block(length: int, parts: int, index: int) -> tuple[int, int]:
+    """Local. The half-open range of the indices that part ``index`` of ``parts`` owns."""
+    if not 0 <= index < parts:
+        raise PatternError(f"part {index} of {parts} does not exist")
+    least, more = divmod(length, parts)
+    start = index * least + min(index, more)
+    return start, start + least + (index < more)
+
+
+@dataclass(frozen=True)
+class Pencil:
+    """Local. One rank's block of a global array, whole along ``axis``.
+
+    ``grid`` holds the sizes of the grid axes and ``coords`` this rank's place on them;
+    ``layout[i]`` is the grid axis over which array axis i is split. ``substart`` and ``subshape``
+    are first global index and length of the block, in elements.
+    """
+
+    shape: tuple[int, ...]
+    grid: tuple[int, ...]
+    coords: tuple[int, ...]
+    layout: tuple[int, ...]
+    axis: int
+
+    def __post_init__(self) -> None:
+        if self.parts(self.axis) != 1:
+            raise PatternError(
+                f"axis {self.axis} is split over {self.parts(self.axis)} ranks, but a pencil is "
+                f"whole along it (grid {self.grid})"
+            )
+
+    def parts(self, axis: int) -> int:
+        """Local. Over how many ranks an array axis is split."""
+        return self.grid[self.layout[axis]]
+
+    def owned(self, axis: int, index: int) -> tuple[int, int]:
+        """Local. The range along ``axis`` of the ranks with this coordinate on its grid axis."""
+        return block(self.shape[axis], self.parts(axis), index)
+
+    @property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """This rank's half-open ranges of global indices, one per axis."""
+        return tuple(self.owned(i, self.coords[g]) for i, g in enumerate(self.layout))
+
+    @property
+    def substart(self) -> tuple[int, ...]:
+        """First global index of the block on each axis."""
+        return tuple(start for start, _ in self.ranges)
+
+    @property
+    def subshape(self) -> tuple[int, ...]:
+        """Local shape."""
+        return tuple(stop - start for start, stop in self.ranges)
+
+    def local_slice(self) -> tuple[slice, ...]:
+        """Local. The block as slices of the global array."""
+        return tuple(slice(start, stop) for start, stop in self.ranges)
+
+    def pencil(self, axis: int) -> Pencil:
+        """Local. The pencil that is whole along ``axis`` and split over its grid axis here."""
+        layout = list(self.layout)
+        layout[self.axis], layout[axis] = layout[axis], layout[self.axis]
+        return replace(self, layout=tuple(layout), axis=axis)
+
+    def resized(self, axis: int, length: int) -> Pencil:
+        """Local. The pencil of an array with another global length along ``axis``."""
+        shape = tuple(length if i == axis else n for i, n in enumerate(self.shape))
+        return replace(self, shape=shape)
+
+
+def transpose_boxes(source: Pencil, target: Pencil) -> tuple[int, Boxes, Boxes]:
+    """Local. The grid axis of a transpose, and its send and receive boxes per rank of that axis.
+
+    Both pencils are whole along the axis of their own and split alike along all axes but these
+    two. Boxes index the local arrays; empty ones are None.
+    """
+    grid_axis = source.layout[target.axis]
+    if target != source.pencil(target.axis):
+        raise PatternError(f"no single transpose leads from {source} to {target}")
+    send: Boxes = []
+    receive: Boxes = []
+    for peer in range(source.grid[grid_axis]):
+        to_peer = target.owned(source.axis, peer)
+        from_peer = source.owned(target.axis, peer)
+        send.append(_box(source, source.axis, to_peer))
+        receive.append(_box(target, target.axis, from_peer))
+    return grid_axis, send, receive
+
+
+def _box(pencil: Pencil, axis: int, span: tuple[int, int]) -> tuple[slice, ...] | None:
+    """The whole block but for ``axis``, which is cut to ``span``."""
+    box = [slice(0, length) for length in pencil.subshape]
+    box[axis] = slice(*span)
+    return None if any(part.start == part.stop for part in box) else tuple(box)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The transforms that run without a transpose: ``axes`` in order, from one pencil to another.
+
+    ``before`` and ``after`` differ only in the global length of axes that a transform changes.
+    """
+
+    before: Pencil
+    axes: tuple[int, ...]
+    after: Pencil
+
+
+def plan_stages(first: Pencil, order: Sequence[int], halved: bool) -> list[Stage]:
+    """Local. The stages of a forward transform over the axes in ``order``.
+
+    ``first.axis`` is ``order[0]``; ``halved`` says that its transform is real to complex and
+    leaves n // 2 + 1 of n indices.
+    """
+    stages: list[Stage] = []
+    before, axes = first, [order[0]]
+    after = first.resized(order[0], first.shape[order[0]] // 2 + 1) if halved else first
+    for axis in order[1:]:
+        if after.parts(axis) == 1:
+            axes.append(axis)
+            after = replace(after, axis=axis)
+            continue
+        stages.append(Stage(before, tuple(axes), after))
+        before = after = after.pencil(axis)
+        axes = [axis]
+    stages.append(Stage(before, tuple(axes), after))
+    return stages
+
+
+def memory_order(ndim: int, axes: Sequence[int]) -> tuple[int, ...]:
+    """Local. In which order of its axes a stage that transforms ``axes`` lies in memory.
+
+    The last axis stays the fastest; the transformed axes lie next to it, so that the planes which
+    a transform touches are contiguous. Outermost first.
+    """
+    last = ndim - 1
+    outer = [axis for axis in range(last) if axis not in axes]
+    inner = [axis for axis in range(last) if axis in axes]
+    return (*outer, *inner, last)
+
+
+def choose_grid(
+    size: int,
+    shape: Sequence[int],
+    whole: Sequence[int],
+    grid: Sequence[int] | str | None = None,
+    slab: bool | int = False,
+) -> tuple[int, ...]:
+    """Local. The sizes of the grid axes for ``size`` ranks; axes in ``whole`` are not split.
+
+    ``grid`` gives them as in mpi4py-fft: one entry per axis, missing ones 1, free ones 0 or -1.
+    None splits all other axes as evenly as MPI.Compute_dims would. "auto" prefers a slab, which
+    needs one transpose instead of two, as long as every rank gets planes. ``slab`` splits one
+    axis only: the given one, or for True the one after the axis that is transformed first.
+    """
+    ndim = len(shape)
+    if slab is not False and slab is not None:
+        if grid is not None:
+            raise PatternError(f"slab={slab!r} and grid={grid!r} exclude each other")
+        return _slab_grid(size, ndim, whole, (whole[-1] + 1) % ndim if slab is True else slab)
+    free = [0 if axis not in whole else 1 for axis in range(ndim)]
+    if isinstance(grid, str):
+        if grid != "auto":
+            raise PatternError(f"grid is {grid!r}; it is a sequence of sizes, None or 'auto'")
+        axis = next((axis for axis in range(ndim) if axis not in whole), None)
+        if axis is not None and size <= min(shape[axis], *(shape[i] // 2 + 1 for i in whole)):
+            return _slab_grid(size, ndim, whole, axis)
+    elif grid is not None:
+        if len(grid) > ndim:
+            raise PatternError(f"grid {tuple(grid)} has more entries than shape {tuple(shape)}")
+        free = [max(0, int(part)) for part in grid] + [1] * (ndim - len(grid))
+    sizes = balanced(size, free)
+    for axis in whole:
+        if sizes[axis] != 1:
+            raise PatternError(
+                f"grid {sizes} splits axis {axis}, which is transformed first and must be whole"
+            )
+    return sizes
+
+
+def _slab_grid(size: int, ndim: int, whole: Sequence[int], axis: int) -> tuple[int, ...]:
+    if not -ndim <= axis < ndim:
+        raise PatternError(f"slab={axis} is no axis of an array with {ndim} axes")
+    if axis % ndim in whole and size > 1:
+        raise PatternError(f"slab={axis} splits an axis which is transformed first")
+    return tuple(size if i == axis % ndim else 1 for i in range(ndim))
+
+
+def balanced(size: int, free: Sequence[int]) -> tuple[int, ...]:
+    """Local. Fill the zeros of ``free`` so that the product is ``size``, as evenly as possible.
+
+    Larger factors come first, as in MPI.Compute_dims.
+    """
+    fixed = 1
+    for part in free:
+        fixed *= part or 1
+    places = [i for i, part in enumerate(free) if part == 0]
+    if size % fixed or (not places and fixed != size):
+        raise PatternError(f"a process grid of {tuple(free)} does not fit {size} ranks")
+    if not places:
+        return tuple(free)
+    best = min(_factorizations(size // fixed, len(places), size))
+    sizes = list(free)
+    for place, factor in zip(places, best, strict=True):
+        sizes[place] = factor
+    return tuple(sizes)
+
+
+def _factorizations(number: int, count: int, largest: int) -> Iterator[tuple[int, ...]]:
+    """All ways to write ``number`` as ``count`` factors that do not increase."""
+    if count == 1:
+        if number <= largest:
+            yield (number,)
+        return
+    for factor in range(min(number, largest), 0, -1):
+        if number % factor == 0:
+            for rest in _factorizations(number // factor, count - 1, factor):
+                yield (factor, *rest)

@@ -1,0 +1,28 @@
+"""Kernel: ducc0, the successor of pocketfft, vectorized over lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ducc0 import fft
+from numpy.typing import NDArray
+
+
+class Ducc0Kernel:
+    """Local. See :class:`~.protocol.Kernel`."""
+
+    out_of_place = True
+
+    def c2c(
+        self, source: NDArray[Any], target: NDArray[Any], axis: int, forward: bool, scale: int
+    ) -> None:
+        fft.c2c(source, (axis,), forward, scale, target, 1)
+
+    def r2c(self, source: NDArray[Any], target: NDArray[Any], axis: int, scale: int) -> None:
+        fft.r2c(source, (axis,), True, scale, target, 1)
+
+    def c2r(self, source: NDArray[Any], target: NDArray[Any], axis: int, scale: int) -> None:
+        fft.c2r(source, (axis,), target.shape[axis], False, scale, target, 1)
+
+
+KERNEL = Ducc0Kernel()

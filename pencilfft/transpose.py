@@ -1,0 +1,64 @@
+"""The global transpose: from a pencil along one axis to one along another, one direction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.collectives import Alltoallw_init
+from onesided.collectives.errors import PatternError
+
+from .decomposition import Pencil, transpose_boxes
+
+
+class Transpose:
+    """A persistent request that turns the blocks of ``source`` into those of ``target``.
+
+    Blocks go straight from box to box, whatever the memory orders of the two arrays. ``comm`` is
+    the sub-communicator of the grid axis over which the transpose runs; ranks in it are ordered
+    by their coordinate. The arrays are bound: fill ``send``, call, read ``receive``. The way back
+    is a second transpose.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        source: Pencil,
+        target: Pencil,
+        send: NDArray[Any],
+        receive: NDArray[Any],
+        *,
+        method: str = "auto",
+        info: Mapping[str, str] | None = None,
+    ) -> None:
+        """Collective over ``comm``."""
+        grid_axis, send_boxes, receive_boxes = transpose_boxes(source, target)
+        if comm.size != source.grid[grid_axis] or comm.rank != source.coords[grid_axis]:
+            raise PatternError(
+                f"rank {comm.rank} of {comm.size} does not fit coordinate "
+                f"{source.coords[grid_axis]} of {source.grid[grid_axis]} on grid axis {grid_axis}"
+            )
+        self.send, self.receive = send, receive
+        own = send_boxes[comm.rank]
+        kept = 0 if own is None else send[own].nbytes
+        #: Bytes that this rank sends to others in one call.
+        self.nbytes = send.nbytes - kept
+        self._request = Alltoallw_init(
+            comm, [send, send_boxes], [receive, receive_boxes], method=method, info=info
+        )
+        #: Name of the method in use; for "auto" the one that was chosen.
+        self.method: str = self._request.method
+        #: Seconds that the request took to be set up.
+        self.setup_time: float = self._request.setup_time
+
+    def __call__(self) -> None:
+        """Collective. Exchange; ``receive`` holds the target pencil when this returns."""
+        self._request.Start()
+        self._request.Wait()
+
+    def free(self) -> None:
+        """Collective. Free the request; a second call does nothing."""
+        self._request.Free()
