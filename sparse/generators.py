@@ -1,0 +1,50 @@
+"""Matrices made by rule, each rank its own rows only."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from .partition import index_dtype
+
+_ROWS_AT_ONCE = 1 << 16
+
+
+def stencil27(n: int, rows: tuple[int, int] | None = None) -> sparse.csr_array:
+    """Local. Rows ``rows`` (half-open, default all) of the 27-point matrix of an n x n x n grid.
+
+    26 on the diagonal and -1 for each of up to 26 neighbors of a grid point; the last grid axis
+    varies fastest. Columns are global: the shape is ``(rows[1] - rows[0], n**3)``.
+    """
+    size = n**3
+    start, stop = (0, size) if rows is None else rows
+    if n < 1 or not 0 <= start <= stop <= size:
+        raise ValueError(f"rows {start} to {stop} of a grid with {n}**3 points")
+    dtype = index_dtype(27 * size)
+    pieces = [
+        _rows(n, first, min(first + _ROWS_AT_ONCE, stop), dtype)
+        for first in range(start, stop, _ROWS_AT_ONCE)
+    ]
+    none = np.zeros(0, dtype)
+    counts = np.concatenate([none, *(piece[0] for piece in pieces)])
+    indices = np.concatenate([none, *(piece[1] for piece in pieces)])
+    diagonal = np.repeat(np.arange(start, stop, dtype=dtype), counts)
+    data = np.where(indices == diagonal, 26.0, -1.0)
+    indptr = np.concatenate([np.zeros(1, dtype), np.cumsum(counts, dtype=dtype)])
+    return sparse.csr_array((data, indices, indptr), shape=(stop - start, size))
+
+
+def _rows(
+    n: int, start: int, stop: int, dtype: type[np.int32] | type[np.int64]
+) -> tuple[NDArray[np.int32 | np.int64], NDArray[np.int32 | np.int64]]:
+    """How many nonzeros each row has, and their columns in ascending order."""
+    row = np.arange(start, stop, dtype=np.int64)
+    point = np.unravel_index(row, (n, n, n))
+    steps = np.indices((3, 3, 3)).reshape(3, 27) - 1
+    inside = np.ones((len(row), 27), bool)
+    for position, step in zip(point, steps, strict=True):
+        moved = position[:, None] + step
+        inside &= (moved >= 0) & (moved < n)
+    columns = row[:, None] + np.array([n * n, n, 1]) @ steps
+    return inside.sum(axis=1, dtype=dtype), columns[inside].astype(dtype)

@@ -1,0 +1,134 @@
+"""Who owns which rows: contiguous blocks, computed without a single MPI call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """A disjoint assignment of the indices 0 .. size-1 to parts, each one contiguous block.
+
+    Part ``p`` owns the half-open range ``starts[p]:starts[p + 1]``; a part may be empty.
+    """
+
+    starts: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        starts = self.starts
+        if len(starts) < 2 or starts[0] != 0 or bool(np.any(np.diff(starts) < 0)):
+            raise ValueError(f"starts of parts do not ascend from 0: {starts.tolist()}")
+
+    @classmethod
+    def even(cls, size: int, parts: int) -> Partition:
+        """Blocks whose lengths differ by one at most, the longer ones first."""
+        _check(size, parts)
+        share, rest = divmod(size, parts)
+        part = np.arange(parts + 1, dtype=np.int64)
+        return cls(part * share + np.minimum(part, rest))
+
+    @classmethod
+    def balanced(cls, weights: Integers, parts: int) -> Partition:
+        """Blocks of about equal weight: an index goes where the middle of its weight falls."""
+        _check(len(weights), parts)
+        total = int(weights.sum(dtype=np.int64))
+        if total == 0:
+            return cls.even(len(weights), parts)
+        return cls(cuts(weights, 0, total, parts))
+
+    @classmethod
+    def from_lengths(cls, lengths: Integers) -> Partition:
+        """Blocks of the given lengths, one after the other."""
+        return cls(np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
+
+    @property
+    def parts(self) -> int:
+        """Number of parts."""
+        return len(self.starts) - 1
+
+    @property
+    def size(self) -> int:
+        """Number of indices."""
+        return int(self.starts[-1])
+
+    def range(self, part: int) -> tuple[int, int]:
+        """The half-open range of a part."""
+        return int(self.starts[part]), int(self.starts[part + 1])
+
+    def lengths(self) -> NDArray[np.int64]:
+        """How many indices each part owns."""
+        return np.diff(self.starts)
+
+    def owners(self, indices: Integers) -> NDArray[np.intp]:
+        """The part that owns each of the indices."""
+        return np.searchsorted(self.starts, indices, side="right") - 1
+
+
+def _check(size: int, parts: int) -> None:
+    if size < 0 or parts < 1:
+        raise ValueError(f"cannot partition {size} indices into {parts} parts")
+
+
+def cuts(weights: Integers, before: int, total: int, parts: int) -> NDArray[np.int64]:
+    """How many of these indices lie before each part of a balanced partition; parts + 1 numbers.
+
+    ``weights`` belong to a run of consecutive indices, ``before`` is the weight of all indices
+    ahead of the run, ``total`` that of all. The sum over the runs that make up the whole gives
+    the starts of the partition.
+    """
+    ends = before + np.cumsum(weights, dtype=np.int64)
+    middles = 2 * ends - weights
+    part = np.minimum(middles * parts // (2 * total), parts - 1)
+    inner = np.searchsorted(part, np.arange(parts), side="left")
+    return np.append(inner, len(weights)).astype(np.int64)
+
+
+def index_dtype(largest: int) -> type[np.int32] | type[np.int64]:
+    """The smaller of the two integer types of CSR that holds the number."""
+    return np.int32 if largest <= np.iinfo(np.int32).max else np.int64
+
+
+@dataclass(frozen=True, eq=False)
+class LocalColumns:
+    """Columns of a block of rows, renumbered to [owned | ghost].
+
+    ``indices``: for each nonzero its column, 0 .. n_own-1 for owned ones, n_own + g for the
+    ghost of global index ``ghosts[g]``; ``ghosts`` ascend, so they are sorted by (owner, global
+    index); ``ghost_counts[p]`` of them belong to part ``p``.
+    """
+
+    indices: Integers
+    n_own: int
+    ghosts: NDArray[np.int64]
+    ghost_counts: NDArray[np.int64]
+
+    @property
+    def n_local(self) -> int:
+        """Number of owned and ghost entries together."""
+        return self.n_own + len(self.ghosts)
+
+
+def split_columns(indices: Integers, columns: Partition, part: int) -> LocalColumns:
+    """Split global columns into those that ``part`` owns and ghosts, and renumber them.
+
+    Raises ``ValueError`` for an index that no part owns.
+    """
+    if indices.size and (indices.min() < 0 or indices.max() >= columns.size):
+        raise ValueError(
+            f"columns {indices.min()} to {indices.max()} in a matrix of {columns.size} columns"
+        )
+    start, stop = columns.range(part)
+    n_own = stop - start
+    foreign = np.flatnonzero((indices < start) | (indices >= stop))
+    ghosts, number = np.unique(indices[foreign], return_inverse=True)
+    dtype = index_dtype(max(n_own + len(ghosts), len(indices)))
+    local: Integers = (indices - start).astype(dtype)
+    local[foreign] = n_own + number
+    counts = np.bincount(columns.owners(ghosts), minlength=columns.parts)
+    return LocalColumns(local, n_own, ghosts.astype(np.int64), counts.astype(np.int64))

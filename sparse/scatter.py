@@ -1,0 +1,113 @@
+"""Matrices that exist already: on one rank, or as rows on every rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import DTypeLike, NDArray
+from scipy import sparse
+
+from onesided.collectives.agreement import agreed
+
+from .halo import Info
+from .matrix import DistMatrix, vector_dtype
+from .partition import Partition
+
+_ITEMS_AT_ONCE = 1 << 26  # below what a 32-bit count of bytes can say
+
+
+def from_scipy(
+    comm: MPI.Comm,
+    matrix: Any | None,
+    *,
+    root: int = 0,
+    method: str = "auto",
+    info: Info = None,
+    dtype: DTypeLike | None = None,
+) -> DistMatrix:
+    """Collective. Distribute a SciPy matrix or sparse array of any format that ``root`` holds.
+
+    What other ranks pass is not looked at; pass None. Rows are in contiguous blocks balanced by
+    nonzeros. Raises the same error on every rank: ``TypeError`` where root's matrix is none,
+    or the dtype cannot hold its values; ``ValueError`` where it is not two-dimensional.
+    """
+    csr = sparse.csr_array((0, 0))
+    with agreed(comm):
+        if not 0 <= root < comm.size:
+            raise ValueError(f"root {root} on {comm.size} ranks")
+        if comm.rank == root:
+            csr = _as_csr(matrix, dtype)
+    shape, index, values = comm.bcast((csr.shape, csr.indices.dtype, csr.data.dtype), root=root)
+    entries = np.diff(csr.indptr)
+    rows = comm.bcast(Partition.balanced(entries + 1, comm.size), root=root)
+    columns = rows if shape[0] == shape[1] else Partition.even(shape[1], comm.size)
+    private = comm.Dup()
+    try:
+        mine = _scattered(private, entries.astype(index), rows.lengths(), root)
+        counts = np.array(comm.allgather(int(mine.sum(dtype=np.int64))), np.int64)
+        indices = _scattered(private, csr.indices.astype(index, copy=False), counts, root)
+        data = _scattered(private, csr.data.astype(values, copy=False), counts, root)
+    finally:
+        private.Free()
+    indptr = np.concatenate([np.zeros(1, index), np.cumsum(mine, dtype=index)])
+    local = sparse.csr_array((data, indices, indptr), shape=(len(mine), shape[1]))
+    return DistMatrix(comm, local, rows, columns, method=method, info=info, dtype=dtype)
+
+
+def from_rows(
+    comm: MPI.Comm,
+    rows: Any,
+    *,
+    method: str = "auto",
+    info: Info = None,
+    dtype: DTypeLike | None = None,
+) -> DistMatrix:
+    """Collective. The matrix whose consecutive blocks of rows the ranks pass, columns global.
+
+    ``rows`` is a SciPy matrix or sparse array; all have the same number of columns. The row
+    partition is what was passed. Raises the same error on every rank: ``TypeError`` where rows
+    are none or the dtype cannot hold their values, ``ValueError`` where the columns differ.
+    """
+    csr = sparse.csr_array((0, 0))
+    with agreed(comm):
+        csr = _as_csr(rows, dtype)
+    shapes = comm.allgather(csr.shape)
+    for rank, (_, n_cols) in enumerate(shapes):
+        if n_cols != shapes[0][1]:
+            raise ValueError(f"rank 0 passes {shapes[0][1]} columns, rank {rank} {n_cols}")
+    partition = Partition.from_lengths(np.array([n_rows for n_rows, _ in shapes], np.int64))
+    n_cols = shapes[0][1]
+    columns = partition if partition.size == n_cols else Partition.even(n_cols, comm.size)
+    return DistMatrix(comm, csr, partition, columns, method=method, info=info, dtype=dtype)
+
+
+def _as_csr(matrix: Any, dtype: DTypeLike | None) -> sparse.csr_array:
+    """Local. The matrix as CSR; it shares the memory of one that is CSR already."""
+    if not sparse.issparse(matrix):
+        kind = type(matrix).__name__
+        raise TypeError(f"a SciPy sparse matrix or array expected, not {kind}")
+    whole: Any = matrix
+    if whole.ndim != 2:
+        raise ValueError(f"two dimensions expected, not shape {whole.shape}")
+    vector_dtype(whole.dtype, dtype)
+    return sparse.csr_array(whole)
+
+
+def _scattered(
+    comm: MPI.Comm, array: NDArray[Any], counts: NDArray[np.int64], root: int
+) -> NDArray[Any]:
+    """Collective. This rank's ``counts[rank]`` items of root's array; the others' arrays are not
+    looked at but for their dtype."""
+    starts = np.cumsum(counts) - counts
+    if comm.rank == root:
+        for rank in range(comm.size):
+            part = array[starts[rank] : starts[rank] + counts[rank]]
+            for first in range(0, len(part) if rank != root else 0, _ITEMS_AT_ONCE):
+                comm.Send(part[first : first + _ITEMS_AT_ONCE], dest=rank)
+        return array[starts[root] : starts[root] + counts[root]].copy()
+    part = np.empty(int(counts[comm.rank]), array.dtype)
+    for first in range(0, len(part), _ITEMS_AT_ONCE):
+        comm.Recv(part[first : first + _ITEMS_AT_ONCE], source=root)
+    return part

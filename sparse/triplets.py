@@ -1,0 +1,102 @@
+"""Entries (row, column, value) that lie anywhere become rows where they belong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+from scipy import sparse
+
+from .partition import Partition, cuts
+
+ENTRIES_AT_ONCE = 1 << 20  # that a rank sends in one round of :func:`route`
+
+
+@dataclass(frozen=True, eq=False)
+class Triplets:
+    """Entries of a matrix with global, zero-based indices, in any order, duplicates allowed."""
+
+    rows: NDArray[Any]
+    cols: NDArray[Any]
+    values: NDArray[Any]
+
+    @classmethod
+    def joined(
+        cls, pieces: list[Triplets], index: type[np.integer[Any]], dtype: np.dtype[Any]
+    ) -> Triplets:
+        """All pieces in one, with the types given; the list is emptied."""
+        length = sum(len(piece.values) for piece in pieces)
+        joined = cls(np.empty(length, index), np.empty(length, index), np.empty(length, dtype))
+        stop = length
+        while pieces:
+            piece = pieces.pop()
+            start = stop - len(piece.values)
+            joined.rows[start:stop] = piece.rows
+            joined.cols[start:stop] = piece.cols
+            joined.values[start:stop] = piece.values
+            stop = start
+        return joined
+
+    def to_rows(self, start: int, stop: int, n_cols: int) -> sparse.csr_array:
+        """CSR of the rows ``start:stop``, columns global, duplicates summed as SciPy does."""
+        place = (self.values, (self.rows - start, self.cols))
+        return sparse.coo_array(place, shape=(stop - start, n_cols)).tocsr()
+
+
+def balanced_rows(comm: MPI.Comm, rows: NDArray[Any], n_rows: int) -> Partition:
+    """Collective. The partition that balances nonzeros, each rank holding any of the entries.
+
+    A row weighs its number of entries plus one, so that empty rows are shared out, too. A rank
+    holds n_rows / size counters at most: rank ``t`` counts the entries of the ``t``-th of even
+    blocks.
+    """
+    even = Partition.even(n_rows, comm.size)
+    ascending = np.sort(rows)
+    bounds = np.searchsorted(ascending, even.starts)
+    weights = np.zeros(0, np.int64)
+    for part in range(comm.size):
+        start, stop = even.range(part)
+        mine = ascending[bounds[part] : bounds[part + 1]] - start
+        counts = np.bincount(mine, minlength=stop - start).astype(np.int64)
+        total = np.empty_like(counts)
+        comm.Reduce(counts, total if part == comm.rank else None, op=MPI.SUM, root=part)
+        if part == comm.rank:
+            weights = total + 1
+    sums = comm.allgather(int(weights.sum()))
+    if not any(sums):
+        return even
+    starts = cuts(weights, sum(sums[: comm.rank]), sum(sums), comm.size)
+    comm.Allreduce(MPI.IN_PLACE, starts, op=MPI.SUM)
+    return Partition(starts)
+
+
+def route(comm: MPI.Comm, triplets: Triplets, partition: Partition) -> Triplets:
+    """Collective. Send every entry to the rank that owns its row.
+
+    In rounds of at most ``ENTRIES_AT_ONCE`` entries from each rank, straight into the result.
+    """
+    owners = partition.owners(triplets.rows)
+    order = np.argsort(owners.astype(np.uint16 if comm.size < 1 << 16 else np.int64), kind="stable")
+    send = [part[order] for part in (triplets.rows, triplets.cols, triplets.values)]
+    to = np.bincount(owners, minlength=comm.size).astype(np.int64)
+    of = np.empty_like(to)
+    comm.Alltoall(to, of)
+    receive = [np.empty(int(of.sum()), part.dtype) for part in send]
+    places = np.concatenate([[0], np.cumsum(to)[:-1]])
+    filled = 0
+    most = max(ENTRIES_AT_ONCE // comm.size, 1)
+    rounds = comm.allreduce(-(-int(to.max()) // most), op=MPI.MAX)
+    for done in range(0, rounds * most, most):
+        now, come = np.clip(to - done, 0, most), np.clip(of - done, 0, most)
+        arriving = int(come.sum())
+        displacements = np.concatenate([[0], np.cumsum(come)[:-1]])
+        for source, target in zip(send, receive, strict=True):
+            comm.Alltoallv(
+                [source, (now.tolist(), (places + np.minimum(done, to)).tolist())],
+                [target[filled : filled + arriving], (come.tolist(), displacements.tolist())],
+            )
+        filled += arriving
+    return Triplets(*receive)
