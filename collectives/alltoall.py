@@ -15,9 +15,9 @@ from mpi4py import MPI
 from . import buffers, debug, progress, registry
 from .agreement import agree, agreed
 from .buffers import Side
-from .context import Context, Resources
+from .context import Context
 from .errors import PatternError
-from .exchange import Exchange, agree_on_slots, learn_counts, match
+from .exchange import Exchange, learn_counts, match
 from .hints import Hints
 from .pattern import blocks_of_counts
 from .request import PersistentRequest
@@ -152,7 +152,8 @@ def _initialize(
         sides = read(context)
     agree(context.comm, None, (call, method, hints))
     exchange = _matched(context, sides, method, hints, neighborhood)
-    request = _build(kind, exchange)
+    request = kind.build(exchange)
+    debug.watch(request)
     request.setup_time = time.perf_counter() - began
     return request
 
@@ -177,26 +178,3 @@ def _matched(
     exchange = Exchange(method, context, sides.send, recv, hints, number, neighborhood=neighborhood)
     match(exchange)
     return exchange
-
-
-def _build(kind: type[PersistentRequest], exchange: Exchange) -> PersistentRequest:
-    """Collective. The transport's request; what it made is given back where any rank fails."""
-    agree_on_slots(exchange, kind.most_slots)
-    resources = Resources(exchange.context)
-    resources.keep += [exchange.send.array, exchange.recv.array]
-    request, error = None, None
-    try:
-        request = kind(exchange, resources)
-    except Exception as problem:
-        error = problem
-    try:
-        agree(exchange.context.comm, error, ("built", exchange.number))
-    except Exception:
-        if request is not None:
-            request.forget()
-        resources.release()
-        raise
-    if request is None:
-        raise PatternError("the request was not built")
-    debug.watch(request)
-    return request

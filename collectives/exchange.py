@@ -12,7 +12,9 @@ from .buffers import Side
 from .context import Context, Node
 from .errors import PatternError
 from .hints import Hints
+from .memory import find_region
 from .pattern import Block, Pattern
+from .topology import neighbors
 
 
 @dataclass
@@ -36,9 +38,20 @@ class Exchange:
     peers: list[int] = field(default_factory=list)
 
     @property
+    def edges(self) -> tuple[tuple[list[int], list[int]], tuple[list[int], list[int]]]:
+        """The topology's (destinations, keys) and (sources, keys)."""
+        destinations, send_keys, sources, recv_keys = neighbors(self.context.comm)
+        return (destinations, send_keys), (sources, recv_keys)
+
+    @property
     def owned(self) -> bool:
         """True where the request owns the receive memory."""
         return self.recv.array is None
+
+    @property
+    def in_window_memory(self) -> bool:
+        """True where the receive array comes from :func:`~onesided.collectives.empty`."""
+        return self.recv.array is not None and find_region(self.recv.array) is not None
 
     @property
     def node(self) -> Node:

@@ -21,12 +21,13 @@ class Method:
     """A transport: its name, what it guarantees, and where its class is.
 
     ``any_order``: ranks may start and complete requests of this method in different orders
-    (MPI-4.1 section 7.13); the others are strictly ordered.
+    (MPI-4.1 section 7.13); the others are strictly ordered. ``candidate``: ``auto`` considers it.
     """
 
     name: str
     where: str
     any_order: bool
+    candidate: bool
     summary: str
 
     def load(self) -> type[PersistentRequest]:
@@ -40,18 +41,18 @@ class Method:
 
 # fmt: off
 _METHODS = (
-    Method("mpi", "mpi:Alltoall", False, "MPI_Alltoallv at every start: the baseline"),
-    Method("mpi-persistent", "mpi_persistent:PersistentAlltoall", True, "MPI_Alltoallv_init, or MPI_Ialltoallv with cached arguments"),
-    Method("p2p", "p2p:PointToPoint", True, "persistent sends and receives; works everywhere"),
-    Method("rma-fence", "fence:Fence", False, "store on the node, Put off it, between fences (Algorithm 1)"),
-    Method("rma-lock", "lock:Lock", True, "store or Put in a passive epoch held from init; ready and done messages"),
-    Method("rma-notify", "notify:Notify", True, "store or Put, then a counter at the target"),
-    Method("rma-pscw", "pscw:Pscw", True, "post, start, complete, wait among the ranks that exchange data"),
-    Method("rma-fence-hier", "fence:FenceHierarchy", False, "as rma-fence, off-node Puts first (Algorithm 2)"),
-    Method("rma-lock-hier", "lock:LockHierarchy", True, "as rma-lock, off-node Puts first"),
-    Method("rma-fence-paper", "paper:FencePaper", False, "Algorithm 1 as printed: Put of every block into a created window"),
-    Method("rma-lock-paper", "paper:LockPaper", False, "Algorithm 3 with both barriers, on a created window"),
-    Method("auto", "auto:Auto", True, "measures the candidates on the real pattern and keeps the best"),
+    Method("mpi", "mpi:Alltoall", False, True, "MPI_Alltoallv at every start: the baseline"),
+    Method("mpi-persistent", "mpi_persistent:PersistentAlltoall", True, True, "MPI_Alltoallv_init, or MPI_Ialltoallv with cached arguments"),
+    Method("p2p", "p2p:PointToPoint", True, True, "persistent sends and receives; works everywhere"),
+    Method("rma-fence", "fence:Fence", False, True, "store on the node, Put off it, between fences (Algorithm 1)"),
+    Method("rma-lock", "lock:Lock", True, True, "store or Put in a passive epoch held from init; ready and done messages"),
+    Method("rma-notify", "notify:Notify", True, True, "store or Put, then a counter at the target"),
+    Method("rma-pscw", "pscw:Pscw", True, True, "post, start, complete, wait among the ranks that exchange data"),
+    Method("rma-fence-hier", "fence:FenceHierarchy", False, False, "as rma-fence, off-node Puts first (Algorithm 2)"),
+    Method("rma-lock-hier", "lock:LockHierarchy", True, False, "as rma-lock, off-node Puts first"),
+    Method("rma-fence-paper", "paper:FencePaper", False, False, "Algorithm 1 as printed: Put of every block into a created window"),
+    Method("rma-lock-paper", "paper:LockPaper", False, False, "Algorithm 3 with both barriers, on a created window"),
+    Method("auto", "auto:Auto", True, False, "measures the candidates on the real pattern and keeps the best"),
 )
 # fmt: on
 

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from . import progress
 from .agreement import agree
+from .construction import construct
 from .errors import RequestError
 
 if TYPE_CHECKING:
@@ -58,6 +59,11 @@ class PersistentRequest:
         self.arrays: Sequence[NDArray[Any]] = ()  # the receive memory, by slot
         self._answers: Sequence[Any] = ()  # what Wait returns, by slot
         self._watch: Watch | None = None
+
+    @classmethod
+    def build(cls, exchange: Exchange) -> PersistentRequest:
+        """Collective. A request of this transport, on all ranks or on none."""
+        return construct(cls, exchange)
 
     # -- what a transport implements ---------------------------------------------------------
 
@@ -167,6 +173,11 @@ class PersistentRequest:
         """Local. Say where the receive memory is; ``Wait`` returns the caller's array as given."""
         self.arrays = arrays
         self._answers = arrays if self.exchange.owned else [self.exchange.recv.given]
+
+    def discard(self) -> None:
+        """Local. What remains of a request that another rank could not build."""
+        self._state = FREED
+        self.forget()
 
     def forget(self) -> None:
         """Local. Drop every view of the memory that is about to be given back."""

@@ -118,13 +118,20 @@ class Schedule:
         received = comm.alltoall(adverts)
         puts = {p for of_peer in paths.values() for p in of_peer.values()}
         self._create_windows(overlay, self._uses(paths, memories), puts)
-        for peer in exchange.peers:
+        for peer in self.peers:
             cell, wanted = received[peer]
             self.deliveries.append(
                 self._deliver(peer, memories[peer], cell, wanted, paths.get(peer, {}))
             )
         self.local = copies_to_self(exchange, self.arrays)
+        if not self.share:
+            self.local = [[] for _ in self.arrays]
         self._collect_syncs()
+
+    @property
+    def peers(self) -> list[int]:
+        """The ranks that are served; without sharing, this rank is one like any other."""
+        return self.exchange.peers + ([] if self.share else [self.exchange.rank])
 
     # -- paths ---------------------------------------------------------------------------------
 
@@ -148,7 +155,7 @@ class Schedule:
         rank, send = self.exchange.rank, self.exchange.send
         paths: dict[int, dict[int, str]] = {}
         for block in send.blocks:
-            if block.peer == rank:
+            if block.peer not in self.peers:
                 continue
             memory, wanted = memories[block.peer]
             shape, contiguous = next(
@@ -188,8 +195,8 @@ class Schedule:
         The control memory of a rank is [counters | slots, where the request owns them | staging].
         """
         exchange, recv = self.exchange, self.exchange.recv
-        cell = {p: i * self.cells * ALIGNMENT for i, p in enumerate(exchange.peers)}
-        size = counters = len(exchange.peers) * self.cells * ALIGNMENT
+        cell = {p: i * self.cells * ALIGNMENT for i, p in enumerate(self.peers)}
+        size = counters = len(self.peers) * self.cells * ALIGNMENT
         nbytes = int(np.prod(recv.shape, dtype=object)) * recv.dtype.itemsize
         slot_at = []
         for _ in range(exchange.slots if recv.array is None else 0):
@@ -208,7 +215,7 @@ class Schedule:
         root[:counters] = 0
         self._place(root, slot_at, nbytes)
         adverts: list[Any] = [None] * exchange.context.comm.size
-        for peer in exchange.peers:
+        for peer in self.peers:
             wanted = {b.key: self._advert(b, staged) for b in recv.blocks if b.peer == peer}
             adverts[peer] = (cell[peer], wanted)
         self._unpack_later(root, staged)

@@ -1,0 +1,88 @@
+"""Post, start, complete, wait: active target among the ranks that really exchange data.
+
+``Start`` posts, which is local, and says *ready* to the sources. The access epoch is opened from
+Wait or Test, when all targets are ready, so ``MPI_Win_start`` never waits for a rank that has not
+posted, and requests may be started and completed in any order.
+"""
+
+from __future__ import annotations
+
+from mpi4py import MPI
+
+from ..context import Resources
+from ..exchange import Exchange
+from .rma import OneSided, merged
+from .signals import Signals
+
+
+class Pscw(OneSided):
+    """General active target synchronization; any order while Wait and Test advance all requests."""
+
+    overlay = True
+
+    def __init__(self, exchange: Exchange, resources: Resources) -> None:
+        super().__init__(exchange, resources)
+        targets = [delivery.peer for delivery in self.destinations()]
+        sources = sorted(self.sources())
+        self._ready = Signals(exchange, resources, sources, targets)
+        self._stages = [merged(self.stages(turn)) for turn in range(exchange.slots)]
+        self._access = exchange.context.group.Incl(targets) if targets else None
+        self._exposure = exchange.context.group.Incl(sources) if sources else None
+        for group in (self._access, self._exposure):
+            if group is not None:
+                resources.on_release(group.Free)
+        self._messages = self._ready.messages()
+        self._unsent = False
+        self._exposed: list[MPI.Win] = []
+
+    def begin(self, slot: int) -> None:
+        self._turn = slot
+        for sync in self._syncs:
+            sync()
+        if self._exposure is not None:
+            for window in self.windows:
+                window.Post(self._exposure)
+            self._exposed = self.windows
+        MPI.Prequest.Startall(self._messages)
+        self._unsent = True
+        for target, source in self._local[slot]:
+            target[:] = source
+
+    def advance(self) -> bool:
+        if self._unsent:
+            if not MPI.Prequest.Testall(self._messages):
+                return False
+            self._send()
+            self._unsent = False
+        while self._exposed:
+            if not self._exposed[-1].Test():
+                return False
+            self._exposed = self._exposed[:-1]
+        return True
+
+    def _send(self) -> None:
+        """One access epoch: all targets have posted, so nothing here waits for user code."""
+        if self._access is None:
+            return
+        windows = self.windows
+        for window in windows:
+            window.Start(self._access)
+        for puts, stores in self._stages[self._turn]:
+            for put in puts:
+                put.issue()
+            for target, source in stores:
+                target[:] = source
+        for sync in self._syncs:
+            sync()
+        for window in windows:
+            window.Complete()
+
+    def waiting_for(self) -> str:
+        if self._unsent:
+            return f"ready messages from {list(self._ready.into)}"
+        return f"completion by {list(self._ready.out)}"
+
+    def forget(self) -> None:
+        super().forget()
+        self._ready.forget()
+        self._stages, self._messages, self._exposed = [], [], []
