@@ -24,13 +24,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import cluster
 import processes
 from cases import CASE_MARK, FAILED_MARK
 
 TESTS = Path(__file__).resolve().parent
 LEAKS = re.compile(
-    r"UCX +WARN|freeing inactive persistent request|pending references|not returned to mpool"
+    r"UCX +WARN|freeing inactive persistent request|pending (\d+ )?references|not returned to mpool"
     r"|leaked context IDs|leaked handle|objects? leaked|ResourceWarning"
 )
 HARMLESS = re.compile(r"OSC UCX component priority set inside component query failed")

@@ -1,0 +1,46 @@
+"""Cases that show what the case runner does, among them some that fail on purpose."""
+
+import random
+
+from cases import parameters, ranks, skip
+
+
+@parameters(letter=["a", "b"], number=lambda comm: range(comm.size))
+def case_parameters(comm, letter, number, seed):
+    same = comm.allgather((letter, number, random.Random(seed).random()))
+    if len(set(same)) != 1:
+        raise ValueError(f"the ranks see different parameters: {same}")
+
+
+def case_options(comm, options):
+    if options != {"colour": "red=ish"}:
+        skip("only with the option colour")
+
+
+@ranks(at_least=3)
+def case_many(comm):
+    comm.Barrier()
+
+
+def case_skip_alone(comm):
+    if comm.rank == 0:
+        skip("only rank 0 wants to")
+
+
+def case_fails_on_last(comm):
+    if comm.rank == comm.size - 1:
+        raise ValueError("only the last rank fails")
+
+
+def case_after_failure(comm):
+    comm.Barrier()
+
+
+def case_waits_for_failed(comm):
+    if comm.rank == 0:
+        raise ValueError("rank 0 does not come")
+    comm.Barrier()
+
+
+def case_hangs(comm):
+    comm.recv(source=comm.rank, tag=7)
