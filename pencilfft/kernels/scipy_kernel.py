@@ -18,11 +18,7 @@ from .protocol import Kernel
 
 _Norm = Literal["backward", "ortho", "forward"]
 #: By power of 1/sqrt(n): of a forward transform, and of an inverse one.
-_NORMS: tuple[_Norm, ...] = (
-    "backward",
-    "ortho",
-    "forward",
-)
+_NORMS: tuple[_Norm, ...] = ("backward", "ortho", "forward")
 _INVERSE_NORMS: tuple[_Norm, ...] = ("forward", "ortho", "backward")
 
 

@@ -1,0 +1,259 @@
+"""The parallel FFT against scipy.fft on the whole array."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import scipy.fft
+from cases import parameters, ranks, skip
+from onesided.collectives import UnsupportedError, methods
+from onesided.pencilfft import PFFT, DistArray, newDistArray
+
+TOLERANCE = {"f": 2e-5, "d": 1e-12}
+GRIDS = {"pencil": None, "slab": (-1,), "second axis": (1, -1), "auto": "auto"}
+
+
+def whole(shape, char, seed):
+    """A global array of random numbers, the same on all ranks."""
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal(shape)
+    if char in "FD":
+        values = values + 1j * rng.standard_normal(shape)
+    return values.astype(char)
+
+
+def spectrum(values, axes=None, norm="forward"):
+    """What scipy.fft makes of the global array."""
+    function = scipy.fft.rfftn if values.dtype.kind == "f" else scipy.fft.fftn
+    return function(values, axes=axes, norm=norm)
+
+
+def close(found, expected, char):
+    """Compare blocks; empty ones are equal."""
+    scale = max(1.0, np.abs(expected).max(initial=0.0))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=scale * TOLERANCE[char.lower()])
+
+
+def planned(*arguments, **options):
+    """A plan, or the case is skipped where this MPI does not support the method."""
+    try:
+        return PFFT(*arguments, **options)
+    except UnsupportedError as error:
+        skip(str(error))
+
+
+def there_and_back(plan, values, expected, char):
+    """Forward and backward on this rank's blocks; inputs must stay what they were."""
+    u = newDistArray(plan, False)
+    u[...] = values[plan.local_slice(False)]
+    kept = u.copy()
+    u_hat = plan.forward(u)
+    assert u_hat.dtype == plan.dtype(True)
+    close(u_hat, expected[plan.local_slice()], char)
+    np.testing.assert_array_equal(u, kept)
+    kept_hat = u_hat.copy()
+    close(plan.backward(u_hat), kept, char)
+    np.testing.assert_array_equal(u_hat, kept_hat)
+
+
+@parameters(
+    shape=[(16, 12, 8), (7, 11, 13), (9, 10, 15), (2, 3, 4), (1, 1, 5)],
+    char="fdFD",
+    grid=list(GRIDS),
+)
+def case_three_dimensions(comm, shape, char, grid, seed):
+    values = whole(shape, char, seed)
+    with PFFT(comm, shape, dtype=char, grid=GRIDS[grid]) as plan:
+        there_and_back(plan, values, spectrum(values), char)
+
+
+@parameters(
+    shape=[(9, 14), (1, 3), (5, 6, 4, 7), (3, 4, 2, 3, 5)], char="dD", grid=["pencil", "slab"]
+)
+def case_other_dimensions(comm, shape, char, grid, seed):
+    values = whole(shape, char, seed)
+    with PFFT(comm, shape, dtype=char, grid=GRIDS[grid]) as plan:
+        there_and_back(plan, values, spectrum(values), char)
+
+
+@parameters(axes=[(0, 1, 2), (2, 1, 0), (1, 0, 2), (0, 2), (1,), ((0,), (1, 2)), (-1, -3)])
+def case_axes(comm, axes, seed):
+    shape = (6, 10, 7)
+    values = whole(shape, "d", seed)
+    flat = [a for axis in axes for a in np.atleast_1d(axis)]
+    with PFFT(comm, shape, axes=axes) as plan:
+        there_and_back(plan, values, spectrum(values, flat), "d")
+        assert plan.axes[-1][-1] == flat[-1] % 3
+
+
+@parameters(method=lambda: list(methods()), grid=["pencil", "slab"], char=["d", "F"])
+def case_methods(comm, method, grid, char, seed):
+    """Every way to transpose, several calls in a row with other data each."""
+    shape = (10, 9, 8)
+    with planned(comm, shape, dtype=char, grid=GRIDS[grid], method=method) as plan:
+        for round_ in range(4):
+            values = whole(shape, char, seed + round_)
+            there_and_back(plan, values, spectrum(values), char)
+        used = {transpose.method for transpose in plan.transposes}
+        assert method == "auto" or used <= {method}
+
+
+@parameters(backend=["scipy", "ducc0", "pyfftw"], char="fD")
+def case_backends(comm, backend, char, seed):
+    shape = (12, 6, 9)
+    values = whole(shape, char, seed)
+    with planned(comm, shape, dtype=char, backend=backend) as plan:
+        assert plan.backend == backend
+        there_and_back(plan, values, spectrum(values), char)
+
+
+@ranks(at_least=2)
+@parameters(method=lambda: list(methods()), grid=["pencil", "slab"])
+def case_delayed_ranks(comm, method, grid, seed):
+    """One rank after the other is late: nobody may write into a stage that is still in use."""
+    shape = (8, 9, 10)
+    inputs = [whole(shape, "D", seed + k) for k in range(3)]
+    spectra = [spectrum(values) for values in inputs]
+    with planned(comm, shape, dtype="D", grid=GRIDS[grid], method=method) as plan:
+        mine = plan.local_slice(False)
+        for late in range(comm.size):
+            found = []
+            for k, values in enumerate(inputs):
+                u = values[mine]
+                if comm.rank == late:
+                    time.sleep(0.01)
+                u_hat = plan.forward(u)
+                if comm.rank == late and k == 1:
+                    time.sleep(0.01)
+                found.append((u_hat, plan.backward(u_hat)))
+            for (u_hat, u), values, expected in zip(found, inputs, spectra, strict=True):
+                close(u_hat, expected[plan.local_slice()], "d")
+                close(u, values[mine], "d")
+
+
+@parameters(order=["forwards", "backwards", "mixed"])
+def case_one_direction_many_times(comm, order, seed):
+    """Neither direction needs the other in between; ranks run at different speeds."""
+    shape = (8, 6, 10)
+    values = whole(shape, "d", seed)
+    expected = spectrum(values)
+    calls = {"forwards": "ffffff", "backwards": "bbbbbb", "mixed": "fbbffb"}[order]
+    with PFFT(comm, shape) as plan:
+        u, u_hat = newDistArray(plan, False), newDistArray(plan)
+        for k, call in enumerate(calls):
+            factor = k + 1.0
+            if (k + comm.rank) % 3 == 0:
+                time.sleep(0.002)
+            if call == "f":
+                plan.forward(factor * values[plan.local_slice(False)], u_hat)
+                close(u_hat, factor * expected[plan.local_slice()], "d")
+            else:
+                plan.backward(factor * expected[plan.local_slice()], u)
+                close(u, factor * values[plan.local_slice(False)], "d")
+
+
+@parameters(norm=["forward", "ortho", "backward", None], char="fD")
+def case_norms(comm, norm, char, seed):
+    shape = (4, 6, 5)
+    values = whole(shape, char, seed)
+    expected = spectrum(values, norm=norm or "forward")
+    with PFFT(comm, shape, dtype=char, norm=norm) as plan:
+        there_and_back(plan, values, expected, char)
+        u = values[plan.local_slice(False)]
+        unscaled = spectrum(values, norm="backward")[plan.local_slice()]
+        close(plan.forward(u, normalize=False), unscaled, char)
+        close(plan.forward(u, normalize=True), unscaled / values.size, char)
+        close(plan.backward(unscaled, normalize=True), u, char)
+        close(plan.backward(unscaled / values.size, normalize=False), u, char)
+
+
+def case_parseval_and_shift(comm, seed):
+    shape, shift = (8, 9, 10), (3, 2, 7)
+    values = whole(shape, "D", seed)
+    with PFFT(comm, shape, dtype=complex, norm="ortho") as plan:
+        u_hat = plan.forward(values[plan.local_slice(False)])
+        energy = comm.allreduce(float(np.sum(np.abs(u_hat) ** 2)))
+        np.testing.assert_allclose(energy, np.sum(np.abs(values) ** 2), rtol=1e-12)
+        moved = np.roll(values, shift, (0, 1, 2))[plan.local_slice(False)]
+        turned = u_hat.v.copy()
+        for axis, (n, s, part) in enumerate(zip(shape, shift, plan.local_slice(), strict=True)):
+            phase = np.exp(-2j * np.pi * s * np.arange(n)[part] / n)
+            turned *= np.expand_dims(phase, tuple(i for i in range(3) if i != axis))
+        close(plan.forward(moved), turned, "d")
+
+
+def case_nothing_is_lost_with_nan(comm):
+    """NaN comes out where it belongs and disturbs no later call."""
+    shape = (6, 8, 10)
+    values = whole(shape, "d", 3)
+    with PFFT(comm, shape) as plan:
+        assert np.all(np.isnan(plan.forward(np.full(plan.shape(False), np.nan))))
+        there_and_back(plan, values, spectrum(values), "d")
+
+
+@parameters(layout=["fortran", "sliced", "permuted"], char="fD")
+def case_arrays_in_other_memory_orders(comm, layout, char, seed):
+    shape = (6, 7, 8)
+    values = whole(shape, char, seed)
+
+    def array(local_shape, dtype):
+        if layout == "fortran":
+            return np.zeros(local_shape, dtype, order="F")
+        if layout == "sliced":
+            return np.zeros([n + 2 for n in local_shape], dtype)[1:-1, 1:-1, 1:-1]
+        return np.zeros([local_shape[i] for i in (1, 2, 0)], dtype).transpose(2, 0, 1)
+
+    with PFFT(comm, shape, dtype=char) as plan:
+        u = array(plan.shape(False), plan.dtype(False))
+        u_hat = array(plan.shape(), plan.dtype(True))
+        u[...] = values[plan.local_slice(False)]
+        kept = u.copy()
+        assert plan.forward(u, u_hat) is u_hat
+        close(u_hat, spectrum(values)[plan.local_slice()], char)
+        u[...] = 0
+        assert plan.backward(u_hat, u) is u
+        close(u, kept, char)
+
+
+def case_same_array_for_input_and_output(comm, seed):
+    """On pencils that have the same shape on both sides, and where nothing is transposed."""
+    size = 2 * comm.size
+    shape = (size, 6, size)
+    values = whole(shape, "D", seed)
+    with PFFT(comm, shape, axes=(0, 2), dtype=complex, grid=(-1,)) as plan:
+        memory = np.zeros(max(np.prod(plan.shape()), np.prod(plan.shape(False))), complex)
+        u = memory[: np.prod(plan.shape(False))].reshape(plan.shape(False))
+        u_hat = memory[: np.prod(plan.shape())].reshape(plan.shape())
+        u[...] = values[plan.local_slice(False)]
+        plan.forward(u, u_hat)
+        close(u_hat, spectrum(values, (0, 2))[plan.local_slice()], "d")
+        plan.backward(u_hat, u)
+        close(u, values[plan.local_slice(False)], "d")
+
+
+@parameters(view=[False, True], tensor=[0, 1, 2])
+def case_distarray(comm, view, tensor):
+    shape = (5, 8, 6)
+    with PFFT(comm, shape) as plan:
+        for forward_output in (False, True):
+            array = newDistArray(plan, forward_output, val=2, rank=tensor, view=view)
+            local = (3,) * tensor + plan.shape(forward_output)
+            assert array.shape == local
+            assert array.dtype == plan.dtype(forward_output)
+            assert np.all(array == 2)
+            assert isinstance(array, DistArray) is not view
+            if view:
+                continue
+            assert array.global_shape == (3,) * tensor + plan.global_shape(forward_output)
+            assert array.local_slice()[tensor:] == plan.local_slice(forward_output)
+            assert array.rank == tensor
+            component = array[(1,) * tensor]
+            if tensor:
+                assert isinstance(component, DistArray)
+                assert component.rank == 0
+                component[...] = 5
+                assert np.all(array.v[(1,) * tensor] == 5)
+            blocks = comm.allgather(array.size)
+            assert sum(blocks) == np.prod(array.global_shape)
+    assert np.all(array.v[(0,) * tensor] == 2) or tensor == 0

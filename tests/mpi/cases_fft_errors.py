@@ -1,0 +1,163 @@
+"""Wrong arguments of plans and transforms: one clear exception, on every rank where all see it."""
+
+from __future__ import annotations
+
+import numpy as np
+from cases import parameters, ranks
+from onesided.collectives import (
+    MethodError,
+    MismatchError,
+    OnesidedError,
+    PatternError,
+    RequestError,
+    UnsupportedError,
+)
+from onesided.pencilfft import PFFT, newDistArray
+
+WRONG = {
+    "axis twice": ({"axes": (0, 1, -3)}, PatternError, "axis 0 twice"),
+    "no such axis": ({"axes": (0, 3)}, PatternError, "axis 3 does not exist"),
+    "no axes": ({"axes": ()}, PatternError, "no axis"),
+    "axes in words": ({"axes": "xyz"}, PatternError, "not integers"),
+    "integer dtype": ({"dtype": int}, PatternError, "int64"),
+    "long double": ({"dtype": "g"}, PatternError, "is not supported"),
+    "grid too large": ({"grid": (97,)}, PatternError, "does not fit"),
+    "grid too long": ({"grid": (1, 1, 1, 1)}, PatternError, "more entries"),
+    "grid in words": ({"grid": "square"}, PatternError, "'square'"),
+    "slab and grid": ({"grid": (-1,), "slab": True}, PatternError, "exclude"),
+    "shape of text": ({"shape": "abc"}, PatternError, "'abc'"),
+    "shape of zero": ({"shape": (4, 0, 4)}, PatternError, "without elements"),
+    "one dimension": ({"shape": (64,)}, UnsupportedError, "fewer than the 2"),
+    "padding": ({"padding": (1.5, 1.5, 1.5)}, UnsupportedError, "padding"),
+    "transforms": ({"transforms": {(0,): ()}}, UnsupportedError, "transforms"),
+    "norm": ({"norm": "euclid"}, PatternError, "'euclid'"),
+    "backend": ({"backend": "fftpack"}, PatternError, "'fftpack'"),
+}
+
+
+def outcome(comm, function):
+    """Class and words of the error of each rank; None where there was none."""
+    try:
+        function()
+    except OnesidedError as error:
+        return comm.allgather((type(error).__name__, str(error)))
+    return comm.allgather(None)
+
+
+@parameters(mistake=list(WRONG))
+def case_wrong_plans(comm, mistake):
+    options, kind, words = WRONG[mistake]
+    arguments = {"shape": (8, 8, 8), **options}
+    found = outcome(comm, lambda: PFFT(comm, **arguments))
+    assert found[0] is not None
+    assert all(entry == found[0] for entry in found)
+    assert found[0][0] == kind.__name__
+    assert words in found[0][1], found[0][1]
+
+
+@ranks(at_least=2)
+def case_unknown_method(comm):
+    found = outcome(comm, lambda: PFFT(comm, (8, 8, 8), method="pigeons"))
+    assert found == [found[0]] * comm.size
+    assert found[0][0] == MethodError.__name__
+    assert "pigeons" in found[0][1]
+    with PFFT(comm, (8, 8, 8)) as plan:  # what the failure left behind does not hurt
+        plan.forward(newDistArray(plan, False))
+
+
+@ranks(at_least=2)
+@parameters(mistake=["shape", "grid", "wrong shape"])
+def case_ranks_that_disagree(comm, mistake):
+    last = comm.rank == comm.size - 1
+    arguments = {
+        "shape": {"shape": (8, 8, 9 if last else 8)},
+        "grid": {"shape": (8, 8, 8), "grid": (1, -1) if last else (-1,)},
+        "wrong shape": {"shape": (8, 8, 0 if last else 8)},
+    }[mistake]
+    found = outcome(comm, lambda: PFFT(comm, **arguments))
+    assert found == [found[0]] * comm.size
+    expected = PatternError if mistake == "wrong shape" else MismatchError
+    assert found[0][0] == expected.__name__
+    assert f"rank {comm.size - 1}" in found[0][1]
+
+
+def case_wrong_arrays(comm):
+    """Found locally, before anything starts; the plan goes on working."""
+    with PFFT(comm, (6, 8, 10)) as plan:
+        u, u_hat = newDistArray(plan, False), newDistArray(plan)
+        longer = np.zeros((*u.shape[:2], u.shape[2] + 1))
+        locked = u_hat.v.copy()
+        locked.flags.writeable = False
+        wrong = [
+            ((longer, u_hat), f"{longer.shape}", f"{u.shape}"),
+            ((u, longer), f"{longer.shape}", f"{u_hat.shape}"),
+            ((u.astype("f"), u_hat), "float32", "float64"),
+            ((u, u_hat.real.copy()), "float64", "complex128"),
+            ((list(u), u_hat), "list", "NumPy"),
+            ((u, locked), "read-only", "output"),
+        ]
+        for arrays, *words in wrong:
+            found = outcome(comm, lambda arrays=arrays: plan.forward(*arrays))
+            for kind, text in found:
+                assert kind == PatternError.__name__
+                assert comm.size > 1 or all(word in text for word in words), text
+        u[...] = 1.0
+        plan.forward(u, u_hat)
+        total = comm.allreduce(complex(u_hat.v.sum()))
+        assert abs(total - 1.0) < 1e-12
+
+
+@ranks(at_most=1)
+def case_overlapping_arrays_without_a_transpose(comm):
+    with PFFT(comm, (4, 4, 4), dtype=complex) as plan:
+        memory = np.arange(96.0).reshape(6, 4, 4) + 0j
+        found = outcome(comm, lambda: plan.forward(memory[:4], memory[1:5]))
+        assert found[0] is not None
+        assert "overlap" in found[0][1]
+        expected = np.fft.fftn(memory[:4], norm="forward")
+        np.testing.assert_allclose(plan.forward(memory[:4], memory[:4]), expected, atol=1e-12)
+
+
+def case_use_after_destroy(comm):
+    plan = PFFT(comm, (6, 8, 10))
+    u = newDistArray(plan, False)
+    plan.forward(u)
+    plan.destroy()
+    plan.destroy()
+    for call in (lambda: plan.forward(u), lambda: plan.backward(u)):
+        found = outcome(comm, call)
+        assert all(entry[0] == RequestError.__name__ for entry in found)
+    assert plan.shape(False) == u.shape
+
+
+def case_leaving_by_an_exception_calls_nothing_collective(comm):
+    """Every rank leaves with its own error; had the plan called anything, ranks would hang."""
+    plan = PFFT(comm, (6, 8, 10))
+    try:
+        with plan:
+            if comm.rank == 0:
+                raise KeyError("one rank alone")
+            comm.Barrier  # noqa: B018 - the others are still inside
+            raise ValueError("the others")
+    except (KeyError, ValueError):
+        pass
+    plan.forward(newDistArray(plan, False))
+    plan.destroy()
+
+
+def case_input_array_of_the_plan(comm):
+    with PFFT(comm, (4, 6, 8)) as plan:
+        plan.forward.input_array[...] = 3.0
+        u_hat = plan.forward()
+        total = comm.allreduce(complex(u_hat.v.sum()))
+        assert abs(total - 3.0) < 1e-12
+
+
+def case_many_plans(comm):
+    """Made and destroyed, over and over, and several alive at once."""
+    for _ in range(20):
+        plans = [PFFT(comm, (4, 6, 8), dtype=dtype) for dtype in "fD"]
+        for plan in plans:
+            plan.backward(plan.forward(newDistArray(plan, False, val=1)))
+        for plan in plans:
+            plan.destroy()

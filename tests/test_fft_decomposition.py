@@ -1,0 +1,185 @@
+"""Geometry of the FFT: who owns what, and which boxes a transpose moves. No MPI."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onesided.collectives.errors import PatternError
+from onesided.pencilfft.decomposition import (
+    Pencil,
+    balanced,
+    block,
+    choose_grid,
+    memory_order,
+    plan_stages,
+    transpose_boxes,
+)
+
+
+def every_pencil(shape, grid, axis):
+    """The pencils of all ranks, in rank order."""
+    layout = tuple(range(len(shape)))
+    return [
+        Pencil(shape, grid, tuple(int(c) for c in coords), layout, axis)
+        for coords in np.ndindex(*grid)
+    ]
+
+
+@given(st.integers(0, 200), st.integers(1, 40))
+def test_blocks_cover_every_index_once(length, parts):
+    ranges = [block(length, parts, index) for index in range(parts)]
+    covered = [i for start, stop in ranges for i in range(start, stop)]
+    assert covered == list(range(length))
+    sizes = [stop - start for start, stop in ranges]
+    assert sizes == sorted(sizes, reverse=True)
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_blocks_are_those_of_mpi4py_fft():
+    assert [block(10, 4, i) for i in range(4)] == [(0, 3), (3, 6), (6, 8), (8, 10)]
+    assert [block(2, 3, i) for i in range(3)] == [(0, 1), (1, 2), (2, 2)]
+    with pytest.raises(PatternError, match="part 4 of 4"):
+        block(10, 4, 4)
+
+
+@st.composite
+def transforms(draw):
+    """A shape, a process grid, and an order of axes of which the first is whole."""
+    ndim = draw(st.integers(2, 4))
+    shape = tuple(draw(st.lists(st.integers(1, 7), min_size=ndim, max_size=ndim)))
+    count = draw(st.integers(1, ndim))
+    order = draw(st.permutations(range(ndim)))[:count]
+    grid = [draw(st.integers(1, 3)) for _ in range(ndim)]
+    grid[order[0]] = 1
+    return shape, tuple(grid), tuple(order), draw(st.booleans())
+
+
+@given(transforms())
+def test_a_global_array_survives_all_transposes(transform):
+    """Move blocks of global indices through the boxes of every stage, as the ranks would."""
+    shape, grid, order, halved = transform
+    plans = [plan_stages(p, order, halved) for p in every_pencil(shape, grid, order[0])]
+    for stages in plans:
+        assert [axis for stage in stages for axis in stage.axes] == list(order)
+        for stage in stages:
+            assert all(stage.before.parts(axis) == 1 for axis in stage.axes)
+    spectral = plans[0][0].after.shape
+    whole = np.arange(math.prod(spectral)).reshape(spectral)
+    locals_ = [whole[stages[0].after.local_slice()] for stages in plans]
+    for step in range(len(plans[0]) - 1):
+        sources = [stages[step].after for stages in plans]
+        targets = [stages[step + 1].before for stages in plans]
+        locals_ = exchange(sources, targets, locals_)
+        for target, local in zip(targets, locals_, strict=True):
+            np.testing.assert_array_equal(local, whole[target.local_slice()])
+
+
+def test_stages_of_a_real_transform_on_pencils():
+    first = every_pencil((8, 9, 10), (2, 3, 1), 2)[5]
+    stages = plan_stages(first, (2, 1, 0), True)
+    assert [stage.axes for stage in stages] == [(2,), (1,), (0,)]
+    assert [stage.after.subshape for stage in stages] == [(4, 3, 6), (4, 9, 2), (8, 3, 2)]
+    assert stages[0].before.subshape == (4, 3, 10)
+    slab = every_pencil((8, 9, 10), (2, 1, 1), 2)[1]
+    assert [stage.axes for stage in plan_stages(slab, (2, 1, 0), True)] == [(2, 1), (0,)]
+
+
+def exchange(sources, targets, locals_):
+    """What a transpose does, with the ranks one after the other."""
+    boxes = [transpose_boxes(s, t) for s, t in zip(sources, targets, strict=True)]
+    rank_of = {source.coords: rank for rank, source in enumerate(sources)}
+    received = [np.full(target.subshape, -1) for target in targets]
+    for rank, (source, (grid_axis, send, _)) in enumerate(zip(sources, boxes, strict=True)):
+        for peer in range(source.grid[grid_axis]):
+            coords = list(source.coords)
+            coords[grid_axis] = peer
+            other = rank_of[tuple(coords)]
+            box = boxes[other][2][source.coords[grid_axis]]
+            if send[peer] is None:
+                assert box is None
+                continue
+            assert np.all(received[other][box] == -1), "two blocks overlap"
+            assert received[other][box].shape == locals_[rank][send[peer]].shape
+            received[other][box] = locals_[rank][send[peer]]
+    assert all(np.all(local >= 0) for local in received), "a block was left out"
+    return received
+
+
+def test_more_ranks_than_planes_leaves_blocks_empty():
+    pencils = every_pencil((2, 3, 4), (5, 1, 1), 2)
+    assert [p.subshape[0] for p in pencils] == [1, 1, 0, 0, 0]
+    source, target = pencils[4], pencils[4].pencil(0)
+    _, send, receive = transpose_boxes(source, target)
+    assert send == [None] * 5
+    assert target.subshape == (2, 3, 0)
+    assert receive == [None] * 5
+
+
+def test_pencils_that_do_not_fit_are_refused():
+    first = every_pencil((4, 4, 4), (2, 2, 1), 2)[0]
+    with pytest.raises(PatternError, match="axis 0 is split over 2 ranks"):
+        Pencil((4, 4, 4), (2, 2, 1), (0, 0, 0), (0, 1, 2), 0)
+    with pytest.raises(PatternError, match="no single transpose"):
+        transpose_boxes(first, first.pencil(1).pencil(0))
+
+
+@pytest.mark.parametrize(
+    ("size", "free", "expected"),
+    [
+        (4, (0, 0, 1), (2, 2, 1)),
+        (6, (0, 0, 1), (3, 2, 1)),
+        (7, (0, 0, 1), (7, 1, 1)),
+        (12, (0, 0, 0), (3, 2, 2)),
+        (12, (0, 4, 1), (3, 4, 1)),
+        (1, (0, 0, 1), (1, 1, 1)),
+    ],
+)
+def test_grids_are_those_of_compute_dims(size, free, expected):
+    assert balanced(size, free) == expected
+
+
+@given(st.integers(1, 96), st.integers(1, 4))
+def test_grids_use_every_rank(size, places):
+    sizes = balanced(size, (0,) * places)
+    assert math.prod(sizes) == size
+    assert list(sizes) == sorted(sizes, reverse=True)
+
+
+def test_grid_arguments():
+    shape = (16, 16, 16)
+    assert choose_grid(4, shape, (2,)) == (2, 2, 1)
+    assert choose_grid(4, shape, (2,), (4,)) == (4, 1, 1)
+    assert choose_grid(4, shape, (2,), (-1,)) == (4, 1, 1)
+    assert choose_grid(4, shape, (2,), (1, -1)) == (1, 4, 1)
+    assert choose_grid(4, shape, (2,), slab=True) == (4, 1, 1)
+    assert choose_grid(4, shape, (2,), slab=-2) == (1, 4, 1)
+    assert choose_grid(4, shape, (2,), "auto") == (4, 1, 1)
+    assert choose_grid(24, shape, (2,), "auto") == (6, 4, 1)
+    assert choose_grid(4, shape, (1, 2)) == (4, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"grid": (3,)}, "does not fit 4 ranks"),
+        ({"grid": (2, 1, 2)}, "splits axis 2"),
+        ({"grid": (1, 1, 1, 4)}, "more entries"),
+        ({"grid": "square"}, "'square'"),
+        ({"slab": 2}, "slab=2"),
+        ({"slab": 5}, "slab=5"),
+        ({"slab": True, "grid": (4,)}, "exclude"),
+    ],
+)
+def test_grids_that_do_not_fit_are_refused(arguments, words):
+    with pytest.raises(PatternError, match=words):
+        choose_grid(4, (16, 16, 16), (2,), **arguments)
+
+
+def test_memory_order_keeps_the_planes_of_a_transform_together():
+    assert memory_order(3, (2, 1)) == (0, 1, 2)
+    assert memory_order(3, (0,)) == (1, 0, 2)
+    assert memory_order(4, (0,)) == (1, 2, 0, 3)
