@@ -12,7 +12,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from . import buffers, debug, progress, registry
+from . import buffers, debug, registry
 from .agreement import agree, agreed
 from .buffers import Side
 from .context import Context
@@ -145,7 +145,6 @@ def _initialize(
 ) -> PersistentRequest:
     began = time.perf_counter()
     context = Context.of(comm)
-    progress.prepare()
     with agreed(context.comm):
         kind = registry.find(method).load()
         hints = Hints.of(info)

@@ -110,10 +110,10 @@ class Context:
         return self._nodes[ranks_per_node]
 
     def next_tag(self) -> int:
-        """Local, but called in the same order on all ranks. A tag no other request uses."""
-        self._tags += 1
+        """Local, but called in the same order on all ranks. A tag no other request uses, not 0."""
         bound = self.comm.Get_attr(MPI.TAG_UB)
-        return self._tags % (bound if isinstance(bound, int) else 32767)
+        self._tags = self._tags % (bound if isinstance(bound, int) else 32767) + 1
+        return self._tags
 
     def collect(self) -> None:
         """Collective. Free retired memory that no rank looks at, and an orphaned context."""

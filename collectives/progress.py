@@ -26,24 +26,21 @@ active: dict[int, PersistentRequest] = {}
 #: Active requests that must be completed in the order of their starts.
 ordered: list[PersistentRequest] = []
 
-_probe: MPI.Intracomm | None = None
+#: A tag that no message of ours carries: a probe for it finds nothing, and so drives progress.
+NO_TAG = 0
 
 
-def prepare() -> None:
-    """Local. Make the communicator whose probes drive MPI's progress."""
-    global _probe
-    if _probe is None:
-        _probe = MPI.COMM_SELF.Dup()
+def drive(request: PersistentRequest) -> None:
+    """Local. Advance MPI and every active request except ``request``, which the caller advances.
 
-
-def drive(but: PersistentRequest | None = None) -> None:
-    """Local. Advance MPI and every active request except ``but``, which the caller advances."""
-    if _probe is not None:
-        _probe.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG)
-    if len(active) > 1 or but is None:
-        for request in list(active.values()):
-            if request is not but:
-                request.advance_if_free()
+    The probe is one on the request's own communicator: MPICH 5 answers a probe on COMM_SELF, or a
+    duplicate of it, without looking at what other ranks want from this one.
+    """
+    request.probe(MPI.ANY_SOURCE, NO_TAG)
+    if len(active) > 1 or (active and id(request) not in active):
+        for other in list(active.values()):
+            if other is not request:
+                other.advance_if_free()
 
 
 def spin(request: PersistentRequest) -> None:

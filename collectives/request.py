@@ -59,6 +59,7 @@ class PersistentRequest:
         self.arrays: Sequence[NDArray[Any]] = ()  # the receive memory, by slot
         self._answers: Sequence[Any] = ()  # what Wait returns, by slot
         self._watch: Watch | None = None
+        self.probe = exchange.context.comm.Iprobe
 
     @classmethod
     def build(cls, exchange: Exchange) -> PersistentRequest:
