@@ -101,14 +101,14 @@ def environment(extra: Mapping[str, str], folder: str) -> dict[str, str]:
     return env | dict(extra)
 
 
-def command(ranks: int, nodes: int, timeout: float) -> list[str]:
+def command(ranks: int, nodes: int, timeout: float, folder: str) -> list[str]:
     """The words before the program: the launcher, on virtual nodes when there are several."""
     if nodes > 1:
         ppn, rest = divmod(ranks, nodes)
         if rest:
             raise ValueError(f"{ranks} ranks do not fill {nodes} nodes evenly")
-        words = [sys.executable, str(TESTS / "cluster.py"), "run", "--timeout", f"{timeout:g}"]
-        return [*words, "--nodes", str(nodes), "--ppn", str(ppn), "--"]
+        words = [sys.executable, str(TESTS / "cluster.py"), "run", "--folder", folder]
+        return [*words, "--timeout", f"{timeout:g}", "--nodes", str(nodes), "--ppn", str(ppn), "--"]
     words = [mpiexec(), "-n", str(ranks)]
     return [*words, "--oversubscribe"] if mpi_name() == "openmpi" else words
 
@@ -127,7 +127,7 @@ def run(
     before = processes.segments()
     with tempfile.TemporaryDirectory(prefix="onesided-run-") as folder:
         python = [sys.executable, "-m", "mpi4py", str(TESTS / "run_program.py")]
-        line = [*command(ranks, nodes, timeout + 10.0), *python, *words, *arguments]
+        line = [*command(ranks, nodes, timeout + 10.0, folder), *python, *words, *arguments]
         settings = {"ONESIDED_TOKEN": token, **(env or {})}
         began = time.monotonic()
         code, hung = _supervise(line, environment(settings, folder), Path(folder), token, timeout)

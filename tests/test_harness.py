@@ -85,17 +85,17 @@ def test_leak_lines_of_mpich_are_known(line):
 
 def test_processes_that_a_rank_started_are_ended():
     mark = f"orphan{os.getpid()}"
-    outcome = mpi_harness.run(FAULTS, 2, "orphan", env={"ONESIDED_MARK": mark}, timeout=10)
-    assert outcome.seconds < 10, outcome.report()
+    mpi_harness.run(FAULTS, 2, "orphan", env={"ONESIDED_MARK": mark}, timeout=4)
     assert not processes.marked(mark)
 
 
-def test_a_job_ends_with_the_process_that_launched_it():
+def test_a_job_ends_with_the_process_that_launched_it(tmp_path):
     program = (
         f"import sys; sys.path.insert(0, {str(mpi_harness.TESTS)!r}); import mpi_harness as h;"
         f"h.run({str(FAULTS)!r}, 2, 'hang', env={{'ONESIDED_MARK': 'MARK'}}, timeout=60)"
     ).replace("MARK'}", f"parent{os.getpid()}'}}")
-    parent = subprocess.Popen([sys.executable, "-c", program])
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    parent = subprocess.Popen([sys.executable, "-c", program], env=env)
     mark = f"ONESIDED_MARK=parent{os.getpid()}"
     try:
         assert _until(lambda: len([p for p in processes.marked(mark) if processes.is_rank(p)]) == 2)

@@ -1,0 +1,107 @@
+"""Virtual nodes: what they keep apart, what they leave behind, how they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import cluster
+import mpi_harness
+import processes
+import pytest
+
+CLUSTER = str(mpi_harness.TESTS / "cluster.py")
+
+
+def test_two_nodes_share_no_memory(virtual_nodes, run_cases):
+    cases = run_cases(
+        "cases_nodes", select=["groups", "put_across", "private"], **vars(virtual_nodes)
+    )
+    assert [case["outcome"] for case in cases] == ["passed"] * 3
+
+
+def test_cliques_are_kept_apart(cliques, run_cases):
+    cases = run_cases("cases_nodes", select=["groups", "put_across"], **vars(cliques))
+    assert [case["outcome"] for case in cases] == ["passed"] * 2
+
+
+def test_a_hang_on_nodes_gives_all_stacks(virtual_nodes):
+    outcome = mpi_harness.run(
+        mpi_harness.TESTS / "run_cases.py",
+        4,
+        str(mpi_harness.TESTS / "mpi" / "cases_nodes.py"),
+        "--select",
+        "hangs",
+        nodes=2,
+        timeout=6,
+    )
+    assert outcome.kind == "hang", outcome.report()
+    assert outcome.stderr.count("in case_hangs") == 4, outcome.report()
+
+
+def start(tmp_path, *words, timeout="30"):
+    command = [sys.executable, CLUSTER, "run", "--folder", str(tmp_path), "--timeout", timeout]
+    mark = f"nodes-{os.getpid()}-{time.monotonic_ns()}"
+    env = {**os.environ, "ONESIDED_MARK": mark}
+    return subprocess.Popen([*command, "--plain", "--", *words], env=env), mark
+
+
+def test_the_exit_code_of_the_job_is_ours(virtual_nodes, tmp_path):
+    program, _ = start(tmp_path, "sh", "-c", "exit 7")
+    assert program.wait(30) == 7
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGALRM])
+def test_nothing_is_left_however_it_ends(virtual_nodes, tmp_path, number):
+    limit = "1" if number == signal.SIGALRM else "30"
+    program, mark = start(tmp_path, "ssh", "node1", "sleep", "300", timeout=limit)
+    try:
+        wait_until(lambda: sleepers(mark) or program.poll() is not None)
+        if number != signal.SIGALRM:
+            program.send_signal(number)
+        code = program.wait(30)
+        assert code == {signal.SIGTERM: 143, signal.SIGKILL: -9, signal.SIGALRM: 124}[number]
+        wait_until(lambda: not processes.marked(mark))
+    finally:
+        program.kill()
+        processes.end(mark, program.pid, patience=0)
+    if number != signal.SIGKILL:
+        assert list(tmp_path.iterdir()) == []
+
+
+def sleepers(mark):
+    """Whether the job has begun: a process of it is `sleep` and nothing else."""
+    names = (f"/proc/{pid}/cmdline" for pid in processes.marked(mark))
+    words = (open(name, "rb").read() for name in names if os.path.exists(name))
+    return any(text.startswith(b"sleep\0") for text in words)
+
+
+def wait_until(condition, seconds=20.0):
+    limit = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > limit:
+            pytest.fail("nothing happened for too long")
+        time.sleep(0.05)
+
+
+def test_a_wire_that_cannot_be_shaped_is_an_error_not_a_fast_wire(virtual_nodes):
+    words = [sys.executable, CLUSTER, "run", "--delay", "3ms", "--plain", "--", "true"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode in (0, 125)
+    if done.returncode:
+        assert "cannot shape the wire" in done.stderr
+        pytest.skip(done.stderr.strip())
+
+
+def test_the_reason_is_told_where_nodes_cannot_be_made(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    cluster.available.cache_clear()
+    try:
+        assert "not installed: ip" in cluster.available()
+    finally:
+        monkeypatch.undo()
+        cluster.available.cache_clear()
