@@ -3,10 +3,10 @@
 if __name__ == "collectives":  # imported from the source folder, not from the package
     raise ImportError("import onesided.collectives, not collectives", name="collectives")
 
-from .abort import abort_on_exception
-from .agreement import agree, agreed
-from .alltoall import Alltoallv_init, Alltoallw_init, Neighbor_alltoallv_init
-from .errors import (
+from onesided.collectives.abort import abort_on_exception
+from onesided.collectives.agreement import agree, agreed
+from onesided.collectives.alltoall import Alltoallv_init, Alltoallw_init, Neighbor_alltoallv_init
+from onesided.collectives.errors import (
     MethodError,
     MismatchError,
     OnesidedError,
@@ -15,9 +15,9 @@ from .errors import (
     ResourceError,
     UnsupportedError,
 )
-from .memory import empty, free
-from .registry import Method, methods
-from .request import PersistentRequest, Startall, Waitall
+from onesided.collectives.memory import empty, free
+from onesided.collectives.registry import Method, methods
+from onesided.collectives.request import PersistentRequest, Startall, Waitall
 
 __all__ = [
     "Alltoallv_init",

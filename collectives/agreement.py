@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from mpi4py import MPI
 
-from .errors import MismatchError, OnesidedError
+from onesided.collectives.errors import MismatchError, OnesidedError
 
 
 def _portable(error: BaseException) -> tuple[type[BaseException], str]:
@@ -55,7 +55,7 @@ def agree(
     return [entry[2] for entry in everyone]
 
 
-class agreed:  # noqa: N801 - a context manager, used like a statement
+class agreed:
     """Collective. Agree on the outcome of the block: all ranks go on, or all raise.
 
     The block must not communicate in a way that a failure on one rank would leave others

@@ -12,16 +12,16 @@ from typing import Any
 
 from mpi4py import MPI
 
-from . import buffers, debug, registry
-from .agreement import agree, agreed
-from .buffers import Side
-from .context import Context
-from .errors import PatternError
-from .exchange import Exchange, learn_counts, match
-from .hints import Hints
-from .pattern import blocks_of_counts
-from .request import PersistentRequest
-from .topology import neighbors
+from onesided.collectives import buffers, debug, registry
+from onesided.collectives.agreement import agree, agreed
+from onesided.collectives.buffers import Side
+from onesided.collectives.context import Context
+from onesided.collectives.errors import PatternError
+from onesided.collectives.exchange import Exchange, learn_counts, match
+from onesided.collectives.hints import Hints
+from onesided.collectives.pattern import blocks_of_counts, check_disjoint
+from onesided.collectives.request import PersistentRequest
+from onesided.collectives.topology import neighbors
 
 Info = Mapping[str, str] | MPI.Info | None
 
@@ -131,7 +131,7 @@ def _vector_sides(
     if recvbuf is None:
         return _Sides(send, None, sources, recv_keys)
     recv = buffers.vector(recvbuf, len(sources), "recv").side(sources, recv_keys)
-    buffers.check_disjoint(recv.blocks)
+    check_disjoint(recv.blocks)
     return _Sides(send, recv)
 
 
@@ -152,7 +152,7 @@ def _initialize(
     agree(context.comm, None, (call, method, hints))
     exchange = _matched(context, sides, method, hints, neighborhood)
     request = kind.build(exchange)
-    debug.watch(request)
+    request.watch = debug.watch(request)
     request.setup_time = time.perf_counter() - began
     return request
 

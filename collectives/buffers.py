@@ -11,8 +11,8 @@ from mpi4py import MPI
 from mpi4py.util import dtlib
 from numpy.typing import NDArray
 
-from .errors import PatternError, UnsupportedError
-from .pattern import (
+from onesided.collectives.errors import PatternError, UnsupportedError
+from onesided.collectives.pattern import (
     Block,
     blocks_of_boxes,
     blocks_of_counts,
@@ -20,6 +20,9 @@ from .pattern import (
     check_disjoint,
     one_piece,
 )
+
+#: Steps after which NumPy gives up deciding whether two strided blocks overlap.
+_EFFORT: Any = 10_000
 
 
 @dataclass
@@ -83,7 +86,7 @@ def vector(spec: Any, blocks: int, role: str) -> Vector:
 
 
 def _parts(spec: Sequence[Any], role: str) -> tuple[Any, Any, Any, Any]:
-    """Data, counts, displacements and type of a list; mpi4py's rules, and [data, counts, displs]."""
+    """Data, counts, displacements and type: mpi4py's rules, and ``[data, counts, displs]``."""
     parts = list(spec)
     kind = None
     if len(parts) > 1 and isinstance(parts[-1], MPI.Datatype | str):
@@ -123,7 +126,8 @@ def as_array(data: Any, role: str) -> NDArray[Any]:
         raise PatternError(f"the {role} buffer has dtype {data.dtype}: Python objects")
     if role == "recv" and not data.flags.writeable:
         raise PatternError("the receive buffer is read-only")
-    return data
+    array: NDArray[Any] = data
+    return array
 
 
 def _flat(data: Any, kind: MPI.Datatype | str | None, role: str) -> NDArray[Any]:
@@ -202,7 +206,7 @@ def recv_boxes(spec: Any, ranks: int) -> Side:
 
 def _pair(spec: Any, ranks: int, role: str) -> tuple[Any, Sequence[Any]]:
     if not isinstance(spec, list | tuple) or len(spec) != 2:
-        raise PatternError(f"the {role} buffer of Alltoallw_init is [array, boxes], not {spec!r:.80}")
+        raise PatternError(f"the {role} buffer is not a list [array, boxes]: {spec!r:.60}")
     array, boxes = spec
     if not isinstance(boxes, Sequence) or len(boxes) != ranks:
         count = len(boxes) if isinstance(boxes, Sequence) else "no"
@@ -219,9 +223,8 @@ def check_separate(send: Side, recv: Side) -> None:
     for mine in send.blocks:
         for theirs in recv.blocks:
             try:
-                clash = np.shares_memory(
-                    send.array[mine.box], recv.array[theirs.box], max_work=10_000
-                )
+                here, there = send.array[mine.box], recv.array[theirs.box]
+                clash = np.shares_memory(here, there, max_work=_EFFORT)
             except np.exceptions.TooHardError:
                 continue  # not decided: the caller's word is taken
             if clash:

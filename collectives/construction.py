@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from .agreement import agree
-from .context import Resources
-from .errors import OnesidedError
-from .exchange import Exchange, agree_on_slots
+from onesided.collectives.agreement import agree
+from onesided.collectives.context import Resources
+from onesided.collectives.errors import OnesidedError
+from onesided.collectives.exchange import Exchange, agree_on_slots
 
 if TYPE_CHECKING:
-    from .request import PersistentRequest
+    from onesided.collectives.request import PersistentRequest
 
 R = TypeVar("R", bound="PersistentRequest")
 

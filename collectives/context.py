@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 
 from mpi4py import MPI
 
-from .agreement import agree
-from .errors import OnesidedError, ResourceError, UnsupportedError
+from onesided.collectives.agreement import agree
+from onesided.collectives.errors import OnesidedError, ResourceError, UnsupportedError
 
 #: Seconds that the clean-up at exit waits for the other ranks before it leaves them alone.
 EXIT_PATIENCE = 5.0
@@ -144,18 +144,19 @@ class Context:
 
 
 class Node:
-    """The ranks of a context that share a node: ``comm``, and ``rank_of`` context rank -> node rank.
+    """The ranks of a context that share a node: ``comm``, and ``rank_of``, their node ranks.
 
     ``alone`` is true where every rank of the context is on this node.
     """
 
     def __init__(self, context: Context, ranks_per_node: int | None) -> None:
-        shared = context.comm.Split_type(MPI.COMM_TYPE_SHARED, key=context.comm.rank)
+        rank = context.comm.rank
+        shared: Any = context.comm.Split_type(MPI.COMM_TYPE_SHARED, key=rank)
         if ranks_per_node is not None:
-            whole, shared = shared, shared.Split(context.comm.rank // ranks_per_node)
+            whole, shared = shared, shared.Split(rank // ranks_per_node)
             whole.Free()
-        self.comm = shared
-        self.ranks: list[int] = shared.allgather(context.comm.rank)
+        self.comm: MPI.Intracomm = shared
+        self.ranks: list[int] = shared.allgather(rank)
         self.rank_of = {rank: number for number, rank in enumerate(self.ranks)}
         self.alone = len(self.ranks) == context.comm.size
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .exchange import Exchange
+from onesided.collectives.exchange import Exchange
 
 #: A copy, ``target[:] = source``: memoryviews of bytes where both are contiguous, else arrays.
 Copy = tuple[Any, Any]
@@ -31,7 +31,8 @@ def as_bytes(array: NDArray[Any]) -> memoryview:
     if not array.flags.c_contiguous:
         order = np.argsort([-stride for stride in array.strides], kind="stable")
         array = array.transpose(order)
-    return memoryview(array.reshape(-1).view(np.uint8))
+    flat: Any = array.reshape(-1).view(np.uint8)
+    return memoryview(flat)
 
 
 def allocate_slots(exchange: Exchange) -> list[NDArray[Any]]:

@@ -9,8 +9,8 @@ import numpy as np
 from mpi4py import MPI
 from mpi4py.util import dtlib
 
-from .context import Resources
-from .pattern import Block
+from onesided.collectives.context import Resources
+from onesided.collectives.pattern import Block
 
 
 def element_type(dtype: np.dtype[Any], resources: Resources) -> MPI.Datatype:

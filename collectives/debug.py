@@ -1,19 +1,142 @@
-"""``ONESIDED_DEBUG=1``."""
+"""``ONESIDED_DEBUG=1``: what MPI cannot check is checked, at a price.
+
+* The bytes of the expected receive blocks are poisoned (0xFF: not a number, or -1) when they are
+  given up, so that reading them too early shows. That is done before the notification, credit or
+  fence that lets peers write there: in ``Start`` of round k on the slot of round k - 1, or on the
+  one slot there is. Bytes that a faster peer may already have filled are never touched.
+* The send blocks are compared before and after every round: changing them while a request is
+  active is an error of the program (MPI-4.1 section 7.13).
+* Strictly ordered requests compare their calls on all ranks, so that different orders become an
+  error on every rank instead of a deadlock.
+* A watchdog prints the stacks and the state of all requests of this rank when nothing has moved
+  for ``ONESIDED_DEBUG_SECONDS`` (30); every rank has one.
+"""
 
 from __future__ import annotations
 
-from .request import PersistentRequest
+import faulthandler
+import os
+import sys
+import threading
+import weakref
+import zlib
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.collectives.agreement import agree
+from onesided.collectives.errors import RequestError
+
+if TYPE_CHECKING:
+    from onesided.collectives.request import PersistentRequest
+
+
+def enabled() -> bool:
+    """Local. Whether the environment asks for debugging."""
+    return os.environ.get("ONESIDED_DEBUG", "0").strip().lower() not in ("", "0", "false", "no")
+
+
+def watch(request: PersistentRequest) -> Watch | None:
+    """Local. The observer of a new request, where debugging is on."""
+    if not enabled():
+        return None
+    _Watchdog.start()
+    return Watch(request)
 
 
 class Watch:
+    """Observes one request; called by it around every round."""
+
     def __init__(self, request: PersistentRequest) -> None:
-        self.request = request
+        self._of = weakref.ref(request)
+        self._sum = 0
+        _Watchdog.requests.add(request)
+        exchange = request.exchange
+        self._sends = _views(exchange.send.array, exchange.send.blocks)
+        self._recvs = [_views(array, exchange.recv.blocks) for array in request.arrays]
+        self._poison = np.frombuffer(b"\xff" * exchange.recv.dtype.itemsize, exchange.recv.dtype)
 
-    def before_start(self, slot: int) -> None: ...
-    def before_wait(self) -> None: ...
-    def after_wait(self) -> None: ...
-    def stop(self) -> None: ...
+    def before_start(self, slot: int) -> None:
+        """Collective for strictly ordered methods, else local."""
+        self._compare("Start")
+        given_up = (slot + 1) % len(self._recvs)
+        for view in self._recvs[given_up]:
+            view[...] = self._poison[0]
+        self._sum = self._checksum()
+        _Watchdog.moves += 1
+
+    def before_wait(self) -> None:
+        """Collective for strictly ordered methods, else local."""
+        self._compare("Wait")
+
+    def after_wait(self) -> None:
+        """Local. Raises :class:`RequestError` where the send buffer has changed."""
+        _Watchdog.moves += 1
+        if self._checksum() != self._sum:
+            raise RequestError(
+                f"the send buffer was changed while the request was active: {self._of()!r}"
+            )
+
+    def stop(self) -> None:
+        """Local. The request is being freed."""
+        request = self._of()
+        if request is not None:
+            _Watchdog.requests.discard(request)
+        self._sends, self._recvs = [], []
+        _Watchdog.moves += 1
+
+    def _compare(self, call: str) -> None:
+        request = self._of()
+        if request is not None and not request.any_order:
+            exchange = request.exchange
+            agree(exchange.context.comm, None, f"{call} of {exchange.method} request "
+                  f"{exchange.number}, round {request.rounds}")
+
+    def _checksum(self) -> int:
+        total = 0
+        for view in self._sends:
+            total = zlib.crc32(np.ascontiguousarray(view).tobytes(), total)
+        return total
 
 
-def watch(request: PersistentRequest) -> None:
-    """Local."""
+def _views(array: NDArray[Any] | None, blocks: Any) -> list[NDArray[Any]]:
+    return [] if array is None else [array[block.box] for block in blocks]
+
+
+class _Watchdog:
+    """One thread per process that notices when nothing moves."""
+
+    requests: ClassVar[weakref.WeakSet[PersistentRequest]] = weakref.WeakSet()
+    moves = 0
+    _thread: threading.Thread | None = None
+
+    @classmethod
+    def start(cls) -> None:
+        if cls._thread is None:
+            seconds = float(os.environ.get("ONESIDED_DEBUG_SECONDS", "30"))
+            cls._thread = threading.Thread(
+                target=cls._run, args=(seconds,), name="onesided-watchdog", daemon=True
+            )
+            cls._thread.start()
+
+    @classmethod
+    def _run(cls, seconds: float) -> None:
+        reported, patience = -1, threading.Event()
+        while True:
+            before = cls.moves
+            patience.wait(seconds)
+            if cls.moves == before != reported and cls.requests:
+                reported = before
+                cls._report(seconds)
+
+    @classmethod
+    def _report(cls, seconds: float) -> None:
+        rank = MPI.COMM_WORLD.rank if not MPI.Is_finalized() else -1
+        lines = [f"onesided: rank {rank}: nothing has moved for {seconds:g} s"]
+        for request in list(cls.requests):
+            lacks = f"; waits for {request.waiting_for()}" if request.active else ""
+            lines.append(f"onesided: rank {rank}: {request!r}{lacks}")
+        print("\n".join(lines), file=sys.stderr, flush=True)
+        faulthandler.dump_traceback(file=sys.stderr, all_threads=True)

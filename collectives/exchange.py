@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from .agreement import agree, agreed
-from .buffers import Side
-from .context import Context, Node
-from .errors import PatternError
-from .hints import Hints
-from .memory import find_region
-from .pattern import Block, Pattern
-from .topology import neighbors
+from onesided.collectives.agreement import agree, agreed
+from onesided.collectives.buffers import Side
+from onesided.collectives.context import Context, Node
+from onesided.collectives.errors import PatternError
+from onesided.collectives.hints import Hints
+from onesided.collectives.memory import find_region
+from onesided.collectives.pattern import Block, Pattern
+from onesided.collectives.topology import neighbors
 
 
 @dataclass

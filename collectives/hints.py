@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mpi4py import MPI
 
-from .errors import PatternError
+from onesided.collectives.errors import PatternError
 
 STRICT = "mpi_assert_strict_persistent_collective_ordering"
 

@@ -19,9 +19,9 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
-from .agreement import agree, agreed
-from .context import Context, Node, Resources, out_of_communicators
-from .errors import PatternError, RequestError, ResourceError
+from onesided.collectives.agreement import agree, agreed
+from onesided.collectives.context import Context, Node, Resources, out_of_communicators
+from onesided.collectives.errors import PatternError, RequestError, ResourceError
 
 #: Alignment of everything that is laid out in shared memory, in bytes: two cache lines.
 ALIGNMENT = 128
@@ -57,7 +57,7 @@ class Region:
         self.key: str = node.comm.bcast(uuid.uuid4().hex if node.comm.rank == 0 else None)
         self.users = 0
         self.freed = False
-        root = np.frombuffer(self.window.tomemory(), dtype=np.uint8)
+        root = self._map()
         self.address: int = root.ctypes.data
         self._root = weakref.ref(root)
         self._first: NDArray[np.uint8] | None = root  # until somebody asks for it
@@ -67,14 +67,18 @@ class Region:
         """Local. This rank's segment; from now on it lives as long as a view of it."""
         root = self._root()
         if root is None:
-            root = np.frombuffer(self.window.tomemory(), dtype=np.uint8)
+            root = self._map()
             self._root = weakref.ref(root)
         self._first = None
         return root
 
+    def _map(self) -> NDArray[np.uint8]:
+        memory: Any = self.window.tomemory()
+        return np.frombuffer(memory, dtype=np.uint8)
+
     def segment(self, node_rank: int) -> memoryview:
         """Local. The bytes of a rank of the node."""
-        memory, _ = self.window.Shared_query(node_rank)
+        memory: Any = self.window.Shared_query(node_rank)[0]
         return memoryview(memory)
 
     def unused(self) -> bool:
@@ -155,7 +159,8 @@ def empty(
     resources.on_release(region.retire)
     region.context.allocations[region.key] = resources
     root = region.take_root()
-    return root[: count * kind.itemsize].view(kind).reshape(shape)
+    array: NDArray[Any] = root[: count * kind.itemsize].view(kind).reshape(shape)
+    return array
 
 
 def free(array: NDArray[Any]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import PatternError
+from onesided.collectives.errors import PatternError
 
 #: A box: half-open index ranges, one slice per leading dimension of an array.
 Box = tuple[slice, ...]

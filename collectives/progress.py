@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mpi4py import MPI
 
 if TYPE_CHECKING:
-    from .request import PersistentRequest
+    from onesided.collectives.request import PersistentRequest
 
 #: Polls between two looks at everything else. A yield costs less than a microsecond where a core
 #: is free, and a time slice is lost by not yielding where none is.

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .errors import MethodError
+from onesided.collectives.errors import MethodError
 
 if TYPE_CHECKING:
-    from .request import PersistentRequest
+    from onesided.collectives.request import PersistentRequest
 
 
 @dataclass(frozen=True)

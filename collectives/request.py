@@ -24,15 +24,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from numpy.typing import NDArray
 
-from . import progress
-from .agreement import agree
-from .construction import construct
-from .errors import RequestError
+from onesided.collectives import progress
+from onesided.collectives.agreement import agree
+from onesided.collectives.construction import construct
+from onesided.collectives.errors import RequestError
 
 if TYPE_CHECKING:
-    from .context import Resources
-    from .debug import Watch
-    from .exchange import Exchange
+    from onesided.collectives.context import Resources
+    from onesided.collectives.debug import Watch
+    from onesided.collectives.exchange import Exchange
 
 INACTIVE, ACTIVE, FREED = "inactive", "active", "freed"
 
@@ -58,7 +58,7 @@ class PersistentRequest:
         self._done = True
         self.arrays: Sequence[NDArray[Any]] = ()  # the receive memory, by slot
         self._answers: Sequence[Any] = ()  # what Wait returns, by slot
-        self._watch: Watch | None = None
+        self.watch: Watch | None = None
         self.probe = exchange.context.comm.Iprobe
 
     @classmethod
@@ -89,8 +89,8 @@ class PersistentRequest:
         if self._state is not INACTIVE:
             raise self._misuse("started")
         slot = self._rounds % self._turns
-        if self._watch is not None:
-            self._watch.before_start(slot)
+        if self.watch is not None:
+            self.watch.before_start(slot)
         with self._lock:  # until the round has begun nobody else may advance it
             self.begin(slot)
             self._rounds += 1
@@ -120,8 +120,8 @@ class PersistentRequest:
         with self._lock:
             if self._state is ACTIVE:
                 if not self._done:
-                    if self._watch is not None:
-                        self._watch.before_wait()
+                    if self.watch is not None:
+                        self.watch.before_wait()
                     if not self.advance():
                         progress.spin(self)
                 self._finish()
@@ -160,8 +160,8 @@ class PersistentRequest:
             raise self._misuse("freed")
         agree(self.resources.context.comm, None, ("Free", self.exchange.number))
         self._state = FREED
-        if self._watch is not None:
-            self._watch.stop()
+        if self.watch is not None:
+            self.watch.stop()
         self.arrays, self._answers = (), ()
         self.forget()
         self.resources.release()
@@ -254,8 +254,8 @@ class PersistentRequest:
         else:
             progress.ordered.remove(self)
         self._state = INACTIVE
-        if self._watch is not None:
-            self._watch.after_wait()
+        if self.watch is not None:
+            self.watch.after_wait()
 
     def _check_turn(self) -> None:
         first = progress.ordered[0]

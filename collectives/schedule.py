@@ -24,12 +24,12 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from .agreement import agree
-from .context import Resources, out_of_communicators
-from .exchange import Exchange
-from .memory import ALIGNMENT, Region, aligned, find_region, region_with_key
-from .pattern import Block
-from .copies import LARGEST_PIECE, Copy, as_bytes, copies_to_self, copy_of
+from onesided.collectives.agreement import agree
+from onesided.collectives.context import Resources, out_of_communicators
+from onesided.collectives.copies import LARGEST_PIECE, Copy, as_bytes, copies_to_self, copy_of
+from onesided.collectives.exchange import Exchange
+from onesided.collectives.memory import ALIGNMENT, Region, aligned, find_region, region_with_key
+from onesided.collectives.pattern import Block
 
 STORE, STORE_STAGED, PUT, PUT_STAGED = "store", "store, staged", "put", "put, staged"
 STAGED = (STORE_STAGED, PUT_STAGED)

@@ -6,7 +6,7 @@ from collections import Counter
 
 from mpi4py import MPI
 
-from .errors import UnsupportedError
+from onesided.collectives.errors import UnsupportedError
 
 Edges = tuple[list[int], list[int], list[int], list[int]]
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 import numpy as np
 from mpi4py import MPI
 
-from .. import registry
-from ..construction import construct
-from ..errors import ResourceError, UnsupportedError
-from ..exchange import Exchange
-from ..request import PersistentRequest
+from onesided.collectives import registry
+from onesided.collectives.construction import construct
+from onesided.collectives.errors import ResourceError, UnsupportedError
+from onesided.collectives.exchange import Exchange
+from onesided.collectives.request import PersistentRequest
 
 #: Rounds and seconds that one candidate may take, the first rounds not counted.
 ROUNDS, SECONDS, WARM_UP = 20, 0.05, 3
@@ -70,7 +70,7 @@ def _cost(method: registry.Method, exchange: Exchange) -> float:
 
 def _rounds(request: PersistentRequest, comm: MPI.Intracomm) -> list[float]:
     """Collective. Times of measured rounds; their number is agreed from the first ones."""
-    times = []
+    times: list[float] = []
     total = WARM_UP + 1
     while len(times) < total:
         comm.Barrier()

@@ -12,11 +12,13 @@ one slot, ``Start`` opens with a fence of its own, because the target may still 
 
 from __future__ import annotations
 
+from functools import partial
+
 from mpi4py import MPI
 
-from ..context import Resources
-from ..exchange import Exchange
-from .rma import OneSided, merged
+from onesided.collectives.context import Resources
+from onesided.collectives.exchange import Exchange
+from onesided.collectives.transports.rma import OneSided, merged
 
 
 class Fence(OneSided):
@@ -37,7 +39,7 @@ class Fence(OneSided):
         self._opens = exchange.slots == 1
         for window in self.windows:
             window.Fence(MPI.MODE_NOPRECEDE)
-            resources.on_release(lambda window=window: window.Fence(MPI.MODE_NOSUCCEED))
+            resources.on_release(partial(window.Fence, MPI.MODE_NOSUCCEED))
 
     def begin(self, slot: int) -> None:
         if self._opens:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from mpi4py import MPI
 
-from ..context import Resources
-from ..exchange import Exchange
-from ..schedule import Delivery
-from .rma import OneSided, merged
-from .signals import Signals
+from onesided.collectives.context import Resources
+from onesided.collectives.exchange import Exchange
+from onesided.collectives.schedule import Delivery
+from onesided.collectives.transports.rma import OneSided, merged
+from onesided.collectives.transports.signals import Signals
 
 
 class Lock(OneSided):

@@ -8,12 +8,12 @@ from typing import Any
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ..context import Resources
-from ..copies import allocate_slots
-from ..datatypes import box_type, element_type
-from ..exchange import Exchange
-from ..pattern import Block
-from ..request import PersistentRequest
+from onesided.collectives.context import Resources
+from onesided.collectives.copies import allocate_slots
+from onesided.collectives.datatypes import box_type, element_type
+from onesided.collectives.exchange import Exchange
+from onesided.collectives.pattern import Block
+from onesided.collectives.request import PersistentRequest
 
 #: Largest count or displacement of the MPI-3 interface.
 INT_MAX = 2**31 - 1

@@ -6,11 +6,11 @@ from typing import Any
 
 from mpi4py import MPI
 
-from ..context import Resources
-from ..copies import allocate_slots
-from ..exchange import Exchange
-from ..request import PersistentRequest
-from .mpi import Call, prepare_call
+from onesided.collectives.context import Resources
+from onesided.collectives.copies import allocate_slots
+from onesided.collectives.exchange import Exchange
+from onesided.collectives.request import PersistentRequest
+from onesided.collectives.transports.mpi import Call, prepare_call
 
 
 class PersistentAlltoall(PersistentRequest):

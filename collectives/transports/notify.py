@@ -19,15 +19,17 @@ alternates by round, so that it is not overwritten while it travels), then flush
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from mpi4py import MPI
 
-from ..context import Resources
-from ..copies import Copy
-from ..exchange import Exchange
-from ..memory import ALIGNMENT
-from ..schedule import Delivery, Put
-from .rma import OneSided
+from onesided.collectives.context import Resources
+from onesided.collectives.copies import Copy
+from onesided.collectives.exchange import Exchange
+from onesided.collectives.memory import ALIGNMENT
+from onesided.collectives.schedule import Delivery, Put
+from onesided.collectives.transports.rma import OneSided
 
 #: Offset of the credit from the counter of arrivals, in bytes: a cache line of its own.
 CREDIT = ALIGNMENT // 2
@@ -44,10 +46,9 @@ class Notify(OneSided):
         self._round = 0
         self._words = np.zeros(2, np.int64)
         resources.keep.append(self._words)
-        root = self.schedule.control.take_root()
-        mine = {
-            peer: _cell(memoryview(root), i * ALIGNMENT) for i, peer in enumerate(exchange.peers)
-        }
+        root: Any = self.schedule.control.take_root()
+        memory = memoryview(root)
+        mine = {peer: _cell(memory, i * ALIGNMENT) for i, peer in enumerate(exchange.peers)}
         self._credited = exchange.slots == 1
         sources = self.sources() if self._credited else set(exchange.peers)
         targets = self.destinations() if self._credited else self.schedule.deliveries

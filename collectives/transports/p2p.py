@@ -8,11 +8,11 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ..context import Resources
-from ..copies import LARGEST_PIECE, Copy, allocate_slots, copies_to_self, copy_of
-from ..exchange import Exchange
-from ..pattern import Block
-from ..request import PersistentRequest
+from onesided.collectives.context import Resources
+from onesided.collectives.copies import LARGEST_PIECE, Copy, allocate_slots, copies_to_self, copy_of
+from onesided.collectives.exchange import Exchange
+from onesided.collectives.pattern import Block
+from onesided.collectives.request import PersistentRequest
 
 
 class PointToPoint(PersistentRequest):

@@ -7,11 +7,13 @@ be measured against; the others are better everywhere.
 
 from __future__ import annotations
 
+from functools import partial
+
 from mpi4py import MPI
 
-from ..context import Resources
-from ..exchange import Exchange
-from .rma import OneSided
+from onesided.collectives.context import Resources
+from onesided.collectives.exchange import Exchange
+from onesided.collectives.transports.rma import OneSided
 
 
 class _Printed(OneSided):
@@ -64,7 +66,7 @@ class LockPaper(_Printed):
         rank = exchange.rank
         for window in self.windows:
             window.Lock(rank, MPI.LOCK_EXCLUSIVE)
-            resources.on_release(lambda window=window: window.Unlock(rank))
+            resources.on_release(partial(window.Unlock, rank))
         exchange.context.comm.Barrier()
 
     def begin(self, slot: int) -> None:

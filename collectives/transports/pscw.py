@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from mpi4py import MPI
 
-from ..context import Resources
-from ..exchange import Exchange
-from .rma import OneSided, merged
-from .signals import Signals
+from onesided.collectives.context import Resources
+from onesided.collectives.exchange import Exchange
+from onesided.collectives.transports.rma import OneSided, merged
+from onesided.collectives.transports.signals import Signals
 
 
 class Pscw(OneSided):

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from mpi4py import MPI
 
-from ..context import Resources
-from ..copies import Copy
-from ..exchange import Exchange
-from ..request import PersistentRequest
-from ..schedule import Delivery, Put, Schedule
+from onesided.collectives.context import Resources
+from onesided.collectives.copies import Copy
+from onesided.collectives.exchange import Exchange
+from onesided.collectives.request import PersistentRequest
+from onesided.collectives.schedule import Delivery, Put, Schedule
 
 
 class OneSided(PersistentRequest):

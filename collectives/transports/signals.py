@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from mpi4py import MPI
 
-from ..context import Resources
-from ..exchange import Exchange
+from onesided.collectives.context import Resources
+from onesided.collectives.exchange import Exchange
 
 
 class Signals:
