@@ -1,0 +1,7 @@
+"""``python -m onesided.apps``: the same as the command ``onesided``."""
+
+import sys
+
+from onesided.apps.main import main
+
+sys.exit(main())

@@ -1,0 +1,62 @@
+"""The commands by name. A new command is one file with ``run(comm, options)`` and one entry here.
+
+Nothing heavy is imported before a command is chosen.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from onesided.apps import options
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: its name (``"bench fft"`` is ``fft`` in the group ``bench``), file and options."""
+
+    name: str
+    module: str
+    summary: str
+    add_options: Callable[[argparse.ArgumentParser], None]
+
+
+COMMANDS = (
+    Command(
+        "fft",
+        "onesided.apps.fft",
+        "Transform an array forward and backward.",
+        options.fft,
+    ),
+    Command(
+        "spmv",
+        "onesided.apps.spmv",
+        "Multiply a sparse matrix from a Matrix Market file with a vector.",
+        options.spmv,
+    ),
+    Command(
+        "doctor",
+        "onesided.apps.doctor",
+        "Tell what this MPI is, and which methods work on it.",
+        options.doctor,
+    ),
+    Command(
+        "bench alltoallv",
+        "onesided.apps.bench_alltoallv",
+        "Compare persistent exchanges with MPI_Alltoallv and memcpy.",
+        options.bench_alltoallv,
+    ),
+    Command(
+        "bench fft",
+        "onesided.apps.bench_fft",
+        "Compare the distributed FFT with mpi4py-fft.",
+        options.bench_fft,
+    ),
+    Command(
+        "bench spmv",
+        "onesided.apps.bench_spmv",
+        "Compare the distributed product with SciPy's serial one.",
+        options.bench_spmv,
+    ),
+)

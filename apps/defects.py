@@ -1,0 +1,133 @@
+"""What is known to be wrong with an MPI library, and what this package does about it.
+
+All of it was observed with the versions named, or is in the library's public list of issues.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Version = tuple[int, int, int]
+ANY_LATER: Version = (1 << 30, 0, 0)
+
+
+@dataclass(frozen=True)
+class Defect:
+    """A defect of one library, from the first to the last version known to have it."""
+
+    vendor: str
+    first: Version
+    last: Version
+    what: str
+    here: str
+
+    def concerns(self, vendor: str, version: Version) -> bool:
+        """Local. Whether this library has it."""
+        return vendor == self.vendor and self.first <= version <= self.last
+
+
+DEFECTS = (
+    Defect(
+        "MPICH",
+        (5, 0, 0),
+        (5, 0, 2),
+        "a Put outside the target's window corrupts memory in silence",
+        "ranges are checked at initialization",
+    ),
+    Defect(
+        "MPICH",
+        (5, 0, 0),
+        (5, 0, 2),
+        "MPI_Alltoallv_init truncates blocks in silence where counts do not match",
+        "counts are compared at initialization",
+    ),
+    Defect(
+        "MPICH",
+        (5, 0, 0),
+        (5, 0, 2),
+        "an active persistent request can be freed without an error",
+        "Free refuses on an active request",
+    ),
+    Defect(
+        "MPICH",
+        (5, 0, 0),
+        (5, 0, 2),
+        "no more than 2046 windows and communicators at a time",
+        "a clear error names the limit",
+    ),
+    Defect(
+        "MPICH",
+        (5, 0, 0),
+        (5, 0, 2),
+        "a job in which a rank left early with code 0 counts as a success",
+        "the tests count ranks that came to the end",
+    ),
+    Defect(
+        "MPICH",
+        (5, 0, 0),
+        (5, 0, 2),
+        "a segment of 4 MB stays in /dev/shm after every job that was killed",
+        "remove mpich_shm_* files by hand",
+    ),
+    Defect(
+        "MPICH",
+        (4, 0, 0),
+        (4, 1, 2),
+        "a persistent collective may send the data of its initialization (issue 7078)",
+        "use another method than mpi-persistent",
+    ),
+    Defect(
+        "Open MPI",
+        (4, 0, 0),
+        (4, 1, 99),
+        "windows on user memory may fail: no one-sided component (issue 9871)",
+        "use p2p; onesided doctor tells",
+    ),
+    Defect(
+        "Open MPI",
+        (5, 0, 0),
+        (5, 0, 11),
+        "partitioned communication corrupts data from the second round on (issue 12328)",
+        "it is not used",
+    ),
+    Defect(
+        "Open MPI",
+        (5, 0, 0),
+        (5, 0, 11),
+        "a persistent collective crashes once its communicator is freed",
+        "requests keep a communicator of their own",
+    ),
+    Defect(
+        "Open MPI",
+        (5, 0, 0),
+        (5, 0, 11),
+        "counts above 2**31 - 1 are refused (MPI 3.1 interface)",
+        "large blocks are split or given as larger types",
+    ),
+    Defect(
+        "Open MPI",
+        (5, 0, 0),
+        (5, 0, 11),
+        "freeing a window with an open epoch gives no error",
+        "requests close their epochs first",
+    ),
+    Defect(
+        "Open MPI",
+        (5, 0, 0),
+        (5, 0, 11),
+        "osc/rdma over OFI crashes with several ranks on a node (issue 14203)",
+        "choose another one-sided component, or p2p",
+    ),
+    Defect(
+        "Open MPI",
+        (5, 0, 0),
+        (5, 0, 11),
+        "Puts of strided data travel element by element off the node",
+        "blocks are packed before they leave the node",
+    ),
+)
+
+
+def known_defects(vendor: str, version: Version) -> list[Defect]:
+    """Local. The defects of this library."""
+    return [defect for defect in DEFECTS if defect.concerns(vendor, version)]

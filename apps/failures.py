@@ -1,0 +1,77 @@
+"""How a command fails: one sentence on rank 0, exit code 2 on all ranks, MPI finalized."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from onesided.apps import jobs
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+USAGE = 2  # exit code of a command that could not do what it was asked for
+LONGEST_WAIT = 20.0  # seconds for all ranks to come to the end of a failed command
+
+
+class CommandError(Exception):
+    """A mistake in what the command was given; raised on every rank with the same words."""
+
+
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """Local. Turn what the layers raise, on every rank alike, into :class:`CommandError`.
+
+    Only calls that agree on their errors belong into the block: a file that cannot be read, a
+    shape that does not fit, an unknown method. Anything else is unexpected and ends the job.
+    """
+    from onesided.collectives import OnesidedError
+
+    try:
+        yield
+    except (OnesidedError, OSError, ValueError, EOFError, MemoryError) as error:
+        raise CommandError(words(error)) from error
+
+
+def words(error: BaseException) -> str:
+    """Local. One line for an error."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, OSError) and error.filename is not None:
+        text = f"{error.filename}: {error.strerror}"
+    return " ".join(text.split())
+
+
+def fail(error: CommandError) -> int:
+    """Collective in an MPI job, else local. Say what is wrong and return the exit code.
+
+    The ranks leave together, because some launchers end the others as soon as one has left. Where
+    they do not all come, this rank is alone with its error, and the job is aborted.
+    """
+    sentence = f"onesided: {error}"
+    if not jobs.in_job():
+        print(sentence, file=sys.stderr, flush=True)
+        return USAGE
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    if comm.rank == 0:
+        print(sentence, file=sys.stderr, flush=True)
+    if not _together(comm):
+        if comm.rank != 0:
+            print(f"{sentence} (rank {comm.rank} alone)", file=sys.stderr, flush=True)
+        comm.Abort(USAGE)
+    return USAGE
+
+
+def _together(comm: MPI.Comm) -> bool:
+    """Collective. Wait, asleep, for all ranks; false where they do not come in time."""
+    arrived = comm.Ibarrier()
+    deadline = time.monotonic() + LONGEST_WAIT
+    while not arrived.Test():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.001)
+    return True

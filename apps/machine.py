@@ -1,0 +1,112 @@
+"""What a result must say about where it was measured: versions, cores, nodes and ranks.
+
+Never the name of a machine, of a person, or of a folder.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from mpi4py import MPI
+
+PACKAGES = ("onesided", "numpy", "scipy", "mpi4py", "ducc0", "pyfftw", "mpi4py-fft")
+BUILDS = ("mpich", "openmpi", "mpiabi", "impi")  # what a wheel of mpi4py has in its file names
+THREAD_LEVELS = {
+    MPI.THREAD_SINGLE: "single",
+    MPI.THREAD_FUNNELED: "funneled",
+    MPI.THREAD_SERIALIZED: "serialized",
+    MPI.THREAD_MULTIPLE: "multiple",
+}
+
+
+def library() -> str:
+    """Local. Name and version of the MPI library, without what its builder added."""
+    words = MPI.Get_library_version().splitlines()[0].split(",")[0]
+    return " ".join(words.replace("Version:", "").split())
+
+
+def vendor() -> tuple[str, tuple[int, int, int]]:
+    """Local. Name and version number of the MPI library."""
+    return MPI.get_vendor()
+
+
+def abi() -> str:
+    """Local. Version of the standard ABI, or that there is none."""
+    try:
+        major, minor = MPI.Get_abi_version()
+    except (AttributeError, NotImplementedError):
+        return "none"
+    return f"{major}.{minor}" if major >= 0 else "none"
+
+
+def versions() -> dict[str, str]:
+    """Local. Versions of everything that has a say in a time."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    standard = ".".join(str(number) for number in MPI.Get_version())
+    built_for = Path(MPI.__file__).name.split(".")[1]
+    if built_for in BUILDS:
+        found["mpi4py built for"] = built_for
+    return found | {"mpi library": library(), "mpi standard": standard, "mpi abi": abi()}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the ranks of a communicator lie on nodes: ranks per node, in order of lowest rank."""
+
+    ranks_per_node: tuple[int, ...]
+
+    @classmethod
+    def of(cls, comm: MPI.Comm) -> Layout:
+        """Collective."""
+        node = comm.Split_type(MPI.COMM_TYPE_SHARED, key=comm.rank)
+        first = node.bcast(comm.rank)
+        node.Free()
+        firsts = comm.allgather(first)
+        return cls(tuple(firsts.count(rank) for rank in sorted(set(firsts))))
+
+    def __str__(self) -> str:
+        nodes, ranks = len(self.ranks_per_node), sum(self.ranks_per_node)
+        if nodes == 1:
+            return f"1 node, {ranks} rank{'s' if ranks > 1 else ''}"
+        per_node = sorted(set(self.ranks_per_node))
+        span = f"{per_node[0]}" if len(per_node) == 1 else f"{per_node[0]} to {per_node[-1]}"
+        return f"{nodes} nodes, {span} ranks each"
+
+
+def cores() -> int:
+    """Local. Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def processor() -> str:
+    """Local. The processor's model, as the kernel names it."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(errors="replace")
+    except OSError:
+        text = ""
+    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return found.group(1).strip() if found else platform.machine()
+
+
+def facts(comm: MPI.Comm) -> dict[str, object]:
+    """Collective. The machine in a form for JSON; cores and processor are those of rank 0."""
+    layout = Layout.of(comm)
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": processor(),
+        "cores": cores(),
+        "ranks": comm.size,
+        "nodes": len(layout.ranks_per_node),
+        "ranks_per_node": list(layout.ranks_per_node),
+        "thread_level": THREAD_LEVELS[MPI.Query_thread()],
+    }

@@ -1,0 +1,74 @@
+"""The command ``onesided``: sub-commands, their options, and what happens when they fail."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+from onesided.apps import jobs
+from onesided.apps.commands import COMMANDS, Command
+from onesided.apps.failures import CommandError, fail
+from onesided.apps.launch import launch
+
+DESCRIPTION = "Persistent collectives over one-sided MPI, and what is built on them."
+EPILOG = "Run a command under mpiexec -n N, or let it start itself with --ranks N."
+
+
+class Parser(argparse.ArgumentParser):
+    """Speaks on rank 0 only, and leaves what happens after a mistake to the caller."""
+
+    def error(self, message: str) -> NoReturn:
+        raise CommandError(f"{message} (see {self.prog} --help)")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        if jobs.early_rank() == 0:
+            super()._print_message(message, file)
+
+
+def build_parser() -> Parser:
+    """Local. The parser of all commands; groups such as ``bench`` are commands of two words."""
+    parser = Parser(prog="onesided", description=DESCRIPTION, epilog=EPILOG)
+    top = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
+    groups: dict[str, argparse._SubParsersAction[Parser]] = {}
+    for command in COMMANDS:
+        group, _, name = command.name.rpartition(" ")
+        if group and group not in groups:
+            below = top.add_parser(group, help=f"what {group} can do: onesided {group} --help")
+            groups[group] = below.add_subparsers(metavar="NAME", required=True, parser_class=Parser)
+        place = groups[group] if group else top
+        options = place.add_parser(name, help=command.summary, description=command.summary)
+        command.add_options(options)
+        options.set_defaults(command=command)
+    return parser
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Local outside an MPI job, where ``--ranks`` starts one; collective inside.
+
+    Returns the exit code: 0, 2 after a mistake in what the command was given, or the job's own.
+    """
+    words = sys.argv[1:] if words is None else words
+    try:
+        options = build_parser().parse_args(words)
+        if options.ranks is not None and not jobs.in_job():
+            return launch(words, options.ranks)
+        return run(options.command, options)
+    except CommandError as error:
+        return fail(error)
+
+
+def run(command: Command, options: argparse.Namespace) -> int:
+    """Collective. Run the command on the ranks of this job and return its exit code."""
+    from mpi4py import MPI
+
+    from onesided.collectives import abort_on_exception
+
+    abort_on_exception()
+    comm = MPI.COMM_WORLD
+    if options.ranks not in (None, comm.size):
+        raise CommandError(f"--ranks {options.ranks} inside a job of {comm.size} ranks")
+    code: int = import_module(command.module).run(comm, options)
+    return code

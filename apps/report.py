@@ -1,0 +1,207 @@
+"""What a command says at its end: a table for a person, a JSON file for a program."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from mpi4py import MPI
+from rich.console import Console
+from rich.table import Table
+
+from onesided.apps.failures import CommandError, words
+from onesided.apps.machine import Layout, facts, library, versions
+from onesided.apps.progress import PLAIN_WIDTH
+from onesided.apps.summary import break_even, quartiles, ratio
+from onesided.apps.verdict import Verdict
+
+NEVER = "never"
+NOTHING = "-"
+UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def duration(seconds: float) -> str:
+    """Local. Three digits and a unit."""
+    factor, unit = next((each for each in UNITS if seconds >= each[0]), UNITS[-1])
+    scaled = seconds / factor
+    digits = 0 if scaled >= 99.95 else 1 if scaled >= 9.995 else 2
+    return f"{scaled:.{digits}f} {unit}"
+
+
+def byte_count(number: int) -> str:
+    """Local. A number of bytes in the largest unit that divides it well enough."""
+    for factor, unit in BYTES:
+        if number >= factor:
+            return f"{number / factor:.4g} {unit}"
+    return f"{number} B"
+
+
+@dataclass
+class Row:
+    """One line of a report: what was timed, or why it was not.
+
+    ``labels`` name it, ``times`` are seconds per iteration, ``setup`` the seconds of initializing
+    and freeing, ``nbytes`` what one iteration moves. ``against``: times of the same rounds to
+    compare with, by name; break-even counts refer to ``mpi``. ``details``: parts of an iteration.
+    ``verdict``: of a verification, if there was one.
+    """
+
+    labels: Mapping[str, str]
+    times: Sequence[float] = ()
+    setup: float | None = None
+    nbytes: int = 0
+    against: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    details: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    verdict: Verdict | None = None
+    reason: str = ""
+
+    @property
+    def ratios(self) -> dict[str, float]:
+        """Local. Medians of the ratios to what the row is compared with."""
+        return {name: ratio(self.times, times) for name, times in self.against.items()}
+
+    @property
+    def break_even(self) -> int | str | None:
+        """Local. Iterations after which the set-up has paid, or "never"; None: nothing to tell."""
+        if self.setup is None or self.against.get("mpi", self.times) is self.times:
+            return None
+        count = break_even(self.setup, median(self.against["mpi"]), median(self.times))
+        return NEVER if count is None else count
+
+    def record(self) -> dict[str, Any]:
+        """Local. For JSON; times in seconds."""
+        if self.reason:
+            return {**self.labels, "reason": self.reason}
+        first, middle, third = quartiles(self.times)
+        checked = (
+            {}
+            if self.verdict is None
+            else {
+                "error": self.verdict.error,
+                "verified": self.verdict.passed,
+            }
+        )
+        return {
+            **self.labels,
+            **checked,
+            "setup_s": self.setup,
+            "iterations": len(self.times),
+            "median_s": middle,
+            "quartile_1_s": first,
+            "quartile_3_s": third,
+            "bytes": self.nbytes,
+            "gigabytes_per_s": self.nbytes / middle / 1e9,
+            "ratios": self.ratios,
+            "break_even": self.break_even,
+            "parts": {name: median(times) for name, times in self.details.items()},
+            "times_s": list(self.times),
+        }
+
+    def cells(self) -> dict[str, str]:
+        """Local. For the table."""
+        if self.reason:
+            return dict(self.labels)
+        first, middle, third = quartiles(self.times)
+        shown = dict(self.labels)
+        if self.setup is not None:
+            shown["set-up"] = duration(self.setup)
+        shown |= {name: duration(median(times)) for name, times in self.details.items()}
+        shown["median"] = duration(middle)
+        shown["quartiles"] = f"{duration(first)} to {duration(third)}"
+        if self.nbytes:
+            shown["GB/s"] = f"{self.nbytes / middle / 1e9:.2f}"
+        shown |= {f"vs {name}": f"{value:.2f}" for name, value in self.ratios.items()}
+        if self.break_even is not None:
+            shown["break-even"] = str(self.break_even)
+        if self.verdict is not None:
+            shown["error"] = str(self.verdict)
+        return shown
+
+
+@dataclass
+class Report:
+    """Everything that a command found out. Rows and remarks are rank 0's; others keep their own.
+
+    ``pattern`` says what was exchanged, ``settings`` what the command was given, ``remarks`` are
+    sentences below the table.
+    """
+
+    command: str
+    settings: Mapping[str, Any]
+    pattern: Mapping[str, Any]
+    rows: list[Row] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def verified(self) -> bool | None:
+        """Local. Whether all verdicts are good; None where nothing was verified."""
+        verdicts = [row.verdict for row in self.rows if row.verdict is not None]
+        return all(verdict.passed for verdict in verdicts) if verdicts else None
+
+    def finish(self, comm: MPI.Comm, out: Console | None, path: str | None) -> None:
+        """Collective. Print the table on rank 0, and write the JSON file where one is wanted."""
+        machine = facts(comm)
+        layout = Layout.of(comm)
+        if comm.rank != 0 or out is None:
+            return
+        title = f"onesided {self.command}: {library()}, {layout}"
+        out.print(_table(title, self.rows), width=max(out.width, PLAIN_WIDTH), crop=False)
+        for row in self.rows:
+            if row.reason:
+                out.print(f"{' '.join(row.labels.values())}: {row.reason}", **PLAIN)
+        for remark in self.remarks:
+            out.print(remark, **PLAIN)
+        if path is not None:
+            content = {
+                "command": self.command,
+                "settings": dict(self.settings),
+                "pattern": dict(self.pattern),
+                "versions": versions(),
+                "machine": machine,
+                "verified": self.verified,
+                "remarks": self.remarks,
+                "rows": [row.record() for row in self.rows],
+            }
+            write_json(path, content)
+
+
+PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
+
+
+def write_json(path: str, content: Mapping[str, Any]) -> None:
+    """Local. Write a JSON file."""
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(content, file, indent=1)
+        file.write("\n")
+
+
+def check_json(comm: MPI.Comm, options: Namespace) -> None:
+    """Collective. :class:`CommandError` before the work where ``--json`` cannot be written."""
+    trouble = ""
+    if comm.rank == 0 and options.json is not None:
+        try:
+            with open(options.json, "a", encoding="utf-8"):
+                pass
+        except OSError as error:
+            trouble = words(error)
+    trouble = comm.bcast(trouble)
+    if trouble:
+        raise CommandError(trouble)
+
+
+def _table(title: str, rows: Sequence[Row]) -> Table:
+    columns: dict[str, bool] = {}
+    for row in rows:
+        columns |= {name: name in row.labels for name in row.cells()}
+    table = Table(title=title, title_justify="left")
+    for name, is_label in columns.items():
+        table.add_column(name, justify="left" if is_label else "right", no_wrap=True)
+    for row in rows:
+        cells = row.cells()
+        table.add_row(*(cells.get(name, NOTHING) for name in columns))
+    return table

@@ -1,0 +1,154 @@
+"""``onesided spmv``: multiply a matrix from a file with a vector, by one or several methods."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.io
+import scipy.sparse
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.apps.failures import CommandError
+from onesided.apps.options import settings
+from onesided.apps.progress import console
+from onesided.apps.report import Report, Row, check_json
+from onesided.apps.selection import BASELINE, chosen, hints, prepare, release
+from onesided.apps.timing import Subject, timed
+from onesided.apps.verdict import Verdict, conclusion
+from onesided.sparse import DistMatrix, read
+
+FAILED = 1  # exit code where a verification failed
+TOLERANCE = 50.0  # rounding errors allowed, in units of the dtype's epsilon
+REMARK = (
+    "An iteration is one product. GB/s: bytes of the matrix, its indices and the vectors that all "
+    "ranks read and write, per second. Set-up: initializing and freeing the halo's request."
+)
+
+
+def run(comm: MPI.Intracomm, options: Namespace) -> int:
+    """Collective. The command; its exit code is 1 where a verification failed."""
+    names = chosen(options.comm)
+    check_json(comm, options)
+    if options.file is not None:
+        return _run(comm, options, names, Path(options.file), options.file)
+    with as_file(_shipped()) as path:
+        return _run(comm, options, names, path, path.name)
+
+
+def _shipped() -> Any:
+    """Local. The matrix that comes with the package."""
+    folder = files("onesided.apps") / "data"
+    found = (
+        sorted(
+            (entry for entry in folder.iterdir() if ".mtx" in entry.name),
+            key=lambda entry: entry.name,
+        )
+        if folder.is_dir()
+        else []
+    )
+    if not found:
+        raise CommandError("this installation has no matrix of its own: name a file")
+    return found[0]
+
+
+def _run(comm: MPI.Intracomm, options: Namespace, names: list[str], path: Path, shown: str) -> int:
+    info = hints(options)
+    candidates = prepare(
+        comm, names, lambda method: read(comm, path, method=method, info=info), DistMatrix.Free
+    )
+    matrices = {each.method: each.made for each in candidates if each.made is not None}
+    matrix = next(iter(matrices.values()))
+    report = Report("spmv", settings(options), _pattern(comm, matrix, shown), remarks=[REMARK])
+    x = vector(*matrix.col_range, matrix.dtype)
+    subjects = [Subject(method, product(each, x)) for method, each in matrices.items()]
+    out = console(options.terminal) if comm.rank == 0 else None
+    times = dict(zip(matrices, timed(comm, subjects, options, out, "multiplying"), strict=True))
+    verdicts = _verify(comm, matrices, path) if options.verify else {}
+    if verdicts:
+        report.remarks.append(conclusion(verdicts.values(), "SciPy's product on rank 0"))
+    setups = {method: halo_setup(comm, each) for method, each in matrices.items()}
+    labels = {method: label(method, each) for method, each in matrices.items()}
+    release(comm, candidates, DistMatrix.Free)
+    for each in candidates:
+        method = each.method
+        row = Row({"method": method}, reason=each.reason)
+        if not each.reason:
+            row = Row(labels[method], times[method], setups[method] + each.freeing, traffic(matrix))
+            row.against = {name: times[name] for name in (BASELINE,) if name in times}
+            row.verdict = verdicts.get(method)
+        report.rows.append(row)
+    report.finish(comm, out, options.json)
+    return FAILED if report.verified is False else 0
+
+
+def product(matrix: DistMatrix, x: NDArray[Any]) -> Callable[[], object]:
+    """Local. The call that is timed."""
+    return lambda: matrix @ x
+
+
+def label(method: str, matrix: DistMatrix) -> dict[str, str]:
+    """Local. The method, with what ``auto`` chose, and the way to multiply."""
+    used = method if matrix.method == method else f"{method} ({matrix.method})"
+    return {"method": used, "product": matrix.product_name}
+
+
+def halo_setup(comm: MPI.Comm, matrix: DistMatrix) -> float:
+    """Collective. Seconds that initializing the halo's request took on the slowest rank."""
+    return float(comm.allreduce(matrix.halo.request.setup_time, op=MPI.MAX))
+
+
+def traffic(matrix: DistMatrix) -> int:
+    """Local. Bytes that one product reads and writes at least: CSR with 32-bit indices, x, y."""
+    rows, columns = matrix.shape
+    item = matrix.dtype.itemsize
+    return matrix.nnz * (item + 4) + rows * (item + 4) + columns * item
+
+
+def vector(start: int, stop: int, dtype: np.dtype[Any], phase: float = 0.0) -> NDArray[Any]:
+    """Local. Entries ``start`` to ``stop`` of a vector whose entries all differ."""
+    angle = 0.61803398875 * np.arange(start, stop) + phase
+    values = np.cos(angle) + 1j * np.sin(2.0 * angle) if dtype.kind == "c" else np.cos(angle)
+    converted: NDArray[Any] = values.astype(dtype)
+    return converted
+
+
+def _verify(comm: MPI.Comm, matrices: dict[str, DistMatrix], path: Path) -> dict[str, Verdict]:
+    """Collective. Two products with different vectors per method against SciPy on rank 0."""
+    whole = scipy.sparse.csr_array(scipy.io.mmread(path)) if comm.rank == 0 else None
+    verdicts = {}
+    for method, matrix in matrices.items():
+        error = float(np.max([_error(comm, matrix, whole, phase) for phase in (0.0, 1.0)]))
+        verdicts[method] = Verdict(error, TOLERANCE * float(np.finfo(matrix.dtype).eps))
+    return verdicts
+
+
+def _error(comm: MPI.Comm, matrix: DistMatrix, whole: Any, phase: float) -> float:
+    """Collective. Largest error of an entry of A x relative to the largest entry of |A||x|."""
+    blocks = comm.gather(matrix @ vector(*matrix.col_range, matrix.dtype, phase))
+    error = 0.0
+    if blocks is not None:
+        x = vector(0, matrix.shape[1], matrix.dtype, phase)
+        difference = np.abs(np.concatenate(blocks) - whole @ x)
+        scale = float(np.max(abs(whole) @ np.abs(x), initial=0.0))
+        error = float(np.max(difference, initial=0.0)) / (scale or 1.0)
+    return float(comm.bcast(error))
+
+
+def _pattern(comm: MPI.Comm, matrix: DistMatrix, shown: str) -> dict[str, Any]:
+    ghosts = matrix.halo.n_local - matrix.halo.n_own
+    return {
+        "file": shown,
+        "shape": list(matrix.shape),
+        "nonzeros": matrix.nnz,
+        "dtype": matrix.dtype.name,
+        "ranks": comm.size,
+        "rows": comm.allgather(matrix.row_range[1] - matrix.row_range[0]),
+        "ghosts": comm.allgather(ghosts),
+        "neighbors": comm.allgather(matrix.halo.neighbors),
+    }

@@ -1,0 +1,127 @@
+"""Measure several things fairly: interleaved, from a barrier on, by the slowest rank.
+
+In every round each subject runs once (or its ``repeats`` times in a row, where one run is too
+short for the clock), after a barrier; rounds alternate their order. Time k of one subject and time
+k of another were therefore taken next to each other, and their ratio survives a machine that other
+programs share.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from mpi4py import MPI
+from rich.console import Console
+
+from onesided.apps.progress import progress
+
+REGION = 2e-4  # seconds that a timed region lasts at least
+MOST_REPEATS = 1000
+WARM_UP = 3
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Something to time: a name, a call of all ranks, or of rank 0 alone while others sleep."""
+
+    name: str
+    call: Callable[[], object]
+    repeats: int = 1
+    alone: bool = False
+
+
+def measure(
+    comm: MPI.Comm,
+    subjects: Sequence[Subject],
+    *,
+    iterations: int,
+    seconds: float,
+    tick: Callable[[], None] = lambda: None,
+) -> list[list[float]]:
+    """Collective. Seconds per call, a list for each subject, the same on every rank.
+
+    At most ``iterations`` rounds, fewer where they would take longer than ``seconds``. Every time
+    is the largest over the ranks. ``tick`` is called after each round, outside the timed regions.
+    """
+    with _no_garbage_collection():
+        for _ in range(WARM_UP):
+            trial = sum(_region(comm, subject) * subject.repeats for subject in subjects)
+        longest = comm.allreduce(trial, op=MPI.MAX)
+        rounds = max(1, min(iterations, int(seconds / max(longest, 1e-9))))
+        times = np.empty((rounds, len(subjects)))
+        order = list(range(len(subjects)))
+        for row in times:
+            for index in order:
+                row[index] = _region(comm, subjects[index])
+            order.reverse()
+            tick()
+    comm.Allreduce(MPI.IN_PLACE, times, op=MPI.MAX)
+    return [column.tolist() for column in times.T]
+
+
+def timed(
+    comm: MPI.Comm,
+    subjects: Sequence[Subject],
+    options: Namespace,
+    out: Console | None,
+    title: str,
+) -> list[list[float]]:
+    """Collective. Measure by ``--iterations`` and ``--seconds``, with progress on ``out``."""
+    with progress(out, title, options.iterations) as tick:
+        return measure(
+            comm, subjects, iterations=options.iterations, seconds=options.seconds, tick=tick
+        )
+
+
+def repeats(comm: MPI.Comm, call: Callable[[], object]) -> int:
+    """Collective. How many calls in a row make a region that is long enough for the clock."""
+    shortest = min(_region(comm, Subject("trial", call)) for _ in range(WARM_UP))
+    agreed: float = comm.allreduce(shortest, op=MPI.MAX)
+    return max(1, min(MOST_REPEATS, round(REGION / max(agreed, 1e-9))))
+
+
+def setup_time(comm: MPI.Comm, call: Callable[[], object]) -> float:
+    """Collective. Seconds of one call, by the slowest rank."""
+    elapsed = _region(comm, Subject("setup", call))
+    return float(comm.allreduce(elapsed, op=MPI.MAX))
+
+
+def _region(comm: MPI.Comm, subject: Subject) -> float:
+    """Collective. Seconds per call on this rank; 0 where the subject is rank 0's alone."""
+    call, count = subject.call, range(subject.repeats)
+    comm.Barrier()
+    if subject.alone and comm.rank != 0:
+        elapsed = 0.0
+    else:
+        begin = time.perf_counter()
+        for _ in count:
+            call()
+        elapsed = time.perf_counter() - begin
+    if subject.alone:
+        rest(comm)
+    return elapsed / subject.repeats
+
+
+def rest(comm: MPI.Comm) -> None:
+    """Collective. A barrier that sleeps, so that who is still at work has the machine."""
+    arrived = comm.Ibarrier()
+    while not arrived.Test():
+        time.sleep(0.0005)
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    was_enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
