@@ -142,8 +142,8 @@ class PFFT:
 
     @property
     def transposes(self) -> tuple[Transpose, ...]:
-        """The transposes of a forward transform in order; none after :meth:`destroy`."""
-        return tuple(self._workspace.forward)
+        """The transposes of both directions, those of forward first; none after ``destroy``."""
+        return (*self._workspace.forward, *self._workspace.backward)
 
     @property
     def dimensions(self) -> int:

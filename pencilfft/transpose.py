@@ -41,7 +41,7 @@ class Transpose:
                 f"rank {comm.rank} of {comm.size} does not fit coordinate "
                 f"{source.coords[grid_axis]} of {source.grid[grid_axis]} on grid axis {grid_axis}"
             )
-        self.send, self.receive = send, receive
+        self.comm, self.send, self.receive = comm, send, receive
         own = send_boxes[comm.rank]
         kept = 0 if own is None else send[own].nbytes
         #: Bytes that this rank sends to others in one call.

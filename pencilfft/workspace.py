@@ -85,7 +85,7 @@ class Workspace:
         transposes = len(stages) - 1
         for stage, following in pairwise(stages):
             with agreed(self._comm):
-                comm = self._comms[stage.after.layout[following.after.axis]]
+                comm = self._comms[stage.after.layout[following.before.axis]]
                 self._pieces.append(empty(comm, nbytes, np.uint8))
         pieces = list(self._pieces)
         if transposes == 1:
