@@ -1,0 +1,208 @@
+"""The rules of the house that a program can check; no MPI."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("collectives", "pencilfft", "sparse", "apps")
+MAY_IMPORT = {
+    "collectives": {"collectives"},
+    "pencilfft": {"pencilfft", "collectives"},
+    "sparse": {"sparse", "collectives"},
+    "apps": {"apps", "pencilfft", "sparse", "collectives"},
+}
+FILE_LINES = 400
+SOURCES = sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+OURS = pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def imported(path: Path) -> list[str]:
+    """Absolute names of the modules that a file imports."""
+    package = ["onesided", *path.relative_to(ROOT).parts[:-1]]
+    names = []
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = [*base, *(node.module.split(".") if node.module else [])]
+            names += [".".join([*module, alias.name]) for alias in node.names]
+    return names
+
+
+def test_there_is_something_to_check():
+    assert len(SOURCES) > 8
+    assert {path.relative_to(ROOT).parts[0] for path in SOURCES} == set(PACKAGES)
+
+
+@OURS
+def test_imports_point_one_way(path):
+    mine = path.relative_to(ROOT).parts[0]
+    for name in imported(path):
+        parts = name.split(".")
+        assert parts[0] not in PACKAGES, f"import onesided.{parts[0]}, not {parts[0]}"
+        if parts[0] == "onesided" and len(parts) > 1:
+            assert parts[1] in MAY_IMPORT[mine], f"{mine} must not import {name}"
+
+
+def test_the_arrow_check_sees_wrong_arrows(tmp_path, monkeypatch):
+    wrong = tmp_path / "sparse" / "deep" / "wrong.py"
+    wrong.parent.mkdir(parents=True)
+    wrong.write_text("from ...pencilfft import plan\nfrom .. import matrix\nimport numpy as np\n")
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    assert imported(wrong) == ["onesided.pencilfft.plan", "onesided.sparse.matrix", "numpy"]
+    with pytest.raises(AssertionError, match="must not import"):
+        test_imports_point_one_way(wrong)
+
+
+@OURS
+def test_no_assert_statements(path):
+    lines = [node.lineno for node in ast.walk(tree(path)) if isinstance(node, ast.Assert)]
+    assert not lines, f"raise an exception instead of asserting, lines {lines}"
+
+
+@OURS
+def test_no_choice_of_a_method_by_name(path):
+    """A transport is chosen in the registry; nobody else compares method names."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Compare | ast.Match):
+            subject = node.left if isinstance(node, ast.Compare) else node.subject
+            text = ast.unparse(subject)
+            values = node.comparators if isinstance(node, ast.Compare) else []
+            literal = isinstance(node, ast.Match) or any(
+                isinstance(value, ast.Constant) and isinstance(value.value, str)
+                for value in values
+            )
+            assert not (literal and re.fullmatch(r"(.*\.)?method(_name)?", text)), (
+                f"line {node.lineno}: {ast.unparse(node)[:80]}"
+            )
+
+
+@OURS
+def test_files_are_short(path):
+    assert len(path.read_text().splitlines()) <= FILE_LINES
+
+
+@OURS
+def test_no_stubs(path):
+    text = path.read_text()
+    assert not re.search(r"\b(TODO|FIXME|XXX)\b", text)
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            assert not ast.unparse(node.exc).startswith("NotImplementedError"), node.lineno
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_source_folder_is_not_an_import_name(package):
+    """`import sparse` in the checkout must fail: SciPy asks sys.modules for that name."""
+    first = tree(ROOT / package / "__init__.py").body
+    guard = next(node for node in first if not isinstance(node, ast.Expr))
+    if isinstance(guard, ast.ImportFrom) and guard.module == "__future__":
+        guard = next(n for n in first if not isinstance(n, ast.Expr | ast.ImportFrom))
+    assert isinstance(guard, ast.If)
+    assert ast.unparse(guard.test) == f"__name__ == {package!r}"
+    code = (
+        f"import sys\ntry:\n    import {package}\nexcept ImportError as error:\n"
+        f"    print(error, {package!r} in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == f"import onesided.{package}, not {package} False", done.stderr
+
+
+def folders() -> set[str]:
+    """Every folder with Python files, as a package name."""
+    return {".".join(["onesided", *path.relative_to(ROOT).parent.parts]) for path in SOURCES}
+
+
+def test_every_folder_is_listed_for_the_wheel():
+    assert set(PROJECT["tool"]["setuptools"]["packages"]) == folders()
+    for package in PACKAGES:
+        assert (ROOT / package / "py.typed").exists()
+
+
+def test_the_wheel_has_every_file(tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    tracked = [name for name in _tracked() if (ROOT / name).is_file()]
+    for name in [*tracked, *(str(path.relative_to(ROOT)) for path in SOURCES)]:
+        target = source / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes((ROOT / name).read_bytes())
+    code = (
+        "import sys; from setuptools import build_meta;"
+        "print(build_meta.build_wheel(sys.argv[1]))"
+    )
+    pytest.importorskip("setuptools", minversion="77")
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        cwd=source,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        inside = set(wheel.namelist())
+    expected = {f"onesided/{path.relative_to(ROOT)}" for path in SOURCES}
+    expected |= {f"onesided/{package}/py.typed" for package in PACKAGES}
+    data = {path for path in (ROOT / "apps" / "data").glob("*") if path.is_file()}
+    assert data
+    expected |= {f"onesided/{path.relative_to(ROOT)}" for path in data}
+    assert expected <= inside, sorted(expected - inside)
+    strangers = {name for name in inside if not name.startswith(("onesided/", "onesided-"))}
+    assert not strangers
+
+
+def _tracked() -> list[str]:
+    done = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.skip("not a checkout: the tracked files are not known")
+    return done.stdout.split("\n")[:-1]
+
+
+def test_no_path_of_a_machine_in_the_repository():
+    pattern = re.compile(rb"(?<![\w.$}~-])/(work|root|farm|home)/[\w.-]")
+    found = []
+    for name in _tracked():
+        path = ROOT / name
+        if path.is_file() and not path.is_symlink() and path.suffix not in (".gz", ".png"):
+            lines = path.read_bytes().splitlines()
+            found += [f"{name}:{n}" for n, line in enumerate(lines, 1) if pattern.search(line)]
+    assert not found, found
+
+
+def test_importing_changes_no_hook_and_loads_no_scipy_for_the_collectives():
+    code = (
+        "import sys, threading, signal\n"
+        "before = sys.excepthook, threading.excepthook, sys.unraisablehook, sys.breakpointhook,"
+        " signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)\n"
+        "import onesided.collectives\n"
+        "print('scipy' in sys.modules, 'h5py' in sys.modules, 'rich' in sys.modules)\n"
+        "import onesided.pencilfft, onesided.sparse, onesided.apps\n"
+        "after = sys.excepthook, threading.excepthook, sys.unraisablehook, sys.breakpointhook,"
+        " signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)\n"
+        "print(before == after)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["False", "False", "False", "True"]
