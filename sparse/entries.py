@@ -130,9 +130,7 @@ def _parse_slowly(header: Header, text: bytes, first_line: int) -> Block:
             cols.append(col)
             words = words[2:]
         values.append(_value(header, number, words))
-    return Block(
-        np.array(rows, np.int64), np.array(cols, np.int64), np.array(values, header.dtype)
-    )
+    return Block(np.array(rows, np.int64), np.array(cols, np.int64), np.array(values, header.dtype))
 
 
 def _index(header: Header, number: int, axis: int, word: bytes) -> int:
@@ -167,9 +165,10 @@ def _value(header: Header, number: int, words: list[bytes]) -> float | complex |
 
 def excess_line(text: bytes, first_line: int, entries: int) -> tuple[int, bytes]:
     """Number and text of the line that follows the first ``entries`` entries of a block."""
+    left = entries
     for number, line in enumerate(text.split(b"\n"), first_line):
         if line.strip():
-            if entries == 0:
+            if left == 0:
                 return number, line
-            entries -= 1
-    raise ValueError(f"the block has no entry after the first {entries} left")
+            left -= 1
+    raise ValueError(f"the block has no entry after the first {entries}")

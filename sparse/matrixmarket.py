@@ -143,9 +143,7 @@ def _banner(path: str, line: bytes) -> tuple[str, str, str]:
     known = (("matrix",), _FORMATS, tuple(_DTYPES), _SYMMETRIES)
     for word, names in zip(words[1:], known, strict=False):
         if word not in names:
-            raise MatrixMarketError(
-                f"{path}, line 1: {word[:40]!r} is none of {', '.join(names)}"
-            )
+            raise MatrixMarketError(f"{path}, line 1: {word[:40]!r} is none of {', '.join(names)}")
     format_, field, symmetry = words[2:5]
     if format_ == "array" and field == "pattern":
         raise MatrixMarketError(f"{path}, line 1: an array file cannot be a pattern")

@@ -50,16 +50,18 @@ class TextFile:
 
         Empty at the end of the file. The last line gets a newline if it has none.
         """
-        text = self._rest + self._read(max(size - len(self._rest), 1))
-        while (cut := text.rfind(b"\n") + 1) == 0:
+        text = self._rest
+        if len(text) < size:
+            text += self._read(size - len(text))
+        while (cut := text.rfind(b"\n", 0, size) + 1 or text.find(b"\n") + 1) == 0:
+            if len(text) > size + _LONGEST_LINE:
+                raise MatrixMarketError(f"{self.path}, line {self.line}: longer than any entry")
             more = self._read(size)
             if not more:
                 text += b"\n" if text else b""
                 cut = len(text)
                 break
             text += more
-            if len(text) > size + _LONGEST_LINE:
-                raise MatrixMarketError(f"{self.path}, line {self.line}: longer than any entry")
         first, self._rest = self.line, text[cut:]
         block = text[:cut]
         self.line += block.count(b"\n")

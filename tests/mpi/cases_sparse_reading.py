@@ -1,0 +1,242 @@
+"""Reading Matrix Market files on several ranks, and what every rank says of bad ones."""
+
+import contextlib
+import gzip
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import scipy.io
+from cases import parameters, skip
+from scipy import sparse
+
+from onesided.sparse import MatrixMarketError, read
+from onesided.sparse.partition import Partition
+from onesided.sparse.readers import read_triplets
+from onesided.sparse.triplets import Triplets, balanced_rows, route
+
+SHIPPED = Path(__file__).resolve().parent.parent / "matrices"
+LARGE = os.environ.get("ONESIDED_MATRICES", "")
+REAL = "%%MatrixMarket matrix coordinate real general\n"
+
+
+def shipped_files():
+    return sorted(path.name for path in SHIPPED.glob("*.mtx.gz"))
+
+
+def large_files():
+    return sorted(path.name for path in Path(LARGE).glob("*.mtx.gz")) if LARGE else ["none"]
+
+
+def check_file(comm, path, method):
+    """Read and multiply on all ranks, and compare with SciPy."""
+    whole = sparse.csr_array(scipy.io.mmread(path))
+    rng = np.random.default_rng(whole.nnz)
+    with read(comm, path, method=method) as matrix:
+        assert matrix.shape == whole.shape
+        assert matrix.nnz == whole.nnz
+        for _ in range(2):
+            x = rng.standard_normal(whole.shape[1]).astype(matrix.dtype)
+            y = matrix @ x[slice(*matrix.col_range)]
+            scale = (abs(whole) @ abs(x))[slice(*matrix.row_range)]
+            error = np.abs(y - (whole @ x)[slice(*matrix.row_range)])
+            assert np.all(error <= 1e-13 * scale), float(np.max(error))
+
+
+@contextlib.contextmanager
+def file_of(comm, data):
+    """Collective. A file that rank 0 alone has written and, in the end, removes."""
+    folder = tempfile.mkdtemp() if comm.rank == 0 else None
+    path = Path(comm.bcast(folder), "m.mtx")
+    if comm.rank == 0:
+        path.write_bytes(data)
+    comm.Barrier()
+    yield path
+    comm.Barrier()
+    if folder:
+        shutil.rmtree(folder)
+
+
+def same_error(comm, call, kind):
+    """Collective. The words that every rank's error of exactly this kind must have in common."""
+    try:
+        call()
+    except Exception as error:
+        found = type(error), str(error)
+    else:
+        found = None, "nothing raised"
+    everyone = comm.allgather(found)
+    assert set(everyone) == {(kind, everyone[0][1])}, everyone
+    return found[1]
+
+
+@parameters(name=shipped_files)
+def case_shipped(comm, name):
+    check_file(comm, SHIPPED / name, "p2p")
+
+
+@parameters(name=large_files, method=["rma-notify", "rma-fence"])
+def case_large(comm, name, method):
+    if not LARGE:
+        skip("ONESIDED_MATRICES names no folder")
+    check_file(comm, Path(LARGE, name), method)
+
+
+@parameters(name=["Hamrle1", "plskz362", "ash219", "mhd1280b"], size=[64, 1000])
+def case_small_blocks(comm, name, size):
+    path = SHIPPED / f"{name}.mtx.gz"
+    header, triplets = read_triplets(comm, path, None, size)
+    parts = comm.gather((triplets.rows, triplets.cols, triplets.values))
+    if comm.rank == 0:
+        joined = [np.concatenate(part) for part in zip(*parts, strict=True)]
+        mine = sparse.coo_array((joined[2], joined[:2]), shape=header.shape)
+        theirs = sparse.coo_array(scipy.io.mmread(path))
+        assert mine.nnz == theirs.nnz
+        assert np.array_equal(mine.toarray(), theirs.toarray())
+        assert size > 64 or all(len(part[0]) for part in parts)
+
+
+@parameters(packed=[False, True], shape=[(5, 7), (1, 1), (0, 0), (0, 3), (40, 2)])
+def case_array_files(comm, packed, shape):
+    values = (np.arange(shape[0] * shape[1]) % 3).astype(float)
+    text = f"%%MatrixMarket matrix array real general\n{shape[0]} {shape[1]}\n"
+    text += "".join(f"{value}\n" for value in values)
+    data = gzip.compress(text.encode()) if packed else text.encode()
+    whole = values.reshape(shape, order="F")
+    with file_of(comm, data) as path:
+        _, triplets = read_triplets(comm, path, None, 16)
+        assert comm.allreduce(len(triplets.values)) == np.count_nonzero(whole)
+        with read(comm, path, method="p2p") as matrix:
+            x = np.arange(1.0, shape[1] + 1)
+            y = matrix @ x[slice(*matrix.col_range)]
+            assert np.array_equal(y, (whole @ x)[slice(*matrix.row_range)])
+            assert matrix.nnz == np.count_nonzero(whole)
+
+
+def case_duplicates_blank_lines_and_a_missing_newline(comm):
+    text = REAL + "% comment\n\n3 2 5\n1 1 1\n\n1 1 2\n3 2 4\n   \n1 1 -3.5\n3 2 0"
+    with file_of(comm, text.encode()) as path, read(comm, path, method="p2p") as matrix:
+        assert matrix.nnz == 2
+        y = matrix @ np.array([1.0, 10.0])[slice(*matrix.col_range)]
+        assert np.array_equal(y, np.array([-0.5, 0.0, 40.0])[slice(*matrix.row_range)])
+
+
+def case_nan_is_kept(comm):
+    with (
+        file_of(comm, (REAL + "2 2 2\n1 1 nan\n2 2 1\n").encode()) as path,
+        read(comm, path, method="p2p") as matrix,
+    ):
+        y = matrix @ np.ones(2)[slice(*matrix.col_range)]
+        assert np.array_equal(np.isnan(y), np.array([True, False])[slice(*matrix.row_range)])
+
+
+@parameters(dtype=["f4", "c16"])
+def case_dtype(comm, dtype):
+    with read(comm, SHIPPED / "west0067.mtx.gz", method="p2p", dtype=dtype) as matrix:
+        assert matrix.dtype == np.dtype(dtype)
+        x = np.ones(len(range(*matrix.col_range)), dtype)
+        assert (matrix @ x).dtype == np.dtype(dtype)
+    path = SHIPPED / "dwg961b.mtx.gz"
+    words = same_error(comm, lambda: read(comm, path, method="p2p", dtype="f8"), TypeError)
+    assert "values of complex128" in words
+
+
+BAD = {
+    "empty file": (b"", "it is empty"),
+    "not Matrix Market": (b"PK\x03\x04 binary\n", "line 1 is"),
+    "truncated": ((REAL + "9 9 4\n1 1 1\n2 2 2\n").encode(), "holds 2 entries, its line 2 says 4"),
+    "no entries": ((REAL + "9 9 4\n").encode(), "holds 0 entries"),
+    "too many": (
+        (REAL + "9 9 2\n1 1 1\n2 2 2\n\n3 3 3\n4 4 4\n").encode(),
+        "line 6: '3 3 3' follows the last of 2 entries",
+    ),
+    "text at the end": (
+        (REAL + "9 9 2\n1 1 1\n2 2 2\nthe end\n").encode(),
+        "line 5: ",
+    ),
+    "bad number": ((REAL + "9 9 2\n1 1 1\n2 2 two\n").encode(), "line 4: 'two'"),
+    "row out of range": ((REAL + "9 9 2\n10 1 1\n2 2 2\n").encode(), "line 3: row index 10"),
+    "column out of range": ((REAL + "9 9 2\n1 1 1\n2 0 2\n").encode(), "line 4: column index 0"),
+    "first of two faults": ((REAL + "9 9 3\n1 1 1\n2 x 2\n3 3 y\n").encode(), "line 4: 'x'"),
+    "truncated array": (
+        b"%%MatrixMarket matrix array real general\n2 2\n1\n2\n3\n",
+        "holds 3 entries, its line 2 says 4",
+    ),
+    "long array": (
+        b"%%MatrixMarket matrix array real general\n2 1\n1\n2\n3\n",
+        "line 5: '3' follows the last of 2",
+    ),
+}
+
+
+@parameters(name=list(BAD), size=[8, 1 << 20], packed=[False, True])
+def case_bad_file(comm, name, size, packed):
+    data, words = BAD[name]
+    with file_of(comm, gzip.compress(data) if packed and data else data) as path:
+        text = same_error(comm, lambda: read_triplets(comm, path, None, size), MatrixMarketError)
+        assert words in text, text
+        assert str(path) in text, text
+        text = same_error(comm, lambda: read(comm, path), MatrixMarketError)
+        assert words in text, text
+
+
+@parameters(where=[3, 50, 199, 200], size=[30, 300])
+def case_the_line_of_a_fault_is_exact_wherever_it_lies(comm, where, size):
+    lines = [f"{k} {k} 1" for k in range(1, 201)]
+    lines[where - 1] = "1 1 oops"
+    data = (REAL + "% comment\n200 200 200\n" + "\n".join(lines)).encode()
+    with file_of(comm, data) as path:
+        text = same_error(comm, lambda: read_triplets(comm, path, None, size), MatrixMarketError)
+        assert f"line {where + 3}: 'oops'" in text, text
+
+
+@parameters(damage=["cut", "garbage"], size=[50, 1 << 20])
+def case_damaged_gzip(comm, damage, size):
+    rng = np.random.default_rng(1)
+    body = "".join(f"{row} {col} 1\n" for row, col in rng.integers(1, 99, (3000, 2)))
+    data = bytearray(gzip.compress((REAL + "99 99 3000\n" + body).encode()))
+    if damage == "cut":
+        del data[-20:]
+    else:
+        data[len(data) // 2 : len(data) // 2 + 40] = b"\xff" * 40
+    with file_of(comm, bytes(data)) as path:
+        text = same_error(comm, lambda: read_triplets(comm, path, None, size), MatrixMarketError)
+        assert "gzip" in text, text
+
+
+def case_files_that_cannot_be_opened(comm):
+    with file_of(comm, b"") as path:
+        folder = path.parent
+        missing = folder / "no.mtx"
+        text = same_error(comm, lambda: read(comm, missing), FileNotFoundError)
+        assert str(missing) in text
+        same_error(comm, lambda: read(comm, folder), IsADirectoryError)
+
+
+def case_after_an_error_the_communicator_still_works(comm):
+    with file_of(comm, BAD["bad number"][0]) as path:
+        same_error(comm, lambda: read(comm, path), MatrixMarketError)
+    assert comm.allreduce(1) == comm.size
+    check_file(comm, SHIPPED / "west0067.mtx.gz", "p2p")
+
+
+@parameters(n=[1, 5, 1000], skew=[1, 3])
+def case_rows_are_balanced_and_entries_routed(comm, n, skew, seed):
+    rng = np.random.default_rng([seed, comm.rank])
+    count = 300 * (comm.rank + 1)
+    rows = (n * rng.random(count) ** skew).astype(np.int32)
+    mine = Triplets(rows, rng.integers(0, 50, count).astype(np.int32), rng.random(count))
+    everything = comm.allgather((mine.rows, mine.cols, mine.values))
+    whole = [np.concatenate(part) for part in zip(*everything, strict=True)]
+    partition = balanced_rows(comm, mine.rows, n)
+    weights = np.bincount(whole[0], minlength=n) + 1
+    assert np.array_equal(partition.starts, Partition.balanced(weights, comm.size).starts)
+    received = route(comm, mine, partition)
+    start, stop = partition.range(comm.rank)
+    belongs = (whole[0] >= start) & (whole[0] < stop)
+    expected = sorted(zip(*(part[belongs].tolist() for part in whole), strict=True))
+    got = zip(*(p.tolist() for p in (received.rows, received.cols, received.values)), strict=True)
+    assert sorted(got) == expected
+    assert comm.allreduce(len(expected)) == len(whole[0])

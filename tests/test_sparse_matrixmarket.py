@@ -1,0 +1,313 @@
+"""The Matrix Market format against SciPy, and what is wrong with a file: no MPI."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import itertools
+
+import numpy as np
+import pytest
+import scipy.io
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from onesided.sparse import MatrixMarketError
+from onesided.sparse.entries import _parse_slowly, excess_line, parse_block
+from onesided.sparse.matrixmarket import Header, read_header
+from onesided.sparse.textfile import TextFile
+
+
+def header(field="real", symmetry="general", shape=(3, 3), format_="coordinate", entries=0):
+    return Header("m.mtx", format_, field, symmetry, shape, entries, 2)
+
+
+def read_file(path, block_bytes=64):
+    """The whole file as SciPy's COO, in small blocks."""
+    file = TextFile(path)
+    try:
+        head = read_header(file)
+        rows, cols, values = [], [], []
+        first = 0
+        while True:
+            line, text = file.block(block_bytes)
+            if not text:
+                break
+            block = parse_block(head, text, line)
+            place = block.rows, block.cols
+            if head.is_array:
+                place = head.positions(first, len(block))
+            first += len(block)
+            for target, part in zip(
+                (rows, cols, values), head.expand(*place, block.values), strict=True
+            ):
+                target.extend(part)
+    finally:
+        file.close()
+    return sparse.coo_array((np.array(values, head.dtype), (rows, cols)), shape=head.shape)
+
+
+COORDINATE = {
+    "real": ["2 1 1.5", "3 2 -2e-3", "2 1 .25", "3 1 0"],
+    "double": ["2 1 1.", "3 2 1E5", "2 1 -0.5", "3 1 7"],
+    "integer": ["2 1 9007199254740993", "3 2 -4", "2 1 1", "3 1 0"],
+    "complex": ["2 1 1.5 2", "3 2 -1 0", "2 1 0 -1e1", "3 1 0 0"],
+    "pattern": ["2 1", "3 2", "2 1", "3 1"],
+    "unsigned-integer": ["2 1 18446744073709551615", "3 2 4", "3 3 1", "3 1 0"],
+}
+
+
+SYMMETRIES = ["general", "symmetric", "skew-symmetric", "hermitian"]
+
+
+@pytest.mark.parametrize(
+    ("field", "symmetry"),
+    [
+        pair
+        for pair in itertools.product(COORDINATE, SYMMETRIES)
+        if pair != ("unsigned-integer", "skew-symmetric")
+    ],
+)
+def test_coordinate_files_read_as_scipy_reads_them(tmp_path, field, symmetry):
+    path = tmp_path / "m.mtx"
+    lines = [f"%%MatrixMarket matrix coordinate {field} {symmetry}", "% c", "", "3 3 4"]
+    path.write_text("\n".join([*lines, *COORDINATE[field]]) + "\n")
+    mine, theirs = read_file(path).toarray(), scipy.io.mmread(path).toarray()
+    assert mine.dtype == theirs.dtype
+    assert np.count_nonzero(mine)
+    assert np.array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("field", ["real", "integer", "complex"])
+@pytest.mark.parametrize(
+    ("symmetry", "shape"),
+    [*itertools.product(SYMMETRIES, [(1, 1), (4, 4)]), ("general", (3, 5)), ("general", (5, 2))],
+)
+def test_array_files_read_as_scipy_reads_them(tmp_path, field, symmetry, shape):
+    n = shape[0]
+    counts = {"general": shape[0] * shape[1], "skew-symmetric": n * (n - 1) // 2}
+    count = counts.get(symmetry, n * (n + 1) // 2)
+    path = tmp_path / "m.mtx"
+    values = [f"{k % 4} {k}" if field == "complex" else f"{k % 4}" for k in range(count)]
+    text = "\n".join(
+        [f"%%MatrixMarket matrix array {field} {symmetry}", f"{n} {shape[1]}", *values]
+    )
+    path.write_text(text + "\n")
+    mine, theirs = read_file(path, 16), scipy.io.mmread(path)
+    assert np.array_equal(mine.toarray(), theirs)
+    assert mine.nnz == np.count_nonzero(theirs)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 30), st.integers(1, 20), st.floats(width=64, allow_nan=False)),
+        min_size=1,
+        max_size=40,
+    ),
+    st.sampled_from(["\n", "\r\n", " \n", "\n\n"]),
+)
+def test_any_floats_come_back_exactly(entries, end):
+    text = "".join(f"{row} {col} {value!r}{end}" for row, col, value in entries).encode()
+    block = parse_block(header(shape=(30, 20)), text, 1)
+    assert list(zip(block.rows + 1, block.cols + 1, block.values, strict=True)) == entries
+
+
+def test_nan_and_inf_are_kept():
+    block = parse_block(header(), b"1 1 nan\n2 2 -inf\n3 3 +Infinity\n1 2 +5\n", 3)
+    assert np.isnan(block.values[0])
+    assert block.values[1:].tolist() == [-np.inf, np.inf, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("field", "line", "words"),
+    [
+        ("real", "1 1 x", "'x' is not a number"),
+        ("real", "1 1 1.0 junk", "3 words expected"),
+        ("real", "1 1 1.0 5", "3 words expected"),
+        ("real", "1 1", "3 words expected"),
+        ("real", "1 1 1 2 2 2", "3 words expected"),
+        ("real", "1 1 1d3", "'1d3' is not a number"),
+        ("real", "1 1 1,5", "'1,5' is not a number"),
+        ("real", "1 1 0x10", "'0x10' is not a number"),
+        ("real", "1 1 1e", "'1e' is not a number"),
+        ("real", "1 1 1.2.3", "'1.2.3' is not a number"),
+        ("real", "1 1 1e5.0", "'1e5.0' is not a number"),
+        ("real", "1 1 1e5e6", "'1e5e6' is not a number"),
+        ("real", "1 1 1-5", "'1-5' is not a number"),
+        ("real", "1 1 .", "'.' is not a number"),
+        ("real", "1 1 -.", "'-.' is not a number"),
+        ("real", "1 1 .e5", "'.e5' is not a number"),
+        ("real", "1 1 1_000", "'1_000' is not a number"),
+        ("real", "1.0 1 1", "'1.0' is not an index"),
+        ("real", "1e0 1 1", "'1e0' is not an index"),
+        ("real", "% a late comment", "expected"),
+        ("real", "0 1 1", "row index 0 is out of range"),
+        ("real", "4 1 1", "row index 4 is out of range, there are 3 rows"),
+        ("real", "1 0 1", "column index 0 is out of range"),
+        ("real", "1 4 1", "column index 4 is out of range"),
+        ("real", "1 -1 1", "column index -1 is out of range"),
+        ("real", "1 99999999999999999999999 1", "out of range"),
+        ("real", "1 " + "9" * 5000 + " 1", "is not an index"),
+        ("integer", "1 1 1.5", "'1.5' is not a number of field integer"),
+        ("integer", "1 1 9223372036854775808", "does not fit in 64 bits"),
+        ("integer", "1 1 1e3", "'1e3' is not a number of field integer"),
+        ("unsigned-integer", "1 1 -5", "does not fit"),
+        ("pattern", "1 1 5", "2 words expected"),
+        ("pattern", "1", "2 words expected"),
+        ("complex", "1 1 5", "4 words expected"),
+        ("complex", "1 1 5 i", "'i' is not a number"),
+        ("real", "\x00\xff\x80", "words expected"),
+    ],
+)
+def test_a_bad_line_is_named_with_its_number(field, line, words):
+    good = {"pattern": "2 2", "complex": "2 2 1 1"}.get(field, "2 2 1")
+    text = f"{good}\n\n{line}\n{good}\n".encode("latin-1")
+    with pytest.raises(MatrixMarketError, match=r"^m\.mtx, line 19: ") as caught:
+        parse_block(header(field), text, 17)
+    assert words in str(caught.value)
+    assert len(str(caught.value)) < 200
+
+
+INDEX = st.integers(1, 100).map(str)
+NUMBER = st.one_of(st.text("0123456789+-.eE", min_size=1, max_size=5), st.just("2.5e-3"))
+LINE = st.one_of(
+    st.tuples(INDEX, INDEX, NUMBER).map(" ".join), st.text("0123456789+-.eE ", max_size=9)
+)
+
+
+@given(st.lists(LINE, min_size=1, max_size=4))
+def test_the_fast_way_takes_nothing_that_the_slow_way_refuses(lines):
+    data = "\n".join([*lines, ""]).encode()
+    results = []
+    for parse in (parse_block, _parse_slowly):
+        try:
+            block = parse(header(shape=(100, 100)), data, 1)
+            results.append((block.rows.tolist(), block.cols.tolist(), block.values.tolist()))
+        except MatrixMarketError as error:
+            results.append(str(error))
+    assert results[0] == results[1]
+
+
+def test_excess_line_skips_blank_lines():
+    assert excess_line(b"1 1 1\n\n2 2 2\n \n3 3 3\n", 10, 2) == (14, b"3 3 3")
+    with pytest.raises(ValueError, match="first 2"):
+        excess_line(b"1 1 1\n", 1, 2)
+
+
+GOOD = "%%MatrixMarket matrix coordinate real general\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "it is empty"),
+        ("hello\n", "line 1 is 'hello'"),
+        ("\n" + GOOD + "1 1 0\n", "line 1 is ''"),
+        ("\x00" * 1000, "line 1 is"),
+        ("%%MatrixMarket matrix coordinate real\n1 1 0\n", "line 1: five words"),
+        ("%%MatrixMarket vector coordinate real general\n1 1 0\n", "'vector' is none of matrix"),
+        ("%%MatrixMarket matrix sparse real general\n1 1 0\n", "'sparse' is none of coordinate"),
+        ("%%MatrixMarket matrix coordinate quad general\n1 1 0\n", "'quad' is none of real"),
+        ("%%MatrixMarket matrix coordinate real odd\n1 1 0\n", "'odd' is none of general"),
+        ("%%MatrixMarket matrix array pattern general\n1 1\n", "cannot be a pattern"),
+        (
+            "%%MatrixMarket matrix coordinate unsigned-integer skew-symmetric\n1 1 0\n",
+            "cannot be skew-symmetric",
+        ),
+        (GOOD, "no size line"),
+        (GOOD + "% only a comment\n\n", "no size line in its 3 lines"),
+        (GOOD + "% c\n2 2\n", "line 3: 3 sizes expected, found '2 2'"),
+        (GOOD + "2 2 1 5\n", "line 2: 3 sizes"),
+        (GOOD + "-2 2 1\n", "line 2: 3 sizes"),
+        (GOOD + "2.0 2 1\n", "line 2: 3 sizes"),
+        (GOOD + "2 2 99999999999999999999\n", "line 2: sizes too large"),
+        (GOOD + "2 2 " + "9" * 9000 + "\n", "line 2: sizes too large"),
+        ("%%MatrixMarket matrix coordinate real symmetric\n2 3 1\n", "2 rows and 3 columns"),
+    ],
+)
+def test_a_bad_header_is_refused_with_a_reason(tmp_path, text, words):
+    path = tmp_path / "m.mtx"
+    path.write_text(text, encoding="latin-1", newline="")
+    file = TextFile(path)
+    with pytest.raises(MatrixMarketError) as caught:
+        read_header(file)
+    file.close()
+    assert str(path) in str(caught.value)
+    assert words in str(caught.value)
+
+
+def test_case_and_spaces_of_the_banner_do_not_matter(tmp_path):
+    path = tmp_path / "m.mtx"
+    path.write_text("%%matrixmarket  MATRIX Coordinate Real  General \n%c\n 2\t3 4 \n")
+    file = TextFile(path)
+    assert read_header(file) == Header(str(path), "coordinate", "real", "general", (2, 3), 4, 3)
+    file.close()
+
+
+@given(
+    st.lists(st.text("ab ", max_size=9), min_size=1, max_size=30),
+    st.integers(1, 40),
+    st.booleans(),
+)
+def test_blocks_are_whole_lines_and_count_them(tmp_path_factory, lines, size, packed):
+    text = "\n".join([*lines, "end"]).encode()
+    path = tmp_path_factory.getbasetemp() / "lines"
+    path.write_bytes(gzip.compress(text, 1) if packed else text)
+    file = TextFile(path)
+    first = file.readline()
+    assert first == lines[0].encode()
+    blocks, number = [], 2
+    while (block := file.block(size))[1]:
+        assert block[0] == number
+        assert block[1].endswith(b"\n")
+        number += block[1].count(b"\n")
+        blocks.append(block[1])
+    file.close()
+    assert first + b"\n" + b"".join(blocks) == text + b"\n"
+
+
+@pytest.mark.parametrize("damage", ["truncated", "corrupt", "checksum"])
+def test_damaged_gzip_data_are_an_error_of_the_file(tmp_path, damage):
+    rng = np.random.default_rng(0)
+    lines = "".join(f"{a} {b} 1\n" for a, b in rng.integers(1, 1000, (5000, 2)))
+    data = bytearray(gzip.compress((GOOD + "1000 1000 5000\n" + lines).encode()))
+    if damage == "truncated":
+        del data[len(data) // 2 :]
+    elif damage == "corrupt":
+        data[len(data) // 2 : len(data) // 2 + 50] = b"\xff" * 50
+    else:
+        data[-8] ^= 1
+    path = tmp_path / "m.mtx.gz"
+    path.write_bytes(data)
+    file = TextFile(path)
+    with pytest.raises(MatrixMarketError, match="damaged gzip data somewhere after line"):
+        list(iter(lambda: file.block(1 << 14)[1], b""))
+    file.close()
+
+
+def test_a_line_without_end_is_refused(tmp_path):
+    path = tmp_path / "m.mtx"
+    path.write_bytes(GOOD.encode() + b"1" * (3 << 20))
+    file = TextFile(path)
+    file.readline()
+    with pytest.raises(MatrixMarketError, match="line 2: longer than any entry"):
+        file.block(1 << 16)
+    file.close()
+
+
+def test_gzip_is_told_by_content_not_by_name(tmp_path):
+    text = (GOOD + "2 2 1\n1 2 5\n").encode()
+    for name, data in (("plain.gz", text), ("packed.mtx", gzip.compress(text))):
+        (tmp_path / name).write_bytes(data)
+        assert read_file(tmp_path / name).toarray().tolist() == [[0, 5], [0, 0]]
+
+
+def test_what_scipy_writes_is_read_back(tmp_path):
+    matrix = sparse.random_array((40, 30), density=0.2, rng=3)
+    assert matrix.nnz
+    buffer = io.BytesIO()
+    scipy.io.mmwrite(buffer, matrix, precision=17)
+    path = tmp_path / "m.mtx"
+    path.write_bytes(buffer.getvalue())
+    assert np.array_equal(read_file(path).toarray(), matrix.toarray())

@@ -1,0 +1,119 @@
+"""Partitions and the renumbering of columns: pure, no MPI."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from onesided.sparse.partition import Partition, cuts, index_dtype, split_columns
+
+WEIGHTS = st.lists(st.integers(0, 50), max_size=60).map(lambda numbers: np.array(numbers, np.int64))
+PARTS = st.integers(1, 9)
+
+
+@given(st.integers(0, 100), PARTS)
+def test_even_parts_differ_by_one_at_most_and_cover_everything(size, parts):
+    partition = Partition.even(size, parts)
+    lengths = partition.lengths()
+    assert len(lengths) == parts == partition.parts
+    assert lengths.sum() == size == partition.size
+    assert lengths.max() - lengths.min() <= 1
+    assert list(lengths) == sorted(lengths, reverse=True)
+
+
+@given(WEIGHTS, PARTS)
+def test_balanced_parts_stay_close_to_their_share(weights, parts):
+    assume(weights.sum() > 0)
+    partition = Partition.balanced(weights, parts)
+    assert partition.size == len(weights)
+    share = weights.sum() / parts
+    for part in range(parts):
+        start, stop = partition.range(part)
+        assert weights[start:stop].sum() <= share + weights.max()
+
+
+def test_balanced_cuts_where_half_of_the_weight_is():
+    assert Partition.balanced(np.array([3, 1, 1, 1, 1, 1]), 2).starts.tolist() == [0, 2, 6]
+    assert Partition.balanced(np.array([1, 1, 10]), 3).starts.tolist() == [0, 2, 3, 3]
+    assert Partition.balanced(np.zeros(5, np.int64), 2).starts.tolist() == [0, 3, 5]
+
+
+@given(WEIGHTS, PARTS, st.lists(st.integers(0, 60), max_size=5))
+def test_cuts_of_runs_add_up_to_the_cuts_of_the_whole(weights, parts, bounds):
+    assume(weights.sum() > 0)
+    bounds = sorted({0, len(weights), *(min(bound, len(weights)) for bound in bounds)})
+    total = int(weights.sum())
+    whole = sum(
+        cuts(weights[start:stop], int(weights[:start].sum()), total, parts)
+        for start, stop in itertools.pairwise(bounds)
+    )
+    assert np.array_equal(whole, Partition.balanced(weights, parts).starts)
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=8))
+def test_owners_agree_with_ranges(lengths):
+    assume(sum(lengths) > 0)
+    partition = Partition.from_lengths(np.array(lengths))
+    indices = np.arange(partition.size)
+    owners = partition.owners(indices)
+    for index, owner in zip(indices, owners, strict=True):
+        start, stop = partition.range(owner)
+        assert start <= index < stop
+
+
+@pytest.mark.parametrize("starts", [[0], [1, 2], [0, 3, 2], [-1, 0]])
+def test_starts_that_are_no_partition_are_refused(starts):
+    with pytest.raises(ValueError, match="ascend from 0"):
+        Partition(np.array(starts))
+
+
+def test_sizes_that_cannot_be_partitioned_are_refused():
+    with pytest.raises(ValueError, match="-1 indices"):
+        Partition.even(-1, 2)
+    with pytest.raises(ValueError, match="0 parts"):
+        Partition.even(3, 0)
+
+
+@given(st.data(), st.lists(st.integers(0, 6), min_size=1, max_size=6))
+def test_split_columns_puts_owned_first_and_ghosts_by_owner(data, lengths):
+    partition = Partition.from_lengths(np.array(lengths))
+    assume(partition.size > 0)
+    part = data.draw(st.integers(0, partition.parts - 1))
+    indices = np.array(
+        data.draw(st.lists(st.integers(0, partition.size - 1), min_size=1, max_size=40))
+    )
+    columns = split_columns(indices, partition, part)
+    start, stop = partition.range(part)
+    back = np.concatenate([np.arange(start, stop), columns.ghosts])
+    assert np.array_equal(back[columns.indices], indices)
+    expected = sorted({int(i) for i in indices if not start <= i < stop})
+    assert columns.ghosts.tolist() == expected
+    owners = partition.owners(columns.ghosts)
+    assert np.array_equal(np.bincount(owners, minlength=partition.parts), columns.ghost_counts)
+    assert columns.n_local == stop - start + len(expected)
+    assert columns.indices.dtype == np.int32
+
+
+@pytest.mark.parametrize("index", [-1, 4])
+def test_a_column_that_nobody_owns_is_refused(index):
+    with pytest.raises(ValueError, match="4 columns"):
+        split_columns(np.array([0, index]), Partition.even(4, 2), 0)
+
+
+def test_columns_beyond_32_bits_are_renumbered_to_32_bits():
+    partition = Partition.even(1 << 40, 2)
+    columns = split_columns(np.array([0, (1 << 40) - 1, 1 << 39]), partition, 0)
+    assert columns.ghosts.tolist() == [1 << 39, (1 << 40) - 1]
+    assert columns.indices.tolist() == [0, (1 << 39) + 1, 1 << 39]
+    assert columns.indices.dtype == np.int64
+    small = Partition.from_lengths(np.array([5, 1 << 40]))
+    assert split_columns(np.array([7, 1 << 40]), small, 0).indices.dtype == np.int32
+
+
+def test_index_dtype_turns_at_two_to_the_31():
+    assert index_dtype((1 << 31) - 1) is np.int32
+    assert index_dtype(1 << 31) is np.int64
