@@ -8,11 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import cluster
 import mpi_harness
+
+# how long an example takes says nothing on a busy machine
+settings.register_profile("onesided", deadline=None, print_blob=True)
+settings.load_profile("onesided")
 
 
 @dataclass(frozen=True)

