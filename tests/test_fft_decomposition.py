@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from onesided.collectives.errors import PatternError
 from onesided.pencilfft.decomposition import (
     Pencil,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.fft
+
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.pencilfft import local
 from onesided.pencilfft.kernels import registry, scipy_kernel

@@ -7,6 +7,7 @@ import time
 import numpy as np
 import scipy.fft
 from cases import parameters, ranks, skip
+
 from onesided.collectives import UnsupportedError, methods
 from onesided.collectives.memory import find_region
 from onesided.pencilfft import PFFT, DistArray, newDistArray

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from cases import parameters, ranks
+
 from onesided.collectives import (
     MethodError,
     MismatchError,
