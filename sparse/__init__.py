@@ -3,13 +3,13 @@
 if __name__ == "sparse":  # imported from the source folder, not from the package
     raise ImportError("import onesided.sparse, not sparse", name="sparse")
 
-from .errors import MatrixMarketError
-from .generators import stencil27
-from .halo import Halo
-from .matrix import DistMatrix
-from .partition import Partition
-from .readers import read
-from .scatter import from_rows, from_scipy
+from onesided.sparse.errors import MatrixMarketError
+from onesided.sparse.generators import stencil27
+from onesided.sparse.halo import Halo
+from onesided.sparse.matrix import DistMatrix
+from onesided.sparse.partition import Partition
+from onesided.sparse.readers import read
+from onesided.sparse.scatter import from_rows, from_scipy
 
 __all__ = [
     "DistMatrix",

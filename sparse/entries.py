@@ -17,7 +17,7 @@ import numpy as np
 import scipy.io
 from numpy.typing import NDArray
 
-from .matrixmarket import Header, quoted
+from onesided.sparse.matrixmarket import Header, quoted
 
 _INTEGER = re.compile(rb"[+-]?[0-9]{1,1000}\Z")
 _REAL = re.compile(

@@ -1,6 +1,6 @@
 """What can be wrong with a matrix file."""
 
-from onesided.collectives.errors import OnesidedError
+from onesided.collectives import OnesidedError
 
 
 class MatrixMarketError(OnesidedError, ValueError):

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .partition import index_dtype
+from onesided.sparse.partition import index_dtype
 
 _ROWS_AT_ONCE = 1 << 16
 

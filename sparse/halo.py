@@ -9,10 +9,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives import Alltoallw_init
-from onesided.collectives.request import PersistentRequest
-
-from .partition import LocalColumns, Partition
+from onesided.collectives import Alltoallw_init, PersistentRequest
+from onesided.sparse.partition import LocalColumns, Partition
 
 Info = Mapping[str, str] | MPI.Info | None
 

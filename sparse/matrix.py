@@ -11,12 +11,10 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
-from onesided.collectives.agreement import agreed
-from onesided.collectives.errors import RequestError
-
-from .halo import Halo, Info
-from .partition import Partition, split_columns
-from .product import PRODUCTS, LocalRows, Product
+from onesided.collectives import RequestError, agreed
+from onesided.sparse.halo import Halo, Info
+from onesided.sparse.partition import Partition, split_columns
+from onesided.sparse.product import PRODUCTS, LocalRows, Product
 
 _DTYPES = tuple(np.dtype(kind) for kind in ("f4", "f8", "c8", "c16"))
 _TRIALS = 5

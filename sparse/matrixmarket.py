@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import MatrixMarketError
-from .textfile import TextFile
+from onesided.sparse.errors import MatrixMarketError
+from onesided.sparse.textfile import TextFile
 
 _FORMATS = ("coordinate", "array")
 _DTYPES: dict[str, type[np.generic]] = {

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .halo import Halo
+from onesided.sparse.halo import Halo
 
 try:
     from scipy.sparse._sparsetools import csr_matvec

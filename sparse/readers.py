@@ -17,14 +17,14 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike
 
-from .entries import NO_ENTRIES, Block, excess_line, parse_block
-from .errors import MatrixMarketError
-from .halo import Info
-from .matrix import DistMatrix, vector_dtype
-from .matrixmarket import Header, quoted, read_header
-from .partition import Partition, index_dtype
-from .textfile import TextFile
-from .triplets import Triplets, balanced_rows, route
+from onesided.sparse.entries import NO_ENTRIES, Block, excess_line, parse_block
+from onesided.sparse.errors import MatrixMarketError
+from onesided.sparse.halo import Info
+from onesided.sparse.matrix import DistMatrix, vector_dtype
+from onesided.sparse.matrixmarket import Header, quoted, read_header
+from onesided.sparse.partition import Partition, index_dtype
+from onesided.sparse.textfile import TextFile
+from onesided.sparse.triplets import Triplets, balanced_rows, route
 
 BLOCK_BYTES = 4 << 20
 

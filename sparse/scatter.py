@@ -9,11 +9,10 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
-from onesided.collectives.agreement import agreed
-
-from .halo import Info
-from .matrix import DistMatrix, vector_dtype
-from .partition import Partition
+from onesided.collectives import agreed
+from onesided.sparse.halo import Info
+from onesided.sparse.matrix import DistMatrix, vector_dtype
+from onesided.sparse.partition import Partition
 
 _ITEMS_AT_ONCE = 1 << 26  # below what a 32-bit count of bytes can say
 

@@ -7,7 +7,7 @@ import os
 import zlib
 from typing import BinaryIO, cast
 
-from .errors import MatrixMarketError
+from onesided.sparse.errors import MatrixMarketError
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _LONGEST_LINE = 1 << 20

@@ -10,7 +10,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .partition import Partition, cuts
+from onesided.sparse.partition import Partition, cuts
 
 ENTRIES_AT_ONCE = 1 << 20  # that a rank sends in one round of :func:`route`
 
