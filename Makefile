@@ -56,14 +56,12 @@ clean:
 $(DEMO)/ready: $(SOURCES)
 	$(PYTHON) -m venv $(DEMO)
 	rm -rf build
-	$(DEMO)/$(PIP) --force-reinstall --no-deps .
 	$(DEMO)/$(PIP) ".[$(MPI)]"
 	touch $@
 
 $(LINT)/ready: $(SOURCES)
 	$(PYTHON) -m venv $(LINT)
 	rm -rf build
-	$(LINT)/$(PIP) --force-reinstall --no-deps .
 	$(LINT)/$(PIP) ".[dev]"
 	touch $@
 
@@ -71,7 +69,6 @@ $(LINT)/ready: $(SOURCES)
 $(BENCH)/ready: $(SOURCES)
 	$(PYTHON) -m venv $(BENCH)
 	rm -rf build
-	$(BENCH)/$(PIP) --force-reinstall --no-deps .
 	$(BENCH)/$(PIP) ".[$(MPI),fast]"
 	-$(BENCH)/$(PIP) ".[$(MPI),compare]"
 	touch $@
