@@ -15,6 +15,7 @@ from onesided.collectives import (
 )
 from onesided.pencilfft import PFFT, newDistArray
 
+METHOD = "rma-notify"
 WRONG = {
     "axis twice": ({"axes": (0, 1, -3)}, PatternError, "axis 0 twice"),
     "no such axis": ({"axes": (0, 3)}, PatternError, "axis 3 does not exist"),
@@ -84,7 +85,7 @@ def case_ranks_that_disagree(comm, mistake):
 
 def case_wrong_arrays(comm):
     """Found locally, before anything starts; the plan goes on working."""
-    with PFFT(comm, (6, 8, 10)) as plan:
+    with PFFT(comm, (6, 8, 10), method=METHOD) as plan:
         u, u_hat = newDistArray(plan, False), newDistArray(plan)
         longer = np.zeros((*u.shape[:2], u.shape[2] + 1))
         locked = u_hat.v.copy()
@@ -110,7 +111,7 @@ def case_wrong_arrays(comm):
 
 @ranks(at_most=1)
 def case_overlapping_arrays_without_a_transpose(comm):
-    with PFFT(comm, (4, 4, 4), dtype=complex) as plan:
+    with PFFT(comm, (4, 4, 4), dtype=complex, method=METHOD) as plan:
         memory = np.arange(96.0).reshape(6, 4, 4) + 0j
         found = outcome(comm, lambda: plan.forward(memory[:4], memory[1:5]))
         assert found[0] is not None
@@ -120,7 +121,7 @@ def case_overlapping_arrays_without_a_transpose(comm):
 
 
 def case_use_after_destroy(comm):
-    plan = PFFT(comm, (6, 8, 10))
+    plan = PFFT(comm, (6, 8, 10), method=METHOD)
     u = newDistArray(plan, False)
     plan.forward(u)
     plan.destroy()
@@ -133,7 +134,7 @@ def case_use_after_destroy(comm):
 
 def case_leaving_by_an_exception_calls_nothing_collective(comm):
     """Every rank leaves with its own error; had the plan called anything, ranks would hang."""
-    plan = PFFT(comm, (6, 8, 10))
+    plan = PFFT(comm, (6, 8, 10), method=METHOD)
     try:
         with plan:
             if comm.rank == 0:
@@ -147,7 +148,7 @@ def case_leaving_by_an_exception_calls_nothing_collective(comm):
 
 
 def case_input_array_of_the_plan(comm):
-    with PFFT(comm, (4, 6, 8)) as plan:
+    with PFFT(comm, (4, 6, 8), method=METHOD) as plan:
         plan.forward.input_array[...] = 3.0
         u_hat = plan.forward()
         total = comm.allreduce(complex(u_hat.v.sum()))
@@ -157,7 +158,7 @@ def case_input_array_of_the_plan(comm):
 def case_many_plans(comm):
     """Made and destroyed, over and over, and several alive at once."""
     for _ in range(20):
-        plans = [PFFT(comm, (4, 6, 8), dtype=dtype) for dtype in "fD"]
+        plans = [PFFT(comm, (4, 6, 8), dtype=dtype, method=METHOD) for dtype in "fD"]
         for plan in plans:
             plan.backward(plan.forward(newDistArray(plan, False, val=1)))
         for plan in plans:
