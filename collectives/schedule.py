@@ -110,6 +110,7 @@ class Schedule:
         """Collective. ``overlay``: a window over the control memory is needed in any case."""
         exchange = self.exchange
         comm = exchange.context.comm
+        exchange.context.node(exchange.hints.ranks_per_node)  # collective where it is the first
         self._data = None if exchange.recv.array is None else find_region(exchange.recv.array)
         memories = comm.allgather(self._memory())
         paths = self._choose_paths(memories)

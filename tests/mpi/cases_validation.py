@@ -1,0 +1,231 @@
+"""Mistakes at initialization: every rank raises the same error, none hangs, all goes on."""
+
+from __future__ import annotations
+
+import numpy as np
+from cases import parameters, ranks
+from exchange_data import Vector, names, tables
+from mpi4py import MPI
+
+from onesided.collectives import (
+    Alltoallv_init,
+    Alltoallw_init,
+    MethodError,
+    Neighbor_alltoallv_init,
+    OnesidedError,
+    PatternError,
+    RequestError,
+    UnsupportedError,
+    empty,
+    free,
+    methods,
+)
+
+
+def agreed_error(comm, kind, call, *words):
+    """The call must raise this kind with these words on every rank, and the same text."""
+    try:
+        call()
+    except kind as error:
+        text = str(error)
+    else:
+        text = None
+    texts = comm.allgather(text)
+    assert None not in texts, f"raised on {sum(t is not None for t in texts)} ranks only"
+    assert len(set(texts)) == 1, texts
+    for word in words:
+        assert word in texts[0], f"{word!r} is not in {texts[0]!r}"
+    # The communicator is still of use.
+    exchange = Vector(comm, tables(comm.size)["uneven"], "p2p")
+    exchange.round(1)
+    exchange.free()
+
+
+def on(comm, rank, wrong, right):
+    return wrong if comm.rank == rank else right
+
+
+def start(comm, send=None, recv=None, method="rma-notify", info=None):
+    size = comm.size
+    send = [np.zeros(2 * size), [2] * size] if send is None else send
+    recv = [np.zeros(2 * size), [2] * size] if recv is None else recv
+    return Alltoallv_init(comm, send, recv, method=method, info=info)
+
+
+@parameters(method=names)
+def case_counts_that_do_not_match(comm, method):
+    last, size = comm.size - 1, comm.size
+    few = on(comm, last, [1] + [2] * (size - 1), [2] * size)
+    recv = [np.zeros(2 * size), few]
+    agreed_error(
+        comm, PatternError, lambda: start(comm, recv=recv, method=method),
+        "rank 0 sends 2 elements", f"to rank {last}", "expects 1",
+    )
+    send = [np.zeros(3 * size), on(comm, last, [3] + [2] * (size - 1), [2] * size)]
+    agreed_error(
+        comm, PatternError, lambda: start(comm, send=send, method=method),
+        f"rank {last} sends 3 elements", "to rank 0", "expects 2",
+    )
+
+
+@parameters(method=names)
+def case_wrong_type(comm, method):
+    last, size = comm.size - 1, comm.size
+    send = [np.zeros(2 * size, on(comm, last, "i8", "f8")), [2] * size]
+    agreed_error(comm, PatternError, lambda: start(comm, send=send, method=method), "int64")
+
+
+def wrong_receives(size):
+    two = [2] * size
+    read_only = np.zeros(2 * size)
+    read_only.flags.writeable = False
+    return {
+        "out of bounds by one": ([np.zeros(2 * size - 1), two], "out of bounds"),
+        "negative displacement": ([np.zeros(2 * size), two, [-1] * size], "out of bounds"),
+        "far": ([np.zeros(2 * size), two, [2**40] * size], "out of bounds"),
+        "overflowing": ([np.zeros(2 * size), two, [2**63 - 1] * size], "out of bounds"),
+        "negative count": ([np.zeros(2 * size), [-2] * size], "negative"),
+        "too few counts": ([np.zeros(2 * size), [2] * (size - 1)], f"{size} are needed"),
+        "too many counts": ([np.zeros(2 * size), [2] * (size + 1)], f"{size} are needed"),
+        "fractions": ([np.zeros(2 * size), [2.0] * size], "not integers"),
+        "not a number": ([np.zeros(2 * size), [float("nan")] * size], "not integers"),
+        "read-only": ([read_only, two], "read-only"),
+        "strided": ([np.zeros(4 * size)[::2], two], "not contiguous"),
+        "objects": ([np.array([None] * 2 * size), two], "Python objects"),
+        "no buffer": ([3.5, two], "no buffer"),
+        "list too long": ([np.zeros(2 * size), two, two, two, two], "5 items"),
+        "in place": ([MPI.IN_PLACE, two], "separate"),
+        "unknown type code": ([np.zeros(2 * size), two, None, "zz"], "zz"),
+    }
+
+
+@parameters(wrong=lambda comm: list(wrong_receives(comm.size)), everywhere=[False, True])
+def case_wrong_receive_buffers(comm, wrong, everywhere):
+    spec, word = wrong_receives(comm.size)[wrong]
+    right = [np.zeros(2 * comm.size), [2] * comm.size]
+    recv = spec if everywhere else on(comm, comm.size - 1, spec, right)
+    agreed_error(comm, OnesidedError, lambda: start(comm, recv=recv), word)
+
+
+@ranks(at_least=2)
+def case_overlapping_receive_blocks(comm):
+    size = comm.size
+    recv = [np.zeros(2 * size), [2] * size, on(comm, 1, [0] + list(range(1, size)), None)]
+    agreed_error(comm, PatternError, lambda: start(comm, recv=recv), "rank 0", "rank 1", "overlap")
+
+
+def case_send_and_receive_overlap(comm):
+    both = np.zeros(4 * comm.size)
+    size = comm.size
+    agreed_error(
+        comm, PatternError,
+        lambda: start(comm, [both[: 2 * size], [2] * size], [both[1 : 2 * size + 1], [2] * size]),
+        "overlap",
+    )
+    with start(comm, [both[: 2 * size], [2] * size], [both[2 * size :], [2] * size]) as request:
+        request.Start()
+        request.Wait()
+
+
+def case_unknown_method_lists_the_known_ones(comm):
+    agreed_error(comm, MethodError, lambda: start(comm, method="rma-magic"), "rma-magic",
+                 *methods())
+    if comm.size > 1:
+        agreed_error(comm, OnesidedError,
+                     lambda: start(comm, method=on(comm, 0, "p2p", "rma-notify")), "rank 1")
+
+
+def case_info_values(comm):
+    for info in ({"slots": "3"}, {"ranks_per_node": "0"}, {"expected_iterations": "many"}):
+        agreed_error(comm, PatternError, lambda info=info: start(comm, info=info), *info)
+    for info in ({"nonsense": "yes"}, MPI.INFO_NULL, None):
+        start(comm, info=info).Free()
+    made = MPI.Info.Create({"slots": "1"})
+    start(comm, info=made).Free()
+    made.Free()
+
+
+def wrong_boxes(size):
+    right = [(slice(0, 1),)] * size
+    return {
+        "beyond": ([(slice(0, 9),)] * size, "out of bounds"),
+        "step": ([(slice(0, 2, 2),)] * size, "step"),
+        "index": ([(0,)] * size, "not a tuple of slices"),
+        "too many slices": ([(slice(0, 1),) * 4] * size, "4 slices"),
+        "too few boxes": (right[:-1], "one for each"),
+        "backwards": ([(slice(3, 1),)] * size, "out of bounds"),
+        "text": ("boxes", "boxes"),
+    }
+
+
+@parameters(wrong=lambda comm: list(wrong_boxes(comm.size)), role=[0, 1])
+def case_wrong_boxes(comm, wrong, role):
+    size = comm.size
+    boxes, word = wrong_boxes(size)[wrong]
+    sides = [[np.zeros((size, 2, 2)), [(slice(p, p + 1),) for p in range(size)]] for _ in range(2)]
+    sides[role] = [sides[role][0], on(comm, size - 1, boxes, sides[role][1])]
+    agreed_error(comm, PatternError, lambda: Alltoallw_init(comm, *sides, method="rma-notify"),
+                 word)
+
+
+def case_boxes_that_differ_in_shape_but_not_in_size(comm):
+    size = comm.size
+    for method in names():
+        send = np.arange(size * 6.0).reshape(size, 2, 3) + 100 * comm.rank
+        recv = np.zeros((size, 3, 2))
+        boxes = [(slice(p, p + 1),) for p in range(size)]
+        with Alltoallw_init(comm, [send, boxes], [recv, boxes], method=method) as request:
+            for _ in range(2):
+                request.Start()
+                request.Wait()
+        for p in range(size):
+            want = np.arange(size * 6.0).reshape(size, 6)[comm.rank] + 100 * p
+            np.testing.assert_array_equal(recv[p].ravel(), want, err_msg=method)
+
+
+def case_wrong_communicators(comm):
+    for wrong in (MPI.COMM_NULL, None, "world"):
+        try:
+            Alltoallv_init(wrong, np.zeros(1), None)
+        except OnesidedError as error:
+            assert "communicator" in str(error)
+        else:
+            raise AssertionError("accepted")
+    agreed_error(comm, UnsupportedError,
+                 lambda: Neighbor_alltoallv_init(comm, np.zeros(0), None), "topology")
+
+
+@ranks(at_least=2)
+def case_an_intercommunicator_is_refused(comm):
+    local = comm.Split(comm.rank % 2, comm.rank)
+    inter = local.Create_intercomm(0, comm, 1 - comm.rank % 2)
+    try:
+        agreed_error(comm, UnsupportedError, lambda: Alltoallv_init(inter, np.zeros(2), None),
+                     "intracommunicator")
+    finally:
+        inter.Free()
+        local.Free()
+
+
+@ranks(at_least=2)
+def case_memory_that_a_request_uses_is_not_freed(comm):
+    memory = empty(comm, 2 * comm.size)
+    request = start(comm, recv=[memory, [2] * comm.size])
+    agreed_error(comm, RequestError, lambda: free(memory), "still use")
+    request.Free()
+    free(memory)
+    try:
+        free(memory)
+    except RequestError as error:
+        assert "empty" in str(error)
+    else:
+        raise AssertionError("freed twice")
+
+
+@parameters(method=names)
+def case_zero_bytes_somewhere_and_everywhere(comm, method):
+    for table in (np.zeros((comm.size, comm.size), int), tables(comm.size)["only from rank 0"]):
+        for memory in ("own", "plain", "window"):
+            exchange = Vector(comm, table, method, memory, gap=0)
+            exchange.round(1)
+            exchange.free()
