@@ -9,9 +9,19 @@ import pytest
 RANKS = [1, 2, 3, 4, 7]
 
 
-@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("ranks", RANKS[:-1])
 def test_matrices(run_cases, ranks):
     run_cases("cases_sparse", ranks)
+
+
+def test_matrices_on_more_ranks_than_cores(run_cases):
+    names = ["product=fused", "name=square", "name=few rows", "bad_input", "halo", "overlapping"]
+    run_cases("cases_sparse", RANKS[-1], select=names)
+
+
+@pytest.mark.full
+def test_all_matrices_on_more_ranks_than_cores(run_cases):
+    run_cases("cases_sparse", RANKS[-1])
 
 
 @pytest.mark.parametrize("ranks", RANKS)
