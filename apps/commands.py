@@ -22,6 +22,8 @@ class Command:
     add_options: Callable[[argparse.ArgumentParser], None]
 
 
+GROUPS = {"bench": "Measure against MPI_Alltoallv, mpi4py-fft and SciPy."}
+
 COMMANDS = (
     Command(
         "fft",

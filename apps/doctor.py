@@ -48,7 +48,11 @@ def facts(comm: MPI.Comm) -> dict[str, Any]:
         **machine.facts(comm),
         "versions": machine.versions(),
         "layout": str(machine.Layout.of(comm)),
-        "shared_memory": comm.allgather(shared_memory())[0],
+        "shared_memory": min(
+            (each for each in comm.allgather(shared_memory()) if each is not None),
+            key=lambda each: each["free"],
+            default=None,
+        ),
         "defects": [
             {"defect": defect.what, "here": defect.here} for defect in known_defects(name, version)
         ],

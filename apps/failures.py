@@ -51,12 +51,11 @@ def fail(error: CommandError) -> int:
     they do not all come, this rank is alone with its error, and the job is aborted.
     """
     sentence = f"onesided: {error}"
-    if not jobs.in_job():
-        print(sentence, file=sys.stderr, flush=True)
+    comm = _world()
+    if comm is None:
+        if jobs.early_rank() == 0:
+            print(sentence, file=sys.stderr, flush=True)
         return USAGE
-    from mpi4py import MPI
-
-    comm = MPI.COMM_WORLD
     if comm.rank == 0:
         print(sentence, file=sys.stderr, flush=True)
     if not _together(comm):
@@ -64,6 +63,17 @@ def fail(error: CommandError) -> int:
             print(f"{sentence} (rank {comm.rank} alone)", file=sys.stderr, flush=True)
         comm.Abort(USAGE)
     return USAGE
+
+
+def _world() -> MPI.Comm | None:
+    """Local. All ranks of this job; None outside a job, or where MPI cannot be loaded."""
+    if not jobs.in_job():
+        return None
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError):
+        return None
+    return MPI.COMM_WORLD
 
 
 def _together(comm: MPI.Comm) -> bool:

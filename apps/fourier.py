@@ -31,7 +31,7 @@ class FourierCheck:
         count = int(np.prod(shape))
         total = count * plan.dtype(False).itemsize
         epsilon = float(np.finfo(plan.dtype(False)).eps)
-        self._tolerance = SLACK * epsilon * max(1.0, np.log2(count))
+        self._tolerance = float(SLACK * epsilon * max(1.0, np.log2(count)))
         self._gathers = total <= GATHER_LIMIT
         self._reference: NDArray[Any] | None = None
         limit = byte_count(GATHER_LIMIT)

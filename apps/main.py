@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from onesided.apps import jobs
-from onesided.apps.commands import COMMANDS, Command
-from onesided.apps.failures import CommandError, fail
+from onesided.apps.commands import COMMANDS, GROUPS, Command
+from onesided.apps.failures import CommandError, fail, words
 from onesided.apps.launch import launch
 
 DESCRIPTION = "Persistent collectives over one-sided MPI, and what is built on them."
@@ -36,7 +36,7 @@ def build_parser() -> Parser:
     for command in COMMANDS:
         group, _, name = command.name.rpartition(" ")
         if group and group not in groups:
-            below = top.add_parser(group, help=f"what {group} can do: onesided {group} --help")
+            below = top.add_parser(group, help=GROUPS[group], description=GROUPS[group])
             groups[group] = below.add_subparsers(metavar="NAME", required=True, parser_class=Parser)
         place = groups[group] if group else top
         options = place.add_parser(name, help=command.summary, description=command.summary)
@@ -45,16 +45,16 @@ def build_parser() -> Parser:
     return parser
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Local outside an MPI job, where ``--ranks`` starts one; collective inside.
 
     Returns the exit code: 0, 2 after a mistake in what the command was given, or the job's own.
     """
-    words = sys.argv[1:] if words is None else words
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        options = build_parser().parse_args(words)
+        options = build_parser().parse_args(arguments)
         if options.ranks is not None and not jobs.in_job():
-            return launch(words, options.ranks)
+            return launch(arguments, options.ranks)
         return run(options.command, options)
     except CommandError as error:
         return fail(error)
@@ -62,8 +62,10 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def run(command: Command, options: argparse.Namespace) -> int:
     """Collective. Run the command on the ranks of this job and return its exit code."""
-    from mpi4py import MPI
-
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise CommandError(f"MPI cannot be loaded: {words(error)}") from error
     from onesided.collectives import abort_on_exception
 
     abort_on_exception()

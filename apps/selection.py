@@ -61,8 +61,14 @@ def prepare(
     :class:`CommandError` where none of the methods asked for (the baseline does not count) works,
     or where what the user asked for is wrong with any method.
     """
-    with user_errors():
-        candidates = [_prepare(comm, name, make) for name in names]
+    candidates: list[Candidate[Made]] = []
+    try:
+        with user_errors():
+            for name in names:
+                candidates.append(_prepare(comm, name, make))
+    except CommandError:
+        release(comm, candidates, free)  # every rank has the same error and the same candidates
+        raise
     asked = [each for each in candidates if each.method != BASELINE] or candidates
     if all(each.made is None for each in asked):
         release(comm, candidates, free)

@@ -1,0 +1,223 @@
+"""Timing, verification, trials and the choice of methods, on the ranks of a job."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from cases import parameters
+
+from onesided.apps import fourier, selection, timing
+from onesided.apps.failures import CommandError
+from onesided.apps.fourier import FourierCheck, gathered
+from onesided.apps.machine import Layout, facts
+from onesided.apps.report import Report, Row
+from onesided.apps.spmv import vector
+from onesided.apps.timing import Subject, measure, repeats
+from onesided.apps.trial import try_method
+from onesided.collectives import PersistentRequest, UnsupportedError, methods
+from onesided.pencilfft import PFFT, newDistArray
+
+PAUSE = 0.004
+
+
+def case_times_are_those_of_the_slowest_rank(comm):
+    slow = Subject("slow", lambda: time.sleep(PAUSE if comm.rank == comm.size - 1 else 0.0))
+    fast = Subject("fast", lambda: None)
+    lists = measure(comm, [slow, fast], iterations=5, seconds=60)
+    assert [len(times) for times in lists] == [5, 5]
+    assert min(lists[0]) >= PAUSE
+    assert all(other == lists for other in comm.allgather(lists))
+
+
+def case_rounds_are_interleaved_and_alternate(comm):
+    calls = []
+    subjects = [Subject(name, lambda name=name: calls.append(name)) for name in "abc"]
+    ticks = []
+    measure(comm, subjects, iterations=4, seconds=60, tick=lambda: ticks.append(len(calls)))
+    assert calls == list("abc" * timing.WARM_UP + "abccba" * 2)
+    assert len(ticks) == 4
+
+
+def case_repeats_are_counted(comm):
+    calls = []
+    subject = Subject("many", lambda: calls.append(1), repeats=7)
+    (times,) = measure(comm, [subject], iterations=2, seconds=60)
+    assert len(calls) == 7 * (2 + timing.WARM_UP)
+    assert len(times) == 2
+
+
+def case_measuring_ends_in_time(comm):
+    slow = Subject("slow", lambda: time.sleep(0.02))
+    (times,) = measure(comm, [slow], iterations=1000, seconds=0.1)
+    assert 1 <= len(times) <= 5
+
+
+def case_what_rank_0_does_alone(comm):
+    calls = []
+    alone = Subject("alone", lambda: (calls.append(comm.rank), time.sleep(PAUSE)), alone=True)
+    (times,) = measure(comm, [alone], iterations=2, seconds=60)
+    assert bool(calls) == (comm.rank == 0)
+    assert min(times) >= PAUSE
+
+
+def case_repeats_of_something_slow_is_one(comm):
+    assert repeats(comm, lambda: time.sleep(2 * timing.REGION)) == 1
+    counts = comm.allgather(repeats(comm, lambda: None))
+    assert counts[0] > 1
+    assert len(set(counts)) == 1
+
+
+def case_gathered_puts_blocks_where_they_belong(comm):
+    shape = (2 * comm.size + 1, 3)
+    rows = slice(comm.rank * 2, comm.rank * 2 + 2 + (comm.rank == comm.size - 1))
+    whole = np.arange(np.prod(shape), dtype=float).reshape(shape)
+    found = gathered(comm, whole[rows], (rows, slice(0, 3)), shape)
+    assert (found is None) == (comm.rank != 0)
+    assert found is None or np.array_equal(found, whole)
+
+
+@parameters(dtype=["float32", "float64", "complex64", "complex128"], limit=[0, 1 << 20])
+def case_right_transforms_pass_and_wrong_ones_do_not(comm, dtype, limit, seed):
+    before, fourier.GATHER_LIMIT = fourier.GATHER_LIMIT, limit
+    with PFFT(comm, (9, 8, 10), dtype=dtype, method="p2p") as plan:
+        source = newDistArray(plan, False)
+        source[...] = np.random.default_rng([seed, comm.rank]).standard_normal(source.shape)
+        check = FourierCheck(comm, plan, source)
+        assert ("Parseval" in check.against) == (limit == 0)
+        verdict = check(plan)
+        assert verdict.passed, verdict
+        forward = plan.forward
+        for wrong in (_doubled, _first_changed, _turned):
+            plan.forward = wrong(comm, forward)
+            verdict = check(plan)
+            assert not verdict.passed, (wrong.__name__, verdict)
+        plan.forward = forward
+    fourier.GATHER_LIMIT = before
+
+
+def _doubled(comm, forward):
+    def transform(source, target, **how):
+        forward(source, target, **how)
+        target *= 2
+
+    return transform
+
+
+def _first_changed(comm, forward):
+    def transform(source, target, **how):
+        forward(source, target, **how)
+        if comm.rank == 0 and target.size:
+            target.flat[0] += 1
+
+    return transform
+
+
+def _turned(comm, forward):
+    def transform(source, target, **how):
+        forward(source, target, **how)
+        target *= np.exp(0.1j)
+
+    return transform
+
+
+@parameters(method=lambda: list(methods()))
+def case_trial_of_every_method(comm, method):
+    trial = try_method(comm, method, {})
+    assert trial.works or not trial.supported, trial
+    assert trial.works or trial.words
+
+
+def case_a_trial_sees_wrong_data(comm):
+    wait = PersistentRequest.Wait
+
+    def wrong(self):
+        received = wait(self)
+        if comm.rank == comm.size - 1:
+            received.reshape(-1)[0] += 1
+        return received
+
+    PersistentRequest.Wait = wrong
+    try:
+        trial = try_method(comm, "p2p", {})
+    finally:
+        PersistentRequest.Wait = wait
+    assert not trial.works
+    assert trial.supported
+    assert "wrong entries" in trial.words
+
+
+class Made:
+    """Something that a method makes, with a list of what was freed."""
+
+    freed: ClassVar[list[str]] = []
+
+    def __init__(self, method):
+        if method.startswith("rma"):
+            raise UnsupportedError(f"no {method} here")
+        if method == "mpi-persistent":
+            raise ValueError("a shape that does not fit")
+        self.method = method
+
+    def free(self):
+        Made.freed.append(self.method)
+
+
+def case_methods_that_cannot_work_have_a_reason(comm):
+    Made.freed.clear()
+    candidates = selection.prepare(comm, ["mpi", "rma-lock", "p2p"], Made, Made.free)
+    assert [each.made is None for each in candidates] == [False, True, False]
+    assert candidates[1].reason == "no rma-lock here"
+    selection.release(comm, candidates, Made.free)
+    assert Made.freed == ["p2p", "mpi"]
+
+
+def case_no_method_that_works_is_an_error(comm):
+    Made.freed.clear()
+    with pytest.raises(CommandError, match="rma-lock: no rma-lock here"):
+        selection.prepare(comm, ["mpi", "rma-lock"], Made, Made.free)
+    assert Made.freed == ["mpi"]
+    with pytest.raises(CommandError, match="a shape that does not fit"):
+        selection.prepare(comm, ["mpi-persistent"], Made, Made.free)
+
+
+def case_names_of_methods(comm):
+    assert selection.chosen("all")[0] == "mpi"
+    assert set(selection.chosen("all")) == set(methods())
+    assert selection.chosen("p2p,rma-fence") == ["mpi", "p2p", "rma-fence"]
+    assert selection.chosen("p2p, p2p", baseline=False) == ["p2p"]
+    with pytest.raises(CommandError, match="no method 'rma'; the methods are mpi, "):
+        selection.chosen("rma")
+
+
+def case_the_caller_has_the_last_word_on_hints(comm):
+    options = Namespace(iterations=7, info=[("slots", "1")])
+    assert selection.hints(options) == {"expected_iterations": "7", "slots": "1"}
+    options.info.append(("expected_iterations", "9"))
+    assert selection.hints(options)["expected_iterations"] == "9"
+
+
+def case_layout(comm, options):
+    nodes = int(options.get("nodes", "1"))
+    layout = Layout.of(comm)
+    assert sum(layout.ranks_per_node) == comm.size
+    assert len(layout.ranks_per_node) == nodes, layout
+    assert str(layout).startswith(f"{nodes} node{'s' if nodes > 1 else ''}, ")
+    assert facts(comm)["nodes"] == nodes
+
+
+def case_a_report_without_json_writes_nothing(comm):
+    Report("nothing", {}, {}, [Row({"method": "p2p"}, reason="none")]).finish(comm, None, None)
+
+
+@parameters(dtype=["float32", "float64", "complex64", "complex128"])
+def case_vector_is_the_same_in_parts(comm, dtype):
+    whole = vector(0, 20, np.dtype(dtype))
+    assert whole.dtype == dtype
+    parts = [vector(0, 7, whole.dtype), vector(7, 20, whole.dtype)]
+    assert np.array_equal(np.concatenate(parts), whole)
+    assert len(np.unique(whole)) == 20
+    assert not np.array_equal(vector(0, 20, whole.dtype, 1.0), whole)

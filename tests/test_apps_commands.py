@@ -1,0 +1,233 @@
+"""The commands, run as a person runs them: alone, under mpiexec, and starting themselves."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+from pathlib import Path
+
+import commands
+import mpi_harness
+import pytest
+
+from onesided.collectives.registry import methods
+
+TESTS = Path(__file__).resolve().parent
+FAULTS = TESTS / "programs" / "apps_fault.py"
+MATRIX = TESTS / "matrices" / "west0067.mtx.gz"
+SMALL = ["fft", "--shape", "12", "10", "9", "--iterations", "2"]
+MANY_RANKS = [1, 2, pytest.param(4, marks=pytest.mark.full)]
+
+
+def ran(finished: commands.Finished, code: int = 0) -> commands.Finished:
+    assert not finished.hung, finished
+    assert finished.code == code, finished
+    return finished
+
+
+@pytest.mark.parametrize("ranks", MANY_RANKS)
+def test_fft_with_every_method_is_right_and_leaves_nothing(ranks):
+    words = ["--comm", "all", "--verify", "--shape", "12", "10", "9", "--iterations", "2"]
+    outcome = mpi_harness.run("-m onesided.apps", ranks, "fft", *words, timeout=120)
+    assert outcome.kind == "pass", outcome.report()
+    for method in methods():
+        assert re.search(rf"\b{method} ", outcome.stdout), outcome.report()
+    assert "Verified with scipy.fft" in outcome.stdout
+
+
+@pytest.mark.parametrize("ranks", MANY_RANKS)
+def test_spmv_with_every_method_is_right_and_leaves_nothing(ranks):
+    words = [str(MATRIX), "--comm", "all", "--verify", "--iterations", "3"]
+    outcome = mpi_harness.run("-m onesided.apps", ranks, "spmv", *words, timeout=120)
+    assert outcome.kind == "pass", outcome.report()
+    for method in methods():
+        assert re.search(rf"\b{method} ", outcome.stdout), outcome.report()
+    assert "Verified with SciPy" in outcome.stdout
+
+
+def test_spmv_on_four_ranks():
+    finished = ran(commands.onesided("spmv", str(MATRIX), "--iterations", "3", "--verify", ranks=4))
+    assert "1 node, 4 ranks" in finished.out
+    assert "Verified with SciPy" in finished.out
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_doctor_tries_every_method(ranks):
+    outcome = mpi_harness.run("-m onesided.apps", ranks, "doctor", timeout=120)
+    assert outcome.kind == "pass", outcome.report()
+    for method in methods():
+        assert re.search(rf"\b{method} .*\b(yes|not here)\b", outcome.stdout), outcome.report()
+    assert "NO" not in re.findall(r"\bNO\b", outcome.stdout)
+    for word in ("MPI library", "thread level", "Known defects", f"{ranks} rank"):
+        assert word in outcome.stdout, outcome.report()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["alltoallv", "--sizes", "1K", "64K", "--iterations", "2", "--comm", "all"],
+        ["fft", "--shape", "12", "10", "9", "--iterations", "2"],
+        ["spmv", "--points", "7", "--iterations", "2", "--comm", "p2p"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_benchmarks_come_to_their_end(words, tmp_path):
+    path = tmp_path / "bench.json"
+    arguments = ["bench", *words, "--json", str(path)]
+    outcome = mpi_harness.run("-m onesided.apps", 2, *arguments, timeout=200)
+    assert outcome.kind == "pass", outcome.report()
+    rows = [row for row in json.loads(path.read_text())["rows"] if "reason" not in row]
+    assert len(rows) >= 3
+    for row in rows:
+        assert row["iterations"] == len(row["times_s"]) > 0
+        assert row["median_s"] > 0
+        assert "mpi" in row["ratios"] or row["method"] in ("SciPy", "mpi4py-fft")
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_a_command_starts_itself(ranks):
+    finished = ran(commands.onesided(*SMALL, "--comm", "rma-fence", "--ranks", str(ranks)))
+    assert f"{ranks} rank" in finished.out
+    assert finished.err == ""
+
+
+def test_a_command_runs_without_a_launcher():
+    finished = ran(commands.onesided("spmv", "--iterations", "2", "--verify"))
+    assert "1 node, 1 rank" in finished.out
+    assert "Verified" in finished.out
+    assert finished.err == ""
+
+
+def test_ranks_may_be_named_again_inside_a_job():
+    ran(commands.onesided(*SMALL, "--ranks", "2", ranks=2))
+
+
+def test_an_infiltrated_result_is_noticed():
+    finished = commands.python(str(FAULTS), "wrong", *SMALL[1:], "--verify", ranks=2)
+    assert "WRONG" in ran(finished, 1).out
+
+
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
+@pytest.mark.parametrize("fault", ["rank", "thread"])
+def test_an_unexpected_error_ends_the_job(fault, ranks):
+    finished = commands.python(str(FAULTS), fault, ranks=ranks, timeout=60)
+    assert not finished.hung, finished
+    assert finished.code not in (0, 2), finished
+    assert "ZeroDivisionError" in finished.err
+
+
+def test_an_error_of_one_rank_alone_ends_the_job():
+    finished = commands.python(str(FAULTS), "alone", ranks=2, timeout=60)
+    assert not finished.hung, finished
+    assert finished.code != 0
+    assert "only this rank has seen it" in finished.err
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Files with which something is wrong."""
+    text = gzip.decompress(MATRIX.read_bytes())
+    (tmp_path / "truncated.mtx").write_bytes(b"\n".join(text.splitlines()[:-5]) + b"\n")
+    (tmp_path / "cut.mtx.gz").write_bytes(MATRIX.read_bytes()[:-200])
+    (tmp_path / "other.txt").write_text("no matrix\n")
+    (tmp_path / "word.mtx").write_text(
+        "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 one 1.0\n"
+    )
+    return tmp_path
+
+
+MISTAKES = {
+    "no file": (["spmv", "{}/none.mtx"], "none.mtx: No such file"),
+    "a folder": (["spmv", "{}"], "Is a directory"),
+    "no matrix": (["spmv", "{}/other.txt"], "line 1"),
+    "truncated": (["spmv", "{}/truncated.mtx"], "truncated"),
+    "cut gzip": (["spmv", "{}/cut.mtx.gz"], "cut.mtx.gz"),
+    "bad line": (["spmv", "{}/word.mtx"], "line 3"),
+    "method": (["fft", "--comm", "rma-magic"], "the methods are mpi, "),
+    "one of two methods": (["spmv", "--comm", "p2p,rma-magic"], "rma-magic"),
+    "shape and grid": ([*SMALL, "--grid", "3", "3"], "(3, 3"),
+    "shape": (["fft", "--shape", "8", "zero", "8"], "'zero' is not a whole number"),
+    "one axis": (["fft", "--shape", "8"], "8"),
+    "info": ([*SMALL, "--info", "slots=9"], "slots"),
+    "option": ([*SMALL, "--fast"], "--fast"),
+    "command": (["fftw"], "fftw"),
+    "no command": ([], "COMMAND"),
+    "json": ([*SMALL, "--json", "{}/none/out.json"], "No such file"),
+}
+
+
+def failed(finished: commands.Finished, fragment: str) -> None:
+    ran(finished, 2)
+    assert len(finished.sentences) == 1, finished
+    assert fragment in finished.sentences[0], finished
+    assert "Traceback" not in finished.out + finished.err, finished
+    assert "Abort" not in finished.out + finished.err, finished
+    assert finished.out.strip() == ""
+
+
+OFTEN = ("truncated", "method", "shape and grid", "option", "json")
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [name if name in OFTEN else pytest.param(name, marks=pytest.mark.full) for name in MISTAKES],
+)
+def test_a_mistake_is_one_sentence_under_mpiexec(mistake, files):
+    words, fragment = MISTAKES[mistake]
+    failed(commands.onesided(*(word.format(files) for word in words), ranks=2), fragment)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_sentence_without_a_launcher(mistake, files):
+    words, fragment = MISTAKES[mistake]
+    finished = commands.onesided(*(word.format(files) for word in words))
+    failed(finished, fragment)
+    assert finished.err.count("\n") == 1, finished
+
+
+@pytest.mark.parametrize("mistake", ["no matrix", "option"])
+def test_a_mistake_is_one_sentence_of_a_command_that_starts_itself(mistake, files):
+    words, fragment = MISTAKES[mistake]
+    finished = commands.onesided(*(word.format(files) for word in words), "--ranks", "4")
+    failed(finished, fragment)
+    assert finished.err.count("\n") == 1, finished
+
+
+def test_ranks_that_differ_from_the_job():
+    failed(commands.onesided(*SMALL, "--ranks", "3", ranks=2), "--ranks 3 inside a job of 2 ranks")
+
+
+def test_help_is_printed_once():
+    finished = ran(commands.onesided("fft", "--help", ranks=2))
+    assert finished.out.count("usage: onesided fft") == 1
+    for option in ("--shape", "--dtype", "--grid", "--comm", "--iterations", "--verify", "--json"):
+        assert option in finished.out
+
+
+def test_json_tells_versions_pattern_and_machine(tmp_path):
+    path = tmp_path / "out.json"
+    words = [*SMALL, "--comm", "p2p,rma-fence", "--verify", "--json", str(path), "--ranks", "2"]
+    ran(commands.onesided(*words))
+    found = json.loads(path.read_text())
+    assert found["command"] == "fft"
+    assert found["pattern"]["shape"] == [12, 10, 9]
+    assert found["settings"]["comm"] == "p2p,rma-fence"
+    assert {"onesided", "numpy", "mpi4py", "mpi library"} <= set(found["versions"])
+    assert found["machine"]["ranks"] == 2
+    assert found["machine"]["ranks_per_node"] == [2]
+    assert found["machine"]["cores"] >= 1
+    assert found["verified"] is True
+    assert [row["method"] for row in found["rows"]] == ["mpi", "p2p", "rma-fence"]
+    for row in found["rows"]:
+        assert len(row["times_s"]) == row["iterations"] == 2
+        assert row["quartile_1_s"] <= row["median_s"] <= row["quartile_3_s"]
+        assert row["setup_s"] > 0
+        assert set(row["parts"]) == {"forward", "backward"}
+        assert row["verified"] is True
+    assert found["rows"][0]["break_even"] is None
+    assert found["rows"][1]["break_even"] == "never" or found["rows"][1]["break_even"] >= 0
+    text = path.read_text()
+    assert os.uname().nodename not in re.findall(r"\w+", text)
+    assert str(Path.cwd()) not in text

@@ -1,0 +1,163 @@
+"""How a command starts itself on several ranks, with launchers that only pretend."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onesided.apps import jobs, launch
+from onesided.apps.failures import CommandError
+from onesided.apps.main import main
+
+OPEN_MPI, MPICH = "mpiexec (Open MPI) 5.0.11", "HYDRA build details: Version: 5.0.2"
+BOX = """----------------------------------------------------------------------------
+prterun detected that one or more processes exited with non-zero status,
+thus causing the job to be terminated.
+----------------------------------------------------------------------------
+"""
+
+
+@pytest.fixture
+def outside(monkeypatch):
+    """No job around this process."""
+    for name in jobs.RANK_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def launcher(outside, tmp_path, monkeypatch):
+    """A folder in which a launcher can be put, found beside the Python that seems to run."""
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+
+    def put(version: str, lines: str) -> Path:
+        path = tmp_path / "mpiexec"
+        script = f'#!/bin/sh\n[ "$1" = --version ] && {{ echo "{version}"; exit 0; }}\n{lines}\n'
+        path.write_text(script)
+        path.chmod(0o755)
+        return path
+
+    return put
+
+
+def test_flags_and_environment_of_each_launcher():
+    assert launch.launcher_flags(OPEN_MPI, 4, 2) == ["--oversubscribe"]
+    assert launch.launcher_flags(OPEN_MPI, 2, 2) == []
+    assert launch.launcher_flags(MPICH, 4, 2) == []
+    environment = launch.launcher_environment
+    assert environment(MPICH, 4, 2, root=True, embedded=True) == {}
+    assert "OMPI_ALLOW_RUN_AS_ROOT" in environment(OPEN_MPI, 2, 2, root=True, embedded=False)
+    assert environment(OPEN_MPI, 2, 2, root=False, embedded=False) == {}
+    assert "OMPI_MCA_mpi_yield_when_idle" in environment(OPEN_MPI, 3, 2, root=False, embedded=False)
+    assert environment(OPEN_MPI, 2, 2, root=False, embedded=True) == {"OMPI_MCA_osc": "^ucx"}
+
+
+def test_without_mpiexec_there_is_one_sentence(outside, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["fft", "--ranks", "2"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("onesided: --ranks needs mpiexec")
+    assert err.count("\n") == 1
+
+
+def test_the_launcher_beside_this_python_comes_first(launcher, tmp_path, monkeypatch):
+    path = launcher(MPICH, "exit 0")
+    assert launch.find_mpiexec() == path
+    path.rename(tmp_path / "elsewhere")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "elsewhere").rename(tmp_path / "bin" / "mpirun")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert launch.find_mpiexec() == tmp_path / "bin" / "mpirun"
+
+
+@pytest.mark.parametrize("code", [0, 2, 7])
+@pytest.mark.parametrize("version", [OPEN_MPI, MPICH])
+def test_the_exit_code_of_the_job_is_passed_on(launcher, version, code):
+    launcher(version, f"exit {code}")
+    assert main(["doctor", "--ranks", "3"]) == code
+
+
+def test_a_job_ended_by_a_signal_has_the_code_of_a_shell(launcher):
+    launcher(MPICH, "kill -KILL $$")
+    assert main(["doctor", "--ranks", "3"]) == 128 + 9
+
+
+def test_what_is_started(launcher, tmp_path):
+    launcher(MPICH, f"""printf '%s\\n' "$@" > {tmp_path}/words""")
+    assert main(["fft", "--ranks", "3", "--shape", "8", "8", "8"]) == 0
+    words = (tmp_path / "words").read_text().split()
+    assert words[:3] == ["-n", "3", str(tmp_path / "python")]
+    assert words[3:5] == ["-m", "onesided.apps"]
+    assert words[5:12] == ["fft", "--ranks", "3", "--shape", "8", "8", "8"]
+
+
+def test_a_launcher_that_cannot_be_run(launcher, capsys):
+    path = launcher(MPICH, "exit 0")
+    path.chmod(0o644)
+    assert main(["doctor", "--ranks", "3"]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("code", "shown"), [(2, False), (5, True)])
+def test_the_note_of_open_mpi_is_shown_where_it_says_something(launcher, capfd, code, shown):
+    launcher(OPEN_MPI, f"cat >&2 <<'END'\nonesided: no such thing\n{BOX}END\nexit {code}")
+    assert main(["doctor", "--ranks", "3"]) == code
+    err = capfd.readouterr().err
+    assert "onesided: no such thing\n" in err
+    assert (BOX in err) is shown
+
+
+def test_other_boxes_and_lines_come_through():
+    other = BOX.replace("exited with non-zero status", "were killed")
+    text = "one\n" + other + "two\n" + BOX + "three\n-----------------------\n"
+    out = io.StringIO()
+    kept = list(launch.forward(io.StringIO(text), out))
+    assert "".join(kept) == BOX
+    assert out.getvalue() == "one\n" + other + "two\nthree\n-----------------------\n"
+
+
+def test_a_box_that_never_ends_is_not_lost():
+    kept = list(launch.forward(["-" * 60 + "\n"], io.StringIO()))
+    assert kept == ["-" * 60 + "\n"]
+
+
+def test_mpiexec_that_is_missing_is_a_command_error(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(CommandError, match="needs mpiexec"):
+        launch.find_mpiexec()
+
+
+HEAVY = ("numpy", "scipy", "mpi4py", "rich", "h5py")
+IMPORTED = """
+import json, sys, time
+begin = time.perf_counter()
+from onesided.apps.main import main
+try:
+    main({words!r})
+except SystemExit as end:
+    code = end.code
+seconds = time.perf_counter() - begin
+print(json.dumps([code, seconds, [name for name in {heavy!r} if name in sys.modules]]))
+"""
+
+
+@pytest.mark.parametrize("words", [["--help"], ["fft", "--help"], ["bench", "spmv", "--help"]])
+def test_help_imports_nothing_heavy(words, record_property):
+    program = IMPORTED.format(words=words, heavy=HEAVY)
+    answer = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    code, seconds, imported = json.loads(answer.stdout.splitlines()[-1])
+    record_property("seconds", seconds)
+    print(f"onesided {' '.join(words)}: {seconds:.3f} s")
+    assert code == 0
+    assert imported == []
+    assert "usage: onesided" in answer.stdout

@@ -1,0 +1,145 @@
+"""What the commands say about times, and what they read from the command line; no MPI job."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onesided.apps import options
+from onesided.apps.defects import DEFECTS, known_defects
+from onesided.apps.report import Report, Row, byte_count, duration
+from onesided.apps.summary import break_even, quartiles, ratio
+from onesided.apps.verdict import Verdict, conclusion
+
+TIMES = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=30)
+
+
+def test_break_even_is_the_first_count_that_pays():
+    assert break_even(1.0, 0.5, 0.25) == 4
+    assert break_even(1.0, 0.6, 0.3) == 4  # 3.3 rounded up
+    assert break_even(0.0, 0.5, 0.25) == 0
+
+
+@pytest.mark.parametrize("persistent", [0.5, 0.6, float("nan")])
+def test_break_even_is_never_without_a_gain(persistent):
+    assert break_even(1.0, 0.5, persistent) is None
+
+
+@given(st.floats(0, 10), st.floats(1e-6, 1), st.floats(1e-6, 1))
+def test_break_even_has_paid_and_one_less_has_not(setup, baseline, persistent):
+    count = break_even(setup, baseline, persistent)
+    if count is None:
+        assert persistent >= baseline
+        return
+    gain = baseline - persistent
+    assert count * gain >= setup * (1 - 1e-9)
+    assert (count - 1) * gain <= setup * (1 + 1e-9)
+
+
+@given(TIMES)
+def test_quartiles_are_ordered_and_within(times):
+    first, middle, third = quartiles(times)
+    near = max(times) * 1e-9
+    assert min(times) - near <= first <= middle + near
+    assert middle <= third + near <= max(times) + 2 * near
+
+
+def test_ratio_is_of_pairs_and_not_of_medians():
+    assert ratio([1.0, 10.0, 100.0], [2.0, 10.0, 1.0]) == 1.0
+    with pytest.raises(ValueError, match="2 times cannot be paired with 1"):
+        ratio([1.0, 2.0], [1.0])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (12.3, "12.3 s"),
+        (1.0, "1.00 s"),
+        (0.0123, "12.3 ms"),
+        (1.5e-6, "1.50 us"),
+        (2e-8, "0.02 us"),
+        (0.25, "250 ms"),
+    ],
+)
+def test_duration(seconds, text):
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(5, "5 B"), (1024, "1 KiB"), (32 << 10, "32 KiB"), (3 << 29, "1.5 GiB")]
+)
+def test_byte_count(number, text):
+    assert byte_count(number) == text
+
+
+def test_row_compares_and_breaks_even():
+    baseline = [2.0, 2.0, 4.0]
+    row = Row({"method": "p2p"}, [1.0, 1.0, 1.0], setup=2.5, nbytes=10, against={"mpi": baseline})
+    assert row.ratios == {"mpi": 0.5}
+    assert row.break_even == 3
+    record = json.loads(json.dumps(row.record()))
+    assert record["break_even"] == 3
+    assert record["times_s"] == [1.0, 1.0, 1.0]
+    assert record["gigabytes_per_s"] == pytest.approx(1e-8)
+    assert row.cells()["break-even"] == "3"
+    slow = Row({"method": "slow"}, [3.0, 3.0, 5.0], setup=2.5, against={"mpi": baseline})
+    assert slow.break_even == "never"
+    assert Row({"method": "mpi"}, baseline, setup=1.0, against={"mpi": baseline}).break_even is None
+
+
+def test_row_that_was_not_run_has_a_reason_and_no_time():
+    row = Row({"method": "rma-lock"}, reason="not on this MPI")
+    assert row.record() == {"method": "rma-lock", "reason": "not on this MPI"}
+    assert row.cells() == {"method": "rma-lock"}
+
+
+def test_verdict_of_a_number_that_is_none():
+    assert Verdict(1e-16, 1e-14).passed
+    assert not Verdict(1e-3, 1e-14).passed
+    assert not Verdict(float("nan"), 1e-14).passed
+    assert conclusion([Verdict(0.0, 1.0)], "it").startswith("Verified")
+    assert conclusion([Verdict(0.0, 1.0), Verdict(2.0, 1.0)], "it").startswith("WRONG")
+    rows = [Row({}, verdict=Verdict(0.0, 1.0)), Row({}, reason="no")]
+    assert Report("c", {}, {}, rows).verified is True
+    assert Report("c", {}, {}, [*rows, Row({}, verdict=Verdict(2.0, 1.0))]).verified is False
+    assert Report("c", {}, {}).verified is None
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("1", 1), ("32K", 32768), ("1m", 1 << 20), ("2G", 2 << 30)]
+)
+def test_sizes(text, number):
+    assert options.size(text) == number
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (options.positive, "0"),
+        (options.positive, "-3"),
+        (options.positive, "two"),
+        (options.size, "K"),
+        (options.size, "1.5M"),
+        (options.seconds, "nan"),
+        (options.seconds, "0"),
+        (options.seconds, "inf"),
+        (options.info_entry, "key"),
+        (options.info_entry, "=value"),
+        (options.grid_entry, "none"),
+    ],
+)
+def test_values_that_make_no_sense(kind, text):
+    with pytest.raises(argparse.ArgumentTypeError, match="is not"):
+        kind(text)
+
+
+def test_defects_are_told_to_whom_they_concern():
+    assert DEFECTS
+    for defect in DEFECTS:
+        assert defect in known_defects(defect.vendor, defect.first)
+        assert defect not in known_defects(defect.vendor, (99, 0, 0))
+        assert defect not in known_defects("Another MPI", defect.first)
