@@ -13,6 +13,7 @@ from onesided.apps import jobs
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+INTERRUPTED = 130  # exit code after an interrupt, as shells have it
 USAGE = 2  # exit code of a command that could not do what it was asked for
 LONGEST_WAIT = 20.0  # seconds for all ranks to come to the end of a failed command
 
@@ -63,6 +64,15 @@ def fail(error: CommandError) -> int:
             print(f"{sentence} (rank {comm.rank} alone)", file=sys.stderr, flush=True)
         comm.Abort(USAGE)
     return USAGE
+
+
+def stop() -> int:
+    """Local. After an interrupt, which may have come to this rank alone: end the whole job."""
+    comm = _world()
+    if comm is not None:
+        comm.Abort(INTERRUPTED)
+    print("onesided: interrupted", file=sys.stderr, flush=True)
+    return INTERRUPTED
 
 
 def _world() -> MPI.Comm | None:

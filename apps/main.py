@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from onesided.apps import jobs
 from onesided.apps.commands import COMMANDS, GROUPS, Command
-from onesided.apps.failures import CommandError, fail, words
+from onesided.apps.failures import CommandError, fail, stop, words
 from onesided.apps.launch import launch
 
 DESCRIPTION = "Persistent collectives over one-sided MPI, and what is built on them."
@@ -48,7 +48,8 @@ def build_parser() -> Parser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Local outside an MPI job, where ``--ranks`` starts one; collective inside.
 
-    Returns the exit code: 0, 2 after a mistake in what the command was given, or the job's own.
+    Returns the exit code: 0, 2 after a mistake in what the command was given, 130 after an
+    interrupt, or the job's own.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
@@ -58,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(options.command, options)
     except CommandError as error:
         return fail(error)
+    except KeyboardInterrupt:
+        return stop()
 
 
 def run(command: Command, options: argparse.Namespace) -> int:
