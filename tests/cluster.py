@@ -13,6 +13,7 @@ namespaces, and iproute2 and util-linux. ``--delay`` and ``--rate`` need a kerne
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import functools
 import os
@@ -30,6 +31,7 @@ NEW_NS, NEW_UTS, NEW_IPC = 0x00020000, 0x04000000, 0x08000000
 NEW_USER, NEW_PID, NEW_NET = 0x10000000, 0x20000000, 0x40000000
 NODE_SPACES = NEW_NS | NEW_UTS | NEW_IPC | NEW_PID | NEW_NET
 PR_SET_PDEATHSIG = 1
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
 SUBNET = "10.88.0"
 HEAD = 254
 
@@ -66,6 +68,7 @@ def spawn(body: Callable[[], int], spaces: int, pid_file: Path, log: Path) -> in
         return keeper
     status = 1
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         uid, gid = os.getuid(), os.getgid()
@@ -75,14 +78,19 @@ def spawn(body: Callable[[], int], spaces: int, pid_file: Path, log: Path) -> in
             Path("/proc/self/setgroups").write_text("deny")
             Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
             Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
+        ready, go = os.pipe()
         first = os.fork()
         if first == 0:
+            os.close(go)
             libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            for number in STOPPING:
                 signal.signal(number, signal.SIG_DFL)
-            status = body()
+            if os.read(ready, 1):  # else the keeper is gone already
+                status = body()
         else:
-            pid_file.write_text(str(first))
+            pid_file.with_suffix(".new").write_text(str(first))
+            pid_file.with_suffix(".new").rename(pid_file)
+            os.write(go, b"!")
             _, code = os.waitpid(first, 0)
             status = os.waitstatus_to_exitcode(code)
             status = 128 - status if status < 0 else status
@@ -222,14 +230,16 @@ def run(arguments: argparse.Namespace) -> int:
     def stop(number: int, _: object) -> None:
         raise SystemExit(124 if number == signal.SIGALRM else 128 + number)
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
+    for number in STOPPING:
         signal.signal(number, stop)
     signal.setitimer(signal.ITIMER_REAL, arguments.timeout)
     folder = Path(tempfile.mkdtemp(prefix="onesided-nodes-", dir=arguments.folder))
     spaces = NODE_SPACES | (0 if os.geteuid() == 0 else NEW_USER)
     keeper = 0
     try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # until the keeper is known
         keeper = spawn(lambda: head(arguments, folder), spaces, folder / "head.pid", folder / "log")
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
         _, status = os.waitpid(keeper, 0)
         keeper = 0
         log = folder / "log"
@@ -245,11 +255,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def end(keeper: int, pid_file: Path) -> None:
     """Kill the head, and with it everything inside; return when it is gone."""
-    try:
+    limit = time.monotonic() + 5
+    while not pid_file.exists() and time.monotonic() < limit:
+        if os.waitpid(keeper, os.WNOHANG)[0]:
+            return  # it ended before it had a head
+        time.sleep(0.01)
+    with contextlib.suppress(OSError, ValueError):
         os.kill(int(pid_file.read_text()), signal.SIGKILL)
-    except (OSError, ValueError):
-        os.kill(keeper, signal.SIGKILL)
-    os.waitpid(keeper, 0)
+    os.waitpid(keeper, 0)  # the keeper waits for the head, and the head for all inside
 
 
 @functools.cache
