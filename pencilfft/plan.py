@@ -17,7 +17,7 @@ from onesided.collectives.errors import UnsupportedError
 from .decomposition import Pencil, plan_stages
 from .kernels.registry import load_kernel
 from .settings import NORMS, Settings, require_supported
-from .transform import Transform, chain
+from .transform import Transform, plan_legs
 from .transpose import Transpose
 from .workspace import Workspace
 
@@ -109,7 +109,7 @@ class PFFT:
         stages = plan_stages(first, order, settings.real)
         #: The pencils of the input and of the output of a forward transform.
         self.pencil = (stages[0].before, stages[-1].after)
-        self._workspace = Workspace(comm, stages, settings.spectral_dtype, method, info)
+        self._workspace = workspace = Workspace(comm, stages, settings.spectral_dtype, method, info)
         dtypes = (settings.dtype, settings.spectral_dtype)
         scales = NORMS[settings.norm]
         #: The transform from physical to spectral space.
@@ -117,9 +117,7 @@ class PFFT:
             "forward",
             self.pencil,
             dtypes,
-            chain(kernel, stages, True, dtypes),
-            self._workspace.forward,
-            self._workspace.forward_stages,
+            plan_legs(kernel, stages, True, dtypes, workspace.forward_stages, workspace.forward),
             scales[0],
         )
         #: The transform from spectral to physical space.
@@ -127,9 +125,14 @@ class PFFT:
             "backward",
             self.pencil[::-1],
             dtypes[::-1],
-            chain(kernel, stages, False, dtypes[::-1]),
-            self._workspace.backward[::-1],
-            self._workspace.backward_stages[::-1],
+            plan_legs(
+                kernel,
+                stages,
+                False,
+                dtypes[::-1],
+                workspace.backward_stages,
+                workspace.backward,
+            ),
             scales[1],
         )
         #: Seconds that the constructor took.

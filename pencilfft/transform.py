@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,18 @@ from onesided.collectives.errors import PatternError, RequestError
 from .decomposition import Pencil, Stage
 from .distarray import DistArray
 from .kernels.protocol import Kernel
-from .local import LocalTransform, Place
+from .local import LocalTransform
 from .transpose import Transpose
+
+
+@dataclass(frozen=True)
+class Leg:
+    """Local transforms, and the transpose after them; None reads or writes the user's array."""
+
+    local: LocalTransform
+    reads: NDArray[Any] | None = None
+    writes: NDArray[Any] | None = None
+    transpose: Transpose | None = None
 
 
 class Transform:
@@ -30,19 +41,15 @@ class Transform:
         name: str,
         pencils: tuple[Pencil, Pencil],
         dtypes: tuple[np.dtype[Any], np.dtype[Any]],
-        locals_: Sequence[LocalTransform],
-        transposes: Sequence[Transpose],
-        stages: Sequence[NDArray[Any]],
+        legs: Sequence[Leg],
         scale: int,
     ) -> None:
         self.name = name
         self.input_pencil, self.output_pencil = pencils
         self.input_dtype, self.output_dtype = dtypes
-        self._locals, self._transposes, self._stages = locals_, transposes, stages
-        self._scale = scale
+        self._legs, self._scale = legs, scale
+        self._transposes = any(leg.transpose is not None for leg in legs)
         self._input: DistArray | None = None
-        needs_work = any(local.needs_work for local in locals_)
-        self._work = np.empty(self.input_pencil.subshape, self.input_dtype) if needs_work else None
         self._destroyed = False
 
     @property
@@ -82,12 +89,12 @@ class Transform:
         return result
 
     def _run(self, source: NDArray[Any], target: NDArray[Any], scale: int) -> None:
-        last = len(self._locals) - 1
-        for i, local in enumerate(self._locals):
-            filled = self._stages[i] if i else source
-            local(filled, target if i == last else self._stages[i], scale, self._work)
-            if i < last:
-                self._transposes[i]()
+        for leg in self._legs:
+            reads = source if leg.reads is None else leg.reads
+            writes = target if leg.writes is None else leg.writes
+            leg.local(reads, writes, scale)
+            if leg.transpose is not None:
+                leg.transpose()
 
     def _check_memory(self, source: NDArray[Any], target: NDArray[Any]) -> None:
         if not target.flags.writeable:
@@ -101,7 +108,7 @@ class Transform:
     def destroy(self) -> None:
         """Local. Refuse all calls from now on and drop the arrays."""
         self._destroyed = True
-        self._stages, self._work, self._input = (), None, None
+        self._legs, self._input = (), None
 
 
 def _block(what: str, array: Any, pencil: Pencil, dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -118,36 +125,77 @@ def _block(what: str, array: Any, pencil: Pencil, dtype: np.dtype[Any]) -> NDArr
     return array.view(np.ndarray)
 
 
-def chain(
+def plan_legs(
     kernel: Kernel,
     stages: Sequence[Stage],
     forward: bool,
     dtypes: tuple[np.dtype[Any], np.dtype[Any]],
-) -> list[LocalTransform]:
-    """Local. The local transforms of one direction, one per stage.
+    arrays: Sequence[NDArray[Any]],
+    transposes: Sequence[Transpose],
+) -> list[Leg]:
+    """Local. The legs of one direction. All sequences are in the order of the forward transform.
 
-    ``dtypes`` are those of the user's input and output. A stage in the middle works in place; the
-    last one works in the stage's own array before it writes the user's; so does the first.
+    ``dtypes`` are those of the user's input and output, ``arrays`` holds the stages.
     """
     spectral = dtypes[1] if forward else dtypes[0]
-    ordered = list(stages) if forward else list(reversed(stages))
-    last = len(ordered) - 1
-    result = []
-    for i, stage in enumerate(ordered):
-        shapes = (stage.before.subshape, stage.after.subshape)
-        kinds = (dtypes[0] if i == 0 else spectral, dtypes[1] if i == last else spectral)
-        inner: Place = "source" if i == last else "target"
-        if last == 0:
-            inner = "work" if kinds[1].kind == "f" else "target"
-        result.append(
-            LocalTransform(
-                kernel,
-                stage.axes if forward else stage.axes[::-1],
-                forward,
-                shapes if forward else shapes[::-1],
-                kinds,
-                inner,
-                in_place=0 < i < last,
-            )
+    if not transposes:
+        return _local_legs(kernel, stages[0], forward, dtypes, spectral)
+    order = range(len(stages)) if forward else range(len(stages) - 1, -1, -1)
+    crossings: list[Transpose | None] = [*(transposes if forward else reversed(transposes)), None]
+    legs = []
+    for k, (i, transpose) in enumerate(zip(order, crossings, strict=True)):
+        axes, shapes = _directed(stages[i], forward)
+        starts, ends = k == 0, transpose is None
+        kinds = (dtypes[0] if starts else spectral, dtypes[1] if ends else spectral)
+        local = LocalTransform(kernel, axes, forward, shapes, kinds, not starts and not ends)
+        legs.append(
+            Leg(local, None if starts else arrays[i], None if ends else arrays[i], transpose)
         )
-    return result
+    return legs
+
+
+def _local_legs(
+    kernel: Kernel,
+    stage: Stage,
+    forward: bool,
+    dtypes: tuple[np.dtype[Any], np.dtype[Any]],
+    spectral: np.dtype[Any],
+) -> list[Leg]:
+    """Without a transpose: in groups of axes that leave one to form blocks along."""
+    axes, shapes = _directed(stage, forward)
+    groups = _groups(axes, len(shapes[0]))
+    if len(groups) == 1:
+        return [Leg(LocalTransform(kernel, axes, forward, shapes, dtypes))]
+    between = shapes[1] if forward else shapes[0]
+    staged = None if dtypes[1] == spectral else np.empty(between, spectral)
+    legs = []
+    for k, group in enumerate(groups):
+        starts, ends = k == 0, k == len(groups) - 1
+        sides = (shapes[0] if starts else between, shapes[1] if ends else between)
+        kinds = (dtypes[0] if starts else spectral, dtypes[1] if ends else spectral)
+        in_place = not starts and (staged is None or not ends)
+        local = LocalTransform(kernel, group, forward, sides, kinds, in_place)
+        legs.append(Leg(local, None if starts else staged, None if ends else staged))
+    return legs
+
+
+def _directed(
+    stage: Stage, forward: bool
+) -> tuple[tuple[int, ...], tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Axes in the order of their transforms, local shapes before and after."""
+    shapes = (stage.before.subshape, stage.after.subshape)
+    return (stage.axes, shapes) if forward else (stage.axes[::-1], shapes[::-1])
+
+
+def _groups(axes: tuple[int, ...], ndim: int) -> list[tuple[int, ...]]:
+    """All axes cut into groups that leave one free, not the last one where that can be."""
+    if len(axes) < ndim:
+        return [axes]
+    groups: list[tuple[int, ...]] = [axes[:1]]
+    for axis in axes[1:]:
+        joined = (*groups[-1], axis)
+        if set(range(ndim - 1)) - set(joined):
+            groups[-1] = joined
+        else:
+            groups.append((axis,))
+    return groups

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 class Ducc0Kernel:
     """Local. See :class:`~.protocol.Kernel`."""
 
-    out_of_place = True
-
     def c2c(
         self, source: NDArray[Any], target: NDArray[Any], axis: int, forward: bool, scale: int
     ) -> None:

@@ -16,9 +16,6 @@ class Kernel(Protocol):
     overlaps are not allowed.
     """
 
-    #: A strided transform from one array to another costs no more than a copy and one in place.
-    out_of_place: bool
-
     def c2c(
         self, source: NDArray[Any], target: NDArray[Any], axis: int, forward: bool, scale: int
     ) -> None:

@@ -16,8 +16,6 @@ class PyfftwKernel:
     FFTW_ESTIMATE, which looks at no data; later calls only execute.
     """
 
-    out_of_place = False
-
     def __init__(self) -> None:
         self._plans: dict[Any, Any] = {}
 

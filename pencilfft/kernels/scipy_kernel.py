@@ -25,8 +25,6 @@ _INVERSE_NORMS: tuple[_Norm, ...] = ("forward", "ortho", "backward")
 class PocketfftKernel:
     """Local. See :class:`~.protocol.Kernel`; calls the extension module under ``scipy.fft``."""
 
-    out_of_place = False
-
     def __init__(self, extension: Any) -> None:
         self._c2c, self._r2c, self._c2r = extension.c2c, extension.r2c, extension.c2r
 
@@ -44,8 +42,6 @@ class PocketfftKernel:
 
 class ScipyKernel:
     """Local. See :class:`~.protocol.Kernel`; public functions, which allocate each result."""
-
-    out_of_place = True
 
     def c2c(
         self, source: NDArray[Any], target: NDArray[Any], axis: int, forward: bool, scale: int
