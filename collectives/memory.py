@@ -47,6 +47,7 @@ class Region:
         _require_space(context, node, nbytes)
         info = MPI.Info.Create({"alloc_shared_noncontig": "true"})
         try:
+            node.comm.Dup().Free()  # MPICH 5.0 crashes in Allocate_shared where this fails
             size = max(nbytes, ALIGNMENT)
             self.window = MPI.Win.Allocate_shared(size, 1, info, node.comm)
         except MPI.Exception as error:

@@ -1,0 +1,43 @@
+"""Blocks of more than 2^31 bytes, memory permitting."""
+
+from __future__ import annotations
+
+import numpy as np
+from cases import parameters, ranks, skip
+from exchange_data import names
+
+from onesided.collectives import Alltoallv_init
+
+SIZE = 2**31 + 4099
+
+
+def free_memory():
+    with open("/proc/meminfo") as file:
+        for line in file:
+            if line.startswith("MemAvailable"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+@ranks(at_least=2)
+@parameters(method=[name for name in names() if name != "auto"])
+def case_one_block_beyond_two_gigabytes(comm, method):
+    if comm.bcast(free_memory()) < 4 * SIZE:
+        skip("too little memory")
+    counts, expected = [0] * comm.size, [0] * comm.size
+    send = np.zeros(0, np.uint8)
+    if comm.rank == 0:
+        counts[1] = SIZE
+        send = np.zeros(SIZE, np.uint8)
+        send[::4096] = np.arange(len(send[::4096])) % 251
+        send[-1] = 77
+    if comm.rank == 1:
+        expected[0] = SIZE
+    recv = np.full(sum(expected), 9, np.uint8)
+    with Alltoallv_init(comm, [send, counts], [recv, expected], method=method) as request:
+        request.Start()
+        request.Wait()
+    if comm.rank == 1:
+        assert recv[-1] == 77
+        assert np.array_equal(recv[::4096], np.arange(len(recv[::4096])) % 251)
+        assert recv[2**31] == recv[2**30 + 1] == 0 or 2**31 % 4096 == 0
