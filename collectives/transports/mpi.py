@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from onesided.collectives.context import Resources
 from onesided.collectives.copies import allocate_slots
 from onesided.collectives.datatypes import box_type, element_type
+from onesided.collectives.errors import UnsupportedError
 from onesided.collectives.exchange import Exchange
 from onesided.collectives.pattern import Block
 from onesided.collectives.request import PersistentRequest
@@ -47,6 +48,7 @@ Call = tuple[str, tuple[Any, Any]]
 
 def prepare_call(exchange: Exchange, array: NDArray[Any], resources: Resources) -> Call:
     """Local. The name and cached arguments of the collective that performs the exchange."""
+    _refuse_swapped_neighbors(exchange)
     form = _typed
     flat = exchange.send.array is not None and exchange.send.array.ndim == 1 and array.ndim == 1
     if flat and _fits(exchange, array):
@@ -54,6 +56,21 @@ def prepare_call(exchange: Exchange, array: NDArray[Any], resources: Resources) 
     sides = ((exchange.send.array, exchange.send.blocks), (array, exchange.recv.blocks))
     name, arguments = form(exchange, sides, resources)
     return ("Neighbor_a" if exchange.neighborhood else "A") + name, arguments
+
+
+def _refuse_swapped_neighbors(exchange: Exchange) -> None:
+    """Open MPI 5.0 departs from MPI-4.1 section 8.6 where both neighbors along an axis are one
+    rank: the blocks from the two sides change places."""
+    comm = exchange.context.comm
+    if not exchange.neighborhood or not isinstance(comm, MPI.Cartcomm):
+        return
+    if "Open MPI" in MPI.Get_library_version():
+        peers = [peer for peer in exchange.edges[0][0] if peer != MPI.PROC_NULL]
+        if len(set(peers)) < len(peers):
+            raise UnsupportedError(
+                "Open MPI delivers blocks of a periodic Cartesian axis of extent 1 or 2 to the "
+                "wrong side; use p2p or an rma method"
+            )
 
 
 def _fits(exchange: Exchange, array: NDArray[Any]) -> bool:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from mpi4py import MPI
 
-from onesided.collectives import Neighbor_alltoallv_init
+from onesided.collectives import Neighbor_alltoallv_init, UnsupportedError
 
 COUNTS = st.one_of(st.just(0), st.integers(0, 4), st.integers(0, 300))
 
@@ -93,13 +93,17 @@ def case_random_graphs(comm, method, options):
 @parameters(method=names, periodic=[True, False])
 def case_cartesian_neighbors(comm, method, periodic):
     """Both neighbors may be one rank, or this one: extents 2 and 1."""
-    if method in ("mpi", "mpi-persistent") and "Open MPI" in MPI.Get_library_version():
-        skip("Open MPI 5.0 delivers blocks of a periodic extent of 2 to the wrong side")
     dims = [2, comm.size // 2] if comm.size % 2 == 0 else [1, comm.size]
     grid = comm.Create_cart(dims, [periodic] * 2)
     send = np.repeat(10.0 * grid.rank + np.arange(4), 3)
     recv = np.full(12, -1.0)
-    with Neighbor_alltoallv_init(grid, send, recv, method=method) as request:
+    try:
+        request = Neighbor_alltoallv_init(grid, send, recv, method=method)
+    except UnsupportedError as error:  # agreed; only where MPI itself is wrong
+        assert "Open MPI" in MPI.Get_library_version()
+        assert method in ("mpi", "mpi-persistent")
+        skip(str(error))
+    with request:
         for _ in range(2):
             request.Start()
             request.Wait()
