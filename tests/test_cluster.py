@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -75,9 +76,11 @@ def test_nothing_is_left_however_it_ends(virtual_nodes, tmp_path, number):
 
 def sleepers(mark):
     """Whether the job has begun: a process of it is `sleep` and nothing else."""
-    names = (f"/proc/{pid}/cmdline" for pid in processes.marked(mark))
-    words = (open(name, "rb").read() for name in names if os.path.exists(name))
-    return any(text.startswith(b"sleep\0") for text in words)
+    for pid in processes.marked(mark):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+            if file.read().startswith(b"sleep\0"):
+                return True
+    return False
 
 
 def wait_until(condition, seconds=20.0):
