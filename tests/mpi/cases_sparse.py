@@ -117,6 +117,18 @@ def case_method(comm, method, name, seed):
     matrix.Free()
 
 
+@parameters(
+    method=["p2p", "rma-fence", "rma-fence-hier", "rma-lock-hier", "rma-notify", "rma-pscw"],
+    info=[{"ranks_per_node": "1"}, {"ranks_per_node": "2"}, {"slots": "1", "unknown": "x"}],
+)
+def case_info(comm, method, info, seed):
+    rng = np.random.default_rng(seed)
+    whole = MATRICES["square"](rng)
+    mine = whole if comm.rank == 0 else None
+    with made(lambda: from_scipy(comm, mine, method=method, info=info)) as matrix:
+        check(comm, matrix, whole, rng, times=5)
+
+
 @parameters(name=list(MATRICES))
 def case_from_scipy(comm, name, seed):
     rng = np.random.default_rng(seed)
