@@ -1,4 +1,4 @@
-"""Local pieces of distributed matrices: generated rows, the product's kernel, dtypes. No MPI runs."""
+"""Local pieces of distributed matrices: generated rows, the kernel, dtypes. No MPI runs."""
 
 from __future__ import annotations
 
