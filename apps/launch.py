@@ -16,7 +16,7 @@ from onesided.apps.failures import USAGE, CommandError
 
 DASHES = "-" * 40
 EXIT_NOTE = "processes exited with non-zero status"
-UNREACHABLE = "PMIX ERROR: PMIX_ERR_UNREACH"
+SENTENCE = "onesided: "
 
 
 def find_mpiexec() -> Path:
@@ -122,11 +122,13 @@ def forward(lines: Iterable[str], out: TextIO) -> Iterator[str]:
     """Local. Copy lines as they come, but keep back, and yield, the launcher's closing notes.
 
     Open MPI prints, between two lines of dashes, that a rank ended with a code other than 0, and
-    sometimes that it cannot reach the others, which have ended too. After the command's own
-    sentence this says nothing new.
+    sometimes what it stumbles over while it ends the others. After the command's own sentence
+    this says nothing new.
     """
     box: list[str] = []
+    spoken = False
     for line in lines:
+        spoken = spoken or line.startswith(SENTENCE)
         if box:
             box.append(line)
             if len(box) == 2 and EXIT_NOTE not in line:
@@ -135,11 +137,11 @@ def forward(lines: Iterable[str], out: TextIO) -> Iterator[str]:
             elif line.startswith(DASHES):
                 yield from box
                 box = []
-        elif line.startswith(DASHES):
-            box = [line]
-        elif UNREACHABLE in line:
+        elif line.startswith(SENTENCE) or not (spoken or line.startswith(DASHES)):
+            out.write(line)
+        elif spoken:
             yield line
         else:
-            out.write(line)
+            box = [line]
         out.flush()
     yield from box

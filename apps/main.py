@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -65,6 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(command: Command, options: argparse.Namespace) -> int:
     """Collective. Run the command on the ranks of this job and return its exit code."""
+    if not jobs.in_job():  # one process needs no network, and Open MPI's UCX component complains
+        os.environ.setdefault("OMPI_MCA_osc", "^ucx")
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:

@@ -123,6 +123,14 @@ def test_other_boxes_and_lines_come_through():
     assert out.getvalue() == "one\n" + other + "two\nthree\n-----------------------\n"
 
 
+def test_what_the_launcher_says_after_the_sentence_is_kept_back():
+    text = "warning\nonesided: no such file\n[host] PMIX ERROR\nonesided: alone\n" + BOX
+    out = io.StringIO()
+    kept = list(launch.forward(io.StringIO(text), out))
+    assert out.getvalue() == "warning\nonesided: no such file\nonesided: alone\n"
+    assert "".join(kept) == "[host] PMIX ERROR\n" + BOX
+
+
 def test_a_box_that_never_ends_is_not_lost():
     kept = list(launch.forward(["-" * 60 + "\n"], io.StringIO()))
     assert kept == ["-" * 60 + "\n"]
