@@ -66,14 +66,15 @@ def vector(spec: Any, blocks: int, role: str) -> Vector:
         data, counts, displs, kind = _parts(spec, role)
     else:
         data, counts, displs, kind = spec, None, None, None
-    flat = _flat(data, kind, role)
+    flat, factor = _flat(data, kind, role)
+    length = flat.size // factor
     if counts is None:
-        if blocks and flat.size % blocks:
+        if blocks and length % blocks:
             raise PatternError(
-                f"the {flat.size} elements of the {role} buffer cannot be split evenly into "
+                f"the {length} elements of the {role} buffer cannot be split evenly into "
                 f"{blocks} blocks"
             )
-        counts = [flat.size // blocks] * blocks if blocks else []
+        counts = [length // blocks] * blocks if blocks else []
     numbers = _integers(counts, blocks, f"{role}counts")
     if displs is None:
         starts = [0] * blocks
@@ -81,7 +82,8 @@ def vector(spec: Any, blocks: int, role: str) -> Vector:
             starts[i] = starts[i - 1] + numbers[i - 1]
     else:
         starts = _integers(displs, blocks, f"{role}displs")
-    check_counts(numbers, starts, flat.size, role)
+    check_counts(numbers, starts, length, role)
+    numbers, starts = [factor * n for n in numbers], [factor * n for n in starts]
     return Vector(flat, numbers, starts, data)
 
 
@@ -130,7 +132,10 @@ def as_array(data: Any, role: str) -> NDArray[Any]:
     return array
 
 
-def _flat(data: Any, kind: MPI.Datatype | str | None, role: str) -> NDArray[Any]:
+def _flat(
+    data: Any, kind: MPI.Datatype | str | None, role: str
+) -> tuple[NDArray[Any], int]:
+    """The data as basic elements, and how many of them are one element of the type."""
     array = as_array(data, role)
     if not array.flags.c_contiguous:
         if not array.flags.f_contiguous:
@@ -138,15 +143,16 @@ def _flat(data: Any, kind: MPI.Datatype | str | None, role: str) -> NDArray[Any]
         array = array.T
     flat = array.reshape(-1)
     if kind is None:
-        return flat
+        return flat, 1
     dtype = _element(kind, role)
-    if dtype == flat.dtype:
-        return flat
+    factor = dtype.itemsize // dtype.base.itemsize
+    if dtype.base == flat.dtype:
+        return flat, factor
     if flat.nbytes % dtype.itemsize:
         raise PatternError(
             f"{flat.nbytes} bytes of {role} data are no whole number of {dtype} elements"
         )
-    return flat.view(dtype)
+    return flat.view(dtype.base), factor
 
 
 def _element(kind: MPI.Datatype | str, role: str) -> np.dtype[Any]:

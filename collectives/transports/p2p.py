@@ -20,7 +20,7 @@ class PointToPoint(PersistentRequest):
 
     Contiguous blocks are sent and received in place; boxes are packed into buffers that belong
     to the request. Messages are matched by the order of initialization: every request has a tag
-    of its own on the private communicator.
+    of its own on the private communicator; blocks of one pair of ranks go in the order of keys.
     """
 
     def __init__(self, exchange: Exchange, resources: Resources) -> None:
@@ -29,10 +29,12 @@ class PointToPoint(PersistentRequest):
         self._packs: list[Copy] = []
         self._unpacks: list[list[Copy]] = []
         self._messages: list[list[MPI.Prequest]] = []
-        sends = [m for block in exchange.send.blocks for m in self._send(block)]
+        outgoing = sorted(exchange.send.blocks, key=lambda block: block.key)
+        incoming = sorted(exchange.recv.blocks, key=lambda block: block.key)
+        sends = [m for block in outgoing for m in self._send(block)]
         for array in self.arrays:
             unpacks: list[Copy] = []
-            recvs = [m for block in exchange.recv.blocks for m in self._recv(block, array, unpacks)]
+            recvs = [m for block in incoming for m in self._recv(block, array, unpacks)]
             self._messages.append(recvs + sends)
             self._unpacks.append(unpacks)
         self._local = copies_to_self(exchange, self.arrays)

@@ -109,7 +109,8 @@ def case_cartesian_neighbors(comm, method, periodic):
             request.Wait()
     for axis in range(2):
         below, above = grid.Shift(axis, 1)
-        for slot, neighbor, theirs in ((2 * axis, below, 2 * axis + 1), (2 * axis + 1, above, 2 * axis)):
+        low, high = 2 * axis, 2 * axis + 1
+        for slot, neighbor, theirs in ((low, below, high), (high, above, low)):
             want = -1.0 if neighbor == MPI.PROC_NULL else 10.0 * neighbor + theirs
             assert np.all(recv[3 * slot : 3 * slot + 3] == want), (slot, recv)
     grid.Free()

@@ -110,7 +110,7 @@ def case_wrong_receive_buffers(comm, wrong, everywhere):
 @ranks(at_least=2)
 def case_overlapping_receive_blocks(comm):
     size = comm.size
-    recv = [np.zeros(2 * size), [2] * size, on(comm, 1, [0] + list(range(1, size)), None)]
+    recv = [np.zeros(2 * size), [2] * size, on(comm, 1, list(range(size)), None)]
     agreed_error(comm, PatternError, lambda: start(comm, recv=recv), "rank 0", "rank 1", "overlap")
 
 

@@ -1,10 +1,12 @@
 """Patterns of exchanges, buffers in every kind of memory, and what must arrive.
 
-An element says where it comes from: value = ((round * P + source) * P + destination) * 1000 + index,
-so a wrong route, an old round or a foreign block shows as the wrong integer.
+An element says where it comes from: ((round * P + source) * P + target) * 1000 + index, so that
+a wrong route, an old round or a foreign block shows as the wrong integer.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 
@@ -109,8 +111,9 @@ class Boxes:
         else:
             order = (1, 0, 2) if permute else (0, 1, 2)
             inside = tuple(theirs[axis] for axis in order)
-            raw = empty(comm, inside, np.int64) if memory == "window" else np.empty(inside, np.int64)
-            self.window = raw if memory == "window" else None
+            window = memory == "window"
+            raw = empty(comm, inside, np.int64) if window else np.empty(inside, np.int64)
+            self.window = raw if window else None
             spec = raw.transpose(order)
         self.request = Alltoallw_init(comm, [self.send, sends], [spec, recvs], method=method,
                                       info=info)
@@ -135,7 +138,7 @@ class Boxes:
 def split(length, parts):
     """Uneven blocks, empty ones where there are more parts than elements."""
     edges = [(length * i + parts - 1) // parts for i in range(parts + 1)]
-    return [slice(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+    return [slice(a, b) for a, b in pairwise(edges)]
 
 
 def displacements(counts, gap):

@@ -1,0 +1,96 @@
+"""Exchanges in which the last rank goes wrong: exchange_faults.py FAULT PLACE METHOD."""
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+from mpi4py import MPI
+
+from onesided.collectives import Alltoallv_init, abort_on_exception
+
+
+def fail(fault):
+    if fault == "exception":
+        raise ArithmeticError("only here")
+    if fault == "memory":
+        raise MemoryError("no more")
+    if fault == "exit":
+        sys.exit(3)
+    if fault == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if fault == "segfault":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if fault == "thread":
+        threading.Thread(target=fail, args=("exception",)).start()
+        time.sleep(30)
+    if fault == "pause":
+        time.sleep(3)
+
+
+def main():
+    fault, place, method = sys.argv[1:4]
+    comm = MPI.COMM_WORLD
+    victim = comm.rank == comm.size - 1
+    if os.environ.get("ONESIDED_TEST_HOOK", "1") == "1":
+        abort_on_exception()
+    send = np.full(2 * comm.size, comm.rank)
+
+    def here(name):
+        if victim and place == name:
+            fail(fault)
+
+    here("before init")
+    with Alltoallv_init(comm, send, None, method=method) as request:
+        for turn in range(4):
+            if turn == 2:
+                here("before start")
+            request.Start()
+            if turn == 2:
+                here("between")
+            got = request.Wait()
+            if not np.array_equal(got, np.repeat(np.arange(comm.size), 2)):
+                raise AssertionError(f"wrong data: {got}")
+            if turn == 2:
+                here("after wait")
+    here("at the end")
+    print(f"rank {comm.rank} is through", flush=True)
+
+
+def unfreed(method):
+    """End without freeing anything; what is left is freed in order before Finalize."""
+    comm = MPI.COMM_WORLD
+    requests = [Alltoallv_init(comm, np.zeros(comm.size), None, method=method) for _ in range(3)]
+    for request in requests:
+        request.Start()
+        request.Wait()
+    part = comm.Split(comm.rank % 2)
+    requests.append(Alltoallv_init(part, np.zeros(part.size), None, method=method))
+    keep.append(requests)
+    if sys.argv[3:] == ["finalize"]:
+        MPI.Finalize()
+
+
+def stuck(method):
+    """Rank 0 does not start the third round: the watchdogs must say who waits for whom."""
+    comm = MPI.COMM_WORLD
+    request = Alltoallv_init(comm, np.zeros(comm.size), None, method=method)
+    for turn in range(3):
+        if turn == 2 and comm.rank == 0:
+            time.sleep(4)
+        request.Start()
+        request.Wait()
+    request.Free()
+
+
+keep = []
+
+if __name__ == "__main__":
+    if sys.argv[1] == "unfreed":
+        unfreed(sys.argv[2])
+    elif sys.argv[1] == "stuck":
+        stuck(sys.argv[2])
+    else:
+        main()

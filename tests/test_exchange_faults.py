@@ -1,0 +1,77 @@
+"""A rank that fails in the middle of an exchange ends the job; nothing hangs, nothing stays."""
+
+from __future__ import annotations
+
+import mpi_harness
+import pytest
+
+PROGRAM = mpi_harness.TESTS / "programs" / "exchange_faults.py"
+PLACES = ["before init", "before start", "between", "after wait"]
+
+
+def ends_badly(fault, place, method="rma-notify", ranks=3, **kwargs):
+    outcome = mpi_harness.run(PROGRAM, ranks, fault, place, method, timeout=25, **kwargs)
+    assert outcome.kind in ("error", "crash"), outcome.report()
+    assert outcome.returncode != 0, outcome.report()
+    return outcome
+
+
+def test_a_good_run():
+    outcome = mpi_harness.run(PROGRAM, 3, "none", "nowhere", "rma-notify", timeout=30)
+    assert outcome.kind == "pass", outcome.report()
+    assert outcome.stdout.count("is through") == 3
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_an_exception_ends_the_job(place):
+    assert "only here" in ends_badly("exception", place).stderr
+
+
+@pytest.mark.parametrize("method", ["rma-fence", "rma-lock", "rma-pscw", "p2p", "rma-lock-paper"])
+def test_an_exception_between_start_and_wait(method):
+    assert "only here" in ends_badly("exception", "between", method).stderr
+
+
+def test_an_exception_in_a_thread_ends_the_job():
+    assert "only here" in ends_badly("thread", "between").stderr
+
+
+@pytest.mark.parametrize("fault", ["memory", "exit", "kill", "segfault"])
+def test_other_ends(fault):
+    ends_badly(fault, "between")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("fault", ["memory", "exit", "kill", "segfault", "thread"])
+@pytest.mark.parametrize("method", ["rma-fence", "rma-notify", "rma-pscw"])
+def test_every_end_everywhere(fault, place, method):
+    ends_badly(fault, place, method)
+
+
+@pytest.mark.parametrize("method", ["rma-notify", "rma-fence"])
+def test_a_pause_is_survived(method):
+    outcome = mpi_harness.run(PROGRAM, 3, "pause", "between", method, timeout=40)
+    assert outcome.kind == "pass", outcome.report()
+
+
+@pytest.mark.parametrize("how", ["exit", "finalize"])
+@pytest.mark.parametrize("method", ["rma-notify", "rma-fence", "rma-pscw"])
+def test_what_is_left_is_freed_before_finalize(method, how):
+    """The harness fails a run that leaves windows to MPI: their leak lines are looked for."""
+    outcome = mpi_harness.run(PROGRAM, 4, "unfreed", method, how, timeout=30)
+    assert outcome.kind == "pass", outcome.report()
+
+
+@pytest.mark.parametrize("method", ["rma-notify", "rma-lock", "rma-fence", "p2p"])
+def test_the_watchdog_tells_who_waits_for_whom(method):
+    env = {"ONESIDED_DEBUG": "1", "ONESIDED_DEBUG_SECONDS": "1"}
+    outcome = mpi_harness.run(PROGRAM, 3, "stuck", method, env=env, timeout=30)
+    assert outcome.kind == "pass", outcome.report()
+    for rank in range(3):
+        assert f"rank {rank}: nothing has moved for 1 s" in outcome.stderr
+        assert f"rank {rank}: <{method} request" in outcome.stderr
+    assert "exchange_faults.py" in outcome.stderr
+    assert "active" in outcome.stderr
+    if method == "rma-notify":
+        assert "waits for data from rank 0 (has sent 2 of 3 rounds)" in outcome.stderr
