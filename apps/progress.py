@@ -26,7 +26,7 @@ def console(terminal: int | None) -> Console:
         return Console(width=terminal, force_terminal=True)
     if sys.stdout.isatty() and not in_job():
         return Console()
-    return Console(width=PLAIN_WIDTH)
+    return Console(width=PLAIN_WIDTH, force_terminal=False)
 
 
 @contextmanager
