@@ -79,9 +79,7 @@ class Workspace:
         self.subcomm = tuple(self._comms[grid_axis] for grid_axis in pencil.layout)
 
     def _allocate(self, stages: Sequence[Stage]) -> None:
-        nbytes = self._dtype.itemsize * max(
-            _count(pencil) for stage in stages for pencil in (stage.before, stage.after)
-        )
+        nbytes = self._dtype.itemsize * max(_count(stage.after) for stage in stages)
         transposes = len(stages) - 1
         for stage, following in pairwise(stages):
             with agreed(self._comm):

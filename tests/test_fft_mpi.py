@@ -13,7 +13,12 @@ def test_fft(run_cases, module, ranks):
     run_cases(module, ranks)
 
 
+def test_fft_on_more_ranks_than_planes(run_cases):
+    run_cases("cases_fft", 6, select="case_three_dimensions")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("ranks", [2, 3, 4, 6, 7])
 @pytest.mark.parametrize("module", MODULES)
-@pytest.mark.parametrize("ranks", [6, pytest.param(7, marks=pytest.mark.full)])
-def test_fft_on_more_ranks_than_planes(run_cases, module, ranks):
-    run_cases(module, ranks)
+def test_fft_in_all_combinations(run_cases, module, ranks):
+    run_cases(module, ranks, env={"ONESIDED_FFT_CASES": "all"}, timeout=600.0)
