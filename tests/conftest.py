@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import settings
@@ -33,7 +35,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="run the tests marked full, too")
 
 
+def _interrupt(number: int, frame: object) -> NoReturn:
+    """Asked to end, pytest ends as by Ctrl-C: what runs is ended and tidied up."""
+    raise KeyboardInterrupt
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    signal.signal(signal.SIGTERM, _interrupt)
     config.addinivalue_line("markers", "full: takes long; only make test-all runs it")
 
 

@@ -129,12 +129,14 @@ def run(
         python = [sys.executable, "-m", "mpi4py", str(TESTS / "run_program.py")]
         line = [*command(ranks, nodes, timeout + 10.0, folder), *python, *words, *arguments]
         settings = {"ONESIDED_TOKEN": token, **(env or {})}
-        began = time.monotonic()
+        began, clock = time.monotonic(), time.time()
         code, hung = _supervise(line, environment(settings, folder), Path(folder), token, timeout)
         seconds = time.monotonic() - began
         stdout, stderr = (_tail(Path(folder, name)) for name in ("stdout", "stderr"))
     kind, reason = classify(code, hung, ranks, token, stdout, stderr)
-    removed = [] if kind == "pass" else processes.remove_segments(before)
+    removed = []
+    if kind != "pass":
+        removed = processes.remove_segments(before) + processes.remove_topology(clock)
     return Outcome(kind, code, reason, stdout, stderr, seconds, tuple(line), removed)
 
 

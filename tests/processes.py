@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ from pathlib import Path
 
 PROC = Path("/proc")
 SHM = Path("/dev/shm")
+TOPOLOGY = Path("/tmp/hydra_hwloc_xmlfile_*")
 SEGMENT = re.compile(r"^(mpich_shm_|sm_segment|vader_segment|osc_sm|osc_rdma|ucx_shm_)")
 
 
@@ -72,6 +74,24 @@ def end(token: str, launcher: int, patience: float = 2.0) -> int:
         send(left, signal.SIGKILL)
         time.sleep(0.05)
     return killed
+
+
+def remove_topology(since: float) -> list[str]:
+    """Remove the machine descriptions that MPICH's launcher wrote after this time and left.
+
+    Nothing is removed while another job is starting or running: they could be its own.
+    """
+    for folder in PROC.iterdir():
+        with contextlib.suppress(OSError):
+            if folder.name.isdigit() and "hydra_" in (folder / "comm").read_text():
+                return []
+    removed = []
+    for path in TOPOLOGY.parent.glob(TOPOLOGY.name):
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime >= since:
+                path.unlink()
+                removed.append(path.name)
+    return removed
 
 
 def segments() -> set[Path]:
