@@ -21,7 +21,12 @@ from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.context import Context, Node, Resources, out_of_communicators
-from onesided.collectives.errors import PatternError, RequestError, ResourceError
+from onesided.collectives.errors import (
+    PatternError,
+    RequestError,
+    ResourceError,
+    UnsupportedError,
+)
 
 #: Alignment of everything that is laid out in shared memory, in bytes: two cache lines.
 ALIGNMENT = 128
@@ -55,6 +60,8 @@ class Region:
         finally:
             info.Free()
         self.window.Lock_all(MPI.MODE_NOCHECK)
+        if self.window.model != MPI.WIN_UNIFIED:  # loads, stores and Puts must see one memory
+            raise UnsupportedError("this MPI has no unified memory model for windows; use p2p")
         self.key: str = node.comm.bcast(uuid.uuid4().hex if node.comm.rank == 0 else None)
         self.users = 0
         self.freed = False

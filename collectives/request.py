@@ -141,6 +141,8 @@ class PersistentRequest:
             self._check_turn()
         with self._lock:
             if self._state is ACTIVE:
+                if self.watch is not None:
+                    self.watch.before_wait()
                 if not self._done and not self.advance():
                     progress.drive(self)
                     if not self.advance():
@@ -301,5 +303,7 @@ def Waitall(requests: Sequence[PersistentRequest]) -> list[Any]:
     return [request.Wait() for request in requests]
 
 
-def _turn(request: PersistentRequest) -> int:
-    return 0 if request.any_order else request.exchange.number
+def _turn(request: PersistentRequest) -> tuple[int, int]:
+    """The same order on all ranks for strictly ordered requests; others stay as they are."""
+    exchange = request.exchange
+    return (0, 0) if request.any_order else (exchange.context.number, exchange.number)

@@ -112,17 +112,16 @@ class Schedule:
         comm = exchange.context.comm
         exchange.context.node(exchange.hints.ranks_per_node)  # collective where it is the first
         self._data = None if exchange.recv.array is None else find_region(exchange.recv.array)
-        memories = comm.allgather(self._memory())
-        paths = self._choose_paths(memories)
+        known = comm.alltoall(self._introduce())
+        paths = self._choose_paths(known)
         chosen = comm.alltoall([paths.get(peer) for peer in range(comm.size)])
         adverts = self._lay_out(chosen)
         received = comm.alltoall(adverts)
-        puts = {p for of_peer in paths.values() for p in of_peer.values()}
-        self._create_windows(overlay, self._uses(paths, memories), puts)
+        self._create_windows(overlay, self._uses(paths, known))
         for peer in self.peers:
             cell, wanted = received[peer]
             self.deliveries.append(
-                self._deliver(peer, memories[peer], cell, wanted, paths.get(peer, {}))
+                self._deliver(peer, known[peer], cell, wanted, paths.get(peer, {}))
             )
         self.local = copies_to_self(exchange, self.arrays)
         if not self.share:
@@ -136,8 +135,8 @@ class Schedule:
 
     # -- paths ---------------------------------------------------------------------------------
 
-    def _memory(self) -> tuple[_Memory, list[tuple[int, int, tuple[int, ...], bool]]]:
-        """This rank's memory, and per receive block: source, key, shape, contiguous or not."""
+    def _introduce(self) -> list[Any]:
+        """For every peer this rank's memory, and by key of its blocks: shape, contiguous or not."""
         recv = self.exchange.recv
         if recv.array is None:
             memory = _Memory(owned=True)
@@ -146,22 +145,23 @@ class Schedule:
         else:
             memory = _Memory(False, self._data.key, self._data.node.comm.rank)
         like = recv.array if recv.array is not None else _phantom(recv.shape, recv.dtype)
-        blocks = [
-            (b.peer, b.key, b.shape, like[b.box].flags.c_contiguous) for b in recv.blocks
-        ]
-        return memory, blocks
+        words: list[Any] = [None] * self.exchange.context.comm.size
+        for peer in self.peers:
+            words[peer] = (memory, {})
+        for block in recv.blocks:
+            if block.peer in self.peers:
+                contiguous = like[block.box].flags.c_contiguous
+                words[block.peer][1][block.key] = (block.shape, contiguous)
+        return words
 
-    def _choose_paths(self, memories: list[Any]) -> dict[int, dict[int, str]]:
+    def _choose_paths(self, known: list[Any]) -> dict[int, dict[int, str]]:
         """By peer and key, the path of every block that this rank sends to another."""
-        rank, send = self.exchange.rank, self.exchange.send
         paths: dict[int, dict[int, str]] = {}
-        for block in send.blocks:
+        for block in self.exchange.send.blocks:
             if block.peer not in self.peers:
                 continue
-            memory, wanted = memories[block.peer]
-            shape, contiguous = next(
-                (s, c) for source, key, s, c in wanted if (source, key) == (rank, block.key)
-            )
+            memory, wanted = known[block.peer]
+            shape, contiguous = wanted[block.key]
             paths.setdefault(block.peer, {})[block.key] = self._path(
                 block, memory, shape, contiguous
             )
@@ -179,13 +179,13 @@ class Schedule:
         return PUT if contiguous else PUT_STAGED
 
     @staticmethod
-    def _uses(paths: dict[int, dict[int, str]], memories: list[Any]) -> tuple[bool, bool]:
+    def _uses(paths: dict[int, dict[int, str]], known: list[Any]) -> tuple[bool, bool]:
         """Whether this rank Puts into control memory, and into data memory, of any peer."""
         control = data = False
         for peer, of_peer in paths.items():
             for path in of_peer.values():
-                control |= path == PUT_STAGED or (path == PUT and memories[peer][0].owned)
-                data |= path == PUT and not memories[peer][0].owned
+                control |= path == PUT_STAGED or (path == PUT and known[peer][0].owned)
+                data |= path == PUT and not known[peer][0].owned
         return control, data
 
     # -- memory ----------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ class Schedule:
                 packed = root[offset : offset + nbytes].view(recv.dtype).reshape(block.shape)
                 self.unpacks[turn].append(copy_of(self.arrays[turn][block.box], packed))
 
-    def _create_windows(self, overlay: bool, uses: tuple[bool, bool], paths: set[str]) -> None:
+    def _create_windows(self, overlay: bool, uses: tuple[bool, bool]) -> None:
         """Collective. The windows that some rank Puts through; all ranks of the communicator."""
         exchange = self.exchange
         comm = exchange.context.comm

@@ -1,0 +1,31 @@
+"""The README's examples run as they stand there."""
+
+from __future__ import annotations
+
+import re
+
+import mpi_harness
+import pytest
+
+README = (mpi_harness.TESTS.parent / "README.md").read_text()
+PROGRAMS = re.findall(r"```python\n# (\w+\.py):.*?\n(.*?)```", README, re.DOTALL)
+MATRIX = mpi_harness.TESTS.parent / "apps" / "data" / "bcsstk13.mtx.gz"
+
+
+@pytest.mark.parametrize(("name", "text"), PROGRAMS, ids=[name for name, _ in PROGRAMS])
+def test_an_example(tmp_path, name, text):
+    program = tmp_path / name
+    program.write_text(text)
+    outcome = mpi_harness.run(program, 4, str(MATRIX), timeout=90)
+    assert outcome.kind == "pass", outcome.report()
+
+
+def test_there_is_an_example_of_each_layer():
+    assert [name for name, _ in PROGRAMS] == ["ring.py", "poisson.py", "power.py"]
+
+
+def test_every_method_is_described():
+    from onesided.collectives import methods
+
+    for name in methods():
+        assert f"`{name}`" in README
