@@ -43,6 +43,7 @@ def onesided(*words: str, ranks: int | None = None, timeout: float = 100.0) -> F
 def python(*words: str, ranks: int | None = None, timeout: float = 100.0) -> Finished:
     """Python without ``-m mpi4py``; nothing of the job is left running."""
     token = uuid.uuid4().hex
+    segments = processes.segments()
     with tempfile.TemporaryDirectory(prefix="onesided-command-") as name:
         folder = Path(name)
         line = [sys.executable, *words]
@@ -69,6 +70,8 @@ def python(*words: str, ranks: int | None = None, timeout: float = 100.0) -> Fin
                 processes.end(token, job.pid)
                 job.wait()
         texts = [(folder / stream).read_text(errors="replace") for stream in ("out", "err")]
+    if job.returncode != 0:
+        processes.remove_segments(segments)
     return Finished(job.returncode, *texts, hung)
 
 

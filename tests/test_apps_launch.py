@@ -169,3 +169,16 @@ def test_help_imports_nothing_heavy(words, record_property):
     assert code == 0
     assert imported == []
     assert "usage: onesided" in answer.stdout
+
+
+def test_without_an_mpi_there_is_one_sentence():
+    program = (
+        "import sys; sys.modules['mpi4py'] = None\n"
+        "from onesided.apps.main import main; sys.exit(main(['doctor']))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert answer.returncode == 2
+    assert answer.stderr.startswith("onesided: MPI cannot be loaded: ")
+    assert answer.stderr.count("\n") == 1
