@@ -26,6 +26,8 @@ CACHE_BYTES = 1 << 20
 COLUMNS = 16
 
 Place = Literal["source", "work", "target"]
+#: A part of a result, as an index of it, and the array of that shape which takes it.
+Outlet = tuple[tuple[slice, ...], NDArray[Any]]
 Run = Callable[[NDArray[Any], NDArray[Any], int], None]  # source, target, scale
 
 
@@ -43,7 +45,8 @@ class LocalTransform:
 
     Shapes and dtypes are those of the local arrays; a real one on either side makes the chain
     real to complex at its start or complex to real at its end. At least one axis must be left
-    alone. With ``in_place`` the target is the source as well, and the steps work there.
+    alone. With ``in_place`` the target is the source as well, and the steps work there. With
+    ``outlets`` the result goes there and the target is not touched; it may be the source then.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class LocalTransform:
         shapes: tuple[tuple[int, ...], tuple[int, ...]],
         dtypes: tuple[np.dtype[Any], np.dtype[Any]],
         in_place: bool = False,
+        outlets: Sequence[Outlet] = (),
     ) -> None:
         spectral = 0 if dtypes[0].kind == "c" else 1
         shape = shapes[spectral]
@@ -72,7 +76,8 @@ class LocalTransform:
             for axis, change in zip(axes, changes, strict=True)
         ]
         strided = [axis != ndim - 1 for axis in axes]
-        self._steps = _steps(calls, strided, changes, in_place)
+        self._outlets = outlets
+        self._steps = _steps(calls, strided, changes, in_place, "work" if outlets else "target")
         self._work: NDArray[Any] | None = None
         if any("work" in (step.reads, step.writes) for step in self._steps):
             order = memory_order(ndim, axes)
@@ -94,6 +99,8 @@ class LocalTransform:
                 arrays["work"] = self._work[(*before, slice(0, stop - start))]
             for step in self._steps:
                 step.run(arrays[step.reads], arrays[step.writes], scale)
+            for part, outlet in self._outlets:
+                np.copyto(outlet[where], arrays["work"][part])
 
 
 def _blocks(axes: Sequence[int], shape: tuple[int, ...], nbytes: int) -> tuple[int, int, int]:
@@ -112,6 +119,7 @@ def _steps(
     strided: Sequence[bool],
     changes: Sequence[bool],
     in_place: bool,
+    end: Place,
 ) -> list[Step]:
     """Kernel calls, with copies where a strided transform would go from one array to another.
 
@@ -121,7 +129,7 @@ def _steps(
     inner: Place = "target" if in_place else "work"
     steps = []
     for k, run in enumerate(calls):
-        goal: Place = "target" if k == len(calls) - 1 else inner
+        goal: Place = end if k == len(calls) - 1 else inner
         if not changes[k] and strided[k]:
             goal = inner if here == "source" else here
             if here != goal:
@@ -129,8 +137,8 @@ def _steps(
                 here = goal
         steps.append(Step(run, here, goal))
         here = goal
-    if here != "target":
-        steps.append(Step(_copy, here, "target"))
+    if here != end:
+        steps.append(Step(_copy, here, end))
     return steps
 
 

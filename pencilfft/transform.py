@@ -147,7 +147,8 @@ def plan_legs(
         axes, shapes = _directed(stages[i], forward)
         starts, ends = k == 0, transpose is None
         kinds = (dtypes[0] if starts else spectral, dtypes[1] if ends else spectral)
-        local = LocalTransform(kernel, axes, forward, shapes, kinds, not starts and not ends)
+        outlets = () if transpose is None else transpose.outlets
+        local = LocalTransform(kernel, axes, forward, shapes, kinds, outlets=outlets)
         legs.append(
             Leg(local, None if starts else arrays[i], None if ends else arrays[i], transpose)
         )

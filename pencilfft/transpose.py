@@ -12,6 +12,7 @@ from onesided.collectives import Alltoallw_init
 from onesided.collectives.errors import PatternError
 
 from .decomposition import Pencil, transpose_boxes
+from .local import Outlet
 
 
 class Transpose:
@@ -19,8 +20,12 @@ class Transpose:
 
     Blocks go straight from box to box, whatever the memory orders of the two arrays. ``comm`` is
     the sub-communicator of the grid axis over which the transpose runs; ranks in it are ordered
-    by their coordinate. The arrays are bound: fill ``send``, call, read ``receive``. The way back
-    is a second transpose.
+    by their coordinate. The arrays are bound: fill :attr:`outlets`, call, read ``receive``. The
+    way back is a second transpose.
+
+    The block that a rank keeps is no part of the exchange: the last transform before it writes
+    that block where it is read next. So ``outlets`` says where a source block has to go: pairs of
+    a part of it and of the array that takes this part, in ``send`` or in ``receive``.
     """
 
     def __init__(
@@ -42,8 +47,13 @@ class Transpose:
                 f"{source.coords[grid_axis]} of {source.grid[grid_axis]} on grid axis {grid_axis}"
             )
         self.comm, self.send, self.receive = comm, send, receive
-        own = send_boxes[comm.rank]
-        kept = 0 if own is None else send[own].nbytes
+        own, place = send_boxes[comm.rank], receive_boxes[comm.rank]
+        send_boxes[comm.rank] = receive_boxes[comm.rank] = None
+        self.outlets = _outlets(source.axis, send)
+        kept = 0
+        if own is not None and place is not None:
+            kept = send[own].nbytes
+            self.outlets = _outlets(source.axis, send, own[source.axis], receive[place])
         #: Bytes that this rank sends to others in one call.
         self.nbytes = send.nbytes - kept
         self._request = Alltoallw_init(
@@ -62,3 +72,25 @@ class Transpose:
     def free(self) -> None:
         """Collective. Free the request; a second call does nothing."""
         self._request.Free()
+
+
+def _outlets(
+    axis: int,
+    send: NDArray[Any],
+    kept: slice = slice(0, 0),
+    keeps: NDArray[Any] | None = None,
+) -> tuple[Outlet, ...]:
+    """The parts of a block before, in, and after the range that this rank keeps along ``axis``."""
+
+    def part(start: int, stop: int) -> tuple[slice, ...]:
+        return (*[slice(None)] * axis, slice(start, stop))
+
+    length = send.shape[axis]
+    outlets = [
+        (part(start, stop), send[part(start, stop)])
+        for start, stop in ((0, kept.start), (kept.stop, length))
+        if stop > start
+    ]
+    if keeps is not None:
+        outlets.append((part(kept.start, kept.stop), keeps))
+    return tuple(outlets)
