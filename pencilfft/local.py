@@ -25,7 +25,8 @@ CACHE_BYTES = 1 << 20
 #: Fewest neighboring elements in a block that cuts the last axis: whole cache lines.
 COLUMNS = 16
 
-Place = Literal["source", "work", "target"]
+#: "work" and "real" are scratch blocks, for the complex steps and for a real result.
+Place = Literal["source", "work", "real", "target"]
 #: A part of a result, as an index of it, and the array of that shape which takes it.
 Outlet = tuple[tuple[slice, ...], NDArray[Any]]
 Run = Callable[[NDArray[Any], NDArray[Any], int], None]  # source, target, scale
@@ -78,13 +79,21 @@ class LocalTransform:
         strided = [axis != ndim - 1 for axis in axes]
         self._outlets = outlets
         self._steps = _steps(calls, strided, changes, in_place, "work" if outlets else "target")
-        self._work: NDArray[Any] | None = None
-        if any("work" in (step.reads, step.writes) for step in self._steps):
-            order = memory_order(ndim, axes)
-            block = list(shape)
-            block[self._axis] = min(self._planes, self._length)
-            memory = np.empty([block[axis] for axis in order], dtypes[spectral])
-            self._work = memory.transpose(np.argsort(order))
+        order = memory_order(ndim, axes)
+        self._scratch: dict[Place, NDArray[Any]] = {}
+        sides: dict[Place, int] = {"work": spectral, "real": 1}
+        for place, side in sides.items():
+            if any(place in (step.reads, step.writes) for step in self._steps):
+                self._scratch[place] = self._allocate(shapes[side], dtypes[side], order)
+
+    def _allocate(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], order: tuple[int, ...]
+    ) -> NDArray[Any]:
+        """Scratch for one block, its axes in this order of memory."""
+        block = list(shape)
+        block[self._axis] = min(self._planes, self._length)
+        memory = np.empty([block[axis] for axis in order], dtype)
+        return memory.transpose(np.argsort(order))
 
     def __call__(self, source: NDArray[Any], target: NDArray[Any], scale: int = 0) -> None:
         """Local. Transform; each axis of length n is divided by sqrt(n)**scale."""
@@ -95,8 +104,8 @@ class LocalTransform:
             stop = min(start + self._planes, self._length)
             where = (*before, slice(start, stop))
             arrays: dict[Place, NDArray[Any]] = {"source": source[where], "target": target[where]}
-            if self._work is not None:
-                arrays["work"] = self._work[(*before, slice(0, stop - start))]
+            for place, scratch in self._scratch.items():
+                arrays[place] = scratch[(*before, slice(0, stop - start))]
             for step in self._steps:
                 step.run(arrays[step.reads], arrays[step.writes], scale)
             for part, outlet in self._outlets:
@@ -135,6 +144,8 @@ def _steps(
             if here != goal:
                 steps.append(Step(_copy, here, goal))
                 here = goal
+        if changes[k] and here == "work":
+            goal = "real"
         steps.append(Step(run, here, goal))
         here = goal
     if here != end:
