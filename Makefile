@@ -76,5 +76,5 @@ $(BENCH)/ready: $(SOURCES)
 # an editable install: files are seen as they are, new folders need a new install
 $(TEST)/ready: pyproject.toml
 	$(PYTHON) -m venv $(TEST)
-	$(TEST)/$(PIP) -e ".[$(MPI),fast,test]" "setuptools>=77"
+	$(TEST)/$(PIP) -e ".[$(MPI),fast,test]"
 	touch $@

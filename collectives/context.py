@@ -10,6 +10,7 @@ last request that uses it are gone.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import sys
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from typing import Any, ClassVar
 
 from mpi4py import MPI
 
+from onesided.collectives import progress
 from onesided.collectives.agreement import agree
 from onesided.collectives.errors import OnesidedError, ResourceError, UnsupportedError
 
@@ -94,7 +96,7 @@ class Context:
             try:
                 context = cls(comm)
             except MPI.Exception as error:
-                raise out_of_communicators(error) from error
+                raise refusal(error) from error
             comm.Set_attr(cls._keyval, context)
         if not isinstance(context, Context):
             raise OnesidedError("the communicator carries a foreign attribute")
@@ -161,11 +163,18 @@ class Node:
         self.alone = len(self.ranks) == context.comm.size
 
 
-def out_of_communicators(error: MPI.Exception) -> ResourceError:
-    """The clear form of MPI's refusal to make another communicator or window."""
-    return ResourceError(
-        "MPI cannot make another communicator or window (MPICH has about 2,046 of both "
-        f"together; free requests that are no longer needed): {error.Get_error_string()}"
+def refusal(error: MPI.Exception) -> OnesidedError:
+    """The clear form of MPI's refusal to make a communicator or a window."""
+    words = str(error)
+    if "Too many communicators" in words or "context" in words.lower():
+        return ResourceError(
+            "MPI cannot make another communicator or window (MPICH has about 2,046 of both "
+            f"together); free requests that are no longer needed: {error.Get_error_string()}"
+        )
+    library = MPI.Get_library_version().splitlines()[0].split(",")[0].strip("\x00 ")
+    return UnsupportedError(
+        f"{library} cannot make the windows that this method needs "
+        f"({error.Get_error_string()}); use p2p or mpi-persistent"
     )
 
 
@@ -192,10 +201,14 @@ def _clean_up() -> None:
     if not MPI.Is_initialized() or MPI.Is_finalized() or hasattr(sys, "last_value"):
         return
     deadline = time.monotonic() + EXIT_PATIENCE
+    while progress.active and time.monotonic() < deadline:  # rounds that nobody waited for
+        for request in list(progress.active.values()):
+            request.Test()
     for context in list(Context._all.values()):
         gathering = context.comm.Ibarrier()
         while not gathering.Test():
             if time.monotonic() > deadline:
                 return
             time.sleep(0.0005)
-        context.close()
+        with contextlib.suppress(MPI.Exception):  # an epoch left open: MPI's to clean up
+            context.close()

@@ -20,7 +20,7 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.agreement import agree, agreed
-from onesided.collectives.context import Context, Node, Resources, out_of_communicators
+from onesided.collectives.context import Context, Node, Resources, refusal
 from onesided.collectives.errors import (
     PatternError,
     RequestError,
@@ -56,7 +56,7 @@ class Region:
             size = max(nbytes, ALIGNMENT)
             self.window = MPI.Win.Allocate_shared(size, 1, info, node.comm)
         except MPI.Exception as error:
-            raise out_of_communicators(error) from error
+            raise refusal(error) from error
         finally:
             info.Free()
         self.window.Lock_all(MPI.MODE_NOCHECK)

@@ -25,7 +25,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agree
-from onesided.collectives.context import Resources, out_of_communicators
+from onesided.collectives.context import Resources, refusal
 from onesided.collectives.copies import LARGEST_PIECE, Copy, as_bytes, copies_to_self, copy_of
 from onesided.collectives.exchange import Exchange
 from onesided.collectives.memory import ALIGNMENT, Region, aligned, find_region, region_with_key
@@ -275,7 +275,7 @@ class Schedule:
         try:
             window = MPI.Win.Create(memory, 1, MPI.INFO_NULL, self.exchange.context.comm)
         except MPI.Exception as error:
-            raise out_of_communicators(error) from error
+            raise refusal(error) from error
         self.resources.on_release(window.Free)
         return window
 

@@ -55,12 +55,14 @@ def test_a_pause_is_survived(method):
     assert outcome.kind == "pass", outcome.report()
 
 
-@pytest.mark.parametrize("how", ["exit", "finalize"])
+@pytest.mark.parametrize("how", ["exit", "finalize", "active"])
 @pytest.mark.parametrize("method", ["rma-notify", "rma-fence", "rma-pscw"])
 def test_what_is_left_is_freed_before_finalize(method, how):
     """The harness fails a run that leaves windows to MPI: their leak lines are looked for."""
     outcome = mpi_harness.run(PROGRAM, 4, "unfreed", method, how, timeout=30)
     assert outcome.kind == "pass", outcome.report()
+    said = outcome.stdout.count("after Finalize: MPI is not initialized, or has been finalized")
+    assert said == (4 if how == "finalize" else 0)
 
 
 @pytest.mark.parametrize("method", ["rma-notify", "rma-lock", "rma-fence", "p2p"])

@@ -9,7 +9,7 @@ import time
 import numpy as np
 from mpi4py import MPI
 
-from onesided.collectives import Alltoallv_init, abort_on_exception
+from onesided.collectives import Alltoallv_init, OnesidedError, abort_on_exception
 
 
 def fail(fault):
@@ -69,8 +69,14 @@ def unfreed(method):
     part = comm.Split(comm.rank % 2)
     requests.append(Alltoallv_init(part, np.zeros(part.size), None, method=method))
     keep.append(requests)
+    if sys.argv[3:] == ["active"]:
+        requests[1].Start()
     if sys.argv[3:] == ["finalize"]:
         MPI.Finalize()
+        try:
+            Alltoallv_init(comm, np.zeros(1), None, method=method)
+        except OnesidedError as error:
+            print(f"after Finalize: {error}", flush=True)
 
 
 def stuck(method):
