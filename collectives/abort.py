@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 import traceback
 from types import TracebackType
 
 from mpi4py import MPI
+
+#: Seconds that the launcher gets to forward the last words of a failing rank.
+MOMENT = 0.2
 
 _installed = False
 
@@ -42,7 +46,9 @@ def abort_on_exception() -> None:
 
 
 def _abort() -> None:
+    """Local. End the job, a moment later: launchers drop what they have not yet passed on."""
     sys.stdout.flush()
     sys.stderr.flush()
+    time.sleep(MOMENT)
     if MPI.Is_initialized() and not MPI.Is_finalized():
         MPI.COMM_WORLD.Abort(1)

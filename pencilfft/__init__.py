@@ -1,11 +1,11 @@
 if __name__ == "pencilfft":  # imported from the source folder, not from the package
     raise ImportError("import onesided.pencilfft, not pencilfft", name="pencilfft")
 
-from .decomposition import Pencil, block
-from .distarray import DistArray, newDistArray
-from .plan import PFFT
-from .transform import Transform
-from .transpose import Transpose
+from onesided.pencilfft.decomposition import Pencil, block
+from onesided.pencilfft.distarray import DistArray, newDistArray
+from onesided.pencilfft.plan import PFFT
+from onesided.pencilfft.transform import Transform
+from onesided.pencilfft.transpose import Transpose
 
 __all__ = [
     "PFFT",

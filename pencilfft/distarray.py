@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.errors import PatternError
-
-from .decomposition import Pencil
+from onesided.pencilfft.decomposition import Pencil
 
 if TYPE_CHECKING:
-    from .plan import PFFT
+    from onesided.pencilfft.plan import PFFT
 
 
 class DistArray(np.ndarray[Any, np.dtype[Any]]):

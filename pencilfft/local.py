@@ -16,8 +16,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .decomposition import memory_order
-from .kernels.protocol import Kernel
+from onesided.pencilfft.decomposition import memory_order
+from onesided.pencilfft.kernels.protocol import Kernel
 
 #: Bytes that a block may touch so that it stays in the second-level cache between two kernels.
 CACHE_BYTES = 1 << 20

@@ -13,13 +13,12 @@ from numpy.typing import DTypeLike
 
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import UnsupportedError
-
-from .decomposition import Pencil, plan_stages
-from .kernels.registry import load_kernel
-from .settings import NORMS, Settings, require_supported
-from .transform import Transform, plan_legs
-from .transpose import Transpose
-from .workspace import Workspace
+from onesided.pencilfft.decomposition import Pencil, plan_stages
+from onesided.pencilfft.kernels.registry import load_kernel
+from onesided.pencilfft.settings import NORMS, Settings, require_supported
+from onesided.pencilfft.transform import Transform, plan_legs
+from onesided.pencilfft.transpose import Transpose
+from onesided.pencilfft.workspace import Workspace
 
 
 class PFFT:

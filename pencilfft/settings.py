@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from onesided.collectives.errors import PatternError, UnsupportedError
-
-from .decomposition import choose_grid
-from .kernels.registry import choose_backend
+from onesided.pencilfft.decomposition import choose_grid
+from onesided.pencilfft.kernels.registry import choose_backend
 
 #: Normalization -> powers of 1/sqrt(N) by which forward and backward scale (scipy.fft's meaning).
 NORMS = {"forward": (2, 0), "ortho": (1, 1), "backward": (0, 2)}

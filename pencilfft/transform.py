@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError, RequestError
-
-from .decomposition import Pencil, Stage
-from .distarray import DistArray
-from .kernels.protocol import Kernel
-from .local import LocalTransform
-from .transpose import Transpose
+from onesided.pencilfft.decomposition import Pencil, Stage
+from onesided.pencilfft.distarray import DistArray
+from onesided.pencilfft.kernels.protocol import Kernel
+from onesided.pencilfft.local import LocalTransform
+from onesided.pencilfft.transpose import Transpose
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from onesided.collectives import Alltoallw_init
 from onesided.collectives.errors import PatternError
-
-from .decomposition import Pencil, transpose_boxes
-from .local import Outlet
+from onesided.pencilfft.decomposition import Pencil, transpose_boxes
+from onesided.pencilfft.local import Outlet
 
 
 class Transpose:

@@ -25,9 +25,8 @@ from numpy.typing import NDArray
 
 from onesided.collectives import empty, free
 from onesided.collectives.agreement import agreed
-
-from .decomposition import Pencil, Stage, memory_order
-from .transpose import Transpose
+from onesided.pencilfft.decomposition import Pencil, Stage, memory_order
+from onesided.pencilfft.transpose import Transpose
 
 
 class Workspace:

@@ -77,16 +77,23 @@ def test_blocks_beyond_two_gigabytes(run_cases):
     run_cases("cases_large", 2, timeout=900, env={"ONESIDED_CASE_TIMEOUT": "300"})
 
 
+def test_progress_without_single_copy(run_cases, mpi_name):
+    """Large messages need both sides' progress where one side cannot copy them alone."""
+    settings = {"mpich": {"MPIR_CVAR_CH4_CMA_ENABLE": "0"}, "openmpi": {"OMPI_MCA_smsc": "^cma"}}
+    for ranks in (2, 3):
+        run_cases("cases_order", ranks, select=["big_messages", "late"], env=settings[mpi_name])
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(
     "env",
     [
         {"MPIR_CVAR_CH4_NETMOD": "ofi"},
         {"MPIR_CVAR_NOLOCAL": "1"},
-        {"MPIR_CVAR_CH4_SHM_POSIX_SINGLE_COPY": "0", "UCX_TLS": "tcp,self"},
+        {"UCX_TLS": "tcp,self"},
         {"MPIR_CVAR_ODD_EVEN_CLIQUES": "1"},
     ],
-    ids=["ofi", "no-local", "no-single-copy", "odd-even"],
+    ids=["ofi", "no-local", "tcp", "odd-even"],
 )
 def test_other_ways_of_mpich(run_cases, mpi_name, env):
     if mpi_name != "mpich":

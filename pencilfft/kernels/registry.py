@@ -6,8 +6,7 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from onesided.collectives.errors import PatternError, UnsupportedError
-
-from .protocol import Kernel
+from onesided.pencilfft.kernels.protocol import Kernel
 
 #: Name of the backend -> package that must be installed for it, in the order of preference.
 BACKENDS = {

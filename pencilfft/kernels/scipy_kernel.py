@@ -14,7 +14,7 @@ import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
-from .protocol import Kernel
+from onesided.pencilfft.kernels.protocol import Kernel
 
 _Norm = Literal["backward", "ortho", "forward"]
 #: By power of 1/sqrt(n): of a forward transform, and of an inverse one.
