@@ -71,7 +71,7 @@ class DistMatrix:
         Raises the same error on every rank: ``ValueError`` where rows and partitions do not
         fit, ``TypeError`` for the dtype, and the errors of ``Alltoallw_init``.
         """
-        with agreed(comm):
+        with agreed(comm, f"DistMatrix with dtype={dtype}, product={product}"):
             self.dtype = vector_dtype(rows.dtype, dtype)
             _check_rows(comm, rows, row_partition, col_partition)
             if product not in (*PRODUCTS, "auto"):

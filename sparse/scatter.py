@@ -30,10 +30,11 @@ def from_scipy(
 
     What other ranks pass is not looked at; pass None. Rows are in contiguous blocks balanced by
     nonzeros. Raises the same error on every rank: ``TypeError`` where root's matrix is none,
-    or the dtype cannot hold its values; ``ValueError`` where it is not two-dimensional.
+    or the dtype cannot hold its values; ``ValueError`` where it is not two-dimensional;
+    ``MismatchError`` where ranks pass different roots or dtypes.
     """
     csr = sparse.csr_array((0, 0))
-    with agreed(comm):
+    with agreed(comm, f"from_scipy with root={root}, dtype={dtype}"):
         if not 0 <= root < comm.size:
             raise ValueError(f"root {root} on {comm.size} ranks")
         if comm.rank == root:

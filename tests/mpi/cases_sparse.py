@@ -6,7 +6,7 @@ import numpy as np
 from cases import parameters, ranks, skip
 from scipy import sparse
 
-from onesided.collectives import MethodError, RequestError, UnsupportedError, methods
+from onesided.collectives import MethodError, MismatchError, RequestError, UnsupportedError, methods
 from onesided.sparse import DistMatrix, Partition, from_rows, from_scipy, stencil27
 
 
@@ -331,3 +331,15 @@ def case_bad_input_is_refused_on_every_rank(comm):
         text = raised(call, kind)
         assert words in text, text
         assert len(set(comm.allgather(text))) == 1, comm.allgather(text)
+
+
+@ranks(at_least=2)
+def case_roots_that_differ(comm):
+    matrix = sparse.eye_array(5)
+    for wrong in ({"root": comm.rank % 2}, {"dtype": "f4" if comm.rank else "f8"}):
+        try:
+            from_scipy(comm, matrix, method="p2p", **wrong)
+        except MismatchError as error:
+            assert "from_scipy" in str(error)
+        else:
+            raise AssertionError(f"{wrong} was accepted")
