@@ -202,7 +202,7 @@ def _clean_up() -> None:
         return
     deadline = time.monotonic() + EXIT_PATIENCE
     while progress.active and time.monotonic() < deadline:  # rounds that nobody waited for
-        for request in list(progress.active.values()):
+        for request in list(progress.active):
             request.Test()
     for context in list(Context._all.values()):
         gathering = context.comm.Ibarrier()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SPINS = 24
 
 #: Active requests that any rank may complete in any order; in the order of their starts.
-active: dict[int, PersistentRequest] = {}
+active: dict[PersistentRequest, None] = {}
 
 #: Active requests that must be completed in the order of their starts.
 ordered: list[PersistentRequest] = []
@@ -37,8 +37,8 @@ def drive(request: PersistentRequest) -> None:
     duplicate of it, without looking at what other ranks want from this one.
     """
     request.probe(MPI.ANY_SOURCE, NO_TAG)
-    if len(active) > 1 or (active and id(request) not in active):
-        for other in list(active.values()):
+    if len(active) > 1 or (active and request not in active):
+        for other in list(active):
             if other is not request:
                 other.advance_if_free()
 

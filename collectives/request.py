@@ -91,14 +91,17 @@ class PersistentRequest:
         slot = self._rounds % self._turns
         if self.watch is not None:
             self.watch.before_start(slot)
-        with self._lock:  # until the round has begun nobody else may advance it
+        self._lock.acquire()  # until the round has begun nobody else may advance it
+        try:
             self.begin(slot)
             self._rounds += 1
             self._slot = slot
             self._done = False
             self._state = ACTIVE
+        finally:
+            self._lock.release()
         if self.any_order:
-            progress.active[id(self)] = self
+            progress.active[self] = None
         else:
             progress.ordered.append(self)
 
@@ -117,7 +120,8 @@ class PersistentRequest:
             return self._inactive("waited for")
         if not self.any_order:
             self._check_turn()
-        with self._lock:
+        self._lock.acquire()  # "with" takes twice as long
+        try:
             if self._state is ACTIVE:
                 if not self._done:
                     if self.watch is not None:
@@ -125,6 +129,8 @@ class PersistentRequest:
                     if not self.advance():
                         progress.spin(self)
                 self._finish()
+        finally:
+            self._lock.release()
         return self._answers[self._slot]
 
     def Test(self) -> bool:
@@ -252,7 +258,7 @@ class PersistentRequest:
     def _finish(self) -> None:
         self.complete()
         if self.any_order:
-            progress.active.pop(id(self), None)
+            progress.active.pop(self, None)
         else:
             progress.ordered.remove(self)
         self._state = INACTIVE
