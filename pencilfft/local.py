@@ -22,6 +22,9 @@ from onesided.pencilfft.kernels.protocol import Kernel
 #: Bytes that a block may touch so that it stays in the second-level cache between two kernels.
 CACHE_BYTES = 1 << 20
 
+#: Alignment of scratch memory in bytes: vector instructions want it.
+ALIGNMENT = 64
+
 #: Fewest neighboring elements in a block that cuts the last axis: whole cache lines.
 COLUMNS = 16
 
@@ -92,7 +95,11 @@ class LocalTransform:
         """Scratch for one block, its axes in this order of memory."""
         block = list(shape)
         block[self._axis] = min(self._planes, self._length)
-        memory = np.empty([block[axis] for axis in order], dtype)
+        extents = [block[axis] for axis in order]
+        nbytes = int(np.prod(extents)) * dtype.itemsize
+        raw = np.empty(nbytes + ALIGNMENT, np.uint8)
+        start = -raw.ctypes.data % ALIGNMENT
+        memory = raw[start : start + nbytes].view(dtype).reshape(extents)
         return memory.transpose(np.argsort(order))
 
     def __call__(self, source: NDArray[Any], target: NDArray[Any], scale: int = 0) -> None:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 class PyfftwKernel:
     """Local. See :class:`~.protocol.Kernel`.
 
-    FFTW plans are made at the first call with new shapes, strides, dtypes or alignment, with
-    FFTW_ESTIMATE, which looks at no data; later calls only execute.
+    FFTW plans are made at the first call with new shapes, strides, dtypes or alignment, by
+    FFTW_MEASURE on memory of their own; later calls only execute.
     """
 
     def __init__(self) -> None:
@@ -43,11 +43,16 @@ class PyfftwKernel:
         )
         plan = self._plans.get(key)
         if plan is None:
-            flags = ["FFTW_ESTIMATE"]
+            flags = ["FFTW_MEASURE"]
             if not all(alignments):
                 flags.append("FFTW_UNALIGNED")
+            trial = _like(source)
             plan = self._plans[key] = pyfftw.FFTW(
-                source, target, axes=(axis,), direction=direction, flags=flags
+                trial,
+                trial if in_place else _like(target),
+                axes=(axis,),
+                direction=direction,
+                flags=flags,
             )
         plan.update_arrays(source, target)
         plan.execute()
@@ -65,6 +70,13 @@ class PyfftwKernel:
 
     def c2r(self, source: NDArray[Any], target: NDArray[Any], axis: int, scale: int) -> None:
         self._execute(source, target, axis, "FFTW_BACKWARD", target.shape[axis], scale)
+
+
+def _like(array: NDArray[Any]) -> NDArray[Any]:
+    """Aligned memory in the form of ``array``, for FFTW to measure with."""
+    extent = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
+    memory = pyfftw.zeros_aligned(extent // array.itemsize + 1, array.dtype)
+    return np.lib.stride_tricks.as_strided(memory, array.shape, array.strides)
 
 
 KERNEL = PyfftwKernel()
