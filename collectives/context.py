@@ -127,7 +127,7 @@ class Context:
             self.retired = [r for r in self.retired if r not in dead]
             for region in dead:
                 region.unmap()
-        if self.orphaned and not self.live:
+        if self.orphaned and not self.live and not self.retired:
             self.close()  # does nothing where this is part of it
 
     def close(self) -> None:
@@ -179,10 +179,10 @@ def refusal(error: MPI.Exception) -> OnesidedError:
 
 
 def _communicator_freed(comm: MPI.Comm, keyval: int, context: Context) -> None:
-    """The caller frees the communicator: its requests keep the context, else it goes as well."""
+    """The caller frees the communicator: requests and views of memory keep the context."""
     context.orphaned = True
-    if not context.live and context.number in Context._all:
-        context.close()
+    if context.number in Context._all:
+        context.collect()
 
 
 def _clean_up_at_finalize() -> None:

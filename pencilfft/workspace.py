@@ -119,13 +119,12 @@ class Workspace:
 
     def free(self) -> None:
         """Collective. Give back requests, memory and communicators, in that order."""
-        for transpose in (*self.forward, *self.backward):
-            transpose.free()
-        self.forward, self.backward = [], []
+        for transposes in (self.forward, self.backward):
+            while transposes:
+                transposes.pop(0).free()
         self.forward_stages, self.backward_stages = [], []
-        for piece in self._pieces:
-            free(piece)
-        self._pieces = []
+        while self._pieces:  # unmapped when no view is left, so no name may keep one
+            free(self._pieces.pop(0))
         for comm in self._comms:
             if comm != MPI.COMM_SELF:
                 comm.Free()

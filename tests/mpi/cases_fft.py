@@ -10,6 +10,7 @@ import scipy.fft
 from cases import parameters, ranks, skip
 
 from onesided.collectives import UnsupportedError, methods
+from onesided.collectives.context import Context
 from onesided.collectives.memory import find_region
 from onesided.pencilfft import PFFT, DistArray, newDistArray
 
@@ -283,3 +284,15 @@ def case_distarray(comm, view, tensor):
                 assert np.all(array.v[(1,) * tensor] == 5)
             blocks = comm.allgather(array.size)
             assert sum(blocks) == np.prod(array.global_shape)
+
+
+@parameters(method=["rma-notify", "rma-fence", "p2p"])
+def case_a_destroyed_plan_leaves_nothing(comm, method):
+    """No communicator and no window memory, while the user's arrays and the plan live on."""
+    before = list(Context._all)
+    for _ in range(3):
+        with PFFT(comm, (6, 7, 8), dtype=float, method=method) as plan:
+            spectrum = plan.forward(newDistArray(plan, False, val=1))
+            plan.backward(spectrum)
+        assert list(Context._all) == before
+    assert spectrum.shape == plan.shape()

@@ -190,6 +190,21 @@ def case_the_communicator_may_go_first(comm):
     other.free()
 
 
+def case_views_outlive_the_communicator(comm):
+    """Nothing collective can follow on it, so what somebody still looks at stays until the end."""
+    for method in ("rma-notify", "rma-fence"):
+        mine = comm.Dup()
+        exchange = Vector(mine, tables(comm.size)["uneven"], method)
+        exchange.fill(5)
+        exchange.request.Start()
+        got = exchange.request.Wait()
+        exchange.request.Free()
+        exchange.request = None
+        mine.Free()
+        exchange.check(5, got)
+        got = exchange = None
+
+
 def case_one_window_memory_for_several_requests(comm):
     """One array as the target of two requests, one at a time, and the source of a third."""
     size = comm.size
