@@ -71,6 +71,20 @@ DEFECTS = (
     ),
     Defect(
         "MPICH",
+        (5, 0, 0),
+        (5, 0, 2),
+        "MPI_Win_allocate_shared crashes where no communicator is left",
+        "a duplicate of the communicator is tried first",
+    ),
+    Defect(
+        "MPICH",
+        (5, 0, 0),
+        (5, 0, 2),
+        "a probe on MPI_COMM_SELF drives no progress for other ranks",
+        "waiting ranks probe the communicator of the request",
+    ),
+    Defect(
+        "MPICH",
         (4, 0, 0),
         (4, 1, 2),
         "a persistent collective may send the data of its initialization (issue 7078)",
@@ -124,6 +138,13 @@ DEFECTS = (
         (5, 0, 11),
         "Puts of strided data travel element by element off the node",
         "blocks are packed before they leave the node",
+    ),
+    Defect(
+        "Open MPI",
+        (5, 0, 0),
+        (5, 0, 11),
+        "Cartesian neighbor collectives swap the sides on a periodic axis of extent 1 or 2",
+        "mpi and mpi-persistent refuse such a grid",
     ),
 )
 
