@@ -13,6 +13,7 @@ import atexit
 import contextlib
 import sys
 import time
+import uuid
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -73,6 +74,7 @@ class Context:
         self.retired: list[Any] = []  # memory.Region
         self.allocations: dict[str, Resources] = {}  # of memory.empty(), by the key of the region
         self.orphaned = False
+        self.key: str = self.comm.bcast(uuid.uuid4().hex if self.comm.rank == 0 else None)
         self._nodes: dict[int | None, Node] = {}
         self._tags = 0
         Context._born += 1
@@ -118,17 +120,31 @@ class Context:
         return self._tags
 
     def collect(self) -> None:
-        """Collective. Free retired memory that no rank looks at, and an orphaned context."""
-        if self.retired:
-            mine = [region.unused() for region in self.retired]
-            everyone = agree(self.comm, what="collect", value=mine)
-            free = [all(flags) for flags in zip(*everyone, strict=True)]
-            dead = [region for region, gone in zip(self.retired, free, strict=True) if gone]
-            self.retired = [r for r in self.retired if r not in dead]
-            for region in dead:
-                region.unmap()
+        """Collective. Free retired memory that no rank looks at any more.
+
+        Of this context, and of contexts whose communicator has been freed while somebody was
+        looking: they have no collective calls of their own any more, so they go with one of a
+        context that holds all their ranks.
+        """
+        orphans = {c.key: c for c in Context._all.values() if c.orphaned and c is not self}
+        mine = [region.unused() for region in self.retired]
+        theirs = {key: (other.comm.size, other.idle()) for key, other in orphans.items()}
+        everyone = agree(self.comm, what="collect", value=(mine, theirs))
+        free = [all(flags) for flags in zip(*(word[0] for word in everyone), strict=True)]
+        dead = [region for region, gone in zip(self.retired, free, strict=True) if gone]
+        self.retired = [r for r in self.retired if r not in dead]
+        for region in dead:
+            region.unmap()
+        for key in sorted(theirs):
+            words = [word[1][key] for word in everyone if key in word[1]]
+            if len(words) == theirs[key][0] and all(idle for _, idle in words):
+                orphans[key].close()
         if self.orphaned and not self.live and not self.retired:
             self.close()  # does nothing where this is part of it
+
+    def idle(self) -> bool:
+        """Local. True where no request is left, and no array of this rank shows its memory."""
+        return not self.live and all(region.unused() for region in self.retired)
 
     def close(self) -> None:
         """Collective. Free what is left, last things first; the context is of no use afterwards."""

@@ -104,7 +104,7 @@ def test_other_ways_of_mpich(run_cases, mpi_name, env):
 @pytest.mark.full
 @pytest.mark.parametrize(
     "env",
-    [{"OMPI_MCA_btl": "self,tcp", "OMPI_MCA_osc": "^sm,ucx"},
+    [{"OMPI_MCA_btl": "self,tcp"},
      {"OMPI_MCA_smsc": "^cma"}],
     ids=["tcp", "no-single-copy"],
 )

@@ -10,14 +10,11 @@ from numpy.typing import NDArray
 
 from onesided.collectives.context import Resources
 from onesided.collectives.copies import allocate_slots
-from onesided.collectives.datatypes import box_type, element_type
+from onesided.collectives.datatypes import INT_MAX, box_type, element_type
 from onesided.collectives.errors import UnsupportedError
 from onesided.collectives.exchange import Exchange
 from onesided.collectives.pattern import Block
 from onesided.collectives.request import PersistentRequest
-
-#: Largest count or displacement of the MPI-3 interface.
-INT_MAX = 2**31 - 1
 
 
 class Alltoall(PersistentRequest):

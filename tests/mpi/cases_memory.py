@@ -191,7 +191,9 @@ def case_the_communicator_may_go_first(comm):
 
 
 def case_views_outlive_the_communicator(comm):
-    """Nothing collective can follow on it, so what somebody still looks at stays until the end."""
+    """What somebody still looks at stays, and goes when nobody does."""
+    settled(comm)
+    before = len(Context._all)
     for method in ("rma-notify", "rma-fence"):
         mine = comm.Dup()
         exchange = Vector(mine, tables(comm.size)["uneven"], method)
@@ -202,7 +204,10 @@ def case_views_outlive_the_communicator(comm):
         exchange.request = None
         mine.Free()
         exchange.check(5, got)
+        assert len(Context._all) > before
         got = exchange = None
+        settled(comm)  # a collective call of all its ranks takes it along
+        assert len(Context._all) == before
 
 
 def case_one_window_memory_for_several_requests(comm):
