@@ -148,7 +148,8 @@ def case_not_enough_shared_memory(comm):
         status = os.statvfs("/dev/shm")
     except OSError:
         skip("no /dev/shm")
-    too_much = status.f_bavail * status.f_frsize // comm.size + (1 << 26)
+    near = len(Context.of(comm).node().ranks)
+    too_much = status.f_bavail * status.f_frsize // near + (1 << 26)
     try:
         empty(comm, too_much, "u1")
     except ResourceError as error:
