@@ -30,11 +30,12 @@ class Alltoall(PersistentRequest):
     def __init__(self, exchange: Exchange, resources: Resources) -> None:
         super().__init__(exchange, resources)
         self.serve(allocate_slots(exchange))
-        self._calls = [prepare_call(exchange, array, resources) for array in self.arrays]
+        calls = [prepare_call(exchange, array, resources) for array in self.arrays]
+        self._calls = [(getattr(exchange.context.comm, name), args) for name, args in calls]
 
     def begin(self, slot: int) -> None:
-        name, arguments = self._calls[slot]
-        getattr(self.exchange.context.comm, name)(*arguments)
+        call, arguments = self._calls[slot]
+        call(*arguments)
 
     def forget(self) -> None:
         self._calls = []

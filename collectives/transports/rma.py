@@ -36,11 +36,8 @@ class OneSided(PersistentRequest):
         self._local: list[list[Copy]] = self.schedule.local
         self._unpacks: list[list[Copy]] = self.schedule.unpacks
         self._syncs = [window.Sync for window in self.schedule.syncs]
-
-    @property
-    def windows(self) -> list[MPI.Win]:
-        """The windows that are Put through; the only ones that are fenced, posted or flushed."""
-        return [window for window in self.schedule.windows if window is not None]
+        #: The windows that are Put through; the only ones that are fenced, posted or flushed.
+        self.windows: list[MPI.Win] = [w for w in self.schedule.windows if w is not None]
 
     def stages(self, turn: int) -> list[tuple[list[Put], list[Copy]]]:
         """Local. What is issued for all peers in a slot, in order: Puts, then stores, repeated."""
@@ -73,7 +70,7 @@ class OneSided(PersistentRequest):
 
     def forget(self) -> None:
         self.schedule.forget()
-        self._local, self._unpacks, self._syncs = [], [], []
+        self._local, self._unpacks, self._syncs, self.windows = [], [], [], []
 
 
 def merged(stages: list[tuple[list[Put], list[Copy]]]) -> list[tuple[list[Put], list[Copy]]]:
