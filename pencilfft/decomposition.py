@@ -29,7 +29,7 @@ def block(length: int, parts: int, index: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Pencil:
+class PencilGeometry:
     """Local. One rank's block of a global array, whole along ``axis``.
 
     ``grid`` holds the sizes of the grid axes and ``coords`` this rank's place on them;
@@ -77,19 +77,19 @@ class Pencil:
         """Local. The block as slices of the global array."""
         return tuple(slice(start, stop) for start, stop in self.ranges)
 
-    def pencil(self, axis: int) -> Pencil:
+    def pencil(self, axis: int) -> PencilGeometry:
         """Local. The pencil that is whole along ``axis`` and split over its grid axis here."""
         layout = list(self.layout)
         layout[self.axis], layout[axis] = layout[axis], layout[self.axis]
         return replace(self, layout=tuple(layout), axis=axis)
 
-    def resized(self, axis: int, length: int) -> Pencil:
+    def resized(self, axis: int, length: int) -> PencilGeometry:
         """Local. The pencil of an array with another global length along ``axis``."""
         shape = tuple(length if i == axis else n for i, n in enumerate(self.shape))
         return replace(self, shape=shape)
 
 
-def transpose_boxes(source: Pencil, target: Pencil) -> tuple[int, Boxes, Boxes]:
+def transpose_boxes(source: PencilGeometry, target: PencilGeometry) -> tuple[int, Boxes, Boxes]:
     """Local. The grid axis of a transpose, and its send and receive boxes per rank of that axis.
 
     Both pencils are whole along the axis of their own and split alike along all axes but these
@@ -108,7 +108,7 @@ def transpose_boxes(source: Pencil, target: Pencil) -> tuple[int, Boxes, Boxes]:
     return grid_axis, send, receive
 
 
-def _box(pencil: Pencil, axis: int, span: tuple[int, int]) -> tuple[slice, ...] | None:
+def _box(pencil: PencilGeometry, axis: int, span: tuple[int, int]) -> tuple[slice, ...] | None:
     """The whole block but for ``axis``, which is cut to ``span``."""
     box = [slice(0, length) for length in pencil.subshape]
     box[axis] = slice(*span)
@@ -122,12 +122,12 @@ class Stage:
     ``before`` and ``after`` differ only in the global length of axes that a transform changes.
     """
 
-    before: Pencil
+    before: PencilGeometry
     axes: tuple[int, ...]
-    after: Pencil
+    after: PencilGeometry
 
 
-def plan_stages(first: Pencil, order: Sequence[int], halved: bool) -> list[Stage]:
+def plan_stages(first: PencilGeometry, order: Sequence[int], halved: bool) -> list[Stage]:
     """Local. The stages of a forward transform over the axes in ``order``.
 
     ``first.axis`` is ``order[0]``; ``halved`` says that its transform is real to complex and

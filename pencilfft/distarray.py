@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.errors import PatternError
-from onesided.pencilfft.decomposition import Pencil
+from onesided.pencilfft.decomposition import PencilGeometry
 
 if TYPE_CHECKING:
     from onesided.pencilfft.plan import PFFT
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 class DistArray(np.ndarray[Any, np.dtype[Any]]):
     """Local. This rank's block of a distributed array, in plain memory.
 
-    An ndarray that remembers its :class:`Pencil`. With ``rank`` r it is a tensor field: r leading
+    An ndarray that remembers its :class:`PencilGeometry`. With ``rank`` r a tensor field: r leading
     axes, each as long as the array has dimensions, count the components and are not distributed.
     An index that picks components keeps the DistArray; any other index gives an ndarray, because
     a part of a block is nobody's block. Operations are local. Dropping it needs nothing
     collective.
     """
 
-    _pencil: Pencil | None
+    _pencil: PencilGeometry | None
     _rank: int
 
     def __new__(
-        cls, pencil: Pencil, dtype: DTypeLike = float, val: Any = None, rank: int = 0
+        cls, pencil: PencilGeometry, dtype: DTypeLike = float, val: Any = None, rank: int = 0
     ) -> DistArray:
         """Local. Filled with ``val``, uninitialized for None."""
         if rank < 0:
@@ -71,7 +71,7 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         return self.view(np.ndarray)
 
     @property
-    def pencil(self) -> Pencil:
+    def pencil(self) -> PencilGeometry:
         """Which part of the global array this is."""
         if self._pencil is None:
             raise PatternError(f"an array of shape {self.shape} is no block of a pencil any more")

@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import UnsupportedError
-from onesided.pencilfft.decomposition import Pencil, plan_stages
+from onesided.pencilfft.decomposition import PencilGeometry, plan_stages
 from onesided.pencilfft.kernels.registry import load_kernel
 from onesided.pencilfft.settings import NORMS, Settings, require_supported
 from onesided.pencilfft.transform import Transform, plan_legs
@@ -98,7 +98,7 @@ class PFFT:
         #: Name of the kernel in use.
         self.backend = settings.backend
         coords = np.unravel_index(comm.rank, settings.grid)
-        first = Pencil(
+        first = PencilGeometry(
             settings.shape,
             settings.grid,
             tuple(int(place) for place in coords),
@@ -169,7 +169,7 @@ class PFFT:
         settings = self._settings
         return settings.spectral_dtype if forward_output else settings.dtype
 
-    def _pencil(self, forward_output: bool) -> Pencil:
+    def _pencil(self, forward_output: bool) -> PencilGeometry:
         return self.pencil[1 if forward_output else 0]
 
     def destroy(self) -> None:

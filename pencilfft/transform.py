@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError, RequestError
-from onesided.pencilfft.decomposition import Pencil, Stage
+from onesided.pencilfft.decomposition import PencilGeometry, Stage
 from onesided.pencilfft.distarray import DistArray
 from onesided.pencilfft.kernels.protocol import Kernel
 from onesided.pencilfft.local import LocalTransform
@@ -38,7 +38,7 @@ class Transform:
     def __init__(
         self,
         name: str,
-        pencils: tuple[Pencil, Pencil],
+        pencils: tuple[PencilGeometry, PencilGeometry],
         dtypes: tuple[np.dtype[Any], np.dtype[Any]],
         legs: Sequence[Leg],
         scale: int,
@@ -110,7 +110,7 @@ class Transform:
         self._legs, self._input = (), None
 
 
-def _block(what: str, array: Any, pencil: Pencil, dtype: np.dtype[Any]) -> NDArray[Any]:
+def _block(what: str, array: Any, pencil: PencilGeometry, dtype: np.dtype[Any]) -> NDArray[Any]:
     """The array as a plain ndarray, if it has the shape and dtype of the block."""
     if not isinstance(array, np.ndarray):
         raise PatternError(f"the {what} is a {type(array).__name__}, not a NumPy array")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives import Alltoallw_init
 from onesided.collectives.errors import PatternError
-from onesided.pencilfft.decomposition import Pencil, transpose_boxes
+from onesided.pencilfft.decomposition import PencilGeometry, transpose_boxes
 from onesided.pencilfft.local import Outlet
 
 
@@ -30,8 +30,8 @@ class Transpose:
     def __init__(
         self,
         comm: MPI.Comm,
-        source: Pencil,
-        target: Pencil,
+        source: PencilGeometry,
+        target: PencilGeometry,
         send: NDArray[Any],
         receive: NDArray[Any],
         *,

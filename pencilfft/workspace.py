@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives import empty, free
 from onesided.collectives.agreement import agreed
-from onesided.pencilfft.decomposition import Pencil, Stage, memory_order
+from onesided.pencilfft.decomposition import PencilGeometry, Stage, memory_order
 from onesided.pencilfft.transpose import Transpose
 
 
@@ -64,7 +64,7 @@ class Workspace:
             self.free()
             raise
 
-    def _split(self, pencil: Pencil) -> None:
+    def _split(self, pencil: PencilGeometry) -> None:
         """One communicator per grid axis, its ranks in the order of their coordinates."""
         for axis, parts in enumerate(pencil.grid):
             if parts == 1:
@@ -131,5 +131,5 @@ class Workspace:
         self._comms, self.subcomm = [], ()
 
 
-def _count(pencil: Pencil) -> int:
+def _count(pencil: PencilGeometry) -> int:
     return int(np.prod(pencil.subshape, dtype=np.int64))

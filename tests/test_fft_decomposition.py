@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from onesided.collectives.errors import PatternError
 from onesided.pencilfft.decomposition import (
-    Pencil,
+    PencilGeometry,
     balanced,
     block,
     choose_grid,
@@ -25,7 +25,7 @@ def every_pencil(shape, grid, axis):
     """The pencils of all ranks, in rank order."""
     layout = tuple(range(len(shape)))
     return [
-        Pencil(shape, grid, tuple(int(c) for c in coords), layout, axis)
+        PencilGeometry(shape, grid, tuple(int(c) for c in coords), layout, axis)
         for coords in np.ndindex(*grid)
     ]
 
@@ -123,7 +123,7 @@ def test_more_ranks_than_planes_leaves_blocks_empty():
 def test_pencils_that_do_not_fit_are_refused():
     first = every_pencil((4, 4, 4), (2, 2, 1), 2)[0]
     with pytest.raises(PatternError, match="axis 0 is split over 2 ranks"):
-        Pencil((4, 4, 4), (2, 2, 1), (0, 0, 0), (0, 1, 2), 0)
+        PencilGeometry((4, 4, 4), (2, 2, 1), (0, 0, 0), (0, 1, 2), 0)
     with pytest.raises(PatternError, match="no single transpose"):
         transpose_boxes(first, first.pencil(1).pencil(0))
 
