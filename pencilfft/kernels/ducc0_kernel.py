@@ -7,9 +7,21 @@ from typing import Any
 from ducc0 import fft
 from numpy.typing import NDArray
 
+from onesided.pencilfft.kernels.pocketfft_calls import complex_call, real_call
+from onesided.pencilfft.kernels.protocol import COMPLEX_KINDS, Run, Task
+
 
 class Ducc0Kernel:
     """Local. See :class:`~.protocol.Kernel`."""
+
+    name = "ducc0"
+
+    def plan(self, task: Task, effort: str) -> Run | None:
+        if task.kind in COMPLEX_KINDS:
+            return complex_call(fft, task)
+        if task.orthogonal != (task.scale == 1):
+            return None  # ducc0 makes the matrix orthogonal with this scale, and only then
+        return real_call(fft, task)
 
     def c2c(
         self, source: NDArray[Any], target: NDArray[Any], axis: int, forward: bool, scale: int

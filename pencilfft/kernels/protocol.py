@@ -2,30 +2,112 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
+#: The transforms between real and complex data, and from complex to complex.
+COMPLEX_KINDS = ("c2c", "r2c", "c2r")
+#: The cosine and sine transforms, which take real data, or both parts of complex data.
+REAL_KINDS = ("dct1", "dct2", "dct3", "dct4", "dst1", "dst2", "dst3", "dst4")
 
-class Kernel(Protocol):
-    """Local. Transforms along one axis of n-d arrays of any strides.
+#: The type that undoes a cosine or sine transform of this type, but for a factor.
+_INVERSE_TYPES = {1: 1, 2: 3, 3: 2, 4: 4}
 
-    ``target`` is filled and nothing else is returned; nothing of the size of the arrays is
-    allocated. ``scale`` divides by sqrt(n)**scale, n being the real length of the axis. Arrays of
-    one call have one precision. ``c2c`` takes the same array twice to work in place; all other
-    overlaps are not allowed.
+
+@dataclass(frozen=True)
+class Layout:
+    """Local. Form of an array: its shape, its strides in bytes and its dtype's character."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    char: str
+
+    @classmethod
+    def of(cls, array: NDArray[Any]) -> Layout:
+        """Local. The layout of ``array``; its address is no part of it."""
+        return cls(array.shape, array.strides, array.dtype.char)
+
+
+@dataclass(frozen=True)
+class Task:
+    """Local. One transform along ``axis`` between arrays of these layouts.
+
+    ``kind``: "c2c", "r2c", "c2r", "dct1" to "dct4", "dst1" to "dst4". ``forward``: of c2c the
+    negative sign in the exponent; a cosine or sine transform that is not forward is the inverse
+    type (dct3 for dct2), without its factor. The result is divided by ``sqrt(M)**scale``, M being
+    :attr:`logical_length`. ``orthogonal``: the rows of the matrix are made orthogonal, as
+    ``scipy.fft.dct(..., orthogonalize=True)`` does. ``in_place``: source and target are one array.
     """
 
-    def c2c(
-        self, source: NDArray[Any], target: NDArray[Any], axis: int, forward: bool, scale: int
-    ) -> None:
-        """Complex to complex; ``forward`` has the negative sign in the exponent."""
+    kind: str
+    axis: int
+    forward: bool
+    scale: int
+    orthogonal: bool
+    source: Layout
+    target: Layout
+    in_place: bool
+
+    @property
+    def length(self) -> int:
+        """Local. Points along the axis, of real data in r2c and c2r."""
+        side = self.target if self.kind == "c2r" else self.source
+        return side.shape[self.axis]
+
+    @property
+    def logical_length(self) -> int:
+        """Local. M, the length of the complex transform that this one is a part of."""
+        n = self.length
+        if self.kind in COMPLEX_KINDS:
+            return n
+        return {"dct1": 2 * (n - 1), "dst1": 2 * (n + 1)}.get(self.kind, 2 * n)
+
+    @property
+    def factor(self) -> float:
+        """Local. What the result of the plain sums is multiplied by."""
+        return float(self.logical_length) ** (-0.5 * self.scale)
+
+    @property
+    def sine(self) -> bool:
+        """Local. Whether this is a sine transform."""
+        return self.kind.startswith("dst")
+
+    @property
+    def type(self) -> int:
+        """Local. Type, 1 to 4, of the cosine or sine transform that is to be computed."""
+        named = int(self.kind[-1])
+        return named if self.forward else _INVERSE_TYPES[named]
+
+    @property
+    def empty(self) -> bool:
+        """Local. Whether there is nothing to do."""
+        return 0 in self.source.shape or 0 in self.target.shape
+
+
+#: ``run(source, target)``: the arrays have the layouts of the task, at any address. Nothing of
+#: their size is allocated and nothing but ``target`` is written.
+Run = Callable[[NDArray[Any], NDArray[Any]], None]
+
+
+class Kernel(Protocol):
+    """Local. One library of transforms."""
+
+    name: str
+
+    def plan(self, task: Task, effort: str) -> Run | None:
+        """Local. The call that does ``task``, or None where this library cannot.
+
+        ``effort`` is "estimate" or "measure", how long a library may look for a fast way.
+        """
         ...
 
-    def r2c(self, source: NDArray[Any], target: NDArray[Any], axis: int, scale: int) -> None:
-        """Real to the n // 2 + 1 non-redundant coefficients, forward."""
-        ...
 
-    def c2r(self, source: NDArray[Any], target: NDArray[Any], axis: int, scale: int) -> None:
-        """The way back from ``r2c``; ``source`` is left as it is."""
-        ...
+def real_view(array: NDArray[Any]) -> NDArray[Any]:
+    """Local. The parts of complex data along a new last axis; real data as they are."""
+    if array.dtype.kind != "c":
+        return array
+    view: NDArray[Any] = array[..., None].view(array.real.dtype)
+    return view

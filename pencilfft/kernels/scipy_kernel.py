@@ -14,7 +14,8 @@ import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
-from onesided.pencilfft.kernels.protocol import Kernel
+from onesided.pencilfft.kernels.pocketfft_calls import complex_call, real_call
+from onesided.pencilfft.kernels.protocol import COMPLEX_KINDS, Run, Task, real_view
 
 _Norm = Literal["backward", "ortho", "forward"]
 #: By power of 1/sqrt(n): of a forward transform, and of an inverse one.
@@ -25,7 +26,15 @@ _INVERSE_NORMS: tuple[_Norm, ...] = ("forward", "ortho", "backward")
 class PocketfftKernel:
     """Local. See :class:`~.protocol.Kernel`; calls the extension module under ``scipy.fft``."""
 
+    name = "scipy"
+
+    def plan(self, task: Task, effort: str) -> Run | None:
+        if task.kind in COMPLEX_KINDS:
+            return complex_call(self._extension, task)
+        return real_call(self._extension, task, task.orthogonal)
+
     def __init__(self, extension: Any) -> None:
+        self._extension = extension
         self._c2c, self._r2c, self._c2r = extension.c2c, extension.r2c, extension.c2r
 
     def c2c(
@@ -43,6 +52,30 @@ class PocketfftKernel:
 class ScipyKernel:
     """Local. See :class:`~.protocol.Kernel`; public functions, which allocate each result."""
 
+    name = "scipy"
+
+    def plan(self, task: Task, effort: str) -> Run | None:
+        axis, scale = task.axis, task.scale
+        if task.kind == "c2c":
+            function = scipy.fft.fft if task.forward else scipy.fft.ifft
+            arguments = {"norm": (_NORMS if task.forward else _INVERSE_NORMS)[scale]}
+        elif task.kind == "r2c":
+            function, arguments = scipy.fft.rfft, {"norm": _NORMS[scale]}
+        elif task.kind == "c2r":
+            function = scipy.fft.irfft
+            arguments = {"n": task.length, "norm": _INVERSE_NORMS[scale]}
+        else:
+            function = scipy.fft.dst if task.sine else scipy.fft.dct
+            arguments = {"type": task.type, "norm": _NORMS[scale]}
+            arguments["orthogonalize"] = task.orthogonal
+
+        def run(source: NDArray[Any], target: NDArray[Any]) -> None:
+            target[...] = function(source, axis=axis, **arguments)
+
+        if task.kind in COMPLEX_KINDS:
+            return run
+        return lambda source, target: run(real_view(source), real_view(target))
+
     def c2c(
         self, source: NDArray[Any], target: NDArray[Any], axis: int, forward: bool, scale: int
     ) -> None:
@@ -58,7 +91,7 @@ class ScipyKernel:
         target[...] = scipy.fft.irfft(source, length, axis=axis, norm=_INVERSE_NORMS[scale])
 
 
-def _choose() -> Kernel:
+def _choose() -> PocketfftKernel | ScipyKernel:
     """The kernel on the private module where that does what is expected of it."""
     real = np.arange(6.0).reshape(2, 3)
     half, back = np.empty((2, 2), complex), np.empty((2, 3))
