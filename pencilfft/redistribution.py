@@ -1,0 +1,212 @@
+"""Persistent requests for arrays that change from call to call, kept with their communicator.
+
+A program that makes a transfer, uses it once and drops it would pay for windows and schedules
+every time. So the requests belong to the communicator, and a new transfer finds those of an
+earlier one that did the same.
+
+*When they are freed.* Freeing is collective, dropping a transfer is not. A redistribution without
+users is freed by a later call that makes a new one, once there are too many: what is idle on
+every rank, least recently used first, as agreed by all ranks. All are freed with their
+communicator, and what is left before Finalize.
+"""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.collectives import Alltoallw_init
+from onesided.collectives.agreement import agree
+from onesided.collectives.errors import RequestError, ResourceError
+from onesided.pencilfft.decomposition import Boxes, block
+
+#: Redistributions that a communicator keeps when nobody uses them.
+MOST = 16
+
+#: Bytes of memory per rank, about, that they may hold.
+MOST_BYTES = 1 << 28
+
+Key = tuple[Any, ...]
+
+
+class Redistribution:
+    """From blocks along one axis to blocks along another, of any two arrays.
+
+    Arrays of the caller's change from call to call, so the request is bound to memory of its own:
+    blocks for peers are gathered there, sent straight into the peers' slots and copied from there
+    to the target. What a rank keeps goes from array to array.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        axes: tuple[int, int],
+        method: str,
+        info: Mapping[str, str],
+    ) -> None:
+        """Collective over ``comm``. ``axes``: the one along which a source block is whole, first.
+
+        ``shape`` is whole along both axes.
+        """
+        source, target = axes
+        send_boxes, send_shape = _boxes(comm, shape, source, target)
+        receive_boxes, receive_shape = _boxes(comm, shape, target, source)
+        own, place = send_boxes[comm.rank], receive_boxes[comm.rank]
+        send_boxes[comm.rank] = receive_boxes[comm.rank] = None
+        self._kept = None if own is None or place is None else (own, place)
+        send = np.empty(send_shape, dtype)  # pages that are never written take no memory
+        self._outgoing = [(send[box], box) for box in send_boxes if box is not None]
+        self._incoming = [box for box in receive_boxes if box is not None]
+        self._request = Alltoallw_init(
+            comm,
+            [send, send_boxes],
+            [(receive_shape, dtype), receive_boxes],
+            method=method,
+            info=info,
+        )
+        #: The transfers that use this.
+        self.users: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.freed = False
+
+    def __call__(self, source: NDArray[Any], target: NDArray[Any]) -> None:
+        """Collective. The source is left as it is."""
+        for memory, box in self._outgoing:
+            memory[...] = source[box]
+        self._request.Start()
+        if self._kept is not None:
+            own, place = self._kept
+            target[place] = source[own]
+        received = self._request.Wait()
+        for box in self._incoming:
+            target[box] = received[box]
+
+    def free(self) -> None:
+        """Collective. Give back windows and memory."""
+        self.freed = True
+        self._outgoing = []
+        self._request.Free()
+
+    def discard(self) -> None:
+        """Local. The process ends: what is left of the request goes with its communicator."""
+        self.freed = True
+        self._outgoing = []
+        self._request.discard()
+
+
+def _boxes(
+    comm: MPI.Comm, shape: tuple[int, ...], whole: int, split: int
+) -> tuple[Boxes, tuple[int, ...]]:
+    """Per rank the box of a block that is whole along one axis, and the shape of the block."""
+    start, stop = block(shape[split], comm.size, comm.rank)
+    local = tuple(stop - start if axis == split else n for axis, n in enumerate(shape))
+    boxes: Boxes = []
+    for peer in range(comm.size):
+        box = [slice(0, n) for n in local]
+        box[whole] = slice(*block(shape[whole], comm.size, peer))
+        boxes.append(None if any(part.start == part.stop for part in box) else tuple(box))
+    return boxes, local
+
+
+class Redistributions:
+    """Those of one communicator, by what they do; an attribute of it.
+
+    All ranks use them in the same order, so they are the same ones everywhere.
+    """
+
+    _keyval = MPI.KEYVAL_INVALID
+    _all: ClassVar[weakref.WeakSet[Redistributions]] = weakref.WeakSet()
+
+    def __init__(self, comm: MPI.Comm) -> None:
+        self._comm = comm
+        self._known: dict[Key, Redistribution] = {}  # least recently used first
+        self._bytes: dict[Key, int] = {}
+        Redistributions._all.add(self)
+
+    @classmethod
+    def of(cls, comm: MPI.Comm) -> Redistributions:
+        """Local. RequestError where the communicator has been freed."""
+        if comm == MPI.COMM_NULL:
+            raise RequestError("the communicator of the transfer has been freed")
+        if cls._keyval == MPI.KEYVAL_INVALID:
+            cls._keyval = MPI.Comm.Create_keyval(delete_fn=_communicator_freed)
+            atexit.register(_discard_all)
+        found = comm.Get_attr(cls._keyval)
+        if not isinstance(found, Redistributions):
+            found = cls(comm)
+            comm.Set_attr(cls._keyval, found)
+        return found
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def find(
+        self,
+        user: object,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        axes: tuple[int, int],
+        method: str,
+        info: Mapping[str, str],
+    ) -> Redistribution:
+        """Collective. The redistribution that does this, an earlier one or a new one."""
+        key = (shape, dtype.str, axes, method, tuple(sorted(info.items())))
+        found = self._known.pop(key, None)
+        if found is None:
+            nbytes = 3 * int(np.prod(shape, dtype=object)) * dtype.itemsize // self._comm.size
+            if len(self._known) >= MOST or sum(self._bytes.values()) + nbytes > MOST_BYTES:
+                self._free_idle(nbytes)
+            arguments = (self._comm, shape, dtype, axes, method, info)
+            try:
+                found = Redistribution(*arguments)
+            except ResourceError:  # agreed: every rank is here
+                self._free_idle(None)
+                found = Redistribution(*arguments)
+            self._bytes[key] = nbytes
+        self._known[key] = found
+        found.users.add(user)
+        return found
+
+    def _free_idle(self, room: int | None) -> None:
+        """Collective. Free what no rank uses, the oldest first, until ``room`` bytes more fit.
+
+        None frees all of it.
+        """
+        idle = [not found.users for found in self._known.values()]
+        everyone = agree(self._comm, what="free redistributions", value=idle)
+        flags = [all(flags) for flags in zip(*everyone, strict=True)]
+        for key, unused in zip(list(self._known), flags, strict=True):
+            full = room is None or sum(self._bytes.values()) + room > MOST_BYTES
+            if unused and (full or len(self._known) >= MOST):
+                del self._bytes[key]
+                self._known.pop(key).free()
+
+    def free(self) -> None:
+        """Collective. Free all."""
+        self._bytes.clear()
+        for key in list(self._known):
+            self._known.pop(key).free()
+
+    def discard(self) -> None:
+        """Local. The process ends."""
+        for found in self._known.values():
+            found.discard()
+        self._known.clear()
+
+
+def _communicator_freed(comm: MPI.Comm, keyval: int, found: Redistributions) -> None:
+    """Collective, as the freeing of the communicator is."""
+    found.free()
+
+
+def _discard_all() -> None:
+    """Local. At exit, before MPI is finalized: no collective call, some ranks may be gone."""
+    for found in list(Redistributions._all):
+        found.discard()

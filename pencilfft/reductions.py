@@ -1,0 +1,45 @@
+"""Numbers made of the blocks of all ranks, the same bits on every rank.
+
+The parts of the ranks are gathered and combined in the order of the ranks, because MPI may
+combine them in any order and need not carry a NaN through MPI.MAX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.collectives.agreement import agree
+from onesided.collectives.errors import PatternError
+
+
+def total(comm: MPI.Comm, block: NDArray[Any]) -> Any:
+    """Collective. The sum of all elements of all blocks."""
+    return np.sum(agree(comm, what="total", value=np.sum(block)), axis=0)
+
+
+def extreme(comm: MPI.Comm, block: NDArray[Any], function: Callable[..., Any]) -> Any:
+    """Collective. The least or largest element of all blocks; empty ones count for nothing.
+
+    PatternError on every rank where all are empty.
+    """
+    parts = agree(comm, what="extreme", value=function(block) if block.size else None)
+    parts = [part for part in parts if part is not None]
+    if not parts:
+        raise PatternError("an array without elements has no least and no largest one")
+    return function(parts)
+
+
+def dot(comm: MPI.Comm, left: NDArray[Any], right: NDArray[Any]) -> Any:
+    """Collective. The sum of conj(left) * right over all elements of all blocks."""
+    error = None
+    part: Any = 0
+    if left.shape != right.shape:
+        error = PatternError(f"blocks of shapes {left.shape} and {right.shape} have no product")
+    else:
+        part = np.vdot(left, right)
+    return np.sum(agree(comm, error, "dot", part), axis=0)
