@@ -1,0 +1,236 @@
+"""HDF5 files of distributed arrays, by time step, with mpi4py-fft's interface and layout.
+
+Written by any communicator, read by any other, whatever the decomposition. See
+:mod:`onesided.pencilfft.store` for what lies where, and what a killed run leaves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import h5py
+from mpi4py import MPI
+
+from onesided.collectives.agreement import agree, agreed
+from onesided.collectives.errors import PatternError, UnsupportedError
+from onesided.pencilfft import loading
+from onesided.pencilfft.fileerrors import FileError, naming
+from onesided.pencilfft.rankfiles import writer
+from onesided.pencilfft.selection import Selection
+from onesided.pencilfft.snapshot import Snapshot, arrays_of, dataset_path, step_number
+from onesided.pencilfft.store import Store
+
+MODES = ("r", "r+", "a", "w")
+
+
+class HDF5File:
+    """Local. A name for files of distributed arrays; nothing is opened until a read or write.
+
+    Arguments as in mpi4py-fft. ``mode`` is "r" to read only, "a" (or "r+", if the file must be
+    there) to add steps, "w" to begin anew: the old file stays until the first write is complete.
+    ``domain`` gives each axis as a pair (origin, length), or as an array of all coordinates; None
+    is (0, 2 pi), or what the file has.
+
+    ``comm`` is the communicator of those who read and write, by default that of the arrays.
+    ``driver="mpio"`` lets all ranks write one file per step together, where h5py is built with
+    MPI; otherwise each rank writes its own. Further arguments go to h5py.File for these files.
+    """
+
+    def __init__(
+        self,
+        h5name: str | os.PathLike[str],
+        domain: Sequence[Any] | None = None,
+        mode: str = "a",
+        *,
+        comm: MPI.Comm | None = None,
+        driver: str | None = None,
+        **kw: Any,
+    ) -> None:
+        if mode not in MODES:
+            raise PatternError(f"mode is {mode!r}, not one of {MODES}")
+        self.filename, self.domain, self.f = os.fspath(h5name), domain, None
+        self._store, self._mode, self._comm = Store(h5name), mode, comm
+        self._write_parts, self._options = writer(driver), kw
+
+    @staticmethod
+    def backend() -> str:
+        """Local. The name of the file format."""
+        return "hdf5"
+
+    def write(
+        self,
+        step: int,
+        fields: Mapping[str, Any],
+        *,
+        as_scalar: bool = False,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Collective. Add the fields of a step, all of them or, when the run is killed, none.
+
+        ``fields`` has names and lists of arrays, or of pairs of an array and a global slice (per
+        axis an index or a slice of global indices), which is stored besides as
+        ``/u/2D/slice_4_slice/0``. ``as_scalar`` stores the components of tensors as fields of
+        their own, u0, u1, ... ``attributes`` are stored with each dataset of the step. What the
+        file has of the step under these names is replaced.
+
+        Raises PatternError for arguments that do not fit the file, FileError where the system or
+        HDF5 fails; the file is then as before. When it returns the data are on the disk.
+        """
+        comm = self._communicator(arrays_of(fields))
+        with agreed(comm):
+            if self._mode == "r":
+                raise PatternError(f"{self.filename} was opened with mode='r', to read only")
+            snapshot = Snapshot.of(step_number(step), fields, as_scalar, self.domain)
+        agree(comm, what=("a write", self.filename, snapshot.paths))
+        store, afresh = self._store, self._mode == "w"
+        try:
+            prefix = _at_root(comm, lambda: self._begin(snapshot))
+            sources = self._write_parts(comm, store, prefix, snapshot.pieces, self._options)
+
+            def change(file: Any) -> set[str]:
+                return snapshot.apply(file, store, sources, attributes or {})
+
+            _at_root(comm, lambda: store.complete(prefix, change, afresh))
+        except Exception:  # agreed: every rank is here, and none writes any more
+            if comm.rank == 0:
+                store.abandon()
+            raise
+        if afresh:
+            self._mode = "a"
+
+    def read(
+        self,
+        u: Any,
+        name: str,
+        step: int = 0,
+        global_slice: Sequence[Any] | None = None,
+    ) -> None:
+        """Collective. Read a step of a field into ``u``, however the field was distributed.
+
+        With a global slice ``u`` is an array of the slice's shape. Types are converted where
+        nothing but precision is lost.
+
+        Raises PatternError for an array of another shape or kind of number, FileError for a file,
+        field or step that is missing and for files that are missing or cut short.
+        """
+        comm, file = self._communicator([u]), None
+        try:
+            with agreed(comm, ("a read", self.filename, name, step)):
+                identity = self._store.identity()
+                file = self._store.open()
+                with naming(self._store.main):
+                    found = loading.find(file, u, name, step_number(step), global_slice)
+                    if u.size:
+                        loading.check_parts(self._store, *found)
+            if len(set(agree(comm, value=identity))) > 1:
+                raise FileError(f"{self._store.main}: it was changed while it was opened")
+            with agreed(comm):
+                loading.load(u, *found)
+        finally:
+            if file is not None:
+                file.close()
+
+    def steps(self, name: str) -> list[int]:
+        """Local. The steps of a field that the file has, in order."""
+        with self._store.open() as file, naming(self._store.main):
+            return loading.steps(file, name)
+
+    def attributes(
+        self, name: str, step: int = 0, global_slice: Sequence[Any] | None = None
+    ) -> dict[str, Any]:
+        """Local. The attributes that were stored with a step of a field."""
+        with self._store.open() as file, naming(self._store.main):
+            shape = loading.field_shape(file, name)
+            path = dataset_path(name, Selection.of(shape, global_slice), step_number(step))
+            return dict(loading.dataset(file, path).attrs)
+
+    def open(self, mode: str = "r") -> None:
+        """Local. Open the main file to look around in ``f``, an h5py.File; to read only."""
+        if mode != "r":
+            raise PatternError(f"mode is {mode!r}, but what is renamed can only be read in place")
+        self.close()
+        self.f = self._store.open()
+
+    def close(self) -> None:
+        """Local. Close what :meth:`open` opened; reads and writes leave nothing open."""
+        if self.f is not None:
+            self.f.close()
+            self.f = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _begin(self, snapshot: Snapshot) -> str:
+        """Announce the revision, after a look at the file as it is."""
+        if self._mode != "w" and (self._mode == "r+" or os.path.exists(self._store.main)):
+            with self._store.open() as file:
+                snapshot.check(file)
+        return self._store.begin(self._mode == "w")
+
+    def _communicator(self, arrays: Any) -> MPI.Comm:
+        """The communicator given, or that of the arrays, which is the same for all."""
+        found = [getattr(array, "comm", None) for array in arrays]
+        comm = self._comm if self._comm is not None else next(iter(found), None)
+        if comm is None:
+            raise PatternError("the arrays have no communicator: give comm=")
+        for other in found:
+            if other is not None and MPI.Comm.Compare(comm, other) == MPI.UNEQUAL:
+                raise PatternError("the arrays of one call live on different communicators")
+        return comm
+
+
+def _at_root(comm: MPI.Comm, call: Callable[[], Any]) -> Any:
+    """Collective. Rank 0 makes the call; all have its result, or its exception."""
+    result, error = None, None
+    if comm.rank == 0:
+        try:
+            result = call()
+        except Exception as found:
+            error = found
+    return agree(comm, error, value=result)[0]
+
+
+def write(
+    array: Any,
+    filename: str | os.PathLike[str] | HDF5File,
+    name: str = "darray",
+    step: int = 0,
+    global_slice: Sequence[Any] | None = None,
+    domain: Sequence[Any] | None = None,
+    as_scalar: bool = False,
+) -> None:
+    """Collective. Write an array, or a global slice of it, as :meth:`HDF5File.write` does."""
+    file = _file(filename, domain, "a")
+    entry = array if global_slice is None else (array, global_slice)
+    file.write(step, {name: [entry]}, as_scalar=as_scalar)
+
+
+def read(
+    array: Any,
+    filename: str | os.PathLike[str] | HDF5File,
+    name: str = "darray",
+    step: int = 0,
+) -> None:
+    """Collective. Read into an array, as :meth:`HDF5File.read` does."""
+    _file(filename, None, "r").read(array, name, step)
+
+
+def _file(
+    filename: str | os.PathLike[str] | HDF5File, domain: Sequence[Any] | None, mode: str
+) -> HDF5File:
+    if isinstance(filename, HDF5File):
+        return filename
+    if os.fspath(filename).endswith(".nc"):
+        raise UnsupportedError(f"{filename}: NetCDF is not written; HDF5 is, as .h5")
+    return HDF5File(filename, domain, mode)

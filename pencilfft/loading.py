@@ -1,0 +1,123 @@
+"""Reading: find a field in a main file, make sure that its data are there, and get a block.
+
+HDF5 reads what a missing rank file held as fill values, without a word. So every file that holds
+a part of the wanted block is looked at first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import h5py
+import numpy as np
+
+from onesided.collectives.errors import PatternError
+from onesided.pencilfft.fileerrors import FileError, naming
+from onesided.pencilfft.selection import Selection
+from onesided.pencilfft.snapshot import dataset_path
+from onesided.pencilfft.store import Store
+
+Index = tuple[int | slice, ...]
+
+
+def find(
+    file: Any, array: Any, name: str, step: int, global_slice: Sequence[Any] | None
+) -> tuple[Any, Index]:
+    """Local. The dataset for an array, and which part of it is the array's local block.
+
+    A global slice is looked for as such; where it was not written, it is cut from the whole field.
+    """
+    local, rank = tuple(array.local_slice()), array.rank
+    shape = tuple(array.global_shape)[rank:]
+    index: Index = local
+    if global_slice is None:
+        path = dataset_path(name, Selection.of(shape), step)
+    else:
+        selection = Selection.of(field_shape(file, name), global_slice)
+        path = dataset_path(name, selection, step)
+        if path not in file:
+            path = dataset_path(name, Selection.of(selection.shape), step)
+            index = local[:rank] + selection.source(local[rank:])
+    found = dataset(file, path)
+    there = found.shape if index is local else found.shape[:rank] + selection.result
+    if there != tuple(array.global_shape):
+        raise PatternError(
+            f"{file.filename}: {path} has shape {there}, the array {tuple(array.global_shape)}"
+        )
+    if not np.can_cast(found.dtype, array.dtype, "same_kind"):
+        raise PatternError(
+            f"{file.filename}: {path} holds {found.dtype}, which an array of {array.dtype} "
+            f"cannot take"
+        )
+    return found, index
+
+
+def dataset(file: Any, path: str) -> Any:
+    """Local. A dataset of an open main file."""
+    if path not in file:
+        raise FileError(f"{file.filename}: no {path}; {_what_there_is(file, path)}")
+    return file[path]
+
+
+def steps(file: Any, name: str) -> list[int]:
+    """Local. The steps of a whole field that an open main file has."""
+    shape = field_shape(file, name)
+    group = file.get(f"{name}/{len(shape)}D", {})
+    return sorted(int(key) for key in group if key.isdigit())
+
+
+def field_shape(file: Any, name: str) -> tuple[int, ...]:
+    """Local. Global shape of a field, without components."""
+    if name not in file or "shape" not in file[name].attrs:
+        raise FileError(f"{file.filename}: no field {name!r}; there is {sorted(file)}")
+    return tuple(int(n) for n in file[name].attrs["shape"])
+
+
+def _what_there_is(file: Any, path: str) -> str:
+    """The nearest group above that exists, and what it has."""
+    folder = path
+    while folder not in file:
+        folder = os.path.dirname(folder) or "/"
+    return f"{folder} has {sorted(file[folder])}"
+
+
+def check_parts(store: Store, field: Any, index: Index) -> None:
+    """Local. Raise unless every file that holds a part of ``index`` is there and whole."""
+    if not field.is_virtual:
+        return
+    low = [part.start if isinstance(part, slice) else part for part in index]
+    high = [part.stop - 1 if isinstance(part, slice) else part for part in index]
+    for source in field.virtual_sources():
+        first, last = source.vspace.get_select_bounds()
+        if all(f <= h and l <= t for f, t, l, h in zip(first, last, low, high, strict=True)):
+            _check_part(store.resolve(source.file_name), source, field, store.main)
+
+
+def _check_part(path: str, source: Any, field: Any, main: str) -> None:
+    if not os.path.exists(path):
+        raise FileError(f"{path}: this file is missing; it holds a part of {main}:{field.name}")
+    first, last = source.vspace.get_select_bounds()
+    extent = tuple(int(t - f) + 1 for f, t in zip(first, last, strict=True))
+    with naming(path), h5py.File(path, "r") as file:
+        part = file.get(source.dset_name)
+        whole = source.src_space.get_select_type() == h5py.h5s.SEL_ALL
+        if part is None or part.dtype != field.dtype or (whole and part.shape != extent):
+            found = "nothing" if part is None else f"{part.dtype} of shape {part.shape}"
+            raise FileError(
+                f"{path}: at {source.dset_name} there is {found}, not {field.dtype} of shape "
+                f"{extent}, as {main} says"
+            )
+
+
+def load(array: Any, field: Any, index: Index) -> None:
+    """Local. Read the block into the array, converted where the types differ."""
+    target = array.view(np.ndarray)
+    if not target.size:
+        return
+    with naming(field.file.filename):
+        if target.dtype == field.dtype and target.flags.c_contiguous:
+            field.read_direct(target, index)
+        else:
+            target[...] = field[index]

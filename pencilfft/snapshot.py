@@ -1,0 +1,202 @@
+"""What one write puts into a file: the fields of a step, their groups, and where they lie there.
+
+The layout is mpi4py-fft's: ``/u/3D/0`` is step 0 of the three-dimensional field u,
+``/u/2D/slice_4_slice/0`` a global slice of it; ``/u`` has attributes ``shape`` and ``rank``, and
+``/u/domain`` or ``/u/mesh`` the origin and length, or the coordinates, of each axis.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onesided.collectives.errors import PatternError
+from onesided.pencilfft.rankfiles import Piece, Sources
+from onesided.pencilfft.selection import Selection
+from onesided.pencilfft.store import Store, create_virtual
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Local. Per axis all coordinates (``mesh``), or origin and length (``domain``)."""
+
+    word: str
+    arrays: list[NDArray[Any]]
+
+    @classmethod
+    def of(cls, given: Sequence[Any], shape: tuple[int, ...]) -> Domain:
+        """Local. From a sequence of arrays, or one of pairs, with an entry for each axis."""
+        if len(given) != len(shape):
+            raise PatternError(f"the domain has {len(given)} axes, the array {len(shape)}: {shape}")
+        meshed = isinstance(given[0], np.ndarray)
+        arrays = []
+        for axis, (part, n) in enumerate(zip(given, shape, strict=True)):
+            if isinstance(part, np.ndarray) != meshed:
+                raise PatternError("a domain is all arrays, or all pairs of origin and length")
+            array = part.reshape(-1) if meshed else np.asarray(part, dtype=float)
+            if array.shape != ((n,) if meshed else (2,)):
+                raise PatternError(
+                    f"axis {axis} of the domain has shape {array.shape}, not "
+                    + (f"{(n,)}: all coordinates" if meshed else "(2,): origin and length")
+                )
+            arrays.append(array)
+        return cls("mesh" if meshed else "domain", arrays)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Local. A field's name, global shape without components, tensor rank, and domain if given."""
+
+    name: str
+    shape: tuple[int, ...]
+    rank: int
+    domain: Domain | None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Local. This rank's pieces of the fields of one step, and the groups that these belong to."""
+
+    groups: list[Group]
+    pieces: list[Piece]
+
+    @classmethod
+    def of(
+        cls, step: int, fields: Mapping[str, Any], as_scalar: bool, domain: Sequence[Any] | None
+    ) -> Snapshot:
+        """Local. From the arguments of :meth:`HDF5File.write`."""
+        groups: dict[str, Group] = {}
+        pieces: dict[str, Piece] = {}
+        for name, array, global_slice in _components(fields, as_scalar):
+            shape = tuple(array.global_shape)[array.rank :]
+            given = None if domain is None else Domain.of(domain, shape)
+            group = Group(name, shape, array.rank, given)
+            if name in groups and (groups[name].shape, groups[name].rank) != (shape, array.rank):
+                raise PatternError(f"two arrays of different shape or rank are both named {name!r}")
+            groups[name] = group
+            selection = Selection.of(shape, global_slice)
+            path = dataset_path(name, selection, step)
+            if path in pieces:
+                raise PatternError(f"{path} is given twice")
+            pieces[path] = _piece(path, array, selection)
+        return cls(list(groups.values()), list(pieces.values()))
+
+    @property
+    def paths(self) -> list[str]:
+        """The datasets, in order."""
+        return [piece.path for piece in self.pieces]
+
+    def check(self, file: Any) -> None:
+        """Local. Raise when an open main file has a field of a name, but another shape or rank."""
+        for group in self.groups:
+            if group.name not in file:
+                continue
+            attributes = file[group.name].attrs
+            if "shape" not in attributes or "rank" not in attributes:
+                raise PatternError(f"{file.filename}: {group.name!r} is not a field")
+            there = tuple(int(n) for n in attributes["shape"]), int(attributes["rank"])
+            if there != (group.shape, group.rank):
+                raise PatternError(
+                    f"{file.filename}: {group.name!r} has shape {there[0]} and rank {there[1]}, "
+                    f"the array {group.shape} and rank {group.rank}"
+                )
+
+    def apply(
+        self, file: Any, store: Store, sources: Sources, attributes: Mapping[str, Any]
+    ) -> set[str]:
+        """Local. Enter the pieces into a main file; the rank files that it no longer needs."""
+        self.check(file)
+        for group in self.groups:
+            _enter_group(file.require_group(group.name), group)
+        replaced: set[str] = set()
+        for piece, places in zip(self.pieces, sources, strict=True):
+            if piece.path in file:
+                replaced |= store.parts_of(file[piece.path])
+                del file[piece.path]
+            dataset = create_virtual(file, piece.path, piece.shape, piece.dtype, places)
+            for key, value in attributes.items():
+                try:
+                    dataset.attrs[key] = value
+                except (TypeError, ValueError) as error:
+                    raise PatternError(f"attribute {key!r}: {value!r}: {error}") from error
+        return replaced - store.sources(file) if replaced else replaced
+
+
+def dataset_path(name: str, selection: Selection, step: int) -> str:
+    """Local. Where a field, or a global slice of it, lies in the file."""
+    part = "" if selection.whole else f"/{selection.name}"
+    return f"{name}/{len(selection.axes)}D{part}/{step}"
+
+
+def step_number(step: Any) -> int:
+    """Local. A step as a number that is not negative."""
+    try:
+        number = operator.index(step)
+    except TypeError as error:
+        raise PatternError(f"step is {step!r}, not an integer") from error
+    if number < 0:
+        raise PatternError(f"step is {number}; steps are counted from 0")
+    return number
+
+
+def arrays_of(fields: Any) -> Iterator[Any]:
+    """Local. The arrays in the argument of :meth:`HDF5File.write`, without their slices."""
+    if not isinstance(fields, Mapping) or not fields:
+        raise PatternError(f"fields is {fields!r}, not a dict of names and lists of arrays")
+    for entries in fields.values():
+        for entry in [entries] if isinstance(entries, np.ndarray) else entries:
+            yield entry[0] if isinstance(entry, list | tuple) and entry else entry
+
+
+def _components(fields: Mapping[str, Any], as_scalar: bool) -> Iterator[tuple[str, Any, Any]]:
+    """Name, array and global slice of everything to be written; a tensor's components apart."""
+    for name, entries in fields.items():
+        if not isinstance(name, str) or not name.strip(".") or "/" in name:
+            raise PatternError(f"{name!r} is no name for a field")
+        for entry in [entries] if isinstance(entries, np.ndarray) else entries:
+            pair = isinstance(entry, list | tuple)
+            if pair and len(entry) != 2:
+                raise PatternError(f"{name!r}: {len(entry)} things are not an array and a slice")
+            array, global_slice = entry if pair else (entry, None)
+            if not hasattr(array, "global_shape"):
+                raise PatternError(f"{name!r}: {type(array).__name__} is no distributed array")
+            if not as_scalar:
+                yield name, array, global_slice
+                continue
+            for index in np.ndindex(array.shape[: array.rank]):
+                component = array[index] if index else array
+                yield name + "".join(map(str, index)), component, global_slice
+
+
+def _piece(path: str, array: Any, selection: Selection) -> Piece:
+    components = tuple(array.global_shape)[: array.rank]
+    shape = components + selection.result
+    if not selection.axes:
+        raise PatternError(f"{path}: the global slice leaves a single point, not a field")
+    found = selection.cut(tuple(array.local_slice())[array.rank :])
+    if found is None or 0 in components:
+        return Piece(path, shape, array.dtype, None, None)
+    here, there = found
+    data = array.view(np.ndarray)[(slice(None),) * array.rank + here]
+    return Piece(path, shape, array.dtype, tuple(slice(0, n) for n in components) + there, data)
+
+
+def _enter_group(entry: Any, group: Group) -> None:
+    """Write attributes and domain of a field; a domain that is there stays unless one is given."""
+    entry.attrs["shape"], entry.attrs["rank"] = group.shape, group.rank
+    domain = group.domain
+    if domain is None:
+        if "domain" in entry or "mesh" in entry:
+            return
+        domain = Domain.of([(0.0, 2 * np.pi)] * len(group.shape), group.shape)
+    for word in ("domain", "mesh"):
+        if word in entry:
+            del entry[word]
+    place = entry.create_group(domain.word)
+    for axis, array in enumerate(domain.arrays):
+        place.create_dataset(f"x{axis}", data=array)

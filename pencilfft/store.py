@@ -1,0 +1,243 @@
+"""The files behind one name, and how they change: all at once or not at all.
+
+``u.h5``, the main file, holds groups, attributes and one virtual dataset per field and step. The
+data lie in rank files in the folder ``u.h5.parts``, named by store, revision and rank, and referred
+to by paths relative to the main file: main file and folder can be moved together, and the main
+file may be renamed.
+
+A revision is one change. Its rank files are new files; then a copy of the main file is changed,
+written to the disk and renamed over the main file. A journal in the folder says which revision is
+on its way: whoever changes the store next removes what a run that was killed has left, or what a
+revision that was completed has replaced. Readers see the main file of before or of after.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import h5py
+
+from onesided.pencilfft.fileerrors import FileError, naming
+
+IDENTITY, REVISION, JOINED = "onesided_store", "onesided_revision", "onesided_joined"
+
+
+class Store:
+    """Local. The main file ``filename``, its folder of rank files, and its journal."""
+
+    def __init__(self, filename: str | os.PathLike[str]) -> None:
+        self.main = os.path.realpath(filename)
+        self.folder = self.main + ".parts"
+        self._new = self.main + ".new"
+        self._journal = os.path.join(self.folder, "journal")
+
+    def identity(self) -> tuple[str, int]:
+        """Local. Name and revision of the store as the main file has them.
+
+        The name is empty where there is no main file, or one that was written by others.
+        """
+        if not os.path.exists(self.main):
+            return "", 0
+        with self.open() as file:
+            return str(file.attrs.get(IDENTITY, "")), int(file.attrs.get(REVISION, 0))
+
+    def open(self) -> Any:
+        """Local. The main file for reading, as an h5py.File."""
+        if not os.path.isfile(self.main):
+            raise FileError(f"{self.main}: there is no such file")
+        with naming(self.main):
+            return h5py.File(self.main, "r")
+
+    def path(self, prefix: str, part: int | str) -> str:
+        """Local. A file of the revision with this prefix; ``part`` is the rank, or a word."""
+        word = part if isinstance(part, str) else f"{part:05d}"
+        return os.path.join(self.folder, f"{prefix}-{word}.h5")
+
+    def relative(self, path: str) -> str:
+        """Local. How the main file refers to a file."""
+        return os.path.relpath(path, os.path.dirname(self.main))
+
+    def begin(self, afresh: bool) -> str:
+        """Local. Announce a revision; the prefix of its files.
+
+        ``afresh`` begins a new store, which replaces an existing file when it is completed.
+        """
+        with naming(self.main):
+            if os.path.isdir(self.main):
+                raise FileError(f"{self.main}: a folder has this name")
+            self.recover(afresh)
+            name, revision = ("", 0) if afresh else self.identity()
+            name = name or uuid.uuid4().hex[:12]
+            os.makedirs(self.folder, exist_ok=True)
+            self._announce(name, revision + 1, [])
+            to_disk(os.path.dirname(self.main))
+        return _prefix(name, revision + 1)
+
+    def complete(self, prefix: str, change: Callable[[Any], Iterable[str]], afresh: bool) -> None:
+        """Local. Apply ``change`` to a copy of the main file, which then replaces it.
+
+        ``change`` gets the h5py.File and returns the files that are no longer wanted.
+        """
+        name, revision = prefix.rsplit("-", 1)
+        with naming(self.main):
+            dropped = self._copy(prefix, afresh)
+            with h5py.File(self._new, "a") as file:
+                dropped |= set(change(file))
+                file.attrs[IDENTITY], file.attrs[REVISION] = name, int(revision)
+            to_disk(self._new)
+            to_disk(self.folder)
+            self._announce(name, int(revision), sorted(dropped))
+            os.replace(self._new, self.main)
+            to_disk(os.path.dirname(self.main))
+            self.recover()
+
+    def abandon(self) -> None:
+        """Local. Take back a revision that was announced and not completed, as far as possible."""
+        with contextlib.suppress(OSError):
+            self.recover(careless=True)
+
+    def recover(self, careless: bool = False) -> None:
+        """Local. Remove what the last revision has left: it was completed, or it was not.
+
+        ``careless`` says that a main file which cannot be read is about to be replaced.
+        """
+        if not os.path.isdir(self.folder):
+            return
+        remove([self._new, self._journal + ".new"])
+        if not os.path.exists(self._journal):
+            return
+        with open(self._journal, encoding="utf-8") as stream:
+            journal = json.load(stream)
+        name, revision = journal["store"], journal["revision"]
+        try:
+            completed = self.identity() == (name, revision)
+        except FileError:
+            if not careless:
+                raise
+            completed = False
+        if completed:
+            remove(os.path.join(self.folder, file) for file in journal["dropped"])
+        else:
+            remove(str(path) for path in Path(self.folder).glob(_prefix(name, revision) + "-*"))
+        remove([self._journal])
+        with contextlib.suppress(OSError):
+            os.rmdir(self.folder)  # where it is empty
+
+    def sources(self, file: Any) -> set[str]:
+        """Local. The files in the folder that the datasets of an open main file refer to."""
+        found: set[str] = set()
+
+        def visit(_: str, item: Any) -> None:
+            if isinstance(item, h5py.Dataset):
+                found.update(self.parts_of(item))
+
+        file.visititems(visit)
+        return found
+
+    def parts_of(self, dataset: Any) -> set[str]:
+        """Local. The names of the files in the folder that hold a dataset."""
+        if not dataset.is_virtual:
+            return set()
+        paths = (self.resolve(source.file_name) for source in dataset.virtual_sources())
+        return {os.path.basename(p) for p in paths if os.path.dirname(p) == self.folder}
+
+    def resolve(self, reference: str) -> str:
+        """Local. The file that a virtual dataset names; a dot is the main file itself."""
+        if reference == ".":
+            return self.main
+        folder = os.path.dirname(self.main)
+        return os.path.normpath(os.path.join(folder, reference.replace("%%", "%")))
+
+    def _announce(self, name: str, revision: int, dropped: list[str]) -> None:
+        """Write the journal, whole or not at all."""
+        with open(self._journal + ".new", "w", encoding="utf-8") as stream:
+            json.dump({"store": name, "revision": revision, "dropped": dropped}, stream)
+        to_disk(self._journal + ".new")
+        os.replace(self._journal + ".new", self._journal)
+        to_disk(self.folder)
+
+    def _copy(self, prefix: str, afresh: bool) -> set[str]:
+        """Copy the main file for the next revision; the files that a new store does not need."""
+        if afresh or not os.path.exists(self.main):
+            try:
+                with self.open() as file:
+                    return self.sources(file)
+            except FileError:
+                return set()  # none there, or one that nobody can read any more
+        with self.open() as file:
+            light = IDENTITY in file.attrs and JOINED not in file.attrs
+            if not light:
+                self._refer(file, self.path(prefix, "base"))
+        if light:
+            shutil.copyfile(self.main, self._new)
+        return set()
+
+    def _refer(self, file: Any, base: str) -> None:
+        """Make a main file that refers to the data of this one, which stays as ``base``."""
+        try:
+            os.link(self.main, base)
+        except OSError:
+            shutil.copyfile(self.main, base)  # no links on this file system
+            to_disk(base)
+        with h5py.File(self._new, "w") as new:
+            new.attrs.update({key: file.attrs[key] for key in file.attrs if key != JOINED})
+
+            def visit(name: str, item: Any) -> None:
+                if isinstance(item, h5py.Group):
+                    new.create_group(name).attrs.update(item.attrs)
+                elif item.is_virtual or item.dtype.hasobject or item.nbytes < 4096:
+                    file.copy(name, new, name)
+                else:
+                    whole = tuple(slice(0, n) for n in item.shape)
+                    create_virtual(
+                        new, name, item.shape, item.dtype, [(self.relative(base), whole)]
+                    ).attrs.update(item.attrs)
+
+            file.visititems(visit)
+
+
+def create_virtual(
+    file: Any,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: Any,
+    sources: Iterable[tuple[str, tuple[slice, ...]]],
+) -> Any:
+    """Local. A virtual dataset; each source is a file, by reference, and the box that it fills.
+
+    The box is the whole dataset of the same name there. What a missing file leaves open reads as
+    NaN elsewhere; :mod:`onesided.pencilfft.hdf5` refuses to read it.
+    """
+    layout = h5py.VirtualLayout(shape, dtype)
+    for reference, box in sources:
+        extent = tuple(span.stop - span.start for span in box)
+        layout[box] = h5py.VirtualSource(reference.replace("%", "%%"), name, extent)
+    fill = {"f": float("nan"), "c": complex("nan+nanj")}.get(dtype.kind)
+    return file.create_virtual_dataset(name, layout, fillvalue=fill)
+
+
+def to_disk(path: str) -> None:
+    """Local. Return when what was written to a file, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove(paths: Iterable[str]) -> None:
+    """Local. Remove files; those that are gone already are no matter."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)
+
+
+def _prefix(name: str, revision: int) -> str:
+    return f"{name}-{revision:06d}"
