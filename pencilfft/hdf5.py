@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-import h5py
 from mpi4py import MPI
 
 from onesided.collectives.agreement import agree, agreed

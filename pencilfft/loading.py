@@ -91,7 +91,7 @@ def check_parts(store: Store, field: Any, index: Index) -> None:
     high = [part.stop - 1 if isinstance(part, slice) else part for part in index]
     for source in field.virtual_sources():
         first, last = source.vspace.get_select_bounds()
-        if all(f <= h and l <= t for f, t, l, h in zip(first, last, low, high, strict=True)):
+        if all(a <= d and c <= b for a, b, c, d in zip(first, last, low, high, strict=True)):
             _check_part(store.resolve(source.file_name), source, field, store.main)
 
 

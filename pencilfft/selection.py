@@ -7,6 +7,7 @@ of the global array, as :meth:`PencilGeometry.local_slice` gives them.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,21 @@ class Selection:
         return cls(
             shape, tuple(_entry(part, n) for part, n in zip(global_slice, shape, strict=True))
         )
+
+    @classmethod
+    def named(cls, shape: Sequence[int], name: str) -> Selection:
+        """Local. From a :attr:`name`; the empty name is the whole array."""
+        entries: list[int | slice] = []
+        for word in name.split("_") if name else ["slice"] * len(shape):
+            numbers = [int(number) for number in re.findall(r"\d+", word)]
+            entries.append(
+                slice(*numbers)
+                if word.startswith("slice") and numbers
+                else slice(None)
+                if word == "slice"
+                else numbers[0]
+            )
+        return cls.of(shape, entries)
 
     @property
     def whole(self) -> bool:

@@ -1,0 +1,88 @@
+"""Making one plain file of a main file and its rank files."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import h5py
+
+from onesided.pencilfft import loading
+from onesided.pencilfft.fileerrors import naming
+from onesided.pencilfft.selection import Box
+from onesided.pencilfft.store import JOINED, Store
+
+SLAB = 1 << 26  # bytes that are copied at a time
+
+
+def consolidate(filename: str | os.PathLike[str]) -> None:
+    """Local. Join the rank files of an HDF5 file into it; call it on one rank, or without MPI.
+
+    What was one main file and a folder is afterwards one file, which every program can read and
+    which no longer needs the folder. Needs room on the disk for a second copy of the data until it
+    is complete; when it is ended before, everything is as it was. Steps can be added later.
+
+    Raises FileError for files that are missing or cut short.
+    """
+    store = Store(filename)
+    with store.open() as file, naming(store.main):
+        dropped = store.sources(file)
+        if not _virtual(file):
+            return
+    try:
+        prefix = store.begin(afresh=False)
+        with store.open() as file:
+
+            def change(new: Any) -> set[str]:
+                _copy(store, file, new)
+                new.attrs[JOINED] = True
+                return dropped
+
+            store.complete(prefix, change, afresh=True)
+    except Exception:
+        store.abandon()
+        raise
+
+
+def _virtual(file: Any) -> bool:
+    """Whether any dataset is virtual, wherever its data are."""
+    found: list[bool] = []
+
+    def visit(_: str, item: Any) -> None:
+        found.append(isinstance(item, h5py.Dataset) and item.is_virtual)
+
+    file.visititems(visit)
+    return any(found)
+
+
+def _copy(store: Store, file: Any, new: Any) -> None:
+    """Copy a main file, with the data that its datasets refer to."""
+    new.attrs.update(file.attrs)
+
+    def visit(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Group):
+            new.require_group(name).attrs.update(item.attrs)
+        elif not item.is_virtual:
+            file.copy(name, new, name)
+        else:
+            whole = tuple(slice(0, n) for n in item.shape)
+            loading.check_parts(store, item, whole)
+            dataset = new.create_dataset(name, item.shape, item.dtype)
+            dataset.attrs.update(item.attrs)
+            for box in _boxes(item):
+                dataset[box] = item[box]
+
+    file.visititems(visit)
+
+
+def _boxes(dataset: Any) -> Iterator[Box]:
+    """The boxes that the files of a virtual dataset fill, in slabs of moderate size."""
+    for source in dataset.virtual_sources():
+        low, high = source.vspace.get_select_bounds()
+        box = [slice(int(a), int(b) + 1) for a, b in zip(low, high, strict=True)]
+        row = dataset.dtype.itemsize * math.prod(span.stop - span.start for span in box[1:])
+        rows = max(1, SLAB // row)
+        for start in range(box[0].start, box[0].stop, rows):
+            yield (slice(start, min(start + rows, box[0].stop)), *box[1:])
