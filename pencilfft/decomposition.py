@@ -83,6 +83,14 @@ class PencilGeometry:
         layout[self.axis], layout[axis] = layout[axis], layout[self.axis]
         return replace(self, layout=tuple(layout), axis=axis)
 
+    def without(self, batch: int) -> PencilGeometry:
+        """Local. The pencil without its first ``batch`` axes, which must not be distributed."""
+        layout = tuple(grid_axis - batch for grid_axis in self.layout[batch:])
+        axis = self.axis - batch
+        return PencilGeometry(
+            self.shape[batch:], self.grid[batch:], self.coords[batch:], layout, axis
+        )
+
     def resized(self, axis: int, length: int) -> PencilGeometry:
         """Local. The pencil of an array with another global length along ``axis``."""
         shape = tuple(length if i == axis else n for i, n in enumerate(self.shape))
@@ -113,39 +121,6 @@ def _box(pencil: PencilGeometry, axis: int, span: tuple[int, int]) -> tuple[slic
     box = [slice(0, length) for length in pencil.subshape]
     box[axis] = slice(*span)
     return None if any(part.start == part.stop for part in box) else tuple(box)
-
-
-@dataclass(frozen=True)
-class Stage:
-    """The transforms that run without a transpose: ``axes`` in order, from one pencil to another.
-
-    ``before`` and ``after`` differ only in the global length of axes that a transform changes.
-    """
-
-    before: PencilGeometry
-    axes: tuple[int, ...]
-    after: PencilGeometry
-
-
-def plan_stages(first: PencilGeometry, order: Sequence[int], halved: bool) -> list[Stage]:
-    """Local. The stages of a forward transform over the axes in ``order``.
-
-    ``first.axis`` is ``order[0]``; ``halved`` says that its transform is real to complex and
-    leaves n // 2 + 1 of n indices.
-    """
-    stages: list[Stage] = []
-    before, axes = first, [order[0]]
-    after = first.resized(order[0], first.shape[order[0]] // 2 + 1) if halved else first
-    for axis in order[1:]:
-        if after.parts(axis) == 1:
-            axes.append(axis)
-            after = replace(after, axis=axis)
-            continue
-        stages.append(Stage(before, tuple(axes), after))
-        before = after = after.pencil(axis)
-        axes = [axis]
-    stages.append(Stage(before, tuple(axes), after))
-    return stages
 
 
 def memory_order(ndim: int, axes: Sequence[int]) -> tuple[int, ...]:
@@ -220,20 +195,20 @@ def balanced(size: int, free: Sequence[int]) -> tuple[int, ...]:
         raise PatternError(f"a process grid of {tuple(free)} does not fit {size} ranks")
     if not places:
         return tuple(free)
-    best = min(_factorizations(size // fixed, len(places), size))
+    even = (f for f in factorizations(size // fixed, len(places)) if list(f) == sorted(f)[::-1])
+    best = min(even)
     sizes = list(free)
     for place, factor in zip(places, best, strict=True):
         sizes[place] = factor
     return tuple(sizes)
 
 
-def _factorizations(number: int, count: int, largest: int) -> Iterator[tuple[int, ...]]:
-    """All ways to write ``number`` as ``count`` factors that do not increase."""
+def factorizations(number: int, count: int) -> Iterator[tuple[int, ...]]:
+    """Local. All ways to write ``number`` as a product of ``count`` factors, order counting."""
     if count == 1:
-        if number <= largest:
-            yield (number,)
+        yield (number,)
         return
-    for factor in range(min(number, largest), 0, -1):
+    for factor in range(number, 0, -1):
         if number % factor == 0:
-            for rest in _factorizations(number // factor, count - 1, factor):
+            for rest in factorizations(number // factor, count - 1):
                 yield (factor, *rest)

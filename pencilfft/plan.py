@@ -12,17 +12,21 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike
 
 from onesided.collectives.agreement import agree, agreed
-from onesided.collectives.errors import UnsupportedError
-from onesided.pencilfft.decomposition import PencilGeometry, plan_stages
-from onesided.pencilfft.kernels.registry import load_kernel
-from onesided.pencilfft.settings import NORMS, Settings, require_supported
-from onesided.pencilfft.transform import Transform, plan_legs
-from onesided.pencilfft.transpose import Transpose
-from onesided.pencilfft.workspace import Workspace
+from onesided.collectives.errors import PatternError, UnsupportedError
+from onesided.collectives.hints import Hints
+from onesided.pencilfft.arguments import backend_name
+from onesided.pencilfft.decomposition import choose_grid
+from onesided.pencilfft.engine import Engine
+from onesided.pencilfft.kernels.selection import Selection
+from onesided.pencilfft.pencil import Communicators, Subcomm
+from onesided.pencilfft.planner import AUTO, MEASURE, Planner
+from onesided.pencilfft.settings import NORMS, Settings
+from onesided.pencilfft.stages import AxisTransform
+from onesided.pencilfft.transform import SharedArrays, Side, Transform
 
 
 class PFFT:
-    """A parallel FFT of arrays with two or more dimensions, planned once, run many times.
+    """A parallel FFT, planned once, run many times.
 
     Collective over ``comm``, and so are ``forward``, ``backward`` and :meth:`destroy`. The names
     are those of mpi4py-fft: ``PFFT(comm, (256, 256, 256), dtype=float)`` transforms the last axis
@@ -32,151 +36,205 @@ class PFFT:
     Parameters
     ----------
     comm
-        Communicator of all ranks that hold a part.
+        Communicator of all ranks that hold a part; or, as in mpi4py-fft, a :class:`Subcomm` (the
+        plan then destroys it) or a sequence of communicators, one per axis.
     shape
-        Global shape of the input of a forward transform. It need not divide by anything; ranks
-        may own nothing.
+        Global shape without padding. It need not divide by anything; ranks may own nothing.
     axes
         Axes to transform, all by default; nested groups as in mpi4py-fft.
     dtype
-        Of the input: float32 or float64 (real to complex), complex64 or complex128.
+        Of the input: float32 or float64, complex64 or complex128.
     grid
         Process grid: its size on each array axis, missing ones 1, free ones 0 or -1. None splits
-        all axes but the last as evenly as possible; "auto" prefers a slab while every rank gets
-        planes. ``(P,)`` is a slab.
+        all axes but the last as evenly as possible; "auto" measures. ``(P,)`` is a slab.
+    padding
+        Factor by which physical space has more points than the spectrum carries, one for all axes
+        or one for each; True is 3/2. False: none.
     collapse
-        Accepted for mpi4py-fft's sake: axes that are local are always transformed together.
+        Join groups of axes that are local, as mpi4py-fft does; they are transformed together in
+        any case, this only changes :attr:`axes`.
     backend
-        Kernel: "scipy", "ducc0", "pyfftw", or "auto".
+        Kernel: "scipy", "ducc0", "pyfftw", "mkl", "mpi4py-fft"; "auto" chooses for each step.
+    transforms
+        As in mpi4py-fft: {axes of a group: (function, inverse)}, or ``kinds``.
+    darray
+        As in mpi4py-fft: plan for this array's shape, dtype and decomposition.
     slab
         Split one axis only: its number, or True for the one after the axis transformed first.
     norm
         As in scipy.fft; None is "forward", mpi4py-fft's convention: forward divides by N.
     method, info
-        Of the transposes, see :func:`onesided.collectives.Alltoallw_init`.
-    padding, transforms, darray
-        Of mpi4py-fft; refused with UnsupportedError when given.
+        Of the transposes, see :func:`onesided.collectives.Alltoallw_init`; "auto" measures.
+    kinds
+        Kinds of transforms: {axis: kind}, one per axis in the order of ``axes``, or one for all.
+        "dct1" to "dct4", "dst1" to "dst4", "r2c", "c2c"; the last two by default.
+    batch
+        Extents of leading axes of all arrays that are neither transformed nor distributed; what
+        they hold travels in one message.
+    transposed_out
+        Whether the output stays in the layout of the last stage (default, as in mpi4py-fft) or is
+        distributed like the input. Of one-dimensional arrays: whether it stays in the order of
+        the four-step algorithm (default: no).
+    effort
+        "measure" times kernels and block sizes on the plan's shapes, "estimate" does not.
+    wisdom
+        File of what was measured before: None for the usual one, a path, or False for none.
 
     Errors (PatternError, UnsupportedError, MethodError, MismatchError where ranks disagree) are
-    raised by all ranks. Memory beside the user's arrays: two local volumes of the spectral dtype,
-    the larger of all stages; three with three grid axes, none where nothing is transposed (one
-    for a backward real transform).
+    raised by all ranks. Memory beside the user's arrays, in local volumes of the larger of the
+    two dtypes: one for each grid axis that is transposed, one more for both directions together
+    (none where nothing is transposed; one for a real backward transform).
 
     A plan owns communicators and window memory: leave it with ``with`` or :meth:`destroy`.
     """
 
+    #: Extents of the leading axes that are not distributed.
+    batch: tuple[int, ...] = ()
+
     def __init__(
         self,
-        comm: MPI.Intracomm,
-        shape: Sequence[int] = (),
+        comm: Any,
+        shape: Sequence[int] | None = None,
         axes: Any = None,
         dtype: DTypeLike = float,
         grid: Sequence[int] | str | None = None,
         padding: Any = False,
         collapse: bool = False,
-        backend: str = "auto",
+        backend: str = AUTO,
         transforms: Any = None,
         darray: Any = None,
         *,
         slab: bool | int = False,
         norm: str | None = None,
-        method: str = "auto",
+        method: str = AUTO,
         info: Mapping[str, str] | None = None,
+        kinds: Any = None,
+        batch: Sequence[int] = (),
+        transposed_out: bool | None = None,
+        effort: str = "measure",
+        wisdom: str | bool | None = None,
     ) -> None:
         began = time.perf_counter()
-        if not isinstance(comm, MPI.Intracomm):
-            raise UnsupportedError(f"comm is a {type(comm).__name__}, not an intracommunicator")
-        with agreed(comm):
-            require_supported(padding, collapse, transforms, darray)
-            settings = Settings.of(comm.size, shape, axes, dtype, grid, slab, backend, norm)
-            kernel = load_kernel(settings.backend)
-        agree(comm, what=f"{settings.describe()} by {method}")
-        self._settings = settings
-        order = settings.order
-        #: Axes in nested groups; the last one is transformed first.
-        self.axes = settings.axes
-        #: Name of the kernel in use.
-        self.backend = settings.backend
-        coords = np.unravel_index(comm.rank, settings.grid)
-        first = PencilGeometry(
-            settings.shape,
-            settings.grid,
-            tuple(int(place) for place in coords),
-            tuple(range(len(settings.shape))),
-            order[0],
-        )
-        stages = plan_stages(first, order, settings.real)
+        given = None
+        if darray is not None:
+            shape, dtype, given = darray.pencil.shape, darray.dtype, darray.subcomm
+            axes = _aligned_first(darray) if axes is None else axes
+            padding, grid, slab = False, None, False
+        elif not isinstance(comm, MPI.Comm):
+            given = comm
+        whole = _whole(comm, given)
+        with agreed(whole):
+            settings = Settings.of(
+                shape, axes, dtype, padding, transforms, kinds, backend_name(backend),
+                norm, batch, transposed_out, effort,
+            )  # fmt: skip
+            hints = Hints.of(info)
+            sizes = _sizes(whole.size, settings, grid, slab, given)
+            selection = Selection(settings.backend, effort, wisdom)
+        agree(whole, what=f"{settings.describe()} on grid {sizes or grid!r} by {method}")
+        self._settings, self._comm = settings, whole
+        self._given = given if isinstance(given, Subcomm) else None
+        self.batch = settings.batch
+        planner = Planner(whole, settings, selection, method, info, hints, given)
+        self._engine = engine = planner.make(planner.choose(sizes))
+        #: The sub-communicators over which the axes of the input are split.
+        self.subcomm = Communicators(engine.comms[0])
         #: The pencils of the input and of the output of a forward transform.
-        self.pencil = (stages[0].before, stages[-1].after)
-        self._workspace = workspace = Workspace(comm, stages, settings.spectral_dtype, method, info)
-        dtypes = (settings.dtype, settings.spectral_dtype)
+        self.pencil = [
+            engine.pencil(geometry, comms)
+            for geometry, comms in zip(engine.geometries, engine.comms, strict=True)
+        ]
+        sides = [_side(engine, settings, self.pencil[out], out) for out in (False, True)]
+        self._arrays = SharedArrays(sides)
+        transposes = bool(engine.exchanges(True))
         scales = NORMS[settings.norm]
         #: The transform from physical to spectral space.
         self.forward = Transform(
-            "forward",
-            self.pencil,
-            dtypes,
-            plan_legs(kernel, stages, True, dtypes, workspace.forward_stages, workspace.forward),
-            scales[0],
-        )
+            "forward", (sides[0], sides[1]), self._arrays.get, engine.run(True),
+            scales[0], transposes,
+        )  # fmt: skip
         #: The transform from spectral to physical space.
         self.backward = Transform(
-            "backward",
-            self.pencil[::-1],
-            dtypes[::-1],
-            plan_legs(
-                kernel,
-                stages,
-                False,
-                dtypes[::-1],
-                workspace.backward_stages,
-                workspace.backward,
-            ),
-            scales[1],
-        )
+            "backward", (sides[1], sides[0]), self._arrays.get, engine.run(False),
+            scales[1], transposes,
+        )  # fmt: skip
+        #: Axes in nested groups; the last one is transformed first.
+        self.axes = settings.axes
+        #: Whether groups of local axes were joined.
+        self.collapse = collapse
+        if collapse:
+            self.axes = settings.collapsed([part.size for part in self.subcomm])
+        #: Name of the kernel in use.
+        self.backend = selection.name
         #: Seconds that the constructor took.
         self.setup_time = time.perf_counter() - began
 
     @property
-    def subcomm(self) -> tuple[MPI.Comm, ...]:
-        """The sub-communicator over which each axis of the input is split; owned by the plan."""
-        return self._workspace.subcomm
+    def grid(self) -> tuple[int, ...]:
+        """Over how many ranks each axis of the input is split."""
+        return tuple(comm.size for comm in self.subcomm)
 
     @property
-    def transposes(self) -> tuple[Transpose, ...]:
-        """The transposes of both directions, those of forward first; none after ``destroy``."""
-        return (*self._workspace.forward, *self._workspace.backward)
+    def transposes(self) -> tuple[Any, ...]:
+        """The exchanges of both directions, those of forward first; none after ``destroy``."""
+        return (*self._engine.exchanges(True), *self._engine.exchanges(False))
+
+    @property
+    def xfftn(self) -> tuple[tuple[AxisTransform, ...], ...]:
+        """The transforms of each group of axes, in the order of a forward transform."""
+        steps = {step.axis: step for step in self._settings.transforms}
+        return tuple(
+            tuple(steps[axis] for axis in reversed(group)) for group in reversed(self.axes)
+        )
+
+    @property
+    def transfer(self) -> tuple[Any, ...]:
+        """Between two groups each, the exchange of a forward transform; None where there is none.
+
+        Exchanges within a group come last.
+        """
+        exchanges = list(self._engine.exchanges(True))
+        gaps = len(self.axes) - 1
+        return (*exchanges, *[None] * (gaps - len(exchanges)))[: max(gaps, 0)]
 
     @property
     def dimensions(self) -> int:
-        """Number of dimensions of the arrays."""
-        return len(self._settings.shape)
+        """Number of distributed dimensions of the arrays."""
+        return len(self.pencil[0].shape)
 
     def shape(self, forward_output: bool = True) -> tuple[int, ...]:
         """Local. Shape of this rank's block of the output of forward, or of its input."""
-        return self._pencil(forward_output).subshape
+        return self.batch + tuple(self._pencil(forward_output).subshape)
 
     def local_slice(self, forward_output: bool = True) -> tuple[slice, ...]:
         """Local. This rank's block as slices of the global array."""
-        return self._pencil(forward_output).local_slice()
+        pencil = self._pencil(forward_output)
+        block = (
+            slice(start, start + length)
+            for start, length in zip(pencil.substart, pencil.subshape, strict=True)
+        )
+        return (*(slice(0, extent) for extent in self.batch), *block)
 
     def global_shape(self, forward_output: bool = False) -> tuple[int, ...]:
         """Local. Shape of the global array in physical space, or in spectral space."""
-        return self._pencil(forward_output).shape
+        return self.batch + tuple(self._pencil(forward_output).shape)
 
     def dtype(self, forward_output: bool = False) -> np.dtype[Any]:
         """Local. Dtype of the input of forward, or of its output."""
-        settings = self._settings
-        return settings.spectral_dtype if forward_output else settings.dtype
+        side = self.forward.output if forward_output else self.forward.input
+        return side.dtype
 
-    def _pencil(self, forward_output: bool) -> PencilGeometry:
-        return self.pencil[1 if forward_output else 0]
+    def _pencil(self, forward_output: bool) -> Any:
+        return self.forward.output_pencil if forward_output else self.forward.input_pencil
 
     def destroy(self) -> None:
         """Collective. Free requests, window memory and communicators; twice is once."""
         self.forward.destroy()
         self.backward.destroy()
-        self._workspace.free()
+        self._arrays.forget()
+        self._engine.free()
+        if self._given is not None:
+            self._given.destroy()
 
     def __enter__(self) -> Self:
         return self
@@ -190,3 +248,48 @@ class PFFT:
         """Collective on normal exit; on an exception nothing collective is called."""
         if error is None:
             self.destroy()
+
+
+def _side(engine: Engine, settings: Settings, pencil: Any, output: bool) -> Side:
+    shape, dtype, order = engine.form(output)
+    return Side(pencil, shape, settings.batch + tuple(pencil.shape), dtype, order, settings.batch)
+
+
+def _aligned_first(darray: Any) -> list[int]:
+    """All axes, ordered so that the one along which the blocks are whole is transformed first."""
+    ndim = len(darray.pencil.shape)
+    return [int(axis) for axis in np.roll(range(ndim), ndim - 1 - darray.alignment)]
+
+
+def _whole(comm: Any, given: Sequence[MPI.Comm] | None) -> MPI.Intracomm:
+    """The communicator of all ranks."""
+    if given is not None:
+        return Communicators(given).comm
+    if not isinstance(comm, MPI.Intracomm):
+        raise UnsupportedError(f"comm is a {type(comm).__name__}, not an intracommunicator")
+    return comm
+
+
+def _sizes(
+    size: int,
+    settings: Settings,
+    grid: Sequence[int] | str | None,
+    slab: bool | int,
+    given: Sequence[MPI.Comm] | None,
+) -> tuple[int, ...] | None:
+    """The process grid; None where it is to be measured."""
+    if given is None:
+        if grid == AUTO and settings.effort == MEASURE and slab is False:
+            return None
+        return choose_grid(size, settings.shape, settings.axes[-1], grid, slab)
+    if grid is not None or slab is not False:
+        raise PatternError("communicators for each axis leave no choice for grid and slab")
+    if len(given) != len(settings.shape):
+        raise PatternError(f"{len(given)} communicators for {len(settings.shape)} axes")
+    for axis in settings.axes[-1]:
+        if given[axis].size != 1:
+            raise PatternError(
+                f"axis {axis} is split over {given[axis].size} ranks; it is transformed first "
+                "and must be whole"
+            )
+    return tuple(part.size for part in given)

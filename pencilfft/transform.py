@@ -1,8 +1,8 @@
-"""One direction of a plan: local transforms and transposes in turn, user array to user array."""
+"""One direction of a plan, called with the user's arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,90 +10,153 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError, RequestError
-from onesided.pencilfft.decomposition import PencilGeometry, Stage
 from onesided.pencilfft.distarray import DistArray
-from onesided.pencilfft.kernels.protocol import Kernel
-from onesided.pencilfft.local import LocalTransform
-from onesided.pencilfft.transpose import Transpose
+
+#: Options of FFTW's plans that mpi4py-fft passes on at a call; here they mean nothing.
+FFTW_OPTIONS = frozenset({"implicit", "threads", "flags", "overwrite_input", "planner_effort"})
 
 
-@dataclass(frozen=True)
-class Leg:
-    """Local transforms, and the transpose after them; None reads or writes the user's array."""
+@dataclass(frozen=True, eq=False)
+class Side:
+    """What a plan's arrays are on one side of a transform.
 
-    local: LocalTransform
-    reads: NDArray[Any] | None = None
-    writes: NDArray[Any] | None = None
-    transpose: Transpose | None = None
+    ``pencil`` tells which part of the global array this rank holds; ``shape`` is the local and
+    ``global_shape`` the global shape, both with the ``batch`` leading axes that are not
+    distributed. ``order`` is the memory order of arrays that the plan makes, outermost first.
+    """
+
+    pencil: Any
+    shape: tuple[int, ...]
+    global_shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    order: tuple[int, ...]
+    batch: tuple[int, ...] = ()
+
+    def array(self, val: Any = None) -> Any:
+        """Local. A new array of this side, not initialized for None."""
+        return DistArray.of(self.pencil, self.dtype, val, self.batch)
+
+    def local_slice(self) -> tuple[slice, ...]:
+        """Local. This rank's block as slices of the global array."""
+        local: tuple[slice, ...] = self.pencil.local_slice()
+        return tuple(slice(0, extent) for extent in self.batch) + local
+
+
+class SharedArrays:
+    """The arrays of a plan itself, made when they are asked for.
+
+    As in mpi4py-fft, what is the output of one direction is the input of the other.
+    """
+
+    def __init__(self, sides: Sequence[Side]) -> None:
+        self._sides = sides
+        self._arrays: dict[int, Any] = {}
+
+    def get(self, side: Side) -> Any:
+        """Local. The array of a side."""
+        place = self._sides.index(side)
+        if place not in self._arrays:
+            self._arrays[place] = side.array(0)
+        return self._arrays[place]
+
+    def forget(self) -> None:
+        """Local. Drop the arrays."""
+        self._arrays = {}
 
 
 class Transform:
     """Called as ``plan.forward(u)`` or ``plan.backward(u_hat)``.
 
     The input is read once and left as it is, the output is written once, and nothing is allocated
-    when ``output_array`` is given. ``input_pencil`` and ``output_pencil`` say which blocks the
-    two are, ``input_dtype`` and ``output_dtype`` of what.
+    when ``output_array`` is given.
     """
 
     def __init__(
         self,
         name: str,
-        pencils: tuple[PencilGeometry, PencilGeometry],
-        dtypes: tuple[np.dtype[Any], np.dtype[Any]],
-        legs: Sequence[Leg],
+        sides: tuple[Side, Side],
+        arrays: Callable[[Side], Any],
+        run: Callable[[NDArray[Any], NDArray[Any], int], None],
         scale: int,
+        transposes: bool,
     ) -> None:
+        """Local. ``arrays`` gives the plan's own array of a side."""
         self.name = name
-        self.input_pencil, self.output_pencil = pencils
-        self.input_dtype, self.output_dtype = dtypes
-        self._legs, self._scale = legs, scale
-        self._transposes = any(leg.transpose is not None for leg in legs)
-        self._input: DistArray | None = None
+        #: What goes in and what comes out.
+        self.input, self.output = sides
+        self._arrays, self._run, self._scale = arrays, run, scale
+        self._transposes = transposes
         self._destroyed = False
 
     @property
-    def input_array(self) -> DistArray:
-        """What is transformed when no input is given; made at the first use."""
-        if self._input is None:
-            self._input = DistArray(self.input_pencil, self.input_dtype, 0)
-        return self._input
+    def input_array(self) -> Any:
+        """What is transformed when no input is given; also the other direction's output array."""
+        return self._arrays(self.input)
+
+    @property
+    def output_array(self) -> Any:
+        """What is filled when neither input nor output is given; the other's input array."""
+        return self._arrays(self.output)
+
+    @property
+    def input_pencil(self) -> Any:
+        """Which part of the global input this rank holds."""
+        return self.input.pencil
+
+    @property
+    def output_pencil(self) -> Any:
+        """Which part of the global output this rank holds."""
+        return self.output.pencil
+
+    @property
+    def input_dtype(self) -> np.dtype[Any]:
+        """Dtype of the input."""
+        return self.input.dtype
+
+    @property
+    def output_dtype(self) -> np.dtype[Any]:
+        """Dtype of the output."""
+        return self.output.dtype
 
     def __call__(
         self,
-        input_array: NDArray[Any] | None = None,
+        input_array: Any = None,
         output_array: NDArray[Any] | None = None,
         normalize: bool | None = None,
+        **options: Any,
     ) -> Any:
         """Collective. Transform the blocks of all ranks and return ``output_array``.
 
         ``input_array`` and ``output_array`` have this rank's local shapes and the dtypes of the
-        plan, in any memory order; without an output a new :class:`DistArray` is returned, without
-        an input :attr:`input_array` is read. ``normalize=True`` divides by N, the product of the
-        lengths of the transformed axes, False does not scale; None does what the ``norm`` of the
-        plan says. A wrong array raises :class:`PatternError` on this rank, before anything is
-        started.
+        plan, in any memory order; an input that can be cast to the dtype safely is copied first.
+        Without an output a new :class:`DistArray` is returned; without an input
+        :attr:`input_array` is read, and without both :attr:`output_array` is filled.
+        ``normalize=True`` divides by N, the product of the modes of the transformed axes, False
+        does not scale; None does what the ``norm`` of the plan says. Options of FFTW's plans that
+        mpi4py-fft knows are ignored. A wrong array raises :class:`PatternError` on this rank,
+        before anything is started.
         """
         if self._destroyed:
             raise RequestError(f"{self.name} of a plan that was destroyed")
+        if options and not FFTW_OPTIONS.issuperset(options):
+            raise PatternError(f"{self.name} does not take {', '.join(map(repr, options))}")
         given = self.input_array if input_array is None else input_array
-        result: NDArray[Any]
+        result: Any = output_array
         if output_array is None:
-            result = DistArray(self.output_pencil, self.output_dtype)
-        else:
-            result = output_array
-        source = _block("input", given, self.input_pencil, self.input_dtype)
-        target = _block("output", result, self.output_pencil, self.output_dtype)
+            result = self.output_array if input_array is None else self.output.array()
+        source = self._source(given)
+        target = _block("output", result, self.output)
         self._check_memory(source, target)
         self._run(source, target, self._scale if normalize is None else 2 * bool(normalize))
         return result
 
-    def _run(self, source: NDArray[Any], target: NDArray[Any], scale: int) -> None:
-        for leg in self._legs:
-            reads = source if leg.reads is None else leg.reads
-            writes = target if leg.writes is None else leg.writes
-            leg.local(reads, writes, scale)
-            if leg.transpose is not None:
-                leg.transpose()
+    def _source(self, given: Any) -> NDArray[Any]:
+        side = self.input
+        array = given if isinstance(given, np.ndarray) else np.asarray(given)
+        cast = array.shape == side.shape and array.dtype != side.dtype
+        if cast and np.can_cast(array.dtype, side.dtype, "safe"):
+            array = array.astype(side.dtype)
+        return _block("input", array, side)
 
     def _check_memory(self, source: NDArray[Any], target: NDArray[Any]) -> None:
         if not target.flags.writeable:
@@ -105,97 +168,27 @@ class Transform:
             raise PatternError(f"input and output of {self.name} overlap without being the same")
 
     def destroy(self) -> None:
-        """Local. Refuse all calls from now on and drop the arrays."""
+        """Local. Refuse all calls from now on."""
         self._destroyed = True
-        self._legs, self._input = (), None
 
 
-def _block(what: str, array: Any, pencil: PencilGeometry, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The array as a plain ndarray, if it has the shape and dtype of the block."""
+def _block(what: str, array: Any, side: Side) -> NDArray[Any]:
+    """The array as a plain ndarray, if it is this rank's block."""
     if not isinstance(array, np.ndarray):
         raise PatternError(f"the {what} is a {type(array).__name__}, not a NumPy array")
-    if array.shape != pencil.subshape:
+    if array.shape != side.shape:
         raise PatternError(
-            f"the {what} has shape {array.shape}, this rank's block has {pencil.subshape} "
-            f"(of {pencil.shape})"
+            f"the {what} has shape {array.shape}, this rank's block has {side.shape} "
+            f"(of {side.global_shape})"
         )
-    if array.dtype != dtype:
-        raise PatternError(f"the {what} has dtype {array.dtype}, the plan {dtype}")
+    if array.dtype != side.dtype:
+        raise PatternError(f"the {what} has dtype {array.dtype}, the plan {side.dtype}")
+    pencil = getattr(array, "_p0", None)
+    if pencil is not None and pencil is not side.pencil:
+        here, wanted = pencil.local_slice(), side.pencil.local_slice()
+        if here != wanted or pencil.shape != side.pencil.shape:
+            raise PatternError(
+                f"the {what} belongs to another plan: it is the block {here} of {pencil.shape}, "
+                f"not {wanted} of {side.pencil.shape}"
+            )
     return array.view(np.ndarray)
-
-
-def plan_legs(
-    kernel: Kernel,
-    stages: Sequence[Stage],
-    forward: bool,
-    dtypes: tuple[np.dtype[Any], np.dtype[Any]],
-    arrays: Sequence[NDArray[Any]],
-    transposes: Sequence[Transpose],
-) -> list[Leg]:
-    """Local. The legs of one direction. All sequences are in the order of the forward transform.
-
-    ``dtypes`` are those of the user's input and output, ``arrays`` holds the stages.
-    """
-    spectral = dtypes[1] if forward else dtypes[0]
-    if not transposes:
-        return _local_legs(kernel, stages[0], forward, dtypes, spectral)
-    order = range(len(stages)) if forward else range(len(stages) - 1, -1, -1)
-    crossings: list[Transpose | None] = [*(transposes if forward else reversed(transposes)), None]
-    legs = []
-    for k, (i, transpose) in enumerate(zip(order, crossings, strict=True)):
-        axes, shapes = _directed(stages[i], forward)
-        starts, ends = k == 0, transpose is None
-        kinds = (dtypes[0] if starts else spectral, dtypes[1] if ends else spectral)
-        outlets = () if transpose is None else transpose.outlets
-        local = LocalTransform(kernel, axes, forward, shapes, kinds, outlets=outlets)
-        legs.append(
-            Leg(local, None if starts else arrays[i], None if ends else arrays[i], transpose)
-        )
-    return legs
-
-
-def _local_legs(
-    kernel: Kernel,
-    stage: Stage,
-    forward: bool,
-    dtypes: tuple[np.dtype[Any], np.dtype[Any]],
-    spectral: np.dtype[Any],
-) -> list[Leg]:
-    """Without a transpose: in groups of axes that leave one to form blocks along."""
-    axes, shapes = _directed(stage, forward)
-    groups = _groups(axes, len(shapes[0]))
-    if len(groups) == 1:
-        return [Leg(LocalTransform(kernel, axes, forward, shapes, dtypes))]
-    between = shapes[1] if forward else shapes[0]
-    staged = None if dtypes[1] == spectral else np.empty(between, spectral)
-    legs = []
-    for k, group in enumerate(groups):
-        starts, ends = k == 0, k == len(groups) - 1
-        sides = (shapes[0] if starts else between, shapes[1] if ends else between)
-        kinds = (dtypes[0] if starts else spectral, dtypes[1] if ends else spectral)
-        in_place = not starts and (staged is None or not ends)
-        local = LocalTransform(kernel, group, forward, sides, kinds, in_place)
-        legs.append(Leg(local, None if starts else staged, None if ends else staged))
-    return legs
-
-
-def _directed(
-    stage: Stage, forward: bool
-) -> tuple[tuple[int, ...], tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Axes in the order of their transforms, local shapes before and after."""
-    shapes = (stage.before.subshape, stage.after.subshape)
-    return (stage.axes, shapes) if forward else (stage.axes[::-1], shapes[::-1])
-
-
-def _groups(axes: tuple[int, ...], ndim: int) -> list[tuple[int, ...]]:
-    """All axes cut into groups that leave one free, not the last one where that can be."""
-    if len(axes) < ndim:
-        return [axes]
-    groups: list[tuple[int, ...]] = [axes[:1]]
-    for axis in axes[1:]:
-        joined = (*groups[-1], axis)
-        if set(range(ndim - 1)) - set(joined):
-            groups[-1] = joined
-        else:
-            groups.append((axis,))
-    return groups

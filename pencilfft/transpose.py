@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mpi4py import MPI
@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 from onesided.collectives import Alltoallw_init
 from onesided.collectives.errors import PatternError
 from onesided.pencilfft.decomposition import PencilGeometry, transpose_boxes
-from onesided.pencilfft.local import Outlet
+from onesided.pencilfft.passes import Outlet
+
+#: Names of the two routes of a pass before a transpose.
+DIRECT, STAGED = "direct", "staged"
 
 
 class Transpose:
@@ -19,12 +22,14 @@ class Transpose:
 
     Blocks go straight from box to box, whatever the memory orders of the two arrays. ``comm`` is
     the sub-communicator of the grid axis over which the transpose runs; ranks in it are ordered
-    by their coordinate. The arrays are bound: fill :attr:`outlets`, call, read ``receive``. The
-    way back is a second transpose.
+    by their coordinate. The arrays are bound. The way back is a second transpose.
 
-    The block that a rank keeps is no part of the exchange: the last transform before it writes
-    that block where it is read next. So ``outlets`` says where a source block has to go: pairs of
-    a part of it and of the array that takes this part, in ``send`` or in ``receive``.
+    The source is made chunk by chunk: ``chunks`` is the axis along which it is cut and the ends
+    of the chunks. ``routes`` says where the parts of a chunk have to be written, in two ways.
+    "direct": to the peers' memory, or to buffers that leave at once; allowed between an
+    :meth:`open` that returned true and :meth:`wait`, with :meth:`ready` after every chunk.
+    "staged": to ``send``, followed by :meth:`start` and :meth:`wait`. On both routes the block
+    that a rank keeps is written where it is read next; it is no part of the exchange.
     """
 
     def __init__(
@@ -34,6 +39,7 @@ class Transpose:
         target: PencilGeometry,
         send: NDArray[Any],
         receive: NDArray[Any],
+        chunks: tuple[int, Sequence[int]],
         *,
         method: str = "auto",
         info: Mapping[str, str] | None = None,
@@ -45,51 +51,65 @@ class Transpose:
                 f"rank {comm.rank} of {comm.size} does not fit coordinate "
                 f"{source.coords[grid_axis]} of {source.grid[grid_axis]} on grid axis {grid_axis}"
             )
-        self.comm, self.send, self.receive = comm, send, receive
+        self.comm, self.receive = comm, receive
         own, place = send_boxes[comm.rank], receive_boxes[comm.rank]
         send_boxes[comm.rank] = receive_boxes[comm.rank] = None
-        self.outlets = _outlets(source.axis, send)
-        kept = 0
-        if own is not None and place is not None:
-            kept = send[own].nbytes
-            self.outlets = _outlets(source.axis, send, own[source.axis], receive[place])
+        kept = 0 if own is None else send[own].nbytes
         #: Bytes that this rank sends to others in one call.
         self.nbytes = send.nbytes - kept
-        self._request = Alltoallw_init(
-            comm, [send, send_boxes], [receive, receive_boxes], method=method, info=info
+        self._request = request = Alltoallw_init(
+            comm,
+            [send, send_boxes],
+            [receive, receive_boxes],
+            method=method,
+            info=info,
         )
         #: Name of the method in use; for "auto" the one that was chosen.
-        self.method: str = self._request.method
+        self.method: str = request.method
         #: Seconds that the request took to be set up.
-        self.setup_time: float = self._request.setup_time
+        self.setup_time: float = request.setup_time
+        self.open, self.start, self.ready = (lambda: False), request.Start, None
+        self.wait, self.release = request.Wait, (lambda: None)
+        #: By route and chunk, the parts of the source and the arrays that take them.
+        self.routes: dict[str, list[list[Outlet]]] = {DIRECT: [], STAGED: []}
+        keeps = None if own is None or place is None else (own, receive[place])
+        for k, span in enumerate(_spans(chunks[1])):
+            mine = [] if keeps is None else [_cut(*keeps, chunks[0], span)]
+            kept_range = slice(0, 0) if own is None else own[source.axis]
+            direct = []
+            self.routes[DIRECT].append(direct + mine)
+            self.routes[STAGED].append(
+                _around(source.axis, send, kept_range, chunks[0], span) + mine
+            )
 
-    def __call__(self) -> None:
-        """Collective. Exchange; ``receive`` holds the target pencil when this returns."""
-        self._request.Start()
-        self._request.Wait()
+    @property
+    def request(self) -> Any:
+        """The persistent request, for those that share its memory."""
+        return self._request
 
     def free(self) -> None:
         """Collective. Free the request; a second call does nothing."""
+        self.routes = {}
         self._request.Free()
 
 
-def _outlets(
-    axis: int,
-    send: NDArray[Any],
-    kept: slice = slice(0, 0),
-    keeps: NDArray[Any] | None = None,
-) -> tuple[Outlet, ...]:
-    """The parts of a block before, in, and after the range that this rank keeps along ``axis``."""
+def _spans(stops: Sequence[int]) -> list[slice]:
+    return [slice(a, b) for a, b in zip([0, *stops[:-1]], stops, strict=True)]
 
-    def part(start: int, stop: int) -> tuple[slice, ...]:
-        return (*[slice(None)] * axis, slice(start, stop))
 
-    length = send.shape[axis]
-    outlets = [
-        (part(start, stop), send[part(start, stop)])
-        for start, stop in ((0, kept.start), (kept.stop, length))
-        if stop > start
-    ]
-    if keeps is not None:
-        outlets.append((part(kept.start, kept.stop), keeps))
-    return tuple(outlets)
+def _cut(box: tuple[slice, ...], array: NDArray[Any], axis: int, span: slice) -> Outlet:
+    """The part of a box, and of the array of its shape, that a chunk holds."""
+    part = list(box)
+    part[axis] = span
+    return tuple(part), array[(*[slice(None)] * axis, span)]
+
+
+def _around(axis: int, send: NDArray[Any], kept: slice, along: int, span: slice) -> list[Outlet]:
+    """A chunk of the send array, but for the range that this rank keeps along ``axis``."""
+    outlets = []
+    for start, stop in ((0, kept.start), (kept.stop, send.shape[axis])):
+        if stop > start:
+            part = [slice(0, length) for length in send.shape]
+            part[axis], part[along] = slice(start, stop), span
+            outlets.append((tuple(part), send[tuple(part)]))
+    return outlets

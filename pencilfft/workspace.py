@@ -1,16 +1,14 @@
-"""The memory between the transposes of a plan, and the transposes that work on it.
+"""The memory between the transposes of a plan.
 
-The transposes of a plan run over different grid axes, each once. Each has one piece of window
-memory on the sub-communicator of its axis, large enough for either side, into which both
-directions receive; a stage that is to be sent lies in a piece that this transpose does not
-receive into. With two grid axes that is two local volumes in all:
+Each transpose receives into a piece of window memory on the sub-communicator of its grid axis,
+large enough for either direction; transposes over one grid axis share a piece unless they follow
+each other. What is to be sent lies in one piece of plain memory, where the peers cannot be
+written to at once. So a plan needs one local volume for each grid axis over which it transposes,
+and one more.
 
-    forward   stage 0 in piece 1 -> stage 1 in piece 0 -> stage 2 in piece 1
-    backward  stage 2 in piece 0 -> stage 1 in piece 1 -> stage 0 in piece 0
-
-With one, the second piece is plain memory. Peers write into a piece only between its owner's
-Start and Wait, so a piece may be read and overwritten freely at all other times: a rank that
-runs ahead waits for the Start of a delayed one.
+A piece is guarded by one credit that belongs to the memory: a rank releases it when it has read
+it for the last time, whichever request filled it, and peers write the next round only then. A
+rank that runs ahead of a delayed one stages its blocks and waits.
 """
 
 from __future__ import annotations
@@ -25,111 +23,109 @@ from numpy.typing import NDArray
 
 from onesided.collectives import empty, free
 from onesided.collectives.agreement import agreed
-from onesided.pencilfft.decomposition import PencilGeometry, Stage, memory_order
+from onesided.pencilfft.decomposition import memory_order
+from onesided.pencilfft.stages import Stage
 from onesided.pencilfft.transpose import Transpose
 
 
 class Workspace:
-    """Stage arrays and transposes of both directions; owns them and the sub-communicators.
+    """Memory and transposes of a plan; it owns them."""
 
-    ``forward_stages[i]`` and ``backward_stages[i]`` hold stage i, ``forward[i]`` leads from
-    stage i to i + 1 and ``backward[i]`` from stage i + 1 to i. Without a transpose there are no
-    stage arrays.
-    """
+    def __init__(self, comm: MPI.Comm, comms: Sequence[MPI.Comm], stages: Sequence[Stage]) -> None:
+        """Local. Errors of its methods are agreed over ``comm``; :meth:`free` gives all back.
 
-    def __init__(
+        ``comms`` holds the communicator of each grid axis, its ranks in the order of their
+        coordinates; they are borrowed.
+        """
+        self._comm, self._comms, self._stages = comm, comms, stages
+        self._pieces: dict[tuple[int, int], NDArray[np.uint8]] = {}
+        self._piece_of: list[tuple[int, int]] = []
+        self._plain: NDArray[np.uint8] = np.empty(0, np.uint8)
+        #: Transposes by direction and by the stage that they leave in forward order.
+        self.transposes: dict[bool, list[Transpose]] = {True: [], False: []}
+
+    def allocate(self) -> None:
+        """Collective. The memory for all transposes."""
+        nbytes: dict[tuple[int, int], int] = {}
+        before: tuple[int, int] | None = None
+        for stage, following in pairwise(self._stages):
+            grid_axis = stage.after.layout[following.before.axis]
+            before = (grid_axis, 1 if before == (grid_axis, 0) else 0)
+            self._piece_of.append(before)
+            need = max(stage.nbytes, following.nbytes)
+            nbytes[before] = max(need, nbytes.get(before, 0))
+        for key, size in nbytes.items():
+            with agreed(self._comm):
+                self._pieces[key] = empty(self._comms[key[0]], size, np.uint8)
+        plain = max((stage.nbytes for stage in self._stages), default=0)
+        self._plain = np.empty(plain if len(self._stages) > 1 else 0, np.uint8)
+
+    def received(self, k: int, forward: bool) -> NDArray[Any]:
+        """Local. What arrives by transpose k: the input of stage k + 1, or backward of stage k."""
+        stage = self._stages[k + 1] if forward else self._stages[k]
+        return _array(self._pieces[self._piece_of[k]], stage, forward)
+
+    def staged(self, k: int, forward: bool) -> NDArray[Any]:
+        """Local. Where blocks wait that cannot be sent at once: the output of the other stage."""
+        stage = self._stages[k] if forward else self._stages[k + 1]
+        return _array(self._plain, stage, not forward)
+
+    def intermediate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Local. Plain memory for what lies between two passes over a plan without transposes."""
+        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        if nbytes > self._plain.nbytes:
+            self._plain = np.empty(nbytes, np.uint8)
+        return self._plain[:nbytes].view(dtype).reshape(shape)
+
+    def connect(
         self,
-        comm: MPI.Comm,
-        stages: Sequence[Stage],
-        dtype: np.dtype[Any],
+        k: int,
+        forward: bool,
+        chunks: tuple[int, Sequence[int]],
         method: str,
         info: Mapping[str, str] | None,
-    ) -> None:
-        """Collective over ``comm``. Errors are agreed; what they leave behind is given back."""
-        self._comm, self._dtype = comm, dtype
-        self._comms: list[MPI.Comm] = []
-        self._pieces: list[NDArray[np.uint8]] = []
-        self.forward: list[Transpose] = []
-        self.backward: list[Transpose] = []
-        self.forward_stages: list[NDArray[Any]] = []
-        self.backward_stages: list[NDArray[Any]] = []
-        #: The sub-communicator of each array axis of the first pencil.
-        self.subcomm: tuple[MPI.Comm, ...] = ()
-        try:
-            self._split(stages[0].before)
-            if len(stages) > 1:
-                self._allocate(stages)
-                self._connect(stages, method, info)
-        except Exception:
-            self.free()
-            raise
+    ) -> Transpose:
+        """Collective. Transpose k of one direction; its source is cut into ``chunks``."""
+        stages = self._stages[k : k + 2]
+        source, target = stages[0].after, stages[1].before
+        comm = self._comms[source.layout[target.axis]]
+        with agreed(self._comm):
+            transpose = Transpose(
+                comm,
+                *((source, target) if forward else (target, source)),
+                self.staged(k, forward),
+                self.received(k, forward),
+                chunks,
+                method=method,
+                info=info,
+            )
+        self.transposes[forward].append(transpose)
+        return transpose
 
-    def _split(self, pencil: PencilGeometry) -> None:
-        """One communicator per grid axis, its ranks in the order of their coordinates."""
-        for axis, parts in enumerate(pencil.grid):
-            if parts == 1:
-                self._comms.append(MPI.COMM_SELF)
-                continue
-            color = 0
-            for other, size in enumerate(pencil.grid):
-                color = color * size + (0 if other == axis else pencil.coords[other])
-            with agreed(self._comm):
-                self._comms.append(self._comm.Split(color, pencil.coords[axis]))
-        self.subcomm = tuple(self._comms[grid_axis] for grid_axis in pencil.layout)
-
-    def _allocate(self, stages: Sequence[Stage]) -> None:
-        nbytes = self._dtype.itemsize * max(_count(stage.after) for stage in stages)
-        transposes = len(stages) - 1
-        for stage, following in pairwise(stages):
-            with agreed(self._comm):
-                comm = self._comms[stage.after.layout[following.before.axis]]
-                self._pieces.append(empty(comm, nbytes, np.uint8))
-        pieces = list(self._pieces)
-        if transposes == 1:
-            pieces.append(np.empty(nbytes, np.uint8))
-        for i, stage in enumerate(stages):
-            forward = pieces[i - 1] if i else pieces[1]
-            backward = pieces[i] if i < transposes else pieces[transposes - 2]
-            self.forward_stages.append(self._stage_array(forward, stage))
-            self.backward_stages.append(self._stage_array(backward, stage))
-
-    def _stage_array(self, piece: NDArray[np.uint8], stage: Stage) -> NDArray[Any]:
-        """A view of a piece with the local shape of a stage, in the memory order that suits it."""
-        shape = stage.after.subshape
-        order = memory_order(len(shape), stage.axes)
-        flat = piece[: _count(stage.after) * self._dtype.itemsize].view(self._dtype)
-        return flat.reshape([shape[axis] for axis in order]).transpose(np.argsort(order))
-
-    def _connect(
-        self, stages: Sequence[Stage], method: str, info: Mapping[str, str] | None
-    ) -> None:
-        for i, (stage, following) in enumerate(pairwise(stages)):
-            source, target = stage.after, following.before
-            comm = self._comms[source.layout[target.axis]]
-            send, receive = self.forward_stages[i : i + 2]
-            with agreed(self._comm):
-                self.forward.append(
-                    Transpose(comm, source, target, send, receive, method=method, info=info)
-                )
-            receive, send = self.backward_stages[i : i + 2]
-            with agreed(self._comm):
-                self.backward.append(
-                    Transpose(comm, target, source, send, receive, method=method, info=info)
-                )
+    def share(self) -> None:
+        """Local. Let the transposes that receive into one piece share its credit, and grant it."""
+        groups: dict[tuple[int, int], list[Transpose]] = {}
+        for forward, transposes in self.transposes.items():
+            pieces = self._piece_of if forward else self._piece_of[::-1]
+            for key, transpose in zip(pieces, transposes, strict=True):
+                groups.setdefault(key, []).append(transpose)
+        for group in groups.values():
+            group[0].release()
 
     def free(self) -> None:
-        """Collective. Give back requests, memory and communicators, in that order."""
-        for transposes in (self.forward, self.backward):
+        """Collective. Give back the requests and then the memory."""
+        for transposes in self.transposes.values():
             while transposes:
                 transposes.pop(0).free()
-        self.forward_stages, self.backward_stages = [], []
         while self._pieces:  # unmapped when no view is left, so no name may keep one
-            free(self._pieces.pop(0))
-        for comm in self._comms:
-            if comm != MPI.COMM_SELF:
-                comm.Free()
-        self._comms, self.subcomm = [], ()
+            free(self._pieces.pop(next(iter(self._pieces))))
 
 
-def _count(pencil: PencilGeometry) -> int:
-    return int(np.prod(pencil.subshape, dtype=np.int64))
+def _array(piece: NDArray[np.uint8], stage: Stage, before: bool) -> NDArray[Any]:
+    """A view of a piece in the form of one side of a stage, in the memory order that suits it."""
+    pencil, dtype = (stage.before, stage.dtypes[0]) if before else (stage.after, stage.dtypes[1])
+    shape = pencil.subshape
+    order = memory_order(len(shape), stage.axes)
+    count = int(np.prod(shape, dtype=np.int64))
+    flat = piece[: count * dtype.itemsize].view(dtype)
+    return flat.reshape([shape[axis] for axis in order]).transpose(np.argsort(order))

@@ -1,0 +1,143 @@
+"""The legs of a transform: a pass over local data, and the transpose that follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from onesided.pencilfft.kernels.selection import Selection
+from onesided.pencilfft.operations import Operation, operations
+from onesided.pencilfft.passes import Pass, Scratch
+from onesided.pencilfft.stages import Stage
+from onesided.pencilfft.transpose import DIRECT, STAGED, Transpose
+from onesided.pencilfft.workspace import Workspace
+
+
+@dataclass
+class Leg:
+    """A pass, and the transpose after it. ``reads`` and ``writes``: None is the user's array.
+
+    ``source`` is the transpose that filled ``reads``; its memory is released after the pass.
+    """
+
+    local: Pass
+    reads: NDArray[Any] | None = None
+    writes: NDArray[Any] | None = None
+    source: Transpose | None = None
+    transpose: Transpose | None = None
+
+    def __call__(self, source: NDArray[Any], target: NDArray[Any], scale: int) -> None:
+        """Collective. Transform the blocks of this rank and hand them on."""
+        reads = source if self.reads is None else self.reads
+        transpose = self.transpose
+        if transpose is None:
+            self.local(reads, target if self.writes is None else self.writes, scale)
+            if self.source is not None:
+                self.source.release()
+            return
+        opened = transpose.open()
+        if opened:
+            self.local.deliver(reads, scale, DIRECT, transpose.ready)
+        else:
+            self.local.deliver(reads, scale, STAGED, None)
+        if self.source is not None:
+            self.source.release()
+        if not opened:
+            transpose.start()
+        transpose.wait()
+
+    def prepare(self, scale: int) -> None:
+        """Local. Plan the pass where it reads memory of the plan."""
+        if self.reads is not None:
+            self.local.prepare(self.reads, scale)
+
+    def forget(self) -> None:
+        """Local. Drop every view of the plan's memory."""
+        self.local.forget()
+        self.reads = self.writes = self.source = self.transpose = None
+
+
+@dataclass
+class Builder:
+    """Makes the legs of a plan; ``batch`` is the number of leading axes left alone."""
+
+    stages: Sequence[Stage]
+    workspace: Workspace
+    selection: Selection
+    method: str
+    info: Mapping[str, str] | None
+    batch: int
+    cache_bytes: int
+
+    def __post_init__(self) -> None:
+        self._scratch = Scratch()
+
+    def legs(self, forward: bool) -> list[Leg]:
+        """Collective. The legs of one direction."""
+        if len(self.stages) == 1:
+            return self._local_legs(self.stages[0], forward)
+        count = len(self.stages)
+        legs: list[Leg] = []
+        source: Transpose | None = None
+        reads: NDArray[Any] | None = None
+        for i in range(count) if forward else range(count - 1, -1, -1):
+            stage = self.stages[i]
+            side = stage.before if forward else stage.after
+            local = self._pass(operations(stage, forward), side.subshape)
+            transpose = None
+            if len(legs) < count - 1:
+                k = i if forward else i - 1
+                transpose = self.workspace.connect(
+                    k, forward, (local.axis, local.stops), self.method, self.info
+                )
+                for route, outlets in transpose.routes.items():
+                    local.add_route(route, outlets)
+                legs.append(Leg(local, reads, None, source, transpose))
+                reads, source = self.workspace.received(k, forward), transpose
+            else:
+                legs.append(Leg(local, reads, None, source))
+        return legs
+
+    def _pass(self, steps: Sequence[Operation], shape: tuple[int, ...]) -> Pass:
+        return Pass(self.selection, steps, shape, self._scratch, self.cache_bytes)
+
+    def _local_legs(self, stage: Stage, forward: bool) -> list[Leg]:
+        """Without a transpose: in groups of axes that leave one to form blocks along."""
+        steps = operations(stage, forward)
+        shape = (stage.before if forward else stage.after).subshape
+        last = (stage.after if forward else stage.before).subshape
+        end = stage.dtypes[1] if forward else stage.dtypes[0]
+        groups = _groups(steps, len(shape), self.batch)
+        if len(groups) == 1:
+            return [Leg(self._pass(steps, shape))]
+        legs = []
+        reads: NDArray[Any] | None = None
+        for k, group in enumerate(groups):
+            local = self._pass(group, shape)
+            shape, dtype = local.shape, group[-1].dtypes[1]
+            writes = None
+            if k < len(groups) - 1 and (shape, dtype) != (last, end):
+                writes = self.workspace.intermediate(shape, dtype)
+            legs.append(Leg(local, reads, writes))
+            reads = writes
+        return legs
+
+
+def _groups(steps: Sequence[Operation], ndim: int, batch: int) -> list[list[Operation]]:
+    """The steps cut into groups that leave an axis free, not the last one where that can be."""
+    axes = {step.axis for step in steps}
+    if set(range(batch, ndim)) - axes:
+        return [list(steps)]
+    groups: list[list[Operation]] = [[]]
+    inside: set[int] = set()
+    for step in steps:
+        joined = inside | {step.axis}
+        if groups[-1] and not set(range(batch, ndim - 1)) - joined and step.axis not in inside:
+            groups.append([])
+            joined = {step.axis}
+        groups[-1].append(step)
+        inside = joined
+    return groups

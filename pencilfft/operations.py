@@ -1,0 +1,138 @@
+"""The steps of a stage along single axes: kernels' transforms, and the spectra cut or padded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onesided.pencilfft.stages import AxisTransform, Stage
+
+CUT, PAD = "cut", "pad"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One step along ``axis``, between arrays of these lengths and dtypes.
+
+    ``kind`` is that of a kernel's task, "cut" or "pad"; ``transform`` is what it belongs to.
+    """
+
+    kind: str
+    transform: AxisTransform
+    forward: bool
+    lengths: tuple[int, int]
+    dtypes: tuple[np.dtype[Any], np.dtype[Any]]
+
+    @property
+    def axis(self) -> int:
+        """The axis along which the step goes."""
+        return self.transform.axis
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether a kernel does it."""
+        return self.kind not in (CUT, PAD)
+
+    @property
+    def fits_in_place(self) -> bool:
+        """Whether it may work in the array that it reads."""
+        return self.is_kernel and self.kind not in ("r2c", "c2r")
+
+
+def operations(stage: Stage, forward: bool) -> list[Operation]:
+    """Local. The steps of a stage in one direction."""
+    steps: list[Operation] = []
+    dtype = stage.dtypes[0]
+    for transform in stage.transforms:
+        before = dtype
+        if transform.kind == "r2c":
+            dtype = stage.dtypes[1]
+        steps += _of_axis(transform, before, dtype)
+    if forward:
+        return steps
+    return [_reversed(step) for step in reversed(steps)]
+
+
+def _of_axis(
+    transform: AxisTransform, before: np.dtype[Any], after: np.dtype[Any]
+) -> list[Operation]:
+    lengths = (transform.physical, transform.full)
+    steps = [Operation(transform.kind, transform, True, lengths, (before, after))]
+    if transform.full != transform.spectral:
+        lengths = (transform.full, transform.spectral)
+        steps.append(Operation(CUT, transform, True, lengths, (after, after)))
+    return steps
+
+
+def _reversed(step: Operation) -> Operation:
+    kind = {"r2c": "c2r", CUT: PAD}.get(step.kind, step.kind)
+    return Operation(kind, step.transform, False, step.lengths[::-1], step.dtypes[::-1])
+
+
+def resizer(step: Operation) -> Callable[[NDArray[Any], NDArray[Any]], None]:
+    """Local. What cuts or pads a spectrum: ``run(source, target)``.
+
+    A spectrum is cut to the modes that the unpadded points carry. Of an even number of points the
+    highest mode stands for both signs (the symmetric interpolant): it takes the sum of the two
+    when cut, and gives each a half when padded.
+    """
+    transform = step.transform
+    if transform.kind == "c2c":
+        return _resize_full(step)
+    shared = transform.kind == "r2c" and transform.length % 2 == 0
+    return _resize_half(step, shared)
+
+
+def _resize_half(step: Operation, shared: bool) -> Callable[[NDArray[Any], NDArray[Any]], None]:
+    """Of non-negative modes, or of cosines and sines: the first ones are kept."""
+    axis, kept = step.axis, min(step.lengths)
+    low, rest = _along(axis, 0, kept), _along(axis, kept, None)
+    top = _along(axis, kept - 1, kept)
+    cuts = step.kind == CUT
+    factor = 2.0 if cuts else 0.5
+
+    def run(source: NDArray[Any], target: NDArray[Any]) -> None:
+        np.copyto(target[low], source[low])
+        if not cuts:
+            target[rest] = 0
+        if shared:
+            highest = target[top]
+            np.multiply(highest.real, factor, out=highest.real)
+            highest.imag[...] = 0
+
+    return run
+
+
+def _resize_full(step: Operation) -> Callable[[NDArray[Any], NDArray[Any]], None]:
+    """Of modes of both signs: the low ones of each are kept."""
+    axis, n, cuts = step.axis, step.transform.length, step.kind == CUT
+    shared = n % 2 == 0
+    positive, negative = (n + 1) // 2, (n - 1) // 2
+    low = _along(axis, 0, positive)
+    high_from = _along(axis, step.lengths[0] - negative, None)
+    high_to = _along(axis, step.lengths[1] - negative, None)
+    middle = _along(axis, positive, step.lengths[1] - negative)
+    full = max(step.lengths)
+    single, plus = _along(axis, n // 2, n // 2 + 1), _along(axis, n // 2, n // 2 + 1)
+    minus = _along(axis, full - n // 2, full - n // 2 + 1)
+
+    def run(source: NDArray[Any], target: NDArray[Any]) -> None:
+        np.copyto(target[low], source[low])
+        np.copyto(target[high_to], source[high_from])
+        if not cuts:
+            target[middle] = 0
+        if shared and cuts:
+            np.add(source[plus], source[minus], out=target[single])
+        elif shared:
+            np.multiply(source[single], 0.5, out=target[plus])
+            np.copyto(target[minus], target[plus])
+
+    return run
+
+
+def _along(axis: int, start: int, stop: int | None) -> tuple[slice, ...]:
+    return (*[slice(None)] * axis, slice(start, stop))

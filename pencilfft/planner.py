@@ -1,0 +1,92 @@
+"""From settings to what carries them out: what is left open is decided, the rest is built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from onesided.collectives.errors import UnsupportedError
+from onesided.collectives.hints import Hints
+from onesided.pencilfft.engine import Engine, LineEngine, PencilEngine
+from onesided.pencilfft.kernels.selection import Selection
+from onesided.pencilfft.pencil import Subcomm
+from onesided.pencilfft.settings import Settings
+from onesided.pencilfft.tuning import (
+    BLOCK_BYTES,
+    LEAST_BYTES,
+    Choice,
+    candidate_grids,
+    candidate_methods,
+    fastest,
+)
+
+#: Of grid and method: to be measured. Of effort: measure.
+AUTO, MEASURE = "auto", "measure"
+
+
+class Planner:
+    """Decides grid, method and size of blocks, and builds what carries out the plan.
+
+    ``given`` holds communicators per axis that the caller has made, or None.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        settings: Settings,
+        selection: Selection,
+        method: str,
+        info: Mapping[str, str] | None,
+        hints: Hints,
+        given: Sequence[MPI.Comm] | None,
+    ) -> None:
+        self._comm, self._settings, self._selection = comm, settings, selection
+        self._method, self._info, self._hints, self._given = method, info, hints, given
+        if len(settings.shape) == 1:
+            _require_line(settings)
+
+    def choose(self, sizes: tuple[int, ...] | None) -> Choice:
+        """Collective. Measure what is open; ``sizes`` is the process grid, None if it is."""
+        settings, comm = self._settings, self._comm
+        measures = settings.effort == MEASURE
+        if sizes is None:
+            grids = candidate_grids(comm.size, settings.shape, settings.axes[-1])
+        else:
+            grids = [sizes]
+        names = [self._method]
+        if self._method == AUTO and measures and comm.size > 1:
+            names = candidate_methods(self._hints)
+        best = fastest(comm, [Choice(g, m) for g in grids for m in names], self.make)
+        count = int(np.prod(settings.batch + settings.shape)) // comm.size
+        if measures and count * settings.spectral_dtype.itemsize >= LEAST_BYTES:
+            blocks = [replace(best, cache_bytes=nbytes) for nbytes in BLOCK_BYTES]
+            best = fastest(comm, blocks, self.make)
+        return best
+
+    def make(self, choice: Choice) -> Engine:
+        """Collective. What carries out the plan; its communicators are its own, or the given."""
+        settings = self._settings
+        if len(settings.shape) == 1:
+            return LineEngine(self._comm, settings, self._selection, choice.method, self._info)
+        owned = None
+        if self._given is None:
+            owned = Subcomm(self._comm, choice.grid, reorder=False)
+        comms: Any = self._given if owned is None else owned
+        return PencilEngine(
+            self._comm, comms, owned, settings, self._selection,
+            choice.method, self._info, choice.cache_bytes,
+        )  # fmt: skip
+
+
+def _require_line(settings: Settings) -> None:
+    """Raise where a one-dimensional plan asks for what only more dimensions have."""
+    step = settings.transforms[0]
+    if settings.batch or step.kind not in ("c2c", "r2c") or step.physical != step.length:
+        raise UnsupportedError(
+            "one-dimensional arrays are transformed c2c or r2c, without batch and padding, not "
+            f"{settings.describe()}"
+        )

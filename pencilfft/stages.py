@@ -1,0 +1,156 @@
+"""What a transform does along each axis, and between which transposes. Pure: no MPI calls.
+
+A forward transform takes its axes one after the other. Consecutive axes that are local form a
+*stage*; between two stages lies a transpose. The backward transform runs the stages the other
+way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from onesided.collectives.errors import PatternError
+from onesided.pencilfft.decomposition import PencilGeometry
+
+#: Kinds of transforms from real to real and from complex to complex, lengths unchanged.
+REAL_KINDS = tuple(f"{name}{number}" for name in ("dct", "dst") for number in (1, 2, 3, 4))
+#: All kinds that a plan can be asked for.
+KINDS = ("c2c", "r2c", *REAL_KINDS)
+
+#: Real dtype -> its complex one.
+COMPLEX: dict[str, np.dtype[Any]] = {"f": np.dtype(np.complex64), "d": np.dtype(np.complex128)}
+
+
+@dataclass(frozen=True)
+class AxisTransform:
+    """The transform along one axis.
+
+    ``length`` is the unpadded number of points, ``physical`` that of the array before the forward
+    transform (larger where the axis is padded), ``spectral`` that of the array after it.
+    """
+
+    axis: int
+    kind: str
+    length: int
+    physical: int
+
+    def shifted(self, batch: int) -> AxisTransform:
+        """Local. The same transform of arrays with ``batch`` more leading axes."""
+        return replace(self, axis=self.axis + batch)
+
+    @property
+    def full(self) -> int:
+        """What the transform of ``physical`` points yields, before truncation."""
+        return self.physical // 2 + 1 if self.kind == "r2c" else self.physical
+
+    @property
+    def spectral(self) -> int:
+        """Length of the spectrum, which holds no more modes than the unpadded points carry."""
+        return self.length // 2 + 1 if self.kind == "r2c" else self.length
+
+    @property
+    def modes(self) -> int:
+        """The N by which this axis divides where a transform is normalized (scipy.fft's)."""
+        if self.kind in ("c2c", "r2c"):
+            return self.physical
+        return 2 * (self.physical + {"dct1": -1, "dst1": 1}.get(self.kind, 0))
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The transforms that run without a transpose, in forward order, from pencil to pencil.
+
+    ``before`` and ``after`` differ only in the global length of axes that a transform changes,
+    ``dtypes`` are those before and after.
+    """
+
+    before: PencilGeometry
+    transforms: tuple[AxisTransform, ...]
+    after: PencilGeometry
+    dtypes: tuple[np.dtype[Any], np.dtype[Any]]
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The transformed axes in forward order."""
+        return tuple(transform.axis for transform in self.transforms)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the larger of the two local arrays."""
+        return max(
+            int(np.prod(pencil.subshape, dtype=np.int64)) * dtype.itemsize
+            for pencil, dtype in zip((self.before, self.after), self.dtypes, strict=True)
+        )
+
+
+def resolve_kinds(
+    order: Sequence[int], kinds: Mapping[int, str], dtype: np.dtype[Any]
+) -> dict[int, str]:
+    """Local. The kind of every axis in ``order``, which is that of a forward transform.
+
+    Axes without an entry in ``kinds`` are real to complex while the data are real, else complex
+    to complex. Raises :class:`PatternError` where a kind does not fit the data that reach it.
+    """
+    resolved = {}
+    real = dtype.kind == "f"
+    for axis in order:
+        kind = kinds.get(axis, "r2c" if real else "c2c")
+        if kind not in KINDS:
+            raise PatternError(f"kind {kind!r} of axis {axis} is none of {', '.join(KINDS)}")
+        if kind == "r2c" and not real:
+            raise PatternError(
+                f"axis {axis} is to be transformed r2c, but the data that reach it are complex "
+                f"(dtype {dtype}, axes transformed in the order {tuple(order)})"
+            )
+        if kind == "c2c" and real:
+            raise PatternError(
+                f"axis {axis} is to be transformed c2c, but the data that reach it are real "
+                f"(dtype {dtype}, axes transformed in the order {tuple(order)})"
+            )
+        real = real and kind != "r2c"
+        resolved[axis] = kind
+    return resolved
+
+
+def plan_stages(
+    first: PencilGeometry,
+    transforms: Sequence[AxisTransform],
+    dtype: np.dtype[Any],
+    transposed_out: bool = True,
+) -> list[Stage]:
+    """Local. The stages of a forward transform, ``transforms`` in its order.
+
+    ``first`` is whole along the axis of the first transform and has the padded global shape.
+    Without ``transposed_out``, stages that transform nothing lead back to the layout of the input.
+    """
+    stages: list[Stage] = []
+    before = after = first
+    here = start = dtype
+    group: list[AxisTransform] = []
+    for transform in transforms:
+        axis = transform.axis
+        if after.parts(axis) != 1:
+            stages.append(Stage(before, tuple(group), after, (start, here)))
+            before = after = after.pencil(axis)
+            start, group = here, []
+        group.append(transform)
+        if transform.kind == "r2c":
+            here = COMPLEX[here.char]
+        after = replace(after, axis=axis).resized(axis, transform.spectral)
+    stages.append(Stage(before, tuple(group), after, (start, here)))
+    return stages if transposed_out else [*stages, *_way_back(stages)]
+
+
+def _way_back(stages: Sequence[Stage]) -> list[Stage]:
+    """Empty stages that undo the transposes between ``stages``, the last one first."""
+    back = []
+    here = stages[-1].after
+    dtype = stages[-1].dtypes[1]
+    for stage, following in zip(stages[-2::-1], stages[:0:-1], strict=True):
+        here = replace(here, axis=following.before.axis).pencil(stage.after.axis)
+        back.append(Stage(here, (), here, (dtype, dtype)))
+    return back
