@@ -8,7 +8,7 @@ from ducc0 import fft
 from numpy.typing import NDArray
 
 from onesided.pencilfft.kernels.pocketfft_calls import complex_call, real_call
-from onesided.pencilfft.kernels.protocol import COMPLEX_KINDS, Run, Task
+from onesided.pencilfft.kernels.protocol import Run, Task
 
 
 class Ducc0Kernel:
@@ -17,7 +17,7 @@ class Ducc0Kernel:
     name = "ducc0"
 
     def plan(self, task: Task, effort: str) -> Run | None:
-        if task.kind in COMPLEX_KINDS:
+        if task.complex_kind:
             return complex_call(fft, task)
         if task.orthogonal != (task.scale == 1):
             return None  # ducc0 makes the matrix orthogonal with this scale, and only then

@@ -30,6 +30,11 @@ class Layout:
         """Local. The layout of ``array``; its address is no part of it."""
         return cls(array.shape, array.strides, array.dtype.char)
 
+    def __str__(self) -> str:
+        """Local. Dtype, shape and strides on one line."""
+        shape, strides = ("x".join(map(str, values)) for values in (self.shape, self.strides))
+        return f"{self.char} {shape} by {strides}"
+
 
 @dataclass(frozen=True)
 class Task:
@@ -61,7 +66,7 @@ class Task:
     def logical_length(self) -> int:
         """Local. M, the length of the complex transform that this one is a part of."""
         n = self.length
-        if self.kind in COMPLEX_KINDS:
+        if self.complex_kind:
             return n
         return {"dct1": 2 * (n - 1), "dst1": 2 * (n + 1)}.get(self.kind, 2 * n)
 
@@ -82,9 +87,27 @@ class Task:
         return named if self.forward else _INVERSE_TYPES[named]
 
     @property
+    def complex_kind(self) -> bool:
+        """Local. Whether this is no cosine or sine transform."""
+        return self.kind in COMPLEX_KINDS
+
+    @property
+    def same_form(self) -> bool:
+        """Local. Whether source and target have one shape and dtype, as in c2c."""
+        return self.kind not in ("r2c", "c2r")
+
+    @property
     def empty(self) -> bool:
         """Local. Whether there is nothing to do."""
         return 0 in self.source.shape or 0 in self.target.shape
+
+    def __str__(self) -> str:
+        """Local. All of it on one line."""
+        words = [self.kind, "forward" if self.forward else "inverse"]
+        words += ["orthogonal"] * self.orthogonal
+        words += [f"scale {self.scale} axis {self.axis} {self.source}"]
+        words += ["in place" if self.in_place else f"to {self.target}"]
+        return " ".join(words)
 
 
 #: ``run(source, target)``: the arrays have the layouts of the task, at any address. Nothing of
@@ -100,7 +123,8 @@ class Kernel(Protocol):
     def plan(self, task: Task, effort: str) -> Run | None:
         """Local. The call that does ``task``, or None where this library cannot.
 
-        ``effort`` is "estimate" or "measure", how long a library may look for a fast way.
+        ``effort`` says how long a library may look for a fast way of its own: "estimate" not at
+        all, "brief" for some milliseconds, being one candidate of many, "measure" as it likes.
         """
         ...
 

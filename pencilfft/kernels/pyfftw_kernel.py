@@ -1,82 +1,46 @@
-"""Kernel: FFTW through pyfftw. FFTW plans belong to shapes and strides and are kept."""
+"""Kernel: FFTW through pyfftw."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pyfftw
 from numpy.typing import NDArray
 
+from onesided.pencilfft.kernels.fftw_calls import BRIEF_SECONDS, FftwRun, can_do, transform_name
+from onesided.pencilfft.kernels.protocol import Run, Task
+
 
 class PyfftwKernel:
-    """Local. See :class:`~.protocol.Kernel`.
+    """Local. See :class:`~.protocol.Kernel`."""
 
-    FFTW plans are made at the first call with new shapes, strides, dtypes or alignment, by
-    FFTW_MEASURE on memory of their own; later calls only execute.
-    """
+    name = "pyfftw"
 
-    def __init__(self) -> None:
-        self._plans: dict[Any, Any] = {}
+    def plan(self, task: Task, effort: str) -> Run | None:
+        if not can_do(task):
+            return None
+        options = {
+            "axes": (task.axis,),
+            "direction": f"FFTW_{transform_name(task)}",
+            "planning_timelimit": BRIEF_SECONDS if effort == "brief" else None,
+        }
+        flags = ["FFTW_ESTIMATE" if effort == "estimate" else "FFTW_MEASURE"]
 
-    def _execute(
-        self,
-        source: NDArray[Any],
-        target: NDArray[Any],
-        axis: int,
-        direction: str,
-        length: int,
-        scale: int,
-    ) -> None:
-        alignments = pyfftw.is_byte_aligned(source), pyfftw.is_byte_aligned(target)
-        in_place = source.ctypes.data == target.ctypes.data
-        key = (
-            source.shape,
-            source.strides,
-            source.dtype.char,
-            target.strides,
-            axis,
-            direction,
-            length,
-            alignments,
-            in_place,
-        )
-        plan = self._plans.get(key)
-        if plan is None:
-            flags = ["FFTW_MEASURE"]
-            if not all(alignments):
-                flags.append("FFTW_UNALIGNED")
-            trial = _like(source)
-            plan = self._plans[key] = pyfftw.FFTW(
-                trial,
-                trial if in_place else _like(target),
-                axes=(axis,),
-                direction=direction,
-                flags=flags,
-            )
-        plan.update_arrays(source, target)
-        plan.execute()
-        if scale:
-            np.multiply(target, length ** (-0.5 * scale), out=target)
+        def planner(source: NDArray[Any], target: NDArray[Any], aligned: bool) -> Run:
+            more = [] if aligned else ["FFTW_UNALIGNED"]
+            plan = pyfftw.FFTW(source, target, flags=[*flags, *more], **options)
+            update, execute = plan.update_arrays, plan.execute
 
-    def c2c(
-        self, source: NDArray[Any], target: NDArray[Any], axis: int, forward: bool, scale: int
-    ) -> None:
-        direction = "FFTW_FORWARD" if forward else "FFTW_BACKWARD"
-        self._execute(source, target, axis, direction, source.shape[axis], scale)
+            def run(source: NDArray[Any], target: NDArray[Any]) -> None:
+                update(source, target)
+                execute()
 
-    def r2c(self, source: NDArray[Any], target: NDArray[Any], axis: int, scale: int) -> None:
-        self._execute(source, target, axis, "FFTW_FORWARD", source.shape[axis], scale)
+            return run
 
-    def c2r(self, source: NDArray[Any], target: NDArray[Any], axis: int, scale: int) -> None:
-        self._execute(source, target, axis, "FFTW_BACKWARD", target.shape[axis], scale)
-
-
-def _like(array: NDArray[Any]) -> NDArray[Any]:
-    """Aligned memory in the form of ``array``, for FFTW to measure with."""
-    extent = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
-    memory = pyfftw.zeros_aligned(extent // array.itemsize + 1, array.dtype)
-    return np.lib.stride_tricks.as_strided(memory, array.shape, array.strides)
+        try:
+            return FftwRun(task, planner)
+        except (RuntimeError, ValueError):  # FFTW has no such plan
+            return None
 
 
 KERNEL = PyfftwKernel()

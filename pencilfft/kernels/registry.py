@@ -2,37 +2,95 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 from onesided.collectives.errors import PatternError, UnsupportedError
+from onesided.pencilfft.kernels.mkl_library import find_libraries
 from onesided.pencilfft.kernels.protocol import Kernel
 
-#: Name of the backend -> package that must be installed for it, in the order of preference.
+
+@dataclass(frozen=True)
+class Backend:
+    """Local. Where a kernel comes from: distribution, module of ours, and whether it is there."""
+
+    distribution: str
+    module: str
+    present: Callable[[], bool]
+
+
+def _importable(name: str) -> Callable[[], bool]:
+    return lambda: find_spec(name) is not None
+
+
+#: By name, in the order of preference where nothing is measured.
 BACKENDS = {
-    "ducc0": "ducc0",
-    "scipy": "scipy",
-    "pyfftw": "pyfftw",
+    "mkl": Backend("mkl", "mkl_kernel", lambda: bool(find_libraries())),
+    "ducc0": Backend("ducc0", "ducc0_kernel", _importable("ducc0")),
+    "scipy": Backend("scipy", "scipy_kernel", _importable("scipy")),
+    "pyfftw": Backend("pyfftw", "pyfftw_kernel", _importable("pyfftw")),
+    "fftw": Backend("mpi4py-fft", "mpi4py_fft_kernel", _importable("mpi4py_fft")),
 }
+#: Other names for them, those of mpi4py-fft among them.
+ALIASES = {"mkl_fft": "mkl", "numpy": "scipy", "mpi4py-fft": "fftw"}
 
 
-def choose_backend(name: str) -> str:
-    """Local. The backend that a name stands for: "auto" is the first one that is installed.
+def installed() -> list[str]:
+    """Local. Names of the backends whose packages are there, in the order of preference."""
+    return [name for name, backend in BACKENDS.items() if backend.present()]
+
+
+def resolve_backend(name: str) -> str:
+    """Local. The name in :data:`BACKENDS` that ``name`` stands for; "auto" stays as it is.
 
     Raises :class:`PatternError` for an unknown name, :class:`UnsupportedError` for one whose
     package is not installed.
     """
+    name = ALIASES.get(name, name)
     if name == "auto":
-        return next(known for known, package in BACKENDS.items() if find_spec(package))
+        return name
     if name not in BACKENDS:
         raise PatternError(f"no backend {name!r}; there are auto, {', '.join(BACKENDS)}")
-    if find_spec(BACKENDS[name]) is None:
-        raise UnsupportedError(f"backend {name!r} needs {BACKENDS[name]}, which is not installed")
+    if not BACKENDS[name].present():
+        package = BACKENDS[name].distribution
+        raise UnsupportedError(f"backend {name!r} needs {package}, which is not installed")
     return name
 
 
-def load_kernel(backend: str) -> Kernel:
-    """Local. The kernel of an installed backend."""
-    module = import_module(f"{__package__}.{backend}_kernel")
+def load_kernel(name: str) -> Kernel:
+    """Local. The kernel of an installed backend.
+
+    Raises :class:`UnsupportedError` where its package cannot be loaded.
+    """
+    try:
+        module = import_module(f"{__package__}.{BACKENDS[name].module}")
+    except ImportError as error:
+        raise UnsupportedError(f"backend {name!r} cannot be loaded: {error}") from error
     kernel: Kernel = module.KERNEL
     return kernel
+
+
+@cache
+def versions() -> str:
+    """Local. Names and versions of what is installed, as one string."""
+    found = []
+    for name in installed():
+        try:
+            found.append(f"{name} {version(BACKENDS[name].distribution)}")
+        except PackageNotFoundError:
+            found.append(f"{name} of the system")
+    return ", ".join(found)
+
+
+def choose_backend(name: str) -> str:
+    """Local. The backend that a name stands for: "auto" is the first one that is installed."""
+    name = resolve_backend(name)
+    return (
+        next(known for known in ("ducc0", "scipy") if BACKENDS[known].present())
+        if name == "auto"
+        else name
+    )

@@ -15,7 +15,7 @@ import scipy.fft
 from numpy.typing import NDArray
 
 from onesided.pencilfft.kernels.pocketfft_calls import complex_call, real_call
-from onesided.pencilfft.kernels.protocol import COMPLEX_KINDS, Run, Task, real_view
+from onesided.pencilfft.kernels.protocol import Run, Task, real_view
 
 _Norm = Literal["backward", "ortho", "forward"]
 #: By power of 1/sqrt(n): of a forward transform, and of an inverse one.
@@ -29,7 +29,7 @@ class PocketfftKernel:
     name = "scipy"
 
     def plan(self, task: Task, effort: str) -> Run | None:
-        if task.kind in COMPLEX_KINDS:
+        if task.complex_kind:
             return complex_call(self._extension, task)
         return real_call(self._extension, task, task.orthogonal)
 
@@ -72,7 +72,7 @@ class ScipyKernel:
         def run(source: NDArray[Any], target: NDArray[Any]) -> None:
             target[...] = function(source, axis=axis, **arguments)
 
-        if task.kind in COMPLEX_KINDS:
+        if task.complex_kind:
             return run
         return lambda source, target: run(real_view(source), real_view(target))
 

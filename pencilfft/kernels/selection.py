@@ -1,4 +1,4 @@
-"""Which kernel does which task."""
+"""Which kernel does which task: named, preferred, or measured."""
 
 from __future__ import annotations
 
@@ -6,42 +6,137 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from onesided.collectives.errors import PatternError
-from onesided.pencilfft.kernels.protocol import Run, Task
-from onesided.pencilfft.kernels.registry import choose_backend, load_kernel
+from onesided.collectives.errors import PatternError, UnsupportedError
+from onesided.pencilfft.kernels.measurement import measure
+from onesided.pencilfft.kernels.protocol import Kernel, Run, Task
+from onesided.pencilfft.kernels.registry import installed, load_kernel, resolve_backend
+from onesided.pencilfft.kernels.ways import WAYS
+from onesided.pencilfft.kernels.wisdom import Wisdom
+
+EFFORTS = ("estimate", "measure")
+#: Of candidates within this factor of the fastest the simplest is taken.
+MARGIN = 1.03
 
 
 class Selection:
-    """Local. The kernels of one plan: ``backend`` is a name or "auto", ``effort`` how to choose.
+    """Local. The kernels of one plan.
 
-    Raises :class:`PatternError` for an unknown name, :class:`UnsupportedError` for a backend
-    whose package is not installed.
+    ``backend`` is the name of a kernel, with SciPy's for the tasks that it cannot do, or "auto"
+    for all that are installed. ``effort`` "estimate" takes the first that can do a task, directly;
+    "measure" times every kernel and way on arrays of the task's layouts, unless ``wisdom`` knows
+    the answer. Results do not depend on the choice, but for rounding.
+
+    Raises :class:`PatternError` for an unknown backend or effort, :class:`UnsupportedError` for a
+    backend that is not installed.
     """
 
-    def __init__(self, backend: str = "auto", effort: str = "measure", wisdom: Any = None) -> None:
-        self._kernels: list[Any] = [load_kernel(choose_backend(backend)), load_kernel("scipy")]
-        self._effort = effort
+    def __init__(
+        self, backend: str = "auto", effort: str = "measure", wisdom: Wisdom | None = None
+    ) -> None:
+        if effort not in EFFORTS:
+            raise PatternError(f"no effort {effort!r}; there are {', '.join(EFFORTS)}")
+        self._backend, self._effort, self._wisdom = resolve_backend(backend), effort, wisdom
+        self._kernels = _load(self._backend)
         self._runs: dict[Task, Run] = {}
+        #: What was chosen: task, as text, to kernel and way.
         self.choices: dict[str, str] = {}
-        self.name = self._kernels[0].name
+
+    @property
+    def name(self) -> str:
+        """Local. The backend; of "auto" with the kernels in use, as in "auto (ducc0, mkl)"."""
+        if self._backend != "auto":
+            return self._backend
+        used = {choice.split(":")[0] for choice in self.choices.values()}
+        return f"auto ({', '.join(sorted(used))})" if used else "auto"
 
     def run_for(self, task: Task) -> Run:
-        """Local. The call for ``task``; the same one for equal tasks."""
+        """Local. The call for ``task``; the same one for equal tasks.
+
+        Raises :class:`PatternError` for a length that has no such transform.
+        """
         if task not in self._runs:
             self._runs[task] = self._choose(task)
         return self._runs[task]
+
+    def save(self) -> None:
+        """Local. Keep what was measured for later runs; nothing without wisdom."""
+        if self._wisdom is not None:
+            self._wisdom.save()
 
     def _choose(self, task: Task) -> Run:
         if task.empty:
             return _nothing
         if task.kind == "dct1" and task.length < 2:
             raise PatternError(f"dct1 needs at least 2 points, axis {task.axis} has {task.length}")
-        for kernel in self._kernels:
-            run = kernel.plan(task, self._effort)
+        if self._effort == "estimate":
+            choice, run = self._preferred(task)
+        else:
+            known = self._remembered(task)
+            choice, run = known if known is not None else self._measured(task)
+        self.choices[str(task)] = choice
+        return run
+
+    def _preferred(self, task: Task) -> tuple[str, Run]:
+        """The first kernel that can do it."""
+        for name, kernel in self._kernels.items():
+            run = kernel.plan(task, "estimate")
             if run is not None:
-                self.choices[str(task)] = kernel.name
-                return run
-        raise PatternError(f"no kernel for {task.kind!r}")
+                return f"{name}: direct", run
+        raise PatternError(f"no kernel can do {task}")
+
+    def _remembered(self, task: Task) -> tuple[str, Run] | None:
+        """What wisdom says, if it can still be done."""
+        choice = self._wisdom.recall(self._backend, task) if self._wisdom is not None else None
+        if choice is None:
+            return None
+        name, _, way = choice.partition(": ")
+        if name not in self._kernels or way not in WAYS:
+            return None
+        run = WAYS[way](self._kernels[name], task, self._kernel_effort)
+        return None if run is None else (choice, run)
+
+    def _measured(self, task: Task) -> tuple[str, Run]:
+        """The fastest way of the fastest kernel."""
+        runs: dict[str, Run] = {}
+        for way, plan in WAYS.items():
+            for name, kernel in self._candidates(task).items():
+                run = plan(kernel, task, self._kernel_effort if way == "direct" else "brief")
+                if run is not None:
+                    runs[f"{name}: {way}"] = run
+        if not runs:
+            raise PatternError(f"no kernel can do {task}")
+        times = measure(runs, task)
+        limit = MARGIN * min(times.values())
+        choice = next(choice for choice in runs if times.get(choice, limit + 1) <= limit)
+        if self._wisdom is not None:
+            self._wisdom.learn(self._backend, task, choice)
+        return choice, runs[choice]
+
+    def _candidates(self, task: Task) -> dict[str, Kernel]:
+        """All kernels; of a named backend the first one that can do the task."""
+        if self._backend == "auto":
+            return self._kernels
+        for name, kernel in self._kernels.items():
+            if kernel.plan(task, "estimate") is not None:
+                return {name: kernel}
+        return {}
+
+    @property
+    def _kernel_effort(self) -> str:
+        return "brief" if self._backend == "auto" else "measure"
+
+
+def _load(backend: str) -> dict[str, Kernel]:
+    """The kernels by name, in the order of preference."""
+    if backend != "auto":
+        return {name: load_kernel(name) for name in dict.fromkeys((backend, "scipy"))}
+    kernels = {}
+    for name in installed():
+        try:
+            kernels[name] = load_kernel(name)
+        except UnsupportedError:  # there, but broken: the others do its work
+            continue
+    return kernels
 
 
 def _nothing(source: NDArray[Any], target: NDArray[Any]) -> None:

@@ -1,0 +1,216 @@
+"""What was measured, kept for later runs: a file of decisions.
+
+Decisions belong to the machine's processor and the versions of the kernels that were compared;
+where these differ, others are used and kept beside them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import tempfile
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from onesided.collectives.errors import PatternError, UnsupportedError
+from onesided.pencilfft.kernels.protocol import Task
+from onesided.pencilfft.kernels.registry import versions
+
+#: Environment variable with the file to use in place of the default one, or "off".
+VARIABLE = "ONESIDED_WISDOM"
+FORMAT = "onesided wisdom 1"
+
+#: Machine and versions -> backend and task -> kernel and way.
+Decisions = dict[str, dict[str, str]]
+
+
+class Wisdom:
+    """Local. The decisions of one file, read when first asked for.
+
+    Several processes may use the file at the same time: each replaces it as a whole, so that a
+    reader never sees half of it. What another one learnt at the same moment may be lost and is
+    then measured again.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._decisions: Decisions | None = None
+        self._learnt: Decisions = {}
+
+    def recall(self, backend: str, task: Task) -> str | None:
+        """Local. What was decided for ``task`` on such a machine, as "kernel: way"."""
+        section, key = _machine(), f"{backend} {task}"
+        for decisions in (self._learnt, self._known()):
+            if key in decisions.get(section, {}):
+                return decisions[section][key]
+        return None
+
+    def learn(self, backend: str, task: Task, choice: str) -> None:
+        """Local. Remember a decision, until :meth:`save` in this process only."""
+        self._learnt.setdefault(_machine(), {})[f"{backend} {task}"] = choice
+
+    def add(self, decisions: Decisions) -> None:
+        """Local. Remember the decisions of another file."""
+        _merge(self._learnt, decisions)
+
+    def decisions(self) -> Decisions:
+        """Local. All decisions, by machine and task."""
+        return _merge(_merge({}, self._known()), self._learnt)
+
+    def save(self) -> None:
+        """Local. Write what is new, beside what is in the file by now; nothing new, no writing.
+
+        A file that cannot be written is a warning, and the decisions stay in this process.
+        """
+        if not self._learnt:
+            return
+        merged = _merge(self._read(), self._learnt)
+        try:
+            write_decisions(self.path, merged)
+        except OSError as error:
+            warnings.warn(f"wisdom is not kept: {error}", RuntimeWarning, stacklevel=2)
+            return
+        self._decisions, self._learnt = merged, {}
+
+    def forget(self) -> None:
+        """Local. Drop all decisions and remove the file."""
+        self._decisions, self._learnt = {}, {}
+        self.path.unlink(missing_ok=True)
+
+    def _known(self) -> Decisions:
+        if self._decisions is None:
+            self._decisions = self._read()
+        return self._decisions
+
+    def _read(self) -> Decisions:
+        """The decisions of the file; none, with a warning, where it is something else."""
+        try:
+            return read_decisions(self.path)
+        except FileNotFoundError:
+            return {}
+        except (OSError, PatternError) as error:
+            warnings.warn(f"wisdom is ignored: {error}", RuntimeWarning, stacklevel=2)
+            return {}
+
+
+def open_wisdom(wisdom: str | os.PathLike[str] | Literal[False] | None = None) -> Wisdom | None:
+    """Local. The wisdom of a plan: a path, False for none, None for the default file.
+
+    The default is the file that the environment variable ``ONESIDED_WISDOM`` names, none where
+    that is "off", else ``onesided/wisdom.json`` in the user's cache directory.
+    """
+    if wisdom is False:
+        return None
+    if wisdom is not None:
+        return _wisdom_at(Path(wisdom).absolute())
+    named = os.environ.get(VARIABLE, "")
+    if named == "off":
+        return None
+    if named:
+        return _wisdom_at(Path(named).absolute())
+    try:
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # a user without a home
+        return None
+    return _wisdom_at(caches.absolute() / "onesided" / "wisdom.json")
+
+
+def export_wisdom(path: str | os.PathLike[str]) -> None:
+    """Local. Write the default wisdom, with what this process learnt, to a file.
+
+    Raises :class:`UnsupportedError` where wisdom is off, :class:`OSError` where the file cannot
+    be written.
+    """
+    write_decisions(Path(path), _default().decisions())
+
+
+def import_wisdom(path: str | os.PathLike[str]) -> None:
+    """Local. Add the decisions of an exported file to the default wisdom, and save it.
+
+    Raises :class:`PatternError` for a file that is no wisdom, :class:`OSError` for one that
+    cannot be read, :class:`UnsupportedError` where wisdom is off.
+    """
+    wisdom = _default()
+    wisdom.add(read_decisions(Path(path)))
+    wisdom.save()
+
+
+def forget_wisdom() -> None:
+    """Local. Remove the default wisdom, file and all; nothing where wisdom is off."""
+    wisdom = open_wisdom()
+    if wisdom is not None:
+        wisdom.forget()
+
+
+def read_decisions(path: Path) -> Decisions:
+    """Local. The decisions in a file; raises :class:`PatternError` where it is no wisdom."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise PatternError(f"{path} is no wisdom: {error}") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise PatternError(f"{path} is no wisdom: its format is not {FORMAT!r}")
+    decisions = content.get("decisions")
+    if not _are_decisions(decisions):
+        raise PatternError(f"{path} is no wisdom: its decisions are not text by text")
+    found: Decisions = decisions
+    return found
+
+
+def write_decisions(path: Path, decisions: Decisions) -> None:
+    """Local. Replace the file as a whole; raises :class:`OSError`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            json.dump({"format": FORMAT, "decisions": decisions}, file, indent=1, sort_keys=True)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _are_decisions(decisions: Any) -> bool:
+    return isinstance(decisions, dict) and all(
+        isinstance(section, dict) and all(isinstance(choice, str) for choice in section.values())
+        for section in decisions.values()
+    )
+
+
+def _merge(into: Decisions, more: Decisions) -> Decisions:
+    for section, choices in more.items():
+        into.setdefault(section, {}).update(choices)
+    return into
+
+
+def _default() -> Wisdom:
+    wisdom = open_wisdom()
+    if wisdom is None:
+        raise UnsupportedError(f"wisdom is off: {VARIABLE}, or there is no home directory")
+    return wisdom
+
+
+@cache
+def _wisdom_at(path: Path) -> Wisdom:
+    """The wisdom of a file, one for all plans of the process."""
+    return Wisdom(path)
+
+
+@cache
+def _machine() -> str:
+    """Processor and kernels, which the decisions hold for."""
+    return f"{_processor()}; {versions()}"
+
+
+def _processor() -> str:
+    """Model of the processor."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
