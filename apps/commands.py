@@ -38,6 +38,18 @@ COMMANDS = (
         options.spmv,
     ),
     Command(
+        "poisson",
+        "onesided.apps.poisson",
+        "Solve the Poisson equation on finer and finer grids, and tell the error.",
+        options.poisson,
+    ),
+    Command(
+        "navier-stokes",
+        "onesided.apps.navier_stokes",
+        "Follow the Taylor-Green vortex by the Navier-Stokes equations.",
+        options.navier_stokes,
+    ),
+    Command(
         "doctor",
         "onesided.apps.doctor",
         "Tell what this MPI is, and which methods work on it.",

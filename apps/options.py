@@ -31,6 +31,25 @@ def seconds(text: str) -> float:
     return number
 
 
+def above_zero(text: str) -> float:
+    """Local. A finite number above zero."""
+    number = not_negative(text)
+    if number == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above zero")
+    return number
+
+
+def not_negative(text: str) -> float:
+    """Local. A finite number, zero or above."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of zero or above")
+    return number
+
+
 def size(text: str) -> int:
     """Local. A number of bytes, with K, M or G for powers of 1024: ``32K``."""
     factor = SUFFIXES.get(text[-1:].upper(), 1)
@@ -52,7 +71,7 @@ def info_entry(text: str) -> tuple[str, str]:
 
 def settings(options: argparse.Namespace) -> dict[str, object]:
     """Local. What a command was given, for its report; nothing about where it writes."""
-    left_out = ("command", "terminal", "json", "ranks")
+    left_out = ("command", "terminal", "json", "ranks", "picture", "checkpoint", "restart")
     given = {name: value for name, value in vars(options).items() if name not in left_out}
     return given | {"info": dict(options.info)}
 
@@ -119,6 +138,11 @@ def transform(parser: argparse.ArgumentParser) -> None:
         default="float64",
         help="real types are transformed real to complex (default float64)",
     )
+    process_grid(parser)
+
+
+def process_grid(parser: argparse.ArgumentParser) -> None:
+    """Local. How arrays are split over ranks."""
     parser.add_argument(
         "--grid",
         metavar="N",
@@ -139,6 +163,77 @@ def fft(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="compare with scipy.fft where the array fits on one rank, else with known transforms",
     )
+
+
+def poisson(parser: argparse.ArgumentParser) -> None:
+    """Local. Options of ``onesided poisson``."""
+    parser.add_argument(
+        "--shape",
+        metavar="N",
+        type=positive,
+        nargs="+",
+        default=[64, 64, 64],
+        help="global shape of the finest grid (default 64 64 64)",
+    )
+    parser.add_argument(
+        "--levels",
+        metavar="N",
+        type=positive,
+        default=4,
+        help="number of grids, each with half the points of the next along an axis (default 4)",
+    )
+    parser.add_argument(
+        "--boundary",
+        metavar="NAME",
+        choices=("periodic", "dirichlet", "neumann"),
+        nargs="+",
+        default=["periodic"],
+        help="periodic, dirichlet or neumann: one for all axes, or one per axis (default periodic)",
+    )
+    parser.add_argument(
+        "--points",
+        choices=("centers", "nodes"),
+        default="centers",
+        help="between walls: cell centers (DST-II, DCT-II) or nodes (DST-I, DCT-I)",
+    )
+    parser.add_argument(
+        "--eigenvalues",
+        choices=("exact", "second-order"),
+        default="exact",
+        help="of the Laplacian, or of its second-order difference quotients (default exact)",
+    )
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float64")
+    process_grid(parser)
+    common(parser, "auto")
+    timed(parser, 10)
+    parser.add_argument("--picture", metavar="FILE", help="draw the errors into an image FILE")
+
+
+def navier_stokes(parser: argparse.ArgumentParser) -> None:
+    """Local. Options of ``onesided navier-stokes``; None is what a checkpoint may decide."""
+    add = parser.add_argument
+    add("--shape", metavar="N", type=positive, nargs="+", help="modes, one number for a cube (32)")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--reynolds", metavar="RE", type=above_zero, help="1/viscosity (1600)")
+    size.add_argument("--nu", metavar="NU", type=not_negative, help="viscosity; 0 is none at all")
+    add("--dt", metavar="T", type=above_zero, help="time step (0.01)")
+    end = parser.add_mutually_exclusive_group()
+    end.add_argument("--steps", metavar="N", type=positive, help="time steps of this run")
+    end.add_argument("--time", metavar="T", type=above_zero, help="time to end at (1)")
+    add("--padding", metavar="P", type=above_zero, help="points per mode; 3/2 dealiases (1.5)")
+    add("--backend", metavar="NAME", help="kernel of the local transforms (auto)")
+    add(
+        "--effort",
+        choices=("estimate", "measure"),
+        help="measure may find faster kernels, estimate repeats a run bit for bit (estimate)",
+    )
+    add("--every", metavar="N", type=positive, help="steps between two lines (a tenth of all)")
+    add("--checkpoint", metavar="FILE", help="write the state at the end to an HDF5 FILE")
+    add("--save-every", metavar="N", type=positive, help="and also after every N steps")
+    add("--restart", metavar="FILE", help="go on from a checkpoint; its settings hold")
+    add("--picture", metavar="FILE", help="draw the vorticity in a slice into an image FILE")
+    process_grid(parser)
+    common(parser, "auto")
 
 
 def spmv(parser: argparse.ArgumentParser) -> None:

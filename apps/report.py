@@ -48,7 +48,8 @@ class Row:
     ``labels`` name it, ``times`` are seconds per iteration, ``setup`` the seconds of initializing
     and freeing, ``nbytes`` what one iteration moves. ``against``: times of the same rounds to
     compare with, by name; break-even counts refer to ``mpi``. ``details``: parts of an iteration.
-    ``verdict``: of a verification, if there was one.
+    ``values``: other numbers, by name; None where there is none. ``verdict``: of a verification,
+    if there was one.
     """
 
     labels: Mapping[str, str]
@@ -57,6 +58,7 @@ class Row:
     nbytes: int = 0
     against: Mapping[str, Sequence[float]] = field(default_factory=dict)
     details: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    values: Mapping[str, float | None] = field(default_factory=dict)
     verdict: Verdict | None = None
     reason: str = ""
 
@@ -89,6 +91,7 @@ class Row:
         return {
             **self.labels,
             **checked,
+            **self.values,
             "setup_s": self.setup,
             "iterations": len(self.times),
             "median_s": middle,
@@ -120,7 +123,35 @@ class Row:
             shown["break-even"] = str(self.break_even)
         if self.verdict is not None:
             shown["error"] = str(self.verdict)
+        for name, number in self.values.items():
+            shown[name] = NOTHING if number is None else f"{number:.2f}"
         return shown
+
+
+@dataclass
+class Listing:
+    """A table of numbers: a title, columns with the format of their numbers, and rows.
+
+    A None among the numbers is an empty place.
+    """
+
+    title: str
+    columns: Mapping[str, str]
+    rows: list[Sequence[float | None]] = field(default_factory=list)
+
+    def records(self) -> list[dict[str, float | None]]:
+        """Local. For JSON."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+    def table(self) -> Table:
+        """Local. For a person."""
+        table = Table(title=self.title, title_justify="left")
+        for name in self.columns:
+            table.add_column(name, justify="right", no_wrap=True)
+        for row in self.rows:
+            pairs = zip(row, self.columns.values(), strict=True)
+            table.add_row(*(NOTHING if x is None else format(x, how) for x, how in pairs))
+        return table
 
 
 @dataclass
@@ -128,7 +159,8 @@ class Report:
     """Everything that a command found out. Rows and remarks are rank 0's; others keep their own.
 
     ``pattern`` says what was exchanged, ``settings`` what the command was given, ``remarks`` are
-    sentences below the table.
+    sentences below the table. ``listings`` come before it; ``verdicts`` are those of the whole
+    command, by what was verified.
     """
 
     command: str
@@ -136,11 +168,14 @@ class Report:
     pattern: Mapping[str, Any]
     rows: list[Row] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    listings: dict[str, Listing] = field(default_factory=dict)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
 
     @property
     def verified(self) -> bool | None:
         """Local. Whether all verdicts are good; None where nothing was verified."""
         verdicts = [row.verdict for row in self.rows if row.verdict is not None]
+        verdicts += self.verdicts.values()
         return all(verdict.passed for verdict in verdicts) if verdicts else None
 
     def finish(self, comm: MPI.Comm, out: Console | None, path: str | None) -> None:
@@ -150,10 +185,15 @@ class Report:
         if comm.rank != 0 or out is None:
             return
         title = f"onesided {self.command}: {library()}, {layout}"
-        out.print(_table(title, self.rows), width=max(out.width, PLAIN_WIDTH), crop=False)
+        wide: dict[str, Any] = {"width": max(out.width, PLAIN_WIDTH), "crop": False}
+        for listing in self.listings.values():
+            out.print(listing.table(), **wide)
+        out.print(_table(title, self.rows), **wide)
         for row in self.rows:
             if row.reason:
                 out.print(f"{' '.join(row.labels.values())}: {row.reason}", **PLAIN)
+        for what, verdict in self.verdicts.items():
+            out.print(f"{what}: {verdict} (at most {verdict.tolerance:.1e})", **PLAIN)
         for remark in self.remarks:
             out.print(remark, **PLAIN)
         if path is not None:
@@ -164,7 +204,16 @@ class Report:
                 "versions": versions(),
                 "machine": machine,
                 "verified": self.verified,
+                "verdicts": {
+                    what: {
+                        "error": each.error,
+                        "tolerance": each.tolerance,
+                        "verified": each.passed,
+                    }
+                    for what, each in self.verdicts.items()
+                },
                 "remarks": self.remarks,
+                **{name: each.records() for name, each in self.listings.items()},
                 "rows": [row.record() for row in self.rows],
             }
             write_json(path, content)

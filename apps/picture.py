@@ -1,0 +1,92 @@
+"""Images of results, drawn by matplotlib without a display, on rank 0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.apps.failures import CommandError, words
+
+NEEDS = "--picture needs matplotlib (the extra plot)"
+
+
+def check_picture(comm: MPI.Comm, path: str | None) -> None:
+    """Collective. :class:`CommandError` before the work where no image can be written."""
+    trouble = ""
+    if comm.rank == 0 and path is not None:
+        trouble = _trouble(Path(path))
+    trouble = comm.bcast(trouble)
+    if trouble:
+        raise CommandError(trouble)
+
+
+def _trouble(path: Path) -> str:
+    if find_spec("matplotlib") is None:
+        return NEEDS
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    known = FigureCanvasAgg.get_supported_filetypes()
+    if path.suffix[1:].lower() not in known:
+        return f"{path}: an image is one of {', '.join(sorted(known))}, by the end of its name"
+    try:
+        with open(path, "ab"):
+            pass
+    except OSError as error:
+        return words(error)
+    return ""
+
+
+def save_lines(
+    path: str,
+    title: str,
+    labels: tuple[str, str],
+    lines: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+) -> None:
+    """Local. Draw y over x, both on logarithmic axes, one line for every name."""
+    figure, axes = _figure(title)
+    for name, (x, y) in lines.items():
+        axes.loglog(x, y, marker="o", label=name)
+    axes.set_xlabel(labels[0])
+    axes.set_ylabel(labels[1])
+    axes.grid(True, which="major", alpha=0.3)
+    axes.legend()
+    figure.savefig(path)
+
+
+def save_slice(
+    path: str,
+    title: str,
+    labels: tuple[str, str],
+    values: NDArray[Any],
+    extent: tuple[float, float],
+) -> None:
+    """Local. Draw a field of two dimensions, whose first index runs along the first label."""
+    figure, axes = _figure(title)
+    image = axes.imshow(
+        np.asarray(values).T,
+        origin="lower",
+        extent=(0.0, extent[0], 0.0, extent[1]),
+        interpolation="bilinear",
+        cmap="magma",
+    )
+    axes.set_xlabel(labels[0])
+    axes.set_ylabel(labels[1])
+    figure.colorbar(image)
+    figure.savefig(path)
+
+
+def _figure(title: str) -> tuple[Any, Any]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.0, 5.0), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.set_title(title)
+    return figure, axes
