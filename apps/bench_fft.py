@@ -54,7 +54,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
         report.remarks.append(f"{PEER} is not installed (it needs FFTW): no comparison with it")
     contestants = _contestants(comm, plans, peer)
     times = _times(comm, options, contestants)
-    nbytes = exchanged_bytes(comm, first)
+    nbytes = exchanged_bytes(comm, first) // len(DIRECTIONS)
     release(comm, candidates, PFFT.destroy)
     if peer is not None:
         peer.destroy()

@@ -46,7 +46,7 @@ def random_input(comm: MPI.Comm, plan: PFFT) -> Any:
 
 
 def exchanged_bytes(comm: MPI.Comm, plan: PFFT) -> int:
-    """Collective. Bytes that the busiest rank sends to others in one direction."""
+    """Collective. Bytes that the busiest rank sends to others, forward and backward."""
     mine = sum(transpose.nbytes for transpose in plan.transposes)
     return int(comm.allreduce(mine, op=MPI.MAX))
 
@@ -73,7 +73,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
         check = FourierCheck(comm, plan, source)
         verdicts = {method: check(each) for method, each in plans.items()}
         report.remarks.append(conclusion(verdicts.values(), check.against))
-    nbytes = 2 * exchanged_bytes(comm, plan)
+    nbytes = exchanged_bytes(comm, plan)
     labels = {method: used_method(plan, method) for method, plan in plans.items()}
     release(comm, candidates, PFFT.destroy)
     report.rows = _rows(candidates, labels, times, nbytes)
