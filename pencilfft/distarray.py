@@ -2,49 +2,107 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import functools
+from collections.abc import Sequence
+from numbers import Integral, Number
+from operator import index
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
-from onesided.collectives.errors import PatternError
+from onesided.collectives.errors import PatternError, UnsupportedError
+from onesided.pencilfft import gathering, reductions
 from onesided.pencilfft.decomposition import PencilGeometry
+from onesided.pencilfft.pencil import Pencil, Subcomm
+from onesided.pencilfft.transfer import Transfer
 
 if TYPE_CHECKING:
     from onesided.pencilfft.plan import PFFT
 
 
 class DistArray(np.ndarray[Any, np.dtype[Any]]):
-    """Local. This rank's block of a distributed array, in plain memory.
+    """This rank's block of a distributed array, an ndarray in plain memory.
 
-    An ndarray that remembers its :class:`PencilGeometry`. With ``rank`` r a tensor field: r leading
-    axes, each as long as the array has dimensions, count the components and are not distributed.
+    Collective over the communicator where it has to make communicators (``subcomm`` is None or a
+    sequence of integers), else local. Operations are local, as those of any ndarray are:
+    ``u.sum()`` is the sum of the block. Where all ranks take part the name says so:
+    ``u.global_sum()``. Dropping an array needs nothing collective.
+
+    Parameters
+    ----------
+    global_shape
+        Shape of the global array, with the component axes of a tensor first.
+    subcomm
+        A :class:`Subcomm` or tuple of communicators, one per distributed axis; or grid sizes for
+        the ranks of MPI.COMM_WORLD, free ones 0; None splits all axes but ``alignment``.
+    val
+        Number to fill the block with; None leaves it uninitialized.
+    dtype
+        Of the elements.
+    buffer, strides
+        Memory to use instead of new memory, as in :class:`numpy.ndarray`.
+    alignment
+        The distributed axis along which blocks are whole; the last one that is not split where
+        None.
+    rank
+        Tensor rank: so many leading axes count components and are not distributed.
+
     An index that picks components keeps the DistArray; any other index gives an ndarray, because
-    a part of a block is nobody's block. Operations are local. Dropping it needs nothing
-    collective.
+    a part of a block is nobody's block. One-dimensional arrays are whole on every rank, unless
+    they come from a plan. Arguments and attributes are those of mpi4py-fft. Raises PatternError
+    where the arguments do not fit each other.
     """
 
-    _pencil: PencilGeometry | None
-    _rank: int
+    _p0: Any = None  # Pencil or PencilGeometry; subclasses of others' making set these two
+    _rank: int = 0
 
     def __new__(
-        cls, pencil: PencilGeometry, dtype: DTypeLike = float, val: Any = None, rank: int = 0
-    ) -> DistArray:
-        """Local. Filled with ``val``, uninitialized for None."""
-        if rank < 0:
-            raise PatternError(f"a tensor of rank {rank} does not exist")
-        shape = (len(pencil.shape),) * rank + pencil.subshape
-        self = np.ndarray.__new__(cls, shape, dtype)
-        self._pencil, self._rank = pencil, rank
+        cls,
+        global_shape: Sequence[int],
+        subcomm: Sequence[MPI.Comm] | Sequence[int] | None = None,
+        val: Any = None,
+        dtype: DTypeLike = float,
+        buffer: Any = None,
+        strides: Sequence[int] | None = None,
+        alignment: int | None = None,
+        rank: int = 0,
+    ) -> Self:
+        shape = tuple(index(n) for n in global_shape)
+        if not 0 <= rank <= len(shape):
+            raise PatternError(f"a tensor of rank {rank} and shape {shape} does not exist")
+        pencil = None if len(shape) - rank < 2 else _pencil(shape[rank:], subcomm, alignment)
+        local = shape if pencil is None else shape[:rank] + pencil.subshape
+        self = np.ndarray.__new__(cls, local, dtype, buffer, 0, strides)
+        if buffer is None and isinstance(val, Number):
+            np.ndarray.fill(self, val)
+        self._p0, self._rank = pencil, rank
+        return self
+
+    @classmethod
+    def of(
+        cls,
+        pencil: Pencil | PencilGeometry,
+        dtype: DTypeLike = float,
+        val: Any = None,
+        components: Sequence[int] = (),
+    ) -> Self:
+        """Local. The block of a pencil; ``components`` are axes before it, not distributed."""
+        self = np.ndarray.__new__(cls, (*components, *pencil.subshape), dtype)
+        self._p0, self._rank = pencil, len(components)
         if val is not None:
             self.fill(val)
         return self
 
     def __array_finalize__(self, array: NDArray[Any] | None) -> None:
-        self._pencil, self._rank = None, 0
-        pencil = getattr(array, "_pencil", None)
-        if pencil is not None and self.shape[self.ndim - len(pencil.shape) :] == pencil.subshape:
-            self._pencil, self._rank = pencil, self.ndim - len(pencil.shape)
+        pencil = getattr(array, "_p0", None)
+        if pencil is None:
+            self._p0, self._rank = None, getattr(array, "_rank", 0)
+            return
+        rank = self.ndim - len(pencil.shape)
+        block = rank >= 0 and self.shape[rank:] == pencil.subshape
+        self._p0, self._rank = (pencil, rank) if block else (None, 0)
 
     def __array_wrap__(
         self, array: NDArray[Any], context: Any = None, return_scalar: bool = False
@@ -55,13 +113,12 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
             return array
         wrapped = array.view(type(self))
         wrapped.__array_finalize__(self)
-        return array if wrapped._pencil is None else wrapped
+        return array if wrapped._p0 is None and self._p0 is not None else wrapped
 
     def __getitem__(self, index: Any) -> Any:
         entries = index if isinstance(index, tuple) else (index,)
-        count = len(entries)
-        components = 0 < count <= self._rank and all(
-            isinstance(entry, int | np.integer) for entry in entries
+        components = 0 < len(entries) <= self._rank and all(
+            isinstance(entry, Integral | slice) for entry in entries
         )
         return super().__getitem__(index) if components else self.v[index]
 
@@ -71,11 +128,11 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         return self.view(np.ndarray)
 
     @property
-    def pencil(self) -> PencilGeometry:
-        """Which part of the global array this is."""
-        if self._pencil is None:
-            raise PatternError(f"an array of shape {self.shape} is no block of a pencil any more")
-        return self._pencil
+    def pencil(self) -> Any:
+        """Which part of the global array this is: a :class:`Pencil`."""
+        if self._p0 is None:
+            raise PatternError(f"an array of shape {self.shape} is no block of a pencil")
+        return self._p0
 
     @property
     def rank(self) -> int:
@@ -89,23 +146,181 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
 
     @property
     def alignment(self) -> int:
-        """The axis along which the blocks are whole."""
-        return self.pencil.axis
+        """The distributed axis along which the blocks are whole, component axes not counted."""
+        axis: int = self.pencil.axis
+        return axis
 
     @property
     def global_shape(self) -> tuple[int, ...]:
         """Shape of the global array, with the component axes."""
-        components: tuple[int, ...] = self.shape[: self._rank]
-        return components + self.pencil.shape
+        if self._p0 is None:
+            return tuple(self.shape)
+        return (*self.shape[: self._rank], *self.pencil.shape)
 
     @property
     def substart(self) -> tuple[int, ...]:
         """First global index of the block on each axis."""
-        return (0,) * self._rank + self.pencil.substart
+        return (0,) * self._rank + tuple(self.pencil.substart)
+
+    @property
+    def subcomm(self) -> tuple[MPI.Comm, ...]:
+        """The communicator over which each axis is split; borrowed."""
+        return (MPI.COMM_SELF,) * self._rank + tuple(self._connected().subcomm)
+
+    @property
+    def commsizes(self) -> list[int]:
+        """The number of ranks along each axis."""
+        return [comm.size for comm in self.subcomm]
+
+    @property
+    def comm(self) -> MPI.Intracomm:
+        """The communicator of all ranks that hold a part; borrowed, never freed by the array."""
+        if self._p0 is None:
+            return MPI.COMM_SELF
+        return self._connected().comm
+
+    def _connected(self) -> Pencil:
+        pencil = self.pencil
+        if not hasattr(pencil, "subcomm"):
+            raise PatternError(f"an array of {pencil} knows no communicator")
+        connected: Pencil = pencil
+        return connected
 
     def local_slice(self) -> tuple[slice, ...]:
         """Local. The block as slices of the global array."""
-        return tuple(slice(0, n) for n in self.shape[: self._rank]) + self.pencil.local_slice()
+        if self._p0 is None:
+            return tuple(slice(0, n) for n in self.shape)
+        blocks = tuple(
+            slice(start, start + n)
+            for start, n in zip(self.pencil.substart, self.pencil.subshape, strict=True)
+        )
+        return tuple(slice(0, n) for n in self.shape[: self._rank]) + blocks
+
+    def get_pencil_and_transfer(self, axis: int) -> tuple[Pencil, Transfer]:
+        """Local. The pencil along ``axis``, and the transfer from this array's pencil to it."""
+        pencil = self._connected()
+        target = pencil.pencil(axis)
+        return target, pencil.transfer(target, self.dtype)
+
+    def redistribute(self, axis: int | None = None, out: DistArray | None = None) -> DistArray:
+        """Collective. The same global array, in blocks that are whole along ``axis``.
+
+        ``out`` takes it and says the axis where that is None; else a new array is returned, or
+        this one where it is whole along ``axis`` already. All components go one after the other.
+        Raises PatternError where ``out`` is no block of the same global array.
+        """
+        pencil = self._connected()
+        if out is None:
+            return self._realigned(pencil, axis)
+        if not isinstance(out, DistArray) or out.global_shape != self.global_shape:
+            raise PatternError(f"out is no DistArray of global shape {self.global_shape}")
+        if axis is not None and axis % self.dimensions != out.alignment:
+            raise PatternError(f"axis is {axis}, but out is whole along {out.alignment}")
+        if self.commsizes == out.commsizes:
+            out[...] = self
+            return out
+        self._send(pencil.transfer(out._connected(), self.dtype), out)
+        return out
+
+    def _realigned(self, pencil: Pencil, axis: int | None) -> DistArray:
+        if axis is None:
+            raise PatternError("redistribute() needs an axis or an array to write to")
+        target = pencil.pencil(axis)
+        if target.axis == pencil.axis:
+            return self
+        if pencil.subcomm[target.axis].size == 1:  # whole along both
+            self._p0 = target
+            return self
+        out = DistArray.of(target, self.dtype, components=self.shape[: self._rank])
+        self._send(pencil.transfer(target, self.dtype), out)
+        return out
+
+    def _send(self, transfer: Transfer, out: DistArray) -> None:
+        source, target = np.asarray(self), np.asarray(out)
+        try:
+            for component in np.ndindex(source.shape[: self._rank]):
+                transfer.forward(source[component], target[component])
+        finally:
+            transfer.destroy()
+
+    def get(self, gslice: Sequence[Any], root: int = 0) -> NDArray[Any] | None:
+        """Collective. A part of the global array on one rank, None on the others.
+
+        ``gslice`` holds an integer or a slice for each axis, component axes first; missing ones
+        are whole. Only the part travels. PatternError on every rank where it does not exist.
+        """
+        return gathering.gather(self.comm, self.v, self.local_slice(), self.global_shape,
+                                gslice, root)  # fmt: skip
+
+    def global_sum(self) -> Any:
+        """Collective. The sum of all elements on all ranks; the same bits on every rank."""
+        return reductions.total(self.comm, self.v)
+
+    def global_mean(self) -> Any:
+        """Collective. The mean of all elements of the global array."""
+        return reductions.total(self.comm, self.v) / max(1, int(np.prod(self.global_shape)))
+
+    def global_min(self) -> Any:
+        """Collective. The least element of the global array; NaN where one is."""
+        return reductions.extreme(self.comm, self.v, np.min)
+
+    def global_max(self) -> Any:
+        """Collective. The largest element of the global array; NaN where one is."""
+        return reductions.extreme(self.comm, self.v, np.max)
+
+    def global_dot(self, other: NDArray[Any]) -> Any:
+        """Collective. The sum of conj(self) * other over all elements of the global arrays."""
+        return reductions.dot(self.comm, self.v, np.asarray(other))
+
+    def global_norm(self) -> float:
+        """Collective. The square root of the sum of squared absolute values."""
+        return float(np.sqrt(reductions.dot(self.comm, self.v, self.v).real))
+
+    def write(
+        self,
+        filename: Any,
+        name: str = "darray",
+        step: int = 0,
+        global_slice: Sequence[Any] | None = None,
+        domain: Sequence[Any] | None = None,
+        as_scalar: bool = False,
+    ) -> None:
+        """Collective. Write to an HDF5 file; see :mod:`onesided.pencilfft.hdf5`."""
+        from onesided.pencilfft.hdf5 import write
+
+        write(self, filename, name, step, global_slice, domain, as_scalar)
+
+    def read(self, filename: Any, name: str = "darray", step: int = 0) -> None:
+        """Collective. Fill the array from an HDF5 file; see :mod:`onesided.pencilfft.hdf5`."""
+        from onesided.pencilfft.hdf5 import read
+
+        read(self, filename, name, step)
+
+
+def _pencil(shape: tuple[int, ...], subcomm: Any, alignment: int | None) -> Pencil:
+    """The pencil that the arguments of :class:`DistArray` describe."""
+    if alignment is not None and not -len(shape) <= alignment < len(shape):
+        raise PatternError(f"alignment {alignment} is no axis of {len(shape)} dimensions")
+    axis = None if alignment is None else index(alignment) % len(shape)
+    if subcomm is None:
+        whole = len(shape) - 1 if axis is None else axis
+        subcomm = _world(tuple(int(i == whole) for i in range(len(shape))))
+    elif not all(isinstance(entry, MPI.Comm) for entry in subcomm):
+        subcomm = _world(tuple(index(entry) for entry in subcomm))
+    if len(subcomm) != len(shape):
+        raise PatternError(f"{len(subcomm)} communicators do not fit {len(shape)} dimensions")
+    sizes = [comm.size for comm in subcomm]
+    if axis is None:
+        if 1 not in sizes:
+            raise PatternError(f"no axis is whole: the communicators have {sizes} ranks")
+        axis = len(sizes) - 1 - sizes[::-1].index(1)
+    return Pencil(subcomm, shape, axis)
+
+
+@functools.cache
+def _world(dims: tuple[int, ...]) -> Subcomm:
+    """Collective over MPI.COMM_WORLD on the first call for these sizes; kept until MPI ends."""
+    return Subcomm(MPI.COMM_WORLD, dims)
 
 
 def newDistArray(
@@ -113,9 +328,16 @@ def newDistArray(
 ) -> Any:
     """Local. A new array for the output of ``pfft.forward``, or for its input.
 
-    Arguments as in mpi4py-fft: filled with ``val``; ``rank`` is the tensor rank; ``view`` asks
-    for a plain ndarray instead of a :class:`DistArray`.
+    Arguments as in mpi4py-fft: filled with ``val``; ``rank`` is the tensor rank, each of whose
+    axes has as many components as the array dimensions; ``view`` asks for a plain ndarray instead
+    of a :class:`DistArray`. The leading axes of a plan with ``batch`` are there by themselves.
     """
-    pencil = pfft.pencil[1 if forward_output else 0]
-    array = DistArray(pencil, pfft.dtype(forward_output), val, rank)
+    pencil: Any = pfft.pencil[1 if forward_output else 0]
+    batch = tuple(getattr(pfft, "batch", ()))
+    if rank < 0:
+        raise PatternError(f"a tensor of rank {rank} does not exist")
+    if rank and batch:
+        raise UnsupportedError(f"rank={rank} for a plan whose arrays have leading axes {batch}")
+    components = (len(pencil.shape),) * rank or batch
+    array = DistArray.of(pencil, pfft.dtype(forward_output), val, components)
     return array.v if view else array

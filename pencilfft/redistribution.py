@@ -12,7 +12,6 @@ communicator, and what is left before Finalize.
 
 from __future__ import annotations
 
-import atexit
 import weakref
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives import Alltoallw_init
 from onesided.collectives.agreement import agree
+from onesided.collectives.context import Context
 from onesided.collectives.errors import RequestError, ResourceError
 from onesided.pencilfft.decomposition import Boxes, block
 
@@ -94,12 +94,6 @@ class Redistribution:
         self._outgoing = []
         self._request.Free()
 
-    def discard(self) -> None:
-        """Local. The process ends: what is left of the request goes with its communicator."""
-        self.freed = True
-        self._outgoing = []
-        self._request.discard()
-
 
 def _boxes(
     comm: MPI.Comm, shape: tuple[int, ...], whole: int, split: int
@@ -116,33 +110,45 @@ def _boxes(
 
 
 class Redistributions:
-    """Those of one communicator, by what they do; an attribute of it.
+    """Those of one communicator, by what they do.
 
-    All ranks use them in the same order, so they are the same ones everywhere.
+    All ranks use them in the same order, so they are the same ones everywhere. They are entered
+    among the retired memory of the communicator's context, which asks :meth:`unused` and calls
+    :meth:`unmap` when the communicator is freed or MPI ends: an attribute of their own is no way,
+    because MPICH 5.0 leaves attributes that it has deleted in the list which mpi4py searches for a
+    topology on its way to the next deletion callback.
     """
 
-    _keyval = MPI.KEYVAL_INVALID
-    _all: ClassVar[weakref.WeakSet[Redistributions]] = weakref.WeakSet()
+    _all: ClassVar[dict[int, Redistributions]] = {}  # by the number of the context
 
-    def __init__(self, comm: MPI.Comm) -> None:
-        self._comm = comm
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._known: dict[Key, Redistribution] = {}  # least recently used first
         self._bytes: dict[Key, int] = {}
-        Redistributions._all.add(self)
+        context.retired.append(self)
+        Redistributions._all[context.number] = self
 
     @classmethod
     def of(cls, comm: MPI.Comm) -> Redistributions:
-        """Local. RequestError where the communicator has been freed."""
+        """Collective on the first call for a communicator, local afterwards.
+
+        RequestError where the communicator has been freed.
+        """
         if comm == MPI.COMM_NULL:
             raise RequestError("the communicator of the transfer has been freed")
-        if cls._keyval == MPI.KEYVAL_INVALID:
-            cls._keyval = MPI.Comm.Create_keyval(delete_fn=_communicator_freed)
-            atexit.register(_discard_all)
-        found = comm.Get_attr(cls._keyval)
-        if not isinstance(found, Redistributions):
-            found = cls(comm)
-            comm.Set_attr(cls._keyval, found)
-        return found
+        context = Context.of(comm)
+        return cls._all.get(context.number) or cls(context)
+
+    def unused(self) -> bool:
+        """Local. True where the communicator is being freed."""
+        return self._context.orphaned
+
+    def unmap(self) -> None:
+        """Collective. Free all."""
+        Redistributions._all.pop(self._context.number, None)
+        self._bytes.clear()
+        for key in list(self._known):
+            self._known.pop(key).free()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -150,6 +156,7 @@ class Redistributions:
     def find(
         self,
         user: object,
+        comm: MPI.Comm,
         shape: tuple[int, ...],
         dtype: np.dtype[Any],
         axes: tuple[int, int],
@@ -160,10 +167,10 @@ class Redistributions:
         key = (shape, dtype.str, axes, method, tuple(sorted(info.items())))
         found = self._known.pop(key, None)
         if found is None:
-            nbytes = 3 * int(np.prod(shape, dtype=object)) * dtype.itemsize // self._comm.size
+            nbytes = 3 * int(np.prod(shape, dtype=object)) * dtype.itemsize // comm.size
             if len(self._known) >= MOST or sum(self._bytes.values()) + nbytes > MOST_BYTES:
                 self._free_idle(nbytes)
-            arguments = (self._comm, shape, dtype, axes, method, info)
+            arguments = (comm, shape, dtype, axes, method, info)
             try:
                 found = Redistribution(*arguments)
             except ResourceError:  # agreed: every rank is here
@@ -180,33 +187,10 @@ class Redistributions:
         None frees all of it.
         """
         idle = [not found.users for found in self._known.values()]
-        everyone = agree(self._comm, what="free redistributions", value=idle)
+        everyone = agree(self._context.comm, what="free redistributions", value=idle)
         flags = [all(flags) for flags in zip(*everyone, strict=True)]
         for key, unused in zip(list(self._known), flags, strict=True):
             full = room is None or sum(self._bytes.values()) + room > MOST_BYTES
             if unused and (full or len(self._known) >= MOST):
                 del self._bytes[key]
                 self._known.pop(key).free()
-
-    def free(self) -> None:
-        """Collective. Free all."""
-        self._bytes.clear()
-        for key in list(self._known):
-            self._known.pop(key).free()
-
-    def discard(self) -> None:
-        """Local. The process ends."""
-        for found in self._known.values():
-            found.discard()
-        self._known.clear()
-
-
-def _communicator_freed(comm: MPI.Comm, keyval: int, found: Redistributions) -> None:
-    """Collective, as the freeing of the communicator is."""
-    found.free()
-
-
-def _discard_all() -> None:
-    """Local. At exit, before MPI is finalized: no collective call, some ranks may be gone."""
-    for found in list(Redistributions._all):
-        found.discard()

@@ -101,7 +101,7 @@ class Transfer:
         if found is None or found.freed:
             axes = self._axes if forward else self._axes[::-1]
             found = Redistributions.of(self.comm).find(
-                self, self.shape, self.dtype, axes, self._method, self._info
+                self, self.comm, self.shape, self.dtype, axes, self._method, self._info
             )
             self._found[forward] = found
         found(source, target)
