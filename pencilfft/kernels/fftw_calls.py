@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.pencilfft.kernels.memory import address_of, zeros_like_layout
+from onesided.pencilfft.kernels.memory import address_of, untouched
 from onesided.pencilfft.kernels.protocol import Layout, Run, Task, real_view
 
 #: FFTW's vector code wants both arrays at multiples of this many bytes.
 ALIGNMENT = 16
 #: Seconds that FFTW may plan when it is one of many candidates.
-BRIEF_SECONDS = 0.05
+BRIEF_SECONDS = 0.02
 
 #: Makes an FFTW plan on two arrays, which it may overwrite: (source, target, aligned) -> call.
 Planner = Callable[[NDArray[Any], NDArray[Any], bool], Run]
@@ -67,5 +67,5 @@ class FftwRun:
 
     def _trial(self, layout: Layout, aligned: bool) -> NDArray[Any]:
         size = np.dtype(layout.char.lower()).itemsize
-        array = zeros_like_layout(layout, ALIGNMENT if aligned else size)
+        array = untouched(layout, ALIGNMENT if aligned else size)
         return real_view(array) if self._split else array

@@ -3,48 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from statistics import median
-from time import perf_counter
+from dataclasses import replace
+from time import thread_time
 
-from onesided.pencilfft.kernels.memory import zeros_like_layout
+from onesided.pencilfft.kernels.memory import packed, span, untouched
 from onesided.pencilfft.kernels.protocol import Run, Task
 
-#: Seconds that all runs for one task may take together, first ones apart.
+#: Seconds after which no further round of runs begins.
 BUDGET = 0.02
-#: Runs of each candidate, if there is time for them.
+#: Rounds in which the candidates take turns, if there is time for them.
 RUNS = 15
 #: A candidate this many times slower than the best one is not run again.
 HOPELESS = 2.0
 #: Bytes from the start of a page to the target: copies between equal offsets are slower.
 TARGET_OFFSET = 2112
+#: Most bytes that the arrays of a measurement may span together.
+MEMORY = 1 << 26
+
+
+def trial(task: Task) -> Task | None:
+    """Local. The task to measure in place of ``task``, so that little memory is taken.
+
+    That is ``task`` itself, or if its arrays span too much, the same without gaps between the
+    elements; None where that is too much as well.
+    """
+    for source, target in (
+        (task.source, task.target),
+        (packed(task.source), packed(task.target)),
+    ):
+        if span(source) + (0 if task.in_place else span(target)) <= MEMORY:
+            return replace(task, source=source, target=target)
+    return None
 
 
 def measure(runs: Mapping[str, Run], task: Task, budget: float = BUDGET) -> dict[str, float]:
-    """Local. Median seconds by name, of the candidates that were not hopeless.
+    """Local. Seconds by name, of the candidates that were not hopeless.
 
-    The data are zeros, which stay zeros however often they are transformed in place. Candidates
-    take turns, so that other work on the machine meets all of them.
+    The least processor time of several runs, which other work on the machine does not change
+    much. The data are zeros, which stay zeros however often they are transformed in place.
     """
-    source = zeros_like_layout(task.source)
-    target = source if task.in_place else zeros_like_layout(task.target, TARGET_OFFSET)
+    source = untouched(task.source)
+    target = source if task.in_place else untouched(task.target, TARGET_OFFSET)
+    source.fill(0)
+    target.fill(0)
 
     def seconds(run: Run) -> float:
-        start = perf_counter()
+        start = thread_time()
         run(source, target)
-        return perf_counter() - start
+        return thread_time() - start
 
-    times = {}
-    for name, run in runs.items():
-        first = seconds(run)
-        times[name] = [min(first, seconds(run)) if first < budget / len(runs) else first]
-    end = perf_counter() + budget
-    for _ in range(RUNS - 1):
-        best = min(min(taken) for taken in times.values())
-        times = {name: taken for name, taken in times.items() if min(taken) <= HOPELESS * best}
-        if len(times) == 1:
+    first = {name: seconds(run) for name, run in runs.items()}
+    end = thread_time() + budget
+    times = {name: min(taken, seconds(runs[name])) for name, taken in first.items()}
+    for _ in range(RUNS):
+        limit = HOPELESS * min(times.values())
+        times = {name: taken for name, taken in times.items() if taken <= limit}
+        if len(times) == 1 or thread_time() > end:
             break
-        for name, taken in times.items():
-            taken.append(seconds(runs[name]))
-        if perf_counter() > end:
-            break
-    return {name: median(taken) for name, taken in times.items()}
+        times = {name: min(taken, seconds(runs[name])) for name, taken in times.items()}
+    return times

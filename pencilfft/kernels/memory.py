@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,21 +25,31 @@ def empty_packed(shape: tuple[int, ...], char: str, order: tuple[int, ...]) -> N
     return memory.transpose(np.argsort(order))
 
 
-def zeros_like_layout(layout: Layout, offset: int = 0) -> NDArray[Any]:
+def untouched(layout: Layout, offset: int = 0) -> NDArray[Any]:
     """Local. Zeros in this layout, ``offset`` bytes behind the start of a page.
 
-    The pages between the elements are never touched, so a few planes of a large array take the
-    memory of those planes. Every element is written, so that each has memory of its own.
+    Pages take memory when they are first written, so a few planes of a large array take the
+    memory of those planes.
     """
-    lowest = sum((n - 1) * s for n, s in zip(layout.shape, layout.strides, strict=True) if s < 0)
-    highest = sum((n - 1) * s for n, s in zip(layout.shape, layout.strides, strict=True) if s > 0)
-    dtype = np.dtype(layout.char)
-    pages = mmap.mmap(-1, offset + highest - lowest + dtype.itemsize)
-    array: NDArray[Any] = np.ndarray(
-        layout.shape, dtype, pages, offset - lowest, strides=layout.strides
-    )
-    array.fill(0)
-    return array
+    steps = [(n - 1) * s for n, s in zip(layout.shape, layout.strides, strict=True)]
+    pages = mmap.mmap(-1, offset + span(layout))
+    start = offset - sum(step for step in steps if step < 0)
+    return np.ndarray(layout.shape, layout.char, pages, start, strides=layout.strides)
+
+
+def span(layout: Layout) -> int:
+    """Local. Bytes from the first to behind the last element in memory; of a layout not empty."""
+    steps = [(n - 1) * s for n, s in zip(layout.shape, layout.strides, strict=True)]
+    return sum(map(abs, steps)) + np.dtype(layout.char).itemsize
+
+
+def packed(layout: Layout) -> Layout:
+    """Local. The same without gaps, in the same order of memory."""
+    strides, step = [0] * len(layout.shape), np.dtype(layout.char).itemsize
+    for axis in reversed(memory_order(layout)):
+        strides[axis] = step
+        step *= layout.shape[axis]
+    return replace(layout, strides=tuple(strides))
 
 
 def memory_order(layout: Layout) -> tuple[int, ...]:

@@ -89,7 +89,7 @@ class Descriptor:
         create = library.DftiCreateDescriptor_s_1d if single else library.DftiCreateDescriptor_d_1d
         self.handle = ctypes.c_void_p()
         self.usable = not create(ctypes.byref(self.handle), domain, ctypes.c_long(length))
-        if self.usable:
+        if self.usable and self.handle.value is not None:
             weakref.finalize(self, _free, library, self.handle.value).atexit = False
         self._set_value = library.DftiSetValue
         self._commit = library.DftiCommitDescriptor

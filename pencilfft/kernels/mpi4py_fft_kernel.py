@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from mpi4py_fft import fftw
 from mpi4py_fft.fftw.factory import fftlib
 from numpy.typing import NDArray
 
 from onesided.pencilfft.kernels.fftw_calls import BRIEF_SECONDS, FftwRun, can_do, transform_name
-from onesided.pencilfft.kernels.memory import memory_order
-from onesided.pencilfft.kernels.protocol import Layout, Run, Task
+from onesided.pencilfft.kernels.memory import memory_order, packed
+from onesided.pencilfft.kernels.protocol import Run, Task
 
 
 class Mpi4pyFftKernel:
     """Local. See :class:`~.protocol.Kernel`."""
 
-    name = "fftw"
+    name = "mpi4py-fft"
 
     def plan(self, task: Task, effort: str) -> Run | None:
         library = fftlib.get(task.source.char.upper())
         order = memory_order(task.target)
-        packed = _packed(task.source, order) and _packed(task.target, order)
-        if library is None or not packed or not can_do(task):
+        same_order = memory_order(task.source) == order
+        gaps = any(packed(layout) != layout for layout in (task.source, task.target))
+        if library is None or gaps or not same_order or not can_do(task):
             return None
         split = not task.complex_kind and task.source.char in "FD"
         if split:
@@ -66,16 +66,6 @@ def _kind(task: Task) -> int:
     names = {"r2c": "R2C", "c2r": "C2R"}
     number: int = getattr(fftw, names.get(task.kind) or f"FFTW_{transform_name(task)}")
     return number
-
-
-def _packed(layout: Layout, order: tuple[int, ...]) -> bool:
-    """Whether memory in this order of the axes has no gaps, and strides as NumPy makes them."""
-    step = np.dtype(layout.char).itemsize
-    for axis in reversed(order):
-        if layout.strides[axis] != step:
-            return False
-        step *= layout.shape[axis]
-    return True
 
 
 KERNEL = Mpi4pyFftKernel()

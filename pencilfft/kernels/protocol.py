@@ -73,7 +73,8 @@ class Task:
     @property
     def factor(self) -> float:
         """Local. What the result of the plain sums is multiplied by."""
-        return float(self.logical_length) ** (-0.5 * self.scale)
+        factor: float = float(self.logical_length) ** (-0.5 * self.scale)
+        return factor
 
     @property
     def sine(self) -> bool:

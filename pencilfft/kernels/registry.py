@@ -33,10 +33,10 @@ BACKENDS = {
     "ducc0": Backend("ducc0", "ducc0_kernel", _importable("ducc0")),
     "scipy": Backend("scipy", "scipy_kernel", _importable("scipy")),
     "pyfftw": Backend("pyfftw", "pyfftw_kernel", _importable("pyfftw")),
-    "fftw": Backend("mpi4py-fft", "mpi4py_fft_kernel", _importable("mpi4py_fft")),
+    "mpi4py-fft": Backend("mpi4py-fft", "mpi4py_fft_kernel", _importable("mpi4py_fft")),
 }
 #: Other names for them, those of mpi4py-fft among them.
-ALIASES = {"mkl_fft": "mkl", "numpy": "scipy", "mpi4py-fft": "fftw"}
+ALIASES = {"mkl_fft": "mkl", "numpy": "scipy", "fftw": "mpi4py-fft"}
 
 
 def installed() -> list[str]:
@@ -84,13 +84,3 @@ def versions() -> str:
         except PackageNotFoundError:
             found.append(f"{name} of the system")
     return ", ".join(found)
-
-
-def choose_backend(name: str) -> str:
-    """Local. The backend that a name stands for: "auto" is the first one that is installed."""
-    name = resolve_backend(name)
-    return (
-        next(known for known in ("ducc0", "scipy") if BACKENDS[known].present())
-        if name == "auto"
-        else name
-    )

@@ -7,6 +7,7 @@ gone or behaves otherwise.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Literal
 
@@ -28,25 +29,13 @@ class PocketfftKernel:
 
     name = "scipy"
 
+    def __init__(self, extension: Any) -> None:
+        self._extension = extension
+
     def plan(self, task: Task, effort: str) -> Run | None:
         if task.complex_kind:
             return complex_call(self._extension, task)
         return real_call(self._extension, task, task.orthogonal)
-
-    def __init__(self, extension: Any) -> None:
-        self._extension = extension
-        self._c2c, self._r2c, self._c2r = extension.c2c, extension.r2c, extension.c2r
-
-    def c2c(
-        self, source: NDArray[Any], target: NDArray[Any], axis: int, forward: bool, scale: int
-    ) -> None:
-        self._c2c(source, (axis,), forward, scale, target, 1)
-
-    def r2c(self, source: NDArray[Any], target: NDArray[Any], axis: int, scale: int) -> None:
-        self._r2c(source, (axis,), True, scale, target, 1)
-
-    def c2r(self, source: NDArray[Any], target: NDArray[Any], axis: int, scale: int) -> None:
-        self._c2r(source, (axis,), target.shape[axis], False, scale, target, 1)
 
 
 class ScipyKernel:
@@ -55,19 +44,8 @@ class ScipyKernel:
     name = "scipy"
 
     def plan(self, task: Task, effort: str) -> Run | None:
-        axis, scale = task.axis, task.scale
-        if task.kind == "c2c":
-            function = scipy.fft.fft if task.forward else scipy.fft.ifft
-            arguments = {"norm": (_NORMS if task.forward else _INVERSE_NORMS)[scale]}
-        elif task.kind == "r2c":
-            function, arguments = scipy.fft.rfft, {"norm": _NORMS[scale]}
-        elif task.kind == "c2r":
-            function = scipy.fft.irfft
-            arguments = {"n": task.length, "norm": _INVERSE_NORMS[scale]}
-        else:
-            function = scipy.fft.dst if task.sine else scipy.fft.dct
-            arguments = {"type": task.type, "norm": _NORMS[scale]}
-            arguments["orthogonalize"] = task.orthogonal
+        function, arguments = _public_call(task)
+        axis = task.axis
 
         def run(source: NDArray[Any], target: NDArray[Any]) -> None:
             target[...] = function(source, axis=axis, **arguments)
@@ -76,19 +54,20 @@ class ScipyKernel:
             return run
         return lambda source, target: run(real_view(source), real_view(target))
 
-    def c2c(
-        self, source: NDArray[Any], target: NDArray[Any], axis: int, forward: bool, scale: int
-    ) -> None:
-        function = scipy.fft.fft if forward else scipy.fft.ifft
-        norm = (_NORMS if forward else _INVERSE_NORMS)[scale]
-        target[...] = function(source, axis=axis, norm=norm, overwrite_x=source is target)
 
-    def r2c(self, source: NDArray[Any], target: NDArray[Any], axis: int, scale: int) -> None:
-        target[...] = scipy.fft.rfft(source, axis=axis, norm=_NORMS[scale])
-
-    def c2r(self, source: NDArray[Any], target: NDArray[Any], axis: int, scale: int) -> None:
-        length = target.shape[axis]
-        target[...] = scipy.fft.irfft(source, length, axis=axis, norm=_INVERSE_NORMS[scale])
+def _public_call(task: Task) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """The function of ``scipy.fft`` for a task, and its arguments but array and axis."""
+    if task.kind == "c2c" and task.forward:
+        return scipy.fft.fft, {"norm": _NORMS[task.scale]}
+    if task.kind == "c2c":
+        return scipy.fft.ifft, {"norm": _INVERSE_NORMS[task.scale]}
+    if task.kind == "r2c":
+        return scipy.fft.rfft, {"norm": _NORMS[task.scale]}
+    if task.kind == "c2r":
+        return scipy.fft.irfft, {"n": task.length, "norm": _INVERSE_NORMS[task.scale]}
+    function = scipy.fft.dst if task.sine else scipy.fft.dct
+    arguments = {"type": task.type, "norm": _NORMS[task.scale]}
+    return function, {**arguments, "orthogonalize": task.orthogonal}
 
 
 def _choose() -> PocketfftKernel | ScipyKernel:
@@ -96,16 +75,20 @@ def _choose() -> PocketfftKernel | ScipyKernel:
     real = np.arange(6.0).reshape(2, 3)
     half, back = np.empty((2, 2), complex), np.empty((2, 3))
     try:
-        kernel = PocketfftKernel(import_module("scipy.fft._pocketfft.pypocketfft"))
-        kernel.r2c(real, half, 1, 0)
-        kernel.c2c(half, half, 0, True, 0)
+        extension = import_module("scipy.fft._pocketfft.pypocketfft")
+        extension.r2c(real, (1,), True, 0, half, 1)
+        extension.c2c(half, (0,), True, 0, half, 1)
         right = np.allclose(half, scipy.fft.rfft2(real))
-        kernel.c2c(half, half, 0, False, 2)
-        kernel.c2r(half, back, 1, 2)
+        extension.c2c(half, (0,), False, 2, half, 1)
+        extension.c2r(half, (1,), 3, False, 2, back, 1)
         right = right and np.allclose(back, real)
+        extension.dct(real, 2, (1,), 1, back, 1, True)
+        right = right and np.allclose(back, scipy.fft.dct(real, norm="ortho"))
+        extension.dst(real, 1, (1,), 0, back, 1, False)
+        right = right and np.allclose(back, scipy.fft.dst(real, 1))
     except (ImportError, AttributeError, TypeError, ValueError, RuntimeError):
         return ScipyKernel()
-    return kernel if right else ScipyKernel()
+    return PocketfftKernel(extension) if right else ScipyKernel()
 
 
 KERNEL = _choose()

@@ -7,11 +7,11 @@ from typing import Any
 from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError, UnsupportedError
-from onesided.pencilfft.kernels.measurement import measure
+from onesided.pencilfft.kernels.measurement import measure, trial
 from onesided.pencilfft.kernels.protocol import Kernel, Run, Task
 from onesided.pencilfft.kernels.registry import installed, load_kernel, resolve_backend
 from onesided.pencilfft.kernels.ways import WAYS
-from onesided.pencilfft.kernels.wisdom import Wisdom
+from onesided.pencilfft.kernels.wisdom import WisdomName, open_wisdom
 
 EFFORTS = ("estimate", "measure")
 #: Of candidates within this factor of the fastest the simplest is taken.
@@ -23,19 +23,21 @@ class Selection:
 
     ``backend`` is the name of a kernel, with SciPy's for the tasks that it cannot do, or "auto"
     for all that are installed. ``effort`` "estimate" takes the first that can do a task, directly;
-    "measure" times every kernel and way on arrays of the task's layouts, unless ``wisdom`` knows
-    the answer. Results do not depend on the choice, but for rounding.
+    "measure" times every kernel, and the ways of the better ones, on arrays of the task's layouts,
+    unless ``wisdom``, which is what :func:`~.wisdom.open_wisdom` takes, knows the answer. Results
+    do not depend on the choice, but for rounding.
 
     Raises :class:`PatternError` for an unknown backend or effort, :class:`UnsupportedError` for a
     backend that is not installed.
     """
 
     def __init__(
-        self, backend: str = "auto", effort: str = "measure", wisdom: Wisdom | None = None
+        self, backend: str = "auto", effort: str = "measure", wisdom: WisdomName = False
     ) -> None:
         if effort not in EFFORTS:
             raise PatternError(f"no effort {effort!r}; there are {', '.join(EFFORTS)}")
-        self._backend, self._effort, self._wisdom = resolve_backend(backend), effort, wisdom
+        self._backend, self._effort = resolve_backend(backend), effort
+        self._wisdom = open_wisdom(wisdom)
         self._kernels = _load(self._backend)
         self._runs: dict[Task, Run] = {}
         #: What was chosen: task, as text, to kernel and way.
@@ -87,30 +89,51 @@ class Selection:
     def _remembered(self, task: Task) -> tuple[str, Run] | None:
         """What wisdom says, if it can still be done."""
         choice = self._wisdom.recall(self._backend, task) if self._wisdom is not None else None
-        if choice is None:
-            return None
+        return None if choice is None else self._planned(choice, task)
+
+    def _measured(self, task: Task) -> tuple[str, Run]:
+        """The fastest way of the fastest kernel."""
+        tried = trial(task)
+        if tried is None:
+            return self._preferred(task)
+        kernels = self._candidates(tried)
+        runs = self._calls(kernels, tried, ["direct"])
+        if not runs:
+            return self._preferred(task)
+        times = measure(runs, tried)
+        worth = {name: kernel for name, kernel in kernels.items() if f"{name}: direct" in times}
+        more = self._calls(worth, tried, [way for way in WAYS if way != "direct"])
+        if more:
+            best = min(times, key=lambda choice: times[choice])
+            times = {**times, **measure({best: runs[best], **more}, tried)}
+            runs = {**runs, **more}
+        limit = MARGIN * min(times.values())
+        choice = next(choice for choice in runs if times.get(choice, limit + 1) <= limit)
+        found = (choice, runs[choice]) if tried == task else self._planned(choice, task)
+        if found is None:
+            return self._preferred(task)
+        if self._wisdom is not None:
+            self._wisdom.learn(self._backend, task, choice)
+        return found
+
+    def _calls(self, kernels: dict[str, Kernel], task: Task, ways: list[str]) -> dict[str, Run]:
+        """The calls of these kernels in these ways, by choice."""
+        runs = {}
+        for way in ways:
+            effort = self._kernel_effort if way == "direct" else "brief"
+            for name, kernel in kernels.items():
+                run = WAYS[way](kernel, task, effort)
+                if run is not None:
+                    runs[f"{name}: {way}"] = run
+        return runs
+
+    def _planned(self, choice: str, task: Task) -> tuple[str, Run] | None:
+        """The call that a choice stands for, if it can be had."""
         name, _, way = choice.partition(": ")
         if name not in self._kernels or way not in WAYS:
             return None
         run = WAYS[way](self._kernels[name], task, self._kernel_effort)
         return None if run is None else (choice, run)
-
-    def _measured(self, task: Task) -> tuple[str, Run]:
-        """The fastest way of the fastest kernel."""
-        runs: dict[str, Run] = {}
-        for way, plan in WAYS.items():
-            for name, kernel in self._candidates(task).items():
-                run = plan(kernel, task, self._kernel_effort if way == "direct" else "brief")
-                if run is not None:
-                    runs[f"{name}: {way}"] = run
-        if not runs:
-            raise PatternError(f"no kernel can do {task}")
-        times = measure(runs, task)
-        limit = MARGIN * min(times.values())
-        choice = next(choice for choice in runs if times.get(choice, limit + 1) <= limit)
-        if self._wisdom is not None:
-            self._wisdom.learn(self._backend, task, choice)
-        return choice, runs[choice]
 
     def _candidates(self, task: Task) -> dict[str, Kernel]:
         """All kernels; of a named backend the first one that can do the task."""

@@ -13,7 +13,7 @@ import tempfile
 import warnings
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.pencilfft.kernels.protocol import Task
@@ -96,15 +96,19 @@ class Wisdom:
             return {}
 
 
-def open_wisdom(wisdom: str | os.PathLike[str] | Literal[False] | None = None) -> Wisdom | None:
-    """Local. The wisdom of a plan: a path, False for none, None for the default file.
+#: What a plan may be given: the wisdom itself, a path, False for none, None for the default file.
+WisdomName = Wisdom | str | os.PathLike[str] | bool | None
+
+
+def open_wisdom(wisdom: WisdomName = None) -> Wisdom | None:
+    """Local. The wisdom of a plan: itself, a path, False for none, None for the default file.
 
     The default is the file that the environment variable ``ONESIDED_WISDOM`` names, none where
     that is "off", else ``onesided/wisdom.json`` in the user's cache directory.
     """
-    if wisdom is False:
-        return None
-    if wisdom is not None:
+    if wisdom is False or isinstance(wisdom, Wisdom):
+        return wisdom or None
+    if wisdom is not None and wisdom is not True:
         return _wisdom_at(Path(wisdom).absolute())
     named = os.environ.get(VARIABLE, "")
     if named == "off":
@@ -153,11 +157,10 @@ def read_decisions(path: Path) -> Decisions:
         raise PatternError(f"{path} is no wisdom: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise PatternError(f"{path} is no wisdom: its format is not {FORMAT!r}")
-    decisions = content.get("decisions")
+    decisions: Any = content.get("decisions")
     if not _are_decisions(decisions):
         raise PatternError(f"{path} is no wisdom: its decisions are not text by text")
-    found: Decisions = decisions
-    return found
+    return {section: dict(choices) for section, choices in decisions.items()}
 
 
 def write_decisions(path: Path, decisions: Decisions) -> None:
