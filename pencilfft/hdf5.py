@@ -179,14 +179,22 @@ class HDF5File:
 
     def _communicator(self, arrays: Any) -> MPI.Comm:
         """The communicator given, or that of the arrays, which is the same for all."""
-        found = [getattr(array, "comm", None) for array in arrays]
+        found = [comm for comm in map(_comm_of, arrays) if comm is not None]
         comm = self._comm if self._comm is not None else next(iter(found), None)
         if comm is None:
             raise PatternError("the arrays have no communicator: give comm=")
         for other in found:
-            if other is not None and MPI.Comm.Compare(comm, other) == MPI.UNEQUAL:
+            if other is not comm and MPI.Comm.Compare(comm, other) == MPI.UNEQUAL:
                 raise PatternError("the arrays of one call live on different communicators")
         return comm
+
+
+def _comm_of(array: Any) -> MPI.Comm | None:
+    """The communicator of an array, if it has one."""
+    try:
+        return getattr(array, "comm", None)
+    except PatternError:
+        return None
 
 
 def _at_root(comm: MPI.Comm, call: Callable[[], Any]) -> Any:

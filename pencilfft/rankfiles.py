@@ -1,7 +1,8 @@
 """Where the data of a revision lie: a file for each rank, or one that all ranks write together.
 
 A writer is called by all ranks with their pieces, and gives for each piece the boxes of the
-dataset that its files hold. The files are new, complete and on the disk when it returns.
+dataset that its files hold. The files are new, complete and on the disk when it returns,
+but for their names.
 """
 
 from __future__ import annotations
@@ -72,7 +73,6 @@ def _write(path: str, pieces: Sequence[Piece], options: dict[str, Any]) -> None:
         with naming(path):
             to_disk(new)
             os.replace(new, path)
-            to_disk(os.path.dirname(path))
     except Exception:
         remove([new])
         raise

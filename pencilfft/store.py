@@ -77,7 +77,6 @@ class Store:
             name = name or uuid.uuid4().hex[:12]
             os.makedirs(self.folder, exist_ok=True)
             self._announce(name, revision + 1, [])
-            to_disk(os.path.dirname(self.main))
         return _prefix(name, revision + 1)
 
     def complete(self, prefix: str, change: Callable[[Any], Iterable[str]], afresh: bool) -> None:
@@ -111,17 +110,17 @@ class Store:
         if not os.path.isdir(self.folder):
             return
         remove([self._new, self._journal + ".new"])
-        if not os.path.exists(self._journal):
+        journal = self._announced()
+        if not journal:
             return
-        with open(self._journal, encoding="utf-8") as stream:
-            journal = json.load(stream)
         name, revision = journal["store"], journal["revision"]
         try:
-            completed = self.identity() == (name, revision)
+            there, reached = self.identity()
         except FileError:
             if not careless:
                 raise
-            completed = False
+            there, reached = "", 0
+        completed = there == name and reached >= revision
         if completed:
             remove(os.path.join(self.folder, file) for file in journal["dropped"])
         else:
@@ -156,12 +155,19 @@ class Store:
         return os.path.normpath(os.path.join(folder, reference.replace("%%", "%")))
 
     def _announce(self, name: str, revision: int, dropped: list[str]) -> None:
-        """Write the journal, whole or not at all."""
+        """Write the journal. It is lost with the machine, at the price of files nobody needs."""
         with open(self._journal + ".new", "w", encoding="utf-8") as stream:
             json.dump({"store": name, "revision": revision, "dropped": dropped}, stream)
-        to_disk(self._journal + ".new")
         os.replace(self._journal + ".new", self._journal)
-        to_disk(self.folder)
+
+    def _announced(self) -> dict[str, Any]:
+        """The journal, empty where there is none."""
+        try:
+            with open(self._journal, encoding="utf-8") as stream:
+                journal: dict[str, Any] = json.load(stream)
+        except (FileNotFoundError, ValueError):
+            return {}
+        return journal
 
     def _copy(self, prefix: str, afresh: bool) -> set[str]:
         """Copy the main file for the next revision; the files that a new store does not need."""
@@ -186,6 +192,7 @@ class Store:
         except OSError:
             shutil.copyfile(self.main, base)  # no links on this file system
             to_disk(base)
+        referred: list[str] = []
         with h5py.File(self._new, "w") as new:
             new.attrs.update({key: file.attrs[key] for key in file.attrs if key != JOINED})
 
@@ -195,12 +202,15 @@ class Store:
                 elif item.is_virtual or item.dtype.hasobject or item.nbytes < 4096:
                     file.copy(name, new, name)
                 else:
+                    referred.append(name)
                     whole = tuple(slice(0, n) for n in item.shape)
                     create_virtual(
                         new, name, item.shape, item.dtype, [(self.relative(base), whole)]
                     ).attrs.update(item.attrs)
 
             file.visititems(visit)
+        if not referred:
+            remove([base])
 
 
 def create_virtual(
