@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from onesided.collectives.agreement import agree
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.pencilfft.fileerrors import naming
+from onesided.pencilfft.quietfile import written
 from onesided.pencilfft.selection import Box
 from onesided.pencilfft.store import Store, remove, to_disk
 
@@ -66,12 +67,11 @@ def _write(path: str, pieces: Sequence[Piece], options: dict[str, Any]) -> None:
     """Write a rank file under another name, then give it its own."""
     new = path + ".new"
     try:
-        with naming(path), h5py.File(new, "w", **options) as file:
-            for piece in pieces:
-                if piece.data is not None:
-                    file.create_dataset(piece.path, data=piece.data)
         with naming(path):
-            to_disk(new)
+            with written(new, afresh=True, **options) as file:
+                for piece in pieces:
+                    if piece.data is not None:
+                        file.create_dataset(piece.path, data=piece.data)
             os.replace(new, path)
     except Exception:
         remove([new])

@@ -25,6 +25,7 @@ from typing import Any
 import h5py
 
 from onesided.pencilfft.fileerrors import FileError, naming
+from onesided.pencilfft.quietfile import written
 
 IDENTITY, REVISION, JOINED = "onesided_store", "onesided_revision", "onesided_joined"
 
@@ -87,10 +88,9 @@ class Store:
         name, revision = prefix.rsplit("-", 1)
         with naming(self.main):
             dropped = self._copy(prefix, afresh)
-            with h5py.File(self._new, "a") as file:
+            with written(self._new, afresh=not os.path.exists(self._new)) as file:
                 dropped |= set(change(file))
                 file.attrs[IDENTITY], file.attrs[REVISION] = name, int(revision)
-            to_disk(self._new)
             to_disk(self.folder)
             self._announce(name, int(revision), sorted(dropped))
             os.replace(self._new, self.main)
@@ -193,7 +193,7 @@ class Store:
             shutil.copyfile(self.main, base)  # no links on this file system
             to_disk(base)
         referred: list[str] = []
-        with h5py.File(self._new, "w") as new:
+        with written(self._new, afresh=True) as new:
             new.attrs.update({key: file.attrs[key] for key in file.attrs if key != JOINED})
 
             def visit(name: str, item: Any) -> None:

@@ -1,0 +1,298 @@
+"""HDF5 files of distributed arrays: what is written is what is read, by whomever."""
+
+from __future__ import annotations
+
+import shutil
+
+import h5py
+import numpy as np
+from cases import parameters, ranks, skip
+from io_data import Blocks, files_in, shared_folder, values
+from mpi4py import MPI
+
+from onesided.pencilfft.consolidation import consolidate
+from onesided.pencilfft.hdf5 import HDF5File, read, write
+from onesided.pencilfft.store import Store
+
+KINDS = ["f4", "f8", "c8", "c16", "i4", ">f8"]
+
+
+@parameters(dtype=KINDS, components=[(), (3,), (2, 2)], shape=[(5, 6, 7), (4, 9)])
+def case_round_trip_bit_for_bit(comm, dtype, components, shape):
+    whole = values(components + shape, dtype)
+    with shared_folder(comm) as folder:
+        file = HDF5File(folder / "u.h5")
+        file.write(0, {"u": [Blocks.part_of(comm, whole, len(components))]})
+        for axis in range(len(shape)):
+            found = Blocks.new(comm, shape, dtype, components, axis)
+            HDF5File(folder / "u.h5", mode="r").read(found, "u")
+            assert found.is_part_of(whole)
+        alone = Blocks.new(MPI.COMM_SELF, shape, dtype, components)
+        file = HDF5File(folder / "u.h5", mode="r")
+        file.read(alone, "u")
+        assert alone.is_part_of(whole)
+
+
+@parameters(shape=[(2, 1, 3), (1, 1), (1, 7, 1, 2)])
+def case_ranks_with_nothing(comm, shape):
+    whole = values(shape, "c16")
+    with shared_folder(comm) as folder:
+        block = Blocks.part_of(comm, whole, axis=0)
+        write(block, folder / "u.h5", "u", 3)
+        assert len(files_in(folder)) == 1 + comm.allreduce(int(block.size > 0))
+        found = Blocks.new(comm, shape, "c16", axis=len(shape) - 1)
+        read(found, folder / "u.h5", "u", 3)
+        assert found.is_part_of(whole)
+
+
+@ranks(at_least=2)
+def case_any_communicator(comm):
+    """Each half writes a file of its own, in reversed order of ranks; all read both."""
+    half = comm.Split(comm.rank % 2, -comm.rank)
+    wholes = [values((6, 5, 4), "f8", seed) for seed in range(2)]
+    with shared_folder(comm) as folder:
+        mine = comm.rank % 2
+        block = Blocks.part_of(half, wholes[mine])
+        HDF5File(folder / f"{mine}.h5").write(0, {"u": [block]})
+        comm.Barrier()
+        for number, whole in enumerate(wholes):
+            found = Blocks.new(comm, (6, 5, 4), axis=0)
+            HDF5File(folder / f"{number}.h5").read(found, "u")
+            assert found.is_part_of(whole)
+    half.Free()
+
+
+SLICES = [
+    [slice(None), 4, slice(None)],
+    [2, slice(None), slice(None)],
+    [slice(None), 3, 6],
+    [slice(1, 4), slice(None, None, 3), -1],
+    [slice(None), slice(5, 6), slice(1, None, 2)],
+]
+
+
+@parameters(index=range(len(SLICES)), components=[(), (2,)])
+def case_global_slices(comm, index, components):
+    """Written as such, or cut out of the whole field when they are read."""
+    chosen = SLICES[index]
+    whole = values((*components, 5, 6, 7), "f8")
+    part = whole[(slice(None),) * len(components) + tuple(chosen)]
+    with shared_folder(comm) as folder:
+        block = Blocks.part_of(comm, whole, len(components), axis=0)
+        file = HDF5File(folder / "u.h5")
+        file.write(0, {"u": [block, (block, chosen)]})
+        file.write(1, {"u": [(block, chosen)]})
+        write(block, file, "u", 2)
+        for step in range(3):
+            found = Blocks.new(comm, part.shape[len(components) :], float, components)
+            file.read(found, "u", step, chosen)
+            assert found.is_part_of(part)
+        assert file.steps("u") == [0, 2]
+
+
+def case_layout_of_mpi4py_fft(comm):
+    whole = values((3, 5, 6, 7), "f8")
+    x = [np.linspace(0, 1, n) ** 2 for n in (5, 6, 7)]
+    with shared_folder(comm) as folder:
+        block = Blocks.part_of(comm, whole, 1)
+        first = block[0]
+        fields = {
+            "u": [first, (first, [slice(None), 4, slice(None)]), (first, [1, 2, slice(None)])]
+        }
+        HDF5File(folder / "a.h5", domain=x).write(7, fields)
+        HDF5File(folder / "b.h5", domain=[(0, 1), (2.5, 3), (0, 4)]).write(0, {"v": [block]})
+        HDF5File(folder / "b.h5").write(1, {"v": [block]})
+        HDF5File(folder / "c.h5").write(0, {"v": [block]}, as_scalar=True)
+        for name in "abc":
+            with h5py.File(folder / f"{name}.h5") as file:
+                check_layout(file, name, whole, x)
+
+
+def check_layout(file, name, whole, x):
+    found = []
+    file.visititems(lambda path, item: found.append(path) if hasattr(item, "shape") else None)
+    if name == "a":
+        mesh = {f"u/mesh/x{i}" for i in range(3)}
+        assert set(found) - mesh == {"u/3D/7", "u/2D/slice_4_slice/7", "u/1D/1_2_slice/7"}
+        assert all(np.array_equal(file[f"u/mesh/x{i}"], x[i]) for i in range(3))
+        assert tuple(file["u"].attrs["shape"]) == (5, 6, 7)
+        assert file["u"].attrs["rank"] == 0
+        assert file["u/3D/7"][:].tobytes() == whole[0].tobytes()
+        assert file["u/2D/slice_4_slice/7"][:].tobytes() == whole[0][:, 4].tobytes()
+        assert file["u/1D/1_2_slice/7"][:].tobytes() == whole[0][1, 2].tobytes()
+    if name == "b":
+        assert file["v"].attrs["rank"] == 1
+        assert tuple(file["v"].attrs["shape"]) == (5, 6, 7)
+        assert tuple(file["v/domain/x1"]) == (2.5, 3)
+        assert file["v/3D/1"].shape == (3, 5, 6, 7)
+    if name == "c":
+        assert set(file) == {"v0", "v1", "v2"}
+        assert tuple(file["v2/domain/x2"]) == (0, 2 * np.pi)
+        assert file["v2/3D/0"][:].tobytes() == whole[2].tobytes()
+
+
+def case_attributes_and_steps(comm):
+    whole = values((4, 5), "f8")
+    with shared_folder(comm) as folder:
+        file = HDF5File(folder / "u.h5")
+        for step in (0, 10, 9):
+            block = Blocks.part_of(comm, whole + step)
+            file.write(step, {"u": block}, attributes={"time": step / 4, "note": "é", "c": [1, 2]})
+        assert file.steps("u") == [0, 9, 10]
+        found = file.attributes("u", 10)
+        assert (found["time"], found["note"], list(found["c"])) == (2.5, "é", [1, 2])
+        for step in (0, 9, 10):
+            block = Blocks.new(comm, (4, 5), axis=0)
+            file.read(block, "u", step)
+            assert block.is_part_of(whole + step)
+
+
+@parameters(source=["f4", "i4", "f8", "c8"], target=["f4", "f8", "c8", "c16"])
+def case_other_types(comm, source, target):
+    if not np.can_cast(source, target, "same_kind"):
+        skip(f"{source} does not become {target}")
+    whole = values((4, 5, 3), source)
+    with shared_folder(comm) as folder:
+        write(Blocks.part_of(comm, whole), folder / "u.h5")
+        found = Blocks.new(comm, (4, 5, 3), target, axis=0)
+        read(found, folder / "u.h5")
+        with np.errstate(all="ignore"):
+            assert np.array_equal(found, whole.astype(target)[found.local_slice()], equal_nan=True)
+
+
+def case_replaced_steps_leave_nothing(comm):
+    """A step that is written again takes the place of the old one, also in the folder."""
+    with shared_folder(comm) as folder:
+        file = HDF5File(folder / "u.h5")
+        first = Blocks.part_of(comm, values((4, 5), "f8", 1))
+        file.write(0, {"u": [first], "v": [first]})
+        sizes = []
+        for turn in range(2, 7):
+            whole = values((4, 5), "f8", turn)
+            file.write(0, {"u": [Blocks.part_of(comm, whole)]})
+            sizes.append(len(files_in(folder)))
+        comm.Barrier()
+        assert len(set(sizes)) == 1
+        found = Blocks.new(comm, (4, 5), axis=0)
+        file.read(found, "u")
+        assert found.is_part_of(whole)
+        file.read(found, "v")
+        assert found.is_part_of(values((4, 5), "f8", 1))
+        anew = HDF5File(folder / "u.h5", mode="w")
+        file.read(found, "v")  # still there, until the first write
+        anew.write(5, {"w": [first]})
+        anew.write(6, {"w": [first]})
+        assert anew.steps("w") == [5, 6]
+        store = Store(folder / "u.h5")
+        with store.open() as opened:
+            assert set(opened) == {"w"}
+            names = {f"u.h5.parts/{name}" for name in store.sources(opened)}
+        assert set(files_in(folder)) == {"u.h5"} | names
+
+
+def case_a_moved_folder_and_one_plain_file(comm):
+    whole = values((3, 4, 5), "c16")
+    with shared_folder(comm) as top:
+        block = Blocks.part_of(comm, whole)
+        name = "50%b u.h5"
+        HDF5File(top / name).write(
+            0, {"u": [block, (block, [slice(None), 1, slice(None)])]}, attributes={"time": 3}
+        )
+        if comm.rank == 0:
+            (top / "inside").mkdir()
+            shutil.move(top / f"{name}.parts", top / "inside")
+            shutil.move(top / name, top / "inside" / "other.h5")
+        comm.Barrier()
+        path = top / "inside" / "other.h5"
+        for step in range(3):
+            file = HDF5File(path)
+            for there in range(step + 1):
+                found = Blocks.new(comm, (3, 4, 5), "c16", axis=0)
+                file.read(found, "u", there)
+                assert found.is_part_of(whole)
+            if comm.rank == 0:
+                consolidate(path)
+                consolidate(path)  # a plain file stays as it is
+                with h5py.File(path) as plain:
+                    assert not plain["u/3D/0"].is_virtual
+                    assert plain["u/3D/0"].attrs["time"] == 3
+                    assert np.array_equal(plain["u/2D/slice_1_slice/0"], whole[:, 1], True)
+                assert not (top / "inside" / "other.h5.parts").exists()
+            comm.Barrier()
+            file.write(step + 1, {"u": [block]})
+
+
+def case_a_plain_file_of_others_is_continued(comm):
+    """As mpi4py-fft writes it; its data are referred to, not copied at each step."""
+    whole = values((30, 40, 5), "f8")
+    with shared_folder(comm) as folder:
+        if comm.rank == 0:
+            with h5py.File(folder / "u.h5", "w") as file:
+                file["u/3D/0"] = whole
+                file["u"].attrs["shape"], file["u"].attrs["rank"] = whole.shape, 0
+                file["u/domain/x0"] = [0.0, 1.0]
+        comm.Barrier()
+        for step in range(1, 4):
+            HDF5File(folder / "u.h5").write(step, {"u": [Blocks.part_of(comm, whole * step)]})
+            for there in range(step + 1):
+                found = Blocks.new(comm, whole.shape, axis=0)
+                read(found, folder / "u.h5", "u", there)
+                assert found.is_part_of(whole * max(1, there))
+        assert (folder / "u.h5").stat().st_size < whole.nbytes
+        with h5py.File(folder / "u.h5") as file:
+            assert list(file["u/domain/x0"]) == [0.0, 1.0]
+
+
+@parameters(turn=range(6))
+def case_random(comm, turn, seed):
+    """Any shape, components, decomposition, slice; several fields in one write."""
+    rng = np.random.default_rng(seed)
+    with shared_folder(comm) as folder:
+        file = HDF5File(folder / "u.h5")
+        for step in range(4):
+            ndim = int(rng.integers(2, 5))
+            shape = tuple(int(n) for n in rng.integers(1, 8, ndim))
+            rank = int(rng.integers(0, 3))
+            components = tuple(int(n) for n in rng.integers(1, 4, rank))
+            whole = values(components + shape, KINDS[rng.integers(len(KINDS))], step)
+            chosen = [
+                slice(*sorted(int(i) for i in rng.integers(0, n + 1, 2)), None)
+                if rng.random() < 0.5
+                else int(rng.integers(n))
+                for n in shape
+            ]
+            chosen = [
+                slice(None) if isinstance(s, slice) and s.start == s.stop else s for s in chosen
+            ]
+            chosen[int(rng.integers(ndim))] = slice(None, None, 2)
+            axes = [int(a) for a in rng.integers(0, ndim, 3)]
+            block = Blocks.part_of(comm, whole, rank, axes[0])
+            fields = {f"u{step}": [block, (block, chosen)], f"v{step}": [block]}
+            file.write(step, fields)
+            for name in fields:
+                found = Blocks.new(comm, shape, whole.dtype, components, axes[1])
+                file.read(found, name, step)
+                assert found.is_part_of(whole)
+                part = whole[(slice(None),) * rank + tuple(chosen)]
+                found = Blocks.new(comm, part.shape[rank:], whole.dtype, components)
+                file.read(found, name, step, chosen)
+                assert found.is_part_of(part)
+
+
+@parameters(components=[(), (2,)])
+def case_written_together(comm, components):
+    if not h5py.get_config().mpi:
+        skip("this h5py is built without MPI")
+    whole = values((*components, 5, 2, 3), "c16")
+    with shared_folder(comm) as folder:
+        block = Blocks.part_of(comm, whole, len(components))
+        file = HDF5File(folder / "u.h5", driver="mpio")
+        for step in range(3):
+            file.write(step, {"u": [block, (block, [slice(None), 1, slice(None)])]})
+        assert len(files_in(folder)) == 4
+        found = Blocks.new(comm, (5, 2, 3), "c16", components, axis=0)
+        file.read(found, "u", 2)
+        assert found.is_part_of(whole)
+        found = Blocks.new(comm, (5, 3), "c16", components)
+        file.read(found, "u", 1, [slice(None), 1, slice(None)])
+        assert found.is_part_of(whole[(slice(None),) * (len(components) + 1) + (1,)])

@@ -1,0 +1,293 @@
+"""Files that are missing, damaged, full or of another field: one exception on every rank."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+
+import h5py
+import numpy as np
+from cases import parameters, ranks
+from io_data import Blocks, files_in, same_error, shared_folder, values
+
+from onesided.collectives import MismatchError, PatternError, UnsupportedError
+from onesided.pencilfft.consolidation import consolidate
+from onesided.pencilfft.fileerrors import FileError
+from onesided.pencilfft.hdf5 import HDF5File, read, write
+from onesided.pencilfft.store import Store
+
+SHAPE = (6, 5, 4)
+
+
+@contextlib.contextmanager
+def a_file(comm):
+    """Two steps of u and v in a new folder: the path, the whole array, this rank's block."""
+    whole = values(SHAPE, "f8")
+    block = Blocks.part_of(comm, whole, axis=2)
+    with shared_folder(comm) as folder:
+        for step in range(2):
+            HDF5File(folder / "u.h5").write(step, {"u": [block], "v": [block]})
+        comm.Barrier()
+        yield folder / "u.h5", whole, block
+
+
+def check_file(comm, path, whole, steps=(0, 1)):
+    """What was written before is still there, and nothing else is."""
+    comm.Barrier()
+    file = HDF5File(path)
+    assert file.steps("u") == list(steps)
+    for step in steps:
+        found = Blocks.new(comm, SHAPE)
+        file.read(found, "u", step)
+        assert found.is_part_of(whole)
+    store = Store(path)
+    with store.open() as opened:
+        names = {f"{path.name}.parts/{name}" for name in store.sources(opened)}
+    assert set(files_in(path.parent)) == {path.name} | names
+
+
+WRONG_READS = {
+    "shape": ({"shape": (6, 5, 5)}, "u", 0, PatternError, ["(6, 5, 4)", "(6, 5, 5)", "u/3D/0"]),
+    "rank": ({"components": (3,)}, "u", 0, PatternError, ["(6, 5, 4)", "(3, 6, 5, 4)"]),
+    "kind": ({"dtype": "i8"}, "u", 0, PatternError, ["float64", "int64"]),
+    "name": ({}, "w", 0, FileError, ["no w/3D/0", "['u', 'v']"]),
+    "step": ({}, "u", 7, FileError, ["no u/3D/7", "['0', '1']"]),
+    "dimensions": ({"shape": (6, 5)}, "u", 0, FileError, ["no u/2D/0", "['3D', 'domain']"]),
+    "step in words": ({}, "u", "last", PatternError, ["'last'"]),
+    "negative step": ({}, "u", -1, PatternError, ["-1"]),
+}
+
+
+@parameters(mistake=list(WRONG_READS))
+def case_wrong_reads(comm, mistake):
+    options, name, step, kind, words = WRONG_READS[mistake]
+    with a_file(comm) as (path, whole, _):
+        array = Blocks.new(comm, **{"shape": SHAPE, **options})
+        text = same_error(comm, lambda: read(array, path, name, step), kind)
+        assert all(word in text for word in [*words, *([str(path)] * ("step" not in mistake))]), (
+            text
+        )
+        check_file(comm, path, whole)
+
+
+WRONG_SLICES = {
+    "too few": ([0, 1], "3 axes"),
+    "outside": ([0, 5, slice(None)], "index 5"),
+    "backwards": ([0, 0, slice(None, None, -1)], "selects nothing"),
+    "empty": ([0, slice(3, 3), slice(None)], "selects nothing"),
+    "words": ([0, "all", slice(None)], "'all'"),
+    "a point": ([0, 0, 0], "single point"),
+}
+
+
+@parameters(mistake=list(WRONG_SLICES))
+def case_wrong_slices(comm, mistake):
+    chosen, words = WRONG_SLICES[mistake]
+    with a_file(comm) as (path, whole, block):
+        text = same_error(comm, lambda: write(block, path, "u", 2, chosen), PatternError)
+        assert words in text, text
+        check_file(comm, path, whole)
+
+
+WRONG_WRITES = {
+    "other shape": (lambda c, b: {"u": [Blocks.new(c, (6, 5, 5))]}, {}, "(6, 5, 4) and rank 0"),
+    "other rank": (lambda c, b: {"u": [Blocks.new(c, SHAPE, float, (2,))]}, {}, "rank 1"),
+    "two shapes": (lambda c, b: {"w": [b, Blocks.new(c, (2, 2))]}, {}, "different shape"),
+    "twice": (lambda c, b: {"w": [b, b]}, {}, "given twice"),
+    "name": (lambda c, b: {"a/b": [b]}, {}, "'a/b'"),
+    "triple": (lambda c, b: {"w": [(b, b, b)]}, {}, "3 things"),
+    "no fields": (lambda c, b: {}, {}, "{}"),
+    "plain array": (lambda c, b: {"w": [b, np.zeros(3)]}, {}, "ndarray"),
+    "short domain": (lambda c, b: {"w": [b]}, {"domain": [(0, 1)]}, "1 axes"),
+    "mesh": (lambda c, b: {"w": [b]}, {"domain": [np.zeros(n) for n in (6, 5, 5)]}, "axis 2"),
+    "mixed": (lambda c, b: {"w": [b]}, {"domain": [(0, 1), np.zeros(5), (0, 1)]}, "all arrays"),
+    "read only": (lambda c, b: {"w": [b]}, {"mode": "r"}, "to read only"),
+}
+
+
+@parameters(mistake=list(WRONG_WRITES))
+def case_wrong_writes(comm, mistake):
+    fields, options, words = WRONG_WRITES[mistake]
+    with a_file(comm) as (path, whole, block):
+        file = HDF5File(path, **options)
+        given = fields(comm, block)
+        text = same_error(comm, lambda: file.write(2, given), PatternError)
+        assert words in text, text
+        check_file(comm, path, whole)
+
+
+def case_attributes_that_hdf5_does_not_know(comm):
+    with a_file(comm) as (path, whole, block):
+        text = same_error(
+            comm,
+            lambda: HDF5File(path).write(2, {"u": [block]}, attributes={"k": object}),
+            PatternError,
+        )
+        assert "'k'" in text
+        check_file(comm, path, whole)
+
+
+@parameters(what=["mode", "driver", "netcdf", "open", "no mpi"])
+def case_wrong_files(comm, what):
+    with a_file(comm) as (path, whole, block):
+        file, kind = HDF5File(path, mode="r"), PatternError
+        if what == "mode":
+            text = same_error(comm, lambda: HDF5File(path, mode="x"), kind)
+        elif what == "driver":
+            text = same_error(comm, lambda: HDF5File(path, driver="core"), kind)
+        elif what == "netcdf":
+            text = same_error(comm, lambda: write(block, "u.nc"), UnsupportedError)
+        elif what == "open":
+            text = same_error(comm, lambda: file.open("r+"), kind)
+        elif not h5py.get_config().mpi:
+            file = HDF5File(path, driver="mpio")
+            text = same_error(comm, lambda: file.write(2, {"u": [block]}), UnsupportedError)
+        else:
+            text = "'"
+        assert "'" in text or "nc" in text
+        check_file(comm, path, whole)
+
+
+@parameters(place=["missing", "folder", "beside a file", "no file"])
+def case_where_nothing_can_be_written_or_read(comm, place):
+    with a_file(comm) as (path, whole, block):
+        target = {
+            "missing": path.parent / "nowhere" / "u.h5",
+            "folder": path.parent,
+            "beside a file": path / "u.h5",
+            "no file": path.parent / "w.h5",
+        }[place]
+        text = same_error(comm, lambda: read(block, target, "u"), FileError)
+        assert str(target) in text
+        if place == "missing":
+            write(block, target, "u")  # folders are made
+            read(block, target, "u")
+        elif place == "no file":
+            file = HDF5File(target, mode="r+")
+            text = same_error(comm, lambda: file.write(0, {"u": [block]}), FileError)
+            assert str(target) in text
+            check_file(comm, path, whole)
+        else:
+            text = same_error(comm, lambda: write(block, target, "u"), FileError)
+            assert str(path.parent) in text
+            check_file(comm, path, whole)
+
+
+@parameters(damage=["cut", "cut to half", "emptied", "removed", "swapped"], rank=[0, -1])
+def case_damaged_rank_files(comm, damage, rank):
+    """The other step can be read, and steps can be added; one rank's file is enough to fail."""
+    with a_file(comm) as (path, whole, block):
+        store = Store(path)
+        with store.open() as file:
+            here = sorted(store.parts_of(file["u/3D/0"]))
+            there = sorted(store.parts_of(file["u/3D/1"]))
+        victim = path.parent / "u.h5.parts" / here[rank]
+        comm.Barrier()
+        if comm.rank == 0:
+            data = victim.read_bytes()
+            if damage == "removed":
+                victim.unlink()
+            elif damage == "swapped":
+                with h5py.File(victim, "w") as file:
+                    file["u/3D/0"] = np.zeros((2, 2, 2))
+            else:
+                keep = {"cut": len(data) - 10, "cut to half": len(data) // 2, "emptied": 0}
+                victim.write_bytes(data[: keep[damage]])
+        comm.Barrier()
+        found = Blocks.new(comm, SHAPE)
+        text = same_error(comm, lambda: read(found, path, "u", 0), FileError)
+        assert str(victim) in text, text
+        read(found, path, "u", 1)
+        assert found.is_part_of(whole)
+        write(block, path, "u", 2)
+        read(found, path, "u", 2)
+        assert found.is_part_of(whole)
+        if comm.rank == 0:
+            before = files_in(path.parent)
+            try:
+                consolidate(path)
+            except FileError as error:
+                assert str(victim) in str(error)
+            else:
+                raise AssertionError("a damaged file was consolidated")
+            assert files_in(path.parent) == before
+        comm.Barrier()
+        assert there
+
+
+@parameters(keep=["all but ten", "half", "nothing", "no HDF5"])
+def case_a_main_file_cut_short(comm, keep):
+    with a_file(comm) as (path, whole, block):
+        comm.Barrier()
+        if comm.rank == 0:
+            data = path.read_bytes()
+            path.write_bytes(
+                {
+                    "all but ten": data[:-10],
+                    "half": data[: len(data) // 2],
+                    "nothing": b"",
+                    "no HDF5": b"not HDF5\n" * 100,
+                }[keep]
+            )
+        comm.Barrier()
+        text = same_error(comm, lambda: read(block, path, "u"), FileError)
+        assert str(path) in text
+        text = same_error(comm, lambda: write(block, path, "u", 2), FileError)
+        assert str(path) in text
+        HDF5File(path, mode="w").write(0, {"u": [block]})
+        found = Blocks.new(comm, SHAPE)
+        read(found, path, "u")
+        assert found.is_part_of(whole)
+
+
+@parameters(victim=["first", "last"], limit=[0, 1000, 6000])
+def case_no_space_on_one_rank(comm, victim, limit):
+    """A limit of the file size stands for a disk that is full."""
+    with a_file(comm) as (path, whole, _):
+        large = Blocks.part_of(comm, values((40, 30, 20), "f8"))
+        mine = comm.rank == (0 if victim == "first" else comm.size - 1)
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        try:
+            if mine:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+            text = same_error(comm, lambda: write(large, path, "w", 2), FileError)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert str(path) in text
+        check_file(comm, path, whole)
+        write(large, path, "w", 2)
+        found = Blocks.new(comm, (40, 30, 20), axis=0)
+        read(found, path, "w", 2)
+        assert np.array_equal(found, values((40, 30, 20), "f8")[found.local_slice()], True)
+
+
+@ranks(at_least=2)
+def case_ranks_that_disagree(comm):
+    with a_file(comm) as (path, whole, block):
+        step = 2 + (comm.rank == 1)
+        text = same_error(comm, lambda: write(block, path, "u", step), MismatchError)
+        assert "u/3D/2" in text
+        assert "u/3D/3" in text
+        step = int(comm.rank == 1)
+        same_error(comm, lambda: read(block, path, "u", step), MismatchError)
+        bad = np.zeros if comm.rank == 1 else block
+        same_error(
+            comm, lambda: HDF5File(path, comm=comm).write(2, {"w": [block, bad]}), PatternError
+        )
+        check_file(comm, path, whole)
+
+
+@ranks(at_least=2)
+def case_arrays_of_two_communicators(comm):
+    half = comm.Split(comm.rank % 2)
+    with a_file(comm) as (path, whole, block):
+        other = Blocks.new(half, SHAPE)
+        text = same_error(
+            comm, lambda: HDF5File(path).write(2, {"u": [block], "w": [other]}), PatternError
+        )
+        assert "communicators" in text
+        block.comm = None
+        text = same_error(comm, lambda: write(block, path, "u", 2), PatternError)
+        assert "comm=" in text
+        check_file(comm, path, whole)
+    half.Free()

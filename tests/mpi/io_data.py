@@ -1,0 +1,108 @@
+"""Distributed arrays of known values, for the cases and programs that write and read files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from onesided.pencilfft.decomposition import balanced, block
+
+
+class Blocks(np.ndarray):
+    """A block with what the files need to know of a distributed array, on any communicator."""
+
+    @classmethod
+    def new(cls, comm, shape, dtype=float, components=(), axis=-1):
+        """Local. Zeros, whole along ``axis``."""
+        shape = tuple(shape)
+        whole = axis % len(shape) if len(shape) > 1 else None
+        grid = balanced(comm.size, [int(i == whole) for i in range(len(shape))])
+        coords = np.unravel_index(comm.rank, grid)
+        spans = [block(n, p, int(c)) for n, p, c in zip(shape, grid, coords, strict=True)]
+        local = tuple(stop - start for start, stop in spans)
+        array = np.zeros(tuple(components) + local, dtype).view(cls)
+        array.comm, array.rank, array.whole_shape = comm, len(components), shape
+        array.spans = tuple(slice(*span) for span in spans)
+        return array
+
+    @classmethod
+    def part_of(cls, comm, whole, rank=0, axis=-1):
+        """Local. This rank's block of an array that all ranks have."""
+        array = cls.new(comm, whole.shape[rank:], whole.dtype, whole.shape[:rank], axis)
+        array[...] = whole[array.local_slice()]
+        return array
+
+    def __array_finalize__(self, source):
+        for name in ("comm", "rank", "whole_shape", "spans"):
+            setattr(self, name, getattr(source, name, None))
+
+    def __getitem__(self, index):
+        found = np.ndarray.__getitem__(self, index)
+        if isinstance(found, Blocks):
+            found.rank = self.rank - (self.ndim - found.ndim)
+        return found
+
+    @property
+    def global_shape(self):
+        return self.shape[: self.rank] + self.whole_shape
+
+    def local_slice(self):
+        return tuple(slice(0, n) for n in self.shape[: self.rank]) + self.spans
+
+    def is_part_of(self, whole):
+        """Local. Whether every bit is that of the whole array."""
+        return self.tobytes() == np.ascontiguousarray(whole[self.local_slice()]).tobytes()
+
+
+def values(shape, dtype, seed=0):
+    """Random values of every kind of number, with a few that compare in odd ways."""
+    rng = np.random.default_rng([seed, *shape])
+    dtype = np.dtype(dtype)
+    if dtype.kind in "iu":
+        return rng.integers(0, 100, shape).astype(dtype)
+    found = rng.standard_normal(shape) + (1j * rng.random(shape) if dtype.kind == "c" else 0)
+    found = found.astype(dtype)
+    odd = [-0.0, np.nan, np.inf, np.finfo(dtype).tiny / 2]
+    found.flat[: len(odd)] = odd[: found.size]
+    return found
+
+
+def new_folder():
+    """Local. A new folder, in memory where that is possible: disks take their time."""
+    memory = "/dev/shm"
+    return tempfile.mkdtemp(prefix="onesided-io-", dir=memory if os.path.isdir(memory) else None)
+
+
+@contextlib.contextmanager
+def shared_folder(comm):
+    """Collective. A folder that all ranks see, gone when all are through."""
+    path = Path(comm.bcast(new_folder() if comm.rank == 0 else ""))
+    try:
+        yield path
+        comm.Barrier()
+    finally:
+        if comm.rank == 0:
+            shutil.rmtree(path)
+
+
+def files_in(folder):
+    """The names of all files below a folder."""
+    return sorted(str(p.relative_to(folder)) for p in Path(folder).rglob("*") if p.is_file())
+
+
+def same_error(comm, call, kind):
+    """Collective. Every rank must raise this class with the same words; the words."""
+    try:
+        call()
+    except Exception as error:
+        found = type(error), str(error)
+    else:
+        found = None, "nothing raised"
+    everyone = comm.allgather(found)
+    assert set(everyone) == {(kind, everyone[0][1])}, everyone
+    return found[1]
