@@ -100,13 +100,14 @@ class History:
         if self._nu == 0:
             first, last = self.moments[0], self.moments[-1]
             lost = abs(last.energy / first.energy - 1.0)
-            found["energy lost without viscosity"] = Verdict(lost, self._of_time_step())
+            allowed = self._of_time_step(self.moments)
+            found["energy lost without viscosity"] = Verdict(lost, allowed)
         return found | self._early() | self._published()
 
-    def _of_time_step(self) -> float:
+    def _of_time_step(self, moments: Sequence[Moment]) -> float:
         """Relative error that the time steps explain: of fourth order in the fastest strain."""
-        strain = math.sqrt(2 * max(each.enstrophy for each in self.moments))
-        span = self.moments[-1].time - self.moments[0].time
+        strain = math.sqrt(2 * max(each.enstrophy for each in moments))
+        span = moments[-1].time - moments[0].time
         return ROUNDING + max(1.0, strain * span) * (self._dt * strain) ** 4
 
     def _early(self) -> dict[str, Verdict]:
@@ -118,7 +119,7 @@ class History:
             known = series_enstrophy(each.time, self._nu)
             error = max(error, abs(each.enstrophy / known - 1.0))
             allowed = max(allowed, series_error(each.time, self._nu) / known)
-        allowed += self._of_time_step()
+        allowed += self._of_time_step(early)
         return {f"enstrophy up to t = {early[-1].time:.4g} by series": Verdict(error, allowed)}
 
     def _published(self) -> dict[str, Verdict]:
@@ -129,7 +130,7 @@ class History:
             if math.isclose(each.time, PUBLISHED_TIME) and min(self._shape) >= SERIES_MODES:
                 error = abs(each.energy / PUBLISHED_ENERGY - 1.0)
                 what = f"energy at t = {PUBLISHED_TIME}, {PUBLISHED_SOURCE}"
-                found[what] = Verdict(error, PUBLISHED_DIGITS + self._of_time_step())
+                found[what] = Verdict(error, PUBLISHED_DIGITS + self._of_time_step([each]))
         peak = self._peak()
         if peak is not None and min(self._shape) >= PEAK_MODES:
             error = abs(2 * self._nu * peak.enstrophy / PEAK_DISSIPATION - 1.0)

@@ -198,7 +198,8 @@ def _draw(flow: Flow, state: State, path: str) -> None:
     points = flow.plan.global_shape(False)[-3:]
     plane = flow.vorticity.get((slice(None), points[0] // 2, slice(None), slice(None)))
     if plane is not None:
-        title = f"vorticity in x = {2 * (points[0] // 2) / points[0]:.3g} pi, t = {state.time:.4g}"
+        x = 2 * (points[0] // 2) / points[0]
+        title = f"Vorticity at x = {x:.3g} pi, time {state.time:.4g}"
         size = np.sqrt((plane**2).sum(axis=0))
         save_slice(path, title, ("y", "z"), size, (2 * np.pi, 2 * np.pi))
 

@@ -138,6 +138,9 @@ def transform(parser: argparse.ArgumentParser) -> None:
         default="float64",
         help="real types are transformed real to complex (default float64)",
     )
+    parser.add_argument(
+        "--backend", metavar="NAME", default="auto", help="kernel of the local transforms (auto)"
+    )
     process_grid(parser)
 
 
@@ -150,6 +153,16 @@ def process_grid(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=["auto"],
         help="process grid, e.g. 4 (slabs) or 2 2 (pencils); default auto",
+    )
+
+
+def effort(parser: argparse.ArgumentParser, default: str | None) -> None:
+    """Local. How the kernels of a plan are chosen."""
+    parser.add_argument(
+        "--effort",
+        choices=("estimate", "measure"),
+        default=default,
+        help="measure may find faster kernels, estimate repeats a run bit for bit (estimate)",
     )
 
 
@@ -203,6 +216,7 @@ def poisson(parser: argparse.ArgumentParser) -> None:
         help="of the Laplacian, or of its second-order difference quotients (default exact)",
     )
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float64")
+    effort(parser, "estimate")
     process_grid(parser)
     common(parser, "auto")
     timed(parser, 10)
@@ -222,11 +236,7 @@ def navier_stokes(parser: argparse.ArgumentParser) -> None:
     end.add_argument("--time", metavar="T", type=above_zero, help="time to end at (1)")
     add("--padding", metavar="P", type=above_zero, help="points per mode; 3/2 dealiases (1.5)")
     add("--backend", metavar="NAME", help="kernel of the local transforms (auto)")
-    add(
-        "--effort",
-        choices=("estimate", "measure"),
-        help="measure may find faster kernels, estimate repeats a run bit for bit (estimate)",
-    )
+    effort(parser, None)
     add("--every", metavar="N", type=positive, help="steps between two lines (a tenth of all)")
     add("--checkpoint", metavar="FILE", help="write the state at the end to an HDF5 FILE")
     add("--save-every", metavar="N", type=positive, help="and also after every N steps")
@@ -274,8 +284,23 @@ def bench_fft(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided bench fft``."""
     transform(parser)
     parser.set_defaults(shape=[256, 256, 256])
-    common(parser, "rma-fence,rma-notify")
+    common(parser, "auto,rma-notify")
     timed(parser, 20)
+    add = parser.add_argument
+    add(
+        "--against",
+        choices=("mpi4py-fft", "local-work", "fftw-mpi"),
+        nargs="+",
+        help="with what to compare (mpi4py-fft local-work; all with --suite)",
+    )
+    add("--suite", action="store_true", help="all cases that have targets; no --shape or --grid")
+    add(
+        "--shrink",
+        metavar="N",
+        type=positive,
+        default=1,
+        help="divide the shapes of --suite by N, without targets, for a quick look",
+    )
 
 
 def bench_spmv(parser: argparse.ArgumentParser) -> None:

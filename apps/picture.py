@@ -64,14 +64,18 @@ def save_slice(
     title: str,
     labels: tuple[str, str],
     values: NDArray[Any],
-    extent: tuple[float, float],
+    lengths: tuple[float, float],
 ) -> None:
-    """Local. Draw a field of two dimensions, whose first index runs along the first label."""
+    """Local. Draw a periodic field of two dimensions, the first index along the first label."""
     figure, axes = _figure(title)
+    ends = []
+    for length, points in zip(lengths, values.shape, strict=True):
+        half = 0.5 * length / points  # values belong to the middle of what is drawn for them
+        ends += [-half, length - half]
     image = axes.imshow(
         np.asarray(values).T,
         origin="lower",
-        extent=(0.0, extent[0], 0.0, extent[1]),
+        extent=tuple(ends),
         interpolation="bilinear",
         cmap="magma",
     )

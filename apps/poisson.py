@@ -136,7 +136,14 @@ def plan_maker(
 
     def make(method: str) -> PFFT:
         return PFFT(
-            comm, shape, dtype=options.dtype, grid=grid, method=method, info=info, kinds=kinds
+            comm,
+            shape,
+            dtype=options.dtype,
+            grid=grid,
+            method=method,
+            info=info,
+            kinds=kinds,
+            effort=options.effort,
         )
 
     return make
