@@ -6,6 +6,7 @@ if __name__ == "collectives":  # imported from the source folder, not from the p
 from onesided.collectives.abort import abort_on_exception
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.alltoall import Alltoallv_init, Alltoallw_init, Neighbor_alltoallv_init
+from onesided.collectives.alternation import alternate
 from onesided.collectives.errors import (
     MethodError,
     MismatchError,
@@ -17,7 +18,8 @@ from onesided.collectives.errors import (
 )
 from onesided.collectives.memory import empty, free
 from onesided.collectives.registry import Method, methods
-from onesided.collectives.request import PersistentRequest, Startall, Waitall
+from onesided.collectives.request import PersistentRequest
+from onesided.collectives.requests import Startall, Waitall
 
 __all__ = [
     "Alltoallv_init",
@@ -37,6 +39,7 @@ __all__ = [
     "abort_on_exception",
     "agree",
     "agreed",
+    "alternate",
     "empty",
     "free",
     "methods",

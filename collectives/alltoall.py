@@ -7,7 +7,7 @@ none hangs; ``Start`` and ``Wait`` agree on nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mpi4py import MPI
@@ -15,6 +15,7 @@ from mpi4py import MPI
 from onesided.collectives import buffers, debug, registry
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.buffers import Side
+from onesided.collectives.chunks import Cuts, learn_cuts, read_cuts
 from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError
 from onesided.collectives.exchange import Exchange, learn_counts, match
@@ -24,6 +25,7 @@ from onesided.collectives.request import PersistentRequest
 from onesided.collectives.topology import neighbors
 
 Info = Mapping[str, str] | MPI.Info | None
+Chunks = tuple[int, Sequence[int]] | None
 
 
 def Alltoallv_init(
@@ -64,7 +66,13 @@ def Alltoallv_init(
 
 
 def Alltoallw_init(
-    comm: MPI.Comm, sendbuf: Any, recvbuf: Any, *, method: str = "auto", info: Info = None
+    comm: MPI.Comm,
+    sendbuf: Any,
+    recvbuf: Any,
+    *,
+    method: str = "auto",
+    info: Info = None,
+    chunks: Chunks = None,
 ) -> PersistentRequest:
     """Collective. A persistent exchange of boxes of n-dimensional arrays.
 
@@ -78,13 +86,19 @@ def Alltoallw_init(
     window memory (from :func:`empty`, or the request's own) and the boxes have the same shape;
     otherwise, and off the node, it is packed into window memory and unpacked by its receiver.
 
-    Parameters and errors as in :func:`Alltoallv_init`.
+    ``chunks=(axis, stops)`` cuts this rank's send boxes along ``axis`` at offsets from the start
+    of each box, the last of which is the extent of the boxes along this axis (they must all have
+    the same). The chunks of a round that is opened with ``request.Open()`` are written and leave
+    one by one. Ranks may cut their boxes in different ways; without it there is one chunk.
+
+    Other parameters and errors as in :func:`Alltoallv_init`.
     """
 
     def read(context: Context) -> _Sides:
         ranks = context.comm.size
         send = buffers.send_boxes(sendbuf, ranks)
-        return _Sides(send, buffers.recv_boxes(recvbuf, ranks))
+        cuts = read_cuts(chunks, send.blocks, len(send.shape))
+        return _Sides(send, buffers.recv_boxes(recvbuf, ranks), cuts=cuts)
 
     return _initialize("Alltoallw_init", comm, read, method, info)
 
@@ -113,9 +127,9 @@ class _Sides:
 
     def __init__(
         self, send: Side, recv: Side | None, sources: list[int] | None = None,
-        keys: list[int] | None = None,
+        keys: list[int] | None = None, cuts: Cuts | None = None,
     ) -> None:
-        self.send, self.recv = send, recv
+        self.send, self.recv, self.cuts = send, recv, cuts
         self.sources, self.keys = sources or [], keys or []
 
 
@@ -149,8 +163,10 @@ def _initialize(
         kind = registry.find(method).load()
         hints = Hints.of(info)
         sides = read(context)
-    agree(context.comm, None, (call, method, hints))
+    cut = agree(context.comm, None, (call, method, hints), sides.cuts is not None)
     exchange = _matched(context, sides, method, hints, neighborhood)
+    if any(cut):
+        learn_cuts(exchange)
     request = kind.build(exchange)
     request.watch = debug.watch(request)
     request.setup_time = time.perf_counter() - began
@@ -174,6 +190,8 @@ def _matched(
             raise PatternError("no receive buffer")
         buffers.check_separate(sides.send, recv)
     number = context.next_tag()
-    exchange = Exchange(method, context, sides.send, recv, hints, number, neighborhood=neighborhood)
+    exchange = Exchange(
+        method, context, sides.send, recv, hints, number, neighborhood, cuts=sides.cuts
+    )
     match(exchange)
     return exchange

@@ -217,8 +217,11 @@ def _clean_up() -> None:
     if not MPI.Is_initialized() or MPI.Is_finalized() or hasattr(sys, "last_value"):
         return
     deadline = time.monotonic() + EXIT_PATIENCE
-    while progress.active and time.monotonic() < deadline:  # rounds that nobody waited for
-        for request in list(progress.active):
+    while time.monotonic() < deadline:  # rounds that nobody waited for
+        unfinished = [request for request in progress.active if not request.filling]
+        if not unfinished:
+            break
+        for request in unfinished:
             request.Test()
     for context in list(Context._all.values()):
         gathering = context.comm.Ibarrier()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.collectives.exchange import Exchange
+if TYPE_CHECKING:
+    from onesided.collectives.exchange import Exchange
 
 #: A copy, ``target[:] = source``: memoryviews of bytes where both are contiguous, else arrays.
 Copy = tuple[Any, Any]
@@ -50,13 +51,14 @@ def copies_to_self(exchange: Exchange, arrays: Sequence[NDArray[Any]]) -> list[l
     if send is None:
         return copies
     for out, into in zip(exchange.blocks_to(rank), exchange.blocks_from(rank), strict=True):
-        source = send[out.box]
         for turn, array in enumerate(arrays):
-            target = array[into.box]
-            if out.shape != into.shape:  # elements are matched in C order of both boxes
-                between = np.empty(out.shape, source.dtype)
-                copies[turn].append((between, source))
-                copies[turn].append((target, between.reshape(into.shape)))
-            else:
-                copies[turn].append(copy_of(target, source))
+            copies[turn] += copies_between(array[into.box], send[out.box])
     return copies
+
+
+def copies_between(target: NDArray[Any], source: NDArray[Any]) -> list[Copy]:
+    """Local. The copy of a block; elements are matched in C order where the shapes differ."""
+    if target.shape == source.shape:
+        return [copy_of(target, source)]
+    between = np.empty(source.shape, source.dtype)
+    return [(between, source), (target, between.reshape(target.shape))]

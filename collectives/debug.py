@@ -2,10 +2,11 @@
 
 * The bytes of the expected receive blocks are poisoned (0xFF: not a number, or -1) when they are
   given up, so that reading them too early shows. That is done before the notification, credit or
-  fence that lets peers write there: in ``Start`` of round k on the slot of round k - 1, or on the
-  one slot there is. Bytes that a faster peer may already have filled are never touched.
+  fence that lets peers write there: in ``Start``, ``Open`` or ``Release`` before round k on the
+  slot of round k - 1, or on the one slot there is. Bytes that a faster peer may already have
+  filled are never touched.
 * The send blocks are compared before and after every round: changing them while a request is
-  active is an error of the program (MPI-4.1 section 7.13).
+  active is an error of the program (MPI-4.1 section 7.13). Not so in a round that was opened.
 * Strictly ordered requests compare their calls on all ranks, so that different orders become an
   error on every rank instead of a deadlock.
 * A watchdog prints the stacks and the state of all requests of this rank when nothing has moved
@@ -51,7 +52,7 @@ class Watch:
 
     def __init__(self, request: PersistentRequest) -> None:
         self._of = weakref.ref(request)
-        self._sum = 0
+        self._sum: int | None = None
         _Watchdog.requests.add(request)
         exchange = request.exchange
         self._sends = _views(exchange.send.array, exchange.send.blocks)
@@ -61,11 +62,23 @@ class Watch:
     def before_start(self, slot: int) -> None:
         """Collective for strictly ordered methods, else local."""
         self._compare("Start")
-        given_up = (slot + 1) % len(self._recvs)
-        for view in self._recvs[given_up]:
-            view[...] = self._poison[0]
+        self.give_up(slot)
         self._sum = self._checksum()
         _Watchdog.moves += 1
+
+    def before_open(self) -> None:
+        """Collective for strictly ordered methods, else local."""
+        self._compare("Start")
+        self._sum = None
+        _Watchdog.moves += 1
+
+    def give_up(self, slot: int) -> None:
+        """Local. Before the next round, which fills ``slot``, is granted; later it does nothing."""
+        request = self._of()
+        if request is None or request.granted:
+            return
+        for view in self._recvs[(slot + 1) % len(self._recvs)]:
+            view[...] = self._poison[0]
 
     def before_wait(self) -> None:
         """Collective for strictly ordered methods, else local."""
@@ -74,7 +87,7 @@ class Watch:
     def after_wait(self) -> None:
         """Local. Raises :class:`RequestError` where the send buffer has changed."""
         _Watchdog.moves += 1
-        if self._checksum() != self._sum:
+        if self._sum is not None and self._checksum() != self._sum:
             raise RequestError(
                 f"the send buffer was changed while the request was active: {self._of()!r}"
             )

@@ -9,6 +9,7 @@ import numpy as np
 
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.buffers import Side
+from onesided.collectives.chunks import Cuts
 from onesided.collectives.context import Context, Node
 from onesided.collectives.errors import PatternError
 from onesided.collectives.hints import Hints
@@ -25,6 +26,8 @@ class Exchange:
     ``peers`` the ranks that exchange data with this one in either direction, without itself, in
     the order in which they are served: the next rank first, so that not all ranks turn to rank 0
     at once. ``neighborhood`` tells that the communicator's topology says who the peers are.
+    ``cuts`` says how this rank cuts its send blocks, ``cuts_to`` and ``cuts_from`` which blocks
+    travel in chunks, and ``most_chunks`` how many chunks any rank has.
     """
 
     method: str
@@ -36,6 +39,15 @@ class Exchange:
     slots: int = 1
     neighborhood: bool = False
     peers: list[int] = field(default_factory=list)
+    cuts: Cuts | None = None
+    cuts_to: dict[int, Cuts] = field(default_factory=dict)
+    cuts_from: dict[int, Cuts] = field(default_factory=dict)
+    most_chunks: int = 1
+
+    @property
+    def chunks(self) -> int:
+        """Into how many chunks this rank cuts what it sends."""
+        return 1 if self.cuts is None else len(self.cuts.stops)
 
     @property
     def edges(self) -> tuple[tuple[list[int], list[int]], tuple[list[int], list[int]]]:

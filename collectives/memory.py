@@ -68,6 +68,7 @@ class Region:
         root = self._map()
         self.address: int = root.ctypes.data
         self._root = weakref.ref(root)
+        self._parts: dict[int, weakref.ref[NDArray[np.uint8]]] = {}
         self._first: NDArray[np.uint8] | None = root  # until somebody asks for it
         _regions[self.key] = self
 
@@ -89,9 +90,19 @@ class Region:
         memory: Any = self.window.Shared_query(node_rank)[0]
         return memoryview(memory)
 
+    def part(self, node_rank: int) -> NDArray[np.uint8]:
+        """Local. The bytes of a rank of the node, mapped as long as a view of this array lives."""
+        known = self._parts.get(node_rank)
+        part = None if known is None else known()
+        if part is None:
+            part = np.frombuffer(self.segment(node_rank), dtype=np.uint8)
+            self._parts[node_rank] = weakref.ref(part)
+        return part
+
     def unused(self) -> bool:
         """Local. True where no array of this rank shows this memory any more."""
-        return self._first is None and self._root() is None
+        looks = any(part() is not None for part in self._parts.values())
+        return self._first is None and self._root() is None and not looks
 
     def retire(self) -> None:
         """Local, in the same order on all ranks. Unmap later, when nobody looks any more."""

@@ -11,8 +11,9 @@ put, staged     packed, Put into the peer's staging area; the peer unpacks it
 ==============  ==============================================================================
 
 Blocks are staged where the receive array is strided and not visible to the sender, or where the
-two boxes have different shapes. Every target range is computed by its owner from its own memory,
-so that no Put can be issued out of range.
+two boxes have different shapes. A block that is Put in chunks is staged chunk after chunk, unless
+its chunks lie one after the other in the peer's array anyway. Every target range is computed by
+its owner from its own memory, so that no Put can be issued out of range.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agree
+from onesided.collectives.chunks import Cuts, chunks_of, whole
 from onesided.collectives.context import Resources, refusal
-from onesided.collectives.copies import LARGEST_PIECE, Copy, as_bytes, copies_to_self, copy_of
+from onesided.collectives.copies import Copy, as_bytes, copies_to_self, copy_of
+from onesided.collectives.delivery import Delivery, Route, puts_of
 from onesided.collectives.exchange import Exchange
 from onesided.collectives.memory import ALIGNMENT, Region, aligned, find_region, region_with_key
 from onesided.collectives.pattern import Block
@@ -34,39 +37,6 @@ from onesided.collectives.pattern import Block
 STORE, STORE_STAGED, PUT, PUT_STAGED = "store", "store, staged", "put", "put, staged"
 STAGED = (STORE_STAGED, PUT_STAGED)
 CONTROL, DATA = 0, 1
-
-
-@dataclass
-class Put:
-    """A block on its way through a window; cut in pieces where it is large."""
-
-    window: MPI.Win
-    peer: int
-    pieces: list[tuple[Any, Any]]
-    pack: Copy | None
-
-    def issue(self) -> None:
-        """Local. Pack, if need be, and Put; complete at the target after a flush or fence."""
-        if self.pack is not None:
-            target, source = self.pack
-            target[:] = source
-        for origin, target in self.pieces:
-            self.window.Put(origin, self.peer, target)
-
-
-@dataclass
-class Delivery:
-    """All that this rank sends to one peer in a round, by slot; possibly nothing but a signal.
-
-    ``shared`` tells that signals are stored too: the peer's counters are visible. ``cell`` is the
-    offset in bytes of this rank's counters in the peer's control memory.
-    """
-
-    peer: int
-    shared: bool
-    cell: int
-    stores: list[list[Copy]]
-    puts: list[list[Put]]
 
 
 @dataclass
@@ -176,7 +146,10 @@ class Schedule:
             return STORE
         if near and (visible or not contiguous):
             return STORE_STAGED
-        return PUT if contiguous else PUT_STAGED
+        cuts = self.exchange.cuts_to.get(block.peer)
+        if contiguous and (cuts is None or _in_sequence(block.shape, cuts)):
+            return PUT
+        return PUT_STAGED
 
     @staticmethod
     def _uses(paths: dict[int, dict[int, str]], known: list[Any]) -> tuple[bool, bool]:
@@ -219,7 +192,7 @@ class Schedule:
         for peer in self.peers:
             wanted = {b.key: self._advert(b, staged) for b in recv.blocks if b.peer == peer}
             adverts[peer] = (cell[peer], wanted)
-        self._unpack_later(root, staged)
+        self._unpack_later(root, staged, chosen)
         return adverts
 
     def _place(self, root: NDArray[np.uint8], slot_at: list[int], nbytes: int) -> None:
@@ -242,15 +215,24 @@ class Schedule:
         return _Advert(where, starts, block.shape, views[0].strides)
 
     def _unpack_later(
-        self, root: NDArray[np.uint8], staged: dict[tuple[int, int], list[int]]
+        self,
+        root: NDArray[np.uint8],
+        staged: dict[tuple[int, int], list[int]],
+        chosen: list[dict[int, str] | None],
     ) -> None:
         recv = self.exchange.recv
         self.unpacks = [[] for _ in self.arrays]
         for block in recv.blocks:
+            cuts = None
+            if (chosen[block.peer] or {}).get(block.key) == PUT_STAGED:
+                cuts = self.exchange.cuts_from.get(block.peer)
+            parts = [whole(block.shape)] if cuts is None else cuts.parts(whole(block.shape))
             for turn, offset in enumerate(staged.get((block.peer, block.key), ())):
-                nbytes = block.size * recv.dtype.itemsize
-                packed = root[offset : offset + nbytes].view(recv.dtype).reshape(block.shape)
-                self.unpacks[turn].append(copy_of(self.arrays[turn][block.box], packed))
+                for part in parts:
+                    view = self.arrays[turn][block.box][part]
+                    packed = root[offset : offset + view.nbytes].view(recv.dtype)
+                    self.unpacks[turn].append(copy_of(view, packed.reshape(view.shape)))
+                    offset += view.nbytes
 
     def _create_windows(self, overlay: bool, uses: tuple[bool, bool]) -> None:
         """Collective. The windows that some rank Puts through; all ranks of the communicator."""
@@ -299,16 +281,22 @@ class Schedule:
             if paths[block.key] in STAGED:  # packed in this rank's form of the block
                 strides = _c_strides(block.shape, source.itemsize)
                 advert = _Advert(CONTROL, advert.offsets, block.shape, strides)
+            route = Route(block)
+            delivery.routes.append(route)
             if paths[block.key] in (STORE, STORE_STAGED):
                 for turn in range(turns):
                     target = self._target(known[0], peer, advert, turn)
+                    route.targets.append(target)
                     delivery.stores[turn].append(copy_of(target, source))
-            else:
-                packed, pack = _packed(source)
-                for turn in range(turns):
-                    delivery.puts[turn].append(
-                        self._put(peer, packed, pack, advert.where, advert.offsets[turn])
-                    )
+                continue
+            route.chunks = chunks_of(source, self.exchange.cuts_to.get(peer))
+            window = self.windows[advert.where]
+            if window is None:
+                raise ValueError("no window to Put through")
+            for turn in range(turns):
+                puts = puts_of(window, peer, route.chunks, advert.offsets[turn])
+                route.puts.append(puts)
+                delivery.puts[turn] += puts
         return delivery
 
     def _source(self, block: Block) -> NDArray[Any]:
@@ -329,24 +317,10 @@ class Schedule:
         return np.ndarray(
             advert.shape,
             self.exchange.send.dtype,
-            region.segment(node_rank),
+            region.part(node_rank),
             advert.offsets[turn],
             advert.strides,
         )
-
-    def _put(
-        self, peer: int, packed: memoryview, pack: Copy | None, where: int, offset: int
-    ) -> Put:
-        window = self.windows[where]
-        if window is None:
-            raise ValueError("no window to Put through")
-        pieces = []
-        for start in range(0, len(packed), LARGEST_PIECE):
-            part = packed[start : start + LARGEST_PIECE]
-            pieces.append(
-                ([part, len(part), MPI.BYTE], [offset + start, len(part), MPI.BYTE])
-            )
-        return Put(window, peer, pieces, pack)
 
     def _collect_syncs(self) -> None:
         """The shared windows whose memory this rank stores into, or reads."""
@@ -361,12 +335,9 @@ class Schedule:
         self.syncs, self.windows = [], [None, None]
 
 
-def _packed(source: NDArray[Any]) -> tuple[memoryview, Copy | None]:
-    """The block as contiguous bytes, and the copy that packs it where it is not."""
-    if source.flags.c_contiguous:
-        return as_bytes(source), None
-    buffer = np.empty(source.shape, source.dtype)
-    return as_bytes(buffer), (buffer, source)
+def _in_sequence(shape: tuple[int, ...], cuts: Cuts) -> bool:
+    """Whether the chunks of a contiguous block of this shape are contiguous themselves."""
+    return all(extent == 1 for extent in shape[: cuts.axis])
 
 
 def _phantom(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -7,7 +7,8 @@ start and complete their requests in the same order (MPI-4.1 section 7.13, info 
 With two receive slots one fence a round suffices: the fence that closes a round tells every rank
 that all others have started it, and have thereby given up the slot of the round before, so it
 opens the next round as well, and ``Start`` waits for nobody. With the caller's receive buffer, or
-one slot, ``Start`` opens with a fence of its own, because the target may still be reading.
+one slot, ``Start`` opens with a fence of its own, because the target may still be reading. ``Open``
+is that fence alone, so it is always possible, and other ranks may call ``Start`` meanwhile.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Fence(OneSided):
     """
 
     any_order = False
+    direct = True
     overlay = True
 
     def __init__(self, exchange: Exchange, resources: Resources) -> None:
@@ -41,12 +43,16 @@ class Fence(OneSided):
             window.Fence(MPI.MODE_NOPRECEDE)
             resources.on_release(partial(window.Fence, MPI.MODE_NOSUCCEED))
 
-    def begin(self, slot: int) -> None:
+    def open(self, slot: int) -> bool:
         if self._opens:
             for sync in self._syncs:
                 sync()
             for fence in self._fences:
                 fence()
+        return True
+
+    def begin(self, slot: int) -> None:
+        self.open(slot)
         for puts, stores in self._stages[slot]:
             for put in puts:
                 put.issue()

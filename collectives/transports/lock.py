@@ -12,8 +12,8 @@ from __future__ import annotations
 from mpi4py import MPI
 
 from onesided.collectives.context import Resources
+from onesided.collectives.delivery import Delivery
 from onesided.collectives.exchange import Exchange
-from onesided.collectives.schedule import Delivery
 from onesided.collectives.transports.rma import OneSided, merged
 from onesided.collectives.transports.signals import Signals
 

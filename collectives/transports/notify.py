@@ -9,12 +9,16 @@ overwrite slot k % 2 in round k because it has seen the peer's counter of round 
 peer raised after it had given up the slot of round k - 2. That holds only between ranks that
 notify each other, so a pair with data in one direction exchanges empty notifications the other way.
 
-*One slot*, or the caller's receive buffer: a second counter, the *credit*, runs the other way. A
-receiver grants it when it starts a round; a sender whose credit has not come sends from Wait or
-Test.
+*One slot*, or the caller's receive buffer: a *credit* runs the other way (:mod:`..alternation`). A
+receiver grants it when it releases its memory or starts a round; a sender whose credit has not
+come sends from Wait or Test, and cannot open a round that it fills.
 
 *Off the node* ``Start`` only Puts. Wait and Test flush, then Accumulate the counter (a word that
 alternates by round, so that it is not overwritten while it travels), then flush again.
+
+*A filled round* is opened when all credits are there (with two slots, always). The caller stores
+on the node; Puts are issued chunk by chunk. When all chunks are ready the counters are raised, or
+what has to be flushed before is left to Wait and Test.
 """
 
 from __future__ import annotations
@@ -24,11 +28,12 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from onesided.collectives.alternation import Alternation, Creditor
 from onesided.collectives.context import Resources
 from onesided.collectives.copies import Copy
+from onesided.collectives.delivery import Delivery, Put
 from onesided.collectives.exchange import Exchange
 from onesided.collectives.memory import ALIGNMENT
-from onesided.collectives.schedule import Delivery, Put
 from onesided.collectives.transports.rma import OneSided
 
 #: Offset of the credit from the counter of arrivals, in bytes: a cache line of its own.
@@ -39,6 +44,7 @@ class Notify(OneSided):
     """Notified stores and Puts; any order of starts and waits, the fastest method on a node."""
 
     cells = 1
+    direct = True
 
     def __init__(self, exchange: Exchange, resources: Resources) -> None:
         super().__init__(exchange, resources)
@@ -52,15 +58,23 @@ class Notify(OneSided):
         self._credited = exchange.slots == 1
         sources = self.sources() if self._credited else set(exchange.peers)
         targets = self.destinations() if self._credited else self.schedule.deliveries
-        self._arrivals = [mine[peer][0] for peer in exchange.peers if peer in sources]
         self._from = [peer for peer in exchange.peers if peer in sources]
-        self._credits = {d.peer: mine[d.peer][1] for d in targets}
-        self._grants = [d for d in self.schedule.deliveries if d.peer in sources]
-        self._grants = self._grants if self._credited else []
+        self._arrivals = [mine[peer][0] for peer in self._from]
+        self._credits = {d.peer: mine[d.peer][1] for d in targets if d.shared}
+        self._far = [d.peer for d in targets if not d.shared]
         self._split(targets)
         self._next = 0
         self._late: list[Delivery] = []
-        self._ungranted: list[Delivery] = []
+        self._filled = False
+        if self._credited:
+            self.alternate_in(Alternation(exchange.context.comm, exchange.context.next_tag()))
+
+    def creditor(self) -> Creditor:
+        if not self._credited:
+            return Creditor()
+        cells = [self._signals[peer][1] for peer in self._from if peer in self._signals]
+        far = [peer for peer in self._from if peer not in self._signals]
+        return Creditor(cells, list(self._syncs), far, self._far, not self.exchange.node.alone)
 
     def _split(self, targets: list[Delivery]) -> None:
         """What can leave at ``Start``: stores and their counters, without any flush."""
@@ -80,11 +94,13 @@ class Notify(OneSided):
     # -- a round -----------------------------------------------------------------------------------
 
     def begin(self, slot: int) -> None:
-        self._round = number = self._round + 1
         self._next = 0
-        if self._credited:
+        self._filled = False
+        if self._memory is not None:
+            self._round = self._memory.number
             self._begin_credited(slot)
             return
+        self._round = number = self._round + 1
         for target, source in self._stores[slot]:
             target[:] = source
         for sync in self._syncs:
@@ -98,8 +114,34 @@ class Notify(OneSided):
         for target, source in self._local[slot]:
             target[:] = source
 
+    def open(self, slot: int) -> bool:
+        memory = self._memory
+        number = 1 + (self._round if memory is None else memory.number)
+        if memory is not None:
+            for cell in self._credits.values():
+                if cell[0] < number:
+                    return False
+            for peer in self._far:
+                if not memory.has_come(peer, number):
+                    return False
+        for sync in self._syncs:
+            sync()
+        self._round = number
+        self._next = 0
+        self._filled = True
+        return True
+
+    def close(self, slot: int) -> None:
+        super().close(slot)
+        number = self._round
+        for sync in self._syncs:
+            sync()
+        for cell in self._prompt:
+            cell[0] = number
+        self._late = self._slow
+
     def advance(self) -> bool:
-        if self._late or self._ungranted:
+        if self._late:
             self._advance_late()
         number, cells, here = self._round, self._arrivals, self._next
         while here < len(cells):
@@ -111,33 +153,24 @@ class Notify(OneSided):
         return not self._late
 
     def _advance_late(self) -> None:
-        """Grant and send what could not leave at ``Start``: flushes may wait for the target."""
-        while self._ungranted:
-            self._signal(self._ungranted.pop(), CREDIT)
-        if self._credited:
+        """Send what could not leave at ``Start``: flushes may wait for the target."""
+        if self._credited and not self._filled:
             self._late = [d for d in self._late if not self._deliver(d, flush=True)]
             return
         late, self._late = self._late, []
         for delivery in late:
             self._flush(delivery)
-            self._signal(delivery, 0)
+            self._signal(delivery)
 
     def _begin_credited(self, slot: int) -> None:
-        number = self._round
         self._turn = slot
-        for sync in self._syncs:
-            sync()
-        self._ungranted = [d for d in self._grants if not d.shared]
-        for delivery in self._grants:
-            if delivery.shared:
-                self._signals[delivery.peer][1][0] = number
         self._late = [d for d in self._targets if not self._deliver(d, flush=False)]
         for target, source in self._local[slot]:
             target[:] = source
 
     def _deliver(self, delivery: Delivery, flush: bool) -> bool:
         """Send one peer its blocks if it has granted the credit; false where it must wait."""
-        if self._credits[delivery.peer][0] < self._round:
+        if not self._may_write(delivery):
             return False
         puts = delivery.puts[self._turn]
         prompt = delivery.shared and not puts
@@ -153,8 +186,14 @@ class Notify(OneSided):
             self._flush(delivery)
         for sync in self._syncs:
             sync()
-        self._signal(delivery, 0)
+        self._signal(delivery)
         return True
+
+    def _may_write(self, delivery: Delivery) -> bool:
+        if delivery.shared:
+            granted: int = self._credits[delivery.peer][0]
+            return granted >= self._round
+        return self._memory is not None and self._memory.has_come(delivery.peer, self._round)
 
     # -- signals -----------------------------------------------------------------------------------
 
@@ -162,18 +201,18 @@ class Notify(OneSided):
         for window in self.windows:
             window.Flush(delivery.peer)
 
-    def _signal(self, delivery: Delivery, offset: int) -> None:
-        """Raise the peer's counter (offset 0) or credit to the number of this round."""
+    def _signal(self, delivery: Delivery) -> None:
+        """Raise the peer's counter of arrivals to the number of this round."""
         number = self._round
         if delivery.shared:
-            self._signals[delivery.peer][1 if offset else 0][0] = number
+            self._signals[delivery.peer][0][0] = number
             return
         window = self.schedule.windows[0]
         if window is None:
             return
         word = self._words[number % 2 : number % 2 + 1]
         word[0] = number
-        place = [delivery.cell + offset, 1, MPI.INT64_T]
+        place = [delivery.cell, 1, MPI.INT64_T]
         window.Accumulate([word, 1, MPI.INT64_T], delivery.peer, place, MPI.REPLACE)
         window.Flush(delivery.peer)
 
@@ -183,16 +222,14 @@ class Notify(OneSided):
             for peer, cell in zip(self._from, self._arrivals, strict=True)
             if cell[0] < self._round
         ]
-        blocked = [
-            f"credit of rank {d.peer} (has granted {self._credits[d.peer][0]})" for d in self._late
-        ]
+        blocked = [f"rank {d.peer}, to which the data have not left" for d in self._late]
         return ", ".join(missing + blocked)
 
     def forget(self) -> None:
         super().forget()
         self._arrivals, self._credits, self._signals, self._prompt = [], {}, {}, []
         self._stores, self._puts, self._targets, self._slow = [], [], [], []
-        self._grants, self._late, self._ungranted = [], [], []
+        self._late = []
 
 
 def _cell(memory: memoryview, offset: int) -> tuple[memoryview, memoryview]:

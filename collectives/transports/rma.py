@@ -8,9 +8,11 @@ from mpi4py import MPI
 
 from onesided.collectives.context import Resources
 from onesided.collectives.copies import Copy
+from onesided.collectives.delivery import Delivery, Filling, Put
 from onesided.collectives.exchange import Exchange
+from onesided.collectives.outlets import Outlet, Outlets
 from onesided.collectives.request import PersistentRequest
-from onesided.collectives.schedule import Delivery, Put, Schedule
+from onesided.collectives.schedule import Schedule
 
 
 class OneSided(PersistentRequest):
@@ -36,6 +38,7 @@ class OneSided(PersistentRequest):
         self._local: list[list[Copy]] = self.schedule.local
         self._unpacks: list[list[Copy]] = self.schedule.unpacks
         self._syncs = [window.Sync for window in self.schedule.syncs]
+        self._filling: Filling | None = None
         #: The windows that are Put through; the only ones that are fenced, posted or flushed.
         self.windows: list[MPI.Win] = [w for w in self.schedule.windows if w is not None]
 
@@ -62,6 +65,29 @@ class OneSided(PersistentRequest):
         """Local. The peers that send data to this rank."""
         return {b.peer for b in self.exchange.recv.blocks} - {self.exchange.rank}
 
+    def lay_outlets(self) -> list[list[list[Outlet]]]:
+        if not self.direct:
+            return super().lay_outlets()
+        outlets = Outlets(self.exchange, self.exchange.slots)
+        self._filling = Filling(self.schedule.deliveries, outlets)
+        outlets.keep(self.arrays)
+        return outlets.by_slot
+
+    def send_chunk(self, slot: int, chunk: int) -> bool:
+        if self._filling is None:
+            return False
+        puts = self._filling.puts[slot][chunk]
+        for put in puts:
+            put.send()
+        return bool(puts)
+
+    def close(self, slot: int) -> None:
+        if self._filling is not None:
+            for put in self._filling.last[slot]:
+                put.issue()
+            for target, source in self._filling.outlets.copies[slot]:
+                target[:] = source
+
     def complete(self) -> None:
         for sync in self._syncs:
             sync()
@@ -71,6 +97,7 @@ class OneSided(PersistentRequest):
     def forget(self) -> None:
         self.schedule.forget()
         self._local, self._unpacks, self._syncs, self.windows = [], [], [], []
+        self._filling = None
 
 
 def merged(stages: list[tuple[list[Put], list[Copy]]]) -> list[tuple[list[Put], list[Copy]]]:
