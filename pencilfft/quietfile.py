@@ -18,7 +18,7 @@ class QuietFile:
     """Local. What h5py wants of a Python file; from the first error on, nothing is written."""
 
     def __init__(self, path: str, mode: str) -> None:
-        self._file = open(path, mode, buffering=0)  # noqa: SIM115
+        self._file = open(path, mode, buffering=0)
         self.error: OSError | None = None
 
     def write(self, data: Any) -> int:
