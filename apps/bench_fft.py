@@ -1,126 +1,125 @@
-"""``onesided bench fft``: the distributed FFT against mpi4py-fft with FFTW, both directions.
+"""``onesided bench fft``: the distributed FFT against others, both directions.
 
-Where mpi4py-fft is not installed the methods are compared with each other only, and the report
-says so. Its plan transforms its own arrays, so that it copies nothing.
+One shape with several methods; or, with ``--suite``, the table of cases with what each is to
+reach. Where an opponent is not to be had, the report says why.
 """
 
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from importlib.util import find_spec
 from statistics import median
-from typing import Any
 
 from mpi4py import MPI
 
-from onesided.apps.fft import exchanged_bytes, plan_maker, random_input, used_method
+from onesided.apps.bench_fft_suite import run_suite
+from onesided.apps.contest import DIRECTIONS, Outcome, contest, in_words
 from onesided.apps.options import settings
 from onesided.apps.progress import console
 from onesided.apps.report import Report, Row, check_json
-from onesided.apps.selection import BASELINE, chosen, prepare, release
-from onesided.apps.timing import Subject, timed
-from onesided.pencilfft import PFFT, newDistArray
+from onesided.apps.selection import BASELINE, chosen
+from onesided.apps.summary import ratio
+from onesided.apps.targets import FFTW_MPI, LOCAL, OPPONENTS, PEER, SLOW_LINK, Target
+from onesided.collectives import methods
 
-PEER = "mpi4py-fft"
-DIRECTIONS = ("forward", "backward")
 REMARK = (
     "GB/s: bytes that a rank sends to others, per second of the whole transform. Set-up: making "
-    "and freeing the plan of both directions."
+    "and freeing the plan of both directions. Local work: the kernels over the whole local volume "
+    "and one memcpy of the moved volume per transpose."
 )
-
-
-@dataclass(frozen=True)
-class Contestant:
-    """One plan: a call for each direction, and what ends it."""
-
-    name: str
-    calls: tuple[Callable[[], object], Callable[[], object]]
-    label: str
+ONE_SIDED = "rma-"  # how the names of the one-sided methods begin
+CHOOSER = "auto"  # the method that chooses one of the others
+USUAL = ("mpi4py-fft", "local-work")
 
 
 def run(comm: MPI.Intracomm, options: Namespace) -> int:
     """Collective. The command."""
-    names = chosen(options.comm)
     check_json(comm, options)
-    candidates = prepare(comm, names, plan_maker(comm, options), PFFT.destroy)
-    plans = {each.method: each.made for each in candidates if each.made is not None}
-    first = next(iter(plans.values()))
-    pattern = {"shape": list(options.shape), "ranks": comm.size, "kernel": first.backend}
+    if options.suite:
+        return run_suite(comm, options)
+    opponents = [OPPONENTS[word] for word in options.against or USUAL]
+    outcome = contest(comm, options, chosen(options.comm), opponents)
+    pattern = {
+        "shape": list(options.shape),
+        "dtype": options.dtype,
+        "ranks": comm.size,
+        "plans": outcome.choices,
+        "FFTW-MPI": outcome.facts,
+    }
     report = Report("bench fft", settings(options), pattern, remarks=[REMARK])
-    peer = _peer(comm, options)
-    if peer is None:
-        report.remarks.append(f"{PEER} is not installed (it needs FFTW): no comparison with it")
-    contestants = _contestants(comm, plans, peer)
-    times = _times(comm, options, contestants)
-    nbytes = exchanged_bytes(comm, first) // len(DIRECTIONS)
-    release(comm, candidates, PFFT.destroy)
-    if peer is not None:
-        peer.destroy()
-    setups = {each.method: each.setup + each.freeing for each in candidates}
-    for direction in DIRECTIONS:
-        for each in contestants:
-            mine = times[each.name, direction]
-            against = {
-                name: times[name, direction]
-                for name in (PEER, BASELINE)
-                if (name, direction) in times
-            }
-            labels = {"direction": direction, "method": each.label}
-            report.rows.append(Row(labels, mine, setups.get(each.name), nbytes, against))
-            if PEER in against and each.name != PEER:
-                pairs = zip(mine, against[PEER], strict=True)
-                speed = median(other / one for one, other in pairs)
-                report.remarks.append(
-                    f"{direction}, {each.name}: {speed:.2f} times as fast as {PEER}"
-                )
-    report.rows += [Row({"method": e.method}, reason=e.reason) for e in candidates if e.reason]
+    report.rows = _rows(outcome)
+    report.remarks += [f"{name}: {reason}" for name, reason in outcome.absent.items()]
+    report.remarks += in_words(outcome.choices)
+    report.remarks += _speeds(outcome)
+    report.remarks += _methods_compared(outcome)
     report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
     return 0
 
 
-def _peer(comm: MPI.Comm, options: Namespace) -> Any | None:
-    """Collective. The plan of mpi4py-fft with FFTW, or None."""
-    if find_spec("mpi4py_fft") is None:
-        return None
-    from mpi4py_fft import PFFT as PeerPFFT
-
-    return PeerPFFT(comm, tuple(options.shape), dtype=options.dtype, backend="fftw")
-
-
-def _contestants(comm: MPI.Comm, plans: dict[str, PFFT], peer: Any | None) -> list[Contestant]:
-    first = next(iter(plans.values()))
-    source = random_input(comm, first)
-    spectrum, back = newDistArray(first, True), newDistArray(first, False)
-    first.forward(source, spectrum)
-    contestants = [
-        Contestant(
-            method,
-            (_call(plan.forward, source, spectrum), _call(plan.backward, spectrum, back)),
-            used_method(plan, method),
-        )
-        for method, plan in plans.items()
+def _rows(outcome: Outcome) -> list[Row]:
+    """A row for each direction of everybody, and why a method is missing."""
+    setups = {each.method: each.setup + each.freeing for each in outcome.candidates}
+    rows = []
+    for direction in DIRECTIONS:
+        against = {
+            name: outcome.times[name, direction]
+            for name in (PEER, FFTW_MPI, LOCAL, BASELINE)
+            if (name, direction) in outcome.times
+        }
+        for name, way in outcome.times:
+            if way == direction:
+                labels = {"direction": direction, "method": outcome.labels.get(name, name)}
+                nbytes = 0 if name == LOCAL else outcome.nbytes
+                times = outcome.times[name, direction]
+                rows.append(Row(labels, times, setups.get(name), nbytes, against))
+    rows += [
+        Row({"method": each.method}, reason=each.reason)
+        for each in outcome.candidates
+        if each.reason
     ]
-    if peer is not None:
-        peer.forward.input_array[...] = source
-        peer.forward()
-        contestants.insert(0, Contestant(PEER, (peer.forward, peer.backward), PEER))
-    return contestants
+    return rows
 
 
-def _call(transform: Callable[..., Any], source: Any, target: Any) -> Callable[[], object]:
-    return lambda: transform(source, target)
+def _speeds(outcome: Outcome) -> list[str]:
+    """How many times as fast as others every method is."""
+    sentences = []
+    for direction in DIRECTIONS:
+        for opponent in (PEER, FFTW_MPI):
+            theirs = outcome.times.get((opponent, direction))
+            if theirs is not None:
+                target = Target(opponent, 0.0)
+                speeds = (
+                    f"{method} {target.reached(outcome.times[method, direction], theirs):.2f}"
+                    for method in outcome.methods
+                )
+                sentences.append(f"{direction}, times as fast as {opponent}: {', '.join(speeds)}")
+    return sentences
 
 
-def _times(
-    comm: MPI.Comm, options: Namespace, contestants: Sequence[Contestant]
-) -> dict[tuple[str, str], list[float]]:
-    keys, subjects = [], []
-    for each in contestants:
-        for direction, call in zip(DIRECTIONS, each.calls, strict=True):
-            keys.append((each.name, direction))
-            subjects.append(Subject(f"{each.name} {direction}", call))
-    out = console(options.terminal) if comm.rank == 0 else None
-    lists = timed(comm, subjects, options, out, "transforming")
-    return dict(zip(keys, lists, strict=True))
+def _methods_compared(outcome: Outcome) -> list[str]:
+    """The best any-order one-sided method against ``mpi``, and the plan's choice against the best.
+
+    By the times of both directions together; nothing is said of methods that were not run.
+    """
+    known = methods()
+    times = {name: outcome.both(name) for name in outcome.methods}
+    fixed = {name: each for name, each in times.items() if name != CHOOSER}
+    any_order = {name: each for name, each in fixed.items() if known[name].any_order}
+    one_sided = {name: each for name, each in any_order.items() if name.startswith(ONE_SIDED)}
+    goal = f"over a slow link at most {SLOW_LINK} is wanted"
+    sentences = []
+    if one_sided and BASELINE in times:
+        best = _quickest(one_sided)
+        value = ratio(times[best], times[BASELINE])
+        words = f"{value:.2f} times the time of {BASELINE}; {goal}"
+        sentences.append(f"best any-order one-sided method, both directions: {best}, {words}")
+    if any_order and CHOOSER in times:
+        for best in dict.fromkeys((_quickest(fixed), _quickest(any_order))):
+            value = ratio(times[CHOOSER], times[best])
+            order = "an any-order method" if known[best].any_order else "strictly ordered"
+            words = f"{value:.2f} times the time of the best, {best} ({order}); {goal}"
+            sentences.append(f"{outcome.labels[CHOOSER]}, both directions: {words}")
+    return sentences
+
+
+def _quickest(times: dict[str, list[float]]) -> str:
+    return min(times, key=lambda name: median(times[name]))

@@ -23,13 +23,19 @@ FAILED = 1  # exit code where a verification failed
 
 
 def plan_maker(comm: MPI.Intracomm, options: Namespace) -> Callable[[str], PFFT]:
-    """Local. What makes the plan of a method, from ``--shape``, ``--dtype`` and ``--grid``."""
+    """Local. What makes the plan of a method, from the options of the transform."""
     grid = None if options.grid == ["auto"] else tuple(options.grid)
     info = hints(options)
 
     def make(method: str) -> PFFT:
         return PFFT(
-            comm, tuple(options.shape), dtype=options.dtype, grid=grid, method=method, info=info
+            comm,
+            tuple(options.shape),
+            dtype=options.dtype,
+            grid=grid,
+            backend=options.backend,
+            method=method,
+            info=info,
         )
 
     return make

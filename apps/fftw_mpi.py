@@ -223,8 +223,8 @@ def compilers() -> Iterator[tuple[Path, Path]]:
     own = Path(sys.prefix, "bin") if sys.prefix != sys.base_prefix else None
     seen = set()
     for entry in os.environ.get("PATH", "").split(os.pathsep):
-        folder = Path(entry)
-        if not entry or (own is not None and folder.resolve() == own.resolve()):
+        folder = Path(entry).resolve()  # Open MPI does not start from a link such as /bin
+        if not entry or (own is not None and folder == own.resolve()):
             continue
         for name in COMPILERS:
             compiler, launcher = folder / name, folder / name.replace("mpicc", "mpiexec")

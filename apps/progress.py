@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from onesided.apps.jobs import in_job
 
-PLAIN_WIDTH = 140  # columns where the output is a file or a pipe
+PLAIN_WIDTH = 160  # columns where the output is a file or a pipe
 INTERVAL = 0.2  # seconds between two drawings
 
 

@@ -1,0 +1,92 @@
+"""What the FFT has to reach, and in which cases: the numbers of the benchmark's table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+PEER, LOCAL, FFTW_MPI = "mpi4py-fft", "local work", "FFTW-MPI"
+#: With what ours can be compared, by the words of ``--against``.
+OPPONENTS = {"mpi4py-fft": PEER, "local-work": LOCAL, "fftw-mpi": FFTW_MPI}
+
+#: Over a slow link: most that the best any-order one-sided method may take, in times of ``mpi``,
+#: and ``auto`` in times of the best method.
+SLOW_LINK = 1.05
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound for a ratio of times, in each direction, on so many ranks.
+
+    ``least``: at least so many times as fast as the opponent; else the time is at most so many
+    times the opponent's.
+    """
+
+    opponent: str
+    bound: float
+    least: bool = True
+
+    def reached(self, ours: Sequence[float], theirs: Sequence[float]) -> float:
+        """Local. The median of the ratios of times taken in the same round."""
+        pairs = zip(ours, theirs, strict=True)
+        return median(b / a if self.least else a / b for a, b in pairs)
+
+    def met(self, reached: float) -> bool:
+        """Local. Whether that is good enough."""
+        return reached >= self.bound if self.least else reached <= self.bound
+
+    @property
+    def words(self) -> str:
+        """Local. What the ratio is to be."""
+        return "at least" if self.least else "at most"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A transform, the number of ranks for which its targets hold, and a grid if it has its own."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    targets: tuple[Target, ...]
+    ranks: int = 2
+    grid: tuple[int, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        """Local. Kind and shape."""
+        kind = "c2c" if self.dtype.startswith("complex") else "r2c"
+        return f"{kind} {'x'.join(map(str, self.shape))}"
+
+    def shrunk(self, divisor: int) -> Case:
+        """Local. The same with every axis divided, and with no targets: they hold for its size."""
+        shape = tuple(max(1, length // divisor) for length in self.shape)
+        return self if divisor == 1 else replace(self, shape=shape, targets=())
+
+
+def _faster(times: float) -> Target:
+    return Target(PEER, times)
+
+
+CASES = (
+    Case((64, 64, 64), "float64", (_faster(5.0),)),
+    Case((128, 128, 128), "float64", (_faster(3.0),)),
+    Case(
+        (256, 256, 256),
+        "float64",
+        (_faster(3.0), Target(LOCAL, 0.95, least=False), Target(FFTW_MPI, 1.25)),
+    ),
+    Case((256, 256, 256), "complex128", (_faster(2.5),)),
+    Case((192, 200, 225), "float64", (_faster(2.5),)),
+    Case((128, 128, 128), "float64", (_faster(2.5),), ranks=4, grid=(2, 2)),
+)
+
+
+def cases(ranks: int, divisor: int) -> list[Case]:
+    """Local. What the table has on so many ranks.
+
+    Where no targets are set for this number of ranks: the cases of two ranks, without targets.
+    """
+    mine = [case for case in CASES if case.ranks == ranks]
+    other = [replace(case, targets=()) for case in CASES if case.ranks == 2]
+    return [case.shrunk(divisor) for case in mine or other]
