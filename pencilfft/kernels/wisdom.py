@@ -89,7 +89,7 @@ class Wisdom:
         """The decisions of the file; none, with a warning, where it is something else."""
         try:
             return read_decisions(self.path)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return {}
         except (OSError, PatternError) as error:
             warnings.warn(f"wisdom is ignored: {error}", RuntimeWarning, stacklevel=2)

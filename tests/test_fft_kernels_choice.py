@@ -1,0 +1,381 @@
+"""Which kernel is chosen for a task, and what is remembered of it. No MPI."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from time import thread_time
+
+import numpy as np
+import pytest
+import scipy.fft
+
+from onesided.collectives.errors import PatternError, UnsupportedError
+from onesided.pencilfft.kernels import measurement, registry, selection, wisdom
+from onesided.pencilfft.kernels.memory import packed, span, untouched
+from onesided.pencilfft.kernels.protocol import Layout, Task
+from onesided.pencilfft.kernels.selection import Selection
+from onesided.pencilfft.kernels.wisdom import Wisdom, open_wisdom
+
+SLOW = 3e-3
+
+
+def task_on(source, target=None, kind="c2c", axis=0, scale=0, **more):
+    """A task on these arrays; in place without a target."""
+    target_of = source if target is None else target
+    options = {"forward": True, "orthogonal": False, **more}
+    return Task(
+        kind,
+        axis,
+        scale=scale,
+        source=Layout.of(source),
+        target=Layout.of(target_of),
+        in_place=target is None,
+        **options,
+    )
+
+
+class Fake:
+    """A kernel that needs at least this processor time, or another one where lines are dense."""
+
+    def __init__(self, name, seconds, dense_seconds=None, kinds=("c2c", "r2c", "c2r")):
+        self.name, self.kinds, self.planned = name, kinds, []
+        self.seconds = seconds, seconds if dense_seconds is None else dense_seconds
+
+    def plan(self, task, effort):
+        if task.kind not in self.kinds:
+            return None
+        self.planned.append((task, effort))
+        dense = task.source.strides[task.axis] == np.dtype(task.source.char).itemsize
+        seconds = self.seconds[dense]
+
+        def run(source, target):
+            end = thread_time() + seconds
+            while thread_time() < end:
+                pass
+            target[...] = scipy.fft.fft(source, axis=task.axis)
+
+        return run
+
+
+@pytest.fixture
+def fakes(monkeypatch):
+    """Replaces the kernels of "auto" by those given."""
+
+    def use(*kernels):
+        found = {kernel.name: kernel for kernel in kernels}
+        monkeypatch.setattr(selection, "_load", lambda backend: found)
+
+    return use
+
+
+@pytest.fixture
+def array():
+    return np.zeros((6, 4, 5), complex)
+
+
+def test_the_fastest_kernel_is_chosen(fakes, array):
+    slow, fast = Fake("slow", SLOW), Fake("fast", 0)
+    fakes(slow, fast)
+    chosen = Selection("auto", "measure")
+    task = task_on(array, axis=2)
+    run = chosen.run_for(task)
+    assert chosen.choices == {str(task): "fast: direct"}
+    assert chosen.name == "auto (fast)"
+    array[...] = values = np.random.default_rng(1).standard_normal(array.shape)
+    run(array, array)
+    np.testing.assert_allclose(array, scipy.fft.fft(values, axis=2), atol=1e-12)
+    assert chosen.run_for(task_on(array, axis=2)) is run
+    assert Selection("auto", "estimate").run_for(task)
+    assert slow.planned[-1] == (task, "estimate")
+
+
+def test_the_fastest_way_is_chosen(fakes, array):
+    """A kernel that is slow on strided lines gets copies of them."""
+    fakes(Fake("only", SLOW, 0))
+    chosen = Selection("auto", "measure")
+    strided, dense = task_on(array, axis=0), task_on(array, axis=2)
+    run = chosen.run_for(strided)
+    chosen.run_for(dense)
+    assert chosen.choices == {str(strided): "only: in scratch", str(dense): "only: direct"}
+    array[...] = values = np.random.default_rng(2).standard_normal(array.shape)
+    run(array, array)
+    np.testing.assert_allclose(array, scipy.fft.fft(values, axis=0), atol=1e-12)
+
+
+def test_hopeless_kernels_are_not_run_again(array):
+    count = {"slow": 0, "fast": 0, "fair": 0}
+
+    def call(name):
+        def run(source, target):
+            count[name] += 1
+            Fake(name, 2 * SLOW if name == "slow" else SLOW / 6).plan(task, "")(source, target)
+
+        return run
+
+    task = task_on(array, axis=1)
+    times = measurement.measure({name: call(name) for name in count}, task)
+    assert "slow" not in times
+    assert count["slow"] == 2 < max(count.values())
+
+
+def test_measuring_makes_no_large_numbers(array):
+    """In place and without a factor, data would grow with every run."""
+    seen = []
+
+    def run(source, target):
+        np.multiply(source, 1e200, out=target)
+        seen.append(np.abs(target).max())
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        measurement.measure({"one": run, "two": run}, task_on(array))
+    assert len(seen) > 4
+    assert max(seen) == 0
+
+
+def test_what_a_named_kernel_cannot_do_is_done_by_scipy(fakes, array):
+    fakes(Fake("partial", 0), registry.load_kernel("scipy"))
+    real = np.zeros((4, 6))
+    task = task_on(real, kind="dct2", axis=1)
+    for effort in ("estimate", "measure"):
+        chosen = Selection("ducc0" if "ducc0" in registry.installed() else "scipy", effort)
+        chosen.run_for(task)
+        chosen.run_for(task_on(array))
+        assert [choice.split(":")[0] for choice in chosen.choices.values()] == ["scipy", "partial"]
+
+
+@pytest.mark.parametrize("backend", ["auto", *registry.BACKENDS])
+@pytest.mark.parametrize("effort", ["estimate", "measure"])
+def test_every_backend_does_every_kind(backend, effort):
+    if backend != "auto" and backend not in registry.installed():
+        pytest.skip(f"{registry.BACKENDS[backend].distribution} is not installed")
+    chosen = Selection(backend, effort)
+    real = np.random.default_rng(3).standard_normal((6, 8, 10))
+    half, back = np.empty((6, 8, 6), complex), np.empty_like(real)
+    chosen.run_for(task_on(real, half, "r2c", 2))(real, half)
+    np.testing.assert_allclose(half, scipy.fft.rfft(real), atol=1e-12)
+    chosen.run_for(task_on(half, axis=0))(half, half)
+    np.testing.assert_allclose(half, scipy.fft.fft(scipy.fft.rfft(real), axis=0), atol=1e-12)
+    half[...] = scipy.fft.rfft(real)
+    chosen.run_for(task_on(half, back, "c2r", 2, 2, forward=False))(half, back)
+    np.testing.assert_allclose(back, real, atol=1e-12)
+    chosen.run_for(task_on(back, kind="dst2", axis=1, scale=1, orthogonal=True))(back, back)
+    np.testing.assert_allclose(back, scipy.fft.dst(real, axis=1, norm="ortho"), atol=1e-12)
+    assert len(chosen.choices) == 4
+    assert chosen.name.startswith(backend)
+
+
+def test_nothing_is_done_to_empty_arrays():
+    empty = np.zeros((4, 0, 3), complex)
+    chosen = Selection("auto", "measure")
+    for axis in range(3):
+        chosen.run_for(task_on(empty, axis=axis))(empty, empty)
+    real, half = np.zeros((0, 4)), np.zeros((0, 3), complex)
+    chosen.run_for(task_on(real, half, "r2c", 1))(real, half)
+    assert chosen.choices == {}
+    assert chosen.name == "auto"
+
+
+def test_wrong_arguments():
+    with pytest.raises(PatternError, match="'patient'"):
+        Selection("auto", "patient")
+    with pytest.raises(PatternError, match="'fftpack'"):
+        Selection("fftpack")
+    with pytest.raises(PatternError, match="axis 1 has 1"):
+        Selection("scipy").run_for(task_on(np.zeros((3, 1)), kind="dct1", axis=1))
+
+
+def test_a_broken_kernel_is_passed_over(monkeypatch):
+    monkeypatch.setitem(
+        registry.BACKENDS, "mkl", registry.Backend("mkl", "no_such_kernel", lambda: True)
+    )
+    chosen = Selection("auto", "estimate")
+    chosen.run_for(task_on(np.zeros(8, complex)))
+    assert "mkl" not in chosen.name
+    with pytest.raises(UnsupportedError, match="'mkl'"):
+        Selection("mkl")
+
+
+def test_large_tasks_are_measured_in_little_memory(fakes, monkeypatch):
+    only = Fake("only", 0)
+    fakes(only)
+    whole = np.zeros((64, 64, 64), complex)
+    block = whole[:, :2, :2]
+    task = task_on(block)
+    assert span(task.source) > 60 * 64 * 64 * 16
+    monkeypatch.setattr(measurement, "MEMORY", 1 << 16)
+    tried = measurement.trial(task)
+    assert span(tried.source) == block.nbytes
+    Selection("auto", "measure").run_for(task)
+    assert {planned.source.shape for planned, _ in only.planned} == {block.shape}
+    only.planned.clear()
+    monkeypatch.setattr(measurement, "MEMORY", 16)
+    assert measurement.trial(task) is None
+    Selection("auto", "measure").run_for(task)
+    assert only.planned == [(task, "estimate")]
+
+
+def test_memory_in_the_form_of_a_layout():
+    whole = np.zeros((5, 6, 7), np.float32)
+    for view in (whole, whole.T, whole[::-1, 1:5:2], whole.transpose(1, 2, 0)[..., ::-2]):
+        layout = Layout.of(view)
+        made = untouched(layout, 12)
+        assert Layout.of(made) == layout
+        made[...] = np.arange(made.size).reshape(made.shape)
+        assert made.sum() == made.size * (made.size - 1) / 2
+        dense = packed(layout)
+        assert span(dense) == view.nbytes
+        assert dense.shape == view.shape
+
+
+# Wisdom.
+
+
+def no_measuring(*arguments):
+    raise AssertionError("measured")
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    """A wisdom file, which is the default one too."""
+    chosen = tmp_path / "folder" / "wisdom.json"
+    monkeypatch.setenv(wisdom.VARIABLE, str(chosen))
+    return chosen
+
+
+def test_what_was_measured_is_known_to_the_next_run(fakes, array, path, monkeypatch):
+    fakes(Fake("slow", SLOW), Fake("fast", 0))
+    task = task_on(array, axis=2)
+    first = Selection("auto", "measure", Wisdom(path))
+    first.run_for(task)
+    assert not path.exists()
+    first.save()
+    monkeypatch.setattr(selection, "measure", no_measuring)
+    second = Selection("auto", "measure", Wisdom(path))
+    second.run_for(task)
+    assert second.choices == {str(task): "fast: direct"}
+    with pytest.raises(AssertionError, match="measured"):
+        second.run_for(task_on(array, axis=1))
+    with pytest.raises(AssertionError, match="measured"):
+        Selection("auto", "measure", False).run_for(task)
+    stamp = path.stat().st_mtime_ns, path.stat().st_ino
+    second.save()
+    assert (path.stat().st_mtime_ns, path.stat().st_ino) == stamp, "nothing new was written"
+
+
+def test_decisions_for_kernels_that_are_gone_are_ignored(fakes, array, path):
+    fakes(Fake("there", 0))
+    task = task_on(array, axis=2)
+    for stale in ("gone: direct", "there: somehow", "nonsense", "there: in scratch"):
+        memory = Wisdom(path)
+        memory.learn("auto", task, stale)
+        chosen = Selection("auto", "measure", memory)
+        chosen.run_for(task)
+        assert chosen.choices == {str(task): "there: direct"}
+        assert memory.recall("auto", task) == "there: direct"
+
+
+def test_decisions_of_other_machines_and_versions_are_kept_apart(array, path, monkeypatch):
+    task = task_on(array)
+    memory = Wisdom(path)
+    memory.learn("auto", task, "scipy: direct")
+    memory.save()
+    monkeypatch.setattr(wisdom, "_machine", lambda: "another processor; scipy 99")
+    assert Wisdom(path).recall("auto", task) is None
+    other = Wisdom(path)
+    other.learn("auto", task, "ducc0: direct")
+    other.save()
+    assert sorted(len(section) for section in Wisdom(path).decisions().values()) == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"[]",
+        b'{"format": "something else", "decisions": {}}',
+        b'{"format": "onesided wisdom 1"}',
+        b'{"format": "onesided wisdom 1", "decisions": {"a": {"b": 1}}}',
+    ],
+)
+def test_other_files_are_ignored_with_a_warning(content, array, path):
+    path.parent.mkdir()
+    path.write_bytes(content)
+    memory, task = Wisdom(path), task_on(array)
+    with pytest.warns(RuntimeWarning, match="wisdom is ignored"):
+        assert memory.recall("auto", task) is None
+    with pytest.raises(PatternError, match="is no wisdom"):
+        wisdom.import_wisdom(path)
+    memory.learn("auto", task, "scipy: direct")
+    with pytest.warns(RuntimeWarning, match="wisdom is ignored"):
+        memory.save()
+    assert Wisdom(path).recall("auto", task) == "scipy: direct"
+
+
+def test_a_place_that_cannot_be_written_is_a_warning(array, tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    memory, task = Wisdom(tmp_path / "file" / "wisdom.json"), task_on(array)
+    memory.learn("auto", task, "scipy: direct")
+    with pytest.warns(RuntimeWarning, match="wisdom is not kept"):
+        memory.save()
+    assert memory.recall("auto", task) == "scipy: direct"
+
+
+def test_saves_at_the_same_time_leave_a_whole_file(path):
+    """Each writer replaces the file; a reader never sees a part of one."""
+    arrays = [np.zeros((2, n)) for n in range(2, 42)]
+
+    def write(writer):
+        for array in arrays[writer::4]:
+            memory = Wisdom(path)
+            memory.learn("auto", task_on(array, kind="dct2"), f"writer {writer}")
+            memory.save()
+            content = json.loads(path.read_text())
+            assert content["format"] == wisdom.FORMAT
+            assert content["decisions"]
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    assert os.listdir(path.parent) == [path.name]
+    (section,) = Wisdom(path).decisions().values()
+    assert len(section) >= 10
+
+
+def test_export_import_forget(array, path, tmp_path, monkeypatch):
+    task, exported = task_on(array), tmp_path / "exported.json"
+    open_wisdom().learn("auto", task, "scipy: direct")
+    wisdom.export_wisdom(exported)
+    assert not path.exists()
+    wisdom.forget_wisdom()
+    assert open_wisdom().recall("auto", task) is None
+    wisdom.import_wisdom(exported)
+    assert path.exists()
+    assert open_wisdom().recall("auto", task) == "scipy: direct"
+    wisdom.forget_wisdom()
+    assert not path.exists()
+    with pytest.raises(FileNotFoundError):
+        wisdom.import_wisdom(tmp_path / "missing.json")
+    monkeypatch.setenv(wisdom.VARIABLE, "off")
+    wisdom.forget_wisdom()
+    for function in (wisdom.export_wisdom, wisdom.import_wisdom):
+        with pytest.raises(UnsupportedError, match=wisdom.VARIABLE):
+            function(exported)
+
+
+def test_where_wisdom_is(path, tmp_path, monkeypatch):
+    assert open_wisdom().path == path
+    assert open_wisdom(True) is open_wisdom() is open_wisdom(path)
+    assert open_wisdom(open_wisdom()) is open_wisdom()
+    assert open_wisdom(tmp_path / "mine.json").path == tmp_path / "mine.json"
+    assert open_wisdom(False) is None
+    monkeypatch.setenv(wisdom.VARIABLE, "off")
+    assert open_wisdom() is None
+    assert open_wisdom(tmp_path / "mine.json") is not None
+    monkeypatch.delenv(wisdom.VARIABLE)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert open_wisdom().path == tmp_path / "onesided" / "wisdom.json"
