@@ -49,7 +49,7 @@ def test_the_table_has_targets_for_two_and_four_ranks_only():
     assert {target.opponent for case in CASES for target in case.targets} == {PEER, LOCAL, FFTW_MPI}
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
 def test_the_suite_compares_every_case(ranks, tmp_path):
     words = ["--suite", "--shrink", "16", "--iterations", "2", "--comm", "rma-notify"]
     words += ["--against", "mpi4py-fft", "local-work"]
@@ -82,7 +82,11 @@ def test_methods_are_compared_with_each_other(tmp_path):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ([*SHAPE, "--dtype", "complex128"], "three-dimensional float64"),
+        pytest.param(
+            [*SHAPE, "--dtype", "complex128"],
+            "three-dimensional float64",
+            marks=pytest.mark.full,
+        ),
         ([*SHAPE, "--grid", "1", "2"], "--grid 2"),
     ],
 )
@@ -173,7 +177,7 @@ def test_the_local_work_is_a_whole_transform(dtype):
 
 
 def test_an_unknown_backend_is_one_sentence():
-    finished = commands.onesided("bench", "fft", *SHAPE, "--backend", "abacus", ranks=2)
+    finished = commands.onesided("bench", "fft", *SHAPE, "--backend", "abacus")
     assert finished.code == 2, finished
     assert len(finished.sentences) == 1
     assert "abacus" in finished.sentences[0]
