@@ -87,9 +87,18 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         dtype: DTypeLike = float,
         val: Any = None,
         components: Sequence[int] = (),
+        order: Sequence[int] | None = None,
     ) -> Self:
-        """Local. The block of a pencil; ``components`` are axes before it, not distributed."""
-        self = np.ndarray.__new__(cls, (*components, *pencil.subshape), dtype)
+        """Local. The block of a pencil; ``components`` are axes before it, not distributed.
+
+        ``order`` is the order of its axes in memory, outermost first; C order where it is None.
+        """
+        shape = (*components, *pencil.subshape)
+        if order is None:
+            self = np.ndarray.__new__(cls, shape, dtype)
+        else:
+            memory = np.empty([shape[axis] for axis in order], dtype)
+            self = memory.transpose(np.argsort(order)).view(cls)
         self._p0, self._rank = pencil, len(components)
         if val is not None:
             self.fill(val)
@@ -324,20 +333,30 @@ def _world(dims: tuple[int, ...]) -> Subcomm:
 
 
 def newDistArray(
-    pfft: PFFT, forward_output: bool = True, val: Any = 0, rank: int = 0, view: bool = False
+    pfft: PFFT,
+    forward_output: bool = True,
+    val: Any = 0,
+    rank: int = 0,
+    view: bool = False,
+    *,
+    order: str | None = None,
 ) -> Any:
     """Local. A new array for the output of ``pfft.forward``, or for its input.
 
     Arguments as in mpi4py-fft: filled with ``val``; ``rank`` is the tensor rank, each of whose
     axes has as many components as the array dimensions; ``view`` asks for a plain ndarray instead
     of a :class:`DistArray`. The leading axes of a plan with ``batch`` are there by themselves.
+    Its memory is in the order that suits the plan; ``order="C"`` asks for C order.
     """
     pencil: Any = pfft.pencil[1 if forward_output else 0]
     batch = tuple(getattr(pfft, "batch", ()))
+    if order not in (None, "C"):
+        raise PatternError(f"order is {order!r}; it is None or 'C'")
     if rank < 0:
         raise PatternError(f"a tensor of rank {rank} does not exist")
     if rank and batch:
         raise UnsupportedError(f"rank={rank} for a plan whose arrays have leading axes {batch}")
     components = (len(pencil.shape),) * rank or batch
-    array = DistArray.of(pencil, pfft.dtype(forward_output), val, components)
+    memory = pfft.memory_order(forward_output) if order is None and not rank else None
+    array = DistArray.of(pencil, pfft.dtype(forward_output), val, components, memory)
     return array.v if view else array

@@ -146,10 +146,6 @@ class PencilEngine:
         return Pencil.of(geometry, comms)
 
 
-class LineEngine:
-    """One-dimensional transforms, see :mod:`~onesided.pencilfft.fourstep`."""
-
-
 def array_like(shape: Sequence[int], dtype: np.dtype[Any], order: Sequence[int]) -> NDArray[Any]:
     """Local. A new array with its axes in this order of memory, outermost first."""
     memory = np.empty([shape[axis] for axis in order], dtype)

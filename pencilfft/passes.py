@@ -29,6 +29,9 @@ CACHE_BYTES = 1 << 20
 #: Alignment of scratch memory in bytes: vector instructions want it.
 ALIGNMENT = 64
 
+#: Caches that one index of the axis of blocks may fill before blocks are cut once more.
+MOST_CACHES = 2
+
 #: Fewest neighboring elements in a block that cuts the last axis: whole cache lines.
 COLUMNS = 16
 
@@ -105,7 +108,10 @@ class Pass:
         axes = sorted({step.axis for step in steps})
         self._order = memory_order(len(shape), axes)
         largest = max(
-            (_nbytes(shape, step.dtypes[1]) for shape, step in zip(self._shapes[1:], steps, strict=True)),
+            (
+                _nbytes(shape, step.dtypes[1])
+                for shape, step in zip(self._shapes[1:], steps, strict=True)
+            ),
             default=0,
         )
         reads = _nbytes(shape, steps[0].dtypes[0]) if steps else 0
@@ -298,19 +304,19 @@ def _cut(
     """The axis of the blocks and their ends; a second axis and its ends, or -1.
 
     ``caches`` is how many caches the whole array would fill. Blocks are cut along the first axis
-    that no operation changes and of which one index fits the cache, else along the longest and
-    along a second one. Of the last axis a block holds whole cache lines at least.
+    that no operation changes and of which one index about fits the cache, else along the longest
+    and along a second one. Of the last axis a block holds whole cache lines at least.
     """
     last = len(shape) - 1
     free = [axis for axis in range(len(shape)) if axis not in axes]
-    axis = next((a for a in free if shape[a] > 1 and caches <= shape[a]), None)
+    axis = next((a for a in free if shape[a] > 1 and caches <= MOST_CACHES * shape[a]), None)
     if axis is None:
         axis = max(free, key=lambda a: (shape[a], -a))
-    planes = max(int(shape[axis] / max(caches, 1e-9)), COLUMNS if axis == last else 1)
+    planes = max(round(shape[axis] / max(caches, 1e-9)), COLUMNS if axis == last else 1)
     stops = _stops(shape[axis], min(planes, max(1, shape[axis])))
     left = caches * planes / max(1, shape[axis])
     others = [a for a in free if a != axis and shape[a] > 1]
-    if left < 2 or not others:
+    if left < MOST_CACHES or not others:
         return axis, stops, -1, []
     inner = max(others, key=lambda a: (shape[a], a))
     step = max(int(shape[inner] / left), COLUMNS if inner == last else 1)

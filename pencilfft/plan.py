@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import PatternError, UnsupportedError
@@ -137,6 +137,7 @@ class PFFT:
         self.batch = settings.batch
         planner = Planner(whole, settings, selection, method, info, hints, given)
         self._engine = engine = planner.make(planner.choose(sizes))
+        selection.save()
         #: The sub-communicators over which the axes of the input are split.
         self.subcomm = Communicators(engine.comms[0])
         #: The pencils of the input and of the output of a forward transform.
@@ -224,6 +225,19 @@ class PFFT:
         side = self.forward.output if forward_output else self.forward.input
         return side.dtype
 
+    def memory_order(self, forward_output: bool = True) -> tuple[int, ...] | None:
+        """Local. The memory order of arrays that the plan makes, outermost axis first."""
+        side = self.forward.output if forward_output else self.forward.input
+        return side.order
+
+    def frequencies(self) -> NDArray[np.int64]:
+        """Local. Of a one-dimensional plan: the frequency of every coefficient of this rank."""
+        line = getattr(self._engine, "frequencies", None)
+        if line is None:
+            raise UnsupportedError(f"frequencies() of {self.dimensions} dimensions")
+        found: NDArray[np.int64] = line()
+        return found
+
     def _pencil(self, forward_output: bool) -> Any:
         return self.forward.output_pencil if forward_output else self.forward.input_pencil
 
@@ -278,6 +292,10 @@ def _sizes(
     given: Sequence[MPI.Comm] | None,
 ) -> tuple[int, ...] | None:
     """The process grid; None where it is to be measured."""
+    if len(settings.shape) == 1:
+        if grid not in (None, AUTO) or slab is not False:
+            raise PatternError("a one-dimensional array is split over all ranks; leave out grid")
+        return (size,)
     if given is None:
         if grid == AUTO and settings.effort == MEASURE and slab is False:
             return None

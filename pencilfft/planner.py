@@ -11,8 +11,9 @@ from mpi4py import MPI
 
 from onesided.collectives.errors import UnsupportedError
 from onesided.collectives.hints import Hints
-from onesided.pencilfft.engine import Engine, LineEngine, PencilEngine
+from onesided.pencilfft.engine import Engine, PencilEngine
 from onesided.pencilfft.kernels.selection import Selection
+from onesided.pencilfft.lineengine import LineEngine
 from onesided.pencilfft.pencil import Subcomm
 from onesided.pencilfft.settings import Settings
 from onesided.pencilfft.tuning import (
@@ -62,7 +63,7 @@ class Planner:
             names = candidate_methods(self._hints)
         best = fastest(comm, [Choice(g, m) for g in grids for m in names], self.make)
         count = int(np.prod(settings.batch + settings.shape)) // comm.size
-        if measures and count * settings.spectral_dtype.itemsize >= LEAST_BYTES:
+        if len(settings.shape) > 1 and measures and count * settings.spectral_dtype.itemsize >= LEAST_BYTES:
             blocks = [replace(best, cache_bytes=nbytes) for nbytes in BLOCK_BYTES]
             best = fastest(comm, blocks, self.make)
         return best

@@ -34,7 +34,7 @@ class Side:
 
     def array(self, val: Any = None) -> Any:
         """Local. A new array of this side, not initialized for None."""
-        return DistArray.of(self.pencil, self.dtype, val, self.batch)
+        return DistArray.of(self.pencil, self.dtype, val, self.batch, self.order)
 
     def local_slice(self) -> tuple[slice, ...]:
         """Local. This rank's block as slices of the global array."""

@@ -63,20 +63,21 @@ class Transpose:
             [receive, receive_boxes],
             method=method,
             info=info,
+            chunks=chunks if send.size else None,
         )
         #: Name of the method in use; for "auto" the one that was chosen.
         self.method: str = request.method
         #: Seconds that the request took to be set up.
         self.setup_time: float = request.setup_time
-        self.open, self.start, self.ready = (lambda: False), request.Start, None
-        self.wait, self.release = request.Wait, (lambda: None)
+        self.open, self.start, self.ready = request.Open, request.Start, request.Ready
+        self.wait, self.release = request.Wait, request.Release
         #: By route and chunk, the parts of the source and the arrays that take them.
         self.routes: dict[str, list[list[Outlet]]] = {DIRECT: [], STAGED: []}
         keeps = None if own is None or place is None else (own, receive[place])
         for k, span in enumerate(_spans(chunks[1])):
             mine = [] if keeps is None else [_cut(*keeps, chunks[0], span)]
             kept_range = slice(0, 0) if own is None else own[source.axis]
-            direct = []
+            direct = [(part, array) for _, part, array in request.outlets[k]] if send.size else []
             self.routes[DIRECT].append(direct + mine)
             self.routes[STAGED].append(
                 _around(source.axis, send, kept_range, chunks[0], span) + mine

@@ -21,7 +21,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives import empty, free
+from onesided.collectives import alternate, empty, free
 from onesided.collectives.agreement import agreed
 from onesided.pencilfft.decomposition import memory_order
 from onesided.pencilfft.stages import Stage
@@ -110,6 +110,7 @@ class Workspace:
             for key, transpose in zip(pieces, transposes, strict=True):
                 groups.setdefault(key, []).append(transpose)
         for group in groups.values():
+            alternate([transpose.request for transpose in group])
             group[0].release()
 
     def free(self) -> None:

@@ -1,0 +1,218 @@
+"""Cosines and sines, padding, batches, layouts, lines: against scipy.fft on the whole array."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import scipy.fft
+from cases import parameters, ranks
+from scipy.signal import resample
+
+from onesided.collectives import PatternError
+from onesided.pencilfft import PFFT, newDistArray
+
+METHOD = "rma-notify"
+OPTIONS = {"method": METHOD, "effort": "estimate"}
+KINDS = {
+    "cosines": "dct2",
+    "sines": "dst1",
+    "first axis": {0: "dct3"},
+    "last axis": {2: "dst4"},
+    "two axes": {1: "dct1", 2: "dct4"},
+    "all different": {0: "dst2", 1: "dct4", 2: "dst3"},
+}
+
+
+def random(shape, char, seed):
+    """A global array of random numbers, the same on all ranks."""
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal(shape)
+    if char in "FD":
+        values = values + 1j * rng.standard_normal(shape)
+    assert values.size
+    return values.astype(char)
+
+
+def block(plan, values, forward_output):
+    array = newDistArray(plan, forward_output)
+    array[...] = values[plan.local_slice(forward_output)]
+    return array
+
+
+def close(found, expected, char="d"):
+    scale = max(1.0, np.abs(expected).max(initial=0.0))
+    tolerance = 2e-5 if char in "fF" else 1e-12
+    np.testing.assert_allclose(found, expected, rtol=0, atol=scale * tolerance)
+
+
+def transformed(values, kinds, norm):
+    """Axis by axis, from the last to the first."""
+    for axis in range(values.ndim - 1, -1, -1):
+        kind = kinds if isinstance(kinds, str) else kinds.get(axis)
+        if kind is not None:
+            function = getattr(scipy.fft, kind[:3])
+            values = function(values, type=int(kind[3]), axis=axis, norm=norm)
+        elif np.isrealobj(values):
+            values = scipy.fft.rfft(values, axis=axis, norm=norm)
+        else:
+            values = scipy.fft.fft(values, axis=axis, norm=norm)
+    return values
+
+
+@parameters(kinds=list(KINDS), char="dDf", norm=["backward", "ortho", "forward"])
+def case_cosines_and_sines(comm, kinds, char, norm, seed):
+    values = random((5, 8, 6), char, seed)
+    expected = transformed(values, KINDS[kinds], norm)
+    with PFFT(comm, values.shape, dtype=char, kinds=KINDS[kinds], norm=norm, **OPTIONS) as plan:
+        u = block(plan, values, False)
+        u_hat = plan.forward(u)
+        assert u_hat.dtype == expected.dtype
+        close(u_hat, expected[plan.local_slice()], char)
+        close(plan.backward(u_hat), u, char)
+
+
+@parameters(batch=[(3,), (2, 2)], shape=[(8, 9, 10), (5, 7)], char="dF")
+def case_fields_together(comm, batch, shape, char, seed):
+    values = random(batch + shape, char, seed)
+    axes = tuple(range(len(batch), values.ndim))
+    function = scipy.fft.rfftn if char == "d" else scipy.fft.fftn
+    expected = function(values, axes=axes, norm="forward")
+    with PFFT(comm, shape, dtype=char, batch=batch, **OPTIONS) as plan:
+        assert plan.global_shape(False) == values.shape
+        rounds = [len(transposes) for transposes in (plan.transposes,)]
+        u = block(plan, values, False)
+        close(plan.forward(u), expected[plan.local_slice()], char)
+        close(plan.backward(plan.forward(u)), u, char)
+    with PFFT(comm, shape, dtype=char, **OPTIONS) as single:
+        assert rounds == [len(single.transposes)]  # all fields travel in one exchange
+
+
+@parameters(shape=[(8, 8, 8), (7, 9, 10), (6, 5)], char="dDf")
+def case_padding(comm, shape, char, seed):
+    """The padded transform interpolates, and loses nothing on the way back."""
+    values = random(shape, char, seed)
+    fine = values
+    for axis, length in enumerate(shape):
+        fine = resample(fine, int(length * 1.5), axis=axis)
+    with (
+        PFFT(comm, shape, dtype=char, **OPTIONS) as plain,
+        PFFT(comm, shape, dtype=char, padding=True, **OPTIONS) as padded,
+    ):
+        assert padded.shape() == plain.shape()
+        assert padded.global_shape(False) == fine.shape
+        spectrum = plain.forward(block(plain, values, False))
+        physical = padded.backward(spectrum)
+        close(physical, fine[padded.local_slice(False)], char)
+        close(padded.forward(physical), spectrum, char)
+
+
+def case_padding_of_one_axis(comm, seed):
+    values = random((6, 8, 10), "d", seed)
+    with PFFT(comm, values.shape, padding=(1, 2.0, 1), **OPTIONS) as plan:
+        assert plan.global_shape(False) == (6, 16, 10)
+        assert plan.global_shape(True) == (6, 8, 6)
+        spectrum = plan.forward(block(plan, random((6, 16, 10), "d", seed), False))
+        close(plan.forward(plan.backward(spectrum)), spectrum)
+
+
+@parameters(grid=[None, (-1,)], char="dD")
+def case_output_in_the_layout_of_the_input(comm, grid, char, seed):
+    values = random((6, 7, 8), char, seed)
+    function = scipy.fft.rfftn if char == "d" else scipy.fft.fftn
+    expected = function(values, norm="forward")
+    options = {"grid": grid, "transposed_out": False, "dtype": char, **OPTIONS}
+    with PFFT(comm, values.shape, **options) as plan:
+        parts = [[p.geometry.parts(axis) for axis in range(3)] for p in plan.pencil]
+        assert parts[0] == parts[1]
+        u = block(plan, values, False)
+        u_hat = plan.forward(u)
+        close(u_hat, expected[plan.local_slice()])
+        close(plan.backward(u_hat), u)
+
+
+@parameters(n=[1, 2, 7, 16, 60, 97, 1009], char="dDf", transposed=[False, True])
+def case_lines(comm, n, char, transposed, seed):
+    values = random((n,), char, seed)
+    options = {"transposed_out": transposed, "norm": "backward", "dtype": char, **OPTIONS}
+    with PFFT(comm, (n,), **options) as plan:
+        u = block(plan, values, False)
+        u_hat = plan.forward(u)
+        full = scipy.fft.fft(values)
+        frequencies = plan.frequencies()
+        assert len(frequencies) == u_hat.size
+        if not transposed:
+            np.testing.assert_array_equal(frequencies, np.arange(n)[plan.local_slice()[0]])
+        close(u_hat, full[frequencies], char)
+        close(plan.backward(u_hat), u, char)
+
+
+@ranks(at_least=2)
+@parameters(late=[0, 1, 2, 3])
+def case_one_rank_is_late(comm, late, seed):
+    """In every row and column of the grid; others must neither overtake nor overwrite it."""
+    values = random((8, 6, 10), "d", seed)
+    expected = scipy.fft.rfftn(values, norm="forward")
+    with PFFT(comm, values.shape, **OPTIONS) as plan:
+        u, u_hat, back = block(plan, values, False), newDistArray(plan), newDistArray(plan, False)
+        for k in range(6):
+            factor = 1.0 + k
+            if comm.rank == late % comm.size:
+                time.sleep(0.01)
+            plan.forward(factor * u, u_hat)
+            close(u_hat, factor * expected[plan.local_slice()])
+            if comm.rank == (late + k) % comm.size:
+                time.sleep(0.005)
+            if k % 3:
+                plan.backward(u_hat, back)
+                close(back, factor * u)
+
+
+def case_arrays_of_the_plan(comm, seed):
+    """What one direction writes without arguments is what the other reads."""
+    values = random((6, 7, 8), "d", seed)
+    with PFFT(comm, values.shape, **OPTIONS) as plan:
+        plan.forward.input_array[...] = values[plan.local_slice(False)]
+        assert plan.forward() is plan.backward.input_array
+        plan.backward.output_array[...] = 0
+        close(plan.backward(), values[plan.local_slice(False)])
+
+
+def case_an_array_of_another_plan(comm):
+    """Of the same local shape, or it would be found out by that."""
+    n = 4 * comm.size
+    with (
+        PFFT(comm, (n, n, 8), **OPTIONS) as one,
+        PFFT(comm, (2 * n, 2 * n, 8), grid=(-1,), **OPTIONS) as other,
+    ):
+        array = newDistArray(other, False)
+        wrong = array.v.reshape(-1)[: int(np.prod(one.shape(False)))].reshape(one.shape(False))
+        one.forward(wrong)  # a plain array is nobody's
+        foreign = newDistArray(one, False)
+        foreign._p0 = array.pencil
+        try:
+            one.forward(foreign)
+        except PatternError as error:
+            assert "another plan" in str(error)
+        else:
+            raise AssertionError("an array of another plan was taken")
+
+
+@ranks(at_least=2)
+def case_memory_of_a_plan(comm):
+    """Window memory and plain memory beside the user's arrays: at most three local volumes."""
+    with PFFT(comm, (16, 16, 16), dtype=complex, **OPTIONS) as plan:
+        space = plan._engine._workspace
+        volume = max(
+            comm.allreduce(np.prod(plan.shape(out)), op=max) * 16 for out in (False, True)
+        )
+        total = sum(piece.nbytes for piece in space._pieces.values()) + space._plain.nbytes
+        assert 0 < total <= 3 * volume * 1.1
+
+
+@parameters(method=["rma-notify", "rma-fence", "p2p", "mpi", "auto"])
+def case_grid_and_method_are_measured(comm, method, seed):
+    values = random((8, 9, 10), "d", seed)
+    with PFFT(comm, values.shape, grid="auto", method=method, wisdom=False) as plan:
+        u = block(plan, values, False)
+        close(plan.forward(u), scipy.fft.rfftn(values, norm="forward")[plan.local_slice()])
