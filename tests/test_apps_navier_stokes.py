@@ -90,9 +90,8 @@ def test_flow(run_cases, ranks):
     run_cases("cases_flow", ranks)
 
 
-@pytest.mark.parametrize("ranks", [3, 4])
-def test_flow_on_more_ranks(run_cases, ranks):
-    run_cases("cases_flow", ranks, select=["case_rate", "case_integrals", "case_a_restart"])
+def test_flow_on_four_ranks(run_cases):
+    run_cases("cases_flow", 4, select=["case_rate", "case_a_restart"])
 
 
 @pytest.mark.full

@@ -144,7 +144,7 @@ def test_poisson(run_cases, ranks):
 
 
 def test_poisson_on_four_ranks(run_cases):
-    run_cases("cases_poisson", 4, select="case_walls[")
+    run_cases("cases_poisson", 4, select="case_walls[which=walls")
 
 
 def test_the_command_tells_error_and_order(tmp_path):
