@@ -27,6 +27,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import wire
+
 NEW_NS, NEW_UTS, NEW_IPC = 0x00020000, 0x04000000, 0x08000000
 NEW_USER, NEW_PID, NEW_NET = 0x10000000, 0x20000000, 0x40000000
 NODE_SPACES = NEW_NS | NEW_UTS | NEW_IPC | NEW_PID | NEW_NET
@@ -158,7 +160,10 @@ def start_nodes(count: int, folder: Path) -> list[int]:
 
 
 def lay_wires(pids: list[int], delay: str, rate: str) -> None:
-    """Join head and nodes by a bridge; shape the way into every node as asked."""
+    """Join head and nodes by a network; shape the way into every node as asked."""
+    if (delay or rate) and not has_netem():
+        lay_slow_wires(pids, delay, rate)
+        return
     shell(f"""
         ip link add wire type bridge
         ip address add {SUBNET}.{HEAD}/24 dev wire
@@ -173,10 +178,39 @@ def lay_wires(pids: list[int], delay: str, rate: str) -> None:
         """)
         if delay or rate:
             shape = (f"delay {delay} " if delay else "") + (f"rate {rate}" if rate else "")
-            try:
-                shell(f"tc qdisc add dev port{index} root netem limit 100000 {shape}")
-            except ClusterError as error:
-                raise ClusterError(f"this kernel cannot shape the wire: {error}") from error
+            shell(f"tc qdisc add dev port{index} root netem limit 100000 {shape}")
+
+
+def has_netem() -> bool:
+    """Whether the kernel can shape a link; tried on the loopback of this namespace."""
+    try:
+        shell("tc qdisc add dev lo root netem delay 1ms && tc qdisc del dev lo root")
+    except ClusterError:
+        return False
+    return True
+
+
+def lay_slow_wires(pids: list[int], delay: str, rate: str) -> None:
+    """Join head and nodes by a process that passes frames on as slowly as asked."""
+    descriptors = {}
+    try:
+        seconds = wire.quantity(delay, wire.TIMES) if delay else 0.0
+        bits = wire.quantity(rate, wire.RATES) if rate else 0.0
+        for host, pid in [*enumerate(pids, 1), (HEAD, os.getpid())]:
+            descriptors[host] = wire.tap(f"port{host}")
+            shell(f"""
+                ip link set port{host} netns {pid} name eth0
+                nsenter -t {pid} -n sh -ec '
+                    ip link set eth0 address {wire.ADDRESS.format(host)} txqueuelen 10000
+                    ip address add {SUBNET}.{host}/24 dev eth0
+                    ip link set eth0 up'
+            """)
+    except (ClusterError, OSError, ValueError) as error:
+        raise ClusterError(f"the wire cannot be shaped here: {error}") from error
+    if os.fork() == 0:
+        wire.Switch(descriptors, seconds, bits).run()
+    for descriptor in descriptors.values():
+        os.close(descriptor)
 
 
 def job(arguments: argparse.Namespace, folder: Path) -> list[str]:

@@ -91,13 +91,49 @@ def wait_until(condition, seconds=20.0):
         time.sleep(0.05)
 
 
-def test_a_wire_that_cannot_be_shaped_is_an_error_not_a_fast_wire(virtual_nodes):
-    words = [sys.executable, CLUSTER, "run", "--delay", "3ms", "--plain", "--", "true"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode in (0, 125)
-    if done.returncode:
-        assert "cannot shape the wire" in done.stderr
+SLOW_WIRE = """
+import socket, subprocess, sys, time
+serve = (
+    "import socket; s = socket.create_server(('', 7001)); print(flush=True); c, _ = s.accept()\\n"
+    "while data := c.recv(1 << 16): c.sendall(b'+' * data.count(b'.'))"
+)
+server = subprocess.Popen(["ssh", "node1", f'{sys.executable} -c "{serve}"'], stdout=-1)
+server.stdout.readline()
+wire = socket.create_connection(("node1", 7001))
+def answer_to(data):
+    began = time.monotonic()
+    wire.sendall(data)
+    wire.recv(1)
+    return time.monotonic() - began
+print(min(answer_to(b".") for _ in range(5)), answer_to(b"-" * 250_000 + b"."))
+"""
+
+
+def test_a_slow_wire_is_as_slow_as_asked(virtual_nodes, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(SLOW_WIRE)
+    words = ["--delay", "20ms", "--rate", "20mbit", "--timeout", "60", "--plain", "--"]
+    done = subprocess.run(
+        [sys.executable, CLUSTER, "run", *words, sys.executable, str(program)],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    if done.returncode == 125:
         pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    one, many = map(float, done.stdout.split())
+    assert one >= 0.019
+    assert many >= 0.1  # 2 Mbit
+
+
+@pytest.mark.parametrize("words", [["--delay", "3furlongs"], ["--rate", "fast"]])
+def test_a_wire_that_cannot_be_shaped_is_an_error_not_a_fast_wire(virtual_nodes, words):
+    words = [sys.executable, CLUSTER, "run", *words, "--plain", "--", "true"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 125
+    assert done.stderr.startswith("cluster: ")
 
 
 def test_the_reason_is_told_where_nodes_cannot_be_made(monkeypatch, tmp_path):
