@@ -172,7 +172,7 @@ def case_steps_are_of_fourth_order(comm):
 
 @ranks(at_most=2)
 def case_a_step_allocates_nothing_of_the_size_of_a_field(comm):
-    with flowing(comm, (48, 48, 48), padding=1.0) as flow:
+    with flowing(comm, (64, 64, 64), padding=1.0) as flow:
         flow.taylor_green()
         for _ in range(2):
             flow.step(0.01)
