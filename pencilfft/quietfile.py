@@ -6,6 +6,7 @@ crash when the program ends. So it is not told.
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ class QuietFile:
     """Local. What h5py wants of a Python file; from the first error on, nothing is written."""
 
     def __init__(self, path: str, mode: str) -> None:
-        self._file = open(path, mode, buffering=0)
+        self._file: io.FileIO = io.FileIO(path, mode)
         self.error: OSError | None = None
 
     def write(self, data: Any) -> int:
@@ -90,7 +91,7 @@ def written(path: str, afresh: bool, **options: Any) -> Iterator[Any]:
 
     Raises OSError, of the first write that failed, when the block is left.
     """
-    quiet = QuietFile(path, "w+b" if afresh else "r+b")
+    quiet = QuietFile(path, "w+" if afresh else "r+")
     try:
         with h5py.File(quiet, "w" if afresh else "r+", **options) as file:
             yield file

@@ -162,7 +162,8 @@ def _components(fields: Mapping[str, Any], as_scalar: bool) -> Iterator[tuple[st
             pair = isinstance(entry, list | tuple)
             if pair and len(entry) != 2:
                 raise PatternError(f"{name!r}: {len(entry)} things are not an array and a slice")
-            array, global_slice = entry if pair else (entry, None)
+            array: Any = entry[0] if pair else entry
+            global_slice = entry[1] if pair else None
             if not hasattr(array, "global_shape"):
                 raise PatternError(f"{name!r}: {type(array).__name__} is no distributed array")
             if not as_scalar:

@@ -134,8 +134,8 @@ def _mesh(group: Any, selection: Selection, periodic: bool | Sequence[bool]) -> 
         if uniform:
             origin, length = (float(x) for x in group[f"domain/x{i}"])
             spacing = length / max(1, shape[i] - (not ends[i]))
-            numbers = origin + spacing * chosen.start, spacing * chosen.step
-            axes.append(Axis(len(chosen), numbers))
+            start = origin + spacing * chosen.start
+            axes.append(Axis(len(chosen), (start, spacing * chosen.step)))
         else:
             path = f"{group.name}/mesh/x{i}"
             numbers = tuple(float(x) for x in group[path][chosen.start : chosen.stop : chosen.step])

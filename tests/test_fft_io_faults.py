@@ -103,7 +103,7 @@ ACTIONS = {
 }
 
 
-STRIDES = [7, pytest.param(1, marks=pytest.mark.full)]
+STRIDES = [11, pytest.param(1, marks=pytest.mark.full)]
 
 
 @pytest.mark.parametrize("stride", STRIDES)
@@ -150,7 +150,8 @@ def killed(folder, victim, event, ranks=2):
     """What a job that was killed has left is right, and can be continued."""
     path = f"{folder}/u.h5"
     outcome = mpi_harness.run(PROGRAM, ranks, path, str(victim), str(event), timeout=40)
-    assert outcome.kind == "crash", outcome.report()
+    assert outcome.kind in ("crash", "error"), outcome.report()
+    assert "Traceback" not in outcome.stderr, outcome.report()
     there = state(path, "u", *({k: k for k in range(n)} for n in (2, 3, 4)))
     rolling = state(path, "rolling", {0: len(there) - 1}, {0: len(there) - 2})
     check_that_nothing_is_left(path)

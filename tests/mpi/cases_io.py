@@ -10,6 +10,7 @@ from cases import parameters, ranks, skip
 from io_data import Blocks, files_in, shared_folder, values
 from mpi4py import MPI
 
+from onesided.pencilfft import PFFT, newDistArray
 from onesided.pencilfft.consolidation import consolidate
 from onesided.pencilfft.hdf5 import HDF5File, read, write
 from onesided.pencilfft.store import Store
@@ -17,8 +18,9 @@ from onesided.pencilfft.store import Store
 KINDS = ["f4", "f8", "c8", "c16", "i4", ">f8"]
 
 
-@parameters(dtype=KINDS, components=[(), (3,), (2, 2)], shape=[(5, 6, 7), (4, 9)])
-def case_round_trip_bit_for_bit(comm, dtype, components, shape):
+@parameters(dtype=KINDS, kind=[((), (5, 6, 7)), ((3,), (4, 9)), ((2, 2), (3, 4, 2, 5))])
+def case_round_trip_bit_for_bit(comm, dtype, kind):
+    components, shape = kind
     whole = values(components + shape, dtype)
     with shared_folder(comm) as folder:
         file = HDF5File(folder / "u.h5")
@@ -243,7 +245,34 @@ def case_a_plain_file_of_others_is_continued(comm):
             assert list(file["u/domain/x0"]) == [0.0, 1.0]
 
 
-@parameters(turn=range(6))
+@parameters(rank=[0, 1, 2], forward=[False, True])
+def case_arrays_of_a_plan(comm, rank, forward):
+    """DistArray.write and .read, whole, by component and by slice."""
+    with PFFT(comm, (6, 5, 8), method="p2p") as fft, shared_folder(comm) as folder:
+        u = newDistArray(fft, forward, rank=rank)
+        whole = values(u.global_shape, u.dtype)
+        u[...] = whole[u.local_slice()]
+        domain = [(0.0, 1.0), (0.0, 2.0), (0.0, 3.0)]
+        name = str(folder / "u.h5")
+        u.write(name, "u", 2, domain=domain)
+        u.write(name, "u", 3, [slice(None), 2, slice(None)])
+        u.write(HDF5File(name), "c", 2, as_scalar=True)
+        for target in (newDistArray(fft, forward, rank=rank), u.copy() * 0):
+            target.read(name, "u", 2)
+            assert target.tobytes() == np.ascontiguousarray(whole[u.local_slice()]).tobytes()
+        index = (1,) * rank
+        part = newDistArray(fft, forward, rank=rank)
+        component = part[index] if rank else part
+        component.read(HDF5File(name), "c" + "1" * rank, 2)
+        assert component.tobytes() == np.ascontiguousarray(u.v[index]).tobytes()
+        if comm.rank == 0:
+            with h5py.File(name) as file:
+                assert tuple(file["u/domain/x2"]) == (0.0, 3.0)
+                plane = file["u/2D/slice_2_slice/3"][:]
+            assert plane.tobytes() == np.ascontiguousarray(whole[..., 2, :]).tobytes()
+
+
+@parameters(turn=range(3))
 def case_random(comm, turn, seed):
     """Any shape, components, decomposition, slice; several fields in one write."""
     rng = np.random.default_rng(seed)

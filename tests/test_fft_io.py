@@ -1,0 +1,250 @@
+"""Files of distributed arrays: on the ranks of a job, and what can be tested without one."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import xml.etree.ElementTree as ET
+
+import mpi_harness
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mpi4py import MPI
+
+sys.path.insert(0, str(mpi_harness.TESTS / "mpi"))
+
+from io_data import Blocks, new_folder
+
+from onesided.collectives import PatternError
+from onesided.pencilfft.fileerrors import FileError
+from onesided.pencilfft.hdf5 import HDF5File
+from onesided.pencilfft.selection import Selection
+from onesided.pencilfft.xdmf import generate_xdmf
+
+
+@pytest.mark.parametrize(("module", "ranks"), [("cases_io", 3), ("cases_io_errors", 2)])
+def test_files(run_cases, module, ranks):
+    run_cases(module, ranks)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("ranks", [1, 2, 4, 6])
+@pytest.mark.parametrize("module", ["cases_io", "cases_io_errors"])
+def test_files_on_more_ranks(run_cases, module, ranks):
+    run_cases(module, ranks)
+
+
+@pytest.mark.full
+def test_files_of_virtual_nodes(run_cases, virtual_nodes):
+    run_cases("cases_io", env={"ONESIDED_IO_DISK": "1"}, **vars(virtual_nodes))
+
+
+@st.composite
+def selections(draw):
+    """A shape, a global slice of it, and a block of it."""
+    shape = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
+    chosen, block = [], []
+    for n in shape:
+        some = st.none() | st.integers(-n - 2, n + 2)
+        chosen.append(
+            draw(
+                st.integers(-n, n - 1) | st.builds(slice, some, some, st.none() | st.integers(1, 4))
+            )
+        )
+        start, stop = sorted(draw(st.tuples(st.integers(0, n), st.integers(0, n))))
+        block.append(slice(start, stop))
+    return shape, chosen, tuple(block)
+
+
+@given(selections())
+def test_selections_are_numpys(drawn):
+    shape, chosen, block = drawn
+    whole = np.arange(np.prod(shape)).reshape(shape)
+    expected = whole[tuple(chosen)]
+    if not expected.size:
+        with pytest.raises(PatternError, match="selects nothing"):
+            Selection.of(shape, chosen)
+        return
+    selection = Selection.of(shape, chosen)
+    assert selection.result == expected.shape
+    assert selection.whole == (expected.shape == shape and np.array_equal(expected, whole))
+    assert Selection.named(shape, selection.name) == selection
+    marked = np.zeros(shape, bool)
+    marked[block] = True
+    found = selection.cut(block)
+    result = np.full(expected.shape, -1)
+    if found is not None:
+        here, there = found
+        assert result[there].size or not selection.axes
+        result[there] = whole[block][here]
+    assert np.array_equal(result >= 0, marked[tuple(chosen)])
+    assert np.array_equal(result[result >= 0], expected[result >= 0])
+
+
+@given(selections(), st.data())
+def test_blocks_of_a_selection_are_found_in_the_whole(drawn, data):
+    shape, chosen, _ = drawn
+    whole = np.arange(np.prod(shape)).reshape(shape)
+    expected = whole[tuple(chosen)]
+    if not expected.size:
+        return
+    spans = [
+        sorted(data.draw(st.tuples(st.integers(0, n), st.integers(0, n)))) for n in expected.shape
+    ]
+    block = tuple(slice(*span) for span in spans)
+    assert np.array_equal(whole[Selection.of(shape, chosen).source(block)], expected[block])
+
+
+SHAPE = (4, 5, 6)
+UNIFORM = [(0.0, 2.0), (10.0, 5.0), (100.0, 12.0)]
+MESH = [np.array([0.0, 1, 3, 7]), np.array([10.0, 11, 13, 17, 30]), np.arange(100.0, 112, 2)]
+
+
+@pytest.fixture
+def folder():
+    path = new_folder()
+    yield path
+    shutil.rmtree(path)
+
+
+def field(shape, components=(), dtype=float):
+    """Every value tells its place: digits of the last axis first, then a thousand a component."""
+    whole = sum(10**k * index for k, index in enumerate(reversed(np.indices(shape))))
+    numbers = 1000 * np.arange(np.prod(components, dtype=int)).reshape(components)
+    whole = numbers[(..., *[None] * len(shape))] + whole
+    return Blocks.part_of(MPI.COMM_SELF, whole.astype(dtype), len(components))
+
+
+def parsed(name):
+    """Of the grids of an XDMF file: time, dimensions, geometry texts, and fields to their data."""
+    grids = []
+    for grid in ET.parse(name).iterfind("Domain/Grid/Grid"):
+        fields = {
+            a.get("Name"): a.find(".//DataItem[@Format='HDF']") for a in grid.iterfind("Attribute")
+        }
+        grids.append(
+            (
+                float(grid.find("Time").get("Value")),
+                tuple(int(n) for n in grid.find("Topology").get("Dimensions").split()),
+                [item.text for item in grid.iterfind("Geometry/DataItem")],
+                fields,
+            )
+        )
+    return grids
+
+
+def test_xdmf_of_a_uniform_mesh(folder):
+    file = HDF5File(f"{folder}/u&v.h5", domain=UNIFORM)
+    u, v, z = field(SHAPE), field(SHAPE, (3,)), field(SHAPE, dtype=complex)
+    for step in (0, 1, 10):
+        fields = {"u": [u, (u, [slice(None), 4, slice(None)])], "v": [v], "z": [z]}
+        file.write(step, fields, attributes={"time": step / 4})
+    names = generate_xdmf(f"{folder}/u&v.h5")
+    assert sorted(names) == [f"{folder}/u&v.xdmf", f"{folder}/u&v_slice_4_slice.xdmf"]
+    grids = parsed(f"{folder}/u&v.xdmf")
+    assert [time for time, *_ in grids] == [0, 0.25, 2.5]
+    for step, (_, lengths, geometry, fields) in zip((0, 1, 10), grids, strict=True):
+        assert lengths == SHAPE
+        assert geometry == ["0.0 10.0 100.0", "0.5 1.0 2.0"]
+        assert {name: item.text for name, item in fields.items()} == {
+            "u": f"u&v.h5:/u/3D/{step}",
+            **{f"v{k}": f"u&v.h5:/v/3D/{step}" for k in range(3)},
+        }
+        assert fields["u"].get("Dimensions") == "4 5 6"
+        assert fields["v1"].get("Dimensions") == "3 4 5 6"
+    _, lengths, geometry, fields = parsed(sorted(names)[1])[0]
+    assert (lengths, geometry) == ((4, 1, 6), ["0.0 14.0 100.0", "0.5 1.0 2.0"])
+    assert fields["u"].text == "u&v.h5:/u/2D/slice_4_slice/0"
+
+
+@pytest.mark.parametrize(
+    ("periodic", "spacing"),
+    [(True, "0.5 1.0 2.0"), (False, f"{2 / 3} 1.25 2.4"), ([True, False, True], "0.5 1.25 2.0")],
+)
+def test_xdmf_of_domains_that_end_with_a_point(folder, periodic, spacing):
+    HDF5File(f"{folder}/u.h5", domain=UNIFORM).write(0, {"u": [field(SHAPE, dtype="f4")]})
+    grids = parsed(generate_xdmf(f"{folder}/u.h5", periodic, order="visit")[0])
+    assert grids[0][2] == ["0.0 10.0 100.0", spacing]
+    assert grids[0][3]["u"].get("Precision") == "4"
+
+
+def test_xdmf_of_a_mesh_and_of_a_plane(folder):
+    u, w = field(SHAPE), field(SHAPE[:2], dtype="i4")
+    file = HDF5File(f"{folder}/u.h5", domain=MESH)
+    file.write(0, {"u": [u, (u, [slice(None), slice(1, None, 2), 2])]})
+    HDF5File(f"{folder}/u.h5", domain=MESH[:2]).write(0, {"w": [w]})
+    names = generate_xdmf(f"{folder}/u.h5")
+    assert sorted(names) == [
+        f"{folder}/u.xdmf",
+        f"{folder}/u_slice_slice1to4by2_2.xdmf",
+        f"{folder}/u_w.xdmf",
+    ]
+    ((_, lengths, geometry, _),) = parsed(f"{folder}/u.xdmf")
+    assert (lengths, geometry) == (SHAPE, [f"u.h5:/u/mesh/x{i}" for i in (2, 1, 0)])
+    ((_, lengths, geometry, _),) = parsed(f"{folder}/u_slice_slice1to4by2_2.xdmf")
+    assert (lengths, geometry) == ((4, 2, 1), ["104.0", "11.0 17.0", "u.h5:/u/mesh/x0"])
+    ((_, lengths, geometry, fields),) = parsed(f"{folder}/u_w.xdmf")
+    assert (lengths, geometry) == ((1, 4, 5), ["u.h5:/w/mesh/x1", "u.h5:/w/mesh/x0", "0.0"])
+    assert (fields["w"].get("NumberType"), fields["w"].get("Precision")) == ("Int", "4")
+
+
+def test_xdmf_refuses(folder):
+    with pytest.raises(FileError, match=r"none\.h5"):
+        generate_xdmf(f"{folder}/none.h5")
+    HDF5File(f"{folder}/z.h5").write(0, {"z": [field(SHAPE, dtype=complex)]})
+    with pytest.raises(PatternError, match="no real field"):
+        generate_xdmf(f"{folder}/z.h5")
+    with pytest.raises(PatternError, match="'gnuplot'"):
+        generate_xdmf(f"{folder}/z.h5", order="gnuplot")
+    HDF5File(f"{folder}/u.h5").write(0, {"u": [field(SHAPE)]})
+    with pytest.raises(PatternError, match="2 entries"):
+        generate_xdmf(f"{folder}/u.h5", [True, False])
+
+
+def test_xdmf_as_vtk_reads_it(folder):
+    """ParaView's reader, where VTK is installed."""
+    reader = pytest.importorskip("vtkmodules.vtkIOXdmf2").vtkXdmfReader()
+    numpy_support = pytest.importorskip("vtkmodules.util.numpy_support")
+    u, v = field(SHAPE), field(SHAPE, (2,))
+    HDF5File(f"{folder}/u.h5", domain=MESH).write(0, {"u": [u], "v": [v]})
+    reader.SetFileName(generate_xdmf(f"{folder}/u.h5")[0])
+    reader.Update()
+    grid = reader.GetOutputDataObject(0)
+    assert grid.GetDimensions() == SHAPE[::-1]
+    assert grid.GetBounds() == (100, 110, 10, 30, 0, 7)
+    for name, whole in (("u", u), ("v0", v[0]), ("v1", v[1])):
+        values = numpy_support.vtk_to_numpy(grid.GetPointData().GetArray(name))
+        assert np.array_equal(values.reshape(SHAPE), whole)
+
+
+def test_mpi4py_fft_finds_the_same(folder):
+    """Its own program, where it is installed, refers to the same data and the same mesh."""
+    theirs = pytest.importorskip("mpi4py_fft.io.generate_xdmf").generate_xdmf
+    u, v = field(SHAPE), field(SHAPE, (2,))
+    file = HDF5File(f"{folder}/u.h5", domain=UNIFORM)
+    for step in (0, 3):
+        file.write(step, {"u": [u, (u, [slice(None), 4, slice(None)])]})
+        file.write(step, {"v": [v]}, as_scalar=True)
+    found = {}
+    for program in (theirs, generate_xdmf):
+        program(f"{folder}/u.h5")
+        for name in ("u", "u_slice_4_slice"):
+            root = ET.parse(f"{folder}/{name}.xdmf")
+            data = [
+                item.text.strip().rpartition("/u.h5")[2].removeprefix("u.h5")
+                for item in root.iterfind(".//Attribute//DataItem")
+            ]
+            mesh = [
+                [float(x) for x in item.text.split()]
+                for item in root.iterfind(".//Geometry/DataItem")
+            ]
+            sizes = [item.get("Dimensions") for item in root.iterfind(".//Topology")]
+            found.setdefault(name, []).append((sorted(data), sizes, mesh))
+    assert len(found) == 2
+    for name, (one, other) in found.items():
+        assert one[:2] == other[:2]
+        if name == "u":
+            assert one[2] == other[2]
+        assert one[0]
