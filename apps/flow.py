@@ -39,7 +39,7 @@ class Flow:
         nu: float,
         *,
         padding: float = 1.5,
-        grid: Sequence[int | str] | None = None,
+        grid: Sequence[int] | str | None = None,
         backend: str = "auto",
         effort: str = "estimate",
         method: str = "auto",

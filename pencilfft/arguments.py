@@ -105,9 +105,8 @@ def padded_lengths(
     """
     if padding is False or padding is None:
         return lengths
-    factors = 1.5 if padding is True else padding
-    if isinstance(factors, Real):
-        factors = [factors] * len(lengths)
+    given: Any = 1.5 if padding is True else padding
+    factors: Sequence[Any] = [given] * len(lengths) if isinstance(given, Real) else given
     if len(factors) != len(lengths):
         raise PatternError(
             f"padding {padding!r} has {len(factors)} factors, the array {len(lengths)} axes"

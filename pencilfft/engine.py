@@ -88,7 +88,8 @@ class PencilEngine:
         stages = plan_stages(first, transforms, settings.dtype, settings.transposed_out)
         ends = (stages[0].before, stages[-1].after)
         self.geometries = (ends[0].without(batch), ends[1].without(batch))
-        self.comms = tuple(tuple(comms[g] for g in each.layout) for each in self.geometries)
+        before, after = (tuple(comms[g] for g in each.layout) for each in self.geometries)
+        self.comms = (before, after)
         natural = tuple(range(len(every)))
         self._forms: tuple[Form, Form] = (
             (ends[0].subshape, settings.dtype, natural),

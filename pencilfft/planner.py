@@ -63,7 +63,8 @@ class Planner:
             names = candidate_methods(self._hints)
         best = fastest(comm, [Choice(g, m) for g in grids for m in names], self.make)
         count = int(np.prod(settings.batch + settings.shape)) // comm.size
-        if len(settings.shape) > 1 and measures and count * settings.spectral_dtype.itemsize >= LEAST_BYTES:
+        large = count * settings.spectral_dtype.itemsize >= LEAST_BYTES
+        if large and measures and len(settings.shape) > 1:
             blocks = [replace(best, cache_bytes=nbytes) for nbytes in BLOCK_BYTES]
             best = fastest(comm, blocks, self.make)
         return best

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+os.environ.setdefault("ONESIDED_WISDOM", "off")  # nothing is left in the user's cache
 
 import cluster
 import mpi_harness
