@@ -105,6 +105,23 @@ def test_the_fastest_way_is_chosen(fakes, array):
     np.testing.assert_allclose(array, scipy.fft.fft(values, axis=0), atol=1e-12)
 
 
+def test_without_measuring_the_first_kernel_is_taken(fakes, array):
+    first, second = Fake("first", SLOW, kinds=("c2c",)), Fake("second", 0)
+    fakes(first, second)
+    chosen = Selection("auto", "estimate")
+    real, half = np.zeros((4, 6)), np.zeros((4, 4), complex)
+    for task, choice in (
+        (task_on(array, axis=0), "first: direct"),
+        (task_on(array, array.copy(), axis=0), "first: in target"),
+        (task_on(array, array.copy(), axis=2), "first: direct"),
+        (task_on(array, array.T.copy().T, axis=1), "first: direct"),
+        (task_on(real, half, "r2c", 1), "second: direct"),
+    ):
+        chosen.run_for(task)
+        assert chosen.choices[str(task)] == choice
+    assert chosen.name == "auto (first, second)"
+
+
 def test_hopeless_kernels_are_not_run_again(array):
     count = {"slow": 0, "fast": 0, "fair": 0}
 
