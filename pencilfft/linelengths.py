@@ -20,6 +20,9 @@ LONGEST_CHIRP = 3_000_000_000
 #: Cost of an exchange: per element of the rank that has most, and once.
 _MOVED, _EXCHANGE = 4.0, 2000.0
 
+#: What the cost grows by when one of the factors is twice the other: long lines leave the cache.
+_SLENDER = 0.02
+
 
 @dataclass(frozen=True)
 class LineFactors:
@@ -112,10 +115,15 @@ def _four_step_cost(n1: int, n2: int, parts: int, real: bool) -> float:
     columns, rows = -(-n2 // parts), -(-(n1 // 2 + 1 if real else n1) // parts)
     work = columns * kernel_cost(n1) / (2 if real else 1) + rows * kernel_cost(n2)
     moved = max(columns * n1 / (2 if real else 1), rows * n2)
-    return work + 3 * (_MOVED * moved + _EXCHANGE)
+    return (work + 3 * (_MOVED * moved + _EXCHANGE)) * _slenderness(n1, n2)
 
 
 def _padded_cost(m1: int, m2: int, parts: int) -> float:
     columns, rows = -(-m2 // parts), -(-m1 // parts)
     work = 2 * (columns * kernel_cost(m1) + rows * kernel_cost(m2))
-    return work + 4 * (_MOVED * max(columns * m1, rows * m2) + _EXCHANGE)
+    moved = max(columns * m1, rows * m2)
+    return (work + 4 * (_MOVED * moved + _EXCHANGE)) * _slenderness(m1, m2)
+
+
+def _slenderness(n1: int, n2: int) -> float:
+    return 1 + _SLENDER * abs(math.log2(n1 / n2))
