@@ -21,6 +21,7 @@ class Leg:
     """A pass, and the transpose after it. ``reads`` and ``writes``: None is the user's array.
 
     ``source`` is the transpose that filled ``reads``; its memory is released after the pass.
+    ``follows``: what the leg before has written to the user's output is read.
     """
 
     local: Pass
@@ -28,10 +29,13 @@ class Leg:
     writes: NDArray[Any] | None = None
     source: Transpose | None = None
     transpose: Transpose | None = None
+    follows: bool = False
 
     def __call__(self, source: NDArray[Any], target: NDArray[Any], scale: int) -> None:
         """Collective. Transform the blocks of this rank and hand them on."""
         reads = source if self.reads is None else self.reads
+        if self.follows:
+            reads = target
         transpose = self.transpose
         if transpose is None:
             self.local(reads, target if self.writes is None else self.writes, scale)
@@ -121,7 +125,7 @@ class Builder:
             writes = None
             if k < len(groups) - 1 and (shape, dtype) != (last, end):
                 writes = self.workspace.intermediate(shape, dtype)
-            legs.append(Leg(local, reads, writes))
+            legs.append(Leg(local, reads, writes, follows=k > 0 and reads is None))
             reads = writes
         return legs
 
