@@ -105,6 +105,18 @@ def test_the_fastest_way_is_chosen(fakes, array):
     np.testing.assert_allclose(array, scipy.fft.fft(values, axis=0), atol=1e-12)
 
 
+def test_both_directions_are_measured_once(fakes, array, monkeypatch):
+    fakes(Fake("slow", SLOW), Fake("fast", 0))
+    chosen = Selection("auto", "measure")
+    chosen.run_for(task_on(array, axis=2, scale=2))
+    monkeypatch.setattr(selection, "measure", no_measuring)
+    chosen.run_for(task_on(array, axis=2, scale=1, forward=False))
+    assert set(chosen.choices.values()) == {"fast: direct"}
+    assert len(chosen.choices) == 2
+    with pytest.raises(AssertionError, match="measured"):
+        chosen.run_for(task_on(array, axis=2, scale=0))
+
+
 def test_without_measuring_the_first_kernel_is_taken(fakes, array):
     first, second = Fake("first", SLOW, kinds=("c2c",)), Fake("second", 0)
     fakes(first, second)

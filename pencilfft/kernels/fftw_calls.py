@@ -14,7 +14,7 @@ from onesided.pencilfft.kernels.protocol import Layout, Run, Task, real_view
 #: FFTW's vector code wants both arrays at multiples of this many bytes.
 ALIGNMENT = 16
 #: Seconds that FFTW may plan when it is one of many candidates.
-BRIEF_SECONDS = 0.02
+BRIEF_SECONDS = 0.01
 
 #: Makes an FFTW plan on two arrays, which it may overwrite: (source, target, aligned) -> call.
 Planner = Callable[[NDArray[Any], NDArray[Any], bool], Run]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ class Selection:
         self._wisdom = open_wisdom(wisdom)
         self._kernels = _load(self._backend)
         self._runs: dict[Task, Run] = {}
+        self._decisions: dict[Task, str] = {}
         #: What was chosen: task, as text, to kernel and way.
         self.choices: dict[str, str] = {}
 
@@ -77,6 +79,7 @@ class Selection:
         else:
             known = self._remembered(task)
             choice, run = known if known is not None else self._measured(task)
+            self._decisions[_family(task)] = choice
         self.choices[str(task)] = choice
         return run
 
@@ -90,8 +93,11 @@ class Selection:
         raise PatternError(f"no kernel can do {task}")
 
     def _remembered(self, task: Task) -> tuple[str, Run] | None:
-        """What wisdom says, if it can still be done."""
-        choice = self._wisdom.recall(self._backend, task) if self._wisdom is not None else None
+        """What was measured for a task like this, or wisdom says, if it can still be done."""
+        family = _family(task)
+        choice = self._decisions.get(family)
+        if choice is None and self._wisdom is not None:
+            choice = self._wisdom.recall(self._backend, family)
         return None if choice is None else self._planned(choice, task)
 
     def _measured(self, task: Task) -> tuple[str, Run]:
@@ -116,7 +122,7 @@ class Selection:
         if found is None:
             return self._preferred(task)
         if self._wisdom is not None:
-            self._wisdom.learn(self._backend, task, choice)
+            self._wisdom.learn(self._backend, _family(task), choice)
         return found
 
     def _calls(
@@ -164,6 +170,14 @@ def _load(backend: str) -> dict[str, Kernel]:
         except UnsupportedError:  # there, but broken: the others do its work
             continue
     return kernels
+
+
+def _family(task: Task) -> Task:
+    """The task that stands for all that take the same time: both directions, any factor."""
+    if not task.complex_kind:
+        return task
+    forward = task.forward or task.kind == "c2c"
+    return replace(task, forward=forward, scale=min(task.scale, 1))
 
 
 def _copied_first(task: Task) -> bool:
