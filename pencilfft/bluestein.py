@@ -71,8 +71,6 @@ class Bluestein:
             *crossing_forms(line, m1, spectral),
         ]
         self._workspace = workspace = LineWorkspace(comm, forms, method, info)
-        #: The persistent requests.
-        self.requests: list[PersistentRequest] = workspace.requests
         try:
             self._across = Crossing(workspace, line, m1, spectral)
             self._back = Crossing(workspace, line, m1, spectral, back=True)
@@ -91,6 +89,14 @@ class Bluestein:
         except Exception:
             workspace.free()
             raise
+
+    def exchanges(self, forward: bool) -> list[PersistentRequest]:
+        """Local. The persistent requests of one direction, in the order of their use."""
+        if not self._workspace.requests:
+            return []
+        begin, end = self._forward if forward else self._backward
+        between = (*self._across.requests, *self._back.requests)
+        return [*begin.requests, *between, *end.requests]
 
     def _plan(self, selection: Selection) -> None:
         """Local. The tables, and the transforms of columns and rows, chunk by chunk."""

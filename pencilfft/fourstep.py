@@ -68,8 +68,6 @@ class FourStep:
             *line_forms(natural, spectral),
         ]
         self._workspace = workspace = LineWorkspace(comm, forms, method, info)
-        #: The persistent requests, those of forward and those of backward.
-        self.requests: list[PersistentRequest] = workspace.requests
         try:
             self._connect(line, natural, half, dtype, spectral)
             with agreed(comm):
@@ -92,11 +90,19 @@ class FourStep:
         workspace = self._workspace
         self._scatter = ToColumns(workspace, line, dtype)
         self._across = Crossing(workspace, line, half, spectral)
+        self._exchanges = {True: [*self._scatter.requests, *self._across.requests], False: []}
         if not self._transposed:
             self._to_natural = ToFlat(workspace, natural, spectral)
             self._of_natural = ToColumns(workspace, natural, spectral)
+            self._exchanges[True] += self._to_natural.requests
+            self._exchanges[False] += self._of_natural.requests
         self._back = Crossing(workspace, line, half, spectral, back=True)
         self._gather = ToFlat(workspace, line, dtype)
+        self._exchanges[False] += [*self._back.requests, *self._gather.requests]
+
+    def exchanges(self, forward: bool) -> list[PersistentRequest]:
+        """Local. The persistent requests of one direction, in the order of their use."""
+        return self._exchanges[forward]
 
     def _plan(self, selection: Selection, real: bool) -> None:
         """Local. The transforms of columns and rows, chunk by chunk."""
@@ -156,4 +162,5 @@ class FourStep:
 
     def free(self) -> None:
         """Collective. Give back requests and memory."""
+        self._exchanges = {True: [], False: []}
         self._workspace.free()

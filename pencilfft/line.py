@@ -23,7 +23,9 @@ from onesided.pencilfft.linelengths import LineFactors, choose_factors
 class Algorithm(Protocol):
     """Collective. What does the transforms; ``factor`` multiplies every element of the result."""
 
-    requests: list[PersistentRequest]
+    def exchanges(self, forward: bool) -> list[PersistentRequest]:
+        """Local. The persistent requests of one direction, in the order of their use."""
+        ...
 
     def forward(self, source: NDArray[Any], target: NDArray[Any], factor: float) -> None:
         """Collective. To the spectrum."""
@@ -105,7 +107,7 @@ class LineTransforms:
         self._algorithm: Algorithm
         shape = (self.factors.n1, self.factors.n2)
         if comm.size == 1:
-            self._algorithm = OneRank(n, self.dtype.kind == "f", selection)
+            self._algorithm = OneRank(self.dtype.kind == "f", selection)
         elif self.factors.padded:
             self._algorithm = Bluestein(comm, n, shape, self.dtype, selection, method, info)
         else:
@@ -117,10 +119,17 @@ class LineTransforms:
                 self.output_geometry = LineBlocks(count, comm.size, comm.rank, bounds)
                 self._frequencies = four.spectrum.frequencies()
 
+    def exchanges(self, direction_forward: bool) -> tuple[PersistentRequest, ...]:
+        """Local. The persistent requests of one direction, in the order of their use.
+
+        Directions may share some of them. None on one rank and after :meth:`free`.
+        """
+        return tuple(self._algorithm.exchanges(direction_forward))
+
     @property
     def requests(self) -> tuple[PersistentRequest, ...]:
-        """The persistent requests of both directions; none after :meth:`free`."""
-        return tuple(self._algorithm.requests)
+        """The persistent requests of both directions, each once."""
+        return tuple(dict.fromkeys((*self.exchanges(True), *self.exchanges(False))))
 
     def frequencies(self) -> NDArray[np.int64]:
         """Local. The frequency, 0 to n - 1, of every coefficient that this rank has, in order."""
@@ -180,10 +189,13 @@ def _checked(factors: LineFactors | None, n: int, parts: int, real: bool) -> Lin
 class OneRank:
     """Local. A line that is not distributed: a kernel does it all."""
 
-    def __init__(self, length: int, real: bool, selection: Selection) -> None:
-        self.requests: list[PersistentRequest] = []
-        self._length, self._selection = length, selection
+    def __init__(self, real: bool, selection: Selection) -> None:
+        self._selection = selection
         self._kinds = ("r2c", "c2r") if real else ("c2c", "c2c")
+
+    def exchanges(self, forward: bool) -> list[PersistentRequest]:
+        """Local. None."""
+        return []
 
     def forward(self, source: NDArray[Any], target: NDArray[Any], factor: float) -> None:
         """Local. To the spectrum."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onesided.collectives import PersistentRequest
 from onesided.pencilfft.decomposition import block
 from onesided.pencilfft.linechunks import scaled_copy
 from onesided.pencilfft.linelayout import LineLayout, box
@@ -25,31 +26,26 @@ class ToColumns:
         self._body = workspace.sent(body)
         #: The matrix, this rank's columns of it; what its last row lacks is not defined.
         self.columns = workspace.received(columns)
-        self._requests = []
+        #: The persistent requests: of complete rows, and of edges, where there are any.
+        self.requests: list[PersistentRequest] = []
         if layout.has_body:
             boxes = layout.body_boxes(), layout.column_boxes()
-            self._requests.append(workspace.connect(body, boxes[0], columns, boxes[1]))
+            self.requests.append(workspace.connect(body, boxes[0], columns, boxes[1]))
         self._places, _ = layout.column_edges()
         self._picked, counts = layout.flat_edges()
         self._edges = np.empty(len(self._picked), dtype)
-        self._edge_request = None
         if layout.has_edges:
-            self._edge_request = workspace.connect_edges(self._edges, counts)
+            self.requests.append(workspace.connect_edges(self._edges, counts))
 
     def __call__(self, source: NDArray[Any]) -> None:
         """Collective. ``source`` is this rank's block of the line."""
         rows = source[self._slice].reshape(self._body.shape)
         for place, column in self.layout.order:
             np.copyto(self._body[:, place], rows[:, column])
-        for request in self._requests:
-            request.Start()
-        if self._edge_request is not None:
-            np.take(source, self._picked, out=self._edges, mode="clip")
-            self._edge_request.Start()
-        for request in self._requests:
-            request.Wait()
-        if self._edge_request is not None:
-            self.columns.reshape(-1)[self._places] = self._edge_request.Wait()
+        np.take(source, self._picked, out=self._edges, mode="clip")
+        received = _exchange(self.requests)
+        if len(self._places):
+            self.columns.reshape(-1)[self._places] = received
 
 
 class ToFlat:
@@ -64,32 +60,27 @@ class ToFlat:
         self._body = workspace.received(body)
         #: The matrix, this rank's columns of it.
         self.columns = workspace.sent(columns)
-        self._requests = []
+        #: The persistent requests: of complete rows, and of edges, where there are any.
+        self.requests: list[PersistentRequest] = []
         if layout.has_body:
             boxes = layout.column_boxes(), layout.body_boxes()
-            self._requests.append(workspace.connect(columns, boxes[0], body, boxes[1]))
+            self.requests.append(workspace.connect(columns, boxes[0], body, boxes[1]))
         self._places, _ = layout.flat_edges()
         self._picked, counts = layout.column_edges()
         self._edges = np.empty(len(self._picked), dtype)
-        self._edge_request = None
         if layout.has_edges:
-            self._edge_request = workspace.connect_edges(self._edges, counts)
+            self.requests.append(workspace.connect_edges(self._edges, counts))
 
     def __call__(self, target: NDArray[Any], factor: float) -> None:
         """Collective. Fills ``target``, this rank's block of the line, multiplied by ``factor``."""
-        for request in self._requests:
-            request.Start()
-        if self._edge_request is not None:
-            np.take(self.columns.reshape(-1), self._picked, out=self._edges, mode="clip")
-            np.multiply(self._edges, factor, out=self._edges)
-            self._edge_request.Start()
-        for request in self._requests:
-            request.Wait()
+        np.take(self.columns.reshape(-1), self._picked, out=self._edges, mode="clip")
+        np.multiply(self._edges, factor, out=self._edges)
+        received = _exchange(self.requests)
         rows = target[self._slice].reshape(self._body.shape)
         for place, column in self.layout.order:
             scaled_copy(self._body[:, place], rows[:, column], factor)
-        if self._edge_request is not None:
-            target[self._places] = self._edge_request.Wait()
+        if len(self._places):
+            target[self._places] = received
 
 
 class Crossing:
@@ -118,12 +109,22 @@ class Crossing:
         self.sent = workspace.sent(send)
         #: What a call receives.
         self.received = workspace.received(receive)
-        self._request = workspace.connect(send, to, receive, of)
+        #: The persistent request, as a list.
+        self.requests = [workspace.connect(send, to, receive, of)]
 
     def __call__(self) -> None:
         """Collective. Exchange; both arrays are this rank's until the next exchange."""
-        self._request.Start()
-        self._request.Wait()
+        _exchange(self.requests)
+
+
+def _exchange(requests: list[PersistentRequest]) -> Any:
+    """Collective. What the last request has received."""
+    for request in requests:
+        request.Start()
+    received = None
+    for request in requests:
+        received = request.Wait()
+    return received
 
 
 def line_forms(layout: LineLayout, dtype: np.dtype[Any]) -> tuple[Form, Form]:

@@ -130,12 +130,14 @@ def case_padded_matrices(comm, n, char, seed):
 def case_methods(comm, method, n, seed):
     """Every way to exchange, other data each time; equal data give equal results."""
     with planned(comm, n, "dD"[n % 2], method=method) as line:
-        assert comm.size == 1 or line.requests
+        for forward in (True, False):
+            assert len(line.exchanges(forward)) >= 3 or comm.size == 1
         found = [there_and_back(line, whole(n, line.dtype.char, seed + k)) for k in (0, 1, 0)]
         for first, last in zip(found[0], found[2], strict=True):
             np.testing.assert_array_equal(first, last)
         used = {request.method for request in line.requests}
         assert method == "auto" or used <= {method}
+        assert all(request.rounds >= 3 for request in line.requests)
 
 
 @ranks(at_least=2)
