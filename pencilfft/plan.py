@@ -136,7 +136,9 @@ class PFFT:
         self._given = given if isinstance(given, Subcomm) else None
         self.batch = settings.batch
         planner = Planner(whole, settings, selection, method, info, hints, given)
-        self._engine = engine = planner.make(planner.choose(sizes))
+        #: What was decided: process grid, method, bytes of a block.
+        self.choice = planner.choose(sizes)
+        self._engine = engine = planner.make(self.choice)
         selection.save()
         #: The sub-communicators over which the axes of the input are split.
         self.subcomm = Communicators(engine.comms[0])

@@ -16,9 +16,9 @@ from onesided.pencilfft.decomposition import (
     block,
     choose_grid,
     memory_order,
-    plan_stages,
     transpose_boxes,
 )
+from onesided.pencilfft.stages import AxisTransform, plan_stages
 
 
 def every_pencil(shape, grid, axis):
@@ -28,6 +28,17 @@ def every_pencil(shape, grid, axis):
         PencilGeometry(shape, grid, tuple(int(c) for c in coords), layout, axis)
         for coords in np.ndindex(*grid)
     ]
+
+
+def planned(first, order, halved, **options):
+    """The stages of a transform that is complex, or real to complex along its first axis."""
+    kinds = ["r2c" if halved else "c2c"] + ["c2c"] * (len(order) - 1)
+    lengths = [first.shape[axis] for axis in order]
+    steps = [
+        AxisTransform(axis, kind, length, length)
+        for axis, kind, length in zip(order, kinds, lengths, strict=True)
+    ]
+    return plan_stages(first, steps, np.dtype("d" if halved else "D"), **options)
 
 
 @given(st.integers(0, 200), st.integers(1, 40))
@@ -56,18 +67,22 @@ def transforms(draw):
     order = draw(st.permutations(range(ndim)))[:count]
     grid = [draw(st.integers(1, 3)) for _ in range(ndim)]
     grid[order[0]] = 1
-    return shape, tuple(grid), tuple(order), draw(st.booleans())
+    return shape, tuple(grid), tuple(order), draw(st.booleans()), draw(st.booleans())
 
 
 @given(transforms())
 def test_a_global_array_survives_all_transposes(transform):
     """Move blocks of global indices through the boxes of every stage, as the ranks would."""
-    shape, grid, order, halved = transform
-    plans = [plan_stages(p, order, halved) for p in every_pencil(shape, grid, order[0])]
+    shape, grid, order, halved, stays = transform
+    plans = [
+        planned(first, order, halved, transposed_out=stays)
+        for first in every_pencil(shape, grid, order[0])
+    ]
     for stages in plans:
         assert [axis for stage in stages for axis in stage.axes] == list(order)
         for stage in stages:
             assert all(stage.before.parts(axis) == 1 for axis in stage.axes)
+        assert stays or stages[-1].after.layout == stages[0].before.layout
     spectral = plans[0][0].after.shape
     whole = np.arange(math.prod(spectral)).reshape(spectral)
     locals_ = [whole[stages[0].after.local_slice()] for stages in plans]
@@ -81,12 +96,12 @@ def test_a_global_array_survives_all_transposes(transform):
 
 def test_stages_of_a_real_transform_on_pencils():
     first = every_pencil((8, 9, 10), (2, 3, 1), 2)[5]
-    stages = plan_stages(first, (2, 1, 0), True)
+    stages = planned(first, (2, 1, 0), True)
     assert [stage.axes for stage in stages] == [(2,), (1,), (0,)]
     assert [stage.after.subshape for stage in stages] == [(4, 3, 6), (4, 9, 2), (8, 4, 2)]
     assert stages[0].before.subshape == (4, 3, 10)
     slab = every_pencil((8, 9, 10), (2, 1, 1), 2)[1]
-    assert [stage.axes for stage in plan_stages(slab, (2, 1, 0), True)] == [(2, 1), (0,)]
+    assert [stage.axes for stage in planned(slab, (2, 1, 0), True)] == [(2, 1), (0,)]
 
 
 def exchange(sources, targets, locals_):
