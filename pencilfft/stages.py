@@ -141,6 +141,8 @@ def plan_stages(
         if transform.kind == "r2c":
             here = COMPLEX[here.char]
         after = replace(after, axis=axis).resized(axis, transform.spectral)
+    if not transposed_out:  # the way back begins with the axis that was made whole last
+        after = replace(after, axis=before.axis)
     stages.append(Stage(before, tuple(group), after, (start, here)))
     return stages if transposed_out else [*stages, *_way_back(stages)]
 
@@ -150,7 +152,8 @@ def _way_back(stages: Sequence[Stage]) -> list[Stage]:
     back = []
     here = stages[-1].after
     dtype = stages[-1].dtypes[1]
-    for stage, following in zip(stages[-2::-1], stages[:0:-1], strict=True):
-        here = replace(here, axis=following.before.axis).pencil(stage.after.axis)
-        back.append(Stage(here, (), here, (dtype, dtype)))
+    for stage in stages[-2::-1]:
+        before = here.pencil(stage.after.axis)
+        here = replace(before, axis=stage.before.axis)
+        back.append(Stage(before, (), here, (dtype, dtype)))
     return back
