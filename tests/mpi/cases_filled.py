@@ -1,0 +1,334 @@
+"""Rounds that the caller fills: opened where it is granted, started where it is not."""
+
+from __future__ import annotations
+
+import functools
+import time
+
+import numpy as np
+from cases import parameters, ranks
+from cases_conformance import raises
+from exchange_data import MEMORY, names
+from filled_data import SHAPE, Turn, read_slowly
+
+from onesided.collectives import (
+    Alltoallv_init,
+    Alltoallw_init,
+    PatternError,
+    RequestError,
+    Waitall,
+    alternate,
+    empty,
+    free,
+    methods,
+)
+
+MOST = [name for name in names() if name != "auto"]  # which becomes one of the others
+DIRECT = [name for name in names() if methods()[name].load().direct]
+ALWAYS = ["rma-fence", "rma-fence-hier", "p2p"]  # every round of theirs can be opened
+
+
+def info_of(options):
+    return {"ranks_per_node": options["ranks_per_node"]} if "ranks_per_node" in options else None
+
+
+@parameters(method=MOST, memory=MEMORY, axis=[0, 1, 2])
+def case_opened_and_started_as_it_comes(comm, method, memory, axis, seed, options):
+    for cuts, turned in ((None, False), (3, False), (2, True)):
+        exchange = Turn(comm, method, memory, axis=axis, cuts=cuts, turned=turned,
+                        info=info_of(options), permute=turned)
+        random = np.random.default_rng([seed, comm.rank])
+        for turn in range(5):
+            order = [int(k) for k in random.permutation(exchange.chunks)]
+            exchange.begin(turn, bool(random.integers(2)) if turn else True, order)
+            exchange.check(turn, exchange.request.Wait())
+            if random.integers(2):
+                exchange.request.Release()
+        exchange.free()
+
+
+@parameters(method=MOST, memory=MEMORY)
+def case_open_is_possible_after_release(comm, method, memory, options):
+    """All ranks have released: Open is True, off the node as soon as the credits have come."""
+    exchange = Turn(comm, method, memory, cuts=3, info=info_of(options))
+    for turn in range(4):
+        exchange.request.Release()
+        exchange.request.Release()  # twice is once
+        comm.Barrier()
+        deadline = time.monotonic() + 20
+        while not exchange.begin(turn, starts=False) and exchange.request.direct:
+            assert time.monotonic() < deadline, "the credit does not come"
+        if not exchange.request.direct:
+            exchange.begin(turn)
+        exchange.check(turn, exchange.request.Wait())
+    assert exchange.opened == (4 if exchange.request.direct else 0)
+    exchange.free()
+
+
+@ranks(at_least=2)
+@parameters(method=MOST, memory=MEMORY)
+def case_one_rank_late(comm, method, memory, options):
+    """Each rank in turn is late: before Open, between Ready, before Wait, before Release.
+
+    What has come must stay until Release, however fast the others are.
+    """
+    exchange = Turn(comm, method, memory, cuts=3, info=info_of(options))
+    places = ("open", "ready", "wait", "release")
+    for turn in range(2 * comm.size * len(places)):
+        late = places[turn // comm.size % len(places)] if turn % comm.size == comm.rank else ""
+
+        def pause(place, late=late):
+            if late == place:
+                time.sleep(0.003)
+
+        pause("open")
+        exchange.begin(turn, turn % 3 != comm.rank % 3, pause=lambda: pause("ready"))
+        pause("wait")
+        read_slowly(exchange, turn, 0.003 if late == "release" else 0)
+        if (turn + comm.rank) % 4:
+            exchange.request.Release()
+    exchange.free()
+
+
+@parameters(method=MOST, other=["same", "p2p", "rma-notify"])
+def case_two_requests_alternate_in_one_memory(comm, method, other, options):
+    """There and back through one array; one that runs ahead must not overwrite what is read."""
+    shape = (6, 2 * comm.size + 1, 3)
+    pair = [method, method if other == "same" else other]
+    memory = empty(comm, int(np.prod(shape)), np.int64)
+    there, back = (
+        Turn(comm, name, turned=bool(i), cuts=2 + i, shape=shape, into=memory,
+             info=info_of(options))
+        for i, name in enumerate(pair)
+    )
+    alternate([there.request, back.request])
+    for turn in range(50):
+        exchange = (there, back, back, there, there)[turn % 5]
+        delay = [0, 0, 0]  # of one rank in turn: before a round, in it, after it
+        delay[turn % 3] = 0.001 * (turn // 3 % comm.size == comm.rank)
+        time.sleep(delay[0])
+        pause = functools.partial(time.sleep, delay[1])
+        exchange.begin(turn, (turn + comm.rank) % 7 != 0, pause=pause)
+        read_slowly(exchange, turn, delay[2])
+        if (turn + comm.rank) % 5:
+            (there if turn % 2 else back).request.Release()  # one says so for both
+    there.free()
+    back.begin(50)
+    back.check(50, back.request.Wait())
+    back.free()
+    free(memory)
+
+
+@parameters(method=MOST)
+def case_alternating_with_different_neighbors(comm, method, options):
+    """A pair of ranks that exchanges nothing in one of the requests: rounds count all the same."""
+    size, rank = comm.size, comm.rank
+    memory = empty(comm, 2 * size, np.int64)
+    shifts, requests, sends = (1, 0, size // 2), [], []
+    for shift in shifts:
+        to, source = (rank + shift) % size, (rank - shift) % size
+        send = np.zeros(2, np.int64)
+        boxes = [(slice(0, 2),) if peer == to else None for peer in range(size)]
+        places = [(slice(2 * source, 2 * source + 2),) if peer == source else None
+                  for peer in range(size)]
+        requests.append(Alltoallw_init(comm, [send, boxes], [memory, places], method=method,
+                                       info=info_of(options), chunks=(0, (1, 2))))
+        sends.append(send)
+    alternate(requests)
+    for turn in range(40):
+        which = (turn // 2) % 3 if turn < 30 else 0  # for a while only one of them
+        request, source = requests[which], (rank - shifts[which]) % size
+        data = 1000 * turn + 10 * rank + np.arange(2)
+        if request.Open():
+            for chunk in (1, 0):
+                for _, part, array in request.outlets[chunk]:
+                    array[...] = data[part]
+                request.Ready(chunk)
+        else:
+            sends[which][...] = data
+            request.Start()
+        got = request.Wait()
+        if turn % size == rank:
+            time.sleep(0.001)
+        want = 1000 * turn + 10 * source + np.arange(2)
+        np.testing.assert_array_equal(got[2 * source : 2 * source + 2], want)
+        if turn % 3:
+            request.Release()
+    for request in requests:
+        request.Free()
+    free(memory)
+
+
+@parameters(method=MOST)
+def case_several_requests_opened_in_any_order(comm, method, seed, options):
+    exchanges = [
+        Turn(comm, method, MEMORY[i % 3], cuts=i + 1, turned=bool(i % 2), info=info_of(options))
+        for i in range(4)
+    ]
+    free_order = methods()[method].any_order
+    for turn in range(5):
+        random = np.random.default_rng([seed, turn, comm.rank if free_order else 0])
+        for i in random.permutation(4):
+            exchanges[i].begin(turn, bool(random.integers(2)))
+        order = random.permutation(4) if free_order else range(4)
+        Waitall([exchanges[i].request for i in order])
+        for exchange in exchanges:
+            exchange.check(turn)
+    for exchange in exchanges:
+        exchange.free()
+
+
+@parameters(method=MOST, memory=["own", "window"])
+def case_boxes_of_other_shapes_leave_as_a_whole(comm, method, memory, options):
+    """Blocks whose two boxes differ in shape: written to the send array, cut all the same."""
+    size = comm.size
+    send = np.zeros((4, 3 * size), np.int64)
+    shape = (3 * size, 4)
+    window = empty(comm, shape, np.int64) if memory == "window" else None
+    sends = [(slice(None), slice(3 * p, 3 * p + 3)) for p in range(size)]
+    recvs = [(slice(3 * p, 3 * p + 3),) for p in range(size)]
+    spec = (shape, np.int64) if window is None else window
+    request = Alltoallw_init(comm, [send, sends], [spec, recvs], method=method,
+                             info=info_of(options), chunks=(1, (1, 3)))
+    for turn in range(4):
+        data = np.arange(send.size).reshape(send.shape) + 1000 * turn + 10**6 * comm.rank
+        if turn and request.Open():
+            for chunk in (1, 0):
+                for _, part, array in request.outlets[chunk]:
+                    array[...] = data[part]
+                request.Ready(chunk)
+        else:
+            send[...] = data
+            request.Start()
+        got = request.Wait()
+        for peer in range(size):
+            theirs = data + 10**6 * (peer - comm.rank)
+            want = theirs[sends[comm.rank]]
+            np.testing.assert_array_equal(got[recvs[peer]].ravel(), want.ravel())
+    request.Free()
+    if window is not None:
+        free(window)
+
+
+@parameters(method=MOST)
+def case_vectors_are_one_chunk(comm, method):
+    size = comm.size
+    send = np.zeros(2 * size)
+    with Alltoallv_init(comm, send, None, method=method) as request:
+        for turn in range(4):
+            data = 100 * turn + comm.rank + np.zeros(2 * size)
+            if request.Open():
+                for _, part, array in request.outlets[0]:
+                    array[...] = data[part]
+                request.Ready(0)
+            else:
+                send[...] = data
+                request.Start()
+            want = 100 * turn + np.repeat(np.arange(size), 2)
+            np.testing.assert_array_equal(request.Wait(), want)
+
+
+@parameters(method=names)
+def case_misuse(comm, method):
+    exchange = Turn(comm, method, cuts=2)
+    request = exchange.request
+    assert len(request.outlets) == exchange.chunks == 2
+    raises(RequestError, lambda: request.Ready(0), "no chunk")
+    exchange.begin(0, opens=False)
+    raises(RequestError, lambda: request.Ready(0), "no chunk")
+    raises(RequestError, request.Open, "active request cannot be opened")
+    raises(RequestError, request.Release, "active request cannot be released")
+    exchange.check(0, request.Wait())
+    if method in ALWAYS:
+        assert request.Open()
+        for call in (request.Wait, request.Test):
+            raises(RequestError, call, "[0, 1]", "not ready")
+        data = exchange.whole(1)[exchange.source]
+        for _, part, array in (outlet for chunk in request.outlets for outlet in chunk):
+            array[...] = data[part]
+        raises(RequestError, lambda: request.Ready(2), "does not exist")
+        raises(RequestError, lambda: request.Ready(-1), "does not exist")
+        request.Ready(1)
+        raises(RequestError, lambda: request.Ready(1), "ready already")
+        raises(RequestError, request.Wait, "[0]")
+        raises(RequestError, request.Start, "active")
+        raises(RequestError, request.Free, "active")
+        request.Ready(0)
+        raises(RequestError, lambda: request.Ready(0), "no chunk")
+        exchange.check(1, request.Wait())
+    exchange.free()
+    for call in (request.Open, request.Release, lambda: request.outlets):
+        raises(RequestError, call, "freed request")
+    raises(RequestError, lambda: request.Ready(0))
+
+
+@parameters(method=MOST)
+def case_requests_that_cannot_alternate(comm, method):
+    memory = empty(comm, 2 * int(np.prod(SHAPE)), np.int64)
+    a, b = (Turn(comm, method, into=memory) for _ in range(2))
+    other = comm.Dup()
+    elsewhere = Turn(other, method, "plain")
+    raises(RequestError, lambda: alternate([a.request, a.request]), "twice")
+    raises(RequestError, lambda: alternate([a.request, elsewhere.request]), "communicators")
+    elsewhere.free()
+    other.Free()
+    own = Turn(comm, method, "own")
+    if own.request.exchange.slots == 2:
+        raises(RequestError, lambda: alternate([a.request, own.request]), "two slots")
+    own.free()
+    alternate([])
+    alternate([a.request, b.request])
+    raises(RequestError, lambda: alternate([a.request, b.request]), "already")
+    a.begin(0, opens=False)
+    for call in (b.request.Start, b.request.Open, b.request.Release):
+        raises(RequestError, call, "same memory is active")
+    a.check(0, a.request.Wait())
+    b.begin(1)
+    b.check(1, b.request.Wait())
+    raises(RequestError, lambda: alternate([b.request]), "used or freed")
+    a.free()
+    b.free()
+    free(memory)
+
+
+@parameters(method=["rma-notify", "mpi"])
+def case_bad_chunks(comm, method):
+    size = comm.size
+    send = np.zeros((4, 2 * size))
+    boxes = [(slice(0, 4), slice(2 * p, 2 * p + 2)) for p in range(size)]
+    uneven = [(slice(0, 2 + 2 * (p == 0)), slice(2 * p, 2 * p + 2)) for p in range(size)]
+
+    def init(chunks, boxes=boxes):
+        spec = [np.zeros((4 * size, 2)), [(slice(4 * p, 4 * p + 4),) for p in range(size)]]
+        return Alltoallw_init(comm, [send, boxes], spec, method=method, chunks=chunks)
+
+    for chunks, words in [
+        ((2, (4,)), ["axis 2", "2 dimensions"]),
+        ((0, (2, 3)), ["(2, 3)", "extent 4"]),
+        ((0, (2, 2, 4)), ["(2, 2, 4)"]),
+        ((0, (0, 4)), ["(0, 4)"]),
+        ((0, ()), ["extent 4"]),
+        ((0, (1.5, 4)), ["(axis, stops)"]),
+        (3, ["(axis, stops)"]),
+    ]:
+        raises(PatternError, lambda chunks=chunks: init(chunks), *words)
+    if size > 1:
+        raises(PatternError, lambda: init((0, (4,)), uneven), "extent")
+    only = (0, (9,)) if comm.rank == size - 1 else (-2, (1, 4))  # one rank's error is everybody's
+    raises(PatternError, lambda: init(only), "(9,)")
+    init((-2, (1, 4))).Free()
+
+
+@parameters(method=[name for name in DIRECT if name.startswith("rma")], memory=MEMORY)
+def case_outlets_stay_mapped(comm, method, memory):
+    """A late look at an outlet, even a write, is no segmentation fault."""
+    exchange = Turn(comm, method, memory, cuts=2)
+    exchange.begin(0)
+    exchange.check(0, exchange.request.Wait())
+    held = [array for chunk in exchange.request.outlets for _, _, array in chunk]
+    assert held or not exchange.send.size
+    exchange.free()
+    comm.Barrier()
+    for array in held:
+        array[...] = array + 1
+    comm.Barrier()

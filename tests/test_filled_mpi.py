@@ -1,0 +1,29 @@
+"""Rounds that the caller fills, on the ranks of an MPI job: every transport in the registry."""
+
+from __future__ import annotations
+
+import pytest
+
+DIRECT = ["method=rma-notify", "method=rma-fence,", "method=rma-fence]", "method=p2p"]
+
+
+@pytest.mark.parametrize(
+    "ranks", [1, pytest.param(2, marks=pytest.mark.full), 3, pytest.param(4, marks=pytest.mark.full)]
+)
+def test_filled_rounds(run_cases, ranks):
+    run_cases("cases_filled", ranks)
+
+
+@pytest.mark.parametrize("nodes", ["1", pytest.param("2", marks=pytest.mark.full)])
+def test_emulated_nodes(run_cases, nodes):
+    """Emulated nodes in one: chunks are Put, credits are messages."""
+    run_cases("cases_filled", 3, select=DIRECT, options={"ranks_per_node": nodes})
+
+
+def test_debug_mode(run_cases):
+    run_cases("cases_filled", 2, select=["late", "alternate", "misuse"], env={"ONESIDED_DEBUG": "1"})
+
+
+@pytest.mark.full
+def test_two_nodes(run_cases, two_nodes):
+    run_cases("cases_filled", timeout=900, **vars(two_nodes))
