@@ -38,7 +38,8 @@ def test_files_on_more_ranks(run_cases, module, ranks):
 
 @pytest.mark.full
 def test_files_of_virtual_nodes(run_cases, virtual_nodes):
-    run_cases("cases_io", env={"ONESIDED_IO_DISK": "1"}, **vars(virtual_nodes))
+    settings = {**vars(virtual_nodes), "env": {"ONESIDED_IO_DISK": "1"}}
+    run_cases("cases_io", timeout=600, **settings)
 
 
 @st.composite
