@@ -90,9 +90,12 @@ class Builder:
         for i in range(count) if forward else range(count - 1, -1, -1):
             stage = self.stages[i]
             side = stage.before if forward else stage.after
-            local = self._pass(operations(stage, forward), side.subshape)
+            end = stage.after if forward else stage.before
+            last = len(legs) == count - 1
+            uncut = None if last else end.axis
+            local = self._pass(operations(stage, forward), side.subshape, uncut)
             transpose = None
-            if len(legs) < count - 1:
+            if not last:
                 k = i if forward else i - 1
                 transpose = self.workspace.connect(
                     k, forward, (local.axis, local.stops), self.method, self.info
@@ -105,8 +108,10 @@ class Builder:
                 legs.append(Leg(local, reads, None, source))
         return legs
 
-    def _pass(self, steps: Sequence[Operation], shape: tuple[int, ...]) -> Pass:
-        return Pass(self.selection, steps, shape, self._scratch, self.cache_bytes)
+    def _pass(
+        self, steps: Sequence[Operation], shape: tuple[int, ...], uncut: int | None = None
+    ) -> Pass:
+        return Pass(self.selection, steps, shape, self._scratch, self.cache_bytes, uncut)
 
     def _local_legs(self, stage: Stage, forward: bool) -> list[Leg]:
         """Without a transpose: in groups of axes that leave one to form blocks along."""

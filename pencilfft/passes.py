@@ -97,7 +97,9 @@ class Pass:
         shape: Sequence[int],
         scratch: Scratch,
         cache_bytes: int = CACHE_BYTES,
+        uncut: int | None = None,
     ) -> None:
+        """Local. Blocks are not cut along ``uncut`` either."""
         self._selection, self._operations = selection, list(steps)
         self._scratch = scratch
         self._shapes = [tuple(shape)]
@@ -117,7 +119,7 @@ class Pass:
         reads = _nbytes(shape, steps[0].dtypes[0]) if steps else 0
         self._empty = any(0 in each for each in self._shapes)
         self.axis, self.stops, self._inner, self._parts = _cut(
-            axes, shape, (largest + reads) / cache_bytes
+            [*axes, *([] if uncut is None else [uncut])], shape, (largest + reads) / cache_bytes
         )
         block = max(np.diff([0, *self.stops]), default=0)
         share = block / max(1, shape[self.axis])
