@@ -50,7 +50,8 @@ def transform_wrongly(comm, options):
             if target.size:
                 target.flat[0] += 1e-3
 
-        wrong.destroy = forward.destroy
+        for name in ("destroy", "input", "output", "input_pencil", "output_pencil"):
+            setattr(wrong, name, getattr(forward, name))
         self.forward = wrong
 
     PFFT.__init__ = init
