@@ -94,11 +94,8 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         ``order`` is the order of its axes in memory, outermost first; C order where it is None.
         """
         shape = (*components, *pencil.subshape)
-        if order is None:
-            self = np.ndarray.__new__(cls, shape, dtype)
-        else:
-            memory = np.empty([shape[axis] for axis in order], dtype)
-            self = memory.transpose(np.argsort(order)).view(cls)
+        strides = None if order is None else _strides(shape, order, np.dtype(dtype).itemsize)
+        self = np.ndarray.__new__(cls, shape, dtype, None, 0, strides)
         self._p0, self._rank = pencil, len(components)
         if val is not None:
             self.fill(val)
@@ -304,6 +301,15 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         from onesided.pencilfft.hdf5 import read
 
         read(self, filename, name, step)
+
+
+def _strides(shape: Sequence[int], order: Sequence[int], step: int) -> list[int]:
+    """In bytes, of an array whose axes lie in memory in this order, outermost first."""
+    strides = [0] * len(shape)
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= max(1, shape[axis])
+    return strides
 
 
 def _pencil(shape: tuple[int, ...], subcomm: Any, alignment: int | None) -> Pencil:

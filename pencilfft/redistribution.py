@@ -38,9 +38,10 @@ Key = tuple[Any, ...]
 class Redistribution:
     """From blocks along one axis to blocks along another, of any two arrays.
 
-    Arrays of the caller's change from call to call, so the request is bound to memory of its own:
-    blocks for peers are gathered there, sent straight into the peers' slots and copied from there
-    to the target. What a rank keeps goes from array to array.
+    Arrays of the caller's change from call to call, so the request is bound to memory of its own.
+    Blocks go from the source straight into the peers' slots where the method has a way there, else
+    through a send array, and from the slot to the target. What a rank keeps goes from array to
+    array.
     """
 
     def __init__(
@@ -78,13 +79,20 @@ class Redistribution:
 
     def __call__(self, source: NDArray[Any], target: NDArray[Any]) -> None:
         """Collective. The source is left as it is."""
-        for memory, box in self._outgoing:
-            memory[...] = source[box]
-        self._request.Start()
+        request = self._request
+        if request.Open():
+            for chunk, outlets in enumerate(request.outlets):
+                for _, box, outlet in outlets:
+                    outlet[...] = source[box]
+                request.Ready(chunk)
+        else:
+            for memory, box in self._outgoing:
+                memory[...] = source[box]
+            request.Start()
         if self._kept is not None:
             own, place = self._kept
             target[place] = source[own]
-        received = self._request.Wait()
+        received = request.Wait()
         for box in self._incoming:
             target[box] = received[box]
 
