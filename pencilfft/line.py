@@ -147,8 +147,8 @@ class LineTransforms:
         """Collective. Transform ``source`` to ``target``, divided by sqrt(n)**scale.
 
         Forward has the negative exponent. The arrays are this rank's parts, in any strides;
-        ``source`` is left as it is. A wrong array raises :class:`PatternError` on this rank,
-        before anything is started.
+        ``source`` is left as it is, unless both are one array, which is allowed. A wrong array
+        raises :class:`PatternError` on this rank, before anything is started.
         """
         if self._freed:
             raise RequestError("a transform of a line that was freed")
@@ -164,6 +164,8 @@ class LineTransforms:
                     f"the {what} has shape {array.shape} and dtype {array.dtype}, this rank's "
                     f"part has {part.subshape} (of {part.length}) and {dtype}"
                 )
+        if not target.flags.writeable:
+            raise PatternError("the array that takes the result is read-only")
         algorithm = self._algorithm
         function = algorithm.forward if direction_forward else algorithm.backward
         with np.errstate(all="ignore"):  # infinities and NaN pass
@@ -214,6 +216,8 @@ class OneRank:
         factor: float,
     ) -> None:
         same = source.__array_interface__ == target.__array_interface__
+        if not same and np.shares_memory(source, target):
+            raise PatternError("the two arrays overlap without being the same")
         layouts = Layout.of(source), Layout.of(target)
         run = self._selection.run_for(Task(kind, 0, forward, 0, False, *layouts, same))
         run(source, target)

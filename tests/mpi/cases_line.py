@@ -24,14 +24,15 @@ from onesided.pencilfft.line import LineTransforms
 from onesided.pencilfft.linelengths import LineFactors, divisors, smooth_factors
 
 METHOD = "p2p"  # of the cases that are not about methods: the quickest to plan
+SCIPY = ("scipy", "estimate")
 ALL = os.environ.get("ONESIDED_FFT_CASES") == "all"
 ORDERS = [(char, transposed) for char in "dDfF" for transposed in (False, True)]
 
 
 @contextmanager
-def planned(comm, n, char, transposed=False, method=METHOD, factors=None):
+def planned(comm, n, char, transposed=False, method=METHOD, factors=None, kernels=SCIPY):
     """Transforms of a line, or the case is skipped where this MPI does not support the method."""
-    selection = Selection("scipy", "estimate", None)
+    selection = Selection(*kernels, False)
     try:
         line = LineTransforms(comm, n, char, selection, method, None, transposed, factors=factors)
     except UnsupportedError as error:
@@ -140,6 +141,12 @@ def case_methods(comm, method, n, seed):
         assert all(request.rounds >= 3 for request in line.requests)
 
 
+@parameters(effort=["estimate", "measure"], n=[1009, 3000])
+def case_kernels_that_are_chosen(comm, effort, n, seed):
+    with planned(comm, n, "dD"[n % 2], kernels=("auto", effort)) as line:
+        there_and_back(line, whole(n, line.dtype.char, seed))
+
+
 @ranks(at_least=2)
 @parameters(n=[60, 97])
 def case_late_ranks(comm, n, seed):
@@ -238,8 +245,9 @@ def case_imaginary_parts_that_mean_nothing(comm, n, seed):
 
 
 @ranks(at_least=2, at_most=2)
-@parameters(n=[2**18, 2**18 + 3], char="dD")
-def case_nothing_of_the_size_of_a_line_is_allocated(comm, n, char, seed):
+@parameters(n=[2**18, 2**18 + 3])
+def case_nothing_of_the_size_of_a_line_is_allocated(comm, n, seed):
+    char = "dD"[n % 2]
     buffers = 4 * np.getbufsize() * 16  # NumPy's own, of the operands of a call
     with planned(comm, n, char) as line:
         assert line.factors.padded == bool(n % 2)
@@ -266,7 +274,7 @@ def refused(error, words, call, *arguments, **keywords):
 
 
 def case_bad_arguments_are_errors_on_all_ranks(comm):
-    selection = Selection("scipy", "estimate", None)
+    selection = Selection("scipy", "estimate", False)
 
     def make(n=12, dtype="D", method=METHOD, transposed=False, **keywords):
         LineTransforms(comm, n, dtype, selection, method, None, transposed, **keywords)
@@ -290,6 +298,11 @@ def case_bad_calls(comm, seed):
         refused(PatternError, "the line has shape", line.run, True, u[None], u_hat)
         refused(PatternError, "float32", line.run, True, u.astype("f"), u_hat)
         refused(PatternError, "the spectrum has shape", line.run, False, u, u)
+        u_hat.flags.writeable = False
+        refused(PatternError, "read-only", line.run, True, u, u_hat)
+        if comm.size == 1:
+            both = np.zeros(22)
+            refused(PatternError, "overlap", line.run, True, both[:20], both.view(complex))
         there_and_back(line, whole(20, "d", seed))
     line.free()
     refused(RequestError, "was freed", line.run, True, u, u_hat)
