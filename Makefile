@@ -76,5 +76,5 @@ $(BENCH)/ready: $(SOURCES)
 # an editable install: files are seen as they are, new folders need a new install
 $(TEST)/ready: pyproject.toml
 	$(PYTHON) -m venv $(TEST)
-	$(TEST)/$(PIP) -e ".[$(MPI),fast,test]"
+	$(TEST)/$(PIP) -e ".[$(MPI),fast,plot,test]"
 	touch $@

@@ -191,7 +191,8 @@ def _matched(
         buffers.check_separate(sides.send, recv)
     number = context.next_tag()
     exchange = Exchange(
-        method, context, sides.send, recv, hints, number, neighborhood, cuts=sides.cuts
-    )
+        method, context, sides.send, recv, hints, number,
+        neighborhood=neighborhood, cuts=sides.cuts,
+    )  # fmt: skip
     match(exchange)
     return exchange

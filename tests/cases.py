@@ -18,6 +18,7 @@ the dict of ``--option`` arguments.
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import inspect
 import itertools
 import json
@@ -44,6 +45,14 @@ class Skip(Exception):
 def skip(reason: str) -> NoReturn:
     """Leave the case; every rank must do so with the same reason."""
     raise Skip(reason)
+
+
+def need(module: str) -> None:
+    """Skip the case where a module cannot be imported."""
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        skip(f"{module} cannot be imported: {error}")
 
 
 def parameters(**choices: Iterable[Any] | Callable[..., Iterable[Any]]) -> Callable[..., Any]:

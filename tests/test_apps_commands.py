@@ -149,7 +149,7 @@ MISTAKES = {
     "one of two methods": (["spmv", "--comm", "p2p,rma-magic"], "rma-magic"),
     "shape and grid": ([*SMALL, "--grid", "3", "3"], "(3, 3"),
     "shape": (["fft", "--shape", "8", "zero", "8"], "'zero' is not a whole number"),
-    "one axis": (["fft", "--shape", "8"], "8"),
+    "grid of one axis": (["fft", "--shape", "8", "--grid", "1"], "leave out grid"),
     "info": ([*SMALL, "--info", "slots=9"], "slots"),
     "option": ([*SMALL, "--fast"], "--fast"),
     "command": (["fftw"], "fftw"),

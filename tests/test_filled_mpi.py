@@ -8,7 +8,7 @@ DIRECT = ["method=rma-notify", "method=rma-fence,", "method=rma-fence]", "method
 
 
 @pytest.mark.parametrize(
-    "ranks", [1, pytest.param(2, marks=pytest.mark.full), 3, pytest.param(4, marks=pytest.mark.full)]
+    "ranks", [1, 3, *(pytest.param(ranks, marks=pytest.mark.full) for ranks in (2, 4))]
 )
 def test_filled_rounds(run_cases, ranks):
     run_cases("cases_filled", ranks)
@@ -21,7 +21,8 @@ def test_emulated_nodes(run_cases, nodes):
 
 
 def test_debug_mode(run_cases):
-    run_cases("cases_filled", 2, select=["late", "alternate", "misuse"], env={"ONESIDED_DEBUG": "1"})
+    select = ["late", "alternate", "misuse"]
+    run_cases("cases_filled", 2, select=select, env={"ONESIDED_DEBUG": "1"})
 
 
 @pytest.mark.full

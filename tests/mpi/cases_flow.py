@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import scipy.fft
-from cases import parameters, ranks
+from cases import need, parameters, ranks
 
 from onesided.apps import navier_stokes
 from onesided.apps.failures import CommandError
@@ -260,7 +260,7 @@ def case_a_wrong_flow_is_noticed(comm):
 
 @parameters(slices=["16", "9 16 15"])
 def case_a_picture(comm, slices):
-    pytest.importorskip("matplotlib")
+    need("matplotlib")
     with folder(comm) as name:
         path = os.path.join(name, "out.png")
         run(comm, "--shape", *slices.split(), "--steps", "1", "--picture", path)

@@ -8,7 +8,7 @@ import tempfile
 
 import numpy as np
 import pytest
-from cases import parameters
+from cases import need, parameters
 
 from onesided.apps import poisson
 from onesided.apps.failures import CommandError
@@ -114,7 +114,7 @@ MISTAKES = {
 def case_mistake(comm, mistake):
     words, fragment = MISTAKES[mistake]
     if mistake in ("picture", "folder"):
-        pytest.importorskip("matplotlib")
+        need("matplotlib")
     options = build_parser().parse_args(["poisson", *QUICK, *words])
     with pytest.raises(CommandError, match=fragment):
         poisson.run(comm, options)

@@ -58,13 +58,21 @@ def case_counts_that_do_not_match(comm, method):
     few = on(comm, last, [1] + [2] * (size - 1), [2] * size)
     recv = [np.zeros(2 * size), few]
     agreed_error(
-        comm, PatternError, lambda: start(comm, recv=recv, method=method),
-        "rank 0 sends 2 elements", f"to rank {last}", "expects 1",
+        comm,
+        PatternError,
+        lambda: start(comm, recv=recv, method=method),
+        "rank 0 sends 2 elements",
+        f"to rank {last}",
+        "expects 1",
     )
     send = [np.zeros(3 * size), on(comm, last, [3] + [2] * (size - 1), [2] * size)]
     agreed_error(
-        comm, PatternError, lambda: start(comm, send=send, method=method),
-        f"rank {last} sends 3 elements", "to rank 0", "expects 2",
+        comm,
+        PatternError,
+        lambda: start(comm, send=send, method=method),
+        f"rank {last} sends 3 elements",
+        "to rank 0",
+        "expects 2",
     )
 
 
@@ -118,7 +126,8 @@ def case_send_and_receive_overlap(comm):
     both = np.zeros(4 * comm.size)
     size = comm.size
     agreed_error(
-        comm, PatternError,
+        comm,
+        PatternError,
         lambda: start(comm, [both[: 2 * size], [2] * size], [both[1 : 2 * size + 1], [2] * size]),
         "overlap",
     )
@@ -128,11 +137,16 @@ def case_send_and_receive_overlap(comm):
 
 
 def case_unknown_method_lists_the_known_ones(comm):
-    agreed_error(comm, MethodError, lambda: start(comm, method="rma-magic"), "rma-magic",
-                 *methods())
+    agreed_error(
+        comm, MethodError, lambda: start(comm, method="rma-magic"), "rma-magic", *methods()
+    )
     if comm.size > 1:
-        agreed_error(comm, OnesidedError,
-                     lambda: start(comm, method=on(comm, 0, "p2p", "rma-notify")), "rank 1")
+        agreed_error(
+            comm,
+            OnesidedError,
+            lambda: start(comm, method=on(comm, 0, "p2p", "rma-notify")),
+            "rank 1",
+        )
 
 
 def case_info_values(comm):
@@ -164,8 +178,9 @@ def case_wrong_boxes(comm, wrong, role):
     boxes, word = wrong_boxes(size)[wrong]
     sides = [[np.zeros((size, 2, 2)), [(slice(p, p + 1),) for p in range(size)]] for _ in range(2)]
     sides[role] = [sides[role][0], on(comm, size - 1, boxes, sides[role][1])]
-    agreed_error(comm, PatternError, lambda: Alltoallw_init(comm, *sides, method="rma-notify"),
-                 word)
+    agreed_error(
+        comm, PatternError, lambda: Alltoallw_init(comm, *sides, method="rma-notify"), word
+    )
 
 
 def case_boxes_that_differ_in_shape_but_not_in_size(comm):
@@ -191,8 +206,9 @@ def case_wrong_communicators(comm):
             assert "communicator" in str(error)
         else:
             raise AssertionError("accepted")
-    agreed_error(comm, UnsupportedError,
-                 lambda: Neighbor_alltoallv_init(comm, np.zeros(0), None), "topology")
+    agreed_error(
+        comm, UnsupportedError, lambda: Neighbor_alltoallv_init(comm, np.zeros(0), None), "topology"
+    )
 
 
 @ranks(at_least=2)
@@ -200,8 +216,12 @@ def case_an_intercommunicator_is_refused(comm):
     local = comm.Split(comm.rank % 2, comm.rank)
     inter = local.Create_intercomm(0, comm, 1 - comm.rank % 2)
     try:
-        agreed_error(comm, UnsupportedError, lambda: Alltoallv_init(inter, np.zeros(2), None),
-                     "intracommunicator")
+        agreed_error(
+            comm,
+            UnsupportedError,
+            lambda: Alltoallv_init(inter, np.zeros(2), None),
+            "intracommunicator",
+        )
     finally:
         inter.Free()
         local.Free()
