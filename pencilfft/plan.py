@@ -21,7 +21,6 @@ from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.pencil import Communicators, Subcomm
 from onesided.pencilfft.planner import AUTO, MEASURE, Planner
 from onesided.pencilfft.settings import NORMS, Settings
-from onesided.pencilfft.stages import AxisTransform
 from onesided.pencilfft.transform import SharedArrays, Side, Transform
 
 
@@ -91,6 +90,9 @@ class PFFT:
     #: Extents of the leading axes that are not distributed.
     batch: tuple[int, ...] = ()
 
+    # a subclass written for mpi4py-fft may set the public attributes and leave the constructor out
+    _sides: tuple[Side, ...] = ()
+
     def __init__(
         self,
         comm: Any,
@@ -147,7 +149,9 @@ class PFFT:
             engine.pencil(geometry, comms)
             for geometry, comms in zip(engine.geometries, engine.comms, strict=True)
         ]
-        sides = [_side(engine, settings, self.pencil[out], out) for out in (False, True)]
+        self._sides = sides = tuple(
+            _side(engine, settings, self.pencil[out], out) for out in (False, True)
+        )
         self._arrays = SharedArrays(sides)
         transposes = bool(engine.exchanges(True))
         scales = NORMS[settings.norm]
@@ -167,6 +171,13 @@ class PFFT:
         self.collapse = collapse
         if collapse:
             self.axes = settings.collapsed([part.size for part in self.subcomm])
+        #: The transforms of each group of axes, in the order of a forward transform.
+        self.xfftn = settings.grouped(self.axes)
+        gaps = max(len(self.axes) - 1, 0)
+        exchanges = list(engine.exchanges(True))
+        #: Between two groups each, the exchange of a forward transform, or None: those within a
+        #: group come last. Empty after :meth:`destroy`.
+        self.transfer: tuple[Any, ...] = (*exchanges, *[None] * (gaps - len(exchanges)))[:gaps]
         #: Name of the kernel in use.
         self.backend = selection.name
         #: Seconds that the constructor took.
@@ -181,24 +192,6 @@ class PFFT:
     def transposes(self) -> tuple[Any, ...]:
         """The exchanges of both directions, those of forward first; none after ``destroy``."""
         return (*self._engine.exchanges(True), *self._engine.exchanges(False))
-
-    @property
-    def xfftn(self) -> tuple[tuple[AxisTransform, ...], ...]:
-        """The transforms of each group of axes, in the order of a forward transform."""
-        steps = {step.axis: step for step in self._settings.transforms}
-        return tuple(
-            tuple(steps[axis] for axis in reversed(group)) for group in reversed(self.axes)
-        )
-
-    @property
-    def transfer(self) -> tuple[Any, ...]:
-        """Between two groups each, the exchange of a forward transform; None where there is none.
-
-        Exchanges within a group come last.
-        """
-        exchanges = list(self._engine.exchanges(True))
-        gaps = len(self.axes) - 1
-        return (*exchanges, *[None] * (gaps - len(exchanges)))[: max(gaps, 0)]
 
     @property
     def dimensions(self) -> int:
@@ -224,13 +217,16 @@ class PFFT:
 
     def dtype(self, forward_output: bool = False) -> np.dtype[Any]:
         """Local. Dtype of the input of forward, or of its output."""
-        side = self.forward.output if forward_output else self.forward.input
-        return side.dtype
+        if self._sides:
+            return self._sides[bool(forward_output)].dtype
+        direction = self.forward
+        array = direction.output_array if forward_output else direction.input_array
+        dtype: np.dtype[Any] = array.dtype
+        return dtype
 
     def memory_order(self, forward_output: bool = True) -> tuple[int, ...] | None:
         """Local. The memory order of arrays that the plan makes, outermost axis first."""
-        side = self.forward.output if forward_output else self.forward.input
-        return side.order
+        return self._sides[bool(forward_output)].order if self._sides else None
 
     def frequencies(self) -> NDArray[np.int64]:
         """Local. Of a one-dimensional plan: the frequency of every coefficient of this rank."""
@@ -248,6 +244,7 @@ class PFFT:
         self.forward.destroy()
         self.backward.destroy()
         self._arrays.forget()
+        self.transfer = ()
         self._engine.free()
         if self._given is not None:
             self._given.destroy()

@@ -30,7 +30,10 @@ class Domain:
 
     @classmethod
     def of(cls, given: Sequence[Any], shape: tuple[int, ...]) -> Domain:
-        """Local. From a sequence of arrays, or one of pairs, with an entry for each axis."""
+        """Local. From a sequence of arrays, or one of pairs, with an entry for each axis.
+
+        Of a spectrum mpi4py-fft's programs give the coordinates of physical space, which are more.
+        """
         if len(given) != len(shape):
             raise PatternError(f"the domain has {len(given)} axes, the array {len(shape)}: {shape}")
         meshed = isinstance(given[0], np.ndarray)
@@ -39,10 +42,10 @@ class Domain:
             if isinstance(part, np.ndarray) != meshed:
                 raise PatternError("a domain is all arrays, or all pairs of origin and length")
             array = part.reshape(-1) if meshed else np.asarray(part, dtype=float)
-            if array.shape != ((n,) if meshed else (2,)):
+            if len(array) < n if meshed else array.shape != (2,):
+                wanted = f"{n} coordinates" if meshed else "(2,): origin and length"
                 raise PatternError(
-                    f"axis {axis} of the domain has shape {array.shape}, not "
-                    + (f"{(n,)}: all coordinates" if meshed else "(2,): origin and length")
+                    f"axis {axis} of the domain has shape {array.shape}, not {wanted}"
                 )
             arrays.append(array)
         return cls("mesh" if meshed else "domain", arrays)

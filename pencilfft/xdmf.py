@@ -139,7 +139,8 @@ def _mesh(group: Any, selection: Selection, periodic: bool | Sequence[bool]) -> 
         else:
             path = f"{group.name}/mesh/x{i}"
             numbers = tuple(float(x) for x in group[path][chosen.start : chosen.stop : chosen.step])
-            axes.append(Axis(len(chosen), numbers, path if chosen == range(shape[i]) else ""))
+            whole = chosen == range(len(group[path]))
+            axes.append(Axis(len(chosen), numbers, path if whole else ""))
     plane = Axis(1, (0.0, 1.0) if uniform else (0.0,))
     return Mesh(uniform, (plane,) * (3 - len(axes)) + tuple(axes))
 

@@ -99,7 +99,7 @@ WRONG_WRITES = {
     "no fields": (lambda c, b: {}, {}, "{}"),
     "plain array": (lambda c, b: {"w": [b, np.zeros(3)]}, {}, "ndarray"),
     "short domain": (lambda c, b: {"w": [b]}, {"domain": [(0, 1)]}, "1 axes"),
-    "mesh": (lambda c, b: {"w": [b]}, {"domain": [np.zeros(n) for n in (6, 5, 5)]}, "axis 2"),
+    "mesh": (lambda c, b: {"w": [b]}, {"domain": [np.zeros(n) for n in (6, 5, 3)]}, "axis 2"),
     "mixed": (lambda c, b: {"w": [b]}, {"domain": [(0, 1), np.zeros(5), (0, 1)]}, "all arrays"),
     "read only": (lambda c, b: {"w": [b]}, {"mode": "r"}, "to read only"),
 }

@@ -1,0 +1,74 @@
+"""mpi4py-fft's own test programs, unmodified, with our transposes and with our classes."""
+
+from __future__ import annotations
+
+import mpi_harness
+import pytest
+import released
+from mpi_harness import TESTS
+
+MODES = ["install", "replace"]
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory):
+    """The folder of mpi4py-fft's tests, of the version that is installed."""
+    version = released.installed_version("mpi4py-fft", "mpi4py_fft")
+    return released.source("mpi4py-fft", version, tmp_path_factory.mktemp("mpi4py-fft"))
+
+
+def run(programs, mode, ranks, name, *functions, method="rma-notify", timeout=200.0, **env):
+    program = programs / f"{name}.py"
+    assert program.is_file()
+    outcome = mpi_harness.run(
+        TESTS / "programs" / "dropin.py", ranks, mode, method, str(program), *functions,
+        env={"ONESIDED_DROPIN_" + key.upper(): value for key, value in env.items()},
+        timeout=timeout,
+    )  # fmt: skip
+    assert outcome.kind == "pass", outcome.report()
+    for function in functions:
+        assert f"{function}: 1 times" in outcome.stdout
+
+
+# its get() needs an h5py with MPI: where there is no h5py at all the program leaves it out
+@pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.full)])
+@pytest.mark.parametrize("mode", MODES)
+def test_distributed_arrays(programs, mode, ranks):
+    run(programs, mode, ranks, "test_darray", hide="h5py" if mode == "install" else "")
+
+
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
+@pytest.mark.parametrize("mode", MODES)
+def test_cosine_and_sine_transforms(programs, mode, ranks):
+    run(programs, mode, ranks, "test_mpifft", "test_r2r")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("mode", MODES)
+def test_transfers_between_pencils(programs, mode, ranks):
+    run(programs, mode, ranks, "test_pencil", timeout=600.0)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("method", ["rma-fence", "p2p", "mpi"])
+def test_transfers_by_another_method(programs, method):
+    run(programs, "install", 2, "test_pencil", method=method, timeout=600.0)
+
+
+# some thousand plans: in two parts, each with both kinds of mpi4py-fft's serial transforms hidden
+# or not, so that a part takes minutes and not hours on a busy machine
+@pytest.mark.full
+@pytest.mark.parametrize("types", ["d", "f"])
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("mode", MODES)
+def test_transforms(programs, mode, ranks, types):
+    hide = "pyfftw" if types == "d" else ""
+    run(programs, mode, ranks, "test_mpifft", timeout=1500.0, types=types, hide=hide)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_files(programs, ranks):
+    """Ours only: mpi4py-fft's need an h5py with MPI."""
+    run(programs, "replace", ranks, "test_io", timeout=600.0, hide="netCDF4")
