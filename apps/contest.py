@@ -31,6 +31,9 @@ from onesided.pencilfft import PFFT, newDistArray
 
 DIRECTIONS = ("forward", "backward")
 
+#: Seconds for which a transform runs before it is timed: see :mod:`onesided.apps.timing`.
+LEAD = 0.1
+
 Calls = tuple[Callable[[], object], Callable[[], object]]
 
 
@@ -82,14 +85,15 @@ def contest(
     calls |= _calls(comm, plans, peer)
     fftw = _fftw_mpi(comm, options, first, opponents, outcome)
     subjects = {
-        (name, direction): Subject(f"{name} {direction}", call)
+        (name, direction): Subject(f"{name} {direction}", call, lead=LEAD)
         for name, pair in calls.items()
         for direction, call in zip(DIRECTIONS, pair, strict=True)
     }
     if fftw is not None:
         for direction in DIRECTIONS:
             call = partial(fftw.run, direction)
-            subjects[FFTW_MPI, direction] = Subject(f"{FFTW_MPI} {direction}", call, alone=True)
+            name = f"{FFTW_MPI} {direction}"
+            subjects[FFTW_MPI, direction] = Subject(name, call, alone=True)
     out = console(options.terminal) if comm.rank == 0 else None
     lists = timed(comm, list(subjects.values()), options, out, "transforming")
     outcome.times = dict(zip(subjects, lists, strict=True))
@@ -106,12 +110,11 @@ def contest(
 
 def choice(plan: PFFT, label: str) -> dict[str, Any]:
     """Local. What a plan has decided: method, process grid, kernel, and bytes of a block."""
-    made = getattr(plan, "choice", None)
     return {
         "method": label,
         "grid": list(plan.grid),
         "kernel": plan.backend,
-        "block_bytes": getattr(made, "cache_bytes", None),
+        "block_bytes": plan.choice.blocking.nbytes,
     }
 
 
@@ -182,7 +185,7 @@ def _fftw_mpi(
             raise FftwMpiError("its program transforms three-dimensional float64 arrays")
         if plan.grid != (comm.size, 1, 1):
             raise FftwMpiError(f"it splits the first axis alone, as --grid {comm.size} does")
-        fftw = FftwMpi(comm, options.shape)
+        fftw = FftwMpi(comm, options.shape, LEAD)
     except FftwMpiError as error:
         outcome.absent[FFTW_MPI] = str(error)
         return None

@@ -9,6 +9,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.pencilfft.blocking import Blocking
 from onesided.pencilfft.decomposition import PencilGeometry, memory_order
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.legs import Builder, Leg
@@ -70,7 +71,7 @@ class PencilEngine:
         selection: Selection,
         method: str,
         info: Mapping[str, str] | None,
-        cache_bytes: int,
+        blocking: Blocking,
     ) -> None:
         """Collective over ``comm``. Errors are agreed; what they leave behind is given back."""
         self._owned = owned
@@ -88,8 +89,10 @@ class PencilEngine:
         stages = plan_stages(first, transforms, settings.dtype, settings.transposed_out)
         ends = (stages[0].before, stages[-1].after)
         self.geometries = (ends[0].without(batch), ends[1].without(batch))
-        before, after = (tuple(comms[g] for g in each.layout) for each in self.geometries)
-        self.comms = (before, after)
+        first_comms, last_comms = (
+            tuple(comms[g] for g in each.layout) for each in self.geometries
+        )
+        self.comms = (first_comms, last_comms)
         natural = tuple(range(len(every)))
         self._forms: tuple[Form, Form] = (
             (ends[0].subshape, settings.dtype, natural),
@@ -103,11 +106,16 @@ class PencilEngine:
         self._workspace = Workspace(comm, every, stages)
         try:
             self._workspace.allocate()
-            builder = Builder(stages, self._workspace, selection, method, info, batch, cache_bytes)
+            builder = Builder(stages, self._workspace, selection, method, info, batch, blocking)
+            before, after = (array_like(*form) for form in self._forms)  # only as layouts
             for forward, scale in zip((True, False), NORMS[settings.norm], strict=True):
                 self._legs[forward] = builder.legs(forward)
                 for leg in self._legs[forward]:
-                    leg.prepare(scale)
+                    if forward:
+                        leg.prepare(before, after, scale)
+                    else:
+                        leg.prepare(after, before, scale)
+            del before, after
             self._workspace.share()
         except Exception:
             self.free()

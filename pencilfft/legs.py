@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from numpy.typing import NDArray
 
+from onesided.pencilfft.blocking import Blocking
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.operations import Operation, operations
 from onesided.pencilfft.passes import Pass, Scratch
@@ -53,10 +54,13 @@ class Leg:
             transpose.start()
         transpose.wait()
 
-    def prepare(self, scale: int) -> None:
-        """Local. Plan the pass where it reads memory of the plan."""
-        if self.reads is not None:
-            self.local.prepare(self.reads, scale)
+    def prepare(self, source: NDArray[Any], target: NDArray[Any], scale: int) -> None:
+        """Local. Plan the pass for user's arrays of these memory layouts."""
+        reads = source if self.reads is None else self.reads
+        writes = target if self.writes is None else self.writes
+        if self.follows:
+            reads = target
+        self.local.prepare(reads, scale, writes if self.transpose is None else None)
 
     def forget(self) -> None:
         """Local. Drop every view of the plan's memory."""
@@ -74,7 +78,7 @@ class Builder:
     method: str
     info: Mapping[str, str] | None
     batch: int
-    cache_bytes: int
+    blocking: Blocking
 
     def __post_init__(self) -> None:
         self._scratch = Scratch()
@@ -93,7 +97,7 @@ class Builder:
             end = stage.after if forward else stage.before
             last = len(legs) == count - 1
             uncut = None if last else end.axis
-            local = self._pass(operations(stage, forward), side.subshape, uncut)
+            local = self._pass(operations(stage, forward), side.subshape, uncut, reads is not None)
             transpose = None
             if not last:
                 k = i if forward else i - 1
@@ -109,12 +113,20 @@ class Builder:
         return legs
 
     def _pass(
-        self, steps: Sequence[Operation], shape: tuple[int, ...], uncut: int | None = None
+        self,
+        steps: Sequence[Operation],
+        shape: tuple[int, ...],
+        uncut: int | None = None,
+        consumes: bool = False,
     ) -> Pass:
-        return Pass(self.selection, steps, shape, self._scratch, self.cache_bytes, uncut)
+        return Pass(self.selection, steps, shape, self._scratch, self.blocking, uncut, consumes)
 
     def _local_legs(self, stage: Stage, forward: bool) -> list[Leg]:
-        """Without a transpose: in groups of axes that leave one to form blocks along."""
+        """Without a transpose: in groups of axes that leave one to form blocks along.
+
+        Source and target may be one array here, so no step goes from one to the other.
+        """
+        self.blocking = replace(self.blocking, in_target=False)
         steps = operations(stage, forward)
         shape = (stage.before if forward else stage.after).subshape
         last = (stage.after if forward else stage.before).subshape

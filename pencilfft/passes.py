@@ -17,23 +17,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onesided.pencilfft.blocking import Blocking, cut, ranges
 from onesided.pencilfft.decomposition import memory_order
 from onesided.pencilfft.kernels.protocol import Layout, Run, Task
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.operations import Operation, resizer
 from onesided.pencilfft.stages import REAL_KINDS
 
-#: Bytes that a block may touch so that it stays in the second-level cache between two kernels.
-CACHE_BYTES = 1 << 20
-
 #: Alignment of scratch memory in bytes: vector instructions want it.
 ALIGNMENT = 64
-
-#: Caches that one index of the axis of blocks may fill before blocks are cut once more.
-MOST_CACHES = 2
-
-#: Fewest neighboring elements in a block that cuts the last axis: whole cache lines.
-COLUMNS = 16
 
 #: Power of 1/sqrt(N) in both directions with which cosine and sine transforms are orthogonal.
 ORTHONORMAL = 1
@@ -41,7 +33,10 @@ ORTHONORMAL = 1
 #: Part of a result, as slices of the whole local array, and the array of that shape it goes to.
 Outlet = tuple[tuple[slice, ...], NDArray[Any]]
 
-_Step = tuple[Run, NDArray[Any] | None, NDArray[Any] | None]
+# what a step reads and writes: scratch memory, or the block of the source or of the target
+_SOURCE, _TARGET = 0, 1
+_Place = NDArray[Any] | int
+_Step = tuple[Run, _Place, _Place]
 
 
 class Scratch:
@@ -73,13 +68,13 @@ class Scratch:
 
 @dataclass(frozen=True)
 class _Block:
-    """One block: where it lies, its chunk, its steps, and where its result is in scratch."""
+    """One block: where it lies, its chunk, its steps, and where they leave their result."""
 
     where: tuple[slice, ...]
     chunk: int
     ends_chunk: bool
     steps: Sequence[_Step]
-    result: NDArray[Any] | None
+    result: _Place
 
 
 class Pass:
@@ -96,12 +91,15 @@ class Pass:
         steps: Sequence[Operation],
         shape: Sequence[int],
         scratch: Scratch,
-        cache_bytes: int = CACHE_BYTES,
+        blocking: Blocking,
         uncut: int | None = None,
+        consumes: bool = False,
     ) -> None:
-        """Local. Blocks are not cut along ``uncut`` either."""
+        """Local. Blocks are not cut along ``uncut`` either; ``consumes``: the source is ours."""
         self._selection, self._operations = selection, list(steps)
         self._scratch = scratch
+        self._in_source = blocking.in_source and consumes
+        self._in_target = blocking.in_target
         self._shapes = [tuple(shape)]
         for step in steps:
             changed = list(self._shapes[-1])
@@ -118,8 +116,8 @@ class Pass:
         )
         reads = _nbytes(shape, steps[0].dtypes[0]) if steps else 0
         self._empty = any(0 in each for each in self._shapes)
-        self.axis, self.stops, self._inner, self._parts = _cut(
-            [*axes, *([] if uncut is None else [uncut])], shape, (largest + reads) / cache_bytes
+        self.axis, self.stops, self._inner, self._parts = cut(
+            [*axes, *([] if uncut is None else [uncut])], shape, (largest + reads) / blocking.nbytes
         )
         block = max(np.diff([0, *self.stops]), default=0)
         share = block / max(1, shape[self.axis])
@@ -146,11 +144,16 @@ class Pass:
         """
         if self._empty:
             return
-        for block in self._program(source, scale):
-            here = source[block.where]
+        for block in self._program(source, scale, target):
+            ends = (source[block.where], target[block.where])
             for run, reads, writes in block.steps:
-                run(here if reads is None else reads, writes)  # type: ignore[arg-type]
-            np.copyto(target[block.where], here if block.result is None else block.result)
+                run(
+                    ends[reads] if isinstance(reads, int) else reads,
+                    ends[writes] if isinstance(writes, int) else writes,
+                )
+            result = block.result
+            if result is not _TARGET:
+                np.copyto(ends[_TARGET], ends[_SOURCE] if isinstance(result, int) else result)
 
     def deliver(
         self, source: NDArray[Any], scale: int, route: str, ready: Callable[[int], None] | None
@@ -165,8 +168,11 @@ class Pass:
         for block, copies in zip(program, self._deliveries(source, scale, route), strict=True):
             here = source[block.where]
             for run, reads, writes in block.steps:
-                run(here if reads is None else reads, writes)  # type: ignore[arg-type]
-            if block.result is None:
+                run(
+                    here if isinstance(reads, int) else reads,
+                    here if isinstance(writes, int) else writes,
+                )
+            if isinstance(block.result, int):
                 for target, part in copies:
                     np.copyto(target, here[part])
             else:
@@ -175,10 +181,13 @@ class Pass:
             if ready is not None and block.ends_chunk:
                 ready(block.chunk)
 
-    def prepare(self, source: NDArray[Any], scale: int) -> None:
-        """Local. Plan for a source of this memory layout; otherwise the first call does."""
+    def prepare(self, source: NDArray[Any], scale: int, target: NDArray[Any] | None = None) -> None:
+        """Local. Plan for these memory layouts; otherwise the first call does.
+
+        Without a target for :meth:`deliver`.
+        """
         if not self._empty:
-            self._program(source, scale)
+            self._program(source, scale, target)
 
     def forget(self) -> None:
         """Local. Drop the views of all routes."""
@@ -186,34 +195,43 @@ class Pass:
 
     # -- planning ------------------------------------------------------------------------------
 
-    def _program(self, source: NDArray[Any], scale: int) -> list[_Block]:
-        key = (source.strides, scale)
+    def _program(
+        self, source: NDArray[Any], scale: int, target: NDArray[Any] | None = None
+    ) -> list[_Block]:
+        """For sources and targets of these memory layouts."""
+        ends: tuple[NDArray[Any] | None, ...] = (source, target)
+        key = (scale, *(None if end is None else end.strides for end in ends))
         program = self._programs.get(key)
         if program is None:
-            program = self._programs[key] = self._plan(source.strides, scale)
+            program = self._programs[key] = self._plan(source, target, scale)
         return program
 
-    def _plan(self, strides: tuple[int, ...], scale: int) -> list[_Block]:
-        steps: dict[tuple[int, int], tuple[Sequence[_Step], NDArray[Any] | None]] = {}
+    def _plan(self, source: NDArray[Any], target: NDArray[Any] | None, scale: int) -> list[_Block]:
+        steps: dict[tuple[int, int], tuple[Sequence[_Step], _Place]] = {}
         blocks = []
         ndim = len(self._shapes[0])
-        for chunk, (start, stop) in enumerate(_ranges(self.stops)):
-            for low, high in _ranges(self._parts) if self._inner >= 0 else [(0, 0)]:
+        for chunk, (start, stop) in enumerate(ranges(self.stops)):
+            for low, high in ranges(self._parts) if self._inner >= 0 else [(0, 0)]:
                 where = [slice(None)] * ndim
                 where[self.axis] = slice(start, stop)
                 if self._inner >= 0:
                     where[self._inner] = slice(low, high)
                 size = (stop - start, high - low)
                 if size not in steps:
-                    steps[size] = self._steps(size, strides, scale)
+                    here, there = (e if e is None else e[tuple(where)] for e in (source, target))
+                    steps[size] = self._steps(size, here, there, scale)
                 last = self._inner < 0 or high == self._parts[-1]
                 blocks.append(_Block(tuple(where), chunk, last, *steps[size]))
         return blocks
 
     def _steps(
-        self, size: tuple[int, int], strides: tuple[int, ...], scale: int
-    ) -> tuple[Sequence[_Step], NDArray[Any] | None]:
-        """The calls for blocks of one size, and where their result lies in scratch."""
+        self,
+        size: tuple[int, int],
+        source: NDArray[Any] | None,
+        target: NDArray[Any] | None,
+        scale: int,
+    ) -> tuple[Sequence[_Step], _Place]:
+        """The calls for blocks of one size, and where they leave their result."""
         shapes = []
         for shape in self._shapes:
             block = list(shape)
@@ -221,25 +239,46 @@ class Pass:
             if self._inner >= 0:
                 block[self._inner] = size[1]
             shapes.append(tuple(block))
+        ends = (source, target)
+        into = self._into(target)
         steps: list[_Step] = []
-        here: NDArray[Any] | None = None
+        here: _Place = _SOURCE
         place = 0
-        for step, before, after in zip(self._operations, shapes, shapes[1:], strict=False):
-            strided = step.axis != len(before) - 1
-            if here is None and step.fits_in_place and strided:
-                here = self._scratch.view(place, before, step.dtypes[0], self._order)
-                steps.append((_copy, None, here))
-            if here is not None and step.fits_in_place:
-                steps.append((self._run(step, Layout.of(here), None, scale), here, here))
+        for k, step in enumerate(self._operations):
+            before, after = shapes[k : k + 2]
+            ours = self._in_source or here is not _SOURCE
+            if step.fits_in_place and not ours and step.axis != len(before) - 1:
+                there = self._place(k >= into, place, before, step.dtypes[0])
+                steps.append((_copy, here, there))
+                here, ours = there, True
+            reads = _array(here, ends)
+            if step.fits_in_place and ours:
+                steps.append((self._run(step, Layout.of(reads), None, scale), here, here))
                 continue
-            layout = (
-                Layout(before, strides, step.dtypes[0].char) if here is None else Layout.of(here)
-            )
             place = 1 - place
-            target = self._scratch.view(place, after, step.dtypes[1], self._order)
-            steps.append((self._run(step, layout, target, scale), here, target))
-            here = target
+            there = self._place(k >= into, place, after, step.dtypes[1])
+            run = self._run(step, Layout.of(reads), _array(there, ends), scale)
+            steps.append((run, here, there))
+            here = there
         return steps, here
+
+    def _into(self, target: NDArray[Any] | None) -> int:
+        """The first operation that leaves its result in the target: none, or all from then on."""
+        steps = self._operations
+        count = len(steps)
+        if target is None or not self._in_target or _memory_order(target) != self._order:
+            return count
+        free = count  # the operations from here on are made in place
+        while free and steps[free - 1].fits_in_place:
+            free -= 1
+        return count if free == 0 and self._in_source else max(free - 1, 0)
+
+    def _place(
+        self, in_target: bool, place: int, shape: Sequence[int], dtype: np.dtype[Any]
+    ) -> _Place:
+        if in_target:
+            return _TARGET
+        return self._scratch.view(place, shape, dtype, self._order)
 
     def _run(self, step: Operation, source: Layout, target: NDArray[Any] | None, scale: int) -> Run:
         if not step.is_kernel:
@@ -275,51 +314,31 @@ class Pass:
         self, block: _Block, part: tuple[slice, ...], array: NDArray[Any]
     ) -> tuple[Any, Any]:
         inside = [slice(None)] * len(block.where)
-        for axis, cut in enumerate(part):
+        for axis, chosen in enumerate(part):
             if axis not in (self.axis, self._inner):
-                inside[axis] = cut
+                inside[axis] = chosen
         target = array
         if self._inner >= 0:
             target = array[(*[slice(None)] * self._inner, block.where[self._inner])]
-        return target, tuple(inside) if block.result is None else block.result[tuple(inside)]
+        if isinstance(block.result, int):
+            return target, tuple(inside)
+        return target, block.result[tuple(inside)]
 
 
 def _copy(source: NDArray[Any], target: NDArray[Any]) -> None:
     np.copyto(target, source)
 
 
+def _array(place: _Place, ends: Sequence[NDArray[Any] | None]) -> NDArray[Any]:
+    found = ends[place] if isinstance(place, int) else place
+    if found is None:
+        raise TypeError("no array is there to be planned for")
+    return found
+
+
+def _memory_order(array: NDArray[Any]) -> tuple[int, ...]:
+    return tuple(sorted(range(array.ndim), key=lambda axis: -array.strides[axis]))
+
+
 def _nbytes(shape: Sequence[int], dtype: np.dtype[Any]) -> int:
     return int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-
-
-def _ranges(stops: Sequence[int]) -> list[tuple[int, int]]:
-    return list(zip([0, *stops[:-1]], stops, strict=True))
-
-
-def _stops(length: int, step: int) -> list[int]:
-    return [*range(step, length, step), length] if length else []
-
-
-def _cut(
-    axes: Sequence[int], shape: Sequence[int], caches: float
-) -> tuple[int, list[int], int, list[int]]:
-    """The axis of the blocks and their ends; a second axis and its ends, or -1.
-
-    ``caches`` is how many caches the whole array would fill. Blocks are cut along the first axis
-    that no operation changes and of which one index about fits the cache, else along the longest
-    and along a second one. Of the last axis a block holds whole cache lines at least.
-    """
-    last = len(shape) - 1
-    free = [axis for axis in range(len(shape)) if axis not in axes]
-    axis = next((a for a in free if shape[a] > 1 and caches <= MOST_CACHES * shape[a]), None)
-    if axis is None:
-        axis = max(free, key=lambda a: (shape[a], -a))
-    planes = max(round(shape[axis] / max(caches, 1e-9)), COLUMNS if axis == last else 1)
-    stops = _stops(shape[axis], min(planes, max(1, shape[axis])))
-    left = caches * planes / max(1, shape[axis])
-    others = [a for a in free if a != axis and shape[a] > 1]
-    if left < MOST_CACHES or not others:
-        return axis, stops, -1, []
-    inner = max(others, key=lambda a: (shape[a], a))
-    step = max(int(shape[inner] / left), COLUMNS if inner == last else 1)
-    return axis, stops, inner, _stops(shape[inner], min(step, shape[inner]))

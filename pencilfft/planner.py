@@ -17,11 +17,11 @@ from onesided.pencilfft.lineengine import LineEngine
 from onesided.pencilfft.pencil import Subcomm
 from onesided.pencilfft.settings import Settings
 from onesided.pencilfft.tuning import (
-    BLOCK_BYTES,
-    LEAST_BYTES,
     Choice,
     candidate_grids,
     candidate_methods,
+    candidate_sizes,
+    candidate_ways,
     fastest,
 )
 
@@ -61,12 +61,13 @@ class Planner:
         names = [self._method]
         if self._method == AUTO and measures and comm.size > 1:
             names = candidate_methods(self._hints)
-        best = fastest(comm, [Choice(g, m) for g in grids for m in names], self.make)
         count = int(np.prod(settings.batch + settings.shape)) // comm.size
-        large = count * settings.spectral_dtype.itemsize >= LEAST_BYTES
-        if large and measures and len(settings.shape) > 1:
-            blocks = [replace(best, cache_bytes=nbytes) for nbytes in BLOCK_BYTES]
-            best = fastest(comm, blocks, self.make)
+        size = count * settings.spectral_dtype.itemsize
+        best = fastest(comm, [Choice(g, m) for g in grids for m in names], self.make, size)
+        if measures and len(settings.shape) > 1:
+            for candidates in (candidate_ways, candidate_sizes):
+                tried = [replace(best, blocking=each) for each in candidates(best.blocking, size)]
+                best = fastest(comm, tried, self.make, size)
         return best
 
     def make(self, choice: Choice) -> Engine:
@@ -80,7 +81,7 @@ class Planner:
         comms: Any = self._given if owned is None else owned
         return PencilEngine(
             self._comm, comms, owned, settings, self._selection,
-            choice.method, self._info, choice.cache_bytes,
+            choice.method, self._info, choice.blocking,
         )  # fmt: skip
 
 

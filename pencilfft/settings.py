@@ -109,9 +109,7 @@ class Settings:
                 groups.insert(0, group)
         return tuple(groups)
 
-    def grouped(
-        self, axes: Sequence[tuple[int, ...]]
-    ) -> tuple[tuple[AxisTransform, ...], ...]:
+    def grouped(self, axes: Sequence[tuple[int, ...]]) -> tuple[tuple[AxisTransform, ...], ...]:
         """Local. The transforms of groups of axes, both in the order of a forward transform."""
         steps = {step.axis: step for step in self.transforms}
         return tuple(tuple(steps[axis] for axis in reversed(group)) for group in reversed(axes))

@@ -10,24 +10,35 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import numpy as np
 from mpi4py import MPI
 
 from onesided.collectives import methods
 from onesided.collectives.errors import ResourceError, UnsupportedError
 from onesided.collectives.hints import Hints
+from onesided.pencilfft.blocking import CACHE_BYTES, Blocking
 from onesided.pencilfft.decomposition import factorizations
 from onesided.pencilfft.engine import Engine, array_like
-from onesided.pencilfft.passes import CACHE_BYTES
 
-#: Timed rounds of a candidate, after one to warm up, and seconds after which no more follow.
-ROUNDS, SECONDS = 3, 0.5
+#: Rounds of a candidate of which the best counts, and seconds after which no more follow.
+ROUNDS, SECONDS = 5, 0.5
+
+#: Seconds for which a candidate runs before that: after a pause clocks and caches are slow.
+LEAD = 0.04
+
+#: How passes go about their blocks unless it is measured.
+USUAL = Blocking()
 
 #: Bytes of a block among which to choose, and of local data below which there is no choice.
 BLOCK_BYTES = (CACHE_BYTES // 4, CACHE_BYTES // 2, CACHE_BYTES, 2 * CACHE_BYTES)
-LEAST_BYTES = 2 * CACHE_BYTES
+LEAST_BYTES = CACHE_BYTES
+
+#: By what part of its time a candidate must beat those before it: they are what is expected.
+MARGIN = 0.03
+
+#: Bytes of local data below which candidates need no lead, and the ways of a pass no choice.
+SMALL = CACHE_BYTES // 4
 
 #: Most process grids to try.
 MOST_GRIDS = 6
@@ -39,7 +50,7 @@ class Choice:
 
     grid: tuple[int, ...]
     method: str
-    cache_bytes: int = CACHE_BYTES
+    blocking: Blocking = USUAL
 
 
 def candidate_methods(hints: Hints) -> list[str]:
@@ -74,17 +85,34 @@ def candidate_grids(size: int, shape: Sequence[int], whole: Iterable[int]) -> li
     return sorted(grids, key=rank)[:MOST_GRIDS]
 
 
+def candidate_ways(best: Blocking, size: int) -> list[Blocking]:
+    """Local. Where passes over ``size`` bytes of local data may do their work."""
+    if size < SMALL:
+        return [best]
+    both = (False, True)
+    ways = [replace(best, in_source=a, in_target=b) for a in both for b in both]
+    return sorted(ways, key=lambda way: way != best)
+
+
+def candidate_sizes(best: Blocking, size: int) -> list[Blocking]:
+    """Local. How large blocks of ``size`` bytes of local data may be."""
+    if size < LEAST_BYTES:
+        return [best]
+    others = [nbytes for nbytes in BLOCK_BYTES if nbytes != best.nbytes]
+    return [best, *(replace(best, nbytes=nbytes) for nbytes in others)]
+
+
 def fastest(
-    comm: MPI.Intracomm, choices: Sequence[Choice], make: Callable[[Choice], Engine]
+    comm: MPI.Intracomm, choices: Sequence[Choice], make: Callable[[Choice], Engine], size: int
 ) -> Choice:
     """Collective. The choice whose forward and backward transform take the least time together.
 
-    Choices that this MPI or machine cannot serve are left out; if none can be served, the error
-    of the last one is raised, by all ranks.
+    ``size`` is the number of bytes of a rank. Choices that this MPI or machine cannot serve are
+    left out; if none can be served, the error of the last one is raised, by all ranks.
     """
     if len(choices) == 1:
         return choices[0]
-    best, least = None, math.inf
+    best, bound = None, math.inf
     refusal: Exception | None = None
     for choice in choices:
         try:
@@ -92,29 +120,33 @@ def fastest(
         except (UnsupportedError, ResourceError) as error:
             refusal = error
             continue
-        cost = _seconds(comm, engine)
+        cost = _seconds(comm, engine, 0.0 if size < SMALL else LEAD)
         engine.free()
-        if cost < least:
-            best, least = choice, cost
+        if cost < bound:
+            best, bound = choice, (1 - MARGIN) * cost
     if best is None:
         raise UnsupportedError(f"no candidate works here: {refusal}") from refusal
     return best
 
 
-def _seconds(comm: MPI.Intracomm, engine: Engine) -> float:
+def _seconds(comm: MPI.Intracomm, engine: Engine, lead: float) -> float:
     """Collective. Of a forward and a backward transform, on the slowest rank."""
     sides = [array_like(*engine.form(side)) for side in (False, True)]
     for array in sides:
         array.fill(0)
     forward, backward = engine.run(True), engine.run(False)
+    first = math.inf
     times: list[float] = []
     total = 0.0
-    while len(times) < 1 + ROUNDS and total < SECONDS:
+    while len(times) < ROUNDS and total < SECONDS:
         comm.Barrier()
         began = time.perf_counter()
         forward(sides[0], sides[1], 0)
         backward(sides[1], sides[0], 0)
         mine = time.perf_counter() - began
-        times.append(float(comm.allreduce(mine, MPI.MAX)))
-        total += times[-1]
-    return float(np.median(times[1:] or times))
+        taken = float(comm.allreduce(mine, MPI.MAX))
+        total += taken
+        first = min(first, taken)
+        if total > lead:
+            times.append(taken)
+    return min(times, default=first)

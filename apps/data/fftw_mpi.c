@@ -95,7 +95,7 @@ static int next_order(void)
         MPI_Test(&request, &arrived, MPI_STATUS_IGNORE);
         if (arrived)
             return order;
-        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     }
 }
 
