@@ -61,13 +61,13 @@ class FftwMpi:
         nodes = len(Layout.of(comm).ranks_per_node)
         if nodes > 1:
             raise FftwMpiError(f"it runs on one node only, these ranks are on {nodes}")
-        self._comm, self._lead = comm, lead
+        self._comm = comm
         self._job: _Job | None = None
         self._times: dict[str, list[float]] = {"forward": [], "backward": []}
         trouble, facts = "", {}
         if comm.rank == 0:
             try:
-                self._job = _Job(comm.size, shape)
+                self._job = _Job(comm.size, [*shape, lead])
                 facts = self._job.facts
             except FftwMpiError as error:
                 trouble = str(error)
@@ -82,9 +82,6 @@ class FftwMpi:
         """Local, for rank 0. One transform, "forward" or "backward"; other ranks should sleep."""
         if self._job is None:
             raise FftwMpiError("only rank 0 can ask for a transform, before close")
-        lead = 0.0
-        while lead < self._lead:
-            lead += self._job.ask(direction)
         self._times[direction].append(self._job.ask(direction))
 
     def times(self, direction: str, count: int) -> list[float]:
@@ -103,13 +100,13 @@ class FftwMpi:
 class _Job:
     """Local. The running program, built in a folder that goes with it."""
 
-    def __init__(self, ranks: int, shape: Sequence[int]) -> None:
+    def __init__(self, ranks: int, words: Sequence[float]) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="onesided-fftw-mpi-"))
         self._errors = self._folder / "errors"
         self._process: subprocess.Popen[bytes] | None = None
         try:
             built = build(self._folder)
-            self._process = self._started(built, ranks, shape)
+            self._process = self._started(built, ranks, words)
             self.facts = json.loads(self._answer(PLANNING))
             if self.facts["ranks"] != ranks or not self.facts["error"] < TOLERANCE:
                 raise FftwMpiError(f"it does not work: {self.facts}")
@@ -120,11 +117,11 @@ class _Job:
             self.end()
             raise
 
-    def _started(self, built: Build, ranks: int, shape: Sequence[int]) -> subprocess.Popen[bytes]:
+    def _started(self, built: Build, ranks: int, words: Sequence[float]) -> subprocess.Popen[bytes]:
         version = _output([str(built.launcher), "--version"])
         with every_core() as cores:
             command = [str(built.launcher), *launcher_flags(version, ranks, cores)]
-            command += ["-n", str(ranks), str(built.program), *map(str, shape)]
+            command += ["-n", str(ranks), str(built.program), *map(str, words)]
             root = os.geteuid() == 0
             needed = launcher_environment(version, ranks, cores, root=root, embedded=False)
             with open(self._errors, "wb") as errors:
