@@ -44,7 +44,8 @@ lint: $(LINT)/ready
 
 bench: $(BENCH)/ready
 	$(BENCH)/bin/onesided bench alltoallv --ranks $(BENCH_RANKS)
-	$(BENCH)/bin/onesided bench fft --ranks $(BENCH_RANKS)
+	$(BENCH)/bin/onesided bench fft --suite --seconds 60 --ranks 2
+	$(BENCH)/bin/onesided bench fft --suite --seconds 60 --ranks 4
 	$(BENCH)/bin/onesided bench spmv --ranks $(BENCH_RANKS)
 
 clean:
@@ -65,16 +66,21 @@ $(LINT)/ready: $(SOURCES)
 	$(LINT)/$(PIP) ".[dev]"
 	touch $@
 
-# mpi4py-fft, with which the FFT is compared, may need a compiler: without it that row is missing
+# mpi4py-fft, with which the FFT is compared, may need a compiler: without it that row is missing;
+# MKL, the fastest kernel here, needs an x86 processor
 $(BENCH)/ready: $(SOURCES)
 	$(PYTHON) -m venv $(BENCH)
 	rm -rf build
 	$(BENCH)/$(PIP) ".[$(MPI),fast]"
+	-$(BENCH)/$(PIP) ".[$(MPI),mkl]"
 	-$(BENCH)/$(PIP) ".[$(MPI),compare]"
 	touch $@
 
-# an editable install: files are seen as they are, new folders need a new install
+# an editable install: files are seen as they are, new folders need a new install; the kernels
+# that need a compiler and FFTW, or an x86 processor, may be missing
 $(TEST)/ready: pyproject.toml
 	$(PYTHON) -m venv $(TEST)
 	$(TEST)/$(PIP) -e ".[$(MPI),fast,plot,test]"
+	-$(TEST)/$(PIP) -e ".[$(MPI),mkl]"
+	-$(TEST)/$(PIP) -e ".[$(MPI),compare]"
 	touch $@

@@ -18,6 +18,7 @@ from onesided.apps.report import PLAIN, byte_count, check_json, write_json
 from onesided.apps.selection import chosen
 from onesided.apps.trial import Trial, try_method
 from onesided.collectives import methods
+from onesided.collectives.layout import Layout
 
 FAILED = 1  # exit code where a method that should work does not
 SHARED_MEMORY = "/dev/shm"
@@ -47,7 +48,7 @@ def facts(comm: MPI.Comm) -> dict[str, Any]:
     return {
         **machine.facts(comm),
         "versions": machine.versions(),
-        "layout": str(machine.Layout.of(comm)),
+        "layout": str(Layout.of(comm)),
         "shared_memory": min(
             (each for each in comm.allgather(shared_memory()) if each is not None),
             key=lambda each: each["free"],

@@ -24,8 +24,8 @@ from typing import IO, Any
 from mpi4py import MPI
 
 from onesided.apps.launch import launcher_environment, launcher_flags
-from onesided.apps.machine import Layout
 from onesided.apps.timing import rest
+from onesided.collectives.layout import Layout
 
 SOURCE = Path(__file__).parent / "data" / "fftw_mpi.c"
 LIBRARIES = ("-lfftw3_mpi", "-lfftw3", "-lm")

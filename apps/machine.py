@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import platform
 import re
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from mpi4py import MPI
+
+from onesided.collectives.layout import Layout
 
 PACKAGES = ("onesided", "numpy", "scipy", "mpi4py", "ducc0", "pyfftw", "mpi4py-fft")
 BUILDS = ("mpich", "openmpi", "mpiabi", "impi")  # what a wheel of mpi4py has in its file names
@@ -57,30 +58,6 @@ def versions() -> dict[str, str]:
     if built_for in BUILDS:
         found["mpi4py built for"] = built_for
     return found | {"mpi library": library(), "mpi standard": standard, "mpi abi": abi()}
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How the ranks of a communicator lie on nodes: ranks per node, in order of lowest rank."""
-
-    ranks_per_node: tuple[int, ...]
-
-    @classmethod
-    def of(cls, comm: MPI.Comm) -> Layout:
-        """Collective."""
-        node = comm.Split_type(MPI.COMM_TYPE_SHARED, key=comm.rank)
-        first = node.bcast(comm.rank)
-        node.Free()
-        firsts = comm.allgather(first)
-        return cls(tuple(firsts.count(rank) for rank in sorted(set(firsts))))
-
-    def __str__(self) -> str:
-        nodes, ranks = len(self.ranks_per_node), sum(self.ranks_per_node)
-        if nodes == 1:
-            return f"1 node, {ranks} rank{'s' if ranks > 1 else ''}"
-        per_node = sorted(set(self.ranks_per_node))
-        span = f"{per_node[0]}" if len(per_node) == 1 else f"{per_node[0]} to {per_node[-1]}"
-        return f"{nodes} nodes, {span} ranks each"
 
 
 def cores() -> int:

@@ -14,10 +14,11 @@ from rich.console import Console
 from rich.table import Table
 
 from onesided.apps.failures import CommandError, words
-from onesided.apps.machine import Layout, facts, library, versions
+from onesided.apps.machine import facts, library, versions
 from onesided.apps.progress import PLAIN_WIDTH
 from onesided.apps.summary import break_even, quartiles, ratio
 from onesided.apps.verdict import Verdict
+from onesided.collectives.layout import Layout
 
 NEVER = "never"
 NOTHING = "-"

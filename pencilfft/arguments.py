@@ -6,7 +6,6 @@ mpi4py-fft's forms are understood beside our own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from numbers import Real
 from operator import index
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from onesided.collectives.errors import PatternError, UnsupportedError
+from onesided.pencilfft.kernels.registry import installed
 
 #: A function of mpi4py-fft, pyfftw or scipy -> the kind that it does; {} takes the type.
 FUNCTIONS = {
@@ -27,12 +27,8 @@ FUNCTIONS = {
     "dst": "dst{}",
 }
 
-#: mpi4py-fft's names of back ends -> ours, and the package that must be there for it.
-BACKEND_NAMES = {
-    "fftw": ("mpi4py-fft", "mpi4py_fft"),
-    "numpy": ("scipy", "scipy"),
-    "mkl_fft": ("mkl", "mkl_fft"),
-}
+#: mpi4py-fft's names of back ends -> ours.
+BACKEND_NAMES = {"fftw": "mpi4py-fft", "numpy": "scipy", "mkl_fft": "mkl"}
 
 #: A factor up to this one pads nothing, as in mpi4py-fft.
 NO_PADDING = 1.0 + 1e-6
@@ -125,5 +121,5 @@ def backend_name(name: str) -> str:
     """Local. Our name of a kernel for mpi4py-fft's; what is not installed becomes "auto"."""
     if name not in BACKEND_NAMES:
         return name
-    ours, package = BACKEND_NAMES[name]
-    return ours if find_spec(package) is not None else "auto"
+    ours = BACKEND_NAMES[name]
+    return ours if ours in installed() else "auto"

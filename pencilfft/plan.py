@@ -141,7 +141,9 @@ class PFFT:
         #: What was decided: process grid, method, bytes of a block.
         self.choice = planner.choose(sizes)
         self._engine = engine = planner.make(self.choice)
-        selection.save()
+        news = whole.gather(selection.news())
+        if news is not None:
+            selection.keep(news)
         #: The sub-communicators over which the axes of the input are split.
         self.subcomm = Communicators(engine.comms[0])
         #: The pencils of the input and of the output of a forward transform.

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
+from onesided.collectives import methods
 from onesided.collectives.errors import UnsupportedError
 from onesided.collectives.hints import Hints
+from onesided.collectives.layout import Layout
+from onesided.pencilfft.blocking import Blocking
 from onesided.pencilfft.engine import Engine, PencilEngine
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.lineengine import LineEngine
@@ -51,7 +56,34 @@ class Planner:
             _require_line(settings)
 
     def choose(self, sizes: tuple[int, ...] | None) -> Choice:
-        """Collective. Measure what is open; ``sizes`` is the process grid, None if it is."""
+        """Collective. Measure what is open; ``sizes`` is the process grid, None if it is.
+
+        Wisdom may know the answer; that of rank 0 counts, for all.
+        """
+        if self._settings.effort != MEASURE:
+            return self._measured(sizes)
+        wanted = self._description(sizes)
+        known = None
+        if self._comm.rank == 0:
+            known = _read(self._selection.recall(wanted), self._comm.size)
+        known = self._comm.bcast(known)
+        if known is not None:
+            return known
+        choice = self._measured(sizes)
+        if self._comm.rank == 0:
+            self._selection.learn(wanted, _written(choice))
+        return choice
+
+    def _description(self, sizes: tuple[int, ...] | None) -> str:
+        """What a decision holds for, beside processor and kernels: the call, the MPI, the nodes."""
+        library = MPI.Get_library_version().split("\n")[0].strip(" \0")
+        nodes = Layout.of(self._comm).ranks_per_node
+        return (
+            f"{self._settings.describe()} on grid {sizes or AUTO} by {self._method} with "
+            f"{self._hints}; {library}; ranks per node {nodes}"
+        )
+
+    def _measured(self, sizes: tuple[int, ...] | None) -> Choice:
         settings, comm = self._settings, self._comm
         measures = settings.effort == MEASURE
         if sizes is None:
@@ -83,6 +115,29 @@ class Planner:
             self._comm, comms, owned, settings, self._selection,
             choice.method, self._info, choice.blocking,
         )  # fmt: skip
+
+
+def _written(choice: Choice) -> str:
+    return json.dumps(asdict(choice))
+
+
+def _read(text: str | None, ranks: int) -> Choice | None:
+    """A choice for so many ranks; None where the text is none."""
+    try:
+        words = json.loads(text or "")
+        choice = Choice(
+            tuple(int(part) for part in words["grid"]),
+            str(words["method"]),
+            Blocking(
+                int(words["blocking"]["nbytes"]),
+                bool(words["blocking"]["in_source"]),
+                bool(words["blocking"]["in_target"]),
+            ),
+        )
+    except (ValueError, TypeError, KeyError):
+        return None
+    fits = math.prod(choice.grid) == ranks and choice.method in methods()
+    return choice if fits and choice.blocking.nbytes > 0 else None
 
 
 def _require_line(settings: Settings) -> None:

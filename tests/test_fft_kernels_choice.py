@@ -281,7 +281,7 @@ def test_what_was_measured_is_known_to_the_next_run(fakes, array, path, monkeypa
     first = Selection("auto", "measure", Wisdom(path))
     first.run_for(task)
     assert not path.exists()
-    first.save()
+    first.keep([first.news()])
     monkeypatch.setattr(selection, "measure", no_measuring)
     second = Selection("auto", "measure", Wisdom(path))
     second.run_for(task)
@@ -291,7 +291,7 @@ def test_what_was_measured_is_known_to_the_next_run(fakes, array, path, monkeypa
     with pytest.raises(AssertionError, match="measured"):
         Selection("auto", "measure", False).run_for(task)
     stamp = path.stat().st_mtime_ns, path.stat().st_ino
-    second.save()
+    second.keep([second.news()])
     assert (path.stat().st_mtime_ns, path.stat().st_ino) == stamp, "nothing new was written"
 
 

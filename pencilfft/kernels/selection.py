@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from onesided.pencilfft.kernels.memory import memory_order
 from onesided.pencilfft.kernels.protocol import Kernel, Run, Task
 from onesided.pencilfft.kernels.registry import installed, load_kernel, resolve_backend
 from onesided.pencilfft.kernels.ways import WAYS
-from onesided.pencilfft.kernels.wisdom import WisdomName, open_wisdom
+from onesided.pencilfft.kernels.wisdom import Decisions, WisdomName, open_wisdom
 
 EFFORTS = ("estimate", "measure")
 #: Of candidates within this factor of the fastest the simplest is taken.
@@ -64,9 +65,24 @@ class Selection:
             self._runs[task] = self._choose(task)
         return self._runs[task]
 
-    def save(self) -> None:
-        """Local. Keep what was measured for later runs; nothing without wisdom."""
+    def recall(self, plan: str) -> str | None:
+        """Local. What :meth:`learn` was told of such a plan, in this run or an earlier one."""
+        return None if self._wisdom is None else self._wisdom.recall(self._backend, plan)
+
+    def learn(self, plan: str, choice: str) -> None:
+        """Local. Remember a decision about a whole plan; nothing without wisdom."""
         if self._wisdom is not None:
+            self._wisdom.learn(self._backend, plan, choice)
+
+    def news(self) -> Decisions:
+        """Local. What has been measured since this was asked before; nothing without wisdom."""
+        return {} if self._wisdom is None else self._wisdom.news()
+
+    def keep(self, news: Iterable[Decisions]) -> None:
+        """Local. Keep what ranks have measured for later runs; nothing without wisdom."""
+        if self._wisdom is not None:
+            for decisions in news:
+                self._wisdom.add(decisions)
             self._wisdom.save()
 
     def _choose(self, task: Task) -> Run:

@@ -1,4 +1,4 @@
-"""What was measured, kept for later runs: a file of decisions.
+"""What was measured, kept for later runs: a file of decisions about tasks and about whole plans.
 
 Decisions belong to the machine's processor and the versions of the kernels that were compared;
 where these differ, others are used and kept beside them.
@@ -40,17 +40,26 @@ class Wisdom:
         self._decisions: Decisions | None = None
         self._learnt: Decisions = {}
 
-    def recall(self, backend: str, task: Task) -> str | None:
-        """Local. What was decided for ``task`` on such a machine, as "kernel: way"."""
+    def recall(self, backend: str, task: Task | str) -> str | None:
+        """Local. What was decided for ``task`` on such a machine, as "kernel: way".
+
+        Of a plan, described in words, what :meth:`learn` was given.
+        """
         section, key = _machine(), f"{backend} {task}"
         for decisions in (self._learnt, self._known()):
             if key in decisions.get(section, {}):
                 return decisions[section][key]
         return None
 
-    def learn(self, backend: str, task: Task, choice: str) -> None:
+    def learn(self, backend: str, task: Task | str, choice: str) -> None:
         """Local. Remember a decision, until :meth:`save` in this process only."""
         self._learnt.setdefault(_machine(), {})[f"{backend} {task}"] = choice
+
+    def news(self) -> Decisions:
+        """Local. What was learnt and is not in the file; from now on it counts as if it were."""
+        learnt, self._learnt = self._learnt, {}
+        self._decisions = _merge(self._known(), learnt)
+        return learnt
 
     def add(self, decisions: Decisions) -> None:
         """Local. Remember the decisions of another file."""

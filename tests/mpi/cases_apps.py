@@ -13,12 +13,13 @@ from cases import parameters
 from onesided.apps import fourier, selection, timing
 from onesided.apps.failures import CommandError
 from onesided.apps.fourier import FourierCheck, gathered
-from onesided.apps.machine import Layout, facts
+from onesided.apps.machine import facts
 from onesided.apps.report import Report, Row
 from onesided.apps.spmv import vector
 from onesided.apps.timing import Subject, measure, repeats
 from onesided.apps.trial import try_method
 from onesided.collectives import PersistentRequest, UnsupportedError, methods
+from onesided.collectives.layout import Layout
 from onesided.pencilfft import PFFT, newDistArray
 
 PAUSE = 0.004

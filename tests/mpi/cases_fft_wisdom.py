@@ -1,0 +1,132 @@
+"""What one plan has measured, the next one knows: kernels, process grid, method and blocks."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from contextlib import contextmanager
+
+import numpy as np
+from cases import parameters
+
+from onesided.pencilfft import PFFT, newDistArray, planner
+from onesided.pencilfft.kernels.wisdom import Wisdom
+
+SHAPE = (8, 9, 10)
+
+
+@contextmanager
+def wisdom_file(comm):
+    """A path that all ranks know."""
+    with tempfile.TemporaryDirectory(prefix="onesided-wisdom-") as own:
+        yield os.path.join(comm.bcast(own), "wisdom.json")
+        comm.Barrier()
+
+
+@contextmanager
+def no_measuring():
+    """An error where candidates are measured."""
+    fastest = planner.fastest
+
+    def refuse(comm, choices, make, size):
+        if len(choices) > 1:
+            raise AssertionError(f"measured: {choices}")
+        return choices[0]
+
+    planner.fastest = refuse
+    try:
+        yield
+    finally:
+        planner.fastest = fastest
+
+
+def works(comm, plan):
+    source = newDistArray(plan, False)
+    source[...] = np.random.default_rng(comm.rank).standard_normal(source.shape)
+    back = plan.backward(plan.forward(source))
+    assert np.allclose(back, source)
+
+
+def plan_of(comm, path, **more):
+    # wisdom of its own for every plan, as in another run
+    return PFFT(comm, SHAPE, grid="auto", wisdom=Wisdom(path), **more)
+
+
+def case_a_plan_is_measured_once(comm):
+    with wisdom_file(comm) as path:
+        with plan_of(comm, path) as first:
+            choice = first.choice
+        comm.Barrier()
+        with open(path) as file:
+            kept = json.load(file)["decisions"]
+        assert any("PFFT(" in key for section in kept.values() for key in section)
+        with no_measuring(), plan_of(comm, path) as second:
+            assert second.choice == choice
+            works(comm, second)
+        choices = comm.allgather(choice)
+        assert all(each == choice for each in choices)
+
+
+def case_other_arguments_are_measured_anew(comm):
+    with wisdom_file(comm) as path:
+        with plan_of(comm, path):
+            pass
+        comm.Barrier()
+        measured = []
+        fastest = planner.fastest
+
+        def count(comm, choices, make, size):
+            measured.append(len(choices))
+            return fastest(comm, choices, make, size)
+
+        planner.fastest = count
+        try:
+            with plan_of(comm, path, dtype=np.float32) as other:
+                works_in_single_precision = other.dtype(False) == np.float32
+        finally:
+            planner.fastest = fastest
+        assert measured
+        assert works_in_single_precision
+
+
+@parameters(text=["", "[]", "{}", '{"grid": [97, 1, 1], "method": "p2p"}', "no json"])
+def case_what_makes_no_sense_is_measured_anew(comm, text):
+    with wisdom_file(comm) as path:
+        with plan_of(comm, path):
+            pass
+        comm.Barrier()
+        if comm.rank == 0:
+            with open(path) as file:
+                content = json.load(file)
+            spoilt = 0
+            for section in content["decisions"].values():
+                for key in section:
+                    if "PFFT(" in key:
+                        section[key], spoilt = text, spoilt + 1
+            assert spoilt == 1
+            with open(path, "w") as file:
+                json.dump(content, file)
+        comm.Barrier()
+        with plan_of(comm, path) as plan:
+            works(comm, plan)
+
+
+def case_without_wisdom_nothing_is_kept(comm):
+    with wisdom_file(comm) as path:
+        with PFFT(comm, SHAPE, grid="auto", wisdom=False):
+            pass
+        comm.Barrier()
+        assert not os.path.exists(path)
+
+
+def case_ranks_with_different_wisdom_agree(comm):
+    """Rank 0's counts: the others know another answer, or none."""
+    with wisdom_file(comm) as path:
+        with plan_of(comm, path) as first:
+            choice = first.choice
+        comm.Barrier()
+        own = path if comm.rank == 0 else f"{path}.{comm.rank}"
+        with no_measuring(), plan_of(comm, own) as plan:
+            assert plan.choice == choice
+            works(comm, plan)
