@@ -63,14 +63,13 @@ class Planner:
         if self._settings.effort != MEASURE:
             return self._measured(sizes)
         wanted = self._description(sizes)
-        known = None
-        if self._comm.rank == 0:
-            known = _read(self._selection.recall(wanted), self._comm.size)
-        known = self._comm.bcast(known)
+        first = self._comm.rank == 0
+        recalled = _read(self._selection.recall(wanted), self._comm.size) if first else None
+        known: Choice | None = self._comm.bcast(recalled)
         if known is not None:
             return known
         choice = self._measured(sizes)
-        if self._comm.rank == 0:
+        if first:
             self._selection.learn(wanted, _written(choice))
         return choice
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-MODULES = ["cases_fft", "cases_fft_errors", "cases_fft_kinds", "cases_fft_wisdom"]
+MODULES = [
+    "cases_fft",
+    "cases_fft_errors",
+    "cases_fft_kinds",
+    "cases_fft_random",
+    "cases_fft_wisdom",
+]
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])

@@ -46,9 +46,9 @@ def close(found, expected, char="d"):
     np.testing.assert_allclose(found, expected, rtol=0, atol=scale * tolerance)
 
 
-def transformed(values, kinds, norm):
-    """Axis by axis, from the last to the first."""
-    for axis in range(values.ndim - 1, -1, -1):
+def transformed(values, kinds, norm, axes=None):
+    """Axis by axis, from the last to the first, or in this order."""
+    for axis in range(values.ndim - 1, -1, -1) if axes is None else axes:
         kind = kinds if isinstance(kinds, str) else kinds.get(axis)
         if kind is not None:
             function = getattr(scipy.fft, kind[:3])

@@ -1,0 +1,155 @@
+"""Plans of every kind at random, and every way in which passes go about their blocks."""
+
+from __future__ import annotations
+
+import os
+import tracemalloc
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+from cases import parameters, ranks
+from cases_fft_kinds import block, close, random, transformed
+from cases_random import examine
+from exchange_data import names
+from hypothesis import strategies as st
+
+from onesided.pencilfft import PFFT, newDistArray, planner
+from onesided.pencilfft.decomposition import factorizations
+
+REAL = [f"{family}{number}" for family in ("dct", "dst") for number in (1, 2, 3, 4)]
+WAYS = [(a, b) for a in (False, True) for b in (False, True)]
+METHODS = [name for name in names() if name != "auto"]
+
+#: These keep packed blocks of their own, on both sides of every exchange.
+PACKING = ["p2p", "rma-fence-paper", "rma-lock-paper"]
+
+
+@contextmanager
+def blocks(nbytes, in_source, in_target):
+    """Plans whose passes go about their blocks in this way, without measuring."""
+    kept = planner.candidate_ways, planner.candidate_sizes, planner.candidate_methods
+    way = {"nbytes": nbytes, "in_source": in_source, "in_target": in_target}
+    planner.candidate_ways = lambda best, size: [replace(best, **way)]
+    planner.candidate_sizes = lambda best, size: [best]
+    try:
+        yield
+    finally:
+        planner.candidate_ways, planner.candidate_sizes, planner.candidate_methods = kept
+
+
+@st.composite
+def plans(draw, size):
+    """Arguments of a plan, and what it shall transform."""
+    ndim = draw(st.integers(2, 4))
+    longest = {2: 23, 3: 13, 4: 7}[ndim]
+    shape = tuple(draw(st.lists(st.integers(2, longest), min_size=ndim, max_size=ndim)))
+    axes = draw(st.permutations(range(ndim)))[: draw(st.integers(1, ndim))]
+    char = draw(st.sampled_from("fdFD"))
+    kinds = {a: draw(st.sampled_from([None, *REAL])) for a in axes}
+    kinds = {a: kind for a, kind in kinds.items() if kind and draw(st.booleans())}
+    free = [a for a in range(ndim) if a != axes[-1]]
+    grid = [1] * ndim
+    possible = [list(parts) for parts in factorizations(size, len(free))]
+    for axis, parts in zip(free, draw(st.sampled_from(possible)), strict=True):
+        grid[axis] = parts
+    return {
+        "shape": shape,
+        "axes": tuple(axes),
+        "dtype": char,
+        "kinds": kinds,
+        "grid": grid,
+        "batch": draw(st.sampled_from([(), (2,), (1, 3)])),
+        "norm": draw(st.sampled_from(["backward", "ortho", "forward"])),
+        "transposed_out": draw(st.booleans()),
+        "method": draw(st.sampled_from(METHODS)),
+    }, (draw(st.sampled_from([1, 500, 4000, 1 << 20])), *draw(st.sampled_from(WAYS)))
+
+
+def case_random_plans(comm, seed, options):
+    def body(example):
+        words, way = example
+        batch, char, norm = words["batch"], words["dtype"], words["norm"]
+        values = random(batch + words["shape"], char, seed)
+        skipped = len(batch)
+        order = [axis + skipped for axis in words["axes"]]
+        kinds = {axis + skipped: kind for axis, kind in words["kinds"].items()}
+        expected = transformed(values, kinds, norm, order[::-1])
+        with blocks(*way), PFFT(comm, wisdom=False, backend="scipy", **words) as plan:
+            u = block(plan, values, False)
+            kept = u.copy()
+            u_hat = plan.forward(u)
+            assert np.array_equal(u, kept), "the input was written to"
+            assert u_hat.dtype == expected.dtype
+            close(u_hat, expected[plan.local_slice()], char)
+            kept = u_hat.copy()
+            back = plan.backward(u_hat)
+            assert np.array_equal(u_hat, kept), "the input of backward was written to"
+            close(back, u, char)
+            natural = newDistArray(plan, True, order="C")
+            plan.forward(u, natural)
+            close(natural, expected[plan.local_slice()], char)
+        return values.size
+
+    examples = int(options.get("examples", "400" if _all() else "25"))
+    sizes = examine(comm, plans(comm.size), body, examples)
+    assert sum(sizes) > 0, "every array was empty"
+
+
+def _all():
+    return os.environ.get("ONESIDED_FFT_CASES") == "all"
+
+
+@parameters(way=WAYS, nbytes=[1, 3000, 1 << 20], char="dF", padding=[False, True])
+def case_every_way_of_blocks(comm, way, nbytes, char, padding, seed):
+    """The same numbers, whether transforms are made in the source, in scratch or in the target."""
+    shape = (6, 9, 16)
+    with PFFT(comm, shape, dtype=char, padding=padding, effort="estimate", method="p2p") as usual:
+        values = random(usual.global_shape(False), char, seed)
+        expected = usual.forward(block(usual, values, False))
+        physical = usual.backward(expected)
+    options = {"dtype": char, "padding": padding, "method": "rma-notify", "wisdom": False}
+    with blocks(nbytes, *way), PFFT(comm, shape, backend="scipy", **options) as plan:
+        assert plan.choice.blocking.nbytes == nbytes
+        assert (plan.choice.blocking.in_source, plan.choice.blocking.in_target) == way
+        u = block(plan, values, False)
+        for _ in range(3):
+            u_hat = plan.forward(u)
+            close(u_hat, expected, char)
+            close(plan.backward(u_hat), physical, char)
+        assert np.array_equal(u, values[plan.local_slice(False)])
+
+
+@ranks(at_least=2)
+@parameters(method=METHODS, char="dD", transposed_out=[True, False])
+def case_memory_of_a_plan_and_its_calls(comm, method, char, transposed_out):
+    """Beside the user's arrays: at most three local volumes, and blocks that fit the cache.
+
+    A slab that is brought back to the layout of the input is transposed twice over one grid axis.
+    """
+    words = {"dtype": char, "transposed_out": transposed_out, "info": {"slots": "1"}}
+    tracemalloc.start()
+    try:
+        with PFFT(comm, (64, 96, 80), method=method, effort="estimate", **words) as plan:
+            pieces = sum(piece.nbytes for piece in plan._engine._workspace._pieces.values())
+            made = tracemalloc.get_traced_memory()[1]  # its arrays of the user's layouts included
+            u, u_hat = newDistArray(plan, False), newDistArray(plan)
+            u[...] = 1
+            plan.forward(u, u_hat)
+            plan.backward(u_hat, u)
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            for _ in range(3):
+                plan.forward(u, u_hat)
+                plan.backward(u_hat, u)
+            grown = tracemalloc.get_traced_memory()[1] - before
+            volume = max(u.nbytes, u_hat.nbytes)
+            volumes = 3.2 + (2 * len(plan.transposes) if method in PACKING else 0)
+    finally:
+        tracemalloc.stop()
+    users = u.nbytes + u_hat.nbytes
+    assert pieces > 0
+    for used in (before, made):
+        used += pieces - users
+        assert used <= volumes * volume + (3 << 20), (used, pieces, volume, volumes)
+    assert grown < volume / 20, (grown, volume)
