@@ -13,7 +13,7 @@ from mpi4py import MPI
 
 from onesided.apps.failures import CommandError, user_errors
 from onesided.collectives.agreement import agreed
-from onesided.pencilfft.hdf5 import HDF5File
+from onesided.pencilfft.io.hdf5 import HDF5File
 
 FIELD = "velocity_hat"
 CASE = "Taylor-Green vortex"

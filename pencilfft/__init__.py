@@ -3,18 +3,18 @@
 if __name__ == "pencilfft":  # imported from the source folder, not from the package
     raise ImportError("import onesided.pencilfft, not pencilfft", name="pencilfft")
 
-from onesided.pencilfft.consolidation import consolidate
 from onesided.pencilfft.decomposition import PencilGeometry, block
 from onesided.pencilfft.distarray import DistArray, newDistArray
-from onesided.pencilfft.hdf5 import HDF5File
 from onesided.pencilfft.install import install, uninstall
+from onesided.pencilfft.io.consolidation import consolidate
+from onesided.pencilfft.io.hdf5 import HDF5File
+from onesided.pencilfft.io.xdmf import generate_xdmf
 from onesided.pencilfft.kernels.wisdom import export_wisdom, forget_wisdom, import_wisdom
 from onesided.pencilfft.pencil import Pencil, Subcomm
 from onesided.pencilfft.plan import PFFT
 from onesided.pencilfft.transfer import Transfer
 from onesided.pencilfft.transform import Transform
 from onesided.pencilfft.transpose import Transpose
-from onesided.pencilfft.xdmf import generate_xdmf
 
 __all__ = [
     "PFFT",

@@ -291,14 +291,14 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         domain: Sequence[Any] | None = None,
         as_scalar: bool = False,
     ) -> None:
-        """Collective. Write to an HDF5 file; see :mod:`onesided.pencilfft.hdf5`."""
-        from onesided.pencilfft.hdf5 import write
+        """Collective. Write to an HDF5 file; see :mod:`onesided.pencilfft.io.hdf5`."""
+        from onesided.pencilfft.io.hdf5 import write
 
         write(self, filename, name, step, global_slice, domain, as_scalar)
 
     def read(self, filename: Any, name: str = "darray", step: int = 0) -> None:
-        """Collective. Fill the array from an HDF5 file; see :mod:`onesided.pencilfft.hdf5`."""
-        from onesided.pencilfft.hdf5 import read
+        """Collective. Fill the array from an HDF5 file; see :mod:`onesided.pencilfft.io.hdf5`."""
+        from onesided.pencilfft.io.hdf5 import read
 
         read(self, filename, name, step)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import PatternError
-from onesided.pencilfft.selection import Selection
+from onesided.pencilfft.io.selection import Selection
 
 
 def gather(

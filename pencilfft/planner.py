@@ -18,7 +18,7 @@ from onesided.collectives.layout import Layout
 from onesided.pencilfft.blocking import Blocking
 from onesided.pencilfft.engine import Engine, PencilEngine
 from onesided.pencilfft.kernels.selection import Selection
-from onesided.pencilfft.lineengine import LineEngine
+from onesided.pencilfft.line.engine import LineEngine
 from onesided.pencilfft.pencil import Subcomm
 from onesided.pencilfft.settings import Settings
 from onesided.pencilfft.tuning import (

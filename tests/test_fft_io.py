@@ -18,10 +18,10 @@ sys.path.insert(0, str(mpi_harness.TESTS / "mpi"))
 from io_data import Blocks, new_folder
 
 from onesided.collectives import PatternError
-from onesided.pencilfft.fileerrors import FileError
-from onesided.pencilfft.hdf5 import HDF5File
-from onesided.pencilfft.selection import Selection
-from onesided.pencilfft.xdmf import generate_xdmf
+from onesided.pencilfft.io.fileerrors import FileError
+from onesided.pencilfft.io.hdf5 import HDF5File
+from onesided.pencilfft.io.selection import Selection
+from onesided.pencilfft.io.xdmf import generate_xdmf
 
 
 @pytest.mark.parametrize(("module", "ranks"), [("cases_io", 3), ("cases_io_errors", 2)])

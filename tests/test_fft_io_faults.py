@@ -17,9 +17,9 @@ sys.path.insert(0, str(mpi_harness.TESTS / "mpi"))
 import io_events
 from io_data import Blocks, files_in, new_folder, values
 
-from onesided.pencilfft.consolidation import consolidate
-from onesided.pencilfft.hdf5 import HDF5File
-from onesided.pencilfft.store import Store
+from onesided.pencilfft.io.consolidation import consolidate
+from onesided.pencilfft.io.hdf5 import HDF5File
+from onesided.pencilfft.io.store import Store
 
 PROGRAM = mpi_harness.TESTS / "programs" / "io_faults.py"
 SHAPE = (6, 5, 4)

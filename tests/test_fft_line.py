@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from onesided.collectives.errors import PatternError
 from onesided.pencilfft.decomposition import block
-from onesided.pencilfft.lineblocks import LineBlocks
-from onesided.pencilfft.linelayout import LineLayout, halves
-from onesided.pencilfft.linelengths import (
+from onesided.pencilfft.line.blocks import LineBlocks
+from onesided.pencilfft.line.layout import LineLayout, halves
+from onesided.pencilfft.line.lengths import (
     LineFactors,
     choose_factors,
     divisors,
     prime_factors,
     smooth_factors,
 )
-from onesided.pencilfft.linespectrum import FullSpectrum, HalfSpectrum
-from onesided.pencilfft.roots import chirp, roots, twiddles
+from onesided.pencilfft.line.roots import chirp, roots, twiddles
+from onesided.pencilfft.line.spectrum import FullSpectrum, HalfSpectrum
 
 
 @given(st.integers(0, 300), st.integers(1, 9))

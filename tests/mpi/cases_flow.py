@@ -20,7 +20,7 @@ from onesided.apps.flow import Flow
 from onesided.apps.main import build_parser
 from onesided.apps.taylor_green import series_enstrophy
 from onesided.pencilfft import newDistArray
-from onesided.pencilfft.hdf5 import HDF5File
+from onesided.pencilfft.io.hdf5 import HDF5File
 
 METHOD = "rma-notify"
 QUICK = ["--comm", METHOD]

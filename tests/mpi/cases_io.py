@@ -11,9 +11,9 @@ from io_data import Blocks, files_in, shared_folder, values
 from mpi4py import MPI
 
 from onesided.pencilfft import PFFT, newDistArray
-from onesided.pencilfft.consolidation import consolidate
-from onesided.pencilfft.hdf5 import HDF5File, read, write
-from onesided.pencilfft.store import Store
+from onesided.pencilfft.io.consolidation import consolidate
+from onesided.pencilfft.io.hdf5 import HDF5File, read, write
+from onesided.pencilfft.io.store import Store
 
 KINDS = ["f4", "f8", "c8", "c16", "i4", ">f8"]
 

@@ -11,10 +11,10 @@ from cases import parameters, ranks
 from io_data import Blocks, files_in, same_error, shared_folder, values
 
 from onesided.collectives import MismatchError, PatternError, UnsupportedError
-from onesided.pencilfft.consolidation import consolidate
-from onesided.pencilfft.fileerrors import FileError
-from onesided.pencilfft.hdf5 import HDF5File, read, write
-from onesided.pencilfft.store import Store
+from onesided.pencilfft.io.consolidation import consolidate
+from onesided.pencilfft.io.fileerrors import FileError
+from onesided.pencilfft.io.hdf5 import HDF5File, read, write
+from onesided.pencilfft.io.store import Store
 
 SHAPE = (6, 5, 4)
 

@@ -20,8 +20,8 @@ from onesided.collectives import (
     methods,
 )
 from onesided.pencilfft.kernels.selection import Selection
-from onesided.pencilfft.line import LineTransforms
-from onesided.pencilfft.linelengths import LineFactors, divisors, smooth_factors
+from onesided.pencilfft.line.lengths import LineFactors, divisors, smooth_factors
+from onesided.pencilfft.line.line import LineTransforms
 
 METHOD = "p2p"  # of the cases that are not about methods: the quickest to plan
 SCIPY = ("scipy", "estimate")

@@ -7,7 +7,7 @@ import signal
 
 import h5py
 
-from onesided.pencilfft.quietfile import QuietFile
+from onesided.pencilfft.io.quietfile import QuietFile
 
 
 class Events:

@@ -35,9 +35,9 @@ def restrict(types: str) -> None:
 def replace(method: str) -> None:
     """Give mpi4py-fft's names to our classes, wherever its modules have them."""
     import onesided.pencilfft as ours
-    from onesided.pencilfft.hdf5 import HDF5File
+    from onesided.pencilfft.io.hdf5 import HDF5File
+    from onesided.pencilfft.io.xdmf import generate_xdmf
     from onesided.pencilfft.transfer import Transfer
-    from onesided.pencilfft.xdmf import generate_xdmf
 
     class Plan(ours.PFFT):
         def __init__(self, *arguments, **named):

@@ -14,7 +14,7 @@ import io_events
 from io_data import Blocks, values
 from mpi4py import MPI
 
-from onesided.pencilfft.hdf5 import HDF5File
+from onesided.pencilfft.io.hdf5 import HDF5File
 
 
 def main():

@@ -24,8 +24,8 @@ from typing import Any
 
 import h5py
 
-from onesided.pencilfft.fileerrors import FileError, naming
-from onesided.pencilfft.quietfile import written
+from onesided.pencilfft.io.fileerrors import FileError, naming
+from onesided.pencilfft.io.quietfile import written
 
 IDENTITY, REVISION, JOINED = "onesided_store", "onesided_revision", "onesided_joined"
 
@@ -223,7 +223,7 @@ def create_virtual(
     """Local. A virtual dataset; each source is a file, by reference, and the box that it fills.
 
     The box is the whole dataset of the same name there. What a missing file leaves open reads as
-    NaN elsewhere; :mod:`onesided.pencilfft.hdf5` refuses to read it.
+    NaN elsewhere; :mod:`onesided.pencilfft.io.hdf5` refuses to read it.
     """
     layout = h5py.VirtualLayout(shape, dtype)
     for reference, box in sources:

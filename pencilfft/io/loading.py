@@ -14,10 +14,10 @@ import h5py
 import numpy as np
 
 from onesided.collectives.errors import PatternError
-from onesided.pencilfft.fileerrors import FileError, naming
-from onesided.pencilfft.selection import Selection
-from onesided.pencilfft.snapshot import dataset_path
-from onesided.pencilfft.store import Store
+from onesided.pencilfft.io.fileerrors import FileError, naming
+from onesided.pencilfft.io.selection import Selection
+from onesided.pencilfft.io.snapshot import dataset_path
+from onesided.pencilfft.io.store import Store
 
 Index = tuple[int | slice, ...]
 

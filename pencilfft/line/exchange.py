@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from onesided.collectives import PersistentRequest
 from onesided.pencilfft.decomposition import block
-from onesided.pencilfft.linechunks import scaled_copy
-from onesided.pencilfft.linelayout import LineLayout, box
-from onesided.pencilfft.lineworkspace import Form, LineWorkspace
+from onesided.pencilfft.line.chunks import scaled_copy
+from onesided.pencilfft.line.layout import LineLayout, box
+from onesided.pencilfft.line.workspace import Form, LineWorkspace
 
 
 class ToColumns:

@@ -12,12 +12,12 @@ from numpy.typing import DTypeLike, NDArray
 from onesided.collectives import PersistentRequest
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import PatternError, RequestError
-from onesided.pencilfft.bluestein import Bluestein
-from onesided.pencilfft.fourstep import FourStep
 from onesided.pencilfft.kernels.protocol import Layout, Task
 from onesided.pencilfft.kernels.selection import Selection
-from onesided.pencilfft.lineblocks import LineBlocks
-from onesided.pencilfft.linelengths import LineFactors, choose_factors
+from onesided.pencilfft.line.blocks import LineBlocks
+from onesided.pencilfft.line.bluestein import Bluestein
+from onesided.pencilfft.line.fourstep import FourStep
+from onesided.pencilfft.line.lengths import LineFactors, choose_factors
 
 
 class Algorithm(Protocol):

@@ -17,9 +17,9 @@ import h5py
 import numpy as np
 
 from onesided.collectives.errors import PatternError
-from onesided.pencilfft.fileerrors import naming
-from onesided.pencilfft.selection import Selection
-from onesided.pencilfft.store import Store
+from onesided.pencilfft.io.fileerrors import naming
+from onesided.pencilfft.io.selection import Selection
+from onesided.pencilfft.io.store import Store
 
 NUMBERS = {"f": "Float", "i": "Int", "u": "UInt"}
 

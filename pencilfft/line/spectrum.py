@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.pencilfft.decomposition import block
-from onesided.pencilfft.linechunks import scaled_copy
+from onesided.pencilfft.line.chunks import scaled_copy
 
 
 class Spectrum(Protocol):

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from onesided.pencilfft.engine import Form, Run
 from onesided.pencilfft.kernels.selection import Selection
-from onesided.pencilfft.line import LineTransforms
-from onesided.pencilfft.lineblocks import LineBlocks
+from onesided.pencilfft.line.blocks import LineBlocks
+from onesided.pencilfft.line.line import LineTransforms
 from onesided.pencilfft.settings import Settings
 
 
@@ -63,7 +63,7 @@ class LineExchange:
 
 
 class LineEngine:
-    """Transforms of one distributed line, see :class:`~onesided.pencilfft.line.LineTransforms`."""
+    """Transforms of one distributed line, see :class:`~.line.LineTransforms`."""
 
     def __init__(
         self,

@@ -9,10 +9,10 @@ from typing import Any
 
 import h5py
 
-from onesided.pencilfft import loading
-from onesided.pencilfft.fileerrors import naming
-from onesided.pencilfft.selection import Box
-from onesided.pencilfft.store import JOINED, Store
+from onesided.pencilfft.io import loading
+from onesided.pencilfft.io.fileerrors import naming
+from onesided.pencilfft.io.selection import Box
+from onesided.pencilfft.io.store import JOINED, Store
 
 SLAB = 1 << 26  # bytes that are copied at a time
 

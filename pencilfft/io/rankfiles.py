@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agree
 from onesided.collectives.errors import PatternError, UnsupportedError
-from onesided.pencilfft.fileerrors import naming
-from onesided.pencilfft.quietfile import written
-from onesided.pencilfft.selection import Box
-from onesided.pencilfft.store import Store, remove, to_disk
+from onesided.pencilfft.io.fileerrors import naming
+from onesided.pencilfft.io.quietfile import written
+from onesided.pencilfft.io.selection import Box
+from onesided.pencilfft.io.store import Store, remove, to_disk
 
 #: For each piece the files that hold it: reference and box of the dataset.
 Sources = list[list[tuple[str, Box]]]

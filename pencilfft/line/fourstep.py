@@ -22,12 +22,12 @@ from onesided.collectives import PersistentRequest
 from onesided.collectives.agreement import agreed
 from onesided.pencilfft.decomposition import block
 from onesided.pencilfft.kernels.selection import Selection
-from onesided.pencilfft.linechunks import Side, cut, plan_chunks, times
-from onesided.pencilfft.lineexchange import Crossing, ToColumns, ToFlat, crossing_forms, line_forms
-from onesided.pencilfft.linelayout import LineLayout
-from onesided.pencilfft.linespectrum import FullSpectrum, HalfSpectrum, Spectrum
-from onesided.pencilfft.lineworkspace import Form, LineWorkspace
-from onesided.pencilfft.roots import twiddles
+from onesided.pencilfft.line.chunks import Side, cut, plan_chunks, times
+from onesided.pencilfft.line.exchange import Crossing, ToColumns, ToFlat, crossing_forms, line_forms
+from onesided.pencilfft.line.layout import LineLayout
+from onesided.pencilfft.line.roots import twiddles
+from onesided.pencilfft.line.spectrum import FullSpectrum, HalfSpectrum, Spectrum
+from onesided.pencilfft.line.workspace import Form, LineWorkspace
 
 
 class FourStep:

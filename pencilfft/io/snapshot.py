@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError
-from onesided.pencilfft.rankfiles import Piece, Sources
-from onesided.pencilfft.selection import Selection
-from onesided.pencilfft.store import Store, create_virtual
+from onesided.pencilfft.io.rankfiles import Piece, Sources
+from onesided.pencilfft.io.selection import Selection
+from onesided.pencilfft.io.store import Store, create_virtual
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """HDF5 files of distributed arrays, by time step, with mpi4py-fft's interface and layout.
 
 Written by any communicator, read by any other, whatever the decomposition. See
-:mod:`onesided.pencilfft.store` for what lies where, and what a killed run leaves.
+:mod:`onesided.pencilfft.io.store` for what lies where, and what a killed run leaves.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from mpi4py import MPI
 
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import PatternError, UnsupportedError
-from onesided.pencilfft import loading
-from onesided.pencilfft.fileerrors import FileError, naming
-from onesided.pencilfft.rankfiles import writer
-from onesided.pencilfft.selection import Selection
-from onesided.pencilfft.snapshot import Snapshot, arrays_of, dataset_path, step_number
-from onesided.pencilfft.store import Store
+from onesided.pencilfft.io import loading
+from onesided.pencilfft.io.fileerrors import FileError, naming
+from onesided.pencilfft.io.rankfiles import writer
+from onesided.pencilfft.io.selection import Selection
+from onesided.pencilfft.io.snapshot import Snapshot, arrays_of, dataset_path, step_number
+from onesided.pencilfft.io.store import Store
 
 MODES = ("r", "r+", "a", "w")
 

@@ -1,0 +1,1 @@
+"""One-dimensional transforms of lines that are distributed over all ranks."""
