@@ -97,7 +97,11 @@ class Builder:
             end = stage.after if forward else stage.before
             last = len(legs) == count - 1
             uncut = None if last else end.axis
-            local = self._pass(operations(stage, forward), side.subshape, uncut, reads is not None)
+            steps = operations(stage, forward)
+            local = Pass(
+                self.selection, steps, side.subshape, self._scratch, self.blocking,
+                uncut=uncut, consumes=reads is not None,
+            )  # fmt: skip
             transpose = None
             if not last:
                 k = i if forward else i - 1
@@ -112,32 +116,23 @@ class Builder:
                 legs.append(Leg(local, reads, None, source))
         return legs
 
-    def _pass(
-        self,
-        steps: Sequence[Operation],
-        shape: tuple[int, ...],
-        uncut: int | None = None,
-        consumes: bool = False,
-    ) -> Pass:
-        return Pass(self.selection, steps, shape, self._scratch, self.blocking, uncut, consumes)
-
     def _local_legs(self, stage: Stage, forward: bool) -> list[Leg]:
         """Without a transpose: in groups of axes that leave one to form blocks along.
 
         Source and target may be one array here, so no step goes from one to the other.
         """
-        self.blocking = replace(self.blocking, in_target=False)
+        blocking = replace(self.blocking, in_target=False)
         steps = operations(stage, forward)
         shape = (stage.before if forward else stage.after).subshape
         last = (stage.after if forward else stage.before).subshape
         end = stage.dtypes[1] if forward else stage.dtypes[0]
         groups = _groups(steps, len(shape), self.batch)
         if len(groups) == 1:
-            return [Leg(self._pass(steps, shape))]
+            return [Leg(Pass(self.selection, steps, shape, self._scratch, blocking))]
         legs = []
         reads: NDArray[Any] | None = None
         for k, group in enumerate(groups):
-            local = self._pass(group, shape)
+            local = Pass(self.selection, group, shape, self._scratch, blocking)
             shape, dtype = local.shape, group[-1].dtypes[1]
             writes = None
             if k < len(groups) - 1 and (shape, dtype) != (last, end):

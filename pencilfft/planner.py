@@ -64,7 +64,9 @@ class Planner:
             return self._measured(sizes)
         wanted = self._description(sizes)
         first = self._comm.rank == 0
-        recalled = _read(self._selection.recall(wanted), self._comm.size) if first else None
+        recalled = _read(self._selection.recall(wanted)) if first else None
+        if recalled is not None and not self._serves(recalled, sizes):
+            recalled = None
         known: Choice | None = self._comm.bcast(recalled)
         if known is not None:
             return known
@@ -72,6 +74,12 @@ class Planner:
         if first:
             self._selection.learn(wanted, _written(choice))
         return choice
+
+    def _serves(self, choice: Choice, sizes: tuple[int, ...] | None) -> bool:
+        """Whether a choice is one for these ranks, axes and this grid."""
+        grid = choice.grid
+        fits = math.prod(grid) == self._comm.size and len(grid) == len(self._settings.shape)
+        return fits and sizes in (None, grid)
 
     def _description(self, sizes: tuple[int, ...] | None) -> str:
         """What a decision holds for, beside processor and kernels: the call, the MPI, the nodes."""
@@ -120,8 +128,8 @@ def _written(choice: Choice) -> str:
     return json.dumps(asdict(choice))
 
 
-def _read(text: str | None, ranks: int) -> Choice | None:
-    """A choice for so many ranks; None where the text is none."""
+def _read(text: str | None) -> Choice | None:
+    """The choice that was written; None where the text is none."""
     try:
         words = json.loads(text or "")
         choice = Choice(
@@ -135,8 +143,7 @@ def _read(text: str | None, ranks: int) -> Choice | None:
         )
     except (ValueError, TypeError, KeyError):
         return None
-    fits = math.prod(choice.grid) == ranks and choice.method in methods()
-    return choice if fits and choice.blocking.nbytes > 0 else None
+    return choice if choice.method in methods() and choice.blocking.nbytes > 0 else None
 
 
 def _require_line(settings: Settings) -> None:

@@ -13,7 +13,14 @@ from cases import parameters
 from onesided.pencilfft import PFFT, newDistArray, planner
 from onesided.pencilfft.kernels.wisdom import Wisdom
 
+WAY = {"in_source": False, "in_target": False}
 SHAPE = (8, 9, 10)
+
+#: Choices for other ranks and axes.
+GRIDS = [
+    json.dumps({"grid": grid, "method": "p2p", "blocking": {"nbytes": 1 << 20} | WAY})
+    for grid in ([97, 1, 1], [1, 1], [1, 1, 1, 1])
+]
 
 
 @contextmanager
@@ -90,7 +97,7 @@ def case_other_arguments_are_measured_anew(comm):
         assert works_in_single_precision
 
 
-@parameters(text=["", "[]", "{}", '{"grid": [97, 1, 1], "method": "p2p"}', "no json"])
+@parameters(text=["", "[]", "{}", "no json", *GRIDS])
 def case_what_makes_no_sense_is_measured_anew(comm, text):
     with wisdom_file(comm) as path:
         with plan_of(comm, path):
