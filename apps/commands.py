@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from onesided.apps import options
+from onesided.apps import generate_options, options
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,12 @@ COMMANDS = (
         "onesided.apps.spmv",
         "Multiply a sparse matrix from a Matrix Market file with a vector.",
         options.spmv,
+    ),
+    Command(
+        "generate",
+        "onesided.apps.generate",
+        "Make the matrix of a grid or of a mesh, and write it to a file.",
+        generate_options.generate,
     ),
     Command(
         "poisson",

@@ -71,7 +71,7 @@ def info_entry(text: str) -> tuple[str, str]:
 
 def settings(options: argparse.Namespace) -> dict[str, object]:
     """Local. What a command was given, for its report; nothing about where it writes."""
-    left_out = ("command", "terminal", "json", "ranks", "picture", "checkpoint", "restart")
+    left_out = "command terminal json ranks picture traffic checkpoint restart".split()
     given = {name: value for name, value in vars(options).items() if name not in left_out}
     return given | {"info": dict(options.info)}
 
@@ -258,6 +258,9 @@ def spmv(parser: argparse.ArgumentParser) -> None:
     timed(parser, 200)
     parser.add_argument(
         "--verify", action="store_true", help="compare with SciPy's product on rank 0"
+    )
+    parser.add_argument(
+        "--traffic", metavar="FILE", help="draw who sends how much to whom into an image FILE"
     )
 
 

@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 
 from onesided.apps.failures import CommandError
 from onesided.apps.options import settings
+from onesided.apps.picture import check_picture, save_traffic
 from onesided.apps.progress import console
 from onesided.apps.report import Report, Row, check_json
 from onesided.apps.selection import BASELINE, chosen, hints, prepare, release
 from onesided.apps.timing import Subject, timed
 from onesided.apps.verdict import Verdict, conclusion
 from onesided.sparse import DistMatrix, read
+from onesided.sparse.report import report as matrix_report
 
 FAILED = 1  # exit code where a verification failed
 TOLERANCE = 50.0  # rounding errors allowed, in units of the dtype's epsilon
@@ -35,6 +37,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     """Collective. The command; its exit code is 1 where a verification failed."""
     names = chosen(options.comm)
     check_json(comm, options)
+    check_picture(comm, options.traffic, "--traffic")
     if options.file is not None:
         return _run(comm, options, names, Path(options.file), options.file)
     with as_file(_shipped()) as path:
@@ -65,6 +68,10 @@ def _run(comm: MPI.Intracomm, options: Namespace, names: list[str], path: Path, 
     matrices = {each.method: each.made for each in candidates if each.made is not None}
     matrix = next(iter(matrices.values()))
     report = Report("spmv", settings(options), _pattern(comm, matrix, shown), remarks=[REMARK])
+    if options.traffic is not None:
+        sent = matrix_report(matrix).sent
+        if comm.rank == 0:
+            save_traffic(options.traffic, f"{Path(shown).name} on {comm.size} ranks", sent)
     x = vector(*matrix.col_range, matrix.dtype)
     subjects = [Subject(method, product(each, x)) for method, each in matrices.items()]
     out = console(options.terminal) if comm.rank == 0 else None
