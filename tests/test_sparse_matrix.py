@@ -1,0 +1,33 @@
+"""Blocks, sides, vectors, operators on 1 to 7 ranks; the cases are in mpi/cases_matrix*.py."""
+
+from __future__ import annotations
+
+import pytest
+
+RANKS = [1, 2, 3, 4]
+COVERING = [
+    "sides[name=square",
+    "sides[name=dense row",
+    "sides[name=empty ends",
+    "method=rma-notify",
+    "method=p2p",
+    "dtypes",
+    "planned_once",
+    "sides_of",
+    "dot_product",
+    "out",
+    "fewer_rows",
+    "wrong",
+    "free",
+]
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_sides_and_blocks(run_cases, ranks):
+    run_cases("cases_matrix", ranks, select=COVERING)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("ranks", [*RANKS, 7])
+def test_all_sides_and_blocks(run_cases, ranks):
+    run_cases("cases_matrix", ranks, timeout=300)
