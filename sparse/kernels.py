@@ -26,8 +26,9 @@ except ImportError:
         n_row: int, n_col: int, k: int, /, *arrays: NDArray[Any]
     ) -> None:
         """Y += A X; ``arrays``: indptr, indices, data, and X and Y, row after row."""
-        csr, (x, y) = arrays[:3], arrays[3:]
-        csr_matvec(n_row, n_col, *csr, x.reshape(n_col, k), y.reshape(n_row, k))
+        indptr, indices, data, x, y = arrays
+        matrix = sparse.csr_array((data, indices, indptr), shape=(n_row, n_col))
+        y += (matrix @ x.reshape(n_col, k)).reshape(-1)
 
     def csc_matvec(n_row: int, n_col: int, /, *arrays: NDArray[Any]) -> None:  # type: ignore[misc]
         """y += A x; ``arrays``: indptr, indices and data of A's CSC, x, y."""
@@ -38,11 +39,12 @@ except ImportError:
         n_row: int, n_col: int, k: int, /, *arrays: NDArray[Any]
     ) -> None:
         """Y += A X; ``arrays``: indptr, indices, data of A's CSC, and X and Y, row after row."""
-        csc, (x, y) = arrays[:3], arrays[3:]
-        csc_matvec(n_row, n_col, *csc, x.reshape(n_col, k), y.reshape(n_row, k))
+        indptr, indices, data, x, y = arrays
+        matrix = sparse.csc_array((data, indices, indptr), shape=(n_row, n_col))
+        y += (matrix @ x.reshape(n_col, k)).reshape(-1)
 
 
-Csr = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
+Csr = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # indptr, indices, data
 
 
 def add_product(size: tuple[int, int], csr: Csr, x: NDArray[Any], y: NDArray[Any]) -> None:
@@ -69,7 +71,7 @@ class IndexedSum:
         self._real = np.empty(0, dtype).real.dtype
         self._pairs = dtype.kind == "c"
         ones = np.ones(len(index), self._real)
-        self._csc = np.arange(len(index) + 1, dtype=kind), np.asarray(index, kind), ones
+        self._csc: Csr = np.arange(len(index) + 1, dtype=kind), np.asarray(index, kind), ones
 
     def __call__(self, values: NDArray[Any], y: NDArray[Any]) -> None:
         """Local. Add; both are contiguous, ``y`` has n_rows rows."""

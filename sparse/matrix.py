@@ -296,7 +296,8 @@ class DistMatrix(Linear):
 
     def Free(self) -> None:
         """Collective. Free the requests of all halos; a second time has no effect."""
-        for halo in (*self._halos.values(), *self._reverse_halos.values()):
+        halos: list[Halo | ReverseHalo] = [*self._halos.values(), *self._reverse_halos.values()]
+        for halo in halos:
             halo.Free()
         self._freed = True
 

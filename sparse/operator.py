@@ -12,7 +12,7 @@ from onesided.sparse.linear import Linear
 from onesided.sparse.partition import Partition
 
 
-class WholeOperator(LinearOperator):  # type: ignore[misc]
+class WholeOperator(LinearOperator):
     """A distributed matrix that multiplies whole vectors, the same on every rank.
 
     Every rank keeps x and y whole, multiplies its rows, and gathers the blocks of y from all
@@ -29,7 +29,7 @@ class WholeOperator(LinearOperator):  # type: ignore[misc]
 
     def __init__(self, matrix: Linear) -> None:
         """Local. Every use is Collective."""
-        super().__init__(matrix.dtype, matrix.shape)
+        super().__init__(matrix.dtype, matrix.shape)  # type: ignore[call-arg]
         self.matrix = matrix
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
@@ -57,7 +57,7 @@ class WholeOperator(LinearOperator):  # type: ignore[misc]
         return assembled(matrix, block)
 
 
-class BlockOperator(LinearOperator):  # type: ignore[misc]
+class BlockOperator(LinearOperator):
     """A distributed matrix that multiplies blocks: on each rank an operator of another shape.
 
     Sums, products and adjoints of such operators are right: ``(2 * A + B @ C).matvec(x)``. So is
@@ -69,7 +69,8 @@ class BlockOperator(LinearOperator):  # type: ignore[misc]
     def __init__(self, matrix: Linear) -> None:
         """Local. Every use is Collective."""
         rows, columns = matrix.row_range, matrix.col_range
-        super().__init__(matrix.dtype, (rows[1] - rows[0], columns[1] - columns[0]))
+        shape = rows[1] - rows[0], columns[1] - columns[0]
+        super().__init__(matrix.dtype, shape)  # type: ignore[call-arg]
         self.matrix = matrix
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:

@@ -47,8 +47,10 @@ def from_scipy(
     try:
         mine = _scattered(private, entries.astype(index), rows.lengths(), root)
         counts = np.array(comm.allgather(int(mine.sum(dtype=np.int64))), np.int64)
-        indices = _scattered(private, csr.indices.astype(index, copy=False), counts, root)
-        data = _scattered(private, csr.data.astype(values, copy=False), counts, root)
+        numbers = np.ascontiguousarray(csr.indices, index)
+        indices = _scattered(private, numbers, counts, root)
+        whole = np.ascontiguousarray(csr.data, values)
+        data = _scattered(private, whole, counts, root)
     finally:
         private.Free()
     indptr = np.concatenate([np.zeros(1, index), np.cumsum(mine, dtype=index)])

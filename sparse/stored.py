@@ -16,7 +16,9 @@ from onesided.sparse.product import LocalRows
 _ITEMS_AT_ONCE = 1 << 26  # below what a 32-bit count of bytes can say
 
 
-def global_rows(rows: LocalRows, pattern: HaloPattern, columns: Partition, rank: int) -> Any:
+def global_rows(
+    rows: LocalRows, pattern: HaloPattern, columns: Partition, rank: int
+) -> sparse.csr_array:
     """Local. CSR of the rows with global columns, in memory of its own, entries in their order."""
     start, stop = columns.range(rank)
     kind = index_dtype(max(columns.size, len(rows.data)))
@@ -25,7 +27,7 @@ def global_rows(rows: LocalRows, pattern: HaloPattern, columns: Partition, rank:
     return sparse.csr_array(parts, shape=(len(rows), columns.size))
 
 
-def own_columns(rows: LocalRows) -> Any:
+def own_columns(rows: LocalRows) -> sparse.csr_array:
     """Local. CSR of the rows without ghosts, columns counted from the first own one."""
     own = rows.indices < rows.n_own
     before = np.concatenate([[0], np.cumsum(own)])[rows.indptr]
@@ -33,7 +35,7 @@ def own_columns(rows: LocalRows) -> Any:
     return sparse.csr_array(parts, shape=(len(rows), rows.n_own))
 
 
-def diagonal(rows: Any, first: int) -> NDArray[Any]:
+def diagonal(rows: sparse.csr_array, first: int) -> NDArray[Any]:
     """Local. The diagonal of rows with global columns, the first of them row ``first``.
 
     One entry per row that has a place on the diagonal; duplicates are summed.
@@ -46,7 +48,7 @@ def diagonal(rows: Any, first: int) -> NDArray[Any]:
     return found
 
 
-def gathered(comm: MPI.Comm, rows: Any, root: int) -> Any:
+def gathered(comm: MPI.Comm, rows: sparse.csr_array, root: int) -> sparse.csr_array | None:
     """Collective. The ranks' rows one below the other, as one CSR on root; None elsewhere."""
     counts = comm.gather((rows.shape[0], rows.nnz), root=root)
     private = comm.Dup()
