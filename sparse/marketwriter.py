@@ -16,7 +16,7 @@ from scipy import sparse
 from onesided.collectives import agree, agreed
 
 _ENTRIES_AT_ONCE = 1 << 20
-_FIELDS: dict[str, Any] = {
+_FIELDS: dict[str, Any] = {  # by the kind of a dtype
     "f": "real",
     "c": "complex",
     "i": "integer",

@@ -115,6 +115,8 @@ def _by_bandwidth(
     comm: MPI.Comm, rows: sparse.csr_array, given: Partition, budget: int
 ) -> Numbering:
     """Collective. The reverse Cuthill-McKee order, cut where the nonzeros are balanced."""
+    if given.size == 0:
+        return Numbering(given)
     graph = gathered_graph(comm, rows, given, budget)
     weights = gathered(comm, np.diff(rows.indptr).astype(np.int64) + 1)
     numbers, partition = None, given
