@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +52,7 @@ def write_matrixmarket(
     same numbers. Raises ``OSError`` or ``ValueError`` on every rank.
     """
     form = form or Form()
-    form_of_all = (form, tuple(comments), os.fspath(path), rows.shape[1])
+    form_of_all = (form, tuple(comments), os.fspath(path), rows.shape[1], rows.dtype.kind)
     lengths = agree(comm, None, f"write_matrixmarket {form_of_all}", rows.shape[0])
     first, shape = sum(lengths[: comm.rank]), (sum(lengths), rows.shape[1])
     with agreed(comm):
@@ -81,7 +82,7 @@ def _write(
     texts: Iterator[bytes],
 ) -> None:
     """Collective. Rank 0 begins the file, then every rank writes from its start on."""
-    beside = f"{os.fspath(path)}.part"
+    beside = comm.bcast(f"{os.fspath(path)}.{uuid.uuid4().hex[:12]}.new")
     try:
         with agreed(comm):
             if comm.rank == 0:
@@ -90,13 +91,13 @@ def _write(
         with agreed(comm), open(beside, "r+b") as file:
             file.seek(start)
             file.writelines(texts)
+        with agreed(comm):
+            if comm.rank == 0:
+                os.replace(beside, path)
     except Exception:
         if comm.rank == 0 and os.path.exists(beside):
             os.remove(beside)
         raise
-    with agreed(comm):
-        if comm.rank == 0:
-            os.replace(beside, path)
 
 
 def _parts(rows: Any, first: int, shape: tuple[int, int], form: Form) -> Iterator[sparse.coo_array]:

@@ -166,10 +166,10 @@ def case_files_do_not_depend_on_the_number_of_ranks(comm):
 def case_files_that_cannot_be_written(comm):
     path = common_path(comm, "mesh.mtx")
     rows = stencil7(2, Partition.even(8, comm.size).range(comm.rank))
-    strange = rows.astype(np.longdouble) if comm.rank == comm.size - 1 else rows
     narrow = sparse.csr_array((rows.shape[0], 5))
     calls = [
-        (lambda: write_matrixmarket(comm, f"{path}/no/x.mtx", rows), OSError, "no/x.mtx"),
+        (lambda: write_matrixmarket(comm, f"{path}/no/x.mtx", rows), OSError, "/no/x.mtx."),
+        (lambda: write_matrixmarket(comm, os.path.dirname(path), rows), OSError, "directory"),
         (lambda: write_matrixmarket(comm, path, rows, comments=["a\nb"]), ValueError, "one line"),
         (
             lambda: write_matrixmarket(comm, path, narrow, form=Form(symmetric=True)),
@@ -178,9 +178,10 @@ def case_files_that_cannot_be_written(comm):
         ),
     ]
     if comm.size > 1:
+        odd = rows.astype("i8") if comm.rank else rows
+        calls.append((lambda: write_matrixmarket(comm, path, odd), MismatchError, "'i'"))
         mixed = os.path.dirname(path) if comm.rank else path
         calls.append((lambda: write_matrixmarket(comm, mixed, rows), MismatchError, "mesh.mtx"))
-    assert strange.shape == rows.shape
     for call, kind, words in calls:
         try:
             call()
