@@ -14,7 +14,7 @@ from scipy import sparse
 
 from onesided.sparse import MatrixMarketError, read
 from onesided.sparse.partition import Partition
-from onesided.sparse.readers import read_triplets
+from onesided.sparse.marketreader import read_triplets
 from onesided.sparse.triplets import Triplets, balanced_rows, route
 
 SHIPPED = Path(__file__).resolve().parent.parent / "matrices"
