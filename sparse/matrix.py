@@ -295,10 +295,15 @@ class DistMatrix(Linear):
             raise RequestError("the matrix has been freed")
 
     def Free(self) -> None:
-        """Collective. Free the requests of all halos; a second time has no effect."""
+        """Collective. Free the requests of all halos and of the ordering, if there is one.
+
+        A second time has no effect.
+        """
         halos: list[Halo | ReverseHalo] = [*self._halos.values(), *self._reverse_halos.values()]
         for halo in halos:
             halo.Free()
+        if self.ordering is not None:
+            self.ordering.Free()
         self._freed = True
 
     def __enter__(self) -> Self:

@@ -1,12 +1,15 @@
 """Blocks of vectors, transposes and adjoints of distributed matrices, against SciPy."""
 
+from unittest import mock
+
 import numpy as np
-from cases import parameters, ranks
+from cases import need, parameters, ranks
 from cases_sparse import MATRICES, made, raised, vector
 from scipy import sparse
 
 from onesided.collectives import RequestError, methods
 from onesided.sparse import DistMatrix, Partition, from_rows, from_scipy
+from onesided.sparse import partition as partition_module
 
 SIDES = {
     "A": lambda a: a,
@@ -88,6 +91,60 @@ def case_dtypes_of_sides(comm, dtype, index, seed):
             for k in (None, 3):
                 check(matrix, whole, rng, side, k)
                 check(matrix, whole, rng, side, k, dtype=np.result_type(dtype, "c8"))
+
+
+@parameters(product=["fused", "split"])
+def case_64_bit_indices(comm, product, seed):
+    """As on a rank with more nonzeros than 32 bits count, but with fewer."""
+    rng = np.random.default_rng(seed)
+    whole = complex_values(sparse.random_array((40, 30), density=0.2, rng=rng), rng)
+    with mock.patch.object(partition_module, "index_dtype", return_value=np.int64):
+        matrix = distributed(comm, whole, product=product)
+    assert matrix._rows.indices.dtype == matrix._rows.indptr.dtype == np.int64
+    for side in TAKEN:
+        for k in (None, 3):
+            check(matrix, whole, rng, side, k)
+    assert np.array_equal(matrix.local_rows().toarray(), whole[slice(*matrix.row_range)].toarray())
+    matrix.Free()
+
+
+@parameters(how=["rows", "metis", "rcm"])
+def case_rows_in_another_order(comm, how, seed):
+    """Vectors go in and come out in the caller's order."""
+    if how == "metis":
+        need("pymetis")
+    rng = np.random.default_rng(seed)
+    whole = sparse.random_array((40, 40), density=0.1, rng=rng).tocsr()
+    mine = whole if comm.rank == 0 else None
+    even = Partition.even(40, comm.size)
+    rows = whole[slice(*even.range(comm.rank))]
+    for matrix in (
+        from_scipy(comm, mine, method="p2p", partition=how),
+        from_rows(comm, rows, method="p2p", partition=how),
+    ):
+        x = rng.standard_normal(40)
+        ordering = matrix.ordering
+        assert (ordering is None) == (how == "rows" or (how == "metis" and comm.size == 1))
+        if ordering is None:
+            y = np.concatenate(comm.allgather(matrix @ x[slice(*matrix.col_range)]))
+        else:
+            y = matrix @ ordering.forward(x[slice(*ordering.original_range)])
+            y = np.concatenate(comm.allgather(ordering.backward(y)))
+        assert np.allclose(y, whole @ x)
+        matrix.Free()
+        if ordering is not None:
+            assert "freed" in raised(lambda o=ordering: o.forward(np.ones(1)), RequestError)
+
+
+def case_columns_of_the_caller(comm, seed):
+    rng = np.random.default_rng(seed)
+    whole = sparse.random_array((20, 30), density=0.3, rng=rng)
+    all_on_last = Partition(np.array([0] * comm.size + [30]))
+    with from_scipy(comm, whole, method="p2p", columns=all_on_last) as matrix:
+        assert matrix.col_partition is all_on_last
+        for side in ("A", "T"):
+            check(matrix, whole, rng, side, None)
+            check(matrix, whole, rng, side, 2)
 
 
 def case_every_request_is_planned_once(comm, seed):

@@ -256,6 +256,7 @@ def case_what_petsc_calls(comm, dtype, seed):
         context, mine = ShellContext(matrix), slice(*matrix.row_range)
         a = block(rng, 20, None, dtype)
         x, y = (SimpleNamespace(array_r=v, array_w=v) for v in (a[mine], np.empty_like(a[mine])))
+        x.array_r.flags.writeable = False
         for call, expected in (
             (context.mult, whole @ a),
             (context.multTranspose, whole.T @ a),

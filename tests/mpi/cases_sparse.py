@@ -129,6 +129,16 @@ def case_info(comm, method, info, seed):
         check(comm, matrix, whole, rng, times=5)
 
 
+def case_from_scipy_with_strided_values(comm, seed):
+    """The real part of a complex matrix is a view with steps, on root alone."""
+    rng = np.random.default_rng(seed)
+    whole = sparse.random_array((30, 30), density=0.3, rng=rng).tocsr()
+    whole = (whole * (1 + 2j)).real
+    assert not whole.data.flags.c_contiguous
+    with from_scipy(comm, whole if comm.rank == 0 else None, method="p2p") as matrix:
+        check(comm, matrix, whole, rng)
+
+
 @parameters(name=list(MATRICES))
 def case_from_scipy(comm, name, seed):
     rng = np.random.default_rng(seed)
