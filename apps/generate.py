@@ -7,13 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import h5py
+import numpy as np
 from mpi4py import MPI
 
 from onesided.apps.failures import CommandError, user_errors
+from onesided.collectives import agreed
 from onesided.sparse.generators import stencil7, stencil27
 from onesided.sparse.marketwriter import Form, write_matrixmarket
+from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.mesh import trace_mesh
 from onesided.sparse.partition import Partition
+from onesided.sparse.store import write
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,17 @@ def _market(comm: MPI.Comm, path: str, rows: Any, form: Form, comments: list[str
     write_matrixmarket(comm, path, rows, form=form, comments=comments)
 
 
-WRITERS: dict[str, Writer] = {".mtx": _market}
+def _store(comm: MPI.Comm, path: str, rows: Any, form: Form, comments: list[str]) -> None:
+    blocks = Partition.from_lengths(np.array(comm.allgather(rows.shape[0]), np.int64))
+    with DistMatrix(comm, rows, blocks, blocks, method="p2p", product="fused") as matrix:
+        write(matrix, path)
+    with agreed(comm):
+        if comm.rank == 0:
+            with h5py.File(path, "r+") as file:
+                file.attrs["comments"] = comments
+
+
+WRITERS: dict[str, Writer] = {".mtx": _market, ".h5": _store}
 
 
 def run(comm: MPI.Intracomm, options: Namespace) -> int:

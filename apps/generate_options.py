@@ -32,6 +32,6 @@ def generate(parser: argparse.ArgumentParser) -> None:
         help="points along one edge of a grid, N**3 rows; triangles of a mesh, N rows",
     )
     add("--seed", metavar="N", type=whole, default=0, help="which curves of a mesh (default 0)")
-    add("-o", "--output", metavar="FILE", required=True, help="the file to write: NAME.mtx")
+    add("-o", "--output", metavar="FILE", required=True, help="write NAME.mtx or NAME.h5")
     add("--ranks", metavar="N", type=positive, help="start on N ranks with the installed mpiexec")
     add("--terminal", metavar="COLUMNS", type=positive, help=argparse.SUPPRESS)

@@ -254,6 +254,12 @@ def spmv(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help="Matrix Market file, plain or gzip (default: the matrix that comes with the package)",
     )
+    parser.add_argument(
+        "--partition",
+        choices=("rows", "metis", "rcm"),
+        default="rows",
+        help="rows in their order, METIS's parts, or reverse Cuthill-McKee order (default rows)",
+    )
     common(parser, "auto")
     timed(parser, 200)
     parser.add_argument(

@@ -5,9 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import commands
+import h5py
 import numpy as np
 import pytest
 import scipy.io
+import scipy.sparse
+from mpi4py import MPI
+
+from onesided.sparse.mesh import trace_mesh
 
 MATRIX = Path(__file__).resolve().parent / "matrices" / "west0067.mtx.gz"
 
@@ -39,10 +44,31 @@ def test_files_are_labelled_as_generated(kind, size, shape, nonzeros, tmp_path):
     assert one.read_bytes() == path.read_bytes()
 
 
+def test_stores_are_labelled_as_generated(tmp_path):
+    path = tmp_path / "made.h5"
+    words = ["generate", "mesh", "--size", "900", "--seed", "3", "-o", str(path)]
+    finished = commands.onesided(*words, ranks=3)
+    assert finished.code == 0, finished
+    with h5py.File(path) as file:
+        comments = list(file.attrs["comments"])
+        parts = (file[name][:] for name in ("data", "indices", "indptr"))
+        matrix = scipy.sparse.csr_array(tuple(parts), shape=file.attrs["shape"])
+    assert comments[0].startswith("Generated")
+    assert comments[1] == "onesided generate mesh --size 900 --seed 3"
+    expected = trace_mesh(MPI.COMM_SELF, 900, 3)
+    assert matrix.shape == expected.shape
+    assert abs(matrix - expected).sum() == 0
+    words = ["spmv", str(path), "--iterations", "2", "--comm", "p2p"]
+    assert commands.onesided(*words).code == 0
+    finished = commands.onesided(*words, "--verify", ranks=2)
+    assert finished.code == 2
+    assert "Matrix Market" in finished.err
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["mesh", "--size", "5", "-o", "made.txt"], "made.txt: its name must end with .mtx"),
+        (["mesh", "--size", "5", "-o", "made.txt"], "made.txt: its name must end with .mtx or .h5"),
         (["mesh", "--size", "0", "-o", "made.mtx"], "above zero"),
         (["mesh", "--size", "5", "--seed", "-1", "-o", "made.mtx"], "--seed"),
         (["mesh", "--size", "3000000000", "-o", "made.mtx"], "3000000000 triangles"),
@@ -70,3 +96,13 @@ def test_the_picture_of_who_sends_how_much(tmp_path):
     finished = commands.onesided(*words[:-1], str(tmp_path / "traffic.xyz"))
     assert finished.code == 2
     assert "traffic.xyz" in finished.err
+
+
+@pytest.mark.parametrize("how", ["metis", "rcm"])
+def test_products_of_reordered_matrices_are_verified_in_the_order_of_the_file(how):
+    if how == "metis":
+        pytest.importorskip("pymetis", reason="the METIS partition needs pymetis")
+    words = ["spmv", str(MATRIX), "--partition", how, "--iterations", "2", "--verify"]
+    finished = commands.onesided(*words, "--comm", "p2p", ranks=3)
+    assert finished.code == 0, finished
+    assert "Verified with SciPy" in finished.out
