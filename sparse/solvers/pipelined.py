@@ -33,7 +33,8 @@ def pipelined_cg(
 
     Pays where a reduction takes about as long as a product. The recurrences lose accuracy faster
     than those of cg, so after every ``replacement`` iterations (0: never) the vectors are computed
-    anew, by four products. One product is done in vain at the end.
+    anew, by four products; badly conditioned systems need it more often, or a preconditioner. One
+    product is done in vain at the end.
     """
     run = Run("pipelined_cg", A, b, x0, Rules(rtol, atol, maxiter, callback), M)
     _Pipeline(run).iterate(replacement)
