@@ -1,5 +1,7 @@
 """What can be wrong with a matrix file."""
 
+import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,14 +24,16 @@ class HarwellBoeingError(MatrixFileError):
 def naming(path: str) -> Iterator[None]:
     """Local. What a library says of a damaged file becomes a :class:`MatrixFileError`.
 
-    Errors of the system with a number (no such file, no permission, disk full) stay as they are.
+    Errors of the system with a number (no such file, no permission, disk full) stay what they
+    are; but a place in the file that is not there is the file's own fault.
     """
     try:
         yield
     except OnesidedError:
         raise
     except Exception as error:
-        if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
-            raise
+        if isinstance(error, OSError) and error.errno not in (None, 0, errno.EINVAL):
+            found = error.filename or path
+            raise OSError(error.errno, os.strerror(error.errno), found) from error
         words = str(error.args[0] if error.args else "") or type(error).__name__
         raise MatrixFileError(f"{path}: {words}") from error

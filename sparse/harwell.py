@@ -37,6 +37,7 @@ _FORMAT = re.compile(
 )
 _BARE_EXPONENT = re.compile(rb"(?<=[0-9.])([+-])")
 _TO_E = bytes.maketrans(b"DdQq", b"EEEE")
+_TO_LINES = bytes.maketrans(b" \t\r", b"\n\n\n")
 _LARGEST = np.iinfo(np.int64).max // 4
 
 
@@ -183,20 +184,42 @@ def parse_fields(path: str, section: Section, text: bytes, line: int, first: int
     line of a field that is no number.
     """
     form = section.format
-    cells = _cells(path, text, form, line)
-    count = min(section.fields - first, len(cells) * form.repeat)
+    kind = "integer" if form.integer else "real"
+    shape = (section.fields, 1)
+    head = _FieldLines(path, "array", kind, "general", shape, 0, line, section.name, form.repeat)
+    whole = min(section.fields - first, text.count(b"\n") * form.repeat)
+    values = _parse_apart(head, text.translate(_TO_E), form, whole)
+    return _parse_fixed(head, text, form, whole) if values is None else values
+
+
+def _parse_apart(head: _FieldLines, text: bytes, form: Format, count: int) -> NDArray[Any] | None:
+    """The numbers where blanks are between all of them, so that there are as many words as fields.
+
+    Then the words are the fields, in files whose fields have the width that they say, and in
+    those of programs that write other widths. None where that is not so, or not sure.
+    """
+    blank = np.frombuffer(b" " + text, np.uint8) <= ord(" ")
+    if np.count_nonzero(blank[:-1] & ~blank[1:]) != count:
+        return None
+    pointed = not form.decimals or text.count(b".") == count
+    if not pointed or (form.scale and text.upper().count(b"E") != count):
+        return None
+    try:
+        values = parse_block(head, text.translate(_TO_LINES), 1).values
+    except HarwellBoeingError:
+        return None
+    return values if len(values) == count else None
+
+
+def _parse_fixed(head: _FieldLines, text: bytes, form: Format, count: int) -> NDArray[Any]:
+    """The numbers, each in its columns."""
+    cells = _cells(head.path, text, form, head.size_line)
     fields = cells.reshape(-1, form.width)[:count]
     blank = np.flatnonzero((fields <= ord(" ")).all(axis=1))
     if len(blank):
-        number = line + int(blank[0]) // form.repeat
-        raise HarwellBoeingError(f"{path}, line {number}: a {section.name} is missing")
-    lines = np.full((count, form.width + 1), ord("\n"), np.uint8)
+        raise head.error(int(blank[0]) + 1, "a number is missing")
+    lines = np.full((len(fields), form.width + 1), ord("\n"), np.uint8)
     lines[:, :-1] = fields
-    kind = "integer" if form.integer else "real"
-    shape = (count, 1)
-    head = _FieldLines(
-        path, "array", kind, "general", shape, count, line, section.name, form.repeat
-    )
     if form.integer:
         return parse_block(head, lines.tobytes(), 1).values
     words = lines.tobytes().translate(_TO_E)

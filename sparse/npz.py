@@ -63,7 +63,7 @@ def read_npz(
     header = comm.bcast(header)
     if header is None:
         raise MatrixFileError(f"{name}: rank 0 sent no header")
-    target = vector_dtype(header.arrays["data"].dtype, dtype)
+    target = vector_dtype(header.arrays["data"].dtype.newbyteorder("="), dtype)
     source = _Source(comm, name, header, block_bytes, progress)
     entries = Partition.even(header.arrays["data"].length, comm.size)
     start = entries.range(comm.rank)[0]

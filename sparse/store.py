@@ -24,7 +24,7 @@ from scipy import sparse
 
 from onesided.collectives import agree, agreed
 from onesided.sparse.assembly import Choices, check_room, from_any_rank, from_blocks
-from onesided.sparse.errors import MatrixFileError, naming
+from onesided.sparse.errors import naming
 from onesided.sparse.matrix import DistMatrix, vector_dtype
 from onesided.sparse.partition import Partition, cuts, index_dtype
 from onesided.sparse.triplets import Triplets
@@ -157,7 +157,7 @@ def read_store(comm: MPI.Comm, path: str | os.PathLike[str], choices: Choices) -
             file = stack.enter_context(_opened(name))
             with naming(name):
                 stored = _Stored.of(file)
-            target = vector_dtype(stored.data.dtype, choices.dtype)
+            target = vector_dtype(stored.data.dtype.newbyteorder("="), choices.dtype)
         check_room(comm, stored.shape)
         rows = _balanced(comm, name, stored)
         with agreed(comm), naming(name):
@@ -281,6 +281,6 @@ def _renumbered(
         cols[order[first:last]] = piece[ascending[first:last] - start]
     both = np.concatenate([own, cols])
     if both.size and not (0 <= both.min() and own.max(initial=0) < size):
-        raise MatrixFileError(f"the permutation holds {both.min()} to {both.max()}")
+        raise ValueError(f"the permutation holds {both.min()} to {both.max()}")
     row = np.repeat(own.astype(index), np.diff(rows.indptr))
     return Triplets(row, cols, rows.data)

@@ -46,10 +46,10 @@ def check_file(comm, path, method):
 
 
 @contextlib.contextmanager
-def file_of(comm, data):
+def file_of(comm, data, name="m.mtx"):
     """Collective. A file that rank 0 alone has written and, in the end, removes."""
     folder = tempfile.mkdtemp() if comm.rank == 0 else None
-    path = Path(comm.bcast(folder), "m.mtx")
+    path = Path(comm.bcast(folder), name)
     if comm.rank == 0:
         path.write_bytes(data)
     comm.Barrier()
