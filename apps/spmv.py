@@ -158,7 +158,8 @@ def _product(matrix: DistMatrix, phase: float) -> NDArray[Any]:
     ordering = matrix.ordering
     if ordering is None:
         return matrix @ vector(*matrix.col_range, matrix.dtype, phase)
-    x = vector(*ordering.original_range, matrix.dtype, phase)
+    start, stop = ordering.original_range
+    x = vector(start, stop, matrix.dtype, phase)
     y: NDArray[Any] = ordering.backward(matrix @ ordering.forward(x))
     return y
 
