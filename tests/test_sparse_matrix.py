@@ -33,23 +33,20 @@ def test_all_sides_and_blocks(run_cases, ranks):
     run_cases("cases_matrix", ranks, timeout=300)
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
 @pytest.mark.parametrize("module", ["cases_matrix_entries", "cases_matrix_vectors"])
-def test_entries_and_vectors(run_cases, module, ranks):
-    run_cases(module, ranks)
+def test_entries_and_vectors(run_cases, module):
+    run_cases(module, 3)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("ranks", [1, 4, 7])
+@pytest.mark.parametrize("ranks", [1, 2, 4, 7])
 @pytest.mark.parametrize("module", ["cases_matrix_entries", "cases_matrix_vectors"])
 def test_entries_and_vectors_on_other_numbers_of_ranks(run_cases, module, ranks):
     run_cases(module, ranks)
 
 
-@pytest.mark.parametrize("ranks", [3])
-def test_random_matrices(run_cases, ranks):
-    names = ["method=p2p", "method=rma-notify", "method=rma-fence]"]
-    run_cases("cases_matrix_random", ranks, select=names)
+def test_random_matrices(run_cases):
+    run_cases("cases_matrix_random", 3, select=["method=p2p", "method=rma-notify", "=rma-fence]"])
 
 
 @pytest.mark.full
