@@ -12,7 +12,7 @@ from onesided.sparse.generators import stencil7
 from onesided.sparse.mesh import _fitting
 from onesided.sparse.triangles import LEAST_REACH, Curves, Refinement, refined, uniform
 
-RANKS = [1, 2, 3, 4]
+RANKS = [1, pytest.param(2, marks=pytest.mark.full), 3, 4]
 
 
 @pytest.mark.parametrize("ranks", RANKS)

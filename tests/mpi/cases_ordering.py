@@ -118,7 +118,7 @@ def case_rows_and_columns_are_permuted_alike(comm, how, name, seed):
         ordering.Free()
 
 
-@parameters(how=list(HOWS), dtype=["f4", "f8", "c16"], k=[None, 1, 3])
+@parameters(how=list(HOWS), dtype=["f4", "c16"], k=[None, 3])
 def case_products_in_the_callers_order(comm, how, dtype, k, seed):
     needs(how)
     rng = np.random.default_rng(seed)
@@ -129,7 +129,7 @@ def case_products_in_the_callers_order(comm, how, dtype, k, seed):
     moved, partition, ordering = partitioned(comm, rows, asked, method="p2p")
     matrix = DistMatrix(comm, moved, partition, partition, method="p2p", product="fused")
     tail = () if k is None else (k,)
-    for _ in range(3):
+    for _ in range(2):
         x = rng.standard_normal((size, *tail)).astype(dtype)
         mine = x[slice(*given.range(comm.rank))]
         if ordering is None:
