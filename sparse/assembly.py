@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -55,7 +56,8 @@ def from_triplets(
     of range, ``TypeError`` where indices are no integers or a dtype cannot hold the values,
     ``MismatchError`` where ranks pass different shapes.
     """
-    with agreed(comm, f"from_triplets with shape={shape}, dtype={dtype}"):
+    with agreed(comm, f"from_triplets with shape={tuple(shape)}, dtype={dtype}"):
+        shape = operator.index(shape[0]), operator.index(shape[1])
         mine = _checked(rows, cols, values, shape)
     kind = np.result_type(*comm.allgather(mine.values.dtype))
     with agreed(comm):
@@ -65,9 +67,11 @@ def from_triplets(
     return from_any_rank(comm, shape, typed, Choices(method, info, dtype, partition))
 
 
-def _checked(rows: ArrayLike, cols: ArrayLike, values: ArrayLike, shape: Any) -> Triplets:
+def _checked(
+    rows: ArrayLike, cols: ArrayLike, values: ArrayLike, shape: tuple[int, int]
+) -> Triplets:
     """Local. The entries as arrays, if they are entries of a matrix of that shape."""
-    if len(shape) != 2 or min(shape) < 0:
+    if min(shape) < 0:
         raise ValueError(f"shape {shape} is not two numbers from 0 on")
     parts = [np.asarray(part) for part in (rows, cols, values)]
     lengths = [part.shape for part in parts]

@@ -31,35 +31,33 @@ _INTEGER = re.compile(rb"[+-]?[0-9]{1,1000}\Z")
 _REAL = re.compile(
     rb"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|nan|inf|infinity)\Z", re.IGNORECASE
 )
-_CLASSES = (b" \t\r\n", b"0123456789", b"+-", b".", b"eE")  # any other byte makes a block unplain
-_SPACE, _DIGIT, _SIGN, _POINT, _EXPONENT = (1 << number for number in range(len(_CLASSES)))
+_SPACE, _SIGN, _POINT, _EXPONENT = 1, 2, 4, 8
+_CLASSES = {  # the bytes of a class, and what must not follow them; a digit may follow anything
+    b" \t\r\n": (_SPACE, _EXPONENT),
+    b"0123456789": (0, _SIGN),
+    b"+-": (_SIGN, _SPACE | _SIGN | _EXPONENT),
+    b".": (_POINT, _SIGN | _POINT),
+    b"eE": (_EXPONENT, _SPACE | _POINT | _EXPONENT),
+}
 
 
-def _class_table() -> bytes:
-    """For each byte the bit of its class, 0 where it is in none."""
-    table = bytearray(256)
-    for number, members in enumerate(_CLASSES):
+def _code_table() -> bytes:
+    """For each byte its class in the low four bits, and what must not follow in the high ones.
+
+    Bytes of no class are in all, so that they must not follow anything.
+    """
+    table = bytearray([255] * 256)
+    for members, (own, forbidden) in _CLASSES.items():
         for byte in members:
-            table[byte] = 1 << number
+            table[byte] = own | forbidden << 4
     return bytes(table)
 
 
-def _follower_table() -> bytes:
-    """For each bit of a class the classes that may follow in a list of numbers."""
-    table = bytearray(256)
-    table[_SPACE] = _SPACE | _DIGIT | _SIGN | _POINT
-    table[_DIGIT] = _SPACE | _DIGIT | _POINT | _EXPONENT
-    table[_SIGN] = _DIGIT | _POINT
-    table[_POINT] = _SPACE | _DIGIT | _EXPONENT
-    table[_EXPONENT] = _DIGIT | _SIGN
-    return bytes(table)
-
-
-_CLASS, _FOLLOWERS = _class_table(), _follower_table()
+_CODES = _code_table()
+_BLANK = _CODES[ord(" ")]
+_PIECE_BYTES = 1 << 16
 _DROPPED = b"0123456789+-"  # what is between the points, exponents and spaces of a block
-_TO_CLASS = bytes(
-    next((members[0] for members in _CLASSES if byte in members), byte) for byte in range(256)
-)
+_TO_CLASS = bytes.maketrans(b"\t\r\nE", b"   e")
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,20 +91,24 @@ def parse_block(header: Header, text: bytes, first_line: int) -> Block:
 
 
 def _plain_entries(header: Header, text: bytes) -> int:
-    """How many entries the text holds if it is nothing but well-formed numbers, else 0."""
-    classes = (b" " + text).translate(_CLASS)
-    these = np.frombuffer(classes, np.uint8)
-    followers = np.frombuffer(classes.translate(_FOLLOWERS), np.uint8)
-    if not np.all(followers[:-1] & these[1:]):
-        return 0
-    marks = text.translate(_TO_CLASS, _DROPPED)
-    if header.dtype.kind in "iu" or header.field == "pattern":
-        if marks.strip(b" "):
+    """How many entries the text holds if it is nothing but well-formed numbers, else 0.
+
+    In pieces that stay in the cache, each with the byte and the mark ahead of it.
+    """
+    integers = header.dtype.kind in "iu" or header.field == "pattern"
+    words, byte, mark = 0, b"\n", b" "
+    for start in range(0, len(text), _PIECE_BYTES):
+        piece = text[start : start + _PIECE_BYTES]
+        codes = np.frombuffer((byte + piece).translate(_CODES), np.uint8)
+        if np.any((codes[:-1] >> 4) & codes[1:]):
             return 0
-    elif b".." in marks or b"e." in marks or b"ee" in marks:
-        return 0
-    spaces = these == _SPACE
-    words = int(np.count_nonzero(spaces[:-1] & ~spaces[1:]))
+        marks = mark + piece.translate(_TO_CLASS, _DROPPED)
+        wrong = b".." in marks or b"e." in marks or b"ee" in marks
+        if marks.strip(b" ") if integers else wrong:
+            return 0
+        blank = codes == _BLANK
+        words += int(np.count_nonzero(blank[:-1] & ~blank[1:]))
+        byte, mark = piece[-1:], marks[-1:]
     return 0 if words % header.words else words // header.words
 
 

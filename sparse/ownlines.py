@@ -29,16 +29,17 @@ def read_own_lines(
         share.parse(comm.size, body[1], progress if comm.rank == 0 else None)
     except Exception as error:
         failure = error
-    everyone = comm.allgather((share.entries, share.lines, failure is not None))
-    share.first = sum(entries for entries, _, _ in everyone[: comm.rank])
-    share.before = header.size_line + sum(lines for _, lines, _ in everyone[: comm.rank])
-    failed = [rank for rank, (_, _, has) in enumerate(everyone) if has]
+    everyone = comm.allgather((share.entries, failure is not None))
+    share.first = sum(entries for entries, _ in everyone[: comm.rank])
+    total = sum(entries for entries, _ in everyone)
+    failed = [rank for rank, (_, has) in enumerate(everyone) if has]
     if failed:
+        share.before = header.size_line + sum(comm.allgather(share.lines())[: comm.rank])
         if comm.rank == failed[0] and failure is not None:
             failure = share.located(failure)
         raise_of(comm, failed[0], failure)
-    total = sum(entries for entries, _, _ in everyone)
     if total > header.entries:
+        share.before = header.size_line + sum(comm.allgather(share.lines())[: comm.rank])
         _raise_excess(comm, share)
     header.check_whole(total)
     firsts = accumulate((len(block) for block in share.blocks), initial=share.first)
@@ -46,15 +47,15 @@ def read_own_lines(
 
 
 class _Share:
-    """Local. One rank's lines: the blocks, and how many lines each was.
+    """Local. One rank's lines, block by block.
 
     ``before`` and ``first``, the lines and entries ahead of the share, are not known before all
-    ranks have parsed theirs.
+    ranks have parsed theirs; lines are counted, reading them again, where one has to be named.
     """
 
     def __init__(self, header: Header, start: int, stop: int, block_bytes: int) -> None:
         self.blocks: list[Block] = []
-        self.lines = self.entries = 0
+        self.entries = 0
         self.before = self.first = 0
         self._header, self._size = header, block_bytes
         self._start, self._stop = start, stop
@@ -65,19 +66,26 @@ class _Share:
         with LineRange(self._header.path, self._start, self._stop) as part:
             while (text := part.block(self._size)) and self.entries <= self._header.entries:
                 self._bad = text
-                self.blocks.append(parse_block(self._header, text, self.lines + 1))
+                self.blocks.append(parse_block(self._header, text, 1))
                 self._bad = b""
-                self.lines += text.count(b"\n")
                 self.entries += len(self.blocks[-1])
                 if progress is not None:
                     progress(min(self._start + (part.at - self._start) * ranks, size), size)
+
+    def lines(self) -> int:
+        """How many lines the blocks that were parsed have; 0 where they cannot be read again."""
+        try:
+            with LineRange(self._header.path, self._start, self._stop) as part:
+                return sum(part.block(self._size).count(b"\n") for _ in self.blocks)
+        except (OSError, MatrixMarketError):
+            return 0
 
     def located(self, failure: Exception) -> Exception:
         """The failure, with the line's number in the file where it came from parsing."""
         if not self._bad or not isinstance(failure, MatrixMarketError):
             return failure
         try:
-            parse_block(self._header, self._bad, self.before + self.lines + 1)
+            parse_block(self._header, self._bad, self.before + self.lines() + 1)
         except MatrixMarketError as error:
             return error
         return failure

@@ -51,7 +51,7 @@ def read(
     ``partition`` says who owns which rows, see :func:`~.ordering.partitioned`; "rows": in
     contiguous blocks balanced by nonzeros. ``dtype`` is that of the matrix and of the vectors it
     multiplies (:class:`DistMatrix`). ``progress(done, total)`` is called on rank 0 now and then,
-    with bytes.
+    with bytes; not for HDF5 files.
 
     Raises the same error on every rank: ``OSError`` (``FileNotFoundError`` and others) where the
     file cannot be read, :class:`MatrixFileError` (:class:`MatrixMarketError`,

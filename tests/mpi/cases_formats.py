@@ -455,6 +455,12 @@ def case_wrong_entries_on_one_rank(comm, name):
     assert words in text, text
 
 
+@parameters(shape=[(2, -3), (2.5, 3)])
+def case_wrong_shapes(comm, shape):
+    kind = ValueError if shape[0] == 2 else TypeError
+    same_error(comm, lambda: from_triplets(comm, [], [], [], shape), kind)
+
+
 @ranks(at_least=2)
 def case_other_shapes(comm):
     same_error(
