@@ -19,6 +19,7 @@ from onesided.sparse.halo import Halo, HaloPattern, Info, ReverseHalo
 from onesided.sparse.kernels import add_product
 from onesided.sparse.linear import Linear
 from onesided.sparse.operator import BlockOperator, WholeOperator
+from onesided.sparse.ordering import Ordering
 from onesided.sparse.partition import Partition, split_columns
 from onesided.sparse.product import PRODUCTS, LocalRows, Product
 
@@ -93,7 +94,7 @@ class DistMatrix(Linear):
             local = LocalRows(indptr, columns.indices, data, columns.n_own, columns.n_local)
         self._lay_out(comm, row_partition, col_partition)
         self.nnz = int(comm.allreduce(len(data)))
-        self.ordering: Any = None
+        self.ordering: Ordering | None = None
         self._freed = False
         self._rows, self._method, self._info = local, method, info
         self._views: dict[tuple[bool, bool], Adjoint] = {}

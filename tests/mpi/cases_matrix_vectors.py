@@ -1,7 +1,9 @@
 """Distributed vectors, SciPy's operators and solvers, PETSc's shell."""
 
 import operator
+import sys
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 from cases import need, parameters, ranks
@@ -266,6 +268,31 @@ def case_what_petsc_calls(comm, dtype, seed):
             assert np.allclose(y.array_w, expected[mine])
         context.getDiagonal(None, y)
         assert np.array_equal(y.array_w, whole.diagonal()[mine])
+
+
+def case_what_petsc_is_told(comm):
+    """The shell's sizes and context, with a stand-in for petsc4py."""
+    told = {}
+
+    class Mat:
+        def createPython(self, size, context=None, comm=None):
+            told.update(size=size, context=context, comm=comm)
+            return self
+
+        def setUp(self):
+            told["ready"] = True
+
+    library = SimpleNamespace(PETSc=SimpleNamespace(Mat=Mat, ScalarType=np.float64))
+    whole = sparse.random_array((20, 30), density=0.3, rng=np.random.default_rng(3))
+    with mock.patch.dict(sys.modules, {"petsc4py": library}), distributed(comm, whole) as matrix:
+        assert isinstance(shell(matrix), Mat)
+        n_rows, n_cols = (len(range(*ends)) for ends in (matrix.row_range, matrix.col_range))
+        assert told["size"] == ((n_rows, 20), (n_cols, 30))
+        assert told["context"].matrix is matrix
+        assert told["comm"] is comm
+        assert told["ready"]
+        with distributed(comm, whole.astype("f4")) as single:
+            assert "float32" in raised(lambda: shell(single), TypeError)
 
 
 def case_petsc_solves_with_the_shell(comm, seed):
