@@ -47,11 +47,15 @@ def save_lines(
     title: str,
     labels: tuple[str, str],
     lines: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    *,
+    x_scale: str = "log",
+    marker: str = "o",
 ) -> None:
-    """Local. Draw y over x, both on logarithmic axes, one line for every name."""
+    """Local. Draw y over x, one line for every name; y and, if not linear, x logarithmic."""
     figure, axes = _figure(title)
     for name, (x, y) in lines.items():
-        axes.loglog(x, y, marker="o", label=name)
+        axes.semilogy(x, y, marker=marker, label=name)
+    axes.set_xscale(x_scale)
     axes.set_xlabel(labels[0])
     axes.set_ylabel(labels[1])
     axes.grid(True, which="major", alpha=0.3)
