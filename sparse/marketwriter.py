@@ -49,8 +49,11 @@ def write_matrixmarket(
     ``rows`` is CSR with global columns, ``comments`` lines that follow the banner. All ranks see
     the same file. It holds the entries row by row, so the bytes do not depend on the number of
     ranks, and gets its name once it is whole. Values are written so that reading them gives the
-    same numbers. Raises ``OSError`` or ``ValueError`` on every rank.
+    same numbers. Raises ``OSError``, ``TypeError`` or ``ValueError`` on every rank.
     """
+    with agreed(comm, "write_matrixmarket"):
+        if getattr(rows, "format", None) != "csr" or rows.ndim != 2:
+            raise TypeError(f"rows in CSR expected, not {type(rows).__name__}")
     form = form or Form()
     form_of_all = (form, tuple(comments), os.fspath(path), rows.shape[1], rows.dtype.kind)
     lengths = agree(comm, None, f"write_matrixmarket {form_of_all}", rows.shape[0])

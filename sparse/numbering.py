@@ -139,6 +139,7 @@ ORDERS: dict[str, Callable[[MPI.Comm, sparse.csr_array, Partition, int], Numberi
 
 def _by_owners(comm: MPI.Comm, owners: NDArray[Any], given: Partition) -> Numbering:
     """Collective. Every row to its owner, among the rows of an owner in their order."""
+    owners = owners.astype(np.intp, copy=False)
     counts = np.bincount(owners, minlength=comm.size).astype(np.int64)
     everyone = np.empty((comm.size, comm.size), np.int64)
     comm.Allgather(counts, everyone)

@@ -9,7 +9,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 from scipy import sparse
 
-from onesided.collectives import Alltoallv_init, RequestError, agree, agreed
+from onesided.collectives import Alltoallv_init, RequestError, agreed
 from onesided.sparse.graph import GRAPH_BYTES
 from onesided.sparse.halo import Info
 from onesided.sparse.numbering import How, numbering
@@ -184,7 +184,10 @@ def partitioned(
     where the graph exceeds the budget, ``ValueError`` and ``TypeError`` for a ``how`` that does
     not fit, ``MismatchError`` where ranks pass different ones.
     """
-    shapes = agree(comm, None, "partitioned", (rows.shape, rows.dtype))
+    with agreed(comm, "partitioned"):
+        if getattr(rows, "format", None) != "csr" or rows.ndim != 2:
+            raise TypeError(f"rows in CSR expected, not {type(rows).__name__}")
+    shapes = comm.allgather((rows.shape, rows.dtype))
     n_cols = shapes[0][0][1]
     for rank, (shape, _) in enumerate(shapes):
         if shape[1] != n_cols:

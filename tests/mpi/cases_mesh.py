@@ -169,6 +169,7 @@ def case_files_that_cannot_be_written(comm):
     narrow = sparse.csr_array((rows.shape[0], 5))
     calls = [
         (lambda: write_matrixmarket(comm, f"{path}/no/x.mtx", rows), OSError, "/no/x.mtx."),
+        (lambda: write_matrixmarket(comm, path, rows if comm.rank else None), TypeError, "None"),
         (lambda: write_matrixmarket(comm, os.path.dirname(path), rows), OSError, "directory"),
         (lambda: write_matrixmarket(comm, path, rows, comments=["a\nb"]), ValueError, "one line"),
         (

@@ -191,7 +191,7 @@ def case_owners_of_this_ranks_rows_only(comm, seed):
     rows, given = mine_of(comm, whole, seed)
     owners = owners_of(rng, 30, comm.size)
     block = owners[slice(*given.range(comm.rank))]
-    one, first, _ = partitioned(comm, rows, owners, method="p2p")
+    one, first, _ = partitioned(comm, rows, owners.astype("u8"), method="p2p")
     other, second, _ = partitioned(comm, rows, block, method="p2p")
     assert np.array_equal(first.starts, second.starts)
     assert abs(one - other).sum() == 0
@@ -311,6 +311,8 @@ def case_bad_partitions_are_refused_on_every_rank(comm):
     wide = rows[:, :10]
     far = np.full(12, comm.size if last else 0)
     calls = [
+        (lambda: partitioned(comm, None if last else rows), TypeError, "NoneType"),
+        (lambda: partitioned(comm, rows.tocoo() if last else rows), TypeError, "coo_array"),
         (lambda: partitioned(comm, rows, "best"), ValueError, "rows, metis, rcm"),
         (lambda: partitioned(comm, rows, 3 if last else far * 0), TypeError, "int"),
         (lambda: partitioned(comm, rows, np.zeros(12)), TypeError, "ndarray"),
