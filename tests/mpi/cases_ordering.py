@@ -1,12 +1,15 @@
 """Rows moved to their owners, and vectors between the caller's order and the matrix's."""
 
+from pathlib import Path
+
 import numpy as np
+import scipy.io
 from cases import need, parameters, ranks
 from scipy import sparse
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from onesided.collectives import MismatchError, RequestError, ResourceError, UnsupportedError
-from onesided.sparse import DistMatrix, Partition
+from onesided.sparse import DistMatrix, Partition, read
 from onesided.sparse import metis as metis_module
 from onesided.sparse.generators import stencil7
 from onesided.sparse.graph import gathered_graph
@@ -195,6 +198,33 @@ def case_owners_of_this_ranks_rows_only(comm, seed):
     other, second, _ = partitioned(comm, rows, block, method="p2p")
     assert np.array_equal(first.starts, second.starts)
     assert abs(one - other).sum() == 0
+
+
+@parameters(how=list(HOWS), name=["west0067", "ash219"])
+def case_files_are_read_in_any_partition(comm, how, name, seed):
+    path = Path(__file__).resolve().parents[1] / "matrices" / f"{name}.mtx.gz"
+    whole = sparse.csr_array(scipy.io.mmread(path))
+    square = whole.shape[0] == whole.shape[1]
+    if not square and how in ("metis", "rcm"):
+        words = raised(lambda: read(comm, path, method="p2p", partition=how), ValueError)
+        assert "square" in words
+        return
+    needs(how)
+    rng = np.random.default_rng(seed)
+    matrix = read(comm, path, method="p2p", partition=HOWS[how](rng, whole.shape[0], comm.size))
+    ordering = matrix.ordering
+    x = rng.standard_normal(whole.shape[1])
+    if ordering is None:
+        y = matrix @ x[slice(*matrix.col_range)]
+        expected = (whole @ x)[slice(*matrix.row_range)]
+    else:
+        mine = x[slice(*(ordering.original_range if square else matrix.col_range))]
+        y = ordering.backward(matrix @ (ordering.forward(mine) if square else mine))
+        expected = (whole @ x)[slice(*ordering.original_range)]
+    assert np.allclose(y, expected, atol=1e-10 * np.abs(whole @ x).max())
+    matrix.Free()
+    if ordering is not None:
+        assert "freed" in raised(lambda: ordering.backward(y), RequestError)
 
 
 def case_rows_balances_nonzeros(comm, seed):
