@@ -100,20 +100,24 @@ class Halo:
         np.take(x, self.send_index, axis=0, out=self.sendbuf, mode="clip")
         self.request.Start()
 
+    def fill(self, x: NDArray[Any]) -> None:
+        """Local. Copy ``x`` to the owned part of the local vector, while the ghosts are coming."""
+        self.request.recvbuf[: self.n_own] = x
+
     def finish(self) -> NDArray[Any]:
         """Wait for the ghosts; returns the local vector, valid until the next ``start``.
 
-        Only ``[n_own:]`` has been filled; all of it is the caller's to write until then.
+        Only ``[n_own:]`` has been filled, unless ``fill`` was called; all of it is the caller's to
+        write until then.
         """
         local: NDArray[Any] = self.request.Wait()
         return local
 
     def update(self, x: NDArray[Any]) -> NDArray[Any]:
-        """The local vector [owned | ghost] of ``x``: start, finish, and a copy of ``x``."""
+        """The local vector [owned | ghost] of ``x``: start, fill, finish."""
         self.start(x)
-        local = self.finish()
-        local[: self.n_own] = x
-        return local
+        self.fill(x)
+        return self.finish()
 
     def Free(self) -> None:
         """Collective. Free the request; a second time has no effect."""

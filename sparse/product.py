@@ -36,7 +36,10 @@ class Product(Protocol):
 
 
 class FusedProduct:
-    """One product over [owned | ghost], once the ghosts have come. Shares the rows' memory."""
+    """One product over [owned | ghost], once the ghosts have come. Shares the rows' memory.
+
+    x is copied beside the ghosts while they are coming.
+    """
 
     def __init__(self, rows: LocalRows) -> None:
         self._size = len(rows), rows.n_local
@@ -44,10 +47,9 @@ class FusedProduct:
 
     def __call__(self, halo: Halo, x: NDArray[Any], y: NDArray[Any]) -> None:
         halo.start(x)
+        halo.fill(x)
         y.fill(0)
-        local = halo.finish()
-        local[: halo.n_own] = x
-        add_product(self._size, self._csr, local, y)
+        add_product(self._size, self._csr, halo.finish(), y)
 
 
 class SplitProduct:
