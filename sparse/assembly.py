@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import os
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from mpi4py import MPI

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -32,8 +33,16 @@ def naming(path: str) -> Iterator[None]:
     except OnesidedError:
         raise
     except Exception as error:
-        if isinstance(error, OSError) and error.errno not in (None, 0, errno.EINVAL):
-            found = error.filename or path
-            raise OSError(error.errno, os.strerror(error.errno), found) from error
         words = str(error.args[0] if error.args else "") or type(error).__name__
+        number = _system_number(error, words)
+        if number not in (0, errno.EINVAL):
+            raise OSError(number, os.strerror(number), path) from error
         raise MatrixFileError(f"{path}: {words}") from error
+
+
+def _system_number(error: Exception, words: str) -> int:
+    """Local. The system's number of an error, which HDF5 may have in its words only, or 0."""
+    if isinstance(error, OSError) and error.errno:
+        return error.errno
+    found = re.search(r"errno = (\d{1,4})\b", words)
+    return int(found[1]) if found else 0

@@ -56,7 +56,7 @@ def write(matrix: DistMatrix, path: str | os.PathLike[str]) -> None:
             if comm.rank == 0:
                 places = _create(draft, matrix, parts)
         places = comm.bcast(places)
-        with agreed(comm):
+        with agreed(comm), naming(draft):
             _fill(draft, places, parts)
         with agreed(comm):
             if comm.rank == 0:

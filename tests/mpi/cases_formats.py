@@ -1,7 +1,9 @@
 """Harwell-Boeing, npz and HDF5 files on several ranks, and entries from any rank, against SciPy."""
 
+import contextlib
 import gzip
 import io
+import resource
 from pathlib import Path
 
 import h5py
@@ -358,6 +360,45 @@ def case_a_failed_write_leaves_the_old_file(comm):
             same_error(comm, lambda: write(matrix, folder), IsADirectoryError)
         assert not list(path.parent.glob("*.new"))
         check(comm, stored, whole)
+
+
+@contextlib.contextmanager
+def largest_file(size):
+    """Local. No file of this process may become larger."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@parameters(size=[100, 5000, 30_000], who=["first", "last"])
+def case_a_full_disk_leaves_the_old_file(comm, size, who):
+    whole = random_matrix((90, 90), "real", density=0.9)
+    limited = comm.rank == (0 if who == "first" else comm.size - 1)
+    with file_of(comm, npz_of(whole), "m.npz") as path:
+        stored = path.with_name("m.h5")
+        with read(comm, path, method="p2p") as matrix:
+            write(matrix, stored)
+            with largest_file(size) if limited else contextlib.nullcontext():
+                text = same_error(comm, lambda: write(matrix, stored), OSError)
+        assert "File too large" in text, text
+        assert str(stored) in text, text
+        assert not list(path.parent.glob("*.new"))
+        check(comm, stored, whole)
+
+
+@ranks(at_least=2)
+def case_a_store_that_a_rank_does_not_see(comm):
+    with file_of(comm, npz_of(random_matrix((9, 9), "real")), "m.npz") as path:
+        mine = path.with_name("m.h5")
+        with read(comm, path, method="p2p") as matrix:
+            write(matrix, mine)
+        if comm.rank == comm.size - 1:
+            mine = path.with_name("other.h5")
+        text = same_error(comm, lambda: read(comm, mine), FileNotFoundError)
+        assert "other.h5" in text, text
 
 
 def stored_arrays(path, change):

@@ -84,16 +84,19 @@ def case_large(comm, name, method):
     check_file(comm, Path(LARGE, name), method)
 
 
-@parameters(block=["Hamrle1 64", "ash219 100", "plskz362 1500", "mhd1280b 20000"])
-def case_small_blocks(comm, block):
+@parameters(
+    block=["Hamrle1 64", "ash219 100", "plskz362 1500", "mhd1280b 20000"], packed=[True, False]
+)
+def case_small_blocks(comm, block, packed):
     name, size = block.split()
-    path = SHIPPED / f"{name}.mtx.gz"
-    header, triplets = read_triplets(comm, path, None, int(size))
+    data = (SHIPPED / f"{name}.mtx.gz").read_bytes()
+    with file_of(comm, data if packed else gzip.decompress(data)) as path:
+        header, triplets = read_triplets(comm, path, None, int(size))
     parts = comm.gather((triplets.rows, triplets.cols, triplets.values))
     if comm.rank == 0:
         joined = [np.concatenate(part) for part in zip(*parts, strict=True)]
         mine = sparse.coo_array((joined[2], joined[:2]), shape=header.shape)
-        theirs = sparse.coo_array(scipy.io.mmread(path))
+        theirs = sparse.coo_array(scipy.io.mmread(SHIPPED / f"{name}.mtx.gz"))
         assert mine.nnz == theirs.nnz
         assert np.array_equal(mine.toarray(), theirs.toarray())
         assert all(len(part[0]) for part in parts)
