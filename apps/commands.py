@@ -34,7 +34,7 @@ COMMANDS = (
     Command(
         "spmv",
         "onesided.apps.spmv",
-        "Multiply a sparse matrix from a Matrix Market file with a vector.",
+        "Multiply a sparse matrix from a file with a vector.",
         options.spmv,
     ),
     Command(

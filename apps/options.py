@@ -252,7 +252,7 @@ def spmv(parser: argparse.ArgumentParser) -> None:
         "file",
         metavar="FILE",
         nargs="?",
-        help="Matrix Market file, plain or gzip (default: the matrix that comes with the package)",
+        help="Matrix Market, Harwell-Boeing, npz or HDF5 (default: the matrix of the package)",
     )
     parser.add_argument(
         "--partition",
