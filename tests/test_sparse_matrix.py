@@ -13,6 +13,7 @@ COVERING = [
     "method=p2p",
     "dtypes",
     "planned_once",
+    "allocate",
     "sides_of",
     "dot_product",
     "out",

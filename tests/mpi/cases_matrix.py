@@ -1,5 +1,6 @@
 """Blocks of vectors, transposes and adjoints of distributed matrices, against SciPy."""
 
+import tracemalloc
 from unittest import mock
 
 import numpy as np
@@ -289,6 +290,28 @@ def case_unchecked_products(comm, seed):
         x = rng.standard_normal(30)
         matrix.multiply(x[slice(*matrix.col_range)].copy(), y)
         assert np.allclose(y, (whole @ x)[slice(*matrix.row_range)])
+
+
+@parameters(method=["p2p", "rma-notify"], product=["fused", "split"], side=["A", "T", "H"])
+def case_products_allocate_no_arrays(comm, method, product, side, seed):
+    rng = np.random.default_rng(seed)
+    n = 6000
+    whole = 2j * sparse.eye_array(n).tocsr() + sparse.eye_array(n).tocsr()[::-1]
+    with distributed(comm, whole, method, product=product) as matrix:
+        taken = TAKEN[side](matrix)
+        for k in (None, 3):
+            x = block(rng, len(range(*taken.col_range)), k, "c16")
+            y = np.empty_like(x)
+            taken.dot(x, out=y)
+            taken.dot(x, out=y)
+            tracemalloc.start()
+            try:
+                taken.dot(x, out=y)
+                peak = tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+            assert x.nbytes > 16_000, x.nbytes
+            assert peak < x.nbytes // 2, (peak, x.nbytes)
 
 
 def case_sides_after_free(comm):
