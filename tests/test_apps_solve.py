@@ -33,9 +33,17 @@ def test_every_line_has_its_mark_and_nothing_breaks_the_plot():
     assert "*" in text_plot("one", {"a": [1.0]})
 
 
-@pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.full)])
-def test_solve_and_pagerank(run_cases, ranks):
-    run_cases("cases_solve", ranks)
+COVERING = ["precond=ssor", "solver=gmres", "rcm", "kind=npy", "least", "not_there", "wrong", "top"]
+
+
+def test_solve_and_pagerank(run_cases):
+    run_cases("cases_solve", 2, select=[*COVERING, "mistake"])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_all_of_solve_and_pagerank(run_cases, ranks):
+    run_cases("cases_solve", ranks, timeout=300)
 
 
 def test_the_commands_start_themselves(tmp_path):

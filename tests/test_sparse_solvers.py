@@ -6,29 +6,37 @@ import pytest
 
 RANKS = [1, 2, 3, 4]
 COVERING = [
-    "name=grid",
-    "name=complex",
-    "name=ash219",
+    "cg[solver=cg,name=grid",
+    "cg[solver=pipelined_cg,name=complex",
+    "general[solver=bicgstab,name=drift,precond=ilu",
+    "general[solver=gmres,name=complex,precond=ilu",
+    "preconditioned[name=grid",
+    "lsqr[name=wide",
+    "power_iteration[name=Trefethen_20b",
     "iterates",
-    "cycles",
-    "formulas",
+    "cycles[restart=5",
+    "formulas[kind=BlockILU",
     "chebyshev",
     "pagerank",
     "number_of_ranks",
-    "single",
+    "single_precision[dtype=c8",
     "complex_side",
-    "distributed",
+    "distributed_vectors[solver=cg",
 ]
+FEW = ["number_of_ranks", "formulas[kind=SSOR"]
+RUNS = ["nothing", "more_ranks", "limit", "callback", "breakdown", "bad", "factors", "reductions"]
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_solutions(run_cases, ranks):
-    run_cases("cases_solvers", ranks, select=COVERING)
+def test_solutions(run_cases):
+    run_cases("cases_solvers", 2, select=COVERING)
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_runs(run_cases, ranks):
-    run_cases("cases_solver_runs", ranks)
+def test_solutions_on_three_ranks(run_cases):
+    run_cases("cases_solvers", 3, select=FEW)
+
+
+def test_runs(run_cases):
+    run_cases("cases_solver_runs", 2, select=[*RUNS, "jacobi=True"])
 
 
 @pytest.mark.full

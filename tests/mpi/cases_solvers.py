@@ -256,9 +256,17 @@ def case_chebyshev(comm, seed):
     A.Free()
 
 
-@parameters(name=["grid", "Trefethen_20b", "general", "complex"])
+POWER = {
+    "grid": DEFINITE["grid"],
+    "Trefethen_20b": DEFINITE["Trefethen_20b"],
+    "general": lambda: abs(shipped("west0067")) + 5 * sparse.eye_array(67),
+    "complex": lambda: sparse.csr_array(GENERAL["complex"]()),
+}
+
+
+@parameters(name=list(POWER))
 def case_power_iteration(comm, name, seed):
-    whole = DEFINITE.get(name, lambda: abs(shipped("west0067")) + 5 * sparse.eye_array(67))()
+    whole = POWER[name]()
     A = distributed(comm, whole)
     found = ours.power_iteration(A, rtol=1e-9, maxiter=200000)
     assert found.converged, found.reason
