@@ -103,7 +103,7 @@ def _plain_entries(header: Header, text: bytes) -> int:
         if np.any((codes[:-1] >> 4) & codes[1:]):
             return 0
         marks = mark + piece.translate(_TO_CLASS, _DROPPED)
-        wrong = b".." in marks or b"e." in marks or b"ee" in marks
+        wrong = b".." in marks or (b"e" in marks and (b"e." in marks or b"ee" in marks))
         if marks.strip(b" ") if integers else wrong:
             return 0
         blank = codes == _BLANK
