@@ -26,7 +26,8 @@ class Rules:
     """When a run stops: norm of the residual <= max(rtol * norm(b), atol), or too many iterations.
 
     ``maxiter`` None: ten times the number of unknowns. ``callback(x)`` is called after every
-    iteration with what the solver will return as x; an error of it on one rank is raised on all.
+    iteration with what the solver will return as x; not all ranks need to have one. An error of it
+    on one rank is raised on all.
     """
 
     rtol: float
@@ -84,21 +85,28 @@ class Run:
             guess = None if x0 is None else _block("x0", x0, n_cols, dtype)
             given = [each.dtype for each in (right, guess) if each is not None]
             dtype = np.result_type(dtype, *given)
-        dtype = np.result_type(*agree(comm, value=dtype))
+        everyone = agree(comm, value=(dtype, rules.callback is not None))
+        dtype = np.result_type(*(kind for kind, _ in everyone))
+        self._calls_back = any(calls for _, calls in everyone)
         self.A, self.M, self.comm, self.rules = A, M, comm, rules
         self.space = Space(comm, n_rows, dtype)
         self.domain = self.space if square else Space(comm, n_cols, dtype)
         self.b = np.ascontiguousarray(right, dtype)
+        self._begin(guess, b)
+
+    def _begin(self, guess: Vector | None, given: Any) -> None:
+        """Collective. The first guess, the tolerance, and what is given back for a DistVector."""
         self.x = self.domain.vector()
         self._guessed = guess is not None
         if guess is not None:
             self.x[:] = guess
         self._wrapped: Any = self.x
-        if isinstance(b, DistVector):
-            self._wrapped = b.like(self.x, A.col_partition)
+        if isinstance(given, DistVector):
+            self._wrapped = given.like(self.x, self.A.col_partition)
+        rules = self.rules
         self.size = self.space.norm(self.b)
         self.tolerance = max(rules.atol, rules.rtol * self.size)
-        self.limit = 10 * A.shape[1] if rules.maxiter is None else rules.maxiter
+        self.limit = 10 * self.A.shape[1] if rules.maxiter is None else rules.maxiter
         self.residuals: list[float] = []
         self.reason = ""
 
@@ -159,10 +167,11 @@ class Run:
         return good
 
     def call_back(self) -> None:
-        """Collective where there is a callback: call it with x, and agree on its errors."""
-        if self.rules.callback is not None:
+        """Collective where any rank has a callback: call it with x, and agree on its errors."""
+        if self._calls_back:
             with agreed(self.comm):
-                self.rules.callback(self._wrapped)
+                if self.rules.callback is not None:
+                    self.rules.callback(self._wrapped)
 
     def solution(self) -> Solution:
         """Local. What the run has come to."""

@@ -84,6 +84,16 @@ def case_the_limit_and_the_callback(comm, solver, seed):
     A.Free()
 
 
+@parameters(solver=ALL)
+def case_a_callback_on_one_rank(comm, solver, seed):
+    A, _, mine = system(comm, DEFINITE["grid"](), seed)
+    seen = []
+    found = getattr(ours, solver)(A, mine, callback=seen.append if comm.rank == 0 else None)
+    assert found.converged
+    assert bool(seen) == (comm.rank == 0)
+    A.Free()
+
+
 @ranks(at_least=2)
 @parameters(solver=ALL)
 def case_an_error_of_the_callback_is_raised_on_every_rank(comm, solver, seed):
