@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from onesided.apps import options
+from onesided.apps import generate_options, options, solve_options
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,26 @@ COMMANDS = (
     Command(
         "spmv",
         "onesided.apps.spmv",
-        "Multiply a sparse matrix from a Matrix Market file with a vector.",
+        "Multiply a sparse matrix from a file with a vector.",
         options.spmv,
+    ),
+    Command(
+        "solve",
+        "onesided.apps.solve",
+        "Solve a system of linear equations with a sparse matrix from a file.",
+        solve_options.solve,
+    ),
+    Command(
+        "pagerank",
+        "onesided.apps.pagerank",
+        "Rank the nodes of a directed graph whose matrix is in a file.",
+        solve_options.pagerank,
+    ),
+    Command(
+        "generate",
+        "onesided.apps.generate",
+        "Make the matrix of a grid or of a mesh, and write it to a file.",
+        generate_options.generate,
     ),
     Command(
         "poisson",

@@ -71,7 +71,7 @@ def info_entry(text: str) -> tuple[str, str]:
 
 def settings(options: argparse.Namespace) -> dict[str, object]:
     """Local. What a command was given, for its report; nothing about where it writes."""
-    left_out = ("command", "terminal", "json", "ranks", "picture", "checkpoint", "restart")
+    left_out = "command terminal json ranks picture traffic checkpoint restart solution".split()
     given = {name: value for name, value in vars(options).items() if name not in left_out}
     return given | {"info": dict(options.info)}
 
@@ -252,12 +252,21 @@ def spmv(parser: argparse.ArgumentParser) -> None:
         "file",
         metavar="FILE",
         nargs="?",
-        help="Matrix Market file, plain or gzip (default: the matrix that comes with the package)",
+        help="Matrix Market, Harwell-Boeing, npz or HDF5 (default: the matrix of the package)",
+    )
+    parser.add_argument(
+        "--partition",
+        choices=("rows", "metis", "rcm"),
+        default="rows",
+        help="rows in their order, METIS's parts, or reverse Cuthill-McKee order (default rows)",
     )
     common(parser, "auto")
     timed(parser, 200)
     parser.add_argument(
         "--verify", action="store_true", help="compare with SciPy's product on rank 0"
+    )
+    parser.add_argument(
+        "--traffic", metavar="FILE", help="draw who sends how much to whom into an image FILE"
     )
 
 

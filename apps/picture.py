@@ -13,22 +13,22 @@ from numpy.typing import NDArray
 
 from onesided.apps.failures import CommandError, words
 
-NEEDS = "--picture needs matplotlib (the extra plot)"
+NEEDS = "needs matplotlib (the extra plot)"
 
 
-def check_picture(comm: MPI.Comm, path: str | None) -> None:
+def check_picture(comm: MPI.Comm, path: str | None, option: str = "--picture") -> None:
     """Collective. :class:`CommandError` before the work where no image can be written."""
     trouble = ""
     if comm.rank == 0 and path is not None:
-        trouble = _trouble(Path(path))
+        trouble = _trouble(Path(path), option)
     trouble = comm.bcast(trouble)
     if trouble:
         raise CommandError(trouble)
 
 
-def _trouble(path: Path) -> str:
+def _trouble(path: Path, option: str) -> str:
     if find_spec("matplotlib") is None:
-        return NEEDS
+        return f"{option} {NEEDS}"
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     known = FigureCanvasAgg.get_supported_filetypes()
@@ -47,11 +47,15 @@ def save_lines(
     title: str,
     labels: tuple[str, str],
     lines: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    *,
+    x_scale: str = "log",
+    marker: str = "o",
 ) -> None:
-    """Local. Draw y over x, both on logarithmic axes, one line for every name."""
+    """Local. Draw y over x, one line for every name; y and, if not linear, x logarithmic."""
     figure, axes = _figure(title)
     for name, (x, y) in lines.items():
-        axes.loglog(x, y, marker="o", label=name)
+        axes.semilogy(x, y, marker=marker, label=name)
+    axes.set_xscale(x_scale)
     axes.set_xlabel(labels[0])
     axes.set_ylabel(labels[1])
     axes.grid(True, which="major", alpha=0.3)
@@ -82,6 +86,30 @@ def save_slice(
     axes.set_xlabel(labels[0])
     axes.set_ylabel(labels[1])
     figure.colorbar(image)
+    figure.savefig(path)
+
+
+def save_traffic(path: str, title: str, sent: NDArray[np.int64]) -> None:
+    """Local. Draw who sends how many bytes to whom: a row per sender, a column per receiver.
+
+    Nothing is drawn where nothing is sent. The colors are those of a logarithmic scale.
+    """
+    from matplotlib.colors import LogNorm
+
+    figure, axes = _figure(title)
+    most = max(int(sent.max(initial=0)), 2)
+    least = int(sent[sent > 0].min(initial=most))
+    image = axes.imshow(
+        np.ma.masked_equal(sent, 0),
+        norm=LogNorm(min(least, most - 1), most),
+        interpolation="nearest",
+        cmap="viridis",
+    )
+    axes.set_xlabel("to rank")
+    axes.set_ylabel("from rank")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.get_major_locator().set_params(integer=True)
+    figure.colorbar(image, label="bytes per product")
     figure.savefig(path)
 
 

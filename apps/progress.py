@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from onesided.apps.jobs import in_job
 
@@ -49,3 +56,25 @@ def progress(out: Console | None, title: str, total: int) -> Iterator[Callable[[
 
         bar.refresh()
         yield tick
+
+
+@contextmanager
+def reading(out: Console | None, title: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Local. Yields what to call with the bytes read so far and those of the file, as the
+    ``progress`` of :func:`onesided.sparse.read`; None where ``out`` is no terminal."""
+    if out is None or not out.is_terminal:
+        yield None
+        return
+    columns = (TextColumn(title), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=out, auto_refresh=False, transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        drawn = time.monotonic() - INTERVAL
+
+        def advance(done: int, total: int) -> None:
+            nonlocal drawn
+            bar.update(task, completed=done, total=total)
+            if time.monotonic() - drawn > INTERVAL:
+                bar.refresh()
+                drawn = time.monotonic()
+
+        yield advance

@@ -14,14 +14,17 @@ import scipy.sparse
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.failures import CommandError
+from onesided.apps.failures import CommandError, user_errors
 from onesided.apps.options import settings
+from onesided.apps.picture import check_picture, save_traffic
 from onesided.apps.progress import console
 from onesided.apps.report import Report, Row, check_json
 from onesided.apps.selection import BASELINE, chosen, hints, prepare, release
 from onesided.apps.timing import Subject, timed
 from onesided.apps.verdict import Verdict, conclusion
+from onesided.collectives import agreed
 from onesided.sparse import DistMatrix, read
+from onesided.sparse.report import report as matrix_report
 
 FAILED = 1  # exit code where a verification failed
 TOLERANCE = 50.0  # rounding errors allowed, in units of the dtype's epsilon
@@ -35,6 +38,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     """Collective. The command; its exit code is 1 where a verification failed."""
     names = chosen(options.comm)
     check_json(comm, options)
+    check_picture(comm, options.traffic, "--traffic")
     if options.file is not None:
         return _run(comm, options, names, Path(options.file), options.file)
     with as_file(_shipped()) as path:
@@ -60,11 +64,18 @@ def _shipped() -> Any:
 def _run(comm: MPI.Intracomm, options: Namespace, names: list[str], path: Path, shown: str) -> int:
     info = hints(options)
     candidates = prepare(
-        comm, names, lambda method: read(comm, path, method=method, info=info), DistMatrix.Free
+        comm,
+        names,
+        lambda method: read(comm, path, method=method, info=info, partition=options.partition),
+        DistMatrix.Free,
     )
     matrices = {each.method: each.made for each in candidates if each.made is not None}
     matrix = next(iter(matrices.values()))
     report = Report("spmv", settings(options), _pattern(comm, matrix, shown), remarks=[REMARK])
+    if options.traffic is not None:
+        sent = matrix_report(matrix).sent
+        if comm.rank == 0:
+            save_traffic(options.traffic, f"{Path(shown).name} on {comm.size} ranks", sent)
     x = vector(*matrix.col_range, matrix.dtype)
     subjects = [Subject(method, product(each, x)) for method, each in matrices.items()]
     out = console(options.terminal) if comm.rank == 0 else None
@@ -120,8 +131,10 @@ def vector(start: int, stop: int, dtype: np.dtype[Any], phase: float = 0.0) -> N
 
 def _verify(comm: MPI.Comm, matrices: dict[str, DistMatrix], path: Path) -> dict[str, Verdict]:
     """Collective. Two products with different vectors per method against SciPy on rank 0."""
-    whole = scipy.sparse.csr_array(scipy.io.mmread(path)) if comm.rank == 0 else None
-    verdicts = {}
+    whole, verdicts = None, {}
+    with user_errors(), agreed(comm):
+        if comm.rank == 0:
+            whole = scipy.sparse.csr_array(scipy.io.mmread(path))
     for method, matrix in matrices.items():
         error = float(np.max([_error(comm, matrix, whole, phase) for phase in (0.0, 1.0)]))
         verdicts[method] = Verdict(error, TOLERANCE * float(np.finfo(matrix.dtype).eps))
@@ -130,7 +143,7 @@ def _verify(comm: MPI.Comm, matrices: dict[str, DistMatrix], path: Path) -> dict
 
 def _error(comm: MPI.Comm, matrix: DistMatrix, whole: Any, phase: float) -> float:
     """Collective. Largest error of an entry of A x relative to the largest entry of |A||x|."""
-    blocks = comm.gather(matrix @ vector(*matrix.col_range, matrix.dtype, phase))
+    blocks = comm.gather(_product(matrix, phase))
     error = 0.0
     if blocks is not None:
         x = vector(0, matrix.shape[1], matrix.dtype, phase)
@@ -138,6 +151,17 @@ def _error(comm: MPI.Comm, matrix: DistMatrix, whole: Any, phase: float) -> floa
         scale = float(np.max(abs(whole) @ np.abs(x), initial=0.0))
         error = float(np.max(difference, initial=0.0)) / (scale or 1.0)
     return float(comm.bcast(error))
+
+
+def _product(matrix: DistMatrix, phase: float) -> NDArray[Any]:
+    """Collective. This rank's block of A x, in the order of the file."""
+    ordering = matrix.ordering
+    if ordering is None:
+        return matrix @ vector(*matrix.col_range, matrix.dtype, phase)
+    start, stop = ordering.original_range
+    x = vector(start, stop, matrix.dtype, phase)
+    y: NDArray[Any] = ordering.backward(matrix @ ordering.forward(x))
+    return y
 
 
 def _pattern(comm: MPI.Comm, matrix: DistMatrix, shown: str) -> dict[str, Any]:

@@ -3,11 +3,13 @@ line by line where it is not. No MPI here.
 
 The fast way is SciPy's compiled reader, which takes a word's valid beginning for the whole word
 ("1d3" for 1) and ignores what follows an entry on its line; so a block is first checked for
-being nothing but well-formed numbers, as many as its entries need.
+being nothing but well-formed numbers, as many as its entries need. It is called on one thread,
+since there is a rank on every core; where this SciPy does not offer that, through ``mmread``.
 """
 
 from __future__ import annotations
 
+import importlib
 import io
 import re
 from dataclasses import dataclass
@@ -18,42 +20,44 @@ import scipy.io
 from numpy.typing import NDArray
 
 from onesided.sparse.matrixmarket import Header, quoted
+from onesided.sparse.partition import index_dtype
+
+try:
+    _fmm_core: Any = importlib.import_module("scipy.io._fast_matrix_market._fmm_core")
+except ImportError:
+    _fmm_core = None
 
 _INTEGER = re.compile(rb"[+-]?[0-9]{1,1000}\Z")
 _REAL = re.compile(
     rb"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|nan|inf|infinity)\Z", re.IGNORECASE
 )
-_CLASSES = (b" \t\r\n", b"0123456789", b"+-", b".", b"eE")  # any other byte makes a block unplain
-_SPACE, _DIGIT, _SIGN, _POINT, _EXPONENT, _OTHER = range(6)
-_INSIDE, _BEGINS, _WRONG = range(3)
+_SPACE, _SIGN, _POINT, _EXPONENT = 1, 2, 4, 8
+_CLASSES = {  # the bytes of a class, and what must not follow them; a digit may follow anything
+    b" \t\r\n": (_SPACE, _EXPONENT),
+    b"0123456789": (0, _SIGN),
+    b"+-": (_SIGN, _SPACE | _SIGN | _EXPONENT),
+    b".": (_POINT, _SIGN | _POINT),
+    b"eE": (_EXPONENT, _SPACE | _POINT | _EXPONENT),
+}
 
 
-def _pair_table() -> NDArray[np.uint8]:
-    """For each pair of bytes: wrong in a list of numbers, the beginning of one, or neither."""
-    follows = {
-        _SPACE: (_SPACE, _DIGIT, _SIGN, _POINT),
-        _DIGIT: (_SPACE, _DIGIT, _POINT, _EXPONENT),
-        _SIGN: (_DIGIT, _POINT),
-        _POINT: (_SPACE, _DIGIT, _EXPONENT),
-        _EXPONENT: (_DIGIT, _SIGN),
-    }
-    table = np.full((6, 6), _WRONG, np.uint8)
-    for first, seconds in follows.items():
-        table[first, list(seconds)] = _INSIDE
-    table[_SPACE, [_DIGIT, _SIGN, _POINT]] = _BEGINS
-    byte_class = np.full(256, _OTHER)
-    for number, members in enumerate(_CLASSES):
-        byte_class[list(members)] = number
-    pair = np.arange(1 << 16)
-    pairs: NDArray[np.uint8] = table[byte_class[pair & 255], byte_class[pair >> 8]]
-    return pairs
+def _code_table() -> bytes:
+    """For each byte its class in the low four bits, and what must not follow in the high ones.
+
+    Bytes of no class are in all, so that they must not follow anything.
+    """
+    table = bytearray([255] * 256)
+    for members, (own, forbidden) in _CLASSES.items():
+        for byte in members:
+            table[byte] = own | forbidden << 4
+    return bytes(table)
 
 
-_PAIRS = _pair_table()
+_CODES = _code_table()
+_BLANK = _CODES[ord(" ")]
+_PIECE_BYTES = 1 << 16
 _DROPPED = b"0123456789+-"  # what is between the points, exponents and spaces of a block
-_TO_CLASS = bytes(
-    next((members[0] for members in _CLASSES if byte in members), byte) for byte in range(256)
-)
+_TO_CLASS = bytes.maketrans(b"\t\r\nE", b"   e")
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,20 +91,24 @@ def parse_block(header: Header, text: bytes, first_line: int) -> Block:
 
 
 def _plain_entries(header: Header, text: bytes) -> int:
-    """How many entries the text holds if it is nothing but well-formed numbers, else 0."""
-    padded = b" " + text
-    half = len(padded) // 2
-    even = _PAIRS[np.frombuffer(padded, "<u2", half)]
-    odd = _PAIRS[np.frombuffer(padded, "<u2", (len(padded) - 1) // 2, 1)]
-    if max(even.max(initial=0), odd.max(initial=0)) == _WRONG:
-        return 0
-    marks = text.translate(_TO_CLASS, _DROPPED)
-    if header.dtype.kind in "iu" or header.field == "pattern":
-        if marks.strip(b" "):
+    """How many entries the text holds if it is nothing but well-formed numbers, else 0.
+
+    In pieces that stay in the cache, each with the byte and the mark ahead of it.
+    """
+    integers = header.dtype.kind in "iu" or header.field == "pattern"
+    words, byte, mark = 0, b"\n", b" "
+    for start in range(0, len(text), _PIECE_BYTES):
+        piece = text[start : start + _PIECE_BYTES]
+        codes = np.frombuffer((byte + piece).translate(_CODES), np.uint8)
+        if np.any((codes[:-1] >> 4) & codes[1:]):
             return 0
-    elif b".." in marks or b"e." in marks or b"ee" in marks:
-        return 0
-    words = int(np.count_nonzero(even) + np.count_nonzero(odd))
+        marks = mark + piece.translate(_TO_CLASS, _DROPPED)
+        wrong = b".." in marks or (b"e" in marks and (b"e." in marks or b"ee" in marks))
+        if marks.strip(b" ") if integers else wrong:
+            return 0
+        blank = codes == _BLANK
+        words += int(np.count_nonzero(blank[:-1] & ~blank[1:]))
+        byte, mark = piece[-1:], marks[-1:]
     return 0 if words % header.words else words // header.words
 
 
@@ -108,12 +116,33 @@ def _parse_fast(header: Header, text: bytes, entries: int) -> Block:
     """Let SciPy read the block as a file of its own; raises where the lines do not fit that."""
     banner = f"%%MatrixMarket matrix {header.format} {header.field} general\n"
     if header.is_array:
-        values = scipy.io.mmread(io.BytesIO(f"{banner}{entries} 1\n".encode() + text))
-        return Block(NO_ENTRIES.rows, NO_ENTRIES.cols, np.asarray(values).reshape(entries))
+        values = _read_array(f"{banner}{entries} 1\n".encode() + text, entries, header.dtype)
+        return Block(NO_ENTRIES.rows, NO_ENTRIES.cols, values)
     n_rows, n_cols = header.shape
     size = f"{n_rows} {n_cols} {entries}\n"
-    matrix: Any = scipy.io.mmread(io.BytesIO((banner + size).encode() + text))
-    return Block(matrix.row, matrix.col, matrix.data)
+    return _read_coordinates((banner + size).encode() + text, header, entries)
+
+
+def _read_array(file: bytes, entries: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The values of a file of one column."""
+    if _fmm_core is None:
+        return np.asarray(scipy.io.mmread(io.BytesIO(file))).reshape(entries)
+    values = np.zeros((entries, 1), dtype)
+    _fmm_core.read_body_array(_fmm_core.open_read_stream(io.BytesIO(file), 1), values)
+    return values.reshape(entries)
+
+
+def _read_coordinates(file: bytes, header: Header, entries: int) -> Block:
+    """The entries of a file in coordinate format."""
+    if _fmm_core is None:
+        matrix: Any = scipy.io.mmread(io.BytesIO(file))
+        return Block(matrix.row, matrix.col, matrix.data)
+    index = index_dtype(max(header.shape))
+    rows, cols = np.zeros(entries, index), np.zeros(entries, index)
+    values = np.zeros(entries, header.dtype)
+    cursor = _fmm_core.open_read_stream(io.BytesIO(file), 1)
+    _fmm_core.read_body_coo(cursor, rows, cols, values)
+    return Block(rows, cols, values)
 
 
 def _parse_slowly(header: Header, text: bytes, first_line: int) -> Block:

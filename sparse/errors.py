@@ -1,7 +1,48 @@
 """What can be wrong with a matrix file."""
 
+import errno
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from onesided.collectives import OnesidedError
 
 
-class MatrixMarketError(OnesidedError, ValueError):
+class MatrixFileError(OnesidedError, ValueError):
+    """A file that holds no valid matrix, or not the whole of it; names the file."""
+
+
+class MatrixMarketError(MatrixFileError):
     """A file that is not, or not whole, or not valid Matrix Market; names the file and line."""
+
+
+class HarwellBoeingError(MatrixFileError):
+    """A Harwell-Boeing or Rutherford-Boeing file that is not valid; names the file and line."""
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Local. What a library says of a damaged file becomes a :class:`MatrixFileError`.
+
+    Errors of the system with a number (no such file, no permission, disk full) stay what they
+    are; but a place in the file that is not there is the file's own fault.
+    """
+    try:
+        yield
+    except OnesidedError:
+        raise
+    except Exception as error:
+        words = str(error.args[0] if error.args else "") or type(error).__name__
+        number = _system_number(error, words)
+        if number not in (0, errno.EINVAL):
+            raise OSError(number, os.strerror(number), path) from error
+        raise MatrixFileError(f"{path}: {words}") from error
+
+
+def _system_number(error: Exception, words: str) -> int:
+    """Local. The system's number of an error, which HDF5 may have in its words only, or 0."""
+    if isinstance(error, OSError) and error.errno:
+        return error.errno
+    found = re.search(r"errno = (\d{1,4})\b", words)
+    return int(found[1]) if found else 0

@@ -1,4 +1,4 @@
-"""Matrices made by rule, each rank its own rows only."""
+"""Matrices of regular grids, each rank its own rows only."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from scipy import sparse
 from onesided.sparse.partition import index_dtype
 
 _ROWS_AT_ONCE = 1 << 16
+_CUBE = np.indices((3, 3, 3)).reshape(3, 27) - 1  # steps to a point and its neighbors
+_CROSS = _CUBE[:, np.abs(_CUBE).sum(axis=0) <= 1]
 
 
 def stencil27(n: int, rows: tuple[int, int] | None = None) -> sparse.csr_array:
@@ -17,32 +19,46 @@ def stencil27(n: int, rows: tuple[int, int] | None = None) -> sparse.csr_array:
     26 on the diagonal and -1 for each of up to 26 neighbors of a grid point; the last grid axis
     varies fastest. Columns are global: the shape is ``(rows[1] - rows[0], n**3)``.
     """
+    return _stencil(n, rows, _CUBE)
+
+
+def stencil7(n: int, rows: tuple[int, int] | None = None) -> sparse.csr_array:
+    """Local. Rows of the 7-point matrix of an n x n x n grid: 6 on the diagonal, -1 for each
+    neighbor along an axis; otherwise as :func:`stencil27`.
+    """
+    return _stencil(n, rows, _CROSS)
+
+
+def _stencil(n: int, rows: tuple[int, int] | None, steps: NDArray[np.int64]) -> sparse.csr_array:
     size = n**3
     start, stop = (0, size) if rows is None else rows
     if n < 1 or not 0 <= start <= stop <= size:
         raise ValueError(f"rows {start} to {stop} of a grid with {n}**3 points")
-    dtype = index_dtype(27 * size)
+    dtype = index_dtype(steps.shape[1] * size)
     pieces = [
-        _rows(n, first, min(first + _ROWS_AT_ONCE, stop), dtype)
+        _rows(n, first, min(first + _ROWS_AT_ONCE, stop), steps, dtype)
         for first in range(start, stop, _ROWS_AT_ONCE)
     ]
     none = np.zeros(0, dtype)
     counts = np.concatenate([none, *(piece[0] for piece in pieces)])
     indices = np.concatenate([none, *(piece[1] for piece in pieces)])
     diagonal = np.repeat(np.arange(start, stop, dtype=dtype), counts)
-    data = np.where(indices == diagonal, 26.0, -1.0)
+    data = np.where(indices == diagonal, steps.shape[1] - 1.0, -1.0)
     indptr = np.concatenate([np.zeros(1, dtype), np.cumsum(counts, dtype=dtype)])
     return sparse.csr_array((data, indices, indptr), shape=(stop - start, size))
 
 
 def _rows(
-    n: int, start: int, stop: int, dtype: type[np.int32] | type[np.int64]
+    n: int,
+    start: int,
+    stop: int,
+    steps: NDArray[np.int64],
+    dtype: type[np.int32] | type[np.int64],
 ) -> tuple[NDArray[np.int32 | np.int64], NDArray[np.int32 | np.int64]]:
     """How many nonzeros each row has, and their columns in ascending order."""
     row = np.arange(start, stop, dtype=np.int64)
     point = np.unravel_index(row, (n, n, n))
-    steps = np.indices((3, 3, 3)).reshape(3, 27) - 1
-    inside = np.ones((len(row), 27), bool)
+    inside = np.ones((len(row), steps.shape[1]), bool)
     for position, step in zip(point, steps, strict=True):
         moved = position[:, None] + step
         inside &= (moved >= 0) & (moved < n)

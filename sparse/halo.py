@@ -1,8 +1,11 @@
-"""Ghosts brought up to date: who needs which entries of x, and the request that sends them."""
+"""Ghosts brought up to date, and what was added to ghosts brought home: who needs which entries of
+x, and the persistent requests that carry them, for vectors and for blocks of k of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,9 +13,43 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import Alltoallw_init, PersistentRequest
+from onesided.sparse.kernels import IndexedSum
 from onesided.sparse.partition import LocalColumns, Partition
 
 Info = Mapping[str, str] | MPI.Info | None
+
+
+@dataclass(frozen=True, eq=False)
+class HaloPattern:
+    """Who needs which entries of x, on one rank; all requests of a matrix are made from it.
+
+    ``send_index``: the owned entries that neighbors need, by destination, ``send_counts[p]`` of
+    them for rank ``p``; ``recv_counts[p]``: ghosts that rank ``p`` owns; ``ghosts``: their global
+    indices.
+    """
+
+    n_own: int
+    ghosts: NDArray[np.int64]
+    send_index: NDArray[np.intp]
+    send_counts: NDArray[np.int64]
+    recv_counts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, comm: MPI.Comm, columns: LocalColumns, partition: Partition) -> HaloPattern:
+        """Collective. Ask the owners of the ghosts."""
+        send_counts, needed = _requested(comm, columns)
+        index = (needed - partition.range(comm.rank)[0]).astype(np.intp)
+        return cls(columns.n_own, columns.ghosts, index, send_counts, columns.ghost_counts)
+
+    @property
+    def n_local(self) -> int:
+        """Number of owned and ghost entries together."""
+        return self.n_own + len(self.ghosts)
+
+    @property
+    def neighbors(self) -> int:
+        """Local. Number of ranks that this one sends to or receives from."""
+        return int(np.count_nonzero(self.send_counts + self.recv_counts))
 
 
 class Halo:
@@ -22,31 +59,30 @@ class Halo:
     vectors [owned | ghost], which lie in its own window memory; so ``finish`` returns another
     local vector every second time, and its owned part is left for the caller to fill.
 
-    ``send_index``: the owned entries that neighbors need, by destination, ``send_counts[p]`` of
-    them for rank ``p``; ``recv_counts[p]``: ghosts that rank ``p`` owns.
+    ``k`` vectors travel at once: x is (n,) for one, (n, k) for more. The numbers of the
+    :class:`HaloPattern` count rows of k elements.
     """
 
     def __init__(
         self,
         comm: MPI.Comm,
-        columns: LocalColumns,
-        partition: Partition,
+        pattern: HaloPattern,
         dtype: np.dtype[Any],
+        k: int = 1,
         *,
         method: str,
         info: Info,
     ) -> None:
-        """Collective. Find the neighbors and initialize the request; its errors are agreed."""
-        self.n_own = columns.n_own
-        self.n_local = columns.n_local
-        self.recv_counts = columns.ghost_counts
-        self.send_counts, needed = _requested(comm, columns)
-        self.send_index = (needed - partition.range(comm.rank)[0]).astype(np.intp)
-        self.sendbuf: NDArray[Any] = np.zeros(len(self.send_index), dtype)
+        """Collective. Initialize the request; its errors are agreed."""
+        self.pattern, self.k = pattern, k
+        self.n_own, self.n_local = pattern.n_own, pattern.n_local
+        self.send_counts, self.recv_counts = pattern.send_counts, pattern.recv_counts
+        self.send_index = pattern.send_index
+        self.sendbuf: NDArray[Any] = np.zeros(_shape(len(self.send_index), k), dtype)
         self.request: PersistentRequest = Alltoallw_init(
             comm,
             [self.sendbuf, _boxes(self.send_counts, 0)],
-            [((self.n_local,), dtype), _boxes(self.recv_counts, self.n_own)],
+            [(_shape(self.n_local, k), dtype), _boxes(self.recv_counts, self.n_own)],
             method=method,
             info=info,
         )
@@ -54,30 +90,78 @@ class Halo:
     @property
     def neighbors(self) -> int:
         """Local. Number of ranks that this one sends to or receives from."""
-        return int(np.count_nonzero(self.send_counts + self.recv_counts))
+        return self.pattern.neighbors
 
     def start(self, x: NDArray[Any]) -> None:
         """Local. Pack the entries of ``x`` (owned, of the halo's dtype) and start the request.
 
         ``x`` may be changed as soon as this returns.
         """
-        np.take(x, self.send_index, out=self.sendbuf, mode="clip")
+        np.take(x, self.send_index, axis=0, out=self.sendbuf, mode="clip")
         self.request.Start()
+
+    def fill(self, x: NDArray[Any]) -> None:
+        """Local. Copy ``x`` to the owned part of the local vector, while the ghosts are coming."""
+        self.request.recvbuf[: self.n_own] = x
 
     def finish(self) -> NDArray[Any]:
         """Wait for the ghosts; returns the local vector, valid until the next ``start``.
 
-        Only ``[n_own:]`` has been filled; all of it is the caller's to write until then.
+        Only ``[n_own:]`` has been filled, unless ``fill`` was called; all of it is the caller's to
+        write until then.
         """
         local: NDArray[Any] = self.request.Wait()
         return local
 
     def update(self, x: NDArray[Any]) -> NDArray[Any]:
-        """The local vector [owned | ghost] of ``x``: start, finish, and a copy of ``x``."""
+        """The local vector [owned | ghost] of ``x``: start, fill, finish."""
         self.start(x)
-        local = self.finish()
-        local[: self.n_own] = x
-        return local
+        self.fill(x)
+        return self.finish()
+
+    def Free(self) -> None:
+        """Collective. Free the request; a second time has no effect."""
+        self.request.Free()
+
+
+class ReverseHalo:
+    """What ranks add to their ghosts, sent to the owners and summed there: a halo backwards.
+
+    The caller writes to ``ghosts``, ``(n_local - n_own,)`` or ``(n_local - n_own, k)``, between
+    ``finish`` and ``start``. Contributions are added by ascending rank of their senders, so the
+    sum is the same in every round and by every method.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        pattern: HaloPattern,
+        dtype: np.dtype[Any],
+        k: int = 1,
+        *,
+        method: str,
+        info: Info,
+    ) -> None:
+        """Collective. Initialize the request; its errors are agreed."""
+        self.pattern, self.k = pattern, k
+        self.ghosts: NDArray[Any] = np.zeros(_shape(len(pattern.ghosts), k), dtype)
+        self._add = IndexedSum(pattern.send_index, pattern.n_own, dtype)
+        self.request: PersistentRequest = Alltoallw_init(
+            comm,
+            [self.ghosts, _boxes(pattern.recv_counts, 0)],
+            [(_shape(len(pattern.send_index), k), dtype), _boxes(pattern.send_counts, 0)],
+            method=method,
+            info=info,
+        )
+
+    def start(self) -> None:
+        """Local. Send ``ghosts``, which stay unchanged until ``finish``."""
+        self.request.Start()
+
+    def finish(self, y: NDArray[Any]) -> None:
+        """Wait for what the neighbors added to this rank's entries, and add it to ``y`` (owned)."""
+        received: NDArray[Any] = self.request.Wait()
+        self._add(received, y)
 
     def Free(self) -> None:
         """Collective. Free the request; a second time has no effect."""
@@ -103,8 +187,12 @@ def _displacements(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.cumsum(counts) - counts
 
 
+def _shape(n: int, k: int) -> tuple[int, ...]:
+    return (n,) if k == 1 else (n, k)
+
+
 def _boxes(counts: NDArray[np.int64], offset: int) -> list[tuple[slice] | None]:
-    """Consecutive one-dimensional boxes, None for a rank without entries."""
+    """Consecutive boxes of whole rows, None for a rank without entries."""
     starts = _displacements(counts) + offset
     return [
         (slice(int(start), int(start + count)),) if count else None

@@ -1,7 +1,8 @@
-"""The distributed matrix: rows in contiguous blocks, a halo for x, and the product."""
+"""The distributed matrix: rows in contiguous blocks, halos for x, and the products."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import perf_counter
 from types import TracebackType
 from typing import Any, Self
@@ -12,7 +13,13 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from onesided.collectives import RequestError, agreed
-from onesided.sparse.halo import Halo, Info
+from onesided.sparse import stored
+from onesided.sparse.adjoint import Adjoint, TransposedProduct
+from onesided.sparse.halo import Halo, HaloPattern, Info, ReverseHalo
+from onesided.sparse.kernels import add_product
+from onesided.sparse.linear import Linear
+from onesided.sparse.operator import BlockOperator, WholeOperator
+from onesided.sparse.ordering import Ordering
 from onesided.sparse.partition import Partition, split_columns
 from onesided.sparse.product import PRODUCTS, LocalRows, Product
 
@@ -36,22 +43,27 @@ def vector_dtype(values: np.dtype[Any], wanted: DTypeLike | None) -> np.dtype[An
     return given
 
 
-class DistMatrix:
+class DistMatrix(Linear):
     """A sparse matrix in contiguous blocks of rows, one block a rank.
 
-    ``A @ x`` takes this rank's block of x (``A.col_range``) and returns its block of the result
-    (``A.row_range``). Row and column ranges of a square matrix made by this package are equal.
+    ``A @ x`` takes this rank's block of x (``A.col_range``), (n,) or (n, k), and returns its block
+    of the result (``A.row_range``). Row and column ranges of a square matrix made by this package
+    are equal. ``A.T`` and ``A.H`` multiply in the same way.
 
-    The dtype of matrix, halo and vectors is fixed at creation. An x that can be cast safely is
-    cast. A complex x with a real matrix is multiplied as SciPy does it, in two products (real
-    and imaginary part): then x must be complex on every rank. Any other x raises ``TypeError``;
-    ``dtype=`` at creation avoids that.
+    The dtype of matrix, halos and vectors is fixed at creation. An x that can be cast safely is
+    cast. A complex x with a real matrix is multiplied as a block of its real and imaginary parts:
+    then x must be complex on every rank. Any other x raises ``TypeError``; ``dtype=`` at creation
+    avoids that.
 
     ``comm`` is borrowed and must outlive the matrix. Attributes: ``comm``, ``shape`` (global),
     ``nnz`` (global, entries stored), ``dtype``, ``row_range``, ``col_range``, ``row_partition``,
-    ``col_partition``, ``halo``, ``method`` (of the halo's request), ``product_name`` ("fused"
-    or "split").
+    ``col_partition``, ``pattern`` (who needs which entries of x), ``halo`` (that of one vector),
+    ``method`` (of its request), ``product_name`` ("fused" or "split"), ``checked`` (whether
+    products compare their operands on all ranks; may be set, to the same value on every rank),
+    ``ordering`` (how the caller's numbering was permuted, or None).
     """
+
+    checked = True
 
     def __init__(
         self,
@@ -80,15 +92,17 @@ class DistMatrix:
             data = np.ascontiguousarray(rows.data, self.dtype)
             indptr = rows.indptr.astype(columns.indices.dtype, copy=False)
             local = LocalRows(indptr, columns.indices, data, columns.n_own, columns.n_local)
-        self.comm = comm
-        self.shape = (row_partition.size, col_partition.size)
+        self._lay_out(comm, row_partition, col_partition)
         self.nnz = int(comm.allreduce(len(data)))
-        self.row_partition, self.col_partition = row_partition, col_partition
-        self.row_range = row_partition.range(comm.rank)
-        self.col_range = col_partition.range(comm.rank)
-        self._n_rows, self._n_cols = len(local), columns.n_own
+        self.ordering: Ordering | None = None
         self._freed = False
-        self.halo = Halo(comm, columns, col_partition, self.dtype, method=method, info=info)
+        self._rows, self._method, self._info = local, method, info
+        self._views: dict[tuple[bool, bool], Adjoint] = {}
+        self._halos: dict[int, Halo] = {}
+        self._reverse_halos: dict[int, ReverseHalo] = {}
+        self._transposed: TransposedProduct | None = None
+        self.pattern = HaloPattern.of(comm, columns, col_partition)
+        self.halo = self._halo(1)
         self.method = self.halo.request.method
         self.product_name, self._product = self._chosen(local, product)
 
@@ -117,69 +131,180 @@ class DistMatrix:
             product(self.halo, x, y)
         return perf_counter() - began
 
-    def __matmul__(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Collective. This rank's block of A x; see :meth:`dot`."""
-        return self.dot(x)
+    # -- products --------------------------------------------------------------------------------
 
-    def dot(self, x: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Collective. Multiply: x is this rank's block, the result its block of A x.
+    @property
+    def freed(self) -> bool:
+        """Local. True after ``Free``."""
+        return self._freed
 
-        ``out`` (contiguous, of the result's dtype) is filled and returned if given; it may be x.
-        Raises, on this rank alone, ``ValueError`` for a wrong length, ``TypeError`` for a wrong
-        dtype, ``RequestError`` after ``Free``.
+    @property
+    def T(self) -> Linear:
+        """Local. The transpose; its first product is planned when it is called."""
+        return self.view(True, False)
+
+    @property
+    def H(self) -> Linear:
+        """Local. The adjoint: the transpose of the complex conjugate."""
+        return self.view(True, True)
+
+    def view(self, transposed: bool, conjugated: bool) -> Linear:
+        """Local. This matrix transposed, conjugated, both, or itself, with the same entries."""
+        key = transposed, conjugated and self.dtype.kind == "c"
+        if not any(key):
+            return self
+        if key not in self._views:
+            self._views[key] = Adjoint(self, *key)
+        return self._views[key]
+
+    def multiply(self, x: NDArray[Any], y: NDArray[Any]) -> None:
+        """Collective. y = A x for operands that are known to be right; nothing is checked.
+
+        See :meth:`.Linear.multiply`. A real matrix takes real blocks only.
         """
+        k = 1 if x.ndim == 1 else x.shape[1]
+        if k == 1:
+            x, y = x.reshape(-1), y.reshape(-1)
+        self._product(self._halos.get(k) or self._halo(k), x, y)
+
+    def multiply_transposed(self, x: NDArray[Any], y: NDArray[Any]) -> None:
+        """Collective. y = A.T x as :meth:`multiply` does y = A x."""
+        k = 1 if x.ndim == 1 else x.shape[1]
+        if k == 1:
+            x, y = x.reshape(-1), y.reshape(-1)
+        if self._transposed is None:
+            self._transposed = TransposedProduct(self._rows)
+        self._transposed(self._reverse_halos.get(k) or self._reverse_halo(k), x, y)
+
+    def _halo(self, k: int) -> Halo:
+        """Collective. The halo of k vectors, planned now and kept."""
+        how: dict[str, Any] = {"method": self._method, "info": self._info}
+        self._halos[k] = Halo(self.comm, self.pattern, self.dtype, k, **how)
+        return self._halos[k]
+
+    def _reverse_halo(self, k: int) -> ReverseHalo:
+        """Collective. The way back of the ghosts of k vectors, planned now and kept."""
+        how: dict[str, Any] = {"method": self._method, "info": self._info}
+        self._reverse_halos[k] = ReverseHalo(self.comm, self.pattern, self.dtype, k, **how)
+        return self._reverse_halos[k]
+
+    def as_linear_operator(self, blocks: bool = False) -> WholeOperator | BlockOperator:
+        """Local. A ``scipy.sparse.linalg.LinearOperator``; every use of it is Collective.
+
+        Of whole vectors, the same on every rank, unless ``blocks``: see :class:`.WholeOperator`,
+        which is right with SciPy's solvers, and :class:`.BlockOperator`, which is not.
+        """
+        return BlockOperator(self) if blocks else WholeOperator(self)
+
+    # -- entries ---------------------------------------------------------------------------------
+
+    def local_rows(self) -> sparse.csr_array:
+        """Local. This rank's rows with global columns, a copy."""
+        self._check_alive()
+        return stored.global_rows(self._rows, self.pattern, self.col_partition, self.comm.rank)
+
+    def own_block(self) -> sparse.csr_array:
+        """Local. This rank's rows by its own columns, a copy; what ghosts add is left out."""
+        self._check_alive()
+        return stored.own_columns(self._rows)
+
+    def diagonal(self) -> NDArray[Any]:
+        """Local. The diagonal entries of this rank's rows, zero where none is stored.
+
+        Rows beyond the last column have none: the ranks' blocks together are SciPy's diagonal.
+        """
+        return stored.diagonal(self.local_rows(), self.row_range[0])
+
+    def gather(self, root: int = 0) -> sparse.csr_array | None:
+        """Collective. The whole matrix on ``root``, None on the other ranks."""
+        with agreed(self.comm, f"gather to root={root}"):
+            rows = self.local_rows()
+            if not 0 <= root < self.comm.size:
+                raise ValueError(f"root {root} on {self.comm.size} ranks")
+        return stored.gathered(self.comm, rows, root)
+
+    def sum(self, axis: int | None = None) -> Any:
+        """Collective. The sum of all entries, or this rank's block of the sums along an axis.
+
+        ``axis=0``: one sum per column (``col_range``), ``axis=1``: one per row (``row_range``).
+        The sum of all has the same bits on every rank.
+        """
+        with agreed(self.comm, f"sum with axis={axis}"):
+            self._check_alive()
+            if axis not in (None, 0, 1, -1, -2):
+                raise ValueError(f"no axis {axis} in a matrix")
+        if axis is None:
+            parts = self.comm.allgather(self._rows.data.sum())
+            return np.array(parts, self.dtype).sum()
+        if axis in (0, -2):
+            sums = np.empty(self._n_cols, self.dtype)
+            self.multiply_transposed(np.ones(self._n_rows, self.dtype), sums)
+            return sums
+        rows, sums = self._rows, np.zeros(self._n_rows, self.dtype)
+        ones = np.ones(rows.n_local, self.dtype)
+        add_product((len(rows), rows.n_local), (rows.indptr, rows.indices, rows.data), ones, sums)
+        return sums
+
+    def scale(self, factor: complex) -> None:
+        """Collective. Multiply all entries by a number, the same on every rank.
+
+        ``TypeError`` on every rank for a complex number with a real matrix.
+        """
+        with agreed(self.comm, f"scale by {factor!r}"):
+            self._check_alive()
+            value = self._factors(factor, ())
+        self._replace(self._rows.data * value)
+
+    def scale_rows(self, block: NDArray[Any]) -> None:
+        """Collective. Multiply row i by entry i of a vector, of which this is the rank's block.
+
+        Raises the same error on every rank where a block does not fit, or is complex and the
+        matrix real.
+        """
+        with agreed(self.comm, "scale_rows"):
+            self._check_alive()
+            factors = self._factors(block, (self._n_rows,))
+        self._replace(self._rows.data * np.repeat(factors, np.diff(self._rows.indptr)))
+
+    def scale_columns(self, block: NDArray[Any]) -> None:
+        """Collective. Multiply column j by entry j of a vector, of which this is the rank's block.
+
+        Errors as in :meth:`scale_rows`.
+        """
+        with agreed(self.comm, "scale_columns"):
+            self._check_alive()
+            factors = self._factors(block, (self._n_cols,))
+        local = self.halo.update(factors)
+        self._replace(self._rows.data * local[self._rows.indices])
+
+    def _factors(self, factors: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+        array = np.asarray(factors)
+        if array.shape != shape:
+            raise ValueError(f"factors of shape {array.shape} where {shape} is needed")
+        if not np.can_cast(array.dtype, self.dtype, casting="same_kind"):
+            raise TypeError(f"factors are {array.dtype}, the matrix {self.dtype}")
+        return array.astype(self.dtype)
+
+    def _replace(self, data: NDArray[Any]) -> None:
+        """Local. Other values at the same places; the caller's arrays are left alone."""
+        self._rows = replace(self._rows, data=data)
+        self._product = PRODUCTS[self.product_name](self._rows)
+        self._transposed = None
+
+    def _check_alive(self) -> None:
         if self._freed:
             raise RequestError("the matrix has been freed")
-        x = np.asarray(x)
-        if x.shape != (self._n_cols,):
-            raise ValueError(
-                f"x has shape {x.shape}, rank {self.comm.rank} owns the {self._n_cols} "
-                f"columns {self.col_range[0]}:{self.col_range[1]}"
-            )
-        if x.dtype.kind == "c" and self.dtype.kind != "c":
-            return self._dot_complex(x, out)
-        if x.dtype != self.dtype or not x.flags.c_contiguous:
-            x = self._cast(x, self.dtype)
-        y = self._result(out, self.dtype)
-        if out is not None and np.may_share_memory(x, out):
-            x = x.copy()
-        self._product(self.halo, x, y)
-        return y
-
-    def _dot_complex(self, x: NDArray[Any], out: NDArray[Any] | None) -> NDArray[Any]:
-        """A complex x and a real matrix: real and imaginary part, one after the other."""
-        parts = np.result_type(self.dtype, np.complex64)
-        x = self._cast(x, parts)
-        y = self._result(out, parts)
-        real, imag = (np.empty(self._n_rows, self.dtype) for _ in range(2))
-        self._product(self.halo, np.ascontiguousarray(x.real), real)
-        self._product(self.halo, np.ascontiguousarray(x.imag), imag)
-        y.real, y.imag = real, imag
-        return y
-
-    def _cast(self, x: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-        if not np.can_cast(x.dtype, dtype):
-            raise TypeError(
-                f"x is {x.dtype} and the matrix {self.dtype}: create the matrix with dtype="
-                f"'{np.result_type(x.dtype, self.dtype)}', or cast x"
-            )
-        return np.ascontiguousarray(x, dtype)
-
-    def _result(self, out: NDArray[Any] | None, dtype: np.dtype[Any]) -> NDArray[Any]:
-        if out is None:
-            return np.empty(self._n_rows, dtype)
-        if out.shape != (self._n_rows,) or out.dtype != dtype or not out.flags.c_contiguous:
-            raise ValueError(
-                f"out must be contiguous, of shape ({self._n_rows},) and {dtype}; it has shape "
-                f"{out.shape}, strides {out.strides} and is {out.dtype}"
-            )
-        if not out.flags.writeable:
-            raise ValueError("out is read-only")
-        return out
 
     def Free(self) -> None:
-        """Collective. Free the halo's request; a second time has no effect."""
-        self.halo.Free()
+        """Collective. Free the requests of all halos and of the ordering, if there is one.
+
+        A second time has no effect.
+        """
+        halos: list[Halo | ReverseHalo] = [*self._halos.values(), *self._reverse_halos.values()]
+        for halo in halos:
+            halo.Free()
+        if self.ordering is not None:
+            self.ordering.Free()
         self._freed = True
 
     def __enter__(self) -> Self:

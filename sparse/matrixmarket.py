@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.sparse.errors import MatrixMarketError
+from onesided.sparse.errors import MatrixFileError, MatrixMarketError
 from onesided.sparse.textfile import TextFile
 
 _FORMATS = ("coordinate", "array")
@@ -62,9 +62,17 @@ class Header:
         values = {"pattern": 0, "complex": 2}.get(self.field, 1)
         return values + (0 if self.is_array else 2)
 
-    def error(self, line: int, text: str) -> MatrixMarketError:
+    def error(self, line: int, text: str) -> MatrixFileError:
         """The error to raise for a line of the file."""
         return MatrixMarketError(f"{self.path}, line {line}: {text}")
+
+    def check_whole(self, entries: int) -> None:
+        """Raise where so many entries are fewer than the file says."""
+        if entries < self.entries:
+            raise MatrixMarketError(
+                f"{self.path} is truncated: it holds {entries} entries, its line "
+                f"{self.size_line} says {self.entries}"
+            )
 
     def positions(self, first: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows and columns of the entries ``first:first + count`` of an array file.

@@ -1,5 +1,5 @@
 """Two ways to multiply the rows of one rank: all at once after the halo, or the rows' own columns
-while the halo is under way. Both use SciPy's CSR kernel, which adds to its result, in place.
+while the halo is under way. Both take vectors and blocks of k of them.
 """
 
 from __future__ import annotations
@@ -9,20 +9,9 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from onesided.sparse.halo import Halo
-
-try:
-    from scipy.sparse._sparsetools import csr_matvec
-except ImportError:  # the kernel is not public: without it a product allocates its result
-
-    def csr_matvec(  # type: ignore[misc]
-        n_row: int, n_col: int, /, *arrays: NDArray[Any]
-    ) -> None:
-        """y += A x by SciPy's public product; ``arrays``: indptr, indices, data, x, y."""
-        indptr, indices, data, x, y = arrays
-        y += sparse.csr_array((data, indices, indptr), shape=(n_row, n_col)) @ x
+from onesided.sparse.kernels import IndexedSum, add_product
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,11 +32,14 @@ class Product(Protocol):
     """y = A x for the rows of this rank."""
 
     def __call__(self, halo: Halo, x: NDArray[Any], y: NDArray[Any]) -> None:
-        """Multiply; x and y are contiguous, of the halo's dtype, and do not overlap."""
+        """Multiply; x and y are contiguous, as the halo's dtype and k say, and do not overlap."""
 
 
 class FusedProduct:
-    """One product over [owned | ghost], once the ghosts have come. Shares the rows' memory."""
+    """One product over [owned | ghost], once the ghosts have come. Shares the rows' memory.
+
+    x is copied beside the ghosts while they are coming.
+    """
 
     def __init__(self, rows: LocalRows) -> None:
         self._size = len(rows), rows.n_local
@@ -55,10 +47,9 @@ class FusedProduct:
 
     def __call__(self, halo: Halo, x: NDArray[Any], y: NDArray[Any]) -> None:
         halo.start(x)
+        halo.fill(x)
         y.fill(0)
-        local = halo.finish()
-        local[: halo.n_own] = x
-        csr_matvec(*self._size, *self._csr, local, y)
+        add_product(self._size, self._csr, halo.finish(), y)
 
 
 class SplitProduct:
@@ -68,30 +59,37 @@ class SplitProduct:
         ghost = rows.indices >= rows.n_own
         before = np.concatenate([[0], np.cumsum(ghost)])[rows.indptr]
         counts = np.diff(before)
-        self._rows = np.flatnonzero(counts)
-        ghost_indptr = np.append(before[self._rows], before[-1])
+        index = np.flatnonzero(counts)
+        ghost_indptr = np.append(before[index], before[-1])
         own_indptr = rows.indptr - before
         own = ~ghost
-        index = rows.indices.dtype
+        kind = rows.indices.dtype
         self._own_size = len(rows), rows.n_own
-        self._own = own_indptr.astype(index), rows.indices[own], rows.data[own]
-        self._ghost_size = len(self._rows), rows.n_local - rows.n_own
+        self._own = own_indptr.astype(kind), rows.indices[own], rows.data[own]
+        self._ghost_size = len(index), rows.n_local - rows.n_own
         self._ghost = (
-            ghost_indptr.astype(index),
-            rows.indices[ghost] - index.type(rows.n_own),
+            ghost_indptr.astype(kind),
+            rows.indices[ghost] - kind.type(rows.n_own),
             rows.data[ghost],
         )
-        self._partial = np.zeros(len(self._rows), rows.data.dtype)
+        self._add = IndexedSum(index, len(rows), rows.data.dtype)
+        self._partials: dict[int, NDArray[Any]] = {}
 
     def __call__(self, halo: Halo, x: NDArray[Any], y: NDArray[Any]) -> None:
         halo.start(x)
         y.fill(0)
-        csr_matvec(*self._own_size, *self._own, x, y)
-        partial = self._partial
+        add_product(self._own_size, self._own, x, y)
+        partial = self._partial(halo.k, y)
         partial.fill(0)
         local = halo.finish()
-        csr_matvec(*self._ghost_size, *self._ghost, local[halo.n_own :], partial)
-        y[self._rows] += partial
+        add_product(self._ghost_size, self._ghost, local[halo.n_own :], partial)
+        self._add(partial, y)
+
+    def _partial(self, k: int, y: NDArray[Any]) -> NDArray[Any]:
+        """What the ghosts add to the rows that have some; allocated once for every k."""
+        if k not in self._partials:
+            self._partials[k] = np.empty((self._ghost_size[0], *y.shape[1:]), y.dtype)
+        return self._partials[k]
 
 
 PRODUCTS: dict[str, type[FusedProduct] | type[SplitProduct]] = {

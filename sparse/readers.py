@@ -1,32 +1,29 @@
-"""Matrices from files.
-
-Who parses what: rank 0 alone opens the file, decompresses it, and deals blocks of whole lines
-(4 MiB) to the ranks in turn; each rank parses its blocks, itself among the parsers. When the file
-is done, row weights are counted over even blocks of rows, the rows are cut into parts of equal
-weight, and every entry travels to the rank that owns its row. No rank ever holds more than its
-share of the text's entries, its own rows, and one block of text.
-"""
+"""Matrices from files of several formats, told by their name or by their first bytes."""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
 
-import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike
 
-from onesided.sparse.entries import NO_ENTRIES, Block, excess_line, parse_block
-from onesided.sparse.errors import MatrixMarketError
+from onesided.collectives import agreed
+from onesided.sparse.assembly import Choices, from_any_rank
+from onesided.sparse.boeingreader import read_boeing
+from onesided.sparse.dealing import BLOCK_BYTES, Advance
+from onesided.sparse.errors import MatrixFileError
 from onesided.sparse.halo import Info
-from onesided.sparse.matrix import DistMatrix, vector_dtype
-from onesided.sparse.matrixmarket import Header, quoted, read_header
-from onesided.sparse.partition import Partition, index_dtype
+from onesided.sparse.harwell import looks_like_boeing
+from onesided.sparse.marketreader import read_triplets
+from onesided.sparse.matrix import DistMatrix
+from onesided.sparse.matrixmarket import quoted
+from onesided.sparse.npz import read_npz
+from onesided.sparse.numbering import How
+from onesided.sparse.store import read_store
 from onesided.sparse.textfile import TextFile
-from onesided.sparse.triplets import Triplets, balanced_rows, route
-
-BLOCK_BYTES = 4 << 20
 
 
 def read(
@@ -36,176 +33,122 @@ def read(
     method: str = "auto",
     info: Info = None,
     dtype: DTypeLike | None = None,
+    partition: How = "rows",
+    progress: Advance = None,
 ) -> DistMatrix:
-    """Collective. Read a Matrix Market file, plain or gzip'd, into a distributed matrix.
+    """Collective. Read a matrix from a file into a distributed matrix.
 
-    Coordinate and array format, every field and symmetry; duplicate entries are summed as
-    ``scipy.io.mmread(path).tocsr()`` does, zeros of an array file are left out. Only rank 0
-    needs to see the file. Rows are in contiguous blocks balanced by nonzeros. ``dtype`` is that
-    of the matrix and of the vectors it multiplies (:class:`DistMatrix`).
+    Formats: Matrix Market (coordinate and array, every field and symmetry), Harwell-Boeing and
+    Rutherford-Boeing, each plain or gzip'd; SciPy's ``.npz`` (csr, csc, coo); the HDF5 files of
+    :func:`write`. Told by the name's ending, where that says nothing by the first bytes.
+    Duplicate entries are summed as SciPy's ``tocsr()`` does, zeros of an array file are left
+    out, NaN is kept.
+
+    A plain Matrix Market file and an HDF5 file are read by all ranks at once; what only rank 0
+    sees, or what is packed, is read by rank 0 and dealt in blocks of 4 MiB. No rank holds more
+    than its share of the entries, its rows, and such a block. An HDF5 file must be seen by all.
+
+    ``partition`` says who owns which rows, see :func:`~.ordering.partitioned`; "rows": in
+    contiguous blocks balanced by nonzeros. ``dtype`` is that of the matrix and of the vectors it
+    multiplies (:class:`DistMatrix`). ``progress(done, total)`` is called on rank 0 now and then,
+    with bytes; not for HDF5 files.
 
     Raises the same error on every rank: ``OSError`` (``FileNotFoundError`` and others) where the
-    file cannot be read, :class:`MatrixMarketError` naming the line where it is not valid, not
-    whole, or longer than it says, ``TypeError`` for a dtype that cannot hold the values.
+    file cannot be read, :class:`MatrixFileError` (:class:`MatrixMarketError`,
+    :class:`HarwellBoeingError`) naming the line where it is not valid, not whole, or longer than
+    it says, ``TypeError`` for a dtype that cannot hold the values.
     """
-    deal = comm.Dup()
-    try:
-        header, triplets = read_triplets(deal, path, dtype, BLOCK_BYTES)
-        rows = balanced_rows(deal, triplets.rows, header.shape[0])
-        mine = route(deal, triplets, rows)
-    finally:
-        deal.Free()
-    n_rows, n_cols = header.shape
-    columns = rows if n_rows == n_cols else Partition.even(n_cols, comm.size)
-    local = mine.to_rows(*rows.range(comm.rank), n_cols)
-    return DistMatrix(comm, local, rows, columns, method=method, info=info)
+    choices = Choices(method, info, dtype, partition)
+    found = ""
+    with agreed(comm):
+        if comm.rank == 0:
+            found = _format_of(path)
+    return FORMATS[comm.bcast(found)].read(comm, path, choices, progress)
 
 
-def read_triplets(
-    comm: MPI.Comm, path: str | os.PathLike[str], dtype: DTypeLike | None, block_bytes: int
-) -> tuple[Header, Triplets]:
-    """Collective. The header, and on each rank the entries of the blocks that it parsed.
-
-    Symmetry is expanded. ``comm`` must be free of other messages.
-    """
-    file, header = _open(comm, path)
-    try:
-        target = vector_dtype(header.dtype, dtype)
-        index = index_dtype(max(header.shape))
-        pieces: list[Triplets] = []
-        total = 0
-        while True:
-            turn = _parse_turn(comm, file, header, block_bytes)
-            turns = comm.allgather(turn.outcome)
-            _raise_failure(comm, turn, turns)
-            first = total + sum(other.count for other in turns if other.line < turn.line)
-            total += sum(other.count for other in turns)
-            if total > header.entries:
-                _raise_excess(comm, header, turn, first)
-            if turn.count:
-                pieces.append(_expanded(header, turn.block, first, index, target))
-            if not turns[0].text:
-                break  # rank 0 gets the last block of a turn
-    finally:
-        if file is not None:
-            file.close()
-    if total < header.entries:
-        raise MatrixMarketError(
-            f"{header.path} is truncated: it holds {total} entries, its line {header.size_line} "
-            f"says {header.entries}"
-        )
-    return header, Triplets.joined(pieces, index, target)
+Reader = Callable[[MPI.Comm, str | os.PathLike[str], Choices, Advance], DistMatrix]
 
 
 @dataclass(frozen=True)
-class _Outcome:
-    """What every rank learns of a rank's turn."""
+class Format:
+    """How files of a format are told by their names, and how one is read (Collective)."""
 
-    line: int
-    text: bool
-    count: int
-    failed: bool
+    names: str
+    read: Reader
 
 
-@dataclass(frozen=True, eq=False)
-class _Turn:
-    """One block of lines on the rank that parses it, and what went wrong with it, if anything."""
-
-    line: int
-    text: bytes
-    block: Block
-    failure: Exception | None
-
-    @property
-    def count(self) -> int:
-        return len(self.block)
-
-    @property
-    def outcome(self) -> _Outcome:
-        return _Outcome(self.line, bool(self.text), self.count, self.failure is not None)
+def _read_market(
+    comm: MPI.Comm, path: str | os.PathLike[str], choices: Choices, progress: Advance
+) -> DistMatrix:
+    private = comm.Dup()
+    try:
+        header, entries = read_triplets(private, path, choices.dtype, BLOCK_BYTES, progress)
+    finally:
+        private.Free()
+    return from_any_rank(comm, header.shape, entries, choices)
 
 
-def _open(comm: MPI.Comm, path: str | os.PathLike[str]) -> tuple[TextFile | None, Header]:
-    """Open the file on rank 0; all ranks get the header, or raise what went wrong."""
-    file: TextFile | None = None
-    found: Header | Exception | None = None
-    if comm.rank == 0:
-        try:
-            file = TextFile(path)
-            found = read_header(file)
-        except Exception as error:
-            found = error
-            if file is not None:
-                file.close()
-    found = comm.bcast(found)
-    if isinstance(found, Header):
-        return file, found
-    raise found or MatrixMarketError(f"{path}: rank 0 sent no header")
+def _read_boeing(
+    comm: MPI.Comm, path: str | os.PathLike[str], choices: Choices, progress: Advance
+) -> DistMatrix:
+    private = comm.Dup()
+    try:
+        shape, entries = read_boeing(private, path, choices.dtype, BLOCK_BYTES, progress)
+    finally:
+        private.Free()
+    return from_any_rank(comm, shape, entries, choices)
 
 
-def _parse_turn(comm: MPI.Comm, file: TextFile | None, header: Header, block_bytes: int) -> _Turn:
-    """Rank 0 sends the next blocks to ranks 1, 2, ... and keeps the last; each parses its own."""
-    failure: Exception | None = None
-    if file is not None:
-        line, text, failure = _deal(comm, file, block_bytes)
-    else:
-        line, text = comm.recv(source=0)
-    block = NO_ENTRIES
-    if failure is None:
-        try:
-            block = parse_block(header, text, line)
-        except Exception as error:
-            failure = error
-    return _Turn(line, text, block, failure)
+def _read_npz(
+    comm: MPI.Comm, path: str | os.PathLike[str], choices: Choices, progress: Advance
+) -> DistMatrix:
+    private = comm.Dup()
+    try:
+        shape, entries = read_npz(private, path, choices.dtype, BLOCK_BYTES, progress)
+    finally:
+        private.Free()
+    return from_any_rank(comm, shape, entries, choices)
 
 
-def _deal(comm: MPI.Comm, file: TextFile, size: int) -> tuple[int, bytes, Exception | None]:
-    """Send every other rank a block, an empty one once reading fails, and return one more."""
-    failure: Exception | None = None
-    for rank in range(1, comm.size + 1):
-        line, text = file.line, b""
-        if failure is None:
-            try:
-                line, text = file.block(size)
-            except Exception as error:
-                failure = error
-        if rank < comm.size:
-            comm.send((line, text), dest=rank)
-    return line, text, failure
+def _read_store(
+    comm: MPI.Comm, path: str | os.PathLike[str], choices: Choices, progress: Advance
+) -> DistMatrix:
+    return read_store(comm, path, choices)
 
 
-def _raise_failure(comm: MPI.Comm, turn: _Turn, turns: list[_Outcome]) -> None:
-    """Collective. Raise on all ranks the failure of the lowest line, if any rank has one."""
-    failed = [(other.line, rank) for rank, other in enumerate(turns) if other.failed]
-    if failed:
-        _raise_of(comm, min(failed)[1], turn.failure)
+FORMATS = {
+    "Matrix Market": Format(r"\.(mtx|mm)(\.gz)?\Z", _read_market),
+    "Harwell-Boeing": Format(r"\.(rb|hb|[rcpi][suhzr]a)(\.gz)?\Z", _read_boeing),
+    "npz": Format(r"\.npz\Z", _read_npz),
+    "HDF5": Format(r"\.(h5|hdf5)\Z", _read_store),
+}
+_MAGIC = {b"PK\x03\x04": "npz", b"\x89HDF\r\n\x1a\n": "HDF5", b"%%Matrix": "Matrix Market"}
 
 
-def _raise_excess(comm: MPI.Comm, header: Header, turn: _Turn, first: int) -> NoReturn:
-    """Collective. Name the line after the last entry that the header announces."""
-    mine: Exception | None = None
-    if first <= header.entries < first + turn.count:
-        line, text = excess_line(turn.text, turn.line, header.entries - first)
-        mine = header.error(line, f"{quoted(text)} follows the last of {header.entries} entries")
-    root = comm.allreduce(comm.rank if mine else 0, op=MPI.SUM)
-    _raise_of(comm, root, mine)
+def _format_of(path: str | os.PathLike[str]) -> str:
+    """Local. The key of ``FORMATS`` for a file, which must be there."""
+    file = TextFile(path, MatrixFileError)
+    try:
+        for key, form in FORMATS.items():
+            if re.search(form.names, file.path, re.IGNORECASE):
+                return key
+        return _told(file)
+    finally:
+        file.close()
 
 
-def _raise_of(comm: MPI.Comm, root: int, mine: Exception | None) -> NoReturn:
-    """Collective. Raise on all ranks the error of one."""
-    raise comm.bcast(mine, root=root) or RuntimeError(f"rank {root} had no error to raise")
-
-
-def _expanded(
-    header: Header,
-    block: Block,
-    first: int,
-    index: type[np.integer[Any]],
-    dtype: np.dtype[Any],
-) -> Triplets:
-    """The block's entries and those that symmetry implies; its first entry has number ``first``."""
-    rows, cols = block.rows, block.cols
-    if header.is_array:
-        rows, cols = header.positions(first, len(block))
-    rows, cols, values = header.expand(rows, cols, block.values)
-    return Triplets(rows.astype(index), cols.astype(index), values.astype(dtype))
+def _told(file: TextFile) -> str:
+    """Local. The format of a file by its first lines."""
+    lines: list[bytes] = []
+    try:
+        while len(lines) < 3:
+            lines.append(file.readline())
+            for magic, key in _MAGIC.items():
+                if b"\n".join(lines).lower().startswith(magic.lower()):
+                    return key
+    except EOFError:
+        pass
+    if looks_like_boeing(lines):
+        return "Harwell-Boeing"
+    what = f"it begins with {quoted(lines[0])}" if lines else "it is empty"
+    raise MatrixFileError(f"{file.path} is no file of {', '.join(FORMATS)}: {what}")

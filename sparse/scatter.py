@@ -12,6 +12,8 @@ from scipy import sparse
 from onesided.collectives import agreed
 from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix, vector_dtype
+from onesided.sparse.numbering import How
+from onesided.sparse.ordering import partitioned
 from onesided.sparse.partition import Partition
 
 _ITEMS_AT_ONCE = 1 << 26  # below what a 32-bit count of bytes can say
@@ -25,13 +27,19 @@ def from_scipy(
     method: str = "auto",
     info: Info = None,
     dtype: DTypeLike | None = None,
+    partition: How = "rows",
+    columns: Partition | None = None,
 ) -> DistMatrix:
     """Collective. Distribute a SciPy matrix or sparse array of any format that ``root`` holds.
 
-    What other ranks pass is not looked at; pass None. Rows are in contiguous blocks balanced by
-    nonzeros. Raises the same error on every rank: ``TypeError`` where root's matrix is none,
-    or the dtype cannot hold its values; ``ValueError`` where it is not two-dimensional;
-    ``MismatchError`` where ranks pass different roots or dtypes.
+    What other ranks pass is not looked at; pass None. ``partition`` says who owns which rows, see
+    :func:`~.ordering.partitioned`; "rows": in contiguous blocks balanced by nonzeros. ``columns``
+    says who owns which entries of x: as the rows in a square matrix, even blocks in another one,
+    unless it is given.
+
+    Raises the same error on every rank: ``TypeError`` where root's matrix is none, or the dtype
+    cannot hold its values; ``ValueError`` where it is not two-dimensional; ``MismatchError`` where
+    ranks pass different roots or dtypes.
     """
     csr = sparse.csr_array((0, 0))
     with agreed(comm, f"from_scipy with root={root}, dtype={dtype}"):
@@ -42,18 +50,20 @@ def from_scipy(
     shape, index, values = comm.bcast((csr.shape, csr.indices.dtype, csr.data.dtype), root=root)
     entries = np.diff(csr.indptr)
     rows = comm.bcast(Partition.balanced(entries + 1, comm.size), root=root)
-    columns = rows if shape[0] == shape[1] else Partition.even(shape[1], comm.size)
     private = comm.Dup()
     try:
         mine = _scattered(private, entries.astype(index), rows.lengths(), root)
         counts = np.array(comm.allgather(int(mine.sum(dtype=np.int64))), np.int64)
-        indices = _scattered(private, csr.indices.astype(index, copy=False), counts, root)
-        data = _scattered(private, csr.data.astype(values, copy=False), counts, root)
+        numbers = np.ascontiguousarray(csr.indices, index)
+        indices = _scattered(private, numbers, counts, root)
+        whole = np.ascontiguousarray(csr.data, values)
+        data = _scattered(private, whole, counts, root)
     finally:
         private.Free()
     indptr = np.concatenate([np.zeros(1, index), np.cumsum(mine, dtype=index)])
     local = sparse.csr_array((data, indices, indptr), shape=(len(mine), shape[1]))
-    return DistMatrix(comm, local, rows, columns, method=method, info=info, dtype=dtype)
+    how = None if isinstance(partition, str) and partition == "rows" else partition
+    return _made(comm, local, rows, how, columns, method, info, dtype)
 
 
 def from_rows(
@@ -63,12 +73,17 @@ def from_rows(
     method: str = "auto",
     info: Info = None,
     dtype: DTypeLike | None = None,
+    partition: How | None = None,
+    columns: Partition | None = None,
 ) -> DistMatrix:
     """Collective. The matrix whose consecutive blocks of rows the ranks pass, columns global.
 
     ``rows`` is a SciPy matrix or sparse array; all have the same number of columns. The row
-    partition is what was passed. Raises the same error on every rank: ``TypeError`` where rows
-    are none or the dtype cannot hold their values, ``ValueError`` where the columns differ.
+    partition is what was passed, unless ``partition`` moves them, see
+    :func:`~.ordering.partitioned`; ``columns`` as in :func:`from_scipy`.
+
+    Raises the same error on every rank: ``TypeError`` where rows are none or the dtype cannot hold
+    their values, ``ValueError`` where the columns differ.
     """
     csr = sparse.csr_array((0, 0))
     with agreed(comm):
@@ -77,10 +92,30 @@ def from_rows(
     for rank, (_, n_cols) in enumerate(shapes):
         if n_cols != shapes[0][1]:
             raise ValueError(f"rank 0 passes {shapes[0][1]} columns, rank {rank} {n_cols}")
-    partition = Partition.from_lengths(np.array([n_rows for n_rows, _ in shapes], np.int64))
-    n_cols = shapes[0][1]
-    columns = partition if partition.size == n_cols else Partition.even(n_cols, comm.size)
-    return DistMatrix(comm, csr, partition, columns, method=method, info=info, dtype=dtype)
+    given = Partition.from_lengths(np.array([n_rows for n_rows, _ in shapes], np.int64))
+    return _made(comm, csr, given, partition, columns, method, info, dtype)
+
+
+def _made(
+    comm: MPI.Comm,
+    rows: sparse.csr_array,
+    given: Partition,
+    how: How | None,
+    columns: Partition | None,
+    method: str,
+    info: Info,
+    dtype: DTypeLike | None,
+) -> DistMatrix:
+    """Collective. The matrix of consecutive blocks of rows, moved if need be."""
+    ordering = None
+    if how is not None:
+        rows, given, ordering = partitioned(comm, rows, how, method=method, info=info)
+    if columns is None:
+        n_cols = rows.shape[1]
+        columns = given if given.size == n_cols else Partition.even(n_cols, comm.size)
+    made = DistMatrix(comm, rows, given, columns, method=method, info=info, dtype=dtype)
+    made.ordering = ordering
+    return made
 
 
 def _as_csr(matrix: Any, dtype: DTypeLike | None) -> sparse.csr_array:

@@ -5,30 +5,48 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
-from typing import BinaryIO, cast
+from collections.abc import Callable
+from types import TracebackType
+from typing import BinaryIO, Self, cast
 
-from onesided.sparse.errors import MatrixMarketError
+import numpy as np
+
+from onesided.sparse.errors import MatrixFileError, MatrixMarketError
 
 _GZIP_MAGIC = b"\x1f\x8b"
-_LONGEST_LINE = 1 << 20
+LONGEST_LINE = 1 << 20
 
 
 class TextFile:
     """Local. An open text file that knows the number of its next line.
 
     Compression is told by the first bytes, not by the name. Raises ``OSError`` where the file
-    cannot be opened or read, :class:`MatrixMarketError` where its gzip data are damaged.
+    cannot be opened or read, an error of the class ``kind`` where its gzip data are damaged.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], kind: type[MatrixFileError] = MatrixMarketError
+    ) -> None:
         self.path = os.fspath(path)
         self.line = 1
+        self._kind = kind
         self._rest = b""
         self._file = open(self.path, "rb")
-        packed = self._file.peek(2)[:2] == _GZIP_MAGIC
+        self.size = os.fstat(self._file.fileno()).st_size
+        self.packed = self._file.peek(2)[:2] == _GZIP_MAGIC
         self._stream: BinaryIO = self._file
-        if packed:
+        if self.packed:
             self._stream = cast(BinaryIO, gzip.GzipFile(fileobj=self._file))
+
+    @property
+    def position(self) -> int:
+        """Bytes of the file, packed ones where it is packed, that have been read."""
+        return self._file.tell()
+
+    @property
+    def offset(self) -> int:
+        """Where the next line begins in a file that is not packed."""
+        return self._file.tell() - len(self._rest)
 
     def close(self) -> None:
         """Close the file; a second time has no effect."""
@@ -37,7 +55,7 @@ class TextFile:
     def readline(self) -> bytes:
         """The next line without its end, at most 1 MiB of it; raises ``EOFError`` at the end."""
         text = self._rest or self._read(1 << 16)
-        while b"\n" not in text and len(text) < _LONGEST_LINE and (more := self._read(1 << 16)):
+        while b"\n" not in text and len(text) < LONGEST_LINE and (more := self._read(1 << 16)):
             text += more
         if not text:
             raise EOFError(f"{self.path} has {self.line - 1} lines")
@@ -45,32 +63,107 @@ class TextFile:
         self.line += 1
         return line
 
-    def block(self, size: int) -> tuple[int, bytes]:
+    def block(self, size: int, lines: int | None = None) -> tuple[int, bytes]:
         """The number of the next line, and about ``size`` bytes of whole lines from there on.
 
-        Empty at the end of the file. The last line gets a newline if it has none.
+        At most ``lines`` of them, if given. Empty at the end of the file. The last line gets a
+        newline if it has none.
         """
+        if lines == 0:
+            return self.line, b""
         text = self._rest
         if len(text) < size:
             text += self._read(size - len(text))
         while (cut := text.rfind(b"\n", 0, size) + 1 or text.find(b"\n") + 1) == 0:
-            if len(text) > size + _LONGEST_LINE:
-                raise MatrixMarketError(f"{self.path}, line {self.line}: longer than any entry")
+            if len(text) > size + LONGEST_LINE:
+                raise self._kind(f"{self.path}, line {self.line}: longer than any entry")
             more = self._read(size)
             if not more:
                 text += b"\n" if text else b""
                 cut = len(text)
                 break
             text += more
+        if lines is not None and text.count(b"\n", 0, cut) > lines:
+            cut = end_of_line(text, lines)
         first, self._rest = self.line, text[cut:]
         block = text[:cut]
         self.line += block.count(b"\n")
         return first, block
 
+    def following(
+        self,
+        size: int,
+        lines: int | None = None,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> tuple[int, bytes]:
+        """The next :meth:`block`, having told ``progress`` how many bytes of all are read."""
+        if progress is not None:
+            progress(min(self.position, self.size), self.size)
+        return self.block(size, lines)
+
     def _read(self, size: int) -> bytes:
         try:
             return self._stream.read(size)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise MatrixMarketError(
+            raise self._kind(
                 f"{self.path}: damaged gzip data somewhere after line {self.line}: {error}"
             ) from error
+
+
+def end_of_line(text: bytes, lines: int) -> int:
+    """Local. Where line number ``lines`` of a text that has so many ends."""
+    return int(np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))[lines - 1]) + 1
+
+
+class LineRange:
+    """Local. The lines of a plain file that begin in a range of its bytes, block by block.
+
+    The ranges of several ranks, if they join, give every line to exactly one of them; ``start``
+    is 1 at least. Raises as :class:`TextFile` does.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], start: int, stop: int) -> None:
+        self.path, self.stop = os.fspath(path), stop
+        self.at = start - 1  # where the next block begins
+        self._file = os.open(self.path, os.O_RDONLY)
+
+    def __enter__(self) -> Self:
+        """Go to the first line that begins in the range, or to the range's end."""
+        end = 0
+        while not end and self.at < self.stop:
+            text = os.pread(self._file, 1 << 16, self.at)
+            end = text.find(b"\n") + 1
+            self.at = self.at + (end or len(text)) if text else self.stop
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        os.close(self._file)
+
+    def block(self, size: int) -> bytes:
+        """About ``size`` bytes of whole lines from where the last block ended; empty at the end.
+
+        The last line of the file gets a newline if it has none.
+        """
+        if self.at >= self.stop:
+            return b""
+        last = self.stop - self.at <= size
+        text = os.pread(self._file, min(size, self.stop - self.at), self.at)
+        while not (text.endswith(b"\n") if last else b"\n" in text):
+            if len(text) > size + LONGEST_LINE:
+                raise MatrixMarketError(
+                    f"{self.path}: a line near byte {self.at} is longer than any entry"
+                )
+            more = os.pread(self._file, 1 << 12, self.at + len(text))
+            if not more:
+                self.at = self.stop
+                return text + b"\n" if text else b""
+            cut = more.find(b"\n") + 1
+            text += more[:cut] if cut else more
+        text = text[: text.rfind(b"\n") + 1]
+        self.at += len(text)
+        return text

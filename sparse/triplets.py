@@ -74,13 +74,20 @@ def balanced_rows(comm: MPI.Comm, rows: NDArray[Any], n_rows: int) -> Partition:
 
 
 def route(comm: MPI.Comm, triplets: Triplets, partition: Partition) -> Triplets:
-    """Collective. Send every entry to the rank that owns its row.
-
-    In rounds of at most ``ENTRIES_AT_ONCE`` entries from each rank, straight into the result.
-    """
+    """Collective. Send every entry to the rank that owns its row; see :func:`sent_to`."""
     owners = partition.owners(triplets.rows)
+    return Triplets(*sent_to(comm, owners, [triplets.rows, triplets.cols, triplets.values]))
+
+
+def sent_to(
+    comm: MPI.Comm, owners: NDArray[np.intp], arrays: list[NDArray[Any]]
+) -> list[NDArray[Any]]:
+    """Collective. Send item k of each array to the rank ``owners[k]``; what has come, in any order.
+
+    In rounds of at most ``ENTRIES_AT_ONCE`` items from each rank, straight into the result.
+    """
     order = np.argsort(owners.astype(np.uint16 if comm.size < 1 << 16 else np.int64), kind="stable")
-    send = [part[order] for part in (triplets.rows, triplets.cols, triplets.values)]
+    send = [array[order] for array in arrays]
     to = np.bincount(owners, minlength=comm.size).astype(np.int64)
     of = np.empty_like(to)
     comm.Alltoall(to, of)
@@ -99,4 +106,4 @@ def route(comm: MPI.Comm, triplets: Triplets, partition: Partition) -> Triplets:
                 [target[filled : filled + arriving], (come.tolist(), displacements.tolist())],
             )
         filled += arriving
-    return Triplets(*receive)
+    return receive

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.sparse import _sparsetools
 
-from onesided.sparse import product, stencil27
+from onesided.sparse import kernels, stencil27
 from onesided.sparse.matrix import vector_dtype
 
 
@@ -48,19 +48,51 @@ def test_stencil_rows_outside_the_grid_are_refused(rows):
         stencil27(4, rows)
 
 
-def test_without_scipys_kernel_the_public_product_serves(monkeypatch):
+@pytest.fixture(params=["kernels", "public products"])
+def kernel(request, monkeypatch):
+    """The module with SciPy's kernels, and as it is where SciPy has none."""
+    if request.param == "kernels":
+        return kernels
     with monkeypatch.context() as patch:
-        patch.delattr(_sparsetools, "csr_matvec")
-        spec = importlib.util.spec_from_file_location("product_without_kernel", product.__file__)
+        for name in ("csr_matvec", "csr_matvecs", "csc_matvec", "csc_matvecs"):
+            patch.delattr(_sparsetools, name)
+        spec = importlib.util.spec_from_file_location("without_kernels", kernels.__file__)
         copy = importlib.util.module_from_spec(spec)
         patch.setitem(sys.modules, spec.name, copy)
         spec.loader.exec_module(copy)
-    assert copy.csr_matvec is not product.csr_matvec
-    matrix = sparse.random_array((9, 7), density=0.4, rng=1, format="csr")
+    assert copy.csr_matvec is not kernels.csr_matvec
+    return copy
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
+@pytest.mark.parametrize("k", [None, 1, 3])
+@pytest.mark.parametrize("index", ["i4", "i8"])
+def test_kernels_add_to_their_result(kernel, dtype, k, index):
+    rng = np.random.default_rng(5)
+    matrix = sparse.random_array((9, 7), density=0.4, rng=1, format="csr").astype(dtype)
     assert matrix.nnz
-    x, y = np.arange(7.0), np.ones(9)
-    copy.csr_matvec(9, 7, matrix.indptr, matrix.indices, matrix.data, x, y)
-    assert np.allclose(y, 1 + matrix @ x)
+    shape = () if k is None else (k,)
+    x, y = rng.random((7, *shape)).astype(dtype), np.ones((9, *shape), dtype)
+    expected = 1 + matrix @ x
+    csr = matrix.indptr.astype(index), matrix.indices.astype(index), matrix.data
+    kernel.add_product((9, 7), csr, x, y)
+    assert np.allclose(y, expected)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
+@pytest.mark.parametrize("k", [None, 1, 3])
+def test_indexed_sum_is_numpys_add_at(kernel, dtype, k):
+    rng = np.random.default_rng(6)
+    shape = () if k is None else (k,)
+    index = rng.integers(0, 8, 25)
+    values = (rng.random((25, *shape)) - 0.5).astype(dtype)
+    values[3] = np.inf
+    y = np.ones((9, *shape), dtype)
+    expected = y.copy()
+    np.add.at(expected, index, values)
+    kernel.IndexedSum(index, 9, np.dtype(dtype))(values, y)
+    assert np.allclose(y, expected, rtol=1e-5)
+    assert np.all(y[8] == 1)
 
 
 def test_vector_dtype():

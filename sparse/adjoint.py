@@ -1,0 +1,96 @@
+"""The transpose and the adjoint of a distributed matrix: its own rows used the other way round.
+
+What a rank's rows add to its ghosts is sent to the owners, by a halo backwards, while what they
+add to its own columns is computed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from onesided.sparse.halo import ReverseHalo
+from onesided.sparse.kernels import add_product
+from onesided.sparse.linear import Linear
+from onesided.sparse.product import LocalRows
+
+if TYPE_CHECKING:
+    from onesided.sparse.matrix import DistMatrix
+
+
+class TransposedProduct:
+    """y = A.T x: first what goes to ghosts, which leaves at once, then what stays. Copies the rows.
+
+    The copy is sorted by columns, so that every entry of the result is written once.
+    """
+
+    def __init__(self, rows: LocalRows) -> None:
+        shape = len(rows), rows.n_local
+        by_row = sparse.csr_array((rows.data, rows.indices, rows.indptr), shape=shape)
+        by_column = by_row.tocsc()
+        indptr, indices, data = by_column.indptr, by_column.indices, by_column.data
+        cut = int(indptr[rows.n_own])
+        self._own_size = rows.n_own, len(rows)
+        self._own = indptr[: rows.n_own + 1], indices[:cut], data[:cut]
+        self._ghost_size = rows.n_local - rows.n_own, len(rows)
+        self._ghost = indptr[rows.n_own :] - indptr.dtype.type(cut), indices[cut:], data[cut:]
+
+    def __call__(self, halo: ReverseHalo, x: NDArray[Any], y: NDArray[Any]) -> None:
+        """Multiply; x and y are contiguous, as the halo's dtype and k say, and do not overlap."""
+        halo.ghosts.fill(0)
+        add_product(self._ghost_size, self._ghost, x, halo.ghosts)
+        halo.start()
+        y.fill(0)
+        add_product(self._own_size, self._own, x, y)
+        halo.finish(y)
+
+
+class Adjoint(Linear):
+    """A.T, A.H, or the conjugate of A (``A.T.H``), without entries of its own.
+
+    ``x`` of ``A.T @ x`` has the partition of A's rows, the result that of its columns. The first
+    transposed product copies the local rows and plans the way back of the ghosts: it takes longer.
+    Freed with the matrix.
+    """
+
+    def __init__(self, matrix: DistMatrix, transposed: bool, conjugated: bool) -> None:
+        """Local."""
+        self.matrix, self.transposed, self.conjugated = matrix, transposed, conjugated
+        rows, columns = matrix.row_partition, matrix.col_partition
+        self.dtype = matrix.dtype
+        self._lay_out(matrix.comm, *((columns, rows) if transposed else (rows, columns)))
+        self._conjugate: NDArray[Any] = np.empty(0, self.dtype)
+
+    @property
+    def T(self) -> Linear:
+        """Local. The transpose of this."""
+        return self.matrix.view(not self.transposed, self.conjugated)
+
+    @property
+    def H(self) -> Linear:
+        """Local. The adjoint of this."""
+        return self.matrix.view(not self.transposed, not self.conjugated)
+
+    @property
+    def checked(self) -> bool:
+        """Local. As the matrix says."""
+        return self.matrix.checked
+
+    @property
+    def freed(self) -> bool:
+        """Local. True after ``Free`` of the matrix."""
+        return self.matrix.freed
+
+    def multiply(self, x: NDArray[Any], y: NDArray[Any]) -> None:
+        """Collective. y = A.T x, conj(A.T conj(x)) or conj(A conj(x)); nothing is checked."""
+        product = self.matrix.multiply_transposed if self.transposed else self.matrix.multiply
+        if not self.conjugated:
+            product(x, y)
+            return
+        if self._conjugate.shape != x.shape:
+            self._conjugate = np.empty(x.shape, self.dtype)
+        product(np.conjugate(x, out=self._conjugate), y)
+        np.conjugate(y, out=y)

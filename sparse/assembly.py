@@ -1,0 +1,138 @@
+"""Entries that lie on any rank become a distributed matrix."""
+
+from __future__ import annotations
+
+import operator
+import os
+from dataclasses import dataclass
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import ArrayLike, DTypeLike
+from scipy import sparse
+
+from onesided.collectives import agreed
+from onesided.sparse.halo import Info
+from onesided.sparse.matrix import DistMatrix, vector_dtype
+from onesided.sparse.numbering import How
+from onesided.sparse.ordering import partitioned
+from onesided.sparse.partition import Partition, index_dtype
+from onesided.sparse.triplets import Triplets, balanced_rows, route
+
+_BYTES_PER_ROW = 40  # counters, row pointers and vectors that a rank needs for each of its rows
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the caller wants of a matrix, besides its entries; see :func:`~.readers.read`."""
+
+    method: str = "auto"
+    info: Info = None
+    dtype: DTypeLike | None = None
+    partition: How = "rows"
+
+
+def from_triplets(
+    comm: MPI.Comm,
+    rows: ArrayLike,
+    cols: ArrayLike,
+    values: ArrayLike,
+    shape: tuple[int, int],
+    *,
+    method: str = "auto",
+    info: Info = None,
+    dtype: DTypeLike | None = None,
+    partition: How = "rows",
+) -> DistMatrix:
+    """Collective. The matrix of the entries that the ranks pass, each rank any of them, or none.
+
+    ``rows`` and ``cols`` are global indices from 0, one for each of the ``values``. Entries with
+    the same indices are summed, on one rank or on several, as SciPy's ``coo_array`` does.
+    ``shape`` is the same on all ranks. Values of different dtypes become their common one; the
+    other arguments are those of :func:`~onesided.sparse.read`.
+
+    Raises the same error on every rank: ``ValueError`` where lengths differ or an index is out
+    of range, ``TypeError`` where indices are no integers or a dtype cannot hold the values,
+    ``MismatchError`` where ranks pass different shapes.
+    """
+    with agreed(comm, f"from_triplets with shape={tuple(shape)}, dtype={dtype}"):
+        shape = operator.index(shape[0]), operator.index(shape[1])
+        mine = _checked(rows, cols, values, shape)
+    kind = np.result_type(*comm.allgather(mine.values.dtype))
+    with agreed(comm):
+        target = vector_dtype(kind, dtype)
+    index = index_dtype(max(shape))
+    typed = Triplets.joined([mine], index, target)
+    return from_any_rank(comm, shape, typed, Choices(method, info, dtype, partition))
+
+
+def _checked(
+    rows: ArrayLike, cols: ArrayLike, values: ArrayLike, shape: tuple[int, int]
+) -> Triplets:
+    """Local. The entries as arrays, if they are entries of a matrix of that shape."""
+    if min(shape) < 0:
+        raise ValueError(f"shape {shape} is not two numbers from 0 on")
+    parts = [np.asarray(part) for part in (rows, cols, values)]
+    lengths = [part.shape for part in parts]
+    if parts[0].ndim != 1 or lengths != [lengths[0]] * 3:
+        raise ValueError(
+            f"rows, columns and values have shapes {', '.join(map(str, lengths))}, not one length"
+        )
+    for name, size, part in zip(("row", "column"), shape, parts[:2], strict=True):
+        if not len(part):
+            continue
+        if part.dtype.kind not in "iu":
+            raise TypeError(f"{name} indices are {part.dtype}, not integers")
+        for at in (int(part.argmin()), int(part.argmax())):
+            if not 0 <= part[at] < size:
+                raise ValueError(
+                    f"{name} index {part[at]} of entry {at} is out of range, there are "
+                    f"{size} {name}s"
+                )
+    return Triplets(*parts)
+
+
+def from_any_rank(
+    comm: MPI.Comm, shape: tuple[int, int], triplets: Triplets, choices: Choices
+) -> DistMatrix:
+    """Collective. The matrix of all ranks' entries, whose indices and dtype have been checked."""
+    private = comm.Dup()
+    try:
+        check_room(private, shape)
+        rows = balanced_rows(private, triplets.rows, shape[0])
+        mine = route(private, triplets, rows).to_rows(*rows.range(private.rank), shape[1])
+    finally:
+        private.Free()
+    return from_blocks(comm, mine, rows, choices)
+
+
+def from_blocks(
+    comm: MPI.Comm, rows: sparse.csr_array, partition: Partition, choices: Choices
+) -> DistMatrix:
+    """Collective. The matrix of consecutive blocks of rows, moved as the caller wants them."""
+    how, method, info = choices.partition, choices.method, choices.info
+    ordering = None
+    if not (isinstance(how, str) and how == "rows"):
+        rows, partition, ordering = partitioned(comm, rows, how, method=method, info=info)
+    n_cols = rows.shape[1]
+    columns = partition if partition.size == n_cols else Partition.even(n_cols, comm.size)
+    made = DistMatrix(comm, rows, partition, columns, method=method, info=info, dtype=choices.dtype)
+    made.ordering = ordering
+    return made
+
+
+def check_room(comm: MPI.Comm, shape: tuple[int, int]) -> None:
+    """Collective. Raise ``MemoryError`` where a rank cannot hold its part of so many rows.
+
+    A few bytes of a header can announce more rows than there is memory for their counters, with
+    hardly an entry.
+    """
+    share = -(-max(shape) // comm.size)
+    with agreed(comm):
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if share * _BYTES_PER_ROW > memory:
+            raise MemoryError(
+                f"a matrix of {shape[0]} rows and {shape[1]} columns needs at least "
+                f"{share * _BYTES_PER_ROW >> 20} MiB on each of {comm.size} ranks, "
+                f"a node here has {memory >> 20} MiB"
+            )

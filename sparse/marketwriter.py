@@ -1,0 +1,135 @@
+"""Matrix Market files written by all ranks, each into its own range of bytes."""
+
+from __future__ import annotations
+
+import io
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.io
+from mpi4py import MPI
+from scipy import sparse
+
+from onesided.collectives import agree, agreed
+
+_ENTRIES_AT_ONCE = 1 << 20
+_FIELDS: dict[str, Any] = {  # by the kind of a dtype
+    "f": "real",
+    "c": "complex",
+    "i": "integer",
+    "u": "integer",
+    "b": "pattern",
+}
+
+
+@dataclass(frozen=True)
+class Form:
+    """How entries are written. ``symmetric``: the lower triangle only, which is not compared with
+    the upper one. ``pattern``: places without values.
+    """
+
+    symmetric: bool = False
+    pattern: bool = False
+
+
+def write_matrixmarket(
+    comm: MPI.Comm,
+    path: str | os.PathLike[str],
+    rows: Any,
+    *,
+    form: Form | None = None,
+    comments: Sequence[str] = (),
+) -> None:
+    """Collective. Write a coordinate file of the rows, of which every rank has a block.
+
+    ``rows`` is CSR with global columns, ``comments`` lines that follow the banner. All ranks see
+    the same file. It holds the entries row by row, so the bytes do not depend on the number of
+    ranks, and gets its name once it is whole. Values are written so that reading them gives the
+    same numbers. Raises ``OSError``, ``TypeError`` or ``ValueError`` on every rank.
+    """
+    with agreed(comm, "write_matrixmarket"):
+        if getattr(rows, "format", None) != "csr" or rows.ndim != 2:
+            raise TypeError(f"rows in CSR expected, not {type(rows).__name__}")
+    form = form or Form()
+    form_of_all = (form, tuple(comments), os.fspath(path), rows.shape[1], rows.dtype.kind)
+    lengths = agree(comm, None, f"write_matrixmarket {form_of_all}", rows.shape[0])
+    first, shape = sum(lengths[: comm.rank]), (sum(lengths), rows.shape[1])
+    with agreed(comm):
+        field = "pattern" if form.pattern else _FIELDS.get(rows.dtype.kind)
+        if field is None:
+            raise ValueError(f"values of {rows.dtype} in a Matrix Market file")
+        if form.symmetric and shape[0] != shape[1]:
+            raise ValueError(f"a symmetric matrix of shape {shape}")
+        if any("\n" in comment for comment in comments):
+            raise ValueError(f"comments have more than one line each: {list(comments)}")
+        sizes = [len(text) for text in _texts(rows, first, shape, field, form)]
+        entries = sum(part.nnz for part in _parts(rows, first, shape, form))
+    words = [field, "symmetric" if form.symmetric else "general"]
+    head = [f"%%MatrixMarket matrix coordinate {' '.join(words)}"]
+    head += [f"% {comment}".rstrip() for comment in comments]
+    head += [f"{shape[0]} {shape[1]} {comm.allreduce(entries)}"]
+    text = ("\n".join(head) + "\n").encode()
+    ends = np.cumsum([len(text), *comm.allgather(sum(sizes))])
+    _write(comm, path, text, int(ends[comm.rank]), _texts(rows, first, shape, field, form))
+
+
+def _write(
+    comm: MPI.Comm,
+    path: str | os.PathLike[str],
+    head: bytes,
+    start: int,
+    texts: Iterator[bytes],
+) -> None:
+    """Collective. Rank 0 begins the file, then every rank writes from its start on."""
+    beside = comm.bcast(f"{os.fspath(path)}.{uuid.uuid4().hex[:12]}.new")
+    try:
+        with agreed(comm):
+            if comm.rank == 0:
+                with open(beside, "wb") as file:
+                    file.write(head)
+        with agreed(comm), open(beside, "r+b") as file:
+            file.seek(start)
+            file.writelines(texts)
+        with agreed(comm):
+            if comm.rank == 0:
+                os.replace(beside, path)
+    except Exception:
+        if comm.rank == 0 and os.path.exists(beside):
+            os.remove(beside)
+        raise
+
+
+def _parts(rows: Any, first: int, shape: tuple[int, int], form: Form) -> Iterator[sparse.coo_array]:
+    """Local. What is to be written, some rows at once, with global indices."""
+    indptr = rows.indptr
+    start = 0
+    while start < rows.shape[0]:
+        stop = int(np.searchsorted(indptr, indptr[start] + _ENTRIES_AT_ONCE, side="right")) - 1
+        stop = max(stop, start + 1)
+        begin, end = indptr[start], indptr[stop]
+        row = np.repeat(np.arange(first + start, first + stop), np.diff(indptr[start : stop + 1]))
+        place = row, rows.indices[begin:end].astype(row.dtype)
+        data = rows.data[begin:end]
+        if form.symmetric:
+            lower = place[0] >= place[1]
+            place, data = (place[0][lower], place[1][lower]), data[lower]
+        yield sparse.coo_array((data, place), shape=shape)
+        start = stop
+
+
+def _texts(
+    rows: Any, first: int, shape: tuple[int, int], field: Any, form: Form
+) -> Iterator[bytes]:
+    """Local. The lines of the entries, by SciPy's writer without its header."""
+    for part in _parts(rows, first, shape, form):
+        stream = io.BytesIO()
+        scipy.io.mmwrite(stream, part, field=field, symmetry="general")
+        whole = stream.getvalue()
+        begin = 0
+        while whole.startswith(b"%", begin):
+            begin = whole.index(b"\n", begin) + 1
+        yield whole[whole.index(b"\n", begin) + 1 :] if part.nnz else b""

@@ -1,0 +1,160 @@
+"""New indices for the rows of a matrix, so that every rank's rows are one block of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+from onesided.collectives import agreed
+from onesided.sparse.graph import dealt, gathered, gathered_graph
+from onesided.sparse.metis import check_metis, metis_parts
+from onesided.sparse.partition import Partition, cuts
+
+How = str | Partition | NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Numbering:
+    """Which blocks the rows are to be in; ``numbers``: the new index of each row that this rank
+    has now, None (on all ranks) where every row keeps its index."""
+
+    partition: Partition
+    numbers: NDArray[np.int64] | None = None
+
+
+def numbering(
+    comm: MPI.Comm, rows: sparse.csr_array, given: Partition, how: How, budget: int
+) -> Numbering:
+    """Collective. The numbering that ``how`` asks for; see :func:`~.ordering.partitioned`.
+
+    ``comm`` must be free of other messages. Raises the same error on every rank.
+    """
+    with agreed(comm, _words(how)):
+        _check(comm, given, how, rows.shape[1])
+    if isinstance(how, Partition):
+        return Numbering(how)
+    if isinstance(how, str):
+        return ORDERS[how](comm, rows, given, budget)
+    start, stop = given.range(comm.rank)
+    return _by_owners(comm, how[start:stop] if len(how) != stop - start else how, given)
+
+
+def _words(how: object) -> str:
+    """What must be equal on all ranks."""
+    if isinstance(how, Partition):
+        return f"partitioned with starts {how.starts.tolist()}"
+    return f"partitioned with {how!r}" if isinstance(how, str) else "partitioned with owners"
+
+
+def _check(comm: MPI.Comm, given: Partition, how: How, n_cols: int) -> None:
+    """Local. Raise what is wrong with ``how`` on this rank."""
+    if isinstance(how, Partition):
+        if how.parts != comm.size or how.size != given.size:
+            raise ValueError(
+                f"a partition of {how.size} rows in {how.parts} parts, for {given.size} rows "
+                f"on {comm.size} ranks"
+            )
+    elif isinstance(how, str):
+        if how not in ORDERS:
+            raise ValueError(f"no partition {how!r}; there are {', '.join(ORDERS)}")
+        if ORDERS[how] is not _by_weight and given.size != n_cols:
+            raise ValueError(
+                f"the partition {how} needs a square matrix, not {given.size} x {n_cols}"
+            )
+    else:
+        _check_owners(comm, given, how)
+
+
+def _check_owners(comm: MPI.Comm, given: Partition, owners: object) -> None:
+    if not isinstance(owners, np.ndarray) or owners.ndim != 1 or owners.dtype.kind not in "iu":
+        raise TypeError(
+            "a partition is a name, a Partition, or an array of an owner for each row, not "
+            f"{type(owners).__name__}"
+        )
+    mine = int(given.lengths()[comm.rank])
+    if len(owners) not in (mine, given.size):
+        raise ValueError(
+            f"{len(owners)} owners for the {mine} rows of rank {comm.rank}, {given.size} in all"
+        )
+    if len(owners) and not (0 <= owners.min() and owners.max() < comm.size):
+        raise ValueError(f"owners {owners.min()} to {owners.max()} on {comm.size} ranks")
+
+
+def _by_weight(comm: MPI.Comm, rows: sparse.csr_array, given: Partition, budget: int) -> Numbering:
+    """Collective. The rows in their order, cut where the nonzeros are balanced."""
+    weights = np.diff(rows.indptr).astype(np.int64) + 1
+    sums = comm.allgather(int(weights.sum()))
+    if not any(sums):
+        return Numbering(given)
+    starts = cuts(weights, sum(sums[: comm.rank]), sum(sums), comm.size)
+    comm.Allreduce(MPI.IN_PLACE, starts, op=MPI.SUM)
+    return Numbering(Partition(starts))
+
+
+def _by_metis(comm: MPI.Comm, rows: sparse.csr_array, given: Partition, budget: int) -> Numbering:
+    """Collective. Parts of about equal nonzeros with few ghosts; in a part, rows in their order."""
+    with agreed(comm):
+        check_metis()
+    graph = gathered_graph(comm, rows, given, budget)
+    weights = gathered(comm, np.diff(rows.indptr).astype(np.int64) + 1)
+    owners = None
+    with agreed(comm):
+        if graph is not None and weights is not None:
+            owners = metis_parts(graph, weights, comm.size)
+    return _by_owners(comm, dealt(comm, owners, given), given)
+
+
+def _by_bandwidth(
+    comm: MPI.Comm, rows: sparse.csr_array, given: Partition, budget: int
+) -> Numbering:
+    """Collective. The reverse Cuthill-McKee order, cut where the nonzeros are balanced."""
+    if given.size == 0:
+        return Numbering(given)
+    graph = gathered_graph(comm, rows, given, budget)
+    weights = gathered(comm, np.diff(rows.indptr).astype(np.int64) + 1)
+    numbers, partition = None, given
+    with agreed(comm):
+        if graph is not None and weights is not None:
+            order = reverse_cuthill_mckee(graph, symmetric_mode=True)
+            numbers = np.empty(len(order), np.int64)
+            numbers[order] = np.arange(len(order))
+            partition = Partition.balanced(weights[order], comm.size)
+    partition = comm.bcast(partition)
+    return _numbering(comm, partition, dealt(comm, numbers, given), given)
+
+
+ORDERS: dict[str, Callable[[MPI.Comm, sparse.csr_array, Partition, int], Numbering]] = {
+    "rows": _by_weight,
+    "metis": _by_metis,
+    "rcm": _by_bandwidth,
+}
+
+
+def _by_owners(comm: MPI.Comm, owners: NDArray[Any], given: Partition) -> Numbering:
+    """Collective. Every row to its owner, among the rows of an owner in their order."""
+    owners = owners.astype(np.intp, copy=False)
+    counts = np.bincount(owners, minlength=comm.size).astype(np.int64)
+    everyone = np.empty((comm.size, comm.size), np.int64)
+    comm.Allgather(counts, everyone)
+    partition = Partition.from_lengths(everyone.sum(axis=0))
+    order = np.argsort(owners, kind="stable")
+    place = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+    first = partition.starts[:-1] + everyone[: comm.rank].sum(axis=0)
+    numbers = np.empty(len(owners), np.int64)
+    numbers[order] = np.repeat(first, counts) + place
+    return _numbering(comm, partition, numbers, given)
+
+
+def _numbering(
+    comm: MPI.Comm, partition: Partition, numbers: NDArray[np.int64], given: Partition
+) -> Numbering:
+    """Collective. Without numbers where no row gets another index."""
+    same = bool(np.array_equal(numbers, np.arange(*given.range(comm.rank))))
+    return Numbering(partition, None if comm.allreduce(same, op=MPI.LAND) else numbers)

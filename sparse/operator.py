@@ -1,0 +1,102 @@
+"""Distributed matrices as SciPy's LinearOperator: of whole vectors, or of blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator
+
+from onesided.sparse.linear import Linear
+from onesided.sparse.partition import Partition
+
+
+class WholeOperator(LinearOperator):
+    """A distributed matrix that multiplies whole vectors, the same on every rank.
+
+    Every rank keeps x and y whole, multiplies its rows, and gathers the blocks of y from all
+    ranks: the matrix and its products are distributed, the vectors are not. All ranks call a
+    solver together, with equal arguments, and each gets the whole solution.
+
+    Every solver of ``scipy.sparse.linalg`` that takes a LinearOperator is right with it, as the
+    dot products of a rank are those of the whole vectors: ``cg``, ``minres``, ``gmres``,
+    ``bicgstab``, ``lsqr``, ``lsmr``, ``eigsh``, ``svds``, ``expm_multiply`` ... Ranks must make the
+    same decisions, so they need the same start: give ``eigsh``, ``eigs`` and ``svds`` a ``v0``,
+    ``lobpcg`` its block, and seed what draws random numbers. Ranks whose processors round in
+    different ways may stop after different numbers of iterations, and wait for ever.
+    """
+
+    def __init__(self, matrix: Linear) -> None:
+        """Local. Every use is Collective."""
+        super().__init__(matrix.dtype, matrix.shape)  # type: ignore[call-arg]
+        self.matrix = matrix
+
+    def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
+        return self._whole(self.matrix, np.asarray(x).reshape(-1))
+
+    def _matmat(self, x: NDArray[Any]) -> NDArray[Any]:
+        return self._whole(self.matrix, np.asarray(x))
+
+    def _rmatvec(self, x: NDArray[Any]) -> NDArray[Any]:
+        return self._whole(self.matrix.H, np.asarray(x).reshape(-1))
+
+    def _rmatmat(self, x: NDArray[Any]) -> NDArray[Any]:
+        return self._whole(self.matrix.H, np.asarray(x))
+
+    def _adjoint(self) -> WholeOperator:
+        return WholeOperator(self.matrix.H)
+
+    def _transpose(self) -> WholeOperator:
+        return WholeOperator(self.matrix.T)
+
+    @staticmethod
+    def _whole(matrix: Linear, x: NDArray[Any]) -> NDArray[Any]:
+        """Collective. All of A x on every rank."""
+        block = matrix.dot(x[slice(*matrix.col_range)])
+        return assembled(matrix, block)
+
+
+class BlockOperator(LinearOperator):
+    """A distributed matrix that multiplies blocks: on each rank an operator of another shape.
+
+    Sums, products and adjoints of such operators are right: ``(2 * A + B @ C).matvec(x)``. So is
+    code that only multiplies, or takes its dot products over all ranks. SciPy's own solvers are
+    *wrong* with it on more than one rank: ``cg`` and its relatives take the dot products of blocks
+    for those of vectors, come to other results on every rank, and may never return.
+    """
+
+    def __init__(self, matrix: Linear) -> None:
+        """Local. Every use is Collective."""
+        rows, columns = matrix.row_range, matrix.col_range
+        shape = rows[1] - rows[0], columns[1] - columns[0]
+        super().__init__(matrix.dtype, shape)  # type: ignore[call-arg]
+        self.matrix = matrix
+
+    def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
+        return self.matrix.dot(np.asarray(x).reshape(-1))
+
+    def _matmat(self, x: NDArray[Any]) -> NDArray[Any]:
+        return self.matrix.dot(np.asarray(x))
+
+    def _rmatvec(self, x: NDArray[Any]) -> NDArray[Any]:
+        return self.matrix.H.dot(np.asarray(x).reshape(-1))
+
+    def _rmatmat(self, x: NDArray[Any]) -> NDArray[Any]:
+        return self.matrix.H.dot(np.asarray(x))
+
+    def _adjoint(self) -> BlockOperator:
+        return BlockOperator(self.matrix.H)
+
+    def _transpose(self) -> BlockOperator:
+        return BlockOperator(self.matrix.T)
+
+
+def assembled(matrix: Linear, block: NDArray[Any]) -> NDArray[Any]:
+    """Collective. The whole of a vector, or block of k, that is partitioned like A's rows."""
+    partition: Partition = matrix.row_partition
+    whole = np.empty((partition.size, *block.shape[1:]), block.dtype)
+    width = int(np.prod(block.shape[1:], dtype=np.int64))
+    counts, starts = partition.lengths() * width, partition.starts[:-1] * width
+    matrix.comm.Allgatherv(block, [whole, (counts.tolist(), starts.tolist())])
+    return whole

@@ -1,0 +1,271 @@
+"""Rows moved to the ranks that are to own them, and vectors between the two orders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+from scipy import sparse
+
+from onesided.collectives import Alltoallv_init, RequestError, agreed
+from onesided.sparse.graph import GRAPH_BYTES
+from onesided.sparse.halo import Info
+from onesided.sparse.numbering import How, numbering
+from onesided.sparse.partition import Partition, index_dtype, split_columns
+from onesided.sparse.triplets import Triplets, route
+
+
+class Ordering:
+    """A permutation of the rows of a matrix, and how vectors get from one order to the other.
+
+    The original order is the caller's: rank ``r`` has the block ``original.range(r)`` of it. In
+    the matrix's order it has ``partition.range(r)``. ``numbers`` are the indices in the matrix's
+    order of this rank's block of the original one.
+
+    Blocks are of shape ``(n,)`` or ``(n, k)``. The first time that a dtype and a ``k`` are used a
+    persistent request is planned, which :meth:`Free` frees. ``comm`` is borrowed and must outlive
+    the ordering.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        original: Partition,
+        partition: Partition,
+        numbers: NDArray[np.int64],
+        *,
+        method: str = "auto",
+        info: Info = None,
+    ) -> None:
+        """Collective. Raises ``ValueError`` on every rank where numbers are no permutation."""
+        self.comm, self.original, self.partition = comm, original, partition
+        self.numbers = numbers
+        self._method, self._info = method, info
+        self._freed = False
+        self._moves: dict[tuple[str, np.dtype[Any], tuple[int, ...]], _Move] = {}
+        with agreed(comm, "Ordering"):
+            _check_numbers(comm, original, partition, numbers)
+        self._given = np.argsort(numbers).astype(np.intp)
+        ascending = numbers[self._given]
+        self._sent = np.diff(np.searchsorted(ascending, partition.starts)).astype(np.int64)
+        self._came = np.empty_like(self._sent)
+        comm.Alltoall(self._sent, self._came)
+        places = exchanged(comm, ascending, self._sent, self._came)
+        self._kept = (places - partition.range(comm.rank)[0]).astype(np.intp)
+        with agreed(comm):
+            length = int(partition.lengths()[comm.rank])
+            if not np.array_equal(np.sort(self._kept), np.arange(length)):
+                raise ValueError(f"rank {comm.rank} gets rows that are not its {length} rows")
+
+    @property
+    def original_range(self) -> tuple[int, int]:
+        """Local. The half-open range of this rank's block in the original order."""
+        return self.original.range(self.comm.rank)
+
+    def forward(self, x: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Collective. From this rank's block in the original order to that in the matrix's order.
+
+        ``out`` (of x's dtype, with the result's shape) is filled and returned if given. Raises on
+        every rank: ``ValueError`` where a shape or ``out`` does not fit on one of them,
+        ``MismatchError`` where dtypes or k differ, ``RequestError`` after ``Free``.
+        """
+        return self._moved("forward", x, out)
+
+    def backward(self, y: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Collective. From this rank's block in the matrix's order to that in the original order.
+
+        ``out`` and errors as in :meth:`forward`.
+        """
+        return self._moved("backward", y, out)
+
+    def _moved(self, way: str, x: NDArray[Any], out: NDArray[Any] | None) -> NDArray[Any]:
+        x = np.asarray(x)
+        ends = self.original, self.partition
+        source, target = ends if way == "forward" else ends[::-1]
+        rank = self.comm.rank
+        shape = (int(target.lengths()[rank]), *x.shape[1:])
+        with agreed(self.comm, f"Ordering.{way} of {x.dtype}, k={x.shape[1:]}"):
+            if self._freed:
+                raise RequestError("the ordering has been freed")
+            if x.ndim not in (1, 2) or len(x) != source.lengths()[rank]:
+                raise ValueError(
+                    f"the vector has shape {x.shape}, rank {rank} has the "
+                    f"{source.lengths()[rank]} entries {source.range(rank)}"
+                )
+            if out is None:
+                out = np.empty(shape, x.dtype)
+            elif out.shape != shape or out.dtype != x.dtype or not out.flags.writeable:
+                raise ValueError(f"out is not writeable, {shape}, {x.dtype}: {out.shape}")
+        self._move(way, x)(x, out)
+        return out
+
+    def _move(self, way: str, x: NDArray[Any]) -> _Move:
+        """Collective where it is the first of its kind. How such vectors move."""
+        key = way, x.dtype, x.shape[1:]
+        if key not in self._moves:
+            there = self._given, self._sent, self._kept
+            back = self._kept, self._came, self._given
+            take, counts, put = there if way == "forward" else back
+            self._moves[key] = _Move(
+                self.comm, take, counts, put, x, method=self._method, info=self._info
+            )
+        return self._moves[key]
+
+    def Free(self) -> None:
+        """Collective. Free the requests; a second time has no effect."""
+        for move in self._moves.values():
+            move.request.Free()
+        self._moves.clear()
+        self._freed = True
+
+
+class _Move:
+    """One persistent request that takes entries here and puts them there."""
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        take: NDArray[np.intp],
+        counts: NDArray[np.int64],
+        put: NDArray[np.intp],
+        like: NDArray[Any],
+        *,
+        method: str,
+        info: Info,
+    ) -> None:
+        """Collective. Plan for blocks with the dtype and the ``k`` of ``like``."""
+        self._take, self._put = take, put
+        self._shape = (len(put), *like.shape[1:])
+        self._sent = np.zeros((len(take), *like.shape[1:]), like.dtype)
+        width = int(np.prod(like.shape[1:], dtype=np.int64))
+        self.request = Alltoallv_init(
+            comm,
+            [self._sent.reshape(-1), (counts * width).tolist()],
+            None,
+            method=method,
+            info=info,
+        )
+
+    def __call__(self, x: NDArray[Any], out: NDArray[Any]) -> None:
+        """Collective. Fill ``out`` by the entries of ``x`` of all ranks."""
+        np.take(x, self._take, axis=0, out=self._sent, mode="clip")
+        self.request.Start()
+        out[self._put] = self.request.Wait().reshape(self._shape)
+
+
+def partitioned(
+    comm: MPI.Comm,
+    rows: sparse.csr_array,
+    how: How = "rows",
+    *,
+    method: str = "auto",
+    info: Info = None,
+    budget: int = GRAPH_BYTES,
+) -> tuple[sparse.csr_array, Partition, Ordering | None]:
+    """Collective. Move the rows of a matrix, of which every rank passes a consecutive block.
+
+    ``rows`` is CSR with global columns; so is the result: this rank's block of rows, the
+    partition of all rows, and their ordering, or None where each row keeps its index. ``how``:
+
+    - ``"rows"``: in their order, balanced by nonzeros;
+    - ``"metis"``: METIS's parts of the graph of A + A^T, balanced by nonzeros, few ghosts;
+    - ``"rcm"``: in reverse Cuthill-McKee order, balanced by nonzeros;
+    - a :class:`Partition`: in their order, in these blocks;
+    - an integer array: the rank that is to own each row of this rank's block, or of all rows.
+
+    Where the rows of a square matrix get other indices, its columns get the same ones; the
+    columns of another matrix stay as they are. Duplicate entries that move are summed. METIS and
+    Cuthill-McKee work on rank 0, in at most ``budget`` bytes for the graph. ``method`` and
+    ``info`` are those of the ordering's requests.
+
+    Raises the same error on every rank: ``UnsupportedError`` without pymetis, ``ResourceError``
+    where the graph exceeds the budget, ``ValueError`` and ``TypeError`` for a ``how`` that does
+    not fit, ``MismatchError`` where ranks pass different ones.
+    """
+    with agreed(comm, "partitioned"):
+        if getattr(rows, "format", None) != "csr" or rows.ndim != 2:
+            raise TypeError(f"rows in CSR expected, not {type(rows).__name__}")
+    shapes = comm.allgather((rows.shape, rows.dtype))
+    n_cols = shapes[0][0][1]
+    for rank, (shape, _) in enumerate(shapes):
+        if shape[1] != n_cols:
+            raise ValueError(f"rank 0 passes {n_cols} columns, rank {rank} {shape[1]}")
+    given = Partition.from_lengths(np.array([shape[0] for shape, _ in shapes], np.int64))
+    dtype = np.result_type(*(kind for _, kind in shapes))
+    private = comm.Dup()
+    try:
+        new = numbering(private, rows, given, how, budget)
+        if new.numbers is None and np.array_equal(new.partition.starts, given.starts):
+            return rows, given, None
+        moved = _moved_rows(
+            private, rows.astype(dtype, copy=False), given, new.partition, new.numbers
+        )
+    finally:
+        private.Free()
+    if new.numbers is None:
+        return moved, new.partition, None
+    ordering = Ordering(comm, given, new.partition, new.numbers, method=method, info=info)
+    return moved, new.partition, ordering
+
+
+def _moved_rows(
+    comm: MPI.Comm,
+    rows: sparse.csr_array,
+    given: Partition,
+    partition: Partition,
+    numbers: NDArray[np.int64] | None,
+) -> sparse.csr_array:
+    """Collective. Send every row to its owner, under its new index."""
+    n_cols = rows.shape[1]
+    index = index_dtype(max(given.size, n_cols))
+    columns: NDArray[Any] = rows.indices
+    if numbers is not None and given.size == n_cols:
+        columns = _renumbered(comm, columns, given, numbers)
+    row = np.arange(*given.range(comm.rank)) if numbers is None else numbers
+    entries = Triplets(
+        np.repeat(row.astype(index), np.diff(rows.indptr)),
+        columns.astype(index, copy=False),
+        rows.data,
+    )
+    return route(comm, entries, partition).to_rows(*partition.range(comm.rank), n_cols)
+
+
+def _renumbered(
+    comm: MPI.Comm, columns: NDArray[Any], given: Partition, numbers: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Collective. The new indices of these columns; those of ghosts are asked of their owners."""
+    with agreed(comm):
+        local = split_columns(columns, given, comm.rank)
+    asked = np.empty_like(local.ghost_counts)
+    comm.Alltoall(local.ghost_counts, asked)
+    questions = exchanged(comm, local.ghosts, local.ghost_counts, asked)
+    answers = numbers[questions - given.range(comm.rank)[0]]
+    ghosts = exchanged(comm, answers, asked, local.ghost_counts)
+    new: NDArray[np.int64] = np.concatenate([numbers, ghosts])[local.indices]
+    return new
+
+
+def exchanged(
+    comm: MPI.Comm, send: NDArray[np.int64], counts: NDArray[np.int64], come: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Collective. ``counts[p]`` numbers go to rank ``p``, ``come[p]`` come from it."""
+    received = np.empty(int(come.sum()), np.int64)
+    comm.Alltoallv([send, counts.tolist()], [received, come.tolist()])
+    return received
+
+
+def _check_numbers(
+    comm: MPI.Comm, original: Partition, partition: Partition, numbers: NDArray[np.int64]
+) -> None:
+    """Local. Each of this rank's original rows has one index that exists."""
+    if original.parts != comm.size or partition.parts != comm.size:
+        raise ValueError(
+            f"partitions of {original.parts} and {partition.parts} parts on {comm.size} ranks"
+        )
+    length = int(original.lengths()[comm.rank])
+    if numbers.shape != (length,):
+        raise ValueError(f"numbers of shape {numbers.shape} for {length} rows")
+    if length and not (0 <= numbers.min() and numbers.max() < partition.size):
+        raise ValueError(f"numbers {numbers.min()} to {numbers.max()} for {partition.size} rows")

@@ -1,0 +1,41 @@
+"""Division by the diagonal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onesided.collectives.agreement import agreed
+from onesided.sparse.matrix import DistMatrix
+
+
+def checked_diagonal(A: DistMatrix) -> NDArray[Any]:
+    """Local. This rank's diagonal; ``ValueError`` for a zero or what is no number, with its row."""
+    diagonal: NDArray[Any] = np.asarray(A.diagonal())
+    bad = np.flatnonzero((diagonal == 0) | ~np.isfinite(diagonal))
+    if len(bad):
+        row = A.row_range[0] + int(bad[0])
+        raise ValueError(f"the diagonal has {diagonal[bad[0]]} in row {row}")
+    return diagonal
+
+
+def check_square(A: DistMatrix) -> None:
+    """Local. ``ValueError`` for a matrix that is not square, or whose ranges differ."""
+    if A.shape[0] != A.shape[1] or A.row_range != A.col_range:
+        raise ValueError(f"a preconditioner needs a square matrix; this one is {A.shape}")
+
+
+class Jacobi:
+    """M is the inverse of the diagonal. ``apply`` is Local; the rank count does not matter."""
+
+    def __init__(self, A: DistMatrix) -> None:
+        """Collective. ``ValueError`` on every rank where the diagonal has a zero."""
+        with agreed(A.comm, "Jacobi"):
+            check_square(A)
+            self._inverse = 1.0 / checked_diagonal(A)
+
+    def apply(self, r: NDArray[Any], out: NDArray[Any]) -> None:
+        """Local. out = M r."""
+        np.multiply(r, self._inverse, out=out)

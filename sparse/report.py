@@ -1,0 +1,108 @@
+"""What a distributed matrix costs on each rank, and who sends how much to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onesided.sparse.partition import index_dtype
+
+if TYPE_CHECKING:
+    from onesided.sparse.matrix import DistMatrix
+
+_COLUMNS = ("rank", "rows", "nonzeros", "ghosts", "neighbors", "bytes", "sent")
+_MOST_RANKS = 32  # that are printed one by one
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixReport:
+    """One number per rank in each array; the same on all ranks. As text, a table.
+
+    ``ghosts``: entries of x that come from others in a product; ``neighbors``: ranks that it
+    exchanges with; ``product_bytes``: what a product reads and writes at least, on this rank
+    (matrix, x, y, what is packed for others, ghosts); ``sent[p, q]``: bytes that rank ``p`` sends
+    to rank ``q`` in a product.
+    """
+
+    shape: tuple[int, int]
+    dtype: str
+    method: str
+    product: str
+    rows: NDArray[np.int64]
+    nonzeros: NDArray[np.int64]
+    ghosts: NDArray[np.int64]
+    neighbors: NDArray[np.int64]
+    product_bytes: NDArray[np.int64]
+    sent: NDArray[np.int64]
+
+    @property
+    def imbalance(self) -> float:
+        """The most nonzeros of a rank, divided by their mean; 1.0 where there are none."""
+        most, mean = float(self.nonzeros.max()), float(self.nonzeros.mean())
+        return most / mean if mean else 1.0
+
+    def __str__(self) -> str:
+        """A head, a line per rank (up to 32 ranks), and the sums."""
+        head = (
+            f"{self.shape[0]} x {self.shape[1]}, {self.nonzeros.sum()} nonzeros, {self.dtype}, "
+            f"{len(self.rows)} ranks, method {self.method}, product {self.product}"
+        )
+        columns = [
+            self.rows,
+            self.nonzeros,
+            self.ghosts,
+            self.neighbors,
+            self.product_bytes,
+            self.sent.sum(axis=1),
+        ]
+        lines: list[tuple[str, ...]] = [_COLUMNS]
+        for rank in range(len(self.rows) if len(self.rows) <= _MOST_RANKS else 0):
+            lines.append((str(rank), *(str(column[rank]) for column in columns)))
+        lines.append(("all", *(str(column.sum()) for column in columns)))
+        lines.append(("most", *(str(column.max()) for column in columns)))
+        return "\n".join([head, *_aligned(lines), f"imbalance {self.imbalance:.3f}"])
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(word) for word in column) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join(word.rjust(width) for word, width in zip(line, widths, strict=True))
+        for line in lines
+    ]
+
+
+def report(matrix: DistMatrix) -> MatrixReport:
+    """Collective. What the matrix costs on each rank, for one vector; the same on all ranks."""
+    comm, pattern = matrix.comm, matrix.pattern
+    rows = matrix.row_range[1] - matrix.row_range[0]
+    nonzeros = matrix.local_rows().nnz
+    item = matrix.dtype.itemsize
+    index = np.dtype(index_dtype(max(pattern.n_local, nonzeros))).itemsize
+    sent = pattern.send_counts * item
+    moved = (
+        nonzeros * (item + index)
+        + (rows + 1) * index
+        + (rows + pattern.n_local) * item
+        + int(sent.sum())
+    )
+    numbers = [rows, nonzeros, len(pattern.ghosts), pattern.neighbors, moved]
+    mine = np.concatenate([numbers, sent]).astype(np.int64)
+    everyone = np.empty((comm.size, len(mine)), np.int64)
+    comm.Allgather(mine, everyone)
+    columns = everyone.T.copy()
+    return MatrixReport(
+        shape=matrix.shape,
+        dtype=matrix.dtype.name,
+        method=matrix.method,
+        product=matrix.product_name,
+        rows=columns[0],
+        nonzeros=columns[1],
+        ghosts=columns[2],
+        neighbors=columns[3],
+        product_bytes=columns[4],
+        sent=everyone[:, len(numbers) :].copy(),
+    )

@@ -1,0 +1,25 @@
+"""Solvers on distributed matrices; all work on blocks of vectors and on DistVector alike."""
+
+from onesided.sparse.solvers.bicgstab import bicgstab
+from onesided.sparse.solvers.cg import cg
+from onesided.sparse.solvers.chebyshev import chebyshev, eigenvalue_bounds
+from onesided.sparse.solvers.gmres import gmres
+from onesided.sparse.solvers.lsqr import lsqr
+from onesided.sparse.solvers.pagerank import pagerank
+from onesided.sparse.solvers.pipelined import pipelined_cg
+from onesided.sparse.solvers.power import power_iteration
+from onesided.sparse.solvers.solution import Eigenpair, Solution
+
+__all__ = [
+    "Eigenpair",
+    "Solution",
+    "bicgstab",
+    "cg",
+    "chebyshev",
+    "eigenvalue_bounds",
+    "gmres",
+    "lsqr",
+    "pagerank",
+    "pipelined_cg",
+    "power_iteration",
+]

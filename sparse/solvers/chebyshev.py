@@ -1,0 +1,102 @@
+"""Chebyshev iteration, for matrices with real positive eigenvalues between known bounds.
+
+G. H. Golub, R. S. Varga, Chebyshev semi-iterative methods, successive overrelaxation iterative
+methods, and second order Richardson iterative methods, Numerische Mathematik 3 (1961), 147-156;
+in the form of Y. Saad, Iterative Methods for Sparse Linear Systems (2003), Algorithm 12.1. The
+bounds by Lanczos' method, the same book, section 6.7.3.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy.linalg import eigvalsh_tridiagonal
+
+from onesided.collectives.agreement import agreed
+from onesided.sparse.linear import Linear
+from onesided.sparse.preconditioners.preconditioner import Preconditioner
+from onesided.sparse.solvers.cg import cg_coefficients
+from onesided.sparse.solvers.run import Callback, Rules, Run
+from onesided.sparse.solvers.solution import BREAKDOWN, Solution
+from onesided.sparse.solvers.start import start_block
+
+BOUND_STEPS = 30
+_LOWER, _UPPER = 0.9, 1.05  # the bounds found lie inside the spectrum
+
+
+def chebyshev(
+    A: Linear,
+    b: Any,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    M: Preconditioner | None = None,
+    callback: Callback = None,
+    bounds: tuple[float, float] | None = None,
+) -> Solution:
+    """Collective. Solve A x = b where the eigenvalues of M A lie between two positive bounds.
+
+    ``bounds`` None: they are estimated (:func:`eigenvalue_bounds`), which needs what cg needs.
+    No scalar product steers the iteration; the norm of the residual, by which it stops as cg does,
+    is reduced during the next product, so that one product is done in vain at the end.
+    Eigenvalues above the bounds make the residual grow: then the run ends by a breakdown as soon
+    as the residual is not finite, or at the limit. ``ValueError`` for bounds that are none.
+    """
+    run = Run("chebyshev", A, b, x0, Rules(rtol, atol, maxiter, callback), M)
+    with agreed(run.comm, ("chebyshev", bounds)):
+        if bounds is not None and not 0 < bounds[0] <= bounds[1] < math.inf:
+            raise ValueError(f"bounds are {bounds}; two numbers above zero in order are needed")
+    if bounds is None and run.size > 0:
+        bounds = eigenvalue_bounds(A, M=M)
+    with np.errstate(over="ignore", invalid="ignore"):
+        _iterate(run, *(bounds or (1.0, 1.0)))
+    return run.solution()
+
+
+def eigenvalue_bounds(
+    A: Linear, *, M: Preconditioner | None = None, steps: int = BOUND_STEPS
+) -> tuple[float, float]:
+    """Collective. About the smallest and largest eigenvalue of M A, both positive definite.
+
+    From ``steps`` iterations of cg with an arbitrary right-hand side, whose coefficients are those
+    of Lanczos' method; widened by 10 and 5 percent, because its values lie inside the spectrum.
+    Raises ``ValueError`` on every rank where cg breaks down.
+    """
+    alphas, betas, reason = cg_coefficients(A, start_block(A.row_range, A.dtype), M, steps)
+    if not alphas or reason.startswith(BREAKDOWN):
+        raise ValueError(f"no bounds of positive eigenvalues found: {reason or 'an empty matrix'}")
+    inverse = 1.0 / np.array(alphas)
+    ratios = np.array(betas[: len(alphas) - 1])
+    diagonal = inverse.copy()
+    diagonal[1:] += ratios * inverse[:-1]
+    values = eigvalsh_tridiagonal(diagonal, np.sqrt(ratios) * inverse[:-1])
+    return _LOWER * float(values[0]), _UPPER * float(values[-1])
+
+
+def _iterate(run: Run, lowest: float, highest: float) -> None:
+    space = run.space
+    middle, radius = 0.5 * (highest + lowest), 0.5 * (highest - lowest)
+    r, q, p, z = run.residual(), space.vector(), space.vector(), run.room()
+    factor = alpha = 0.0
+    while True:
+        space.start_sums(np.vdot(r, r))
+        preconditioned = run.precondition(r, z)
+        if not alpha:  # the first direction
+            alpha = 1.0 / middle
+        else:
+            factor = (radius * alpha / 2.0) ** 2 * (2.0 if not factor else 1.0)
+            alpha = 1.0 / (middle - factor / alpha)
+        space.extend(p, factor, preconditioned)
+        run.multiply(p, q)
+        rr = space.finish_sums()[0].real
+        ends = run.record(math.sqrt(rr))
+        if run.iterations:
+            run.call_back()
+        if ends:
+            return
+        space.add(run.x, alpha, p)
+        space.add(r, -alpha, q)

@@ -1,0 +1,177 @@
+"""The generalized minimal residual method, restarted, for general square matrices.
+
+Y. Saad, M. H. Schultz, GMRES: a generalized minimal residual algorithm for solving nonsymmetric
+linear systems, SIAM Journal on Scientific and Statistical Computing 7 (1986), 856-869.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from onesided.collectives.agreement import agreed
+from onesided.sparse.linear import Linear
+from onesided.sparse.preconditioners.preconditioner import Preconditioner
+from onesided.sparse.solvers.run import Callback, Rules, Run
+from onesided.sparse.solvers.solution import Solution
+from onesided.sparse.solvers.space import Scalar, Vector
+
+
+def gmres(
+    A: Linear,
+    b: Any,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    M: Preconditioner | None = None,
+    callback: Callback = None,
+    restart: int = 20,
+) -> Solution:
+    """Collective. Solve A x = b for any square matrix, preconditioned from the right.
+
+    An iteration is one product, which adds a vector to the basis of at most ``restart``; x is
+    formed, the residual computed anew and ``callback`` called at the end of a cycle only.
+    ``maxiter`` counts iterations, not cycles as in SciPy, which preconditions from the left.
+    Two reductions an iteration (classical Gram-Schmidt, twice). A basis that cannot be extended
+    although the system is not solved, as with a singular matrix, is a breakdown. Stops as
+    :func:`cg` does; the memory is ``restart`` + 1 vectors.
+    """
+    run = Run("gmres", A, b, x0, Rules(rtol, atol, maxiter, callback), M)
+    with agreed(run.comm, ("gmres", restart)):
+        if restart < 1:
+            raise ValueError(f"restart is {restart}; a cycle has at least one iteration")
+    _Cycles(run, max(1, min(restart, A.shape[0]))).iterate()
+    return run.solution()
+
+
+class _Cycles:
+    """The basis, and the small least-squares problem of a cycle, the same on every rank.
+
+    ``_triangle`` holds the Hessenberg matrix of the cycle after the rotations, ``_right`` the
+    right-hand side after them: the entry behind the last is the residual's norm but for its sign.
+    """
+
+    def __init__(self, run: Run, most: int) -> None:
+        self._run, self._space, self._most = run, run.space, most
+        dtype = run.space.dtype
+        wide = np.complex128 if dtype.kind == "c" else np.float64
+        self._basis = np.zeros((most + 1, run.space.length), dtype)
+        self._hat = run.room()
+        self._conjugate = run.space.vector() if dtype.kind == "c" else run.x[:0]
+        self._change = run.space.vector()
+        self._own: Vector = np.zeros(most + 1, wide)
+        self._total: Vector = np.zeros(most + 1, wide)
+        self._coefficients = np.zeros(most, dtype)
+        self._triangle: Vector = np.zeros((most + 1, most), wide)
+        self._column: Vector = np.zeros(most + 1, wide)
+        self._rotations: list[tuple[Scalar, float]] = []
+        self._right: Vector = np.zeros(most + 1, wide)
+        self._nothing = 10 * float(np.finfo(dtype).eps)
+
+    def iterate(self) -> None:
+        """Collective. Cycles, until one ends the run."""
+        run, residual = self._run, self._basis[0]
+        run.residual(residual)
+        norm = self._space.norm(residual)
+        ends = run.record(norm)
+        while not ends:
+            count, complete = self._cycle(norm)
+            if run.reason:
+                return
+            self._form(count)
+            run.residual(residual)
+            norm = self._space.norm(residual)
+            run.residuals.pop()  # an estimate; this is the norm itself
+            ends = run.record(norm)
+            run.call_back()
+            if complete and not ends:
+                run.broken("the basis cannot be extended")
+                return
+
+    def _cycle(self, norm: float) -> tuple[int, bool]:
+        """Collective. The columns of the triangle, and whether the basis cannot be extended."""
+        run = self._run
+        self._space.scale(1.0 / norm, self._basis[0])
+        self._right.fill(0)
+        self._right[0] = norm
+        self._rotations.clear()
+        for step in range(self._most):
+            complete = self._extend(step)
+            if self._triangle[step, step] == 0:  # all of A M v lies in what is there already
+                run.residuals.append(run.residuals[-1])
+                return step, True
+            estimate = float(abs(self._right[step + 1]))
+            run.residuals.append(estimate)
+            if not math.isfinite(estimate):
+                run.broken(f"the residual is {estimate}")
+            at_end = estimate <= run.tolerance or run.iterations >= run.limit
+            if complete or at_end or run.reason:
+                return step + 1, complete
+        return self._most, False
+
+    def _extend(self, step: int) -> bool:
+        """Collective. One more vector of the basis; True where nothing is left for it."""
+        run, vector = self._run, self._basis[step + 1]
+        run.multiply(run.precondition(self._basis[step], self._hat), vector)
+        column = self._column
+        square = self._project(step + 1, vector)
+        column[: step + 1] = self._total[: step + 1]
+        rest = self._project(step + 1, vector)
+        again = self._total[: step + 1]
+        column[: step + 1] += again
+        left = math.sqrt(max(rest - float(np.vdot(again, again).real), 0.0))
+        complete = left <= self._nothing * math.sqrt(square)
+        column[step + 1] = 0.0 if complete else left
+        if not complete:
+            self._space.scale(1.0 / left, vector)
+        self._rotate(step)
+        return complete
+
+    def _project(self, count: int, vector: Vector) -> float:
+        """Collective. Take the first ``count`` vectors out of this one; its square norm before.
+
+        What was taken is in ``_total``.
+        """
+        basis, own, total = self._basis[:count], self._own, self._total
+        if self._conjugate.size:
+            np.conjugate(vector, out=self._conjugate)
+            np.matmul(basis, self._conjugate, out=own[:count])
+            np.conjugate(own[:count], out=own[:count])
+        else:
+            np.matmul(basis, vector, out=own[:count])
+        own[count] = np.vdot(vector, vector)
+        self._run.comm.Allreduce(own[: count + 1], total[: count + 1])
+        self._coefficients[:count] = total[:count]
+        np.matmul(self._coefficients[:count], basis, out=self._change)
+        np.subtract(vector, self._change, out=vector)
+        return float(total[count].real)
+
+    def _rotate(self, step: int) -> None:
+        """Local. Make the new column one of a triangle, by the rotations so far and a new one."""
+        column = self._column
+        for row, (c, s) in enumerate(self._rotations):
+            upper, lower = column[row], column[row + 1]
+            column[row], column[row + 1] = np.conj(c) * upper + s * lower, c * lower - s * upper
+        upper, lower = column[step], float(column[step + 1].real)
+        length = math.hypot(abs(upper), lower)
+        c, s = (upper / length, lower / length) if length else (1.0, 0.0)
+        self._rotations.append((c, s))
+        column[step] = length
+        self._triangle[: step + 1, step] = column[: step + 1]
+        right = self._right[step]
+        self._right[step], self._right[step + 1] = np.conj(c) * right, -s * right
+
+    def _form(self, count: int) -> None:
+        """As the preconditioner. x += M (the combination of the basis with the least residual)."""
+        if not count:
+            return
+        run = self._run
+        triangle = self._triangle[:count, :count]
+        self._coefficients[:count] = solve_triangular(triangle, self._right[:count])
+        np.matmul(self._coefficients[:count], self._basis[:count], out=self._change)
+        self._space.add(run.x, 1.0, run.precondition(self._change, self._hat))

@@ -1,0 +1,207 @@
+"""A distributed vector, or a block of k vectors: arithmetic on blocks, dot and norm over all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import DTypeLike, NDArray
+
+from onesided.collectives import agreed
+from onesided.sparse.partition import Partition
+
+
+class DistVector:
+    """A vector of which every rank holds the block that a partition gives it.
+
+    ``array`` is this rank's block, (n,) or (n, k) for k vectors; it is not copied. Arithmetic with
+    numbers and with vectors of the same partition is Local and works on blocks; ``dot``, ``vdot``,
+    ``norm`` and ``sum`` are Collective and give the same bits on every rank: the parts of the
+    ranks are summed in the order of the ranks.
+
+    ``comm`` is borrowed. ``len(x)`` and ``x.shape`` are global.
+    """
+
+    __array_ufunc__ = None  # a NumPy array on the left leaves the operation to this class
+
+    def __init__(self, comm: MPI.Comm, partition: Partition, array: NDArray[Any]) -> None:
+        """Collective. Raises ``ValueError`` on every rank where a block does not fit."""
+        with agreed(comm, "DistVector"):
+            array = np.asarray(array)
+            if partition.parts != comm.size:
+                raise ValueError(f"partition of {partition.parts} parts on {comm.size} ranks")
+            start, stop = partition.range(comm.rank)
+            if array.ndim not in (1, 2) or len(array) != stop - start:
+                raise ValueError(
+                    f"the block has shape {array.shape}, rank {comm.rank} owns the "
+                    f"{stop - start} entries {start}:{stop}"
+                )
+        self.comm, self.partition, self.array = comm, partition, array
+
+    @classmethod
+    def zeros(
+        cls, comm: MPI.Comm, partition: Partition, dtype: DTypeLike = np.float64, k: int = 0
+    ) -> Self:
+        """Collective. Zeros; a block of k vectors where k is given."""
+        start, stop = partition.range(comm.rank)
+        shape = (stop - start, k) if k else (stop - start,)
+        return cls(comm, partition, np.zeros(shape, dtype))
+
+    def like(self, array: NDArray[Any], partition: Partition | None = None) -> DistVector:
+        """Local. A vector with another block, of the same partition unless another is given.
+
+        Raises ``ValueError``, on this rank alone, where the block does not fit.
+        """
+        partition = self.partition if partition is None else partition
+        start, stop = partition.range(self.comm.rank)
+        if len(array) != stop - start:
+            raise ValueError(f"a block of {len(array)} entries for the {stop - start} of this rank")
+        vector = DistVector.__new__(DistVector)
+        vector.comm, vector.partition, vector.array = self.comm, partition, array
+        return vector
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Local. The global shape."""
+        return (self.partition.size, *self.array.shape[1:])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Local. The dtype of the block."""
+        return self.array.dtype
+
+    def __len__(self) -> int:
+        return self.partition.size
+
+    def __repr__(self) -> str:
+        start, stop = self.partition.range(self.comm.rank)
+        return f"<DistVector of {self.shape}, {self.dtype}, entries {start}:{stop} on this rank>"
+
+    def copy(self) -> DistVector:
+        """Local. The same numbers in memory of their own."""
+        return self.like(self.array.copy())
+
+    def conj(self) -> DistVector:
+        """Local. The complex conjugate."""
+        return self.like(self.array.conj())
+
+    # -- over all ranks --------------------------------------------------------------------------
+
+    def dot(self, other: DistVector) -> Any:
+        """Collective. The sum of ``self * other``, nothing conjugated; one number per vector."""
+        return self._total(_columns_dot(self.array, self._block(other)))
+
+    def vdot(self, other: DistVector) -> Any:
+        """Collective. The sum of ``conj(self) * other``; one number per vector."""
+        return self._total(_columns_dot(self.array.conj(), self._block(other)))
+
+    def sum(self) -> Any:
+        """Collective. The sum of the entries; one number per vector."""
+        return self._total(self.array.sum(axis=0))
+
+    def norm(self, ord: float = 2) -> Any:
+        """Collective. The 1-, 2- or infinity-norm; one number per vector.
+
+        The 2-norm is scaled by the largest entry: it neither overflows nor underflows before the
+        result does. ``ValueError`` for another ``ord``.
+        """
+        if ord not in (1, 2, np.inf):
+            raise ValueError(f"norm of order {ord}; there are 1, 2 and inf")
+        sizes = np.abs(self.array)
+        if ord == 1:
+            return self._total(sizes.sum(axis=0))
+        largest = self._gathered(sizes.max(axis=0, initial=0)).max(axis=0)
+        if ord == np.inf:
+            return largest[()]
+        usable = (largest > 0) & np.isfinite(largest)
+        scale = np.where(usable, largest, 1).astype(largest.dtype)
+        scaled = sizes / scale
+        return (scale * np.sqrt(self._total(_columns_dot(scaled, scaled))))[()]
+
+    def gather(self, root: int = 0) -> NDArray[Any] | None:
+        """Collective. The whole vector on ``root``, None on the other ranks."""
+        with agreed(self.comm, ("DistVector.gather", root)):
+            if not 0 <= root < self.comm.size:
+                raise ValueError(f"root {root} on {self.comm.size} ranks")
+        blocks = self.comm.gather(self.array, root=root)
+        return None if blocks is None else np.concatenate(blocks)
+
+    def _total(self, mine: Any) -> Any:
+        return self._gathered(mine).sum(axis=0)
+
+    def _gathered(self, mine: Any) -> NDArray[Any]:
+        part = np.ascontiguousarray(mine)
+        parts = np.empty((self.comm.size, *np.shape(mine)), part.dtype)
+        self.comm.Allgather(part, parts)
+        return parts
+
+    # -- arithmetic ------------------------------------------------------------------------------
+
+    def _block(self, other: Any) -> Any:
+        """The other operand's block, or the number; ``ValueError`` where it does not fit."""
+        if isinstance(other, DistVector):
+            if not np.array_equal(other.partition.starts, self.partition.starts):
+                raise ValueError(
+                    f"vectors with partitions {self.partition.starts.tolist()} and "
+                    f"{other.partition.starts.tolist()}"
+                )
+            if other.array.shape != self.array.shape:
+                raise ValueError(f"vectors of shapes {self.shape} and {other.shape}")
+            return other.array
+        if np.ndim(other) > 0:
+            raise TypeError(f"a number or a DistVector expected, not {type(other).__name__}")
+        return other
+
+    def _with(self, operation: Callable[..., Any], *operands: Any) -> DistVector:
+        return self.like(operation(*(self._block(operand) for operand in operands)))
+
+    def __add__(self, other: Any) -> DistVector:
+        return self._with(np.add, self, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> DistVector:
+        return self._with(np.subtract, self, other)
+
+    def __rsub__(self, other: Any) -> DistVector:
+        return self._with(np.subtract, other, self)
+
+    def __mul__(self, other: Any) -> DistVector:
+        return self._with(np.multiply, self, other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> DistVector:
+        return self._with(np.divide, self, other)
+
+    def __rtruediv__(self, other: Any) -> DistVector:
+        return self._with(np.divide, other, self)
+
+    def __neg__(self) -> DistVector:
+        return self._with(np.negative, self)
+
+    def __abs__(self) -> DistVector:
+        return self._with(np.abs, self)
+
+    def __iadd__(self, other: Any) -> Self:
+        np.add(self.array, self._block(other), out=self.array)
+        return self
+
+    def __isub__(self, other: Any) -> Self:
+        np.subtract(self.array, self._block(other), out=self.array)
+        return self
+
+    def __imul__(self, other: Any) -> Self:
+        np.multiply(self.array, self._block(other), out=self.array)
+        return self
+
+    def __itruediv__(self, other: Any) -> Self:
+        np.divide(self.array, self._block(other), out=self.array)
+        return self
+
+
+def _columns_dot(a: NDArray[Any], b: NDArray[Any]) -> Any:
+    """Local. The dot product of two blocks, column by column where there are several."""
+    return np.dot(a, b) if a.ndim == 1 else np.einsum("ij,ij->j", a, b)

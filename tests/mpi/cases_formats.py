@@ -1,0 +1,576 @@
+"""Harwell-Boeing, npz and HDF5 files on several ranks, and entries from any rank, against SciPy."""
+
+import contextlib
+import gzip
+import io
+import resource
+from pathlib import Path
+
+import h5py
+import numpy as np
+import scipy.io
+from boeing import boeing_file
+from cases import parameters, ranks
+from cases_sparse_reading import SHIPPED, file_of, same_error
+from scipy import sparse
+
+from onesided.collectives import MismatchError
+from onesided.sparse import Partition, read
+from onesided.sparse.assembly import from_triplets
+from onesided.sparse.boeingreader import read_boeing
+from onesided.sparse.errors import HarwellBoeingError, MatrixFileError
+from onesided.sparse.npz import read_npz
+from onesided.sparse.store import write
+
+
+def random_matrix(shape, kind, seed=1, density=0.2):
+    """SciPy's CSC with sorted indices; values that text of 17 digits holds exactly."""
+    rng = np.random.default_rng(seed)
+    mask = rng.random(shape) < density
+    values = np.round(rng.standard_normal(shape) * 100)
+    if kind == "complex":
+        values = values + 1j * np.round(rng.standard_normal(shape) * 100)
+    if kind != "integer":
+        values = values / 8
+    if kind == "pattern":
+        values = np.ones(shape)
+    return sparse.csc_array(np.where(mask, values, 0))
+
+
+def whole_of(comm, matrix):
+    """Collective. The dense matrix of a distributed one without an ordering, on every rank."""
+    rows = matrix.local_rows().toarray()
+    return np.concatenate([part for part in comm.allgather(rows) if len(part)] or [rows])
+
+
+def check(comm, path, whole, **choices):
+    """Collective. Read and compare; entries that SciPy stores are stored."""
+    with read(comm, path, method="p2p", **choices) as matrix:
+        assert matrix.shape == whole.shape
+        found = whole_of(comm, matrix)
+        assert np.array_equal(found, whole.toarray(), equal_nan=True)
+        return matrix.nnz
+
+
+def check_entries(comm, reader, path, whole, block):
+    """Collective. Read without making a matrix, in blocks of so many bytes."""
+    shape, mine = reader(comm, path, None, block)
+    parts = comm.allgather((mine.rows, mine.cols, mine.values))
+    joined = [np.concatenate(part) for part in zip(*parts, strict=True)]
+    found = sparse.coo_array((joined[2], joined[:2]), shape=shape)
+    assert np.array_equal(found.toarray(), whole.toarray())
+
+
+KINDS = ["real", "complex", "integer", "pattern"]
+SYMMETRIES = ["u", "s", "z", "h"]
+
+
+def symmetric(whole, symmetry):
+    """A matrix with that symmetry, and the lower triangle that a file of it holds."""
+    if symmetry == "u":
+        return whole, whole
+    lower = sparse.csc_array(sparse.tril(whole, -1 if symmetry == "z" else 0))
+    other = {"s": lower.T, "z": -lower.T, "h": lower.T.conj()}[symmetry].tolil()
+    other.setdiag(0)
+    return sparse.csc_array(lower + other), lower
+
+
+@parameters(kind=KINDS, symmetry=SYMMETRIES, rutherford=[False, True], size=[200, 1 << 20])
+def case_boeing(comm, kind, symmetry, rutherford, size):
+    whole = random_matrix((23, 23), kind)
+    if symmetry == "h":
+        whole.setdiag(whole.diagonal().real)
+        whole.eliminate_zeros()
+    whole, held = symmetric(whole, symmetry)
+    assert held.nnz > 20
+    with file_of(comm, boeing_file(held, kind, symmetry, rutherford), "m.rb") as path:
+        check_entries(comm, read_boeing, path, whole, size)
+
+
+@parameters(shape=[(1, 1), (0, 0), (0, 4), (4, 0), (3, 40), (40, 3), (2, 2)], packed=[False, True])
+def case_boeing_shapes(comm, shape, packed):
+    whole = random_matrix(shape, "real", density=0.3)
+    data = boeing_file(whole, "real", "r", True)
+    data = gzip.compress(data) if packed else data
+    with file_of(comm, data, "m.rra.gz" if packed else "m.rra") as path:
+        check(comm, path, whole)
+
+
+FORMS = {
+    "D exponents": ("(4D20.13)", lambda x: f"{x:20.12E}".replace("E", "D")),
+    "scaled": ("(1P,3E25.16)", lambda x: f"{x:25.16E}"),
+    "in brackets": ("(1P(3E25.16))", lambda x: f"{x:25.16E}"),
+    "fields that touch": ("(3E22.15)", lambda x: f"{x:22.15E}"),
+    "signs for exponents": ("(3E24.16)", lambda x: f"{x:.16E}".replace("E", "").rjust(24)),
+    "fixed": ("(8F10.3)", lambda x: f"{x:10.3f}"),
+    "without points": ("(8F10.3)", lambda x: f"{round(x * 1000):10d}"),
+    "narrower than they say": ("(3E26.16)", lambda x: f"{x:25.16E}"),
+    "one a line": ("(E30.16)", lambda x: f"{x:30.16E}"),
+    "scale of fixed": ("(2PF12.3)", lambda x: f"{x * 100:12.3f}"),
+    "pairs over lines": ("(3D25.16)", lambda x: f"{x:25.16E}".replace("E", "d")),
+}
+
+
+@parameters(form=list(FORMS), kind=["real", "complex"])
+def case_fortran_formats(comm, form, kind):
+    whole = random_matrix((30, 11), kind)
+    words, written = FORMS[form]
+    data = boeing_file(whole, kind, "u", False, words, written)
+    with file_of(comm, data, "m.rua") as path:
+        check_entries(comm, read_boeing, path, whole, 300)
+
+
+def case_scipy_reads_the_same_boeing_file(comm):
+    whole = random_matrix((17, 29), "real")
+    with file_of(comm, boeing_file(whole, "real", "u", False), "m.rua") as path:
+        assert np.array_equal(scipy.io.hb_read(path, spmatrix=False).toarray(), whole.toarray())
+        check(comm, path, whole)
+        if comm.rank == 0:
+            scipy.io.hb_write(path, sparse.csc_array(whole))
+        comm.Barrier()
+        check(comm, path, scipy.io.hb_read(path, spmatrix=False))
+
+
+def broken(change):
+    """A file of three rows and columns, with some of its lines changed."""
+    whole = sparse.csc_array(np.array([[1.0, 0, 2], [0, 3, 0], [4, 0, 5]]))
+    lines = boeing_file(whole, "real", "u", False).decode().split("\n")
+    change(lines)
+    return "\n".join(lines).encode()
+
+
+def put(line, old, new):
+    def change(lines):
+        assert old in lines[line - 1], (lines[line - 1], old)
+        lines[line - 1] = lines[line - 1].replace(old, new, 1)
+
+    return change
+
+
+BROKEN = {
+    "header cut": (lambda lines: lines.__delitem__(slice(3, None)), "header has 3 lines"),
+    "no counts": (put(2, "1", "x"), "line 2: sizes expected"),
+    "no type": (put(3, "RUA", "XYZ"), "line 3: no type"),
+    "elements": (put(3, "RUA", "RUE"), "line 3: a matrix of elements"),
+    "auxiliary": (put(3, "RUA", "QUA"), "line 3: the values are in an auxiliary file"),
+    "huge": (put(3, "             3", "9999999999999999999"), "line 3: sizes too large"),
+    "not square": (lambda lines: (put(3, "RUA", "RSA")(lines), shrink(lines)), "line 3: symmetric"),
+    "format": (put(4, "(3E25.16)", "(3A25)"), "line 4: '(3A25)' is no format"),
+    "formats": (put(4, "(3E25.16)", ""), "line 4: 3 formats expected"),
+    "wide format": (put(4, "(3E25.16)", "(9999E9999.16)"), "much shorter than 9999 fields"),
+    "pointer no number": (put(5, " 3", " x"), "line 5: column pointer: 'x'"),
+    "pointer falls": (put(5, " 3", " 9"), "pointer 2 is 3, the one before it 8"),
+    "pointer ends": (put(5, " 6", " 5"), "pointers go from 0 to 4, not from 0 to 5"),
+    "index zero": (put(6, " 2", " 0"), "row index -1 of entry 2 is out of range"),
+    "index large": (put(6, " 2", " 4"), "row index 3 of entry 2 is out of range"),
+    "index missing": (put(6, " 2", "  "), "line 6: row index: a number is missing"),
+    "value": (put(7, "E+", "X+"), "line 7: value: "),
+    "value missing": (lambda lines: lines.__delitem__(slice(7, None)), "is truncated: of 5 fields"),
+}
+
+
+def shrink(lines):
+    words = lines[2][14:].split()
+    lines[2] = lines[2][:14] + f"{2:14d}" + "".join(f"{int(word):14d}" for word in words[1:])
+
+
+@parameters(name=list(BROKEN), packed=[False, True])
+def case_broken_boeing(comm, name, packed):
+    change, words = BROKEN[name]
+    data = broken(change)
+    with file_of(comm, gzip.compress(data) if packed else data, "m.rua") as path:
+        kind = MatrixFileError if "ointer" in words or "of entry" in words else HarwellBoeingError
+        kind = HarwellBoeingError if "line" in words else kind
+        text = same_error(comm, lambda: read(comm, path), kind)
+        assert words in text, text
+        assert str(path) in text, text
+
+
+def npz_of(whole, packed=True):
+    buffer = io.BytesIO()
+    sparse.save_npz(buffer, whole, compressed=packed)
+    return buffer.getvalue()
+
+
+@parameters(form=["csr", "csc", "coo"], kind=["complex", "integer"], packed=[False, True])
+def case_npz(comm, form, kind, packed):
+    whole = random_matrix((31, 19), kind).asformat(form)
+    assert whole.nnz
+    with file_of(comm, npz_of(whole, packed), "m.npz") as path:
+        assert check(comm, path, whole) == whole.nnz
+        for block in (16, 1 << 20):
+            check_entries(comm, read_npz, path, whole, block)
+
+
+@parameters(shape=[(0, 0), (0, 5), (5, 0), (1, 1), (2, 60), (60, 2)], form=["csr", "csc", "coo"])
+def case_npz_shapes(comm, shape, form):
+    whole = random_matrix(shape, "real").asformat(form)
+    with file_of(comm, npz_of(whole), "m.npz") as path:
+        check(comm, path, whole)
+
+
+def arrays_of(change):
+    arrays = {
+        "format": np.array(b"csr"),
+        "shape": np.array([2, 3]),
+        "data": np.arange(3.0),
+        "indices": np.array([0, 2, 1]),
+        "indptr": np.array([0, 2, 3]),
+    }
+    arrays |= change
+    arrays = {key: value for key, value in arrays.items() if value is not None}
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def case_npz_types_and_duplicates(comm):
+    change = {
+        "format": np.array("coo"),
+        "shape": np.array([3, 3], ">i8"),
+        "data": np.array([1.5, 2, np.nan, 4], ">f4"),
+        "row": np.array([0, 0, 2, 2], np.uint8),
+        "col": np.array([1, 1, 0, 2], ">i4"),
+        "indices": None,
+        "indptr": None,
+    }
+    whole = sparse.csr_array(np.array([[0, 3.5, 0], [0, 0, 0], [np.nan, 0, 4]]))
+    with file_of(comm, arrays_of(change), "m.npz") as path:
+        with read(comm, path, method="p2p") as matrix:
+            assert matrix.dtype == np.float32
+            assert matrix.nnz == 3
+        check(comm, path, whole)
+
+
+BAD_NPZ = {
+    "no archive": (b"PK\x03\x04 and nothing", "not a zip file"),
+    "format": (arrays_of({"format": np.array(b"bsr")}), "in format 'bsr'"),
+    "no format": (arrays_of({"format": None}), "format.npy"),
+    "shape": (arrays_of({"shape": np.array([2, 3, 4])}), "not two sizes"),
+    "negative": (arrays_of({"shape": np.array([-2, 3])}), "shape (-2, 3)"),
+    "data": (arrays_of({"data": None}), "data.npy"),
+    "words": (arrays_of({"data": np.array(["a", "b", "c"])}), "data is <U1"),
+    "objects": (arrays_of({"data": np.array([None] * 3, object)}), "data is an array of object"),
+    "lengths": (arrays_of({"data": np.arange(4.0)}), "indices has 3 items, not 4"),
+    "pointers": (arrays_of({"indptr": np.array([0, 3])}), "indptr has 2 items, not 3"),
+    "falling": (arrays_of({"indptr": np.array([0, 4, 3])}), "pointer 2 is 3, the one before it 4"),
+    "late": (arrays_of({"indptr": np.array([1, 2, 3])}), "pointers go from 1 to 3"),
+    "large": (arrays_of({"indices": np.array([0, 3, 1])}), "column index 3 of entry 1 is out of"),
+    "floats": (arrays_of({"indices": np.array([0, 2.0, 1])}), "indices is float64"),
+    "axes": (arrays_of({"data": np.ones((3, 1))}), "data is an array of float64 with shape (3, 1)"),
+}
+
+
+@parameters(name=list(BAD_NPZ))
+def case_bad_npz(comm, name):
+    data, words = BAD_NPZ[name]
+    with file_of(comm, data, "m.npz") as path:
+        text = same_error(comm, lambda: read(comm, path), MatrixFileError)
+        assert words in text, text
+        assert str(path) in text, text
+
+
+@parameters(cut=[0.3, 0.9], packed=[False, True])
+def case_cut_npz(comm, cut, packed):
+    data = npz_of(random_matrix((300, 200), "real").tocsr(), packed)
+    with file_of(comm, data[: int(cut * len(data))], "m.npz") as path:
+        same_error(comm, lambda: read(comm, path), MatrixFileError)
+
+
+def case_damaged_npz(comm):
+    data = bytearray(npz_of(random_matrix((300, 200), "real").tocsr()))
+    at = data.index(b"data.npy") + 2000
+    data[at : at + 200] = b"\xff" * 200
+    with file_of(comm, bytes(data), "m.npz") as path:
+        same_error(comm, lambda: read(comm, path), MatrixFileError)
+
+
+@parameters(kind=["real", "complex"], shape=[(7, 30), (30, 7)], dtype=[None, "f4"])
+def case_store(comm, kind, shape, dtype):
+    whole = random_matrix(shape, kind)
+    if dtype == "f4" and kind == "complex":
+        dtype = "c8"
+    with file_of(comm, npz_of(whole), "m.npz") as path:
+        stored = path.with_name("m.h5")
+        with read(comm, path, method="p2p", dtype=dtype) as matrix:
+            write(matrix, stored)
+        assert not list(path.parent.glob("*.new"))
+        assert check(comm, stored, whole) == whole.nnz
+        with h5py.File(stored) as file:
+            parts = file["data"][:], file["indices"][:], file["indptr"][:]
+            assert file.attrs["encoding-type"] == "csr_matrix"
+            other = sparse.csr_array(parts, shape=file.attrs["shape"])
+        assert np.array_equal(other.toarray(), whole.toarray())
+
+
+@ranks(at_least=2)
+def case_a_store_of_other_ranks(comm):
+    whole = random_matrix((50, 50), "real")
+    fewer = comm.Split(comm.rank == 0)
+    try:
+        with file_of(comm, npz_of(whole), "m.npz") as path:
+            if comm.rank == 0:
+                with read(fewer, path, method="p2p") as matrix:
+                    write(matrix, path.with_name("one.h5"))
+            comm.Barrier()
+            check(comm, path.with_name("one.h5"), whole)
+            with read(comm, path, method="p2p") as matrix:
+                write(matrix, path.with_name("all.h5"))
+            check(fewer, path.with_name("all.h5"), whole)
+    finally:
+        fewer.Free()
+
+
+@parameters(how=["rcm", "owners"])
+def case_a_store_keeps_the_callers_order(comm, how):
+    whole = random_matrix((60, 60), "real")
+    owner = np.arange(60) * 7 % comm.size
+    with file_of(comm, npz_of(whole), "m.npz") as path:
+        stored = path.with_name("m.h5")
+        choice = owner if how == "owners" else how
+        with read(comm, path, method="p2p", partition=choice) as matrix:
+            write(matrix, stored)
+            ordered = matrix.ordering is not None
+        assert ordered or comm.size == 1
+        check(comm, stored, whole)
+
+
+def case_a_partition_of_the_caller(comm):
+    whole = random_matrix((60, 60), "real")
+    blocks = Partition.from_lengths(np.array([60] + [0] * (comm.size - 1))[::-1])
+    with file_of(comm, npz_of(whole), "m.npz") as path:
+        with read(comm, path, method="p2p", partition=blocks) as matrix:
+            assert np.array_equal(matrix.row_partition.starts, blocks.starts)
+        check(comm, path, whole, partition=blocks)
+
+
+def case_a_failed_write_leaves_the_old_file(comm):
+    whole = random_matrix((20, 20), "real")
+    with file_of(comm, npz_of(whole), "m.npz") as path:
+        stored = path.with_name("m.h5")
+        with read(comm, path, method="p2p") as matrix:
+            write(matrix, stored)
+            missing = path.with_name("no folder") / "m.h5"
+            text = same_error(comm, lambda: write(matrix, missing), FileNotFoundError)
+            assert "no folder" in text
+            folder = path.with_name("folder.h5")
+            if comm.rank == 0:
+                folder.mkdir()
+            comm.Barrier()
+            same_error(comm, lambda: write(matrix, folder), IsADirectoryError)
+        assert not list(path.parent.glob("*.new"))
+        check(comm, stored, whole)
+
+
+@contextlib.contextmanager
+def largest_file(size):
+    """Local. No file of this process may become larger."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@parameters(size=[100, 5000, 30_000], who=["first", "last"])
+def case_a_full_disk_leaves_the_old_file(comm, size, who):
+    whole = random_matrix((90, 90), "real", density=0.9)
+    limited = comm.rank == (0 if who == "first" else comm.size - 1)
+    with file_of(comm, npz_of(whole), "m.npz") as path:
+        stored = path.with_name("m.h5")
+        with read(comm, path, method="p2p") as matrix:
+            write(matrix, stored)
+            with largest_file(size) if limited else contextlib.nullcontext():
+                text = same_error(comm, lambda: write(matrix, stored), OSError)
+        assert "File too large" in text, text
+        assert str(stored) in text, text
+        assert not list(path.parent.glob("*.new"))
+        check(comm, stored, whole)
+
+
+@ranks(at_least=2)
+def case_a_store_that_a_rank_does_not_see(comm):
+    with file_of(comm, npz_of(random_matrix((9, 9), "real")), "m.npz") as path:
+        mine = path.with_name("m.h5")
+        with read(comm, path, method="p2p") as matrix:
+            write(matrix, mine)
+        if comm.rank == comm.size - 1:
+            mine = path.with_name("other.h5")
+        text = same_error(comm, lambda: read(comm, mine), FileNotFoundError)
+        assert "other.h5" in text, text
+
+
+def stored_arrays(path, change):
+    """Local. Write a store with some datasets or attributes other than they should be."""
+    arrays = {"data": np.arange(3.0), "indices": np.array([0, 2, 1]), "indptr": np.array([0, 2, 3])}
+    shape = change.get("shape", [2, 3])
+    with h5py.File(path, "w") as file:
+        if shape is not None:
+            file.attrs["shape"] = shape
+        for name, items in (arrays | change).items():
+            if items is not None and name != "shape":
+                file[name] = items
+
+
+BAD_STORES = {
+    "no shape": ({"shape": None}, "no csr_matrix"),
+    "three sizes": ({"shape": [2, 3, 4]}, "the shape is"),
+    "negative": ({"shape": [-2, 3]}, "the shape is"),
+    "other shape": ({"shape": [4, 3]}, "indptr is int64 of shape (3,)"),
+    "no data": ({"data": None}, "no csr_matrix"),
+    "words": ({"data": np.array([b"a", b"b", b"c"])}, "data is |S1"),
+    "lengths": ({"data": np.arange(4.0)}, "indices is int64 of shape (3,)"),
+    "axes": ({"data": np.ones((3, 1))}, "data is float64 of shape (3, 1)"),
+    "falling": ({"indptr": np.array([0, 4, 3])}, "indptr[2] is 3, after 4"),
+    "late": ({"indptr": np.array([1, 2, 3])}, "indptr does not go from 0 to 3"),
+    "short": ({"indptr": np.array([0, 1, 2])}, "indptr does not go from 0 to 3"),
+    "large": ({"indices": np.array([0, 3, 1])}, "indices[1] is 3, there are 3 columns"),
+    "permutation": ({"permutation": np.array([0, 7])}, "the permutation holds"),
+}
+
+
+@parameters(name=list(BAD_STORES))
+def case_bad_store(comm, name):
+    change, words = BAD_STORES[name]
+    with file_of(comm, b"", "m.h5") as path:
+        if comm.rank == 0:
+            stored_arrays(path, change)
+        comm.Barrier()
+        text = same_error(comm, lambda: read(comm, path), MatrixFileError)
+        assert words in text, text
+        assert str(path) in text, text
+
+
+@parameters(cut=[0.1, 0.6, 0.95])
+def case_cut_store(comm, cut):
+    whole = random_matrix((60, 60), "real")
+    with file_of(comm, npz_of(whole), "m.npz") as path:
+        stored = path.with_name("m.h5")
+        with read(comm, path, method="p2p") as matrix:
+            write(matrix, stored)
+        if comm.rank == 0:
+            data = stored.read_bytes()
+            stored.write_bytes(data[: int(cut * len(data))])
+        comm.Barrier()
+        same_error(comm, lambda: read(comm, stored), MatrixFileError)
+
+
+@parameters(kind=["real", "complex"], index=["i4", "i8", "u4"])
+def case_entries_of_each_rank(comm, kind, index, seed):
+    shape, rng = (13, 9), np.random.default_rng([seed, comm.rank])
+    count = 40 * comm.rank  # rank 0 has none
+    rows = rng.integers(0, shape[0], count).astype(index)
+    cols = rng.integers(0, shape[1], count).astype(index)
+    values = np.round(rng.standard_normal(count) * 50) + (1j if kind == "complex" else 0)
+    parts = zip(*comm.allgather((rows, cols, values)), strict=True)
+    joined = [np.concatenate(part) for part in parts]
+    place = joined[2], (joined[0].astype(int), joined[1].astype(int))
+    whole = sparse.coo_array(place, shape=shape).tocsr()
+    assert comm.size == 1 or whole.nnz < len(joined[2])
+    with from_triplets(comm, rows, cols, values, shape, method="p2p") as matrix:
+        assert matrix.nnz == whole.nnz
+        assert np.array_equal(whole_of(comm, matrix), whole.toarray())
+
+
+def case_lists_are_entries(comm):
+    rows, cols, values = ([0, 1, 1], [2, 0, 0], [1, 2, 3]) if comm.rank == 0 else ([], [], [])
+    with from_triplets(comm, rows, cols, values, (2, 3), method="p2p") as matrix:
+        assert np.array_equal(whole_of(comm, matrix), [[0, 0, 1], [5, 0, 0]])
+
+
+WRONG = {
+    "lengths": (([0, 1], [0], [1.0]), ValueError, "shapes (2,), (1,), (1,)"),
+    "row": (([2], [0], [1.0]), ValueError, "row index 2 of entry 0 is out of range, there are 2"),
+    "column": (([0], [-1], [1.0]), ValueError, "column index -1 of entry 0"),
+    "floats": (([0.5], [0], [1.0]), TypeError, "row indices are float64"),
+    "values": (([0], [0], ["word"]), TypeError, "values of"),
+}
+
+
+@parameters(name=list(WRONG))
+def case_wrong_entries_on_one_rank(comm, name):
+    entries, kind, words = WRONG[name]
+    mine = entries if comm.rank == comm.size - 1 else ([0], [0], [1.0])
+    text = same_error(comm, lambda: from_triplets(comm, *mine, (2, 3)), kind)
+    assert words in text, text
+
+
+@parameters(shape=[(2, -3), (2.5, 3)])
+def case_wrong_shapes(comm, shape):
+    kind = ValueError if shape[0] == 2 else TypeError
+    same_error(comm, lambda: from_triplets(comm, [], [], [], shape), kind)
+
+
+@ranks(at_least=2)
+def case_other_shapes(comm):
+    same_error(
+        comm, lambda: from_triplets(comm, [], [], [], (2, 3 + comm.rank // 1)), MismatchError
+    )
+
+
+def case_too_many_rows_for_the_memory(comm):
+    text = "%%MatrixMarket matrix coordinate real general\n900000000000000000 5 1\n1 1 1\n"
+    with file_of(comm, text.encode()) as path:
+        words = same_error(comm, lambda: read(comm, path), MemoryError)
+        assert "900000000000000000 rows" in words
+
+
+@parameters(packed=[False, True])
+def case_formats_are_told_by_content(comm, packed):
+    whole = random_matrix((12, 12), "real")
+    market = io.BytesIO()
+    scipy.io.mmwrite(market, whole)
+    files = [market.getvalue(), boeing_file(whole, "real", "u", False)]
+    files = [gzip.compress(data) for data in files] if packed else [*files, npz_of(whole)]
+    for data in files:
+        with file_of(comm, data, "matrix") as path:
+            check(comm, path, whole)
+    with file_of(comm, npz_of(whole), "m.npz") as path:
+        with read(comm, path, method="p2p") as matrix:
+            write(matrix, path.with_name("no ending"))
+        check(comm, path.with_name("no ending"), whole)
+
+
+@parameters(data=["", "hello\n", "\x00\x00"])
+def case_no_matrix_at_all(comm, data):
+    with file_of(comm, data.encode(), "matrix") as path:
+        text = same_error(comm, lambda: read(comm, path), MatrixFileError)
+        assert "is no file of Matrix Market, Harwell-Boeing, npz, HDF5" in text, text
+
+
+@parameters(name=["m.mtx", "m.mtx.gz", "m.rua", "m.npz"])
+def case_progress(comm, name):
+    whole = random_matrix((60, 60), "real")
+    market = io.BytesIO()
+    scipy.io.mmwrite(market, whole)
+    data = {
+        "m.mtx": market.getvalue(),
+        "m.mtx.gz": gzip.compress(market.getvalue()),
+        "m.rua": boeing_file(whole, "real", "u", False),
+        "m.npz": npz_of(whole),
+    }[name]
+    seen = []
+    with file_of(comm, data, name) as path:
+        check(comm, path, whole, progress=lambda done, total: seen.append((done, total)))
+    assert bool(seen) == (comm.rank == 0)
+    assert all(0 <= done <= total for done, total in seen)
+
+
+def case_a_failing_progress_is_an_error_on_every_rank(comm):
+    def progress(done, total):
+        raise RuntimeError("no terminal")
+
+    for name in ("west0067.mtx.gz", "ash219.mtx.gz"):
+        path = SHIPPED / name
+        text = same_error(comm, lambda: read(comm, path, progress=progress), RuntimeError)  # noqa: B023
+        assert "no terminal" in text
+
+
+def case_a_file_that_other_ranks_do_not_see(comm):
+    """Each rank names a file of its own; only rank 0's exists."""
+    data = b"%%MatrixMarket matrix coordinate real general\n3 3 2\n1 1 4\n3 2 5\n"
+    with file_of(comm, data) as path:
+        mine = path if comm.rank == 0 else Path(path.parent, "other.mtx")
+        whole = sparse.csr_array(np.array([[4.0, 0, 0], [0, 0, 0], [0, 5, 0]]))
+        check(comm, mine, whole)

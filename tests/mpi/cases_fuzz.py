@@ -1,0 +1,190 @@
+"""Mutated matrix files: every rank has the same outcome, a matrix or an error of ours; no hang."""
+
+from __future__ import annotations
+
+import gzip
+import io
+
+import numpy as np
+import scipy.io
+from boeing import boeing_file
+from cases import parameters
+from cases_formats import arrays_of, npz_of, random_matrix
+from cases_random import examine
+from cases_sparse_reading import file_of
+from hypothesis import strategies as st
+
+from onesided.sparse import read
+from onesided.sparse.boeingreader import read_boeing
+from onesided.sparse.errors import MatrixFileError
+from onesided.sparse.marketreader import read_triplets
+from onesided.sparse.npz import read_npz
+
+ALLOWED = (MatrixFileError, MemoryError, TypeError)
+BYTES = [
+    b"0",
+    b"9",
+    b"-",
+    b".",
+    b"E",
+    b"nan",
+    b" ",
+    b"\n",
+    b"\n\n",
+    b"%",
+    b"x",
+    b"\x00",
+    b"\xff",
+    b"",
+]
+
+
+def market(whole, **how):
+    stream = io.BytesIO()
+    scipy.io.mmwrite(stream, whole, **how)
+    return stream.getvalue()
+
+
+def files():
+    """Files of all text formats, and of npz, small enough to be mutated everywhere."""
+    real, numbers = random_matrix((9, 9), "real"), random_matrix((6, 8), "integer")
+    mixed = random_matrix((7, 5), "complex", density=0.4)
+    return {
+        "coordinate": ("m.mtx", market(real)),
+        "complex": ("m.mtx", market(mixed)),
+        "array": ("m.mtx", market(numbers.toarray())),
+        "symmetric": ("m.mtx", market(real + real.T, symmetry="symmetric")),
+        "boeing": ("m.rua", boeing_file(real, "real", "u", False)),
+        "boeing complex": ("m.cra", boeing_file(mixed, "complex", "r", True)),
+        "boeing integer": ("m.ira", boeing_file(numbers, "integer", "r", True)),
+        "npz": ("m.npz", npz_of(real.tocsr(), False)),
+        "npz packed": ("m.npz", npz_of(real.tocoo())),
+        "no name": ("matrix", boeing_file(real, "real", "u", False)),
+    }
+
+
+MUTATION = st.tuples(
+    st.sampled_from(["replace", "insert", "delete", "cut", "repeat"]),
+    st.floats(0, 1, exclude_max=True),
+    st.integers(1, 30),
+    st.sampled_from(BYTES),
+)
+
+
+def mutated(data, mutations):
+    """The data with some bytes or lines changed."""
+    for kind, where, length, word in mutations:
+        at = int(where * len(data))
+        before, after = data[:at], data[at:]
+        data = {
+            "replace": before + word + after[len(word) :],
+            "insert": before + word + after,
+            "delete": before + after[length:],
+            "cut": before,
+            "repeat": before + after[:length] * 2 + after[length:],
+        }[kind]
+    return data
+
+
+def outcome_of(call):
+    """The class of an error and its words, or what the call returned; other errors are failures."""
+    try:
+        return "read", call()
+    except ALLOWED as error:
+        return type(error).__name__, str(error)
+
+
+def judge(comm, call):
+    """Collective. The outcome, which must be the same on all ranks."""
+    found = outcome_of(call)
+    everyone = comm.allgather(found)
+    assert all(other == everyone[0] for other in everyone), everyone
+    return found[0]
+
+
+def product_of(comm, path):
+    """Collective. Shape, entries and dtype of what the file holds."""
+    with read(comm, path, method="p2p") as matrix:
+        return matrix.shape, matrix.nnz, matrix.dtype.name
+
+
+@parameters(name=lambda: list(files()), packed=[False, True])
+def case_mutated_files(comm, name, packed, options):
+    ending, data = files()[name]
+    packed = packed and not ending.endswith("npz")
+    strategy = st.lists(MUTATION, min_size=1, max_size=4)
+
+    def body(mutations):
+        changed = mutated(data, mutations)
+        changed = gzip.compress(changed) if packed else changed
+        with file_of(comm, changed, ending) as path:
+            return judge(comm, lambda: product_of(comm, path))
+
+    assert body([]) == "read"
+    seen = examine(comm, strategy, body, int(options.get("examples", "12")))
+    assert any(kind != "read" for kind in seen), seen
+
+
+@parameters(name=["coordinate", "array", "boeing", "npz"], block=[7, 60])
+def case_mutated_files_in_small_blocks(comm, name, block, options):
+    ending, data = files()[name]
+    reader = {"npz": read_npz, "boeing": read_boeing}.get(name, read_triplets)
+    strategy = st.lists(MUTATION, min_size=1, max_size=3)
+
+    def body(mutations):
+        with file_of(comm, mutated(data, mutations), ending) as path:
+
+            def call():
+                reader(comm, path, None, block)
+
+            return judge(comm, call)
+
+    seen = examine(comm, strategy, body, int(options.get("examples", "10")))
+    assert any(kind != "read" for kind in seen), seen
+
+
+@parameters(name=["coordinate", "boeing"])
+def case_mutated_gzip_data(comm, name, options):
+    ending, data = files()[name]
+    packed = gzip.compress(data)
+    strategy = st.lists(MUTATION, min_size=1, max_size=2)
+
+    def body(mutations):
+        changed = packed[:2] + mutated(packed[2:], mutations)
+        with file_of(comm, changed, ending) as path:
+            return judge(comm, lambda: product_of(comm, path))
+
+    seen = examine(comm, strategy, body, int(options.get("examples", "10")))
+    assert any(kind.endswith("Error") for kind in seen), seen
+
+
+SMALL = st.integers(-2, 7)
+
+
+@parameters(form=["csr", "csc"])
+def case_any_arrays_in_npz(comm, form, options):
+    """Well-formed archives of arrays that are a matrix, or that are not."""
+    array = st.lists(SMALL, max_size=6)
+    strategy = st.tuples(
+        st.tuples(SMALL, SMALL), array, array, st.lists(st.floats(width=32), max_size=6)
+    )
+
+    def body(example):
+        shape, indptr, indices, values = example
+        good = len(indptr) > 1 and len(indices) >= 2
+        if good and example[0][0] > 0:  # often right: else nothing is ever read
+            shape, indptr = (2, 8), sorted(abs(p) for p in [0, indptr[0] % 3, 2])
+            indices, values = [abs(i) for i in indices[:2]], [1.0, 2.0]
+        change = {
+            "format": np.array(form.encode()),
+            "shape": np.array(shape if form == "csr" else shape[::-1]),
+            "indptr": np.array(indptr, int),
+            "indices": np.array(indices, int),
+            "data": np.array(values, float),
+        }
+        with file_of(comm, arrays_of(change), "m.npz") as path:
+            return judge(comm, lambda: product_of(comm, path))
+
+    seen = examine(comm, strategy, body, int(options.get("examples", "20")))
+    assert "read" in seen, seen
+    assert "MatrixFileError" in seen, seen

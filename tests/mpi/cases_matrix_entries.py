@@ -1,0 +1,129 @@
+"""The entries of distributed matrices: as SciPy arrays, summed, scaled, gathered."""
+
+import numpy as np
+from cases import parameters, ranks
+from cases_matrix import TAKEN, check, complex_values, distributed
+from cases_sparse import MATRICES, raised
+from scipy import sparse
+
+from onesided.sparse import from_rows, from_scipy
+
+
+def same(mine, theirs):
+    """Two sparse arrays with the same shape, dtype and entries."""
+    assert mine.shape == theirs.shape, (mine.shape, theirs.shape)
+    assert mine.dtype == theirs.dtype, (mine.dtype, theirs.dtype)
+    assert np.array_equal(mine.toarray(), theirs.toarray())
+
+
+@parameters(name=list(MATRICES))
+def case_pieces(comm, name, seed):
+    rng = np.random.default_rng(seed)
+    whole = sparse.csr_array(MATRICES[name](rng)).astype("f8")
+    with distributed(comm, whole) as matrix:
+        mine = matrix.local_rows()
+        rows, columns = slice(*matrix.row_range), slice(*matrix.col_range)
+        same(mine, whole[rows])
+        assert mine.nnz == whole[rows].nnz
+        same(matrix.own_block(), whole[rows][:, columns])
+        blocks = comm.allgather(matrix.diagonal())
+        assert np.array_equal(np.concatenate(blocks), whole.diagonal())
+        root = comm.size - 1
+        gathered = matrix.gather(root)
+        assert (gathered is None) == (comm.rank != root)
+        if gathered is not None:
+            same(gathered, whole)
+            assert gathered.nnz == whole.nnz
+
+
+def case_pieces_are_copies(comm, seed):
+    rng = np.random.default_rng(seed)
+    whole = sparse.random_array((30, 30), density=0.3, rng=rng).tocsr()
+    with distributed(comm, whole) as matrix:
+        for piece in (matrix.local_rows(), matrix.own_block(), matrix.gather()):
+            if piece is not None:
+                piece.data[:] = np.nan
+        matrix.diagonal()[:] = np.nan
+        check(matrix, whole, rng, "A", None)
+
+
+@parameters(name=list(MATRICES), dtype=["f8", "c16"])
+def case_sums(comm, name, dtype, seed):
+    rng = np.random.default_rng(seed)
+    whole = sparse.csr_array(MATRICES[name](rng)).astype("f8")
+    if dtype == "c16":
+        whole = complex_values(whole, rng)
+    with distributed(comm, whole) as matrix:
+        total = matrix.sum()
+        assert np.isclose(total, whole.sum())
+        assert len(set(comm.allgather(total))) == 1
+        dense = whole.toarray()
+        for axis, mine in ((0, "col"), (1, "row"), (-1, "row"), (-2, "col")):
+            expected = dense.sum(axis=axis)[slice(*getattr(matrix, f"{mine}_range"))]
+            got = matrix.sum(axis=axis)
+            assert got.shape == expected.shape
+            assert np.allclose(got, expected)
+        assert "no axis 2" in raised(lambda: matrix.sum(axis=2), ValueError)
+
+
+@parameters(dtype=["f4", "f8", "c8", "c16"], product=["fused", "split"])
+def case_scaling(comm, dtype, product, seed):
+    rng = np.random.default_rng(seed)
+    whole = sparse.random_array((40, 30), density=0.2, rng=rng).tocsr()
+    whole = (complex_values(whole, rng) if dtype[0] == "c" else whole).astype(dtype)
+    left, right = (rng.uniform(1, 2, n).astype(dtype) for n in whole.shape)
+    with distributed(comm, whole, product=product) as matrix:
+        for side in TAKEN:
+            check(matrix, whole, rng, side, 2, times=1)
+        matrix.scale(2)
+        matrix.scale_rows(left[slice(*matrix.row_range)])
+        matrix.scale_columns(right[slice(*matrix.col_range)])
+        scaled = 2 * sparse.csr_array(sparse.diags_array(left) @ whole @ sparse.diags_array(right))
+        scaled = scaled.astype(dtype)
+        for side in TAKEN:
+            for k in (None, 2):
+                check(matrix, scaled, rng, side, k)
+        mine = scaled.toarray()[slice(*matrix.row_range)]
+        assert np.allclose(matrix.local_rows().toarray(), mine)
+
+
+def case_scaling_leaves_the_callers_arrays_alone(comm, seed):
+    rng = np.random.default_rng(seed)
+    rows = sparse.csr_array(rng.standard_normal((5, 5 * comm.size)))
+    before = rows.copy()
+    with from_rows(comm, rows, method="p2p") as matrix:
+        matrix.scale(3)
+        matrix.scale_rows(np.full(5, 2.0))
+        assert np.allclose(matrix.local_rows().toarray(), 6 * before.toarray())
+    assert np.array_equal(rows.toarray(), before.toarray())
+
+
+def case_wrong_factors_are_refused_on_every_rank(comm):
+    whole = sparse.eye_array(12, format="csr")
+    last = comm.rank == comm.size - 1
+    with from_scipy(comm, whole, method="p2p") as matrix:
+        n = matrix.row_range[1] - matrix.row_range[0]
+        good = np.ones(n)
+        for call, kind, words in (
+            (lambda: matrix.scale(1j), TypeError, "complex"),
+            (lambda: matrix.scale(np.ones(2)), ValueError, "shape"),
+            (lambda: matrix.scale_rows(np.ones(n + 1) if last else good), ValueError, "factors"),
+            (lambda: matrix.scale_columns(np.ones(n + 1) if last else good), ValueError, "factors"),
+            (lambda: matrix.scale_columns(1j * good if last else good), TypeError, "complex"),
+            (lambda: matrix.gather(root=comm.size), ValueError, "root"),
+        ):
+            text = raised(call, kind)
+            assert words in text, text
+            assert len(set(comm.allgather(text))) == 1
+        assert np.all(matrix.diagonal() == 1)
+
+
+@ranks(at_least=2)
+def case_factors_that_differ(comm):
+    with from_scipy(comm, sparse.eye_array(12), method="p2p") as matrix:
+        try:
+            matrix.scale(1 + comm.rank)
+        except RuntimeError as error:
+            assert "scale by" in str(error)
+        else:
+            raise AssertionError("another factor on every rank was accepted")

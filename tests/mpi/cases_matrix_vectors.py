@@ -1,0 +1,327 @@
+"""Distributed vectors, SciPy's operators and solvers, PETSc's shell."""
+
+import operator
+import sys
+from types import SimpleNamespace
+from unittest import mock
+
+import numpy as np
+from cases import need, parameters, ranks
+from cases_matrix import block, complex_values, distributed
+from cases_sparse import raised
+from scipy import sparse
+from scipy.sparse import linalg
+
+from onesided.sparse import Partition, from_rows, from_scipy, stencil27
+from onesided.sparse.petsc import ShellContext, shell
+from onesided.sparse.vector import DistVector
+
+
+def pair(comm, rng, size, k, dtype):
+    """Two whole vectors, or blocks of k, and the same distributed."""
+    partition = Partition.even(size, comm.size)
+    whole = [block(rng, size, k, dtype) for _ in range(2)]
+    mine = slice(*partition.range(comm.rank))
+    return whole, [DistVector(comm, partition, array[mine].copy()) for array in whole]
+
+
+def assembled(vector):
+    return np.concatenate(vector.comm.allgather(vector.array))
+
+
+def near(mine, theirs):
+    """Equal but for the last bits: NumPy's complex loops round differently by length."""
+    close = np.allclose(mine, theirs, rtol=8 * np.finfo(theirs.dtype).eps, atol=1e-30)
+    return close and mine.dtype == theirs.dtype and mine.shape == theirs.shape
+
+
+@parameters(dtype=["f4", "f8", "c8", "c16"], k=[None, 3], size=[0, 2, 41])
+def case_arithmetic(comm, dtype, k, size, seed):
+    (a, b), (x, y) = pair(comm, np.random.default_rng(seed), size, k, dtype)
+    assert len(x) == size
+    assert x.shape == a.shape
+    assert x.dtype == a.dtype
+    for sign in (operator.add, operator.sub, operator.mul, operator.truediv):
+        for ours, theirs in (((x, y), (a, b)), ((x, 2), (a, 2)), ((3, y), (3, b))):
+            assert near(assembled(sign(*ours)), sign(*theirs)), sign
+        for other, theirs in ((y, b), (2, 2)):
+            place, expected = x.copy(), a.copy()
+            same = place
+            place = getattr(operator, f"i{sign.__name__}")(place, other)
+            expected = getattr(operator, f"i{sign.__name__}")(expected, theirs)
+            assert place is same
+            assert near(assembled(place), expected)
+    assert np.array_equal(assembled(-x), -a)
+    assert np.array_equal(assembled(abs(x)), abs(a))
+    assert np.array_equal(assembled(x.conj()), a.conj())
+    assert np.array_equal(assembled(np.float32(2) * x), np.float32(2) * a)
+
+
+@parameters(dtype=["f4", "f8", "c8", "c16"], k=[None, 3], size=[0, 2, 41])
+def case_reductions(comm, dtype, k, size, seed):
+    (a, b), (x, y) = pair(comm, np.random.default_rng(seed), size, k, dtype)
+    near = 1e-4 if np.finfo(dtype).eps > 1e-8 else 1e-12
+    results = {
+        "dot": (x.dot(y), (a * b).sum(axis=0)),
+        "vdot": (x.vdot(y), (a.conj() * b).sum(axis=0)),
+        "sum": (x.sum(), a.sum(axis=0)),
+        "2-norm": (x.norm(), np.sqrt((abs(a) ** 2).sum(axis=0))),
+        "1-norm": (x.norm(1), abs(a).sum(axis=0)),
+        "inf-norm": (x.norm(np.inf), abs(a).max(axis=0, initial=0)),
+    }
+    for name, (got, expected) in results.items():
+        assert np.shape(got) == np.shape(expected), name
+        assert np.allclose(got, expected, rtol=near, atol=near * size), (name, got, expected)
+        everyone = comm.allgather(np.asarray(got).tobytes())
+        assert len(set(everyone)) == 1, name
+    whole = x.gather(comm.size - 1)
+    assert (whole is None) == (comm.rank != comm.size - 1)
+    if whole is not None:
+        assert np.array_equal(whole, a)
+
+
+@parameters(scale=[1e-200, 1e200, 0.0])
+def case_norm_neither_overflows_nor_underflows(comm, scale):
+    partition = Partition.even(16, comm.size)
+    start, stop = partition.range(comm.rank)
+    x = DistVector(comm, partition, np.full(stop - start, scale))
+    assert np.isclose(x.norm(), 4 * scale, rtol=1e-14, atol=0)
+
+
+@parameters(value=[np.nan, np.inf])
+def case_norm_of_what_is_not_finite(comm, value):
+    partition = Partition.even(5, comm.size)
+    array = np.ones(len(range(*partition.range(comm.rank))))
+    array[:] = value if comm.rank == 0 else 1
+    with np.errstate(all="ignore"):
+        norm = DistVector(comm, partition, array).norm()
+    assert np.array_equal(norm, value, equal_nan=True), norm
+
+
+def case_vectors_that_do_not_fit(comm):
+    even = Partition.even(12, comm.size)
+    mine = len(range(*even.range(comm.rank)))
+    last = comm.rank == comm.size - 1
+    text = raised(lambda: DistVector(comm, even, np.ones(mine + last)), ValueError)
+    assert f"rank {comm.size - 1} owns" in text, text
+    assert len(set(comm.allgather(text))) == 1
+    many = Partition.even(12, comm.size + 1)
+    assert "parts" in raised(lambda: DistVector(comm, many, np.ones(mine)), ValueError)
+    x = DistVector.zeros(comm, even)
+    assert "shapes" in raised(lambda: x + DistVector.zeros(comm, even, k=2), ValueError)
+    assert "partitions" in raised(
+        lambda: x + DistVector.zeros(comm, Partition.even(13, comm.size)), ValueError
+    )
+    assert "DistVector" in raised(lambda: x + np.ones(mine), TypeError)
+    assert "DistVector" in raised(lambda: np.ones(mine) + x, TypeError)
+    assert "order 3" in raised(lambda: x.norm(3), ValueError)
+    assert "root" in raised(lambda: x.gather(comm.size), ValueError)
+
+
+@parameters(k=[None, 2])
+def case_products_of_vectors(comm, k, seed):
+    rng = np.random.default_rng(seed)
+    whole = complex_values(sparse.random_array((30, 20), density=0.3, rng=rng), rng)
+    with distributed(comm, whole) as matrix:
+        a = block(rng, 20, k, "c16")
+        x = DistVector(comm, matrix.col_partition, a[slice(*matrix.col_range)])
+        y = matrix @ x
+        assert isinstance(y, DistVector)
+        assert y.partition is matrix.row_partition
+        assert np.allclose(assembled(y), whole @ a)
+        z = matrix.H @ y
+        assert np.allclose(assembled(z), whole.conj().T @ (whole @ a))
+        out = DistVector.zeros(comm, matrix.row_partition, "c16", k=k or 0)
+        assert matrix.dot(x, out=out) is out
+        assert np.allclose(assembled(out), whole @ a)
+        assert np.allclose(y.vdot(y), z.vdot(x))
+        assert "partition" in raised(lambda: matrix @ y, ValueError)
+        assert "partition" in raised(lambda: matrix.dot(x, out=z), ValueError)
+        assert "ndarray" in raised(lambda: matrix.dot(x, out=out.array), TypeError)
+
+
+def case_generic_code_runs_with_vectors(comm):
+    """Conjugate gradients as one writes them for one process."""
+    partition = Partition.even(5**3, comm.size)
+    with from_rows(comm, stencil27(5, partition.range(comm.rank)), method="p2p") as matrix:
+        one = DistVector.zeros(comm, matrix.col_partition) + 1.0
+        b = matrix @ one
+        x, r = 0 * b, b.copy()
+        p, rho = r.copy(), r.dot(r)
+        for _ in range(60):
+            q = matrix @ p
+            alpha = rho / p.dot(q)
+            x += alpha * p
+            r -= alpha * q
+            rho, before = r.dot(r), rho
+            p = r + (rho / before) * p
+            if rho < 1e-24:
+                break
+        assert (x - one).norm(np.inf) < 1e-10
+
+
+def positive(rng, n):
+    """A symmetric positive definite matrix that conjugate gradients need some iterations for."""
+    part = sparse.random_array((n, n), density=0.1, rng=rng).tocsr()
+    return sparse.csr_array(part @ part.T + sparse.diags_array(np.linspace(1, 9, n)))
+
+
+def whole_solution(matrix, solver, b):
+    x, failed = solver(matrix, b)
+    assert failed == 0
+    return x
+
+
+SOLVERS = {
+    "cg": lambda a, b: whole_solution(a, lambda a, b: linalg.cg(a, b, rtol=1e-10), b),
+    "minres": lambda a, b: whole_solution(a, lambda a, b: linalg.minres(a, b, rtol=1e-12), b),
+    "gmres": lambda a, b: whole_solution(a, lambda a, b: linalg.gmres(a, b, rtol=1e-10), b),
+    "bicgstab": lambda a, b: whole_solution(a, lambda a, b: linalg.bicgstab(a, b, rtol=1e-10), b),
+    "qmr": lambda a, b: whole_solution(a, lambda a, b: linalg.qmr(a, b, rtol=1e-10), b),
+    "lsqr": lambda a, b: linalg.lsqr(a, b, atol=1e-12, btol=1e-12)[0],
+    "lsmr": lambda a, b: linalg.lsmr(a, b, atol=1e-12, btol=1e-12)[0],
+}
+
+
+@parameters(name=list(SOLVERS))
+def case_scipys_solvers_with_whole_vectors(comm, name, seed):
+    rng = np.random.default_rng(seed)
+    whole, b = positive(rng, 60), rng.standard_normal(60)
+    with from_scipy(comm, whole if comm.rank == 0 else None, method="p2p") as matrix:
+        x = SOLVERS[name](matrix.as_linear_operator(), b)
+        assert np.allclose(x, linalg.spsolve(whole.tocsc(), b), atol=1e-6)
+        assert len(set(comm.allgather(x.tobytes()))) == 1
+
+
+def case_scipys_eigenvalues_with_whole_vectors(comm, seed):
+    rng = np.random.default_rng(seed)
+    whole, start = positive(rng, 40), rng.standard_normal(40)
+    with from_scipy(comm, whole, method="p2p") as matrix:
+        operator_ = matrix.as_linear_operator()
+        values = linalg.eigsh(operator_, k=3, v0=start, return_eigenvectors=False)
+        expected = np.linalg.eigvalsh(whole.toarray())[-3:]
+        assert np.allclose(np.sort(values), expected)
+        largest = linalg.svds(operator_, k=1, v0=start, return_singular_vectors=False)
+        assert np.allclose(largest, expected[-1])
+
+
+@ranks(at_least=2)
+def case_scipys_cg_is_wrong_with_blocks(comm):
+    """As documented: on blocks of its own, a rank solves another system than the whole one."""
+    whole = positive(np.random.default_rng(1), 12 * comm.size)
+    with from_scipy(comm, whole, method="p2p") as matrix:
+        blocks = matrix.as_linear_operator(blocks=True)
+        n = blocks.shape[0]
+        b = np.random.default_rng(comm.rank).standard_normal(n)
+        expected = linalg.spsolve(whole.tocsc(), np.concatenate(comm.allgather(b)))
+        x, _ = linalg.cg(blocks, b, rtol=0.0, atol=0.0, maxiter=5)
+        right = matrix.as_linear_operator()
+        whole_b = np.concatenate(comm.allgather(b))
+        best, _ = linalg.cg(right, whole_b, rtol=0.0, atol=0.0, maxiter=5)
+        mine = slice(*matrix.row_range)
+        error = comm.allreduce(np.linalg.norm(x - expected[mine]) ** 2)
+        assert error > 1.0001 * np.linalg.norm(best - expected) ** 2
+
+
+@parameters(dtype=["f8", "c16"])
+def case_operators_of_scipy(comm, dtype, seed):
+    rng = np.random.default_rng(seed)
+    whole = sparse.random_array((30, 20), density=0.3, rng=rng).tocsr()
+    if dtype == "c16":
+        whole = complex_values(whole, rng)
+    with distributed(comm, whole) as matrix:
+        for blocks in (False, True):
+            taken = matrix.as_linear_operator(blocks=blocks)
+            assert isinstance(taken, linalg.LinearOperator)
+            assert taken.dtype == np.dtype(dtype)
+            columns = slice(*matrix.col_range) if blocks else slice(None)
+            rows = slice(*matrix.row_range) if blocks else slice(None)
+            for k in (None, 1, 3):
+                x, y = block(rng, 20, k, dtype), block(rng, 30, k, dtype)
+                assert np.allclose(taken @ x[columns], (whole @ x)[rows])
+                assert np.allclose(taken.H @ y[rows], (whole.conj().T @ y)[columns])
+                assert np.allclose(taken.T @ y[rows], (whole.T @ y)[columns])
+                back = (2 * taken.H) @ taken
+                assert np.allclose(back @ x[columns], 2 * (whole.conj().T @ (whole @ x))[columns])
+            y = block(rng, 30, None, dtype)
+            assert np.allclose(taken.rmatvec(y[rows]), (whole.conj().T @ y)[columns])
+            assert np.allclose(taken.matvec(x[columns, :1]), (whole @ x[:, :1])[rows])
+
+
+@parameters(dtype=["f8", "c16"])
+def case_what_petsc_calls(comm, dtype, seed):
+    """The context of the shell, with arrays in the place of PETSc's vectors."""
+    rng = np.random.default_rng(seed)
+    whole = complex_values(sparse.random_array((20, 20), density=0.4, rng=rng), rng)
+    whole = whole if dtype == "c16" else whole.real
+    with from_scipy(comm, whole, method="p2p") as matrix:
+        context, mine = ShellContext(matrix), slice(*matrix.row_range)
+        a = block(rng, 20, None, dtype)
+        x, y = (SimpleNamespace(array_r=v, array_w=v) for v in (a[mine], np.empty_like(a[mine])))
+        x.array_r.flags.writeable = False
+        for call, expected in (
+            (context.mult, whole @ a),
+            (context.multTranspose, whole.T @ a),
+            (context.multHermitian, whole.conj().T @ a),
+        ):
+            call(None, x, y)
+            assert np.allclose(y.array_w, expected[mine])
+        context.getDiagonal(None, y)
+        assert np.array_equal(y.array_w, whole.diagonal()[mine])
+
+
+def case_what_petsc_is_told(comm):
+    """The shell's sizes and context, with a stand-in for petsc4py."""
+    told = {}
+
+    class Mat:
+        def createPython(self, size, context=None, comm=None):
+            told.update(size=size, context=context, comm=comm)
+            return self
+
+        def setUp(self):
+            told["ready"] = True
+
+    library = SimpleNamespace(PETSc=SimpleNamespace(Mat=Mat, ScalarType=np.float64))
+    whole = sparse.random_array((20, 30), density=0.3, rng=np.random.default_rng(3))
+    with mock.patch.dict(sys.modules, {"petsc4py": library}), distributed(comm, whole) as matrix:
+        assert isinstance(shell(matrix), Mat)
+        n_rows, n_cols = (len(range(*ends)) for ends in (matrix.row_range, matrix.col_range))
+        assert told["size"] == ((n_rows, 20), (n_cols, 30))
+        assert told["context"].matrix is matrix
+        assert told["comm"] is comm
+        assert told["ready"]
+        with distributed(comm, whole.astype("f4")) as single:
+            assert "float32" in raised(lambda: shell(single), TypeError)
+
+
+def case_petsc_solves_with_the_shell(comm, seed):
+    need("petsc4py")
+    from petsc4py import PETSc
+
+    rng = np.random.default_rng(seed)
+    whole, b = positive(rng, 60), rng.standard_normal(60)
+    with from_scipy(comm, whole, method="p2p", dtype=PETSc.ScalarType) as matrix:
+        made = shell(matrix)
+        right, left = made.createVecs()
+        left.array_w[...] = b[slice(*matrix.row_range)]
+        solver = PETSc.KSP().create(comm=comm)
+        solver.setOperators(made)
+        solver.setType("cg")
+        solver.getPC().setType("jacobi")
+        solver.setTolerances(rtol=1e-10)
+        solver.solve(left, right)
+        expected = linalg.spsolve(whole.tocsc(), b)[slice(*matrix.row_range)]
+        assert np.allclose(right.array_r, expected, atol=1e-6)
+        for thing in (solver, right, left, made):
+            thing.destroy()
+
+
+def case_without_petsc4py_the_shell_says_so_on_every_rank(comm):
+    with from_scipy(comm, sparse.eye_array(4, dtype="f4"), method="p2p") as matrix:
+        try:
+            text = raised(lambda: shell(matrix), ImportError)
+        except TypeError as error:  # petsc4py is here, with scalars of another type
+            text = str(error)
+        assert "petsc" in text.lower()
+        assert len(set(comm.allgather(text))) == 1

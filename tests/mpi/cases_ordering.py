@@ -1,0 +1,412 @@
+"""Rows moved to their owners, and vectors between the caller's order and the matrix's."""
+
+from pathlib import Path
+
+import numpy as np
+import scipy.io
+from cases import need, parameters, ranks
+from scipy import sparse
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+from onesided.collectives import MismatchError, RequestError, ResourceError, UnsupportedError
+from onesided.sparse import DistMatrix, Partition, read
+from onesided.sparse import metis as metis_module
+from onesided.sparse.generators import stencil7
+from onesided.sparse.graph import gathered_graph
+from onesided.sparse.mesh import trace_mesh
+from onesided.sparse.ordering import Ordering, partitioned
+from onesided.sparse.report import report
+
+
+def scattered_grid(rng):
+    """A grid whose points are numbered at random, so that contiguous rows are bad parts."""
+    mix = rng.permutation(6**3)
+    return stencil7(6)[mix][:, mix]
+
+
+def with_empty_rows(rng):
+    matrix = sparse.random_array((70, 70), density=0.06, rng=rng).tolil()
+    matrix[10:25], matrix[:, 40:52] = 0, 0
+    return matrix
+
+
+def one_dense_row(rng):
+    matrix = sparse.random_array((50, 50), density=0.03, rng=rng).tolil()
+    matrix[31] = rng.standard_normal(50)
+    return matrix
+
+
+def complex_values(rng):
+    matrix = sparse.random_array((60, 60), density=0.08, rng=rng)
+    return matrix + 1j * sparse.random_array((60, 60), density=0.08, rng=rng)
+
+
+MATRICES = {
+    "grid": scattered_grid,
+    "random": lambda rng: sparse.random_array((90, 90), density=0.05, rng=rng),
+    "empty rows": with_empty_rows,
+    "dense row": one_dense_row,
+    "complex": complex_values,
+    "diagonal": lambda rng: sparse.eye_array(11),
+    "zero": lambda rng: sparse.coo_array((9, 9)),
+    "few rows": lambda rng: sparse.csr_array(rng.standard_normal((2, 2))),
+    "nothing": lambda rng: sparse.csr_array((0, 0)),
+}
+
+
+def owners_of(rng, size, parts):
+    return rng.integers(0, parts, size)
+
+
+def some_blocks(rng, size, parts):
+    return Partition(np.sort(np.append(rng.integers(0, size + 1, parts - 1), [0, size])))
+
+
+HOWS = {
+    "rows": lambda rng, size, parts: "rows",
+    "metis": lambda rng, size, parts: "metis",
+    "rcm": lambda rng, size, parts: "rcm",
+    "owners": owners_of,
+    "blocks": some_blocks,
+}
+
+
+def mine_of(comm, whole, seed):
+    """This rank's rows, in blocks of any length."""
+    blocks = some_blocks(np.random.default_rng(seed), whole.shape[0], comm.size)
+    return whole[slice(*blocks.range(comm.rank))], blocks
+
+
+def needs(how):
+    if how == "metis":
+        need("pymetis")
+
+
+def order_of(comm, ordering, size):
+    """For each row of the matrix's order its index in the original one, on all ranks."""
+    if ordering is None:
+        return np.arange(size)
+    block = ordering.forward(np.arange(*ordering.original_range))
+    return np.concatenate(comm.allgather(block))
+
+
+@parameters(how=list(HOWS), name=list(MATRICES))
+def case_rows_and_columns_are_permuted_alike(comm, how, name, seed):
+    needs(how)
+    rng = np.random.default_rng(seed)
+    whole = sparse.csr_array(MATRICES[name](rng))
+    size = whole.shape[0]
+    rows, given = mine_of(comm, whole, seed)
+    asked = HOWS[how](rng, size, comm.size)
+    moved, partition, ordering = partitioned(comm, rows, asked, method="p2p")
+    order = order_of(comm, ordering, size)
+    assert np.array_equal(np.sort(order), np.arange(size))
+    assert partition.parts == comm.size
+    assert partition.size == size
+    expected = whole[order][:, order][slice(*partition.range(comm.rank))]
+    assert moved.shape == expected.shape
+    assert moved.dtype == whole.dtype
+    assert abs(moved - expected).sum() == 0
+    if how == "blocks":
+        assert np.array_equal(partition.starts, asked.starts)
+    if how == "owners":
+        of_row = np.repeat(np.arange(comm.size), partition.lengths())
+        assert np.array_equal(asked[order], of_row)
+        assert all(np.all(np.diff(part) > 0) for part in np.split(order, partition.starts[1:-1]))
+    if ordering is None:
+        assert how in ("rows", "blocks") or np.array_equal(order, np.arange(size))
+    else:
+        assert np.array_equal(ordering.original.starts, given.starts)
+        assert not np.array_equal(order, np.arange(size))
+        ordering.Free()
+
+
+@parameters(how=list(HOWS), dtype=["f4", "c16"], k=[None, 3])
+def case_products_in_the_callers_order(comm, how, dtype, k, seed):
+    needs(how)
+    rng = np.random.default_rng(seed)
+    whole = sparse.csr_array(scattered_grid(rng)).astype(dtype)
+    size = whole.shape[0]
+    rows, given = mine_of(comm, whole, seed)
+    asked = HOWS[how](rng, size, comm.size)
+    moved, partition, ordering = partitioned(comm, rows, asked, method="p2p")
+    matrix = DistMatrix(comm, moved, partition, partition, method="p2p", product="fused")
+    tail = () if k is None else (k,)
+    for _ in range(2):
+        x = rng.standard_normal((size, *tail)).astype(dtype)
+        mine = x[slice(*given.range(comm.rank))]
+        if ordering is None:
+            continue
+        there = ordering.forward(mine)
+        columns = there.reshape(len(there), -1).T
+        y = np.stack([matrix @ np.ascontiguousarray(column) for column in columns], axis=1)
+        back = ordering.backward(y.reshape(there.shape))
+        expected = (whole @ x)[slice(*given.range(comm.rank))]
+        assert back.dtype == expected.dtype
+        assert back.shape == expected.shape
+        assert np.allclose(back, expected, atol=100 * np.finfo(dtype).eps)
+        out = np.empty_like(mine)
+        assert ordering.backward(there, out=out) is out
+        assert np.array_equal(out, mine)
+    assert (ordering is None) == (how in ("rows", "blocks") or (comm.size == 1 and how != "rcm"))
+    if ordering is not None:
+        ordering.Free()
+    matrix.Free()
+
+
+@parameters(method=["p2p", "rma-fence", "rma-notify", "mpi", "auto"])
+def case_vectors_by_every_kind_of_method(comm, method, seed):
+    rng = np.random.default_rng(seed)
+    size = 40
+    numbers = rng.permutation(size)
+    given = some_blocks(rng, size, comm.size)
+    new = some_blocks(rng, size, comm.size)
+    mine = numbers[slice(*given.range(comm.rank))]
+    ordering = Ordering(comm, given, new, mine, method=method)
+    for turn in range(6):
+        x = rng.standard_normal((size, 2))[:, : turn % 2 + 1].astype("f8" if turn < 4 else "i4")
+        expected = np.empty_like(x)
+        expected[numbers] = x
+        block = ordering.forward(x[slice(*given.range(comm.rank))])
+        assert np.array_equal(block, expected[slice(*new.range(comm.rank))])
+        back = ordering.backward(block)
+        assert np.array_equal(back, x[slice(*given.range(comm.rank))])
+    ordering.Free()
+    ordering.Free()
+
+
+def case_owners_of_a_matrix_that_is_not_square(comm, seed):
+    rng = np.random.default_rng(seed)
+    whole = sparse.random_array((40, 25), density=0.2, rng=rng).tocsr()
+    rows, _ = mine_of(comm, whole, seed)
+    owners = owners_of(rng, 40, comm.size)
+    moved, partition, ordering = partitioned(comm, rows, owners, method="p2p")
+    order = order_of(comm, ordering, 40)
+    expected = whole[order][slice(*partition.range(comm.rank))]
+    assert moved.shape == expected.shape
+    assert abs(moved - expected).sum() == 0
+    assert (ordering is None) == (comm.size == 1)
+
+
+def case_owners_of_this_ranks_rows_only(comm, seed):
+    rng = np.random.default_rng(seed)
+    whole = sparse.random_array((30, 30), density=0.2, rng=rng).tocsr()
+    rows, given = mine_of(comm, whole, seed)
+    owners = owners_of(rng, 30, comm.size)
+    block = owners[slice(*given.range(comm.rank))]
+    one, first, _ = partitioned(comm, rows, owners.astype("u8"), method="p2p")
+    other, second, _ = partitioned(comm, rows, block, method="p2p")
+    assert np.array_equal(first.starts, second.starts)
+    assert abs(one - other).sum() == 0
+
+
+@parameters(how=list(HOWS), name=["west0067", "ash219"])
+def case_files_are_read_in_any_partition(comm, how, name, seed):
+    path = Path(__file__).resolve().parents[1] / "matrices" / f"{name}.mtx.gz"
+    whole = sparse.csr_array(scipy.io.mmread(path))
+    square = whole.shape[0] == whole.shape[1]
+    if not square and how in ("metis", "rcm"):
+        words = raised(lambda: read(comm, path, method="p2p", partition=how), ValueError)
+        assert "square" in words
+        return
+    needs(how)
+    rng = np.random.default_rng(seed)
+    matrix = read(comm, path, method="p2p", partition=HOWS[how](rng, whole.shape[0], comm.size))
+    ordering = matrix.ordering
+    x = rng.standard_normal(whole.shape[1])
+    if ordering is None:
+        y = matrix @ x[slice(*matrix.col_range)]
+        expected = (whole @ x)[slice(*matrix.row_range)]
+    else:
+        mine = x[slice(*(ordering.original_range if square else matrix.col_range))]
+        y = ordering.backward(matrix @ (ordering.forward(mine) if square else mine))
+        expected = (whole @ x)[slice(*ordering.original_range)]
+    assert np.allclose(y, expected, atol=1e-10 * np.abs(whole @ x).max())
+    matrix.Free()
+    if ordering is not None:
+        assert "freed" in raised(lambda: ordering.backward(y), RequestError)
+
+
+def case_rows_balances_nonzeros(comm, seed):
+    rng = np.random.default_rng(seed)
+    counts = np.sort(rng.integers(0, 30, 400))
+    indptr = np.append(0, np.cumsum(counts))
+    indices = np.concatenate([np.arange(count) for count in counts])
+    whole = sparse.csr_array((np.ones(len(indices)), indices, indptr), shape=(400, 400))
+    rows, _ = mine_of(comm, whole, seed)
+    moved, partition, ordering = partitioned(comm, rows)
+    assert ordering is None
+    expected = Partition.balanced(counts + 1, comm.size)
+    assert np.array_equal(partition.starts, expected.starts)
+    assert abs(moved - whole[slice(*partition.range(comm.rank))]).sum() == 0
+
+
+def case_the_graph_is_that_of_the_sum_with_the_transpose(comm, seed):
+    whole = sparse.random_array((50, 50), density=0.05, rng=np.random.default_rng(seed)).tocsr()
+    rows, given = mine_of(comm, whole, seed)
+    graph = gathered_graph(comm, rows, given)
+    assert (graph is not None) == (comm.rank == 0)
+    if graph is not None:
+        both = ((whole != 0) + (whole != 0).T).tolil()
+        both.setdiag(False)
+        assert graph.dtype == np.bool_
+        assert (graph != both.tocsr()).nnz == 0
+        assert graph.nnz == both.tocsr().nnz > 100
+
+
+def case_cuthill_mckee_is_scipys_order(comm, seed):
+    whole = sparse.csr_array(scattered_grid(np.random.default_rng(seed)))
+    rows, _ = mine_of(comm, whole, seed)
+    moved, _, ordering = partitioned(comm, rows, "rcm", method="p2p")
+    order = order_of(comm, ordering, whole.shape[0])
+    graph = (whole - 6.0 * sparse.eye_array(whole.shape[0])).tocsr()
+    graph.eliminate_zeros()
+    graph.sort_indices()
+    assert np.array_equal(order, reverse_cuthill_mckee(graph, symmetric_mode=True))
+    there = sparse.vstack(comm.allgather(moved)).tocoo()
+    assert np.abs(there.row - there.col).max() < 60 < np.abs(np.subtract(*whole.nonzero())).max()
+
+
+def ghosts_of(comm, rows, partition):
+    with DistMatrix(comm, rows, partition, partition, method="p2p", product="fused") as matrix:
+        return report(matrix)
+
+
+@ranks(at_least=2)
+@parameters(kind=["shuffled mesh", "mesh", "grid"])
+def case_metis_shrinks_ghosts(comm, kind, seed):
+    need("pymetis")
+    if kind == "grid":
+        rows = stencil7(12, Partition.even(12**3, comm.size).range(comm.rank))
+    else:
+        rows = trace_mesh(comm, 6000, 1)
+    if kind == "shuffled mesh":
+        mix = np.random.default_rng(seed).permutation(6000)
+        rows = sparse.vstack(comm.allgather(rows)).tocsr()[mix][:, mix]
+        rows = rows[slice(*Partition.even(6000, comm.size).range(comm.rank))]
+    before, partition, _ = partitioned(comm, rows)
+    by_rows = ghosts_of(comm, before, partition)
+    after, partition, ordering = partitioned(comm, rows, "metis", method="p2p")
+    by_metis = ghosts_of(comm, after, partition)
+    assert by_metis.nonzeros.sum() == by_rows.nonzeros.sum() > 10000
+    assert by_metis.imbalance < 1.06
+    share = {"shuffled mesh": 0.1, "mesh": 1.0, "grid": 1.0}[kind]
+    words = f"{by_rows.ghosts} ghosts by rows, {by_metis.ghosts} by METIS"
+    assert by_metis.ghosts.sum() <= share * by_rows.ghosts.sum(), words
+    ordering.Free()
+
+
+def case_report(comm, seed):
+    whole = sparse.random_array((80, 80), density=0.05, rng=np.random.default_rng(seed)).tocsr()
+    rows, partition, _ = partitioned(comm, mine_of(comm, whole, seed)[0])
+    found = ghosts_of(comm, rows, partition)
+    assert np.array_equal(found.rows, partition.lengths())
+    assert found.nonzeros.sum() == whole.nnz
+    for rank in range(comm.size):
+        start, stop = partition.range(rank)
+        used = np.unique(whole[start:stop].indices)
+        owners = partition.owners(used)
+        from_rank = np.bincount(owners, minlength=comm.size) * 8
+        from_rank[rank] = 0
+        assert np.array_equal(found.sent[:, rank], from_rank)
+        assert found.ghosts[rank] * 8 == from_rank.sum()
+        with_me = (found.sent[:, rank] > 0) | (found.sent[rank] > 0)
+        assert found.neighbors[rank] == with_me.sum()
+        assert found.nonzeros[rank] == whole[start:stop].nnz
+        matrix_bytes = 12 * found.nonzeros[rank] + 4 * (stop - start + 1)
+        vectors = 8 * (2 * (stop - start) + found.ghosts[rank]) + found.sent[rank].sum()
+        assert found.product_bytes[rank] == matrix_bytes + vectors
+    assert found.imbalance == found.nonzeros.max() * comm.size / whole.nnz
+    text = str(found)
+    assert f"{whole.nnz} nonzeros" in text
+    assert f"imbalance {found.imbalance:.3f}" in text
+    assert len(text.splitlines()) == comm.size + 5
+    assert len(set(comm.allgather(text))) == 1
+
+
+def raised(call, kind):
+    """The words of the error of that kind that the call must raise."""
+    try:
+        call()
+    except kind as error:
+        return str(error)
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def case_bad_partitions_are_refused_on_every_rank(comm):
+    whole = sparse.eye_array(12, format="csr") + sparse.eye_array(12, k=1, format="csr")
+    even = Partition.even(12, comm.size)
+    rows = whole[slice(*even.range(comm.rank))]
+    last = comm.rank == comm.size - 1
+    wide = rows[:, :10]
+    far = np.full(12, comm.size if last else 0)
+    calls = [
+        (lambda: partitioned(comm, None if last else rows), TypeError, "NoneType"),
+        (lambda: partitioned(comm, rows.tocoo() if last else rows), TypeError, "coo_array"),
+        (lambda: partitioned(comm, rows, "best"), ValueError, "rows, metis, rcm"),
+        (lambda: partitioned(comm, rows, 3 if last else far * 0), TypeError, "int"),
+        (lambda: partitioned(comm, rows, np.zeros(12)), TypeError, "ndarray"),
+        (lambda: partitioned(comm, rows, np.zeros(55, int)), ValueError, "55 owners"),
+        (lambda: partitioned(comm, rows, far), ValueError, f"to {comm.size} on"),
+        (lambda: partitioned(comm, rows, Partition.even(11, comm.size)), ValueError, "11 rows"),
+        (lambda: partitioned(comm, rows, Partition.even(12, comm.size + 1)), ValueError, "parts"),
+        (lambda: partitioned(comm, wide, "rcm"), ValueError, "square"),
+        (lambda: partitioned(comm, rows, "rcm", budget=40), ResourceError, "40 are allowed"),
+    ]
+    if comm.size > 1:
+        odd = wide if last else rows
+        calls += [
+            (lambda: partitioned(comm, odd), ValueError, "10"),
+            (lambda: partitioned(comm, rows, "rcm" if last else "rows"), MismatchError, "rcm"),
+        ]
+    for call, kind, words in calls:
+        text = raised(call, kind)
+        assert words in text, text
+        assert len(set(comm.allgather(text))) == 1, comm.allgather(text)
+
+
+def case_without_pymetis(comm):
+    rows = stencil7(3, Partition.even(27, comm.size).range(comm.rank))
+    find = metis_module.find_spec
+    metis_module.find_spec = lambda name: None
+    try:
+        text = raised(lambda: partitioned(comm, rows, "metis"), UnsupportedError)
+    finally:
+        metis_module.find_spec = find
+    assert "pymetis" in text
+    assert "extra partition" in text
+
+
+def case_bad_vectors_are_refused_on_every_rank(comm, seed):
+    even = Partition.even(10, comm.size)
+    start, stop = even.range(comm.rank)
+    ordering = Ordering(comm, even, even, 9 - np.arange(start, stop), method="p2p")
+    last = comm.rank == comm.size - 1
+    x = np.zeros(stop - start)
+    calls = [
+        (lambda: ordering.forward(np.zeros(stop - start + last)), ValueError, "the vector"),
+        (lambda: ordering.backward(np.zeros((stop - start, 1, 1))), ValueError, "the vector"),
+        (lambda: ordering.forward(x, np.zeros(77 if last else stop - start)), ValueError, "77"),
+    ]
+    if comm.size > 1:
+        other = x.astype("f4") if last else x
+        calls.append((lambda: ordering.forward(other), MismatchError, "float32"))
+    for call, kind, words in calls:
+        text = raised(call, kind)
+        assert words in text, text
+        assert len(set(comm.allgather(text))) == 1, comm.allgather(text)
+    block = ordering.forward(np.arange(start, stop))
+    assert np.array_equal(block, 9 - np.arange(start, stop))
+    ordering.Free()
+    assert "freed" in raised(lambda: ordering.forward(x), RequestError)
+
+
+def case_numbers_that_are_no_permutation(comm):
+    even = Partition.even(8, comm.size)
+    start, stop = even.range(comm.rank)
+    twice = np.maximum(np.arange(start, stop), 1)
+    beyond = np.arange(start, stop) + 1
+    for numbers, words in ((twice, "not its"), (beyond, "8 rows"), (beyond[:0], "numbers")):
+        text = raised(lambda numbers=numbers: Ordering(comm, even, even, numbers), ValueError)
+        assert words in text, text
+        assert len(set(comm.allgather(text))) == 1

@@ -1,0 +1,291 @@
+"""How runs of solvers end, what they refuse, and what an iteration costs."""
+
+import tracemalloc
+from itertools import pairwise
+
+import numpy as np
+from cases import parameters, ranks
+from cases_solvers import DEFINITE, distributed, joined, shipped, system
+from mpi4py import MPI
+from scipy import sparse
+
+from onesided.collectives import RequestError
+from onesided.sparse import from_scipy, stencil27
+from onesided.sparse import solvers as ours
+from onesided.sparse.preconditioners import SSOR, BlockILU, Jacobi
+
+SQUARE = ["cg", "pipelined_cg", "bicgstab", "gmres", "chebyshev"]
+ALL = [*SQUARE, "lsqr"]
+
+
+def raised(call, kind):
+    """The words of the error of that kind that the call must raise."""
+    try:
+        call()
+    except kind as error:
+        return str(error)
+    raise AssertionError(f"no {kind.__name__}")
+
+
+@parameters(solver=ALL)
+def case_nothing_to_do(comm, solver):
+    A = distributed(comm, DEFINITE["grid"]())
+    solve = getattr(ours, solver)
+    ones = np.ones(A.row_range[1] - A.row_range[0])
+    zero = solve(A, 0 * ones)
+    assert zero.converged
+    assert zero.iterations == 0
+    assert not zero.x.any()
+    right = A @ ones
+    done = solve(A, right, ones)
+    assert done.converged
+    assert done.iterations == 0
+    assert np.array_equal(done.x, ones)
+    assert done.x is not ones
+    none = solve(A, right, maxiter=0)
+    assert none.reason == "iteration limit"
+    assert not none.x.any()
+    A.Free()
+
+
+@parameters(solver=ALL)
+def case_an_empty_matrix(comm, solver):
+    A = distributed(comm, sparse.csr_array((0, 0)))
+    found = getattr(ours, solver)(A, np.zeros(0))
+    assert found.converged
+    assert found.iterations == 0
+    A.Free()
+
+
+@parameters(solver=ALL)
+def case_more_ranks_than_rows(comm, solver):
+    whole = sparse.csr_array([[4.0, 1.0], [1.0, 3.0]])
+    A = distributed(comm, whole)
+    b = np.array([1.0, 2.0])
+    how = {"bounds": (2.0, 5.0)} if solver == "chebyshev" else {}
+    found = getattr(ours, solver)(A, b[slice(*A.row_range)], rtol=1e-10, maxiter=100, **how)
+    np.testing.assert_allclose(joined(comm, found.x), np.linalg.solve(whole.toarray(), b))
+    A.Free()
+
+
+@parameters(solver=ALL)
+def case_the_limit_and_the_callback(comm, solver, seed):
+    A, _, mine = system(comm, DEFINITE["mesh"](), seed)
+    seen = []
+    how = {"restart": 1} if solver == "gmres" else {}
+    solve = getattr(ours, solver)
+    found = solve(A, mine, rtol=0, maxiter=7, callback=lambda x: seen.append(x.copy()), **how)
+    assert found.reason == "iteration limit"
+    assert not found.converged
+    assert found.iterations == len(seen) == 7
+    assert np.array_equal(seen[-1], found.x)
+    differ = [bool(np.any(a != b)) for a, b in pairwise(seen)]
+    assert comm.size > 1 or all(differ)
+    A.Free()
+
+
+@parameters(solver=ALL)
+def case_a_callback_on_one_rank(comm, solver, seed):
+    A, _, mine = system(comm, DEFINITE["grid"](), seed)
+    seen = []
+    found = getattr(ours, solver)(A, mine, callback=seen.append if comm.rank == 0 else None)
+    assert found.converged
+    assert bool(seen) == (comm.rank == 0)
+    A.Free()
+
+
+@ranks(at_least=2)
+@parameters(solver=ALL)
+def case_an_error_of_the_callback_is_raised_on_every_rank(comm, solver, seed):
+    A, _, mine = system(comm, DEFINITE["grid"](), seed)
+
+    def callback(x):
+        if comm.rank == 1:
+            raise ValueError("only here")
+
+    words = raised(lambda: getattr(ours, solver)(A, mine, callback=callback), ValueError)
+    assert words == "rank 1: only here"
+    assert ours.cg(A, mine).converged
+    A.Free()
+
+
+BREAKDOWNS = {
+    "cg, indefinite": (ours.cg, lambda: sparse.diags_array([3.0, -1, 2, -6, 1]), "(p, A p) = -"),
+    "pipelined_cg, indefinite": (
+        ours.pipelined_cg,
+        lambda: sparse.diags_array([3.0, -1, 2, -6, 1]),
+        "(p, A p) = -",
+    ),
+    "bicgstab, skew": (
+        ours.bicgstab,
+        lambda: sparse.csr_array([[0.0, 1.0], [-1.0, 0.0]]),
+        "(r0, A M p) = 0",
+    ),
+    "bicgstab, (t, s)": (
+        ours.bicgstab,
+        lambda: sparse.csr_array([[0.0, 1, 0], [-1, 0, 0], [1, 1, 1]]),
+        "= 0",
+    ),
+    "gmres, singular": (
+        ours.gmres,
+        lambda: sparse.csr_array([[0.0, 1.0], [0.0, 0.0]]),
+        "the basis cannot be extended",
+    ),
+    "gmres, zero": (ours.gmres, lambda: sparse.csr_array((4, 4)), "the basis cannot be extended"),
+    "not a number": (ours.gmres, lambda: sparse.diags_array([1.0, np.nan, 2.0]), "residual is nan"),
+    "cg, not a number": (ours.cg, lambda: sparse.diags_array([1.0, np.nan]), "(p, A p) = nan"),
+    "bicgstab, infinite": (ours.bicgstab, lambda: sparse.diags_array([1.0, np.inf]), "= "),
+}
+
+
+@parameters(name=list(BREAKDOWNS))
+def case_breakdown(comm, name):
+    solve, make, words = BREAKDOWNS[name]
+    whole = sparse.csr_array(make())
+    A = distributed(comm, whole)
+    b = np.ones(whole.shape[0])
+    with np.errstate(all="ignore"):
+        found = solve(A, b[slice(*A.row_range)], rtol=1e-12, maxiter=50)
+    reasons = comm.allgather((found.reason, found.iterations))
+    assert all(other == reasons[0] for other in reasons)
+    assert not found.converged
+    assert found.reason.startswith("breakdown: "), found.reason
+    assert words in found.reason, found.reason
+    A.Free()
+
+
+def case_a_preconditioner_that_is_not_definite_is_a_breakdown(comm, seed):
+    A, _, mine = system(comm, DEFINITE["grid"](), seed)
+
+    class Wrong:
+        def apply(self, r, out):
+            np.negative(r, out=out)
+
+    for solve in (ours.cg, ours.pipelined_cg):
+        found = solve(A, mine, M=Wrong())
+        assert found.reason.startswith("breakdown: (r, M r) = -"), found.reason
+        assert found.iterations == 0
+    A.Free()
+
+
+def case_bad_input_is_refused_on_every_rank(comm):
+    last = comm.rank == comm.size - 1
+    A = distributed(comm, DEFINITE["grid"]())
+    tall = distributed(comm, shipped("ash219"))
+    single = distributed(comm, DEFINITE["grid"]().astype("f4"))
+    holes = sparse.csr_array(sparse.diags_array([1.0] * 9 + [0.0]))
+    zero = distributed(comm, holes)
+    n = A.row_range[1] - A.row_range[0]
+    good, high = np.ones(n), np.ones(tall.row_range[1] - tall.row_range[0])
+    odd = np.ones(n + 1) if last else good
+    calls = [
+        (lambda: ours.cg(A, odd), ValueError, "b has shape"),
+        (lambda: ours.cg(A, good, odd), ValueError, "x0 has shape"),
+        (lambda: ours.cg(A, good[:, None]), ValueError, "b has shape"),
+        (lambda: ours.cg(A, good, rtol=-1.0 if last else 0.0), (ValueError, TypeError), ""),
+        (lambda: ours.cg(A, good, rtol=np.nan), ValueError, "rtol is nan"),
+        (lambda: ours.cg(A, good, maxiter=-1), ValueError, "maxiter is -1"),
+        (lambda: ours.cg(A, good, M=3 if last else Jacobi), TypeError, "apply"),
+        (lambda: ours.cg(A, good, callback=3), TypeError, "callback"),
+        (lambda: ours.cg(A, np.array(["a"] * n)), TypeError, "<U1"),
+        (lambda: ours.cg(single, good), TypeError, "dtype="),
+        (
+            lambda: ours.cg(tall, high),
+            ValueError,
+            "square",
+        ),
+        (lambda: ours.gmres(A, good, restart=0), ValueError, "restart is 0"),
+        (lambda: ours.chebyshev(A, good, bounds=(2.0, 1.0)), ValueError, "bounds are"),
+        (lambda: ours.lsqr(A, good, damp=-1.0), ValueError, "damp is"),
+        (lambda: ours.pagerank(A), ValueError, "below zero"),
+        (lambda: ours.pagerank(A, damping=1.0), ValueError, "damping is 1.0"),
+        (lambda: Jacobi(zero), ValueError, "row 9"),
+        (lambda: SSOR(zero), ValueError, "row 9"),
+        (lambda: SSOR(A, omega=2.0), ValueError, "omega is 2.0"),
+        (lambda: Jacobi(tall), ValueError, "square"),
+        (lambda: BlockILU(tall), ValueError, "square"),
+    ]
+    for call, kind, fragment in calls:
+        assert fragment in raised(call, kind)
+    assert ours.cg(A, good).converged
+    for matrix in (A, tall, single, zero):
+        matrix.Free()
+    assert "freed" in raised(lambda: ours.cg(A, good), RequestError)
+
+
+def case_factors_that_do_not_exist(comm):
+    A = distributed(comm, sparse.csr_array((6, 6)))
+    assert "incomplete factors" in raised(lambda: BlockILU(A), ValueError)
+    A.Free()
+
+
+class Counting(MPI.Intracomm):
+    """A communicator that counts reductions."""
+
+    def Allreduce(self, *arguments, **how):
+        self.count += 1
+        return super().Allreduce(*arguments, **how)
+
+    def Iallreduce(self, *arguments, **how):
+        self.hidden += 1
+        return super().Iallreduce(*arguments, **how)
+
+
+REDUCTIONS = {
+    "cg": (2, 0),
+    "pipelined_cg": (0, 1),
+    "bicgstab": (3, 0),
+    "gmres": (2, 0),
+    "chebyshev": (0, 1),
+    "lsqr": (2, 0),
+}
+
+
+@parameters(solver=list(REDUCTIONS))
+def case_reductions_of_an_iteration(comm, solver, seed):
+    """The difference of a long and a short run, so that what comes before does not count."""
+    counting = Counting(comm)
+    counting.count = counting.hidden = 0
+    A, _, mine = system(comm, DEFINITE["mesh"](), seed)
+    A.comm = counting
+    how = {"restart": 100} if solver == "gmres" else {}
+    how |= {"bounds": (0.1, 20.0)} if solver == "chebyshev" else {}
+    found = []
+    for limit in (8, 18):
+        before = counting.count, counting.hidden
+        run = getattr(ours, solver)(A, mine, rtol=0, maxiter=limit, **how)
+        assert run.iterations == limit
+        found.append((counting.count - before[0], counting.hidden - before[1]))
+    per = tuple((b - a) / 10 for a, b in zip(*found, strict=True))
+    assert per == REDUCTIONS[solver], found
+    A.comm = comm
+    A.Free()
+
+
+@parameters(solver=[*ALL, "power_iteration"], jacobi=[False, True])
+def case_an_iteration_allocates_no_vector(comm, solver, jacobi, seed):
+    n = 24
+    A = from_scipy(comm, stencil27(n) if comm.rank == 0 else None, method="p2p")
+    rows = A.row_range[1] - A.row_range[0]
+    peaks = []
+
+    def callback(x):
+        _, peak = tracemalloc.get_traced_memory()
+        peaks.append(peak - callback.before)
+        tracemalloc.reset_peak()
+        callback.before = tracemalloc.get_traced_memory()[0]
+
+    callback.before = 0
+    how = {"maxiter": 12, "rtol": 0, "callback": callback}
+    how |= {"restart": 3} if solver == "gmres" else {}
+    if jacobi and solver in SQUARE:
+        how["M"] = Jacobi(A)
+    b = np.random.default_rng(seed).standard_normal(rows)
+    tracemalloc.start()
+    try:
+        getattr(ours, solver)(A, b, **how)
+    finally:
+        tracemalloc.stop()
+    assert len(peaks) >= 4
+    assert max(peaks[2:]) < 4 * rows, (peaks, 8 * rows)
+    A.Free()

@@ -1,0 +1,360 @@
+"""Solvers against SciPy's on the whole matrix: solutions, iterations, endings, other numbers."""
+
+from pathlib import Path
+
+import numpy as np
+import scipy.io
+import scipy.sparse.linalg as serial
+from cases import parameters
+from mpi4py import MPI
+from scipy import sparse
+
+from onesided.sparse import from_scipy, stencil27
+from onesided.sparse import solvers as ours
+from onesided.sparse.preconditioners import SSOR, BlockILU, Jacobi
+from onesided.sparse.vector import DistVector
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+def shipped(name):
+    return sparse.csr_array(scipy.io.mmread(TESTS / "matrices" / f"{name}.mtx.gz"))
+
+
+def hermitian():
+    return shipped("mhd1280b") + 0.1 * sparse.eye_array(1280)
+
+
+def graph():
+    """The Laplacian of a mesh, moved away from zero."""
+    links = -abs(shipped("jagmesh7"))
+    links.setdiag(0)
+    return sparse.csr_array(links - sparse.diags_array(links.sum(axis=1) - 0.1))
+
+
+DEFINITE = {
+    "grid": lambda: sparse.csr_array(stencil27(8) + sparse.eye_array(512)),
+    "mesh": graph,
+    "bcsstk01": lambda: shipped("bcsstk01"),
+    "bcsstm22": lambda: shipped("bcsstm22"),
+    "Trefethen_20b": lambda: shipped("Trefethen_20b").astype(float),
+    "complex": hermitian,
+}
+GENERAL = {
+    "west0067": lambda: shipped("west0067") + 5 * sparse.eye_array(67),
+    "drift": lambda: stencil27(7) + sparse.diags_array([3.0], offsets=[1], shape=(343, 343)),
+    "complex": lambda: (1 + 0.5j) * stencil27(7) - 2j * sparse.eye_array(343),
+}
+RECTANGLES = {
+    "ash219": lambda: shipped("ash219").astype(float),
+    "ch5-5-b1": lambda: shipped("ch5-5-b1").astype(float),
+    "wide": lambda: sparse.csr_array(shipped("ash219").T.astype(float)),
+}
+
+
+def random(size, dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(size)
+    if np.dtype(dtype).kind == "c":
+        x = x + 1j * rng.standard_normal(size)
+    return x.astype(dtype)
+
+
+def distributed(comm, whole, **how):
+    return from_scipy(comm, whole if comm.rank == 0 else None, **{"method": "p2p", **how})
+
+
+def system(comm, whole, seed):
+    """The matrix, the right-hand side, and this rank's block of it."""
+    A = distributed(comm, whole)
+    b = random(whole.shape[0], A.dtype, seed)
+    return A, b, b[slice(*A.row_range)]
+
+
+def joined(comm, x):
+    return np.concatenate(comm.allgather(x))
+
+
+def check(comm, whole, b, found, rtol):
+    """A converged solution, the same answer on every rank, and a history that tells the truth."""
+    facts = (found.converged, found.iterations, found.reason, found.residuals.tolist())
+    assert all(other == facts for other in comm.allgather(facts))
+    assert found.converged, found.reason
+    assert len(found.residuals) == found.iterations + 1
+    x = joined(comm, found.x)
+    true = np.linalg.norm(b - whole @ x) / np.linalg.norm(b)
+    assert true <= 1.01 * rtol, (true, found.residuals[-1])
+    assert found.residuals[-1] <= rtol * np.linalg.norm(b)
+    return x
+
+
+def counted(solver, whole, b, **how):
+    """SciPy's solution and how many iterations it took."""
+    seen = []
+    x, info = solver(whole, b, callback=lambda _: seen.append(1), **how)
+    assert info == 0
+    return x, len(seen)
+
+
+@parameters(solver=["cg", "pipelined_cg"], name=list(DEFINITE), jacobi=[False, True])
+def case_cg(comm, solver, name, jacobi, seed):
+    whole = DEFINITE[name]()
+    A, b, mine = system(comm, whole, seed)
+    rtol = 1e-9
+    M = Jacobi(A) if jacobi else None
+    how = {"replacement": 10} if solver == "pipelined_cg" else {}
+    found = getattr(ours, solver)(A, mine, rtol=rtol, M=M, **how)
+    x = check(comm, whole, b, found, rtol)
+    inverse = sparse.diags_array(1 / whole.diagonal()) if jacobi else None
+    expected, iterations = counted(serial.cg, whole, b, rtol=rtol, M=inverse)
+    error = np.linalg.norm(x - expected) / np.linalg.norm(expected)
+    assert error < 1e-3, error
+    # rounding delays the pipelined recurrences where the condition is bad
+    late = iterations // 10 if solver == "cg" else 2 * iterations
+    assert -2 - iterations // 10 <= found.iterations - iterations <= 2 + late
+    A.Free()
+
+
+@parameters(solver=["cg", "bicgstab"])
+def case_iterates_are_those_of_scipy(comm, solver, seed):
+    whole = DEFINITE["grid"]()
+    A, b, mine = system(comm, whole, seed)
+    guess = random(512, float, seed + 1)
+    pairs = []
+    for run, matrix, right, x0 in (
+        (getattr(ours, solver), A, mine, guess[slice(*A.row_range)]),
+        (getattr(serial, solver), whole, b, guess),
+    ):
+        seen = []
+        run(
+            matrix,
+            right,
+            x0,
+            maxiter=6,
+            rtol=0,
+            callback=lambda x, seen=seen: seen.append(x.copy()),
+        )
+        pairs.append(seen)
+    assert len(pairs[0]) == len(pairs[1]) == 6
+    for mine, theirs in zip(*pairs, strict=True):
+        np.testing.assert_allclose(joined(comm, mine), theirs, rtol=1e-9, atol=1e-12)
+    A.Free()
+
+
+@parameters(solver=["bicgstab", "gmres"], name=list(GENERAL), precond=["none", "jacobi", "ilu"])
+def case_general(comm, solver, name, precond, seed):
+    whole = sparse.csr_array(GENERAL[name]())
+    A, b, mine = system(comm, whole, seed)
+    M = {"none": lambda A: None, "jacobi": Jacobi, "ilu": BlockILU}[precond](A)
+    rtol = 1e-8
+    how = {"restart": 60} if solver == "gmres" else {}
+    found = getattr(ours, solver)(A, mine, rtol=rtol, M=M, **how)
+    x = check(comm, whole, b, found, rtol)
+    expected = serial.spsolve(whole.tocsc(), b)
+    assert np.linalg.norm(x - expected) / np.linalg.norm(expected) < 1e-3
+    A.Free()
+
+
+@parameters(solver=["bicgstab", "gmres"])
+def case_a_hard_system_with_factors(comm, solver, seed):
+    whole = shipped("orsirr_1")
+    A, b, mine = system(comm, whole, seed)
+    M = BlockILU(A, fill_factor=10)
+    check(comm, whole, b, getattr(ours, solver)(A, mine, rtol=1e-6, M=M), 1e-6)
+    A.Free()
+
+
+@parameters(restart=[1, 5, 12])
+def case_cycles_of_gmres_are_those_of_scipy(comm, restart, seed):
+    whole = sparse.csr_array(GENERAL["drift"]())
+    A, b, mine = system(comm, whole, seed)
+    found = ours.gmres(A, mine, rtol=0.0, maxiter=2 * restart, restart=restart)
+    expected, _ = serial.gmres(whole, b, rtol=1e-300, restart=restart, maxiter=2)
+    assert found.iterations == 2 * restart
+    assert found.reason == "iteration limit"
+    np.testing.assert_allclose(joined(comm, found.x), expected, rtol=1e-7, atol=1e-12)
+    assert np.all(np.diff(found.residuals) <= 1e-12)
+    A.Free()
+
+
+@parameters(name=list(DEFINITE), kind=[Jacobi, SSOR, BlockILU])
+def case_preconditioned(comm, name, kind, seed):
+    whole = DEFINITE[name]()
+    A, b, mine = system(comm, whole, seed)
+    M = BlockILU(A, hermitian=True) if kind is BlockILU else kind(A)
+    for solver in (ours.cg, ours.pipelined_cg, ours.chebyshev):
+        check(comm, whole, b, solver(A, mine, rtol=1e-7, M=M, maxiter=20000), 1e-7)
+    A.Free()
+
+
+@parameters(kind=[Jacobi, SSOR, BlockILU], dtype=["f8", "c16"])
+def case_preconditioners_are_their_formulas(comm, kind, dtype, seed):
+    """Also with an empty block on some ranks, and a complex vector with a real matrix."""
+    whole = sparse.random_array((30, 30), density=0.2, rng=np.random.default_rng(seed))
+    whole = sparse.csr_array(whole - 6 * sparse.eye_array(30)).astype(dtype)
+    if dtype == "c16":
+        whole = sparse.csr_array(whole + 0.3j * whole.T)
+    for size in (30, 2):
+        part = whole[:size, :size]
+        A = distributed(comm, part)
+        rows = slice(*A.row_range)
+        block = part[rows, rows].toarray()
+        diagonal = np.diag(np.diag(block))
+        r = random(size, "c16", seed)[rows]
+        out = np.full_like(r, np.nan)
+        if kind is SSOR:
+            w = 1.3
+            SSOR(A, omega=w).apply(r, out)
+            lower, upper = (diagonal / w + f(block, k) for f, k in ((np.tril, -1), (np.triu, 1)))
+            inverse = np.linalg.inv(diagonal) if len(block) else block
+            matrix = w / (2 - w) * lower @ inverse @ upper
+        elif kind is BlockILU:
+            BlockILU(A, fill_factor=50, drop_tol=0).apply(r, out)
+            matrix = block
+        else:
+            Jacobi(A).apply(r, out)
+            matrix = diagonal
+        np.testing.assert_allclose(matrix @ out, r, atol=1e-12)
+        A.Free()
+
+
+@parameters(name=list(RECTANGLES), damp=[0.0, 0.7], guess=[False, True])
+def case_lsqr(comm, name, damp, guess, seed):
+    whole = RECTANGLES[name]()
+    A, b, mine = system(comm, whole, seed)
+    x0 = random(whole.shape[1], float, seed + 1) if guess else None
+    first = None if x0 is None else x0[slice(*A.col_range)]
+    found = ours.lsqr(A, mine, first, rtol=1e-9, damp=damp, maxiter=20000)
+    assert found.converged, found.reason
+    expected = serial.lsqr(whole, b, damp=damp, x0=x0, atol=1e-12, btol=1e-12, iter_lim=20000)
+    x = joined(comm, found.x)
+    error = np.linalg.norm(x - expected[0]) / np.linalg.norm(expected[0])
+    assert error < 1e-4, error
+    np.testing.assert_allclose(found.residuals[-1], expected[4], rtol=1e-4, atol=1e-4)
+    A.Free()
+
+
+def case_lsqr_of_a_complex_system_that_has_a_solution(comm, seed):
+    whole = sparse.csr_array(shipped("young1c") + 50 * sparse.eye_array(841))
+    A, b, mine = system(comm, whole, seed)
+    check(comm, whole, b, ours.lsqr(A, mine, rtol=1e-6, maxiter=5000), 1e-6)
+    A.Free()
+
+
+def case_chebyshev(comm, seed):
+    whole = DEFINITE["grid"]()
+    A, b, mine = system(comm, whole, seed)
+    values = np.linalg.eigvalsh(whole.toarray())
+    low, high = ours.eigenvalue_bounds(A)
+    assert 0.6 * values[0] < low < 1.3 * values[0]
+    assert values[-1] <= high < 1.3 * values[-1]
+    for bounds in ((values[0], values[-1]), None):
+        check(comm, whole, b, ours.chebyshev(A, mine, rtol=1e-8, bounds=bounds), 1e-8)
+    wrong = ours.chebyshev(A, mine, bounds=(values[0], 0.3 * values[-1]), maxiter=5000)
+    assert not wrong.converged
+    assert wrong.reason.startswith("breakdown: the residual is")
+    A.Free()
+
+
+POWER = {
+    "grid": DEFINITE["grid"],
+    "Trefethen_20b": DEFINITE["Trefethen_20b"],
+    "general": lambda: abs(shipped("west0067")) + 5 * sparse.eye_array(67),
+    "complex": lambda: sparse.csr_array(GENERAL["complex"]()),
+}
+
+
+@parameters(name=list(POWER))
+def case_power_iteration(comm, name, seed):
+    whole = POWER[name]()
+    A = distributed(comm, whole)
+    found = ours.power_iteration(A, rtol=1e-9, maxiter=200000)
+    assert found.converged, found.reason
+    values = np.linalg.eigvals(whole.toarray())
+    largest = values[np.argmax(abs(values))]
+    assert abs(found.eigenvalue - largest) < 1e-8 * abs(largest)
+    x = joined(comm, found.x)
+    assert abs(np.linalg.norm(x) - 1) < 1e-12
+    rest = np.linalg.norm(whole @ x - found.eigenvalue * x)
+    assert abs(rest - found.residuals[-1]) < 1e-10 * abs(largest)
+    A.Free()
+
+
+def case_pagerank(comm, seed):
+    whole = shipped("wiki-Vote").astype(float)
+    whole.data[:] = 1 + np.arange(len(whole.data)) % 3
+    A = distributed(comm, whole)
+    found = ours.pagerank(A, atol=1e-12)
+    assert found.converged
+    n, out = whole.shape[0], whole.sum(axis=1)
+    dangling = out == 0
+    assert dangling.any()
+    x = np.full(n, 1 / n)
+    for _ in range(found.iterations + 1):
+        given = np.divide(x, out, out=np.zeros(n), where=~dangling)
+        x = 0.85 * (whole.T @ given + x[dangling].sum() / n) + 0.15 / n
+    np.testing.assert_allclose(joined(comm, found.x), x, rtol=1e-10)
+    assert abs(x.sum() - 1) < 1e-12
+    A.Free()
+
+
+@parameters(solver=["cg", "pipelined_cg", "bicgstab", "gmres", "chebyshev", "lsqr"])
+def case_the_number_of_ranks_does_not_matter(comm, solver, seed):
+    whole = DEFINITE["mesh"]()
+    A, b, mine = system(comm, whole, seed)
+    alone = from_scipy(MPI.COMM_SELF, whole, method="p2p")
+    solve = getattr(ours, solver)
+    many, one = solve(A, mine, maxiter=15, rtol=0), solve(alone, b, maxiter=15, rtol=0)
+    assert many.iterations == one.iterations == 15
+    assert many.reason == one.reason == "iteration limit"
+    np.testing.assert_allclose(many.residuals, one.residuals, rtol=1e-8)
+    scale = np.max(np.abs(one.x))
+    np.testing.assert_allclose(joined(comm, many.x), one.x, rtol=0, atol=1e-8 * scale)
+    A.Free()
+    alone.Free()
+
+
+@parameters(dtype=["f4", "c8"])
+def case_single_precision(comm, dtype, seed):
+    whole = DEFINITE["grid"]().astype(dtype)
+    A, b, mine = system(comm, whole, seed)
+    for solve in (ours.cg, ours.pipelined_cg, ours.bicgstab, ours.gmres, ours.lsqr):
+        found = solve(A, mine, rtol=1e-4)
+        assert found.x.dtype == dtype
+        assert found.converged, found.reason
+        x = joined(comm, found.x)
+        assert np.linalg.norm(b - whole @ x) < 2e-4 * np.linalg.norm(b), solve
+    A.Free()
+
+
+@parameters(solver=["cg", "bicgstab", "gmres", "lsqr"])
+def case_a_complex_side_with_a_real_matrix(comm, solver, seed):
+    """Also where it is complex on one rank only."""
+    whole = DEFINITE["grid"]()
+    A = distributed(comm, whole)
+    b = random(512, "c16", seed)
+    first = slice(0, A.row_partition.range(0)[1])
+    last = slice(first.stop, None)
+    b.imag[last] = 0
+    mine = b[slice(*A.row_range)]
+    found = getattr(ours, solver)(A, mine if comm.rank == 0 else mine.real, rtol=1e-8)
+    assert found.x.dtype == np.complex128
+    check(comm, whole, b, found, 1e-8)
+    A.Free()
+
+
+@parameters(solver=["cg", "pipelined_cg", "bicgstab", "gmres", "chebyshev", "lsqr"])
+def case_distributed_vectors(comm, solver, seed):
+    whole = DEFINITE["grid"]()
+    A, _, mine = system(comm, whole, seed)
+    b = DistVector(comm, A.row_partition, mine.copy())
+    seen = []
+    solve = getattr(ours, solver)
+    found = solve(A, b, b, rtol=1e-8, callback=lambda x: seen.append(x.norm()))
+    assert isinstance(found.x, DistVector)
+    assert (A @ found.x - b).norm() <= 1.01e-8 * b.norm()
+    assert np.array_equal(b.array, mine)
+    assert abs(seen[-1] - found.x.norm()) < 1e-12
+    plain = solve(A, mine, mine.copy(), rtol=1e-8)
+    assert np.array_equal(plain.x, found.x.array)
+    A.Free()

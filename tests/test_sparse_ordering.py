@@ -1,0 +1,116 @@
+"""Orderings, partitions by METIS, generated meshes and files; the cases are in mpi/."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from onesided.collectives import UnsupportedError
+from onesided.sparse import metis
+from onesided.sparse.generators import stencil7
+from onesided.sparse.mesh import _fitting
+from onesided.sparse.triangles import LEAST_REACH, Curves, Refinement, refined, uniform
+
+RANKS = [1, pytest.param(2, marks=pytest.mark.full), 3, 4]
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_orderings(run_cases, ranks):
+    run_cases("cases_ordering", ranks)
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_generated_matrices(run_cases, ranks):
+    run_cases("cases_mesh", ranks)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("module", ["cases_ordering", "cases_mesh"])
+def test_on_more_ranks_than_cores(run_cases, module):
+    run_cases(module, 7)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 9])
+def test_metis_parts_are_balanced_and_the_same_every_time(parts):
+    pytest.importorskip("pymetis", reason="the METIS partition needs pymetis")
+    graph = stencil7(10)
+    graph.setdiag(0)
+    graph.eliminate_zeros()
+    weights = np.diff(graph.indptr).astype(np.int64)
+    owners = metis.metis_parts(graph, weights, parts)
+    assert np.array_equal(owners, metis.metis_parts(graph, weights, parts))
+    loads = np.bincount(owners, weights, minlength=parts)
+    assert len(loads) == parts
+    assert loads.max() <= 1.06 * loads.mean()
+
+
+@pytest.mark.parametrize(("vertices", "parts"), [(0, 3), (2, 5), (6, 6), (40, 3)])
+def test_metis_parts_of_hardly_any_graph(vertices, parts):
+    pytest.importorskip("pymetis", reason="the METIS partition needs pymetis")
+    graph = sparse.csr_array((vertices, vertices), dtype=bool)
+    owners = metis.metis_parts(graph, np.ones(vertices, np.int64), parts)
+    assert len(owners) == vertices
+    assert np.bincount(owners, minlength=parts).max() <= -(-vertices // parts)
+
+
+def test_metis_is_not_given_more_than_it_can_count():
+    pytest.importorskip("pymetis", reason="the METIS partition needs pymetis")
+    graph = stencil7(2)
+    with pytest.raises(UnsupportedError, match="32 bits"):
+        metis.metis_parts(graph, np.full(8, 1 << 30), 2)
+
+
+def mesh_of(size, seed):
+    refinement = _fitting(Curves(seed), size)
+    return refinement, refined(refinement, uniform(refinement, 0), 0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("size", [10, 500, 8000])
+def test_triangulations_have_no_vertex_inside_a_side(size, seed):
+    """A side belongs to two triangles, or to one at the edge of the square."""
+    refinement, triangles = mesh_of(size, seed)
+    edges, counts = np.unique(triangles.edges(), return_counts=True)
+    assert counts.max() == 2
+    twice = 2 * refinement.extent
+    ends = np.stack([edges >> 32, edges & 0xFFFFFFFF])
+    at_edge = np.any((ends == 0) | (ends == twice), axis=0)
+    assert np.array_equal(at_edge, counts == 1)
+    legs = triangles.first - triangles.apex, triangles.last - triangles.apex
+    areas = np.abs(legs[0][:, 0] * legs[1][:, 1] - legs[0][:, 1] * legs[1][:, 0])
+    assert areas.sum(dtype=np.int64) == 2 * refinement.extent**2
+    assert areas.min() > 0
+
+
+@pytest.mark.parametrize(("size", "ratio"), [(3000, 1.9), (20000, 2.8)])
+def test_triangulations_are_refined_along_the_curves(size, ratio):
+    refinement, triangles = mesh_of(size, 4)
+    corners = triangles.apex, triangles.first, triangles.last
+    middle = np.mean(corners, axis=0) / refinement.extent
+    distance = refinement.curves.distance(middle[:, 0], middle[:, 1])
+    leg = triangles.first - triangles.apex
+    side = np.sqrt(2 * np.sum((leg / refinement.extent) ** 2, axis=1))
+    assert side.max() >= ratio * side.min()
+    assert np.all(side[distance < 0.5 * refinement.side(refinement.fine)] == side.min())
+    far = np.sort(side[distance > np.quantile(distance, 0.98)])
+    assert np.median(far) > 0.9 * ratio * side.min()
+    assert 0.9 * size < len(triangles) < 1.3 * size
+
+
+def test_a_smaller_reach_would_leave_vertices_inside_sides():
+    """So the least reach is not larger than it must be by much."""
+    refinement = Refinement(Curves(1), 2, 14, 0.3 * LEAST_REACH)
+    triangles = refined(refinement, uniform(refinement, 0), 0)
+    edges, counts = np.unique(triangles.edges(), return_counts=True)
+    ends = np.stack([edges >> 32, edges & 0xFFFFFFFF])
+    at_edge = np.any((ends == 0) | (ends == 2 * refinement.extent), axis=0)
+    assert not np.array_equal(at_edge, counts == 1)
+
+
+def test_neighbors_of_a_path_are_next_to_each_other():
+    """Triangles follow each other along a curve: most have a side in common with the next."""
+    _, triangles = mesh_of(3000, 0)
+    edges = triangles.edges()
+    shared = (edges[1:, :, None] == edges[:-1, None, :]).any(axis=(1, 2))
+    assert shared.all()
