@@ -80,7 +80,7 @@ $(BENCH)/ready: $(SOURCES)
 # that need a compiler and FFTW, or an x86 processor, may be missing
 $(TEST)/ready: pyproject.toml
 	$(PYTHON) -m venv $(TEST)
-	$(TEST)/$(PIP) -e ".[$(MPI),fast,plot,test]"
+	$(TEST)/$(PIP) -e ".[$(MPI),fast,plot,partition,test]"
 	-$(TEST)/$(PIP) -e ".[$(MPI),mkl]"
 	-$(TEST)/$(PIP) -e ".[$(MPI),compare]"
 	touch $@

@@ -14,7 +14,7 @@ from rich.console import Console
 from onesided.apps.failures import user_errors
 from onesided.apps.options import settings
 from onesided.apps.picture import check_picture
-from onesided.apps.progress import console, progress
+from onesided.apps.progress import console, progress, reading
 from onesided.apps.report import PLAIN, Report, Row, check_json
 from onesided.apps.selection import BASELINE, Candidate, chosen, prepare, release
 from onesided.apps.solve_plot import save_plot, text_plot
@@ -49,14 +49,15 @@ class Runs:
         check_solution(comm, options.solution)
         self.comm, self.options = comm, options
         info = {"expected_iterations": PRODUCTS, **dict(options.info)}
-        self._candidates: list[Candidate[DistMatrix]] = prepare(
-            comm,
-            names,
-            lambda method: read(
-                comm, options.file, method=method, info=info, partition=options.partition
-            ),
-            DistMatrix.Free,
-        )
+        self.out: Console | None = console(options.terminal) if comm.rank == 0 else None
+        how = {"info": info, "partition": options.partition}
+        with reading(self.out, f"reading {Path(options.file).name}") as advance:
+            self._candidates: list[Candidate[DistMatrix]] = prepare(
+                comm,
+                names,
+                lambda method: read(comm, options.file, method=method, progress=advance, **how),
+                DistMatrix.Free,
+            )
         self.matrices = {each.method: each.made for each in self._candidates if each.made}
         self.matrix = next(iter(self.matrices.values()))
         pattern = {
@@ -67,7 +68,6 @@ class Runs:
             "ranks": comm.size,
         }
         self.report = Report(command, settings(options), pattern, remarks=[remark])
-        self.out: Console | None = console(options.terminal) if comm.rank == 0 else None
 
     def solve(
         self,

@@ -1,23 +1,73 @@
-"""Sparse matrices over MPI ranks: read, distribute, multiply with persistent halos."""
+"""Sparse matrices over MPI ranks: read, distribute, multiply with persistent halos, solve."""
 
 if __name__ == "sparse":  # imported from the source folder, not from the package
     raise ImportError("import onesided.sparse, not sparse", name="sparse")
 
-from onesided.sparse.errors import MatrixMarketError
-from onesided.sparse.generators import stencil27
-from onesided.sparse.halo import Halo
+from onesided.sparse.assembly import from_triplets
+from onesided.sparse.errors import HarwellBoeingError, MatrixFileError, MatrixMarketError
+from onesided.sparse.generators import stencil7, stencil27
+from onesided.sparse.halo import Halo, HaloPattern
+from onesided.sparse.linear import Linear
+from onesided.sparse.marketwriter import write_matrixmarket
 from onesided.sparse.matrix import DistMatrix
+from onesided.sparse.mesh import trace_mesh
+from onesided.sparse.ordering import Ordering, partitioned
 from onesided.sparse.partition import Partition
+from onesided.sparse.preconditioners import SSOR, BlockILU, Jacobi, Preconditioner
 from onesided.sparse.readers import read
+from onesided.sparse.report import MatrixReport
 from onesided.sparse.scatter import from_rows, from_scipy
+from onesided.sparse.solvers import (
+    Eigenpair,
+    Solution,
+    bicgstab,
+    cg,
+    chebyshev,
+    eigenvalue_bounds,
+    gmres,
+    lsqr,
+    pagerank,
+    pipelined_cg,
+    power_iteration,
+)
+from onesided.sparse.store import write
+from onesided.sparse.vector import DistVector
 
 __all__ = [
+    "SSOR",
+    "BlockILU",
     "DistMatrix",
+    "DistVector",
+    "Eigenpair",
     "Halo",
+    "HaloPattern",
+    "HarwellBoeingError",
+    "Jacobi",
+    "Linear",
+    "MatrixFileError",
     "MatrixMarketError",
+    "MatrixReport",
+    "Ordering",
     "Partition",
+    "Preconditioner",
+    "Solution",
+    "bicgstab",
+    "cg",
+    "chebyshev",
+    "eigenvalue_bounds",
     "from_rows",
     "from_scipy",
+    "from_triplets",
+    "gmres",
+    "lsqr",
+    "pagerank",
+    "partitioned",
+    "pipelined_cg",
+    "power_iteration",
     "read",
+    "stencil7",
     "stencil27",
+    "trace_mesh",
+    "write",
+    "write_matrixmarket",
 ]

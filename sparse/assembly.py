@@ -30,6 +30,7 @@ class Choices:
     info: Info = None
     dtype: DTypeLike | None = None
     partition: How = "rows"
+    columns: Partition | None = None
 
 
 def from_triplets(
@@ -114,8 +115,9 @@ def from_blocks(
     ordering = None
     if not (isinstance(how, str) and how == "rows"):
         rows, partition, ordering = partitioned(comm, rows, how, method=method, info=info)
-    n_cols = rows.shape[1]
-    columns = partition if partition.size == n_cols else Partition.even(n_cols, comm.size)
+    n_cols, columns = rows.shape[1], choices.columns
+    if columns is None:
+        columns = partition if partition.size == n_cols else Partition.even(n_cols, comm.size)
     made = DistMatrix(comm, rows, partition, columns, method=method, info=info, dtype=choices.dtype)
     made.ordering = ordering
     return made

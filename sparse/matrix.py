@@ -22,6 +22,7 @@ from onesided.sparse.operator import BlockOperator, WholeOperator
 from onesided.sparse.ordering import Ordering
 from onesided.sparse.partition import Partition, split_columns
 from onesided.sparse.product import PRODUCTS, LocalRows, Product
+from onesided.sparse.report import MatrixReport, report
 
 _DTYPES = tuple(np.dtype(kind) for kind in ("f4", "f8", "c8", "c16"))
 _TRIALS = 5
@@ -214,6 +215,10 @@ class DistMatrix(Linear):
         Rows beyond the last column have none: the ranks' blocks together are SciPy's diagonal.
         """
         return stored.diagonal(self.local_rows(), self.row_range[0])
+
+    def report(self) -> MatrixReport:
+        """Collective. Rows, nonzeros, ghosts, neighbors, bytes of a product on each rank."""
+        return report(self)
 
     def gather(self, root: int = 0) -> sparse.csr_array | None:
         """Collective. The whole matrix on ``root``, None on the other ranks."""

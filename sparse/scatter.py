@@ -10,10 +10,10 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from onesided.collectives import agreed
+from onesided.sparse.assembly import Choices, from_blocks
 from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix, vector_dtype
 from onesided.sparse.numbering import How
-from onesided.sparse.ordering import partitioned
 from onesided.sparse.partition import Partition
 
 _ITEMS_AT_ONCE = 1 << 26  # below what a 32-bit count of bytes can say
@@ -62,8 +62,7 @@ def from_scipy(
         private.Free()
     indptr = np.concatenate([np.zeros(1, index), np.cumsum(mine, dtype=index)])
     local = sparse.csr_array((data, indices, indptr), shape=(len(mine), shape[1]))
-    how = None if isinstance(partition, str) and partition == "rows" else partition
-    return _made(comm, local, rows, how, columns, method, info, dtype)
+    return from_blocks(comm, local, rows, Choices(method, info, dtype, partition, columns))
 
 
 def from_rows(
@@ -73,13 +72,13 @@ def from_rows(
     method: str = "auto",
     info: Info = None,
     dtype: DTypeLike | None = None,
-    partition: How | None = None,
+    partition: How = "rows",
     columns: Partition | None = None,
 ) -> DistMatrix:
     """Collective. The matrix whose consecutive blocks of rows the ranks pass, columns global.
 
     ``rows`` is a SciPy matrix or sparse array; all have the same number of columns. The row
-    partition is what was passed, unless ``partition`` moves them, see
+    partition is what was passed ("rows"), unless ``partition`` moves them, see
     :func:`~.ordering.partitioned`; ``columns`` as in :func:`from_scipy`.
 
     Raises the same error on every rank: ``TypeError`` where rows are none or the dtype cannot hold
@@ -93,29 +92,7 @@ def from_rows(
         if n_cols != shapes[0][1]:
             raise ValueError(f"rank 0 passes {shapes[0][1]} columns, rank {rank} {n_cols}")
     given = Partition.from_lengths(np.array([n_rows for n_rows, _ in shapes], np.int64))
-    return _made(comm, csr, given, partition, columns, method, info, dtype)
-
-
-def _made(
-    comm: MPI.Comm,
-    rows: sparse.csr_array,
-    given: Partition,
-    how: How | None,
-    columns: Partition | None,
-    method: str,
-    info: Info,
-    dtype: DTypeLike | None,
-) -> DistMatrix:
-    """Collective. The matrix of consecutive blocks of rows, moved if need be."""
-    ordering = None
-    if how is not None:
-        rows, given, ordering = partitioned(comm, rows, how, method=method, info=info)
-    if columns is None:
-        n_cols = rows.shape[1]
-        columns = given if given.size == n_cols else Partition.even(n_cols, comm.size)
-    made = DistMatrix(comm, rows, given, columns, method=method, info=info, dtype=dtype)
-    made.ordering = ordering
-    return made
+    return from_blocks(comm, csr, given, Choices(method, info, dtype, partition, columns))
 
 
 def _as_csr(matrix: Any, dtype: DTypeLike | None) -> sparse.csr_array:

@@ -141,7 +141,7 @@ def files(tmp_path):
 MISTAKES = {
     "no file": (["spmv", "{}/none.mtx"], "none.mtx: No such file"),
     "a folder": (["spmv", "{}"], "Is a directory"),
-    "no matrix": (["spmv", "{}/other.txt"], "line 1"),
+    "no matrix": (["spmv", "{}/other.txt"], "it begins with"),
     "truncated": (["spmv", "{}/truncated.mtx"], "truncated"),
     "cut gzip": (["spmv", "{}/cut.mtx.gz"], "cut.mtx.gz"),
     "bad line": (["spmv", "{}/word.mtx"], "line 3"),
