@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from onesided.sparse.halo import ReverseHalo
-from onesided.sparse.kernels import add_product
+from onesided.sparse.kernels.protocol import MakeKernel
+from onesided.sparse.kernels.scipy_calls import Csr
 from onesided.sparse.linear import Linear
-from onesided.sparse.product import LocalRows
 
 if TYPE_CHECKING:
     from onesided.sparse.matrix import DistMatrix
@@ -27,24 +27,21 @@ class TransposedProduct:
     The copy is sorted by columns, so that every entry of the result is written once.
     """
 
-    def __init__(self, rows: LocalRows) -> None:
-        shape = len(rows), rows.n_local
+    def __init__(self, rows: Csr, n_own: int, make: MakeKernel) -> None:
+        shape = len(rows), rows.n_cols
         by_row = sparse.csr_array((rows.data, rows.indices, rows.indptr), shape=shape)
         by_column = by_row.tocsc()
         indptr, indices, data = by_column.indptr, by_column.indices, by_column.data
-        cut = int(indptr[rows.n_own])
-        self._own_size = rows.n_own, len(rows)
-        self._own = indptr[: rows.n_own + 1], indices[:cut], data[:cut]
-        self._ghost_size = rows.n_local - rows.n_own, len(rows)
-        self._ghost = indptr[rows.n_own :] - indptr.dtype.type(cut), indices[cut:], data[cut:]
+        cut = int(indptr[n_own])
+        self._own = make(Csr(len(rows), indptr[: n_own + 1], indices[:cut], data[:cut]))
+        beyond = indptr[n_own:] - indptr.dtype.type(cut)
+        self._ghost = make(Csr(len(rows), beyond, indices[cut:], data[cut:]))
 
     def __call__(self, halo: ReverseHalo, x: NDArray[Any], y: NDArray[Any]) -> None:
         """Multiply; x and y are contiguous, as the halo's dtype and k say, and do not overlap."""
-        halo.ghosts.fill(0)
-        add_product(self._ghost_size, self._ghost, x, halo.ghosts)
+        self._ghost(x, halo.ghosts)
         halo.start()
-        y.fill(0)
-        add_product(self._own_size, self._own, x, y)
+        self._own(x, y)
         halo.finish(y)
 
 

@@ -31,6 +31,8 @@ class Choices:
     dtype: DTypeLike | None = None
     partition: How = "rows"
     columns: Partition | None = None
+    product: str = "auto"
+    kernel: str = "auto"
 
 
 def from_triplets(
@@ -44,6 +46,8 @@ def from_triplets(
     info: Info = None,
     dtype: DTypeLike | None = None,
     partition: How = "rows",
+    product: str = "auto",
+    kernel: str = "auto",
 ) -> DistMatrix:
     """Collective. The matrix of the entries that the ranks pass, each rank any of them, or none.
 
@@ -64,7 +68,8 @@ def from_triplets(
         target = vector_dtype(kind, dtype)
     index = index_dtype(max(shape))
     typed = Triplets.joined([mine], index, target)
-    return from_any_rank(comm, shape, typed, Choices(method, info, dtype, partition))
+    choices = Choices(method, info, dtype, partition, None, product, kernel)
+    return from_any_rank(comm, shape, typed, choices)
 
 
 def _checked(
@@ -118,7 +123,10 @@ def from_blocks(
     n_cols, columns = rows.shape[1], choices.columns
     if columns is None:
         columns = partition if partition.size == n_cols else Partition.even(n_cols, comm.size)
-    made = DistMatrix(comm, rows, partition, columns, method=method, info=info, dtype=choices.dtype)
+    made = DistMatrix(
+        comm, rows, partition, columns, method=method, info=info, dtype=choices.dtype,
+        product=choices.product, kernel=choices.kernel,
+    )  # fmt: skip
     made.ordering = ordering
     return made
 

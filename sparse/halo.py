@@ -13,10 +13,14 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import Alltoallw_init, PersistentRequest
-from onesided.sparse.kernels import IndexedSum
+from onesided.sparse.kernels.scipy_calls import IndexedSum
 from onesided.sparse.partition import LocalColumns, Partition
 
 Info = Mapping[str, str] | MPI.Info | None
+
+#: Bytes that a rank sends at least, in all and on average to a neighbor, where it stores them
+#: straight into the neighbors' memory.
+DIRECT_BYTES, DIRECT_BLOCK_BYTES = 1 << 16, 1 << 13
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +90,8 @@ class Halo:
             method=method,
             info=info,
         )
+        self._direct = self.request.direct and _worth_storing(self.sendbuf, self.send_counts)
+        self._routes: dict[int, list[tuple[NDArray[np.intp], NDArray[Any]]]] = {}
 
     @property
     def neighbors(self) -> int:
@@ -95,10 +101,27 @@ class Halo:
     def start(self, x: NDArray[Any]) -> None:
         """Local. Pack the entries of ``x`` (owned, of the halo's dtype) and start the request.
 
+        Where the method can do that, long blocks are packed straight into the neighbors' memory.
         ``x`` may be changed as soon as this returns.
         """
+        request = self.request
+        if self._direct and request.Open():
+            for index, place in self._places():
+                np.take(x, index, axis=0, out=place, mode="clip")
+            request.Ready(0)
+            return
         np.take(x, self.send_index, axis=0, out=self.sendbuf, mode="clip")
-        self.request.Start()
+        request.Start()
+
+    def _places(self) -> list[tuple[NDArray[np.intp], NDArray[Any]]]:
+        """Local. Which entries of x go where in the round that was opened."""
+        outlets = self.request.outlets
+        key = id(outlets)  # of one slot; the request keeps it
+        if key not in self._routes:
+            self._routes[key] = [
+                (self.send_index[box[0]], place) for _, box, place in outlets[0] if len(place)
+            ]
+        return self._routes[key]
 
     def fill(self, x: NDArray[Any]) -> None:
         """Local. Copy ``x`` to the owned part of the local vector, while the ghosts are coming."""
@@ -121,6 +144,7 @@ class Halo:
 
     def Free(self) -> None:
         """Collective. Free the request; a second time has no effect."""
+        self._routes.clear()
         self.request.Free()
 
 
@@ -189,6 +213,15 @@ def _displacements(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _shape(n: int, k: int) -> tuple[int, ...]:
     return (n,) if k == 1 else (n, k)
+
+
+def _worth_storing(sendbuf: NDArray[Any], counts: NDArray[np.int64]) -> bool:
+    """Local. Whether packing into each neighbor's memory is faster than packing once, and a copy.
+
+    A copy of what is in the cache takes less time than opening a round and a call per neighbor.
+    """
+    neighbors = int(np.count_nonzero(counts))
+    return sendbuf.nbytes >= DIRECT_BYTES and sendbuf.nbytes >= neighbors * DIRECT_BLOCK_BYTES
 
 
 def _boxes(counts: NDArray[np.int64], offset: int) -> list[tuple[slice] | None]:

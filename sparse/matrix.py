@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from time import perf_counter
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,18 +14,17 @@ from scipy import sparse
 from onesided.collectives import RequestError, agreed
 from onesided.sparse import stored
 from onesided.sparse.adjoint import Adjoint, TransposedProduct
+from onesided.sparse.contest import Contest, candidates
 from onesided.sparse.halo import Halo, HaloPattern, Info, ReverseHalo
-from onesided.sparse.kernels import add_product
+from onesided.sparse.kernels.registry import KERNELS
+from onesided.sparse.kernels.scipy_calls import Csr, add_product
 from onesided.sparse.linear import Linear
 from onesided.sparse.operator import BlockOperator, WholeOperator
 from onesided.sparse.ordering import Ordering
 from onesided.sparse.partition import Partition, split_columns
-from onesided.sparse.product import PRODUCTS, LocalRows, Product
 from onesided.sparse.report import MatrixReport, report
 
 _DTYPES = tuple(np.dtype(kind) for kind in ("f4", "f8", "c8", "c16"))
-_TRIALS = 5
-_TRIAL_SECONDS = 0.2  # what measuring the products may take, about
 
 
 def vector_dtype(values: np.dtype[Any], wanted: DTypeLike | None) -> np.dtype[Any]:
@@ -59,7 +57,8 @@ class DistMatrix(Linear):
     ``comm`` is borrowed and must outlive the matrix. Attributes: ``comm``, ``shape`` (global),
     ``nnz`` (global, entries stored), ``dtype``, ``row_range``, ``col_range``, ``row_partition``,
     ``col_partition``, ``pattern`` (who needs which entries of x), ``halo`` (that of one vector),
-    ``method`` (of its request), ``product_name`` ("fused" or "split"), ``checked`` (whether
+    ``method`` (of its request), ``product_name`` ("fused" or "split"), ``kernel_name`` (the local
+    product that it uses), ``checked`` (whether
     products compare their operands on all ranks; may be set, to the same value on every rank),
     ``ordering`` (how the caller's numbering was permuted, or None).
     """
@@ -77,22 +76,28 @@ class DistMatrix(Linear):
         info: Info = None,
         dtype: DTypeLike | None = None,
         product: str = "auto",
+        kernel: str = "auto",
     ) -> None:
         """Collective. Build from the rows of each rank, CSR with global columns.
 
-        ``product`` names the way to multiply: "fused", "split", or "auto", which measures both.
+        ``product`` names the way to multiply: "fused" waits for the ghosts first, "split"
+        multiplies own columns meanwhile. ``kernel`` names the local product: "scipy", "mkl" or
+        "mkl-tuned" (where MKL is installed), and on rows sorted by length "scipy-sorted" or
+        "mkl-sorted". "auto" measures, in some tenths of a second for a large matrix; results may
+        then differ by rounding from run to run. All but "scipy" and "mkl" with "fused" keep
+        another copy of the entries.
+
         Raises the same error on every rank: ``ValueError`` where rows and partitions do not
         fit, ``TypeError`` for the dtype, and the errors of ``Alltoallw_init``.
         """
-        with agreed(comm, f"DistMatrix with dtype={dtype}, product={product}"):
+        with agreed(comm, f"DistMatrix with dtype={dtype}, product={product}, kernel={kernel}"):
             self.dtype = vector_dtype(rows.dtype, dtype)
             _check_rows(comm, rows, row_partition, col_partition)
-            if product not in (*PRODUCTS, "auto"):
-                raise ValueError(f"no product {product!r}; there are auto, {', '.join(PRODUCTS)}")
+            products, kernels = candidates(product, kernel)
             columns = split_columns(rows.indices, col_partition, comm.rank)
             data = np.ascontiguousarray(rows.data, self.dtype)
             indptr = rows.indptr.astype(columns.indices.dtype, copy=False)
-            local = LocalRows(indptr, columns.indices, data, columns.n_own, columns.n_local)
+            local = Csr(columns.n_local, indptr, columns.indices, data)
         self._lay_out(comm, row_partition, col_partition)
         self.nnz = int(comm.allreduce(len(data)))
         self.ordering: Ordering | None = None
@@ -105,32 +110,9 @@ class DistMatrix(Linear):
         self.pattern = HaloPattern.of(comm, columns, col_partition)
         self.halo = self._halo(1)
         self.method = self.halo.request.method
-        self.product_name, self._product = self._chosen(local, product)
-
-    def _chosen(self, local: LocalRows, name: str) -> tuple[str, Product]:
-        """Collective. The product of that name, or the one whose slowest rank is the fastest."""
-        if name in PRODUCTS:
-            return name, PRODUCTS[name](local)
-        candidates = {key: kind(local) for key, kind in PRODUCTS.items()}
-        x, y = np.zeros(self._n_cols, self.dtype), np.empty(self._n_rows, self.dtype)
-        times = np.array([self._seconds(product, x, y, 1) for product in candidates.values()])
-        self.comm.Allreduce(MPI.IN_PLACE, times, op=MPI.MAX)
-        rounds = int(np.clip(_TRIAL_SECONDS / _TRIALS / max(times.sum(), 1e-9), 1, 20))
-        samples = np.array(
-            [
-                [self._seconds(product, x, y, rounds) for product in candidates.values()]
-                for _ in range(_TRIALS)
-            ]
-        )
-        self.comm.Allreduce(MPI.IN_PLACE, samples, op=MPI.MAX)
-        best = list(candidates)[int(np.argmin(np.median(samples, axis=0)))]
-        return best, candidates[best]
-
-    def _seconds(self, product: Product, x: NDArray[Any], y: NDArray[Any], rounds: int) -> float:
-        began = perf_counter()
-        for _ in range(rounds):
-            product(self.halo, x, y)
-        return perf_counter() - began
+        choice = Contest(comm, local, columns.n_own).choose(self.halo, products, kernels)
+        self.product_name, self.kernel_name = choice.product, choice.kernel
+        self._product = choice.run
 
     # -- products --------------------------------------------------------------------------------
 
@@ -174,7 +156,8 @@ class DistMatrix(Linear):
         if k == 1:
             x, y = x.reshape(-1), y.reshape(-1)
         if self._transposed is None:
-            self._transposed = TransposedProduct(self._rows)
+            make = KERNELS[self.kernel_name].make
+            self._transposed = TransposedProduct(self._rows, self.pattern.n_own, make)
         self._transposed(self._reverse_halos.get(k) or self._reverse_halo(k), x, y)
 
     def _halo(self, k: int) -> Halo:
@@ -207,7 +190,7 @@ class DistMatrix(Linear):
     def own_block(self) -> sparse.csr_array:
         """Local. This rank's rows by its own columns, a copy; what ghosts add is left out."""
         self._check_alive()
-        return stored.own_columns(self._rows)
+        return stored.own_columns(self._rows, self.pattern.n_own)
 
     def diagonal(self) -> NDArray[Any]:
         """Local. The diagonal entries of this rank's rows, zero where none is stored.
@@ -245,9 +228,8 @@ class DistMatrix(Linear):
             sums = np.empty(self._n_cols, self.dtype)
             self.multiply_transposed(np.ones(self._n_rows, self.dtype), sums)
             return sums
-        rows, sums = self._rows, np.zeros(self._n_rows, self.dtype)
-        ones = np.ones(rows.n_local, self.dtype)
-        add_product((len(rows), rows.n_local), (rows.indptr, rows.indices, rows.data), ones, sums)
+        sums = np.zeros(self._n_rows, self.dtype)
+        add_product(self._rows, np.ones(self._rows.n_cols, self.dtype), sums)
         return sums
 
     def scale(self, factor: complex) -> None:
@@ -293,7 +275,8 @@ class DistMatrix(Linear):
     def _replace(self, data: NDArray[Any]) -> None:
         """Local. Other values at the same places; the caller's arrays are left alone."""
         self._rows = replace(self._rows, data=data)
-        self._product = PRODUCTS[self.product_name](self._rows)
+        contest = Contest(self.comm, self._rows, self.pattern.n_own)
+        self._product = contest.product(self.product_name, self.kernel_name)
         self._transposed = None
 
     def _check_alive(self) -> None:

@@ -34,6 +34,8 @@ def read(
     info: Info = None,
     dtype: DTypeLike | None = None,
     partition: How = "rows",
+    product: str = "auto",
+    kernel: str = "auto",
     progress: Advance = None,
 ) -> DistMatrix:
     """Collective. Read a matrix from a file into a distributed matrix.
@@ -50,15 +52,15 @@ def read(
 
     ``partition`` says who owns which rows, see :func:`~.ordering.partitioned`; "rows": in
     contiguous blocks balanced by nonzeros. ``dtype`` is that of the matrix and of the vectors it
-    multiplies (:class:`DistMatrix`). ``progress(done, total)`` is called on rank 0 now and then,
-    with bytes; not for HDF5 files.
+    multiplies; ``product`` and ``kernel`` say how (:class:`DistMatrix`).
+    ``progress(done, total)`` is called on rank 0 now and then, with bytes; not for HDF5 files.
 
     Raises the same error on every rank: ``OSError`` (``FileNotFoundError`` and others) where the
     file cannot be read, :class:`MatrixFileError` (:class:`MatrixMarketError`,
     :class:`HarwellBoeingError`) naming the line where it is not valid, not whole, or longer than
     it says, ``TypeError`` for a dtype that cannot hold the values.
     """
-    choices = Choices(method, info, dtype, partition)
+    choices = Choices(method, info, dtype, partition, None, product, kernel)
     found = ""
     with agreed(comm):
         if comm.rank == 0:

@@ -29,13 +29,15 @@ def from_scipy(
     dtype: DTypeLike | None = None,
     partition: How = "rows",
     columns: Partition | None = None,
+    product: str = "auto",
+    kernel: str = "auto",
 ) -> DistMatrix:
     """Collective. Distribute a SciPy matrix or sparse array of any format that ``root`` holds.
 
     What other ranks pass is not looked at; pass None. ``partition`` says who owns which rows, see
     :func:`~.ordering.partitioned`; "rows": in contiguous blocks balanced by nonzeros. ``columns``
     says who owns which entries of x: as the rows in a square matrix, even blocks in another one,
-    unless it is given.
+    unless it is given. ``product`` and ``kernel``: how to multiply, see :class:`DistMatrix`.
 
     Raises the same error on every rank: ``TypeError`` where root's matrix is none, or the dtype
     cannot hold its values; ``ValueError`` where it is not two-dimensional; ``MismatchError`` where
@@ -62,7 +64,8 @@ def from_scipy(
         private.Free()
     indptr = np.concatenate([np.zeros(1, index), np.cumsum(mine, dtype=index)])
     local = sparse.csr_array((data, indices, indptr), shape=(len(mine), shape[1]))
-    return from_blocks(comm, local, rows, Choices(method, info, dtype, partition, columns))
+    choices = Choices(method, info, dtype, partition, columns, product, kernel)
+    return from_blocks(comm, local, rows, choices)
 
 
 def from_rows(
@@ -74,6 +77,8 @@ def from_rows(
     dtype: DTypeLike | None = None,
     partition: How = "rows",
     columns: Partition | None = None,
+    product: str = "auto",
+    kernel: str = "auto",
 ) -> DistMatrix:
     """Collective. The matrix whose consecutive blocks of rows the ranks pass, columns global.
 
@@ -92,7 +97,8 @@ def from_rows(
         if n_cols != shapes[0][1]:
             raise ValueError(f"rank 0 passes {shapes[0][1]} columns, rank {rank} {n_cols}")
     given = Partition.from_lengths(np.array([n_rows for n_rows, _ in shapes], np.int64))
-    return from_blocks(comm, csr, given, Choices(method, info, dtype, partition, columns))
+    choices = Choices(method, info, dtype, partition, columns, product, kernel)
+    return from_blocks(comm, csr, given, choices)
 
 
 def _as_csr(matrix: Any, dtype: DTypeLike | None) -> sparse.csr_array:

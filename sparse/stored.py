@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from onesided.sparse.halo import HaloPattern
+from onesided.sparse.kernels.scipy_calls import Csr
 from onesided.sparse.partition import Partition, index_dtype
-from onesided.sparse.product import LocalRows
 
 _ITEMS_AT_ONCE = 1 << 26  # below what a 32-bit count of bytes can say
 
 
 def global_rows(
-    rows: LocalRows, pattern: HaloPattern, columns: Partition, rank: int
+    rows: Csr, pattern: HaloPattern, columns: Partition, rank: int
 ) -> sparse.csr_array:
     """Local. CSR of the rows with global columns, in memory of its own, entries in their order."""
     start, stop = columns.range(rank)
@@ -27,12 +27,12 @@ def global_rows(
     return sparse.csr_array(parts, shape=(len(rows), columns.size))
 
 
-def own_columns(rows: LocalRows) -> sparse.csr_array:
+def own_columns(rows: Csr, n_own: int) -> sparse.csr_array:
     """Local. CSR of the rows without ghosts, columns counted from the first own one."""
-    own = rows.indices < rows.n_own
+    own = rows.indices < n_own
     before = np.concatenate([[0], np.cumsum(own)])[rows.indptr]
     parts = rows.data[own], rows.indices[own], before.astype(rows.indptr.dtype)
-    return sparse.csr_array(parts, shape=(len(rows), rows.n_own))
+    return sparse.csr_array(parts, shape=(len(rows), n_own))
 
 
 def diagonal(rows: sparse.csr_array, first: int) -> NDArray[Any]:

@@ -14,7 +14,8 @@ import pytest
 import scipy.fft
 
 from onesided.collectives.errors import PatternError, UnsupportedError
-from onesided.pencilfft.kernels import mkl_library, registry, scipy_kernel
+from onesided.collectives.mkl import find_libraries
+from onesided.pencilfft.kernels import registry, scipy_kernel
 from onesided.pencilfft.kernels.protocol import REAL_KINDS, Layout, Task
 from onesided.pencilfft.kernels.ways import WAYS
 
@@ -329,7 +330,7 @@ def test_a_backend_that_is_not_installed_says_so(monkeypatch):
 
 def test_mkl_keeps_its_names_of_fftw_to_itself():
     """FFTW's users that are loaded later must not get MKL's functions of the same names."""
-    if not mkl_library.find_libraries():
+    if not find_libraries():
         pytest.skip("mkl is not installed")
     code = (
         "import ctypes\n"

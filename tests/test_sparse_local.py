@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.sparse import _sparsetools
 
-from onesided.sparse import kernels, stencil27
+from onesided.sparse import stencil27
+from onesided.sparse.kernels import scipy_calls as kernels
 from onesided.sparse.matrix import vector_dtype
 
 
@@ -74,8 +75,8 @@ def test_kernels_add_to_their_result(kernel, dtype, k, index):
     shape = () if k is None else (k,)
     x, y = rng.random((7, *shape)).astype(dtype), np.ones((9, *shape), dtype)
     expected = 1 + matrix @ x
-    csr = matrix.indptr.astype(index), matrix.indices.astype(index), matrix.data
-    kernel.add_product((9, 7), csr, x, y)
+    arrays = matrix.indptr.astype(index), matrix.indices.astype(index), matrix.data
+    kernel.add_product(kernel.Csr(7, *arrays), x, y)
     assert np.allclose(y, expected)
 
 

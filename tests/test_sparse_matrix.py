@@ -34,6 +34,17 @@ def test_all_sides_and_blocks(run_cases, ranks):
     run_cases("cases_matrix", ranks, timeout=300)
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_kernels(run_cases, ranks):
+    run_cases("cases_kernels", ranks)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("ranks", [1, 4, 7])
+def test_kernels_on_other_numbers_of_ranks(run_cases, ranks):
+    run_cases("cases_kernels", ranks)
+
+
 @pytest.mark.parametrize("module", ["cases_matrix_entries", "cases_matrix_vectors"])
 def test_entries_and_vectors(run_cases, module):
     run_cases(module, 3)

@@ -50,7 +50,7 @@ class MklKernel:
 
 def _run(descriptor: mkl.Descriptor, forward: bool, loops: list[tuple[int, int]]) -> Run:
     """The call on all sets of lines, whose offsets in bytes are ``loops``."""
-    library = mkl.load_library()
+    library = mkl.load_transforms()
     compute = library.DftiComputeForward if forward else library.DftiComputeBackward
 
     def run(source: NDArray[Any], target: NDArray[Any]) -> None:
@@ -97,5 +97,5 @@ def _largest_apart(lines: list[Lines]) -> tuple[Lines, list[tuple[int, int]]]:
     return largest, offsets
 
 
-mkl.load_library()
+mkl.load_transforms()
 KERNEL = MklKernel()

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import sys
 import weakref
 from collections.abc import Sequence
 from functools import cache
-from importlib.metadata import PackageNotFoundError, files
-from pathlib import Path
 from typing import Any
 
-#: Parts of MKL that are needed: computing, without threads, and the interface to it.
-LAYERS = ("core", "sequential", "intel_lp64")
+from onesided.collectives.mkl import load_library
 
 # Names and numbers of MKL's own header, mkl_dfti.h.
 FORWARD_SCALE, BACKWARD_SCALE, NUMBER_OF_TRANSFORMS = 4, 5, 7
@@ -23,44 +18,11 @@ THREAD_LIMIT = 27
 COMPLEX, REAL, COMPLEX_COMPLEX, IN_PLACE, NOT_IN_PLACE = 32, 33, 39, 43, 44
 
 
-def find_libraries() -> list[Path]:
-    """Local. Files of :data:`LAYERS`; empty where MKL is not installed.
-
-    They are looked for among the files of the Python package, in the environment's folder, and
-    where the environment variable ``MKLROOT`` points.
-    """
-    folders = [Path(sys.prefix) / "lib"]
-    try:
-        found = [Path(str(file.locate())) for file in files("mkl") or () if _is_core(file.name)]
-        folders = [path.resolve().parent for path in found] + folders
-    except PackageNotFoundError:
-        pass
-    if os.environ.get("MKLROOT"):
-        folders.append(Path(os.environ["MKLROOT"]) / "lib")
-    for folder in folders:
-        cores = sorted(path for path in folder.glob("libmkl_core.*") if _is_core(path.name))
-        for core in reversed(cores):
-            layers = [core.with_name(core.name.replace("core", layer)) for layer in LAYERS]
-            if all(path.is_file() for path in layers):
-                return layers
-    return []
-
-
 @cache
-def load_library() -> ctypes.CDLL:
-    """Local. The interface; raises :class:`ImportError` where MKL cannot be used.
-
-    MKL brings functions of FFTW's names that do less than FFTW's own. Its run-time library
-    ``libmkl_rt`` shows them to the whole process, and FFTW's users that are loaded later call
-    them: so the layers are loaded one by one, and the one with these names for us alone.
-    """
-    layers = find_libraries()
-    if not layers:
-        raise ImportError("MKL is not installed")
+def load_transforms() -> ctypes.CDLL:
+    """Local. MKL with the types of its transforms told; ``ImportError`` where it is not usable."""
+    library = load_library()
     try:
-        for path in layers[:-1]:
-            ctypes.CDLL(str(path), mode=os.RTLD_LAZY | os.RTLD_GLOBAL)
-        library = ctypes.CDLL(str(layers[-1]), mode=os.RTLD_LAZY | os.RTLD_LOCAL)
         for name in ("DftiCreateDescriptor_d_1d", "DftiCreateDescriptor_s_1d"):
             getattr(library, name).restype = ctypes.c_long
         for name in ("DftiSetValue", "DftiCommitDescriptor", "DftiFreeDescriptor"):
@@ -68,13 +30,9 @@ def load_library() -> ctypes.CDLL:
         for name in ("DftiComputeForward", "DftiComputeBackward"):
             getattr(library, name).restype = ctypes.c_long
             getattr(library, name).argtypes = [ctypes.c_void_p] * 3
-    except (OSError, AttributeError) as error:
-        raise ImportError(f"MKL in {layers[0].parent} cannot be used: {error}") from error
+    except AttributeError as error:
+        raise ImportError(f"MKL cannot be used: {error}") from error
     return library
-
-
-def _is_core(name: str) -> bool:
-    return name.startswith("libmkl_core.") and not name.endswith(".a")
 
 
 class Descriptor:
@@ -85,7 +43,7 @@ class Descriptor:
     """
 
     def __init__(self, single: bool, domain: int, length: int) -> None:
-        library = load_library()
+        library = load_transforms()
         create = library.DftiCreateDescriptor_s_1d if single else library.DftiCreateDescriptor_d_1d
         self.handle = ctypes.c_void_p()
         self.usable = not create(ctypes.byref(self.handle), domain, ctypes.c_long(length))

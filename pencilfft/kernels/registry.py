@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 from onesided.collectives.errors import PatternError, UnsupportedError
-from onesided.pencilfft.kernels.mkl_library import find_libraries
+from onesided.collectives.mkl import find_libraries
 from onesided.pencilfft.kernels.protocol import Kernel
 
 

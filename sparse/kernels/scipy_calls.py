@@ -5,6 +5,7 @@ They are not public: where this SciPy has no such names its public products serv
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,18 +45,37 @@ except ImportError:
         y += (matrix @ x.reshape(n_col, k)).reshape(-1)
 
 
-Csr = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # indptr, indices, data
+_Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
-def add_product(size: tuple[int, int], csr: Csr, x: NDArray[Any], y: NDArray[Any]) -> None:
-    """Local. y += A x with A's ``(indptr, indices, data)``; x and y are contiguous, (n,) or (n, k).
+@dataclass(frozen=True, eq=False)
+class Csr:
+    """A matrix of one rank in compressed rows. ``indices`` and ``indptr`` have one dtype.
 
-    Nothing is allocated but views.
+    ``indptr`` may be a part of that of a larger matrix, whose ``indices`` and ``data`` these are.
     """
+
+    n_cols: int
+    indptr: NDArray[Any]
+    indices: NDArray[Any]
+    data: NDArray[Any]
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.indptr) - 1
+
+    def part(self, start: int, stop: int) -> Csr:
+        """Local. Some of the rows, in the same memory."""
+        return replace(self, indptr=self.indptr[start : stop + 1])
+
+
+def add_product(csr: Csr, x: NDArray[Any], y: NDArray[Any]) -> None:
+    """Local. y += A x; x and y are contiguous, (n,) or (n, k). Nothing is allocated but views."""
+    size, arrays = (len(csr), csr.n_cols), (csr.indptr, csr.indices, csr.data)
     if x.ndim == 1:
-        csr_matvec(*size, *csr, x, y)
+        csr_matvec(*size, *arrays, x, y)
     else:
-        csr_matvecs(*size, x.shape[1], *csr, x.reshape(-1), y.reshape(-1))
+        csr_matvecs(*size, x.shape[1], *arrays, x.reshape(-1), y.reshape(-1))
 
 
 class IndexedSum:
@@ -71,7 +91,7 @@ class IndexedSum:
         self._real = np.empty(0, dtype).real.dtype
         self._pairs = dtype.kind == "c"
         ones = np.ones(len(index), self._real)
-        self._csc: Csr = np.arange(len(index) + 1, dtype=kind), np.asarray(index, kind), ones
+        self._csc: _Arrays = np.arange(len(index) + 1, dtype=kind), np.asarray(index, kind), ones
 
     def __call__(self, values: NDArray[Any], y: NDArray[Any]) -> None:
         """Local. Add; both are contiguous, ``y`` has n_rows rows."""

@@ -1,0 +1,127 @@
+"""Every local product and every way to multiply, and halos that are stored in place."""
+
+import time
+from unittest import mock
+
+import numpy as np
+from cases import parameters, skip
+from cases_matrix import check, distributed
+from cases_sparse import MATRICES, raised
+from scipy import sparse
+
+from onesided.collectives import methods
+from onesided.sparse import DistMatrix, Partition, from_rows
+from onesided.sparse import contest as contest_module
+from onesided.sparse import halo as halo_module
+from onesided.sparse.kernels import registry
+
+
+def need_kernel(name):
+    if name not in registry.available():
+        skip(f"kernel {name} is not installed")
+
+
+@parameters(kernel=list(registry.KERNELS), product=["fused", "split"])
+def case_kernels(comm, kernel, product, seed):
+    need_kernel(kernel)
+    rng = np.random.default_rng(seed)
+    for name in ("square", "dense row", "empty ends", "few rows"):
+        whole = MATRICES[name](rng)
+        with distributed(comm, whole, product=product, kernel=kernel) as matrix:
+            assert (matrix.product_name, matrix.kernel_name) == (product, kernel)
+            for side in ("A", "T"):
+                for k in (None, 3):
+                    check(matrix, whole, rng, side, k)
+            matrix.scale(3.0)
+            check(matrix, 3.0 * sparse.csr_array(whole), rng, "A", None)
+
+
+@parameters(method=lambda: list(methods()), bound=[0, 1 << 60])
+def case_halos_in_place_and_packed(comm, method, bound, seed):
+    """Straight into the neighbors' memory, and packed; late ranks; x changes at once."""
+    rng = np.random.default_rng(seed + comm.rank)
+    whole = sparse.random_array((60, 60), density=0.2, rng=np.random.default_rng(seed)).tocsr()
+    assert whole.nnz
+    both = {"DIRECT_BYTES": bound, "DIRECT_BLOCK_BYTES": bound}
+    with mock.patch.multiple(halo_module, **both):
+        matrix = distributed(comm, whole, method, product="fused", kernel="scipy")
+        matrix.multiply(*(np.zeros((len(range(*r)), 3)) for r in (matrix.col_range,) * 2))
+    direct = {halo._direct for halo in matrix._halos.values()}
+    sends = len(matrix.halo.send_index) > 0
+    assert direct == {matrix.halo.request.direct and bound == 0 and sends}
+    for turn in range(12):
+        time.sleep(float(rng.choice([0.0, 0.0, 0.003])))
+        for k in (None, 3):
+            shape = (60,) if k is None else (60, k)
+            x = np.random.default_rng(turn).standard_normal(shape)
+            mine = x[slice(*matrix.col_range)].copy()
+            y = matrix @ mine
+            mine[...] = np.nan
+            assert np.allclose(y, (whole @ x)[slice(*matrix.row_range)])
+    matrix.Free()
+
+
+def case_a_kernel_that_one_rank_lacks_is_not_tried(comm, seed):
+    whole = sparse.random_array((30, 30), density=0.2, rng=np.random.default_rng(seed)).tocsr()
+    mine = ["scipy"] if comm.rank == comm.size - 1 else registry.available()
+    with mock.patch.object(registry, "available", return_value=mine):
+        matrix = distributed(comm, whole)
+    assert matrix.kernel_name == "scipy"
+    check(matrix, whole, np.random.default_rng(seed), "A", None)
+    matrix.Free()
+
+
+def case_wrong_kernels_are_refused_on_every_rank(comm):
+    rows = sparse.eye_array(4, format="csr")
+    text = raised(lambda: from_rows(comm, rows, method="p2p", kernel="teleport"), ValueError)
+    assert "no kernel 'teleport'; there are auto, scipy" in text, text
+    missing = registry.Offer(registry.KERNELS["mkl"].make, lambda: comm.rank != 0, "MKL")
+    even = Partition.even(4, comm.size)
+    mine = rows[slice(*even.range(comm.rank))]
+    with mock.patch.dict(registry.KERNELS, {"mkl": missing}):
+        text = raised(lambda: DistMatrix(comm, mine, even, even, kernel="mkl"), ValueError)
+    assert "needs MKL, which is not installed" in text, text
+    assert len(set(comm.allgather(text))) == 1, comm.allgather(text)
+
+
+@parameters(kernel=["auto", "scipy-sorted"])
+def case_a_kernel_without_memory_on_one_rank(comm, kernel):
+    def make(csr):
+        if comm.rank == comm.size - 1:
+            raise MemoryError("no room for a copy")
+        return registry.KERNELS["scipy"].make(csr)
+
+    rows = sparse.eye_array(4, format="csr")
+    with mock.patch.dict(registry.KERNELS, {"scipy-sorted": registry.Offer(make)}):
+        text = raised(lambda: from_rows(comm, rows, method="p2p", kernel=kernel), MemoryError)
+    assert "no room for a copy" in text, text
+
+
+def case_the_fastest_is_chosen_on_all_ranks(comm, seed):
+    """One kernel is slow on one rank, another way on another: both lose everywhere."""
+
+    class Slow(contest_module.PRODUCTS["split"]):
+        def __call__(self, halo, x, y):
+            super().__call__(halo, x, y)
+            time.sleep(0.02 if comm.rank == comm.size - 1 else 0.0)
+
+    def slow(csr):
+        run = registry.KERNELS["scipy"].make(csr)
+
+        def multiply(x, y):
+            run(x, y)
+            time.sleep(0.02 if comm.rank == 0 else 0.0)
+
+        return multiply
+
+    whole = sparse.random_array((30, 30), density=0.2, rng=np.random.default_rng(seed)).tocsr()
+    fast, offers = registry.KERNELS["scipy"], {name: registry.Offer(slow) for name in "abc"}
+    with (
+        mock.patch.dict(registry.KERNELS, {**offers, "d": fast, "e": registry.Offer(slow)}),
+        mock.patch.object(registry, "available", return_value=list("abcde")),
+        mock.patch.dict(contest_module.PRODUCTS, {"split": Slow}),
+    ):
+        matrix = distributed(comm, whole)
+        assert (matrix.product_name, matrix.kernel_name) == ("fused", "d")
+        check(matrix, whole, np.random.default_rng(seed), "A", None)
+        matrix.Free()
