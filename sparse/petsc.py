@@ -42,7 +42,8 @@ class ShellContext:
 def shell(matrix: DistMatrix) -> Any:
     """Collective. A ``petsc4py.PETSc.Mat`` of type python that multiplies by the matrix.
 
-    It borrows the matrix: destroy it before ``matrix.Free()``. PETSc must be built for the MPI of
+    It borrows the matrix: destroy it, and PETSc's solvers that have it, before ``matrix.Free()``;
+    what is left to the end of the program may crash it there. PETSc must be built for the MPI of
     this program. Raises the same error on every rank: ``ImportError`` where petsc4py is missing,
     ``TypeError`` where PETSc's scalars are not the matrix's dtype.
     """
