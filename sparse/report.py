@@ -98,7 +98,7 @@ def report(matrix: DistMatrix) -> MatrixReport:
         shape=matrix.shape,
         dtype=matrix.dtype.name,
         method=matrix.method,
-        product=matrix.product_name,
+        product=f"{matrix.product_name}, {matrix.kernel_name}",
         rows=columns[0],
         nonzeros=columns[1],
         ghosts=columns[2],

@@ -46,9 +46,10 @@ def case_halos_in_place_and_packed(comm, method, bound, seed):
     with mock.patch.multiple(halo_module, **both):
         matrix = distributed(comm, whole, method, product="fused", kernel="scipy")
         matrix.multiply(*(np.zeros((len(range(*r)), 3)) for r in (matrix.col_range,) * 2))
-    direct = {halo._direct for halo in matrix._halos.values()}
+    assert sorted(matrix._halos) == [1, 3]
     sends = len(matrix.halo.send_index) > 0
-    assert direct == {matrix.halo.request.direct and bound == 0 and sends}
+    for halo in matrix._halos.values():
+        assert halo._direct == (halo.request.direct and bound == 0 and sends)
     for turn in range(12):
         time.sleep(float(rng.choice([0.0, 0.0, 0.003])))
         for k in (None, 3):
@@ -100,28 +101,35 @@ def case_a_kernel_without_memory_on_one_rank(comm, kernel):
 def case_the_fastest_is_chosen_on_all_ranks(comm, seed):
     """One kernel is slow on one rank, another way on another: both lose everywhere."""
 
-    class Slow(contest_module.PRODUCTS["split"]):
-        def __call__(self, halo, x, y):
-            super().__call__(halo, x, y)
-            time.sleep(0.02 if comm.rank == comm.size - 1 else 0.0)
+    class Split(contest_module.PRODUCTS["split"]):
+        seconds = 2.0 if comm.rank == comm.size - 1 else 1.0
 
-    def slow(csr):
-        run = registry.KERNELS["scipy"].make(csr)
+    class Fused(contest_module.PRODUCTS["fused"]):
+        seconds = 1.5
 
-        def multiply(x, y):
-            run(x, y)
-            time.sleep(0.02 if comm.rank == 0 else 0.0)
+    def offer(seconds):
+        def make(csr):
+            run = registry.KERNELS["scipy"].make(csr)
+            run.seconds = seconds
+            return run
 
-        return multiply
+        return registry.Offer(make)
 
+    def clocked(call, count):
+        for _ in range(count):
+            call()
+        return count * call.func.seconds
+
+    slow_here = [3.0, 3.0 if comm.rank == 0 else 1.0, 2.0, 4.0]
+    offers = dict(zip("abcd", map(offer, slow_here), strict=True))
     whole = sparse.random_array((30, 30), density=0.2, rng=np.random.default_rng(seed)).tocsr()
-    fast, offers = registry.KERNELS["scipy"], {name: registry.Offer(slow) for name in "abc"}
     with (
-        mock.patch.dict(registry.KERNELS, {**offers, "d": fast, "e": registry.Offer(slow)}),
-        mock.patch.object(registry, "available", return_value=list("abcde")),
-        mock.patch.dict(contest_module.PRODUCTS, {"split": Slow}),
+        mock.patch.dict(registry.KERNELS, offers),
+        mock.patch.object(registry, "available", return_value=list("abcd")),
+        mock.patch.dict(contest_module.PRODUCTS, {"fused": Fused, "split": Split}),
+        mock.patch.object(contest_module, "_seconds", clocked),
     ):
         matrix = distributed(comm, whole)
-        assert (matrix.product_name, matrix.kernel_name) == ("fused", "d")
+        assert (matrix.product_name, matrix.kernel_name) == ("fused", "c")
         check(matrix, whole, np.random.default_rng(seed), "A", None)
         matrix.Free()
