@@ -68,6 +68,8 @@ def run(command: Command, options: argparse.Namespace) -> int:
     """Collective. Run the command on the ranks of this job and return its exit code."""
     if not jobs.in_job():  # one process needs no network, and Open MPI's UCX component complains
         os.environ.setdefault("OMPI_MCA_osc", "^ucx")
+    else:  # there is a rank per core: the threads of NumPy's libraries would be in the way
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:

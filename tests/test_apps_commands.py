@@ -53,6 +53,13 @@ def test_spmv_on_four_ranks():
     assert "Verified with SciPy" in finished.out
 
 
+@pytest.mark.parametrize(("given", "threads"), [([], 1), (["OMP_NUM_THREADS=3"], 3)])
+def test_a_rank_has_one_thread_unless_the_user_says_otherwise(given, threads):
+    outcome = mpi_harness.run(TESTS / "programs" / "apps_threads.py", 2, *given, timeout=60)
+    assert outcome.kind == "pass", outcome.report()
+    assert outcome.stdout.count(f"threads {threads}") == 2, outcome.report()
+
+
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_doctor_tries_every_method(ranks):
     outcome = mpi_harness.run("-m onesided.apps", ranks, "doctor", timeout=120)
