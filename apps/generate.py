@@ -13,12 +13,12 @@ from mpi4py import MPI
 
 from onesided.apps.failures import CommandError, user_errors
 from onesided.collectives import agreed
-from onesided.sparse.generators import stencil7, stencil27
-from onesided.sparse.marketwriter import Form, write_matrixmarket
+from onesided.sparse.files.marketwriter import Form, write_matrixmarket
+from onesided.sparse.files.store import write
+from onesided.sparse.generators.grids import stencil7, stencil27
+from onesided.sparse.generators.mesh import trace_mesh
 from onesided.sparse.matrix import DistMatrix
-from onesided.sparse.mesh import trace_mesh
 from onesided.sparse.partition import Partition
-from onesided.sparse.store import write
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,17 @@ if __name__ == "sparse":  # imported from the source folder, not from the packag
 
 from onesided.sparse.assembly import from_triplets
 from onesided.sparse.errors import HarwellBoeingError, MatrixFileError, MatrixMarketError
-from onesided.sparse.generators import stencil7, stencil27
+from onesided.sparse.files.marketwriter import write_matrixmarket
+from onesided.sparse.files.readers import read
+from onesided.sparse.files.store import write
+from onesided.sparse.generators.grids import stencil7, stencil27
+from onesided.sparse.generators.mesh import trace_mesh
 from onesided.sparse.halo import Halo, HaloPattern
 from onesided.sparse.linear import Linear
-from onesided.sparse.marketwriter import write_matrixmarket
 from onesided.sparse.matrix import DistMatrix
-from onesided.sparse.mesh import trace_mesh
-from onesided.sparse.ordering import Ordering, partitioned
+from onesided.sparse.orderings.ordering import Ordering, partitioned
 from onesided.sparse.partition import Partition
 from onesided.sparse.preconditioners import SSOR, BlockILU, Jacobi, Preconditioner
-from onesided.sparse.readers import read
 from onesided.sparse.report import MatrixReport
 from onesided.sparse.scatter import from_rows, from_scipy
 from onesided.sparse.solvers import (
@@ -30,7 +31,6 @@ from onesided.sparse.solvers import (
     pipelined_cg,
     power_iteration,
 )
-from onesided.sparse.store import write
 from onesided.sparse.vector import DistVector
 
 __all__ = [

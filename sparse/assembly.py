@@ -14,8 +14,8 @@ from scipy import sparse
 from onesided.collectives import agreed
 from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix, vector_dtype
-from onesided.sparse.numbering import How
-from onesided.sparse.ordering import partitioned
+from onesided.sparse.orderings.numbering import How
+from onesided.sparse.orderings.ordering import partitioned
 from onesided.sparse.partition import Partition, index_dtype
 from onesided.sparse.triplets import Triplets, balanced_rows, route
 
@@ -24,7 +24,7 @@ _BYTES_PER_ROW = 40  # counters, row pointers and vectors that a rank needs for 
 
 @dataclass(frozen=True)
 class Choices:
-    """What the caller wants of a matrix, besides its entries; see :func:`~.readers.read`."""
+    """What the caller wants of a matrix, besides its entries; see :func:`~onesided.sparse.read`."""
 
     method: str = "auto"
     info: Info = None

@@ -20,7 +20,7 @@ from onesided.sparse.kernels.registry import KERNELS
 from onesided.sparse.kernels.scipy_calls import Csr, add_product
 from onesided.sparse.linear import Linear
 from onesided.sparse.operator import BlockOperator, WholeOperator
-from onesided.sparse.ordering import Ordering
+from onesided.sparse.orderings.ordering import Ordering
 from onesided.sparse.partition import Partition, split_columns
 from onesided.sparse.report import MatrixReport, report
 

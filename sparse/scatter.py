@@ -13,7 +13,7 @@ from onesided.collectives import agreed
 from onesided.sparse.assembly import Choices, from_blocks
 from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix, vector_dtype
-from onesided.sparse.numbering import How
+from onesided.sparse.orderings.numbering import How
 from onesided.sparse.partition import Partition
 
 _ITEMS_AT_ONCE = 1 << 26  # below what a 32-bit count of bytes can say
@@ -35,9 +35,9 @@ def from_scipy(
     """Collective. Distribute a SciPy matrix or sparse array of any format that ``root`` holds.
 
     What other ranks pass is not looked at; pass None. ``partition`` says who owns which rows, see
-    :func:`~.ordering.partitioned`; "rows": in contiguous blocks balanced by nonzeros. ``columns``
-    says who owns which entries of x: as the rows in a square matrix, even blocks in another one,
-    unless it is given. ``product`` and ``kernel``: how to multiply, see :class:`DistMatrix`.
+    :func:`~onesided.sparse.partitioned`; "rows": in contiguous blocks balanced by nonzeros.
+    ``columns`` says who owns which entries of x: as the rows in a square matrix, even blocks in
+    another one, unless it is given. ``product`` and ``kernel``: how to multiply, see :class:`DistMatrix`.
 
     Raises the same error on every rank: ``TypeError`` where root's matrix is none, or the dtype
     cannot hold its values; ``ValueError`` where it is not two-dimensional; ``MismatchError`` where
@@ -84,7 +84,7 @@ def from_rows(
 
     ``rows`` is a SciPy matrix or sparse array; all have the same number of columns. The row
     partition is what was passed ("rows"), unless ``partition`` moves them, see
-    :func:`~.ordering.partitioned`; ``columns`` as in :func:`from_scipy`.
+    :func:`~onesided.sparse.partitioned`; ``columns`` as in :func:`from_scipy`.
 
     Raises the same error on every rank: ``TypeError`` where rows are none or the dtype cannot hold
     their values, ``ValueError`` where the columns differ.

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from onesided.sparse import MatrixMarketError
-from onesided.sparse.entries import _PIECE_BYTES, _parse_slowly, excess_line, parse_block
-from onesided.sparse.matrixmarket import Header, read_header
-from onesided.sparse.textfile import TextFile
+from onesided.sparse.files.entries import _PIECE_BYTES, _parse_slowly, excess_line, parse_block
+from onesided.sparse.files.matrixmarket import Header, read_header
+from onesided.sparse.files.textfile import TextFile
 
 
 def header(field="real", symmetry="general", shape=(3, 3), format_="coordinate", entries=0):

@@ -7,10 +7,10 @@ import pytest
 from scipy import sparse
 
 from onesided.collectives import UnsupportedError
-from onesided.sparse import metis
-from onesided.sparse.generators import stencil7
-from onesided.sparse.mesh import _fitting
-from onesided.sparse.triangles import LEAST_REACH, Curves, Refinement, refined, uniform
+from onesided.sparse.generators.grids import stencil7
+from onesided.sparse.generators.mesh import _fitting
+from onesided.sparse.generators.triangles import LEAST_REACH, Curves, Refinement, refined, uniform
+from onesided.sparse.orderings import metis
 
 RANKS = [1, pytest.param(2, marks=pytest.mark.full), 3, 4]
 

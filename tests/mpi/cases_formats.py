@@ -17,10 +17,10 @@ from scipy import sparse
 from onesided.collectives import MismatchError
 from onesided.sparse import Partition, read
 from onesided.sparse.assembly import from_triplets
-from onesided.sparse.boeingreader import read_boeing
 from onesided.sparse.errors import HarwellBoeingError, MatrixFileError
-from onesided.sparse.npz import read_npz
-from onesided.sparse.store import write
+from onesided.sparse.files.boeingreader import read_boeing
+from onesided.sparse.files.npz import read_npz
+from onesided.sparse.files.store import write
 
 
 def random_matrix(shape, kind, seed=1, density=0.2):

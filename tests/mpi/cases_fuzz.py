@@ -15,10 +15,10 @@ from cases_sparse_reading import file_of
 from hypothesis import strategies as st
 
 from onesided.sparse import read
-from onesided.sparse.boeingreader import read_boeing
 from onesided.sparse.errors import MatrixFileError
-from onesided.sparse.marketreader import read_triplets
-from onesided.sparse.npz import read_npz
+from onesided.sparse.files.boeingreader import read_boeing
+from onesided.sparse.files.marketreader import read_triplets
+from onesided.sparse.files.npz import read_npz
 
 ALLOWED = (MatrixFileError, MemoryError, TypeError)
 BYTES = [

@@ -13,10 +13,10 @@ from scipy.sparse.csgraph import connected_components
 
 from onesided.collectives import MismatchError
 from onesided.sparse import Partition, read, stencil27
-from onesided.sparse import mesh as mesh_module
-from onesided.sparse.generators import stencil7
-from onesided.sparse.marketwriter import Form, write_matrixmarket
-from onesided.sparse.mesh import trace_mesh
+from onesided.sparse.files.marketwriter import Form, write_matrixmarket
+from onesided.sparse.generators import mesh as mesh_module
+from onesided.sparse.generators.grids import stencil7
+from onesided.sparse.generators.mesh import trace_mesh
 
 
 def whole_of(comm, rows):

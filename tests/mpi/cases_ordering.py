@@ -10,11 +10,11 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from onesided.collectives import MismatchError, RequestError, ResourceError, UnsupportedError
 from onesided.sparse import DistMatrix, Partition, read
-from onesided.sparse import metis as metis_module
-from onesided.sparse.generators import stencil7
-from onesided.sparse.graph import gathered_graph
-from onesided.sparse.mesh import trace_mesh
-from onesided.sparse.ordering import Ordering, partitioned
+from onesided.sparse.generators.grids import stencil7
+from onesided.sparse.generators.mesh import trace_mesh
+from onesided.sparse.orderings import metis as metis_module
+from onesided.sparse.orderings.graph import gathered_graph
+from onesided.sparse.orderings.ordering import Ordering, partitioned
 from onesided.sparse.report import report
 
 

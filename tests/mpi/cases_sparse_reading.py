@@ -13,7 +13,7 @@ from cases import parameters, skip
 from scipy import sparse
 
 from onesided.sparse import MatrixMarketError, read
-from onesided.sparse.marketreader import read_triplets
+from onesided.sparse.files.marketreader import read_triplets
 from onesided.sparse.partition import Partition
 from onesided.sparse.triplets import Triplets, balanced_rows, route
 

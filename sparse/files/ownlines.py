@@ -6,12 +6,12 @@ from itertools import accumulate
 
 from mpi4py import MPI
 
-from onesided.sparse.dealing import Advance, raise_of
-from onesided.sparse.entries import Block, excess_line, parse_block
 from onesided.sparse.errors import MatrixMarketError
-from onesided.sparse.matrixmarket import Header, quoted
+from onesided.sparse.files.dealing import Advance, raise_of
+from onesided.sparse.files.entries import Block, excess_line, parse_block
+from onesided.sparse.files.matrixmarket import Header, quoted
+from onesided.sparse.files.textfile import LineRange
 from onesided.sparse.partition import Partition
-from onesided.sparse.textfile import LineRange
 
 
 def read_own_lines(

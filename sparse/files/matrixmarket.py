@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.sparse.errors import MatrixFileError, MatrixMarketError
-from onesided.sparse.textfile import TextFile
+from onesided.sparse.files.textfile import TextFile
 
 _FORMATS = ("coordinate", "array")
 _DTYPES: dict[str, type[np.generic]] = {

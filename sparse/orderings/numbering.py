@@ -13,8 +13,8 @@ from scipy import sparse
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from onesided.collectives import agreed
-from onesided.sparse.graph import dealt, gathered, gathered_graph
-from onesided.sparse.metis import check_metis, metis_parts
+from onesided.sparse.orderings.graph import dealt, gathered, gathered_graph
+from onesided.sparse.orderings.metis import check_metis, metis_parts
 from onesided.sparse.partition import Partition, cuts
 
 How = str | Partition | NDArray[np.integer[Any]]
@@ -32,7 +32,7 @@ class Numbering:
 def numbering(
     comm: MPI.Comm, rows: sparse.csr_array, given: Partition, how: How, budget: int
 ) -> Numbering:
-    """Collective. The numbering that ``how`` asks for; see :func:`~.ordering.partitioned`.
+    """Collective. The numbering that ``how`` asks for; see :func:`~onesided.sparse.partitioned`.
 
     ``comm`` must be free of other messages. Raises the same error on every rank.
     """

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from onesided.collectives import Alltoallv_init, RequestError, agreed
-from onesided.sparse.graph import GRAPH_BYTES
 from onesided.sparse.halo import Info
-from onesided.sparse.numbering import How, numbering
+from onesided.sparse.orderings.graph import GRAPH_BYTES
+from onesided.sparse.orderings.numbering import How, numbering
 from onesided.sparse.partition import Partition, index_dtype, split_columns
 from onesided.sparse.triplets import Triplets, route
 

@@ -14,9 +14,9 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives import agreed
-from onesided.sparse.compressed import check_indices, major_indices
-from onesided.sparse.dealing import Advance
 from onesided.sparse.errors import MatrixFileError, naming
+from onesided.sparse.files.compressed import check_indices, major_indices
+from onesided.sparse.files.dealing import Advance
 from onesided.sparse.matrix import vector_dtype
 from onesided.sparse.partition import Partition, index_dtype
 from onesided.sparse.triplets import Triplets

@@ -11,13 +11,13 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives import agreed
-from onesided.sparse.compressed import check_indices, major_indices
-from onesided.sparse.dealing import Advance, turns
 from onesided.sparse.errors import HarwellBoeingError
-from onesided.sparse.harwell import BoeingHeader, Section, parse_fields, read_boeing_header
+from onesided.sparse.files.compressed import check_indices, major_indices
+from onesided.sparse.files.dealing import Advance, turns
+from onesided.sparse.files.harwell import BoeingHeader, Section, parse_fields, read_boeing_header
+from onesided.sparse.files.textfile import TextFile
 from onesided.sparse.matrix import vector_dtype
 from onesided.sparse.partition import Partition, index_dtype
-from onesided.sparse.textfile import TextFile
 from onesided.sparse.triplets import Triplets, sent_to
 
 

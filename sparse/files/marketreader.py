@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from mpi4py import MPI
 from numpy.typing import DTypeLike
 
-from onesided.sparse.dealing import Advance, Turn, raise_of, turns
-from onesided.sparse.entries import Block, excess_line, parse_block
 from onesided.sparse.errors import MatrixMarketError
+from onesided.sparse.files.dealing import Advance, Turn, raise_of, turns
+from onesided.sparse.files.entries import Block, excess_line, parse_block
+from onesided.sparse.files.matrixmarket import Header, quoted, read_header
+from onesided.sparse.files.ownlines import read_own_lines
+from onesided.sparse.files.textfile import TextFile
 from onesided.sparse.matrix import vector_dtype
-from onesided.sparse.matrixmarket import Header, quoted, read_header
-from onesided.sparse.ownlines import read_own_lines
 from onesided.sparse.partition import index_dtype
-from onesided.sparse.textfile import TextFile
 from onesided.sparse.triplets import Triplets
 
 

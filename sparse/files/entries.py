@@ -19,7 +19,7 @@ import numpy as np
 import scipy.io
 from numpy.typing import NDArray
 
-from onesided.sparse.matrixmarket import Header, quoted
+from onesided.sparse.files.matrixmarket import Header, quoted
 from onesided.sparse.partition import index_dtype
 
 try:

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from onesided.collectives import agreed
-from onesided.sparse.partition import Partition, index_dtype
-from onesided.sparse.triangles import (
+from onesided.sparse.generators.triangles import (
     LEAST_REACH,
     Curves,
     Refinement,
@@ -20,6 +19,7 @@ from onesided.sparse.triangles import (
     refined,
     uniform,
 )
+from onesided.sparse.partition import Partition, index_dtype
 
 _ROOT_LEVEL = 13  # at most 16384 triangles are refined one by one
 _LEVELS = 8  # of halving between the largest and the smallest triangles

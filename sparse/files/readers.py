@@ -12,18 +12,18 @@ from numpy.typing import DTypeLike
 
 from onesided.collectives import agreed
 from onesided.sparse.assembly import Choices, from_any_rank
-from onesided.sparse.boeingreader import read_boeing
-from onesided.sparse.dealing import BLOCK_BYTES, Advance
 from onesided.sparse.errors import MatrixFileError
+from onesided.sparse.files.boeingreader import read_boeing
+from onesided.sparse.files.dealing import BLOCK_BYTES, Advance
+from onesided.sparse.files.harwell import looks_like_boeing
+from onesided.sparse.files.marketreader import read_triplets
+from onesided.sparse.files.matrixmarket import quoted
+from onesided.sparse.files.npz import read_npz
+from onesided.sparse.files.store import read_store
+from onesided.sparse.files.textfile import TextFile
 from onesided.sparse.halo import Info
-from onesided.sparse.harwell import looks_like_boeing
-from onesided.sparse.marketreader import read_triplets
 from onesided.sparse.matrix import DistMatrix
-from onesided.sparse.matrixmarket import quoted
-from onesided.sparse.npz import read_npz
-from onesided.sparse.numbering import How
-from onesided.sparse.store import read_store
-from onesided.sparse.textfile import TextFile
+from onesided.sparse.orderings.numbering import How
 
 
 def read(
@@ -50,7 +50,7 @@ def read(
     sees, or what is packed, is read by rank 0 and dealt in blocks of 4 MiB. No rank holds more
     than its share of the entries, its rows, and such a block. An HDF5 file must be seen by all.
 
-    ``partition`` says who owns which rows, see :func:`~.ordering.partitioned`; "rows": in
+    ``partition`` says who owns which rows, see :func:`~onesided.sparse.partitioned`; "rows": in
     contiguous blocks balanced by nonzeros. ``dtype`` is that of the matrix and of the vectors it
     multiplies; ``product`` and ``kernel`` say how (:class:`DistMatrix`).
     ``progress(done, total)`` is called on rank 0 now and then, with bytes; not for HDF5 files.

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.sparse.entries import parse_block
 from onesided.sparse.errors import HarwellBoeingError
-from onesided.sparse.matrixmarket import Header, quoted
-from onesided.sparse.textfile import TextFile
+from onesided.sparse.files.entries import parse_block
+from onesided.sparse.files.matrixmarket import Header, quoted
+from onesided.sparse.files.textfile import TextFile
 
 _FIELDS = {"r": "real", "c": "complex", "p": "pattern", "i": "integer"}
 _SYMMETRIES = {

@@ -1,0 +1,1 @@
+"""Matrix files: Matrix Market, Harwell-Boeing, npz, HDF5; read by all ranks together."""

@@ -1,0 +1,1 @@
+"""Matrices that are made, each rank its own rows: grids and meshes."""

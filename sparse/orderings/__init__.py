@@ -1,0 +1,1 @@
+"""Who owns which rows: orderings by METIS and Cuthill-McKee, and the way there and back."""
