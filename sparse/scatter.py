@@ -37,7 +37,8 @@ def from_scipy(
     What other ranks pass is not looked at; pass None. ``partition`` says who owns which rows, see
     :func:`~onesided.sparse.partitioned`; "rows": in contiguous blocks balanced by nonzeros.
     ``columns`` says who owns which entries of x: as the rows in a square matrix, even blocks in
-    another one, unless it is given. ``product`` and ``kernel``: how to multiply, see :class:`DistMatrix`.
+    another one, unless it is given. ``product`` and ``kernel`` say how to multiply, see
+    :class:`DistMatrix`.
 
     Raises the same error on every rank: ``TypeError`` where root's matrix is none, or the dtype
     cannot hold its values; ``ValueError`` where it is not two-dimensional; ``MismatchError`` where
