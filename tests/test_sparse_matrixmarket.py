@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from onesided.sparse import MatrixMarketError
-from onesided.sparse.entries import _PIECE_BYTES, _parse_slowly, excess_line, parse_block
+from onesided.sparse.entries import _parse_slowly, excess_line, parse_block
+from onesided.sparse.grammar import PIECE_BYTES
 from onesided.sparse.matrixmarket import Header, read_header
 from onesided.sparse.textfile import TextFile
 
@@ -192,10 +193,10 @@ def test_the_fast_way_takes_nothing_that_the_slow_way_refuses(lines):
 @pytest.mark.parametrize("word", ["1.2.3", "1e5e6", "1e5.0", "1-5"])
 def test_a_bad_number_is_seen_wherever_the_text_is_cut(word):
     for ahead in range(-8, 2):
-        lines = [b"10 10 12345\n"] * (_PIECE_BYTES // 12)
-        first = b"1 " + b"0" * (_PIECE_BYTES - 12 * len(lines) + ahead + 12 - 6) + b"1 5\n"
+        lines = [b"10 10 12345\n"] * (PIECE_BYTES // 12)
+        first = b"1 " + b"0" * (PIECE_BYTES - 12 * len(lines) + ahead + 12 - 6) + b"1 5\n"
         text = first + b"".join(lines[1:]) + f"2 2 {word}\n".encode() + b"".join(lines)
-        assert abs(text.index(word.encode()) - _PIECE_BYTES) < 16
+        assert abs(text.index(word.encode()) - PIECE_BYTES) < 16
         with pytest.raises(MatrixMarketError, match=f"line {len(lines) + 1}: '{word}'"):
             parse_block(header(shape=(100, 100)), text, 1)
 
