@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from onesided.sparse import MatrixMarketError
+from onesided.sparse import MatrixMarketError, textfile
 from onesided.sparse.entries import _parse_slowly, excess_line, parse_block
 from onesided.sparse.grammar import PIECE_BYTES
 from onesided.sparse.matrixmarket import Header, read_header
@@ -279,6 +279,30 @@ def test_blocks_are_whole_lines_and_count_them(tmp_path_factory, lines, size, pa
     assert first + b"\n" + b"".join(blocks) == text + b"\n"
 
 
+@pytest.fixture(params=["gzip", "isal"])
+def unpacker(request, monkeypatch):
+    """What decompresses: with and without the package isal."""
+    if request.param == "isal":
+        pytest.importorskip("isal.igzip", reason="isal is not installed")
+    else:
+        monkeypatch.setattr(textfile, "_igzip", None)
+
+
+@pytest.mark.usefixtures("unpacker")
+def test_gzip_data_of_several_members_and_padding(tmp_path):
+    path = tmp_path / "m.mtx.gz"
+    lines = [b"%d 1 1\n" % k for k in range(50_000)]
+    halves = [b"".join(lines[:20_000]), b"".join(lines[20_000:])]
+    path.write_bytes(b"".join(gzip.compress(half) for half in halves) + b"\0" * 700)
+    file = TextFile(path)
+    blocks = list(iter(lambda: file.block(1 << 15)[1], b""))
+    assert len(blocks) > 10
+    assert b"".join(blocks) == b"".join(lines)
+    assert 0 < file.position <= file.size
+    file.close()
+
+
+@pytest.mark.usefixtures("unpacker")
 @pytest.mark.parametrize("damage", ["truncated", "corrupt", "checksum"])
 def test_damaged_gzip_data_are_an_error_of_the_file(tmp_path, damage):
     rng = np.random.default_rng(0)
