@@ -22,7 +22,7 @@ from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.matrixmarket import quoted
 from onesided.sparse.npz import read_npz
 from onesided.sparse.numbering import How
-from onesided.sparse.store import read_store
+from onesided.sparse.storereader import read_store
 from onesided.sparse.textfile import TextFile
 
 
@@ -51,7 +51,7 @@ def read(
     ``partition`` says who owns which rows, see :func:`~.ordering.partitioned`; "rows": in
     contiguous blocks balanced by nonzeros. ``dtype`` is that of the matrix and of the vectors it
     multiplies (:class:`DistMatrix`). ``progress(done, total)`` is called on rank 0 now and then,
-    with bytes; not for HDF5 files.
+    with bytes.
 
     Raises the same error on every rank: ``OSError`` (``FileNotFoundError`` and others) where the
     file cannot be read, :class:`MatrixFileError` (:class:`MatrixMarketError`,
@@ -113,7 +113,7 @@ def _read_npz(
 def _read_store(
     comm: MPI.Comm, path: str | os.PathLike[str], choices: Choices, progress: Advance
 ) -> DistMatrix:
-    return read_store(comm, path, choices)
+    return read_store(comm, path, choices, progress)
 
 
 FORMATS = {
