@@ -156,6 +156,5 @@ def _ranked(numbers: Integers) -> tuple[Integers, Integers]:
     offsets = numbers - first
     seen = np.zeros(length, np.bool_)
     seen[offsets] = True
-    place = np.cumsum(seen, dtype=index_dtype(length))
-    place -= 1
-    return np.flatnonzero(seen) + first, place[offsets]
+    count: Integers = np.cumsum(seen, dtype=index_dtype(length))
+    return np.flatnonzero(seen) + first, count[offsets] - 1
