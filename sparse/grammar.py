@@ -7,7 +7,7 @@ carried to the byte behind the run. A mark that does not find the class that mus
 dropped. The text is what it should be if every line's mark arrives at the line's end.
 
 What is refused here may still be valid: words such as "nan", or runs of more than 63 bytes. What
-is not refused here can only be wrong in being a number without digits, or one too large.
+is taken can only be wrong in a number without digits, or in one that is out of its range.
 """
 
 from __future__ import annotations
