@@ -76,19 +76,28 @@ class Lines:
         self.exponents, self.signs = np.zeros_like(known), self.minus
         known = known | self.ends | self.points | self.minus | spaces
         if int(known.min()) != _ALL:
-            self._rare(np.flatnonzero(known != _ALL), spaces)
+            self._rare(known, spaces)
         self.spaces = Run(spaces)
 
     def _where(self, byte: str) -> Bits:
         return _packed(np.equal(self._text, ord(byte), out=self._members))
 
-    def _rare(self, words: NDArray[np.intp], spaces: Bits) -> None:
-        """Add the classes that few of the words have."""
+    def _rare(self, known: Bits, spaces: Bits) -> None:
+        """Add the classes that mostly few of the words have."""
+        some = np.flatnonzero(known != _ALL)
+        words = some if 4 * len(some) < len(known) else slice(None)
         text = self._text.reshape(-1, _WORD)[words].reshape(-1)
-        spaces[words] |= _packed((text == ord("\t")) | (text == ord("\r")))
-        self.exponents[words] = _packed((text | 32) == ord("e"))
+        members = self._members[: len(text)]
+
+        def where(byte: str) -> Bits:
+            return _packed(np.equal(text, ord(byte), out=members))
+
+        exponents, plus = where("e") | where("E"), where("+")
+        self.exponents[words] = exponents
         self.signs = self.minus.copy()
-        self.signs[words] |= _packed(text == ord("+"))
+        self.signs[words] |= plus
+        if int((known[words] | exponents | plus).min()) != _ALL:
+            spaces[words] |= where("\t") | where("\r")
 
     def begins(self) -> Bits:
         """A mark at the beginning of every line."""
