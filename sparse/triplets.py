@@ -13,6 +13,7 @@ from scipy import sparse
 from onesided.sparse.partition import Partition, cuts
 
 ENTRIES_AT_ONCE = 1 << 20  # that a rank sends in one round of :func:`route`
+_FEW_RANKS = 32  # for which looking for the items of each is faster than sorting
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,9 +87,8 @@ def sent_to(
 
     In rounds of at most ``ENTRIES_AT_ONCE`` items from each rank, straight into the result.
     """
-    order = np.argsort(owners.astype(np.uint16 if comm.size < 1 << 16 else np.int64), kind="stable")
-    send = [array[order] for array in arrays]
-    to = np.bincount(owners, minlength=comm.size).astype(np.int64)
+    order, to = _by_owner(owners, comm.size)
+    send = [array.take(order) for array in arrays]
     of = np.empty_like(to)
     comm.Alltoall(to, of)
     receive = [np.empty(int(of.sum()), part.dtype) for part in send]
@@ -107,3 +107,14 @@ def sent_to(
             )
         filled += arriving
     return receive
+
+
+def _by_owner(owners: NDArray[np.intp], ranks: int) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """Local. The items in the order of their owners, and how many each of them has."""
+    if ranks > _FEW_RANKS:
+        narrow = owners.astype(np.uint16 if ranks < 1 << 16 else np.int64)
+        counts = np.bincount(owners, minlength=ranks).astype(np.int64)
+        return np.argsort(narrow, kind="stable"), counts
+    narrow = owners.astype(np.uint8)
+    parts = [np.flatnonzero(narrow == rank) for rank in range(ranks)]
+    return np.concatenate(parts), np.array([len(part) for part in parts], np.int64)

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from onesided.sparse import MatrixMarketError
-from onesided.sparse.files.entries import _PIECE_BYTES, _parse_slowly, excess_line, parse_block
+from onesided.sparse.files import textfile
+from onesided.sparse.files.entries import _parse_slowly, excess_line, parse_block
+from onesided.sparse.files.grammar import PIECE_BYTES
 from onesided.sparse.files.matrixmarket import Header, read_header
 from onesided.sparse.files.textfile import TextFile
 
@@ -192,10 +194,10 @@ def test_the_fast_way_takes_nothing_that_the_slow_way_refuses(lines):
 @pytest.mark.parametrize("word", ["1.2.3", "1e5e6", "1e5.0", "1-5"])
 def test_a_bad_number_is_seen_wherever_the_text_is_cut(word):
     for ahead in range(-8, 2):
-        lines = [b"10 10 12345\n"] * (_PIECE_BYTES // 12)
-        first = b"1 " + b"0" * (_PIECE_BYTES - 12 * len(lines) + ahead + 12 - 6) + b"1 5\n"
+        lines = [b"10 10 12345\n"] * (PIECE_BYTES // 12)
+        first = b"1 " + b"0" * (PIECE_BYTES - 12 * len(lines) + ahead + 12 - 6) + b"1 5\n"
         text = first + b"".join(lines[1:]) + f"2 2 {word}\n".encode() + b"".join(lines)
-        assert abs(text.index(word.encode()) - _PIECE_BYTES) < 16
+        assert abs(text.index(word.encode()) - PIECE_BYTES) < 16
         with pytest.raises(MatrixMarketError, match=f"line {len(lines) + 1}: '{word}'"):
             parse_block(header(shape=(100, 100)), text, 1)
 
@@ -278,6 +280,30 @@ def test_blocks_are_whole_lines_and_count_them(tmp_path_factory, lines, size, pa
     assert first + b"\n" + b"".join(blocks) == text + b"\n"
 
 
+@pytest.fixture(params=["gzip", "isal"])
+def unpacker(request, monkeypatch):
+    """What decompresses: with and without the package isal."""
+    if request.param == "isal":
+        pytest.importorskip("isal.igzip", reason="isal is not installed")
+    else:
+        monkeypatch.setattr(textfile, "_igzip", None)
+
+
+@pytest.mark.usefixtures("unpacker")
+def test_gzip_data_of_several_members_and_padding(tmp_path):
+    path = tmp_path / "m.mtx.gz"
+    lines = [b"%d 1 1\n" % k for k in range(50_000)]
+    halves = [b"".join(lines[:20_000]), b"".join(lines[20_000:])]
+    path.write_bytes(b"".join(gzip.compress(half) for half in halves) + b"\0" * 700)
+    file = TextFile(path)
+    blocks = list(iter(lambda: file.block(1 << 15)[1], b""))
+    assert len(blocks) > 10
+    assert b"".join(blocks) == b"".join(lines)
+    assert 0 < file.position <= file.size
+    file.close()
+
+
+@pytest.mark.usefixtures("unpacker")
 @pytest.mark.parametrize("damage", ["truncated", "corrupt", "checksum"])
 def test_damaged_gzip_data_are_an_error_of_the_file(tmp_path, damage):
     rng = np.random.default_rng(0)

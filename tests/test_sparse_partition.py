@@ -9,7 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from onesided.sparse.partition import Partition, cuts, index_dtype, split_columns
+from onesided.sparse.partition import Partition, _ranked, cuts, index_dtype, split_columns
+from onesided.sparse.triplets import _by_owner
 
 WEIGHTS = st.lists(st.integers(0, 50), max_size=60).map(lambda numbers: np.array(numbers, np.int64))
 PARTS = st.integers(1, 9)
@@ -96,6 +97,48 @@ def test_split_columns_puts_owned_first_and_ghosts_by_owner(data, lengths):
     assert np.array_equal(np.bincount(owners, minlength=partition.parts), columns.ghost_counts)
     assert columns.n_local == stop - start + len(expected)
     assert columns.indices.dtype == np.int32
+
+
+@given(
+    st.lists(st.integers(0, 1 << 20), max_size=40),
+    st.integers(0, 1 << 33),
+    st.sampled_from([np.int64, np.uint64]),
+)
+def test_ghosts_in_a_short_range_are_ranked_as_sorting_ranks_them(numbers, first, kind):
+    for spread in (1, 1 << 18):  # a long range, and one of 5 numbers
+        some = np.array([first + number // spread for number in numbers], kind)
+        ghosts, place = _ranked(some)
+        assert ghosts.tolist() == sorted(set(some.tolist()))
+        assert ghosts[place].tolist() == some.tolist() if len(some) else not len(place)
+
+
+def test_ghosts_behind_more_than_32_bits_of_own_columns():
+    partition = Partition.from_lengths(np.array([1 << 31, 8]))
+    columns = split_columns(np.array([5, 1, 5, 7]) + (1 << 31), partition, 0)
+    assert columns.indices.tolist() == [(1 << 31) + place for place in (1, 0, 1, 2)]
+    assert columns.ghosts.tolist() == [(1 << 31) + place for place in (1, 5, 7)]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 17, 18, 40])
+def test_owners_of_few_and_of_many_parts(parts):
+    starts = np.sort(np.random.default_rng(parts).integers(0, 1 << 33, parts + 1))
+    starts[0] = 0
+    partition = Partition(np.append(starts, starts[-1] + 5)[: parts + 1])
+    indices = np.append(partition.starts[:-1], np.arange(partition.size - 3, partition.size))
+    expected = [
+        max(part for part in range(parts) if partition.starts[part] <= index) for index in indices
+    ]
+    assert partition.owners(indices).tolist() == expected
+    small = np.arange(9, dtype=np.int8)
+    assert partition.owners(small).tolist() == partition.owners(small.astype(np.int64)).tolist()
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 32, 33, 300, 70_000])
+def test_items_are_put_in_the_order_of_their_owners(ranks):
+    owners = np.random.default_rng(ranks).integers(0, ranks, 500)
+    order, counts = _by_owner(owners, ranks)
+    assert order.tolist() == np.argsort(owners, kind="stable").tolist()
+    assert counts.tolist() == np.bincount(owners, minlength=ranks).tolist()
 
 
 @pytest.mark.parametrize("index", [-1, 4])

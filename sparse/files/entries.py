@@ -2,9 +2,10 @@
 line by line where it is not. No MPI here.
 
 The fast way is SciPy's compiled reader, which takes a word's valid beginning for the whole word
-("1d3" for 1) and ignores what follows an entry on its line; so a block is first checked for
-being nothing but well-formed numbers, as many as its entries need. It is called on one thread,
-since there is a rank on every core; where this SciPy does not offer that, through ``mmread``.
+("1d3" for 1, "1 2.5" for 1 2 .5) and ignores what follows an entry on its line; so a block is
+first checked for having nothing but plain numbers on its lines, as many as an entry needs. The
+reader is called on one thread, since there is a rank on every core; where this SciPy does not
+offer that, through ``mmread``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 import scipy.io
 from numpy.typing import NDArray
 
+from onesided.sparse.files.grammar import Lines, plain_entries
 from onesided.sparse.files.matrixmarket import Header, quoted
 from onesided.sparse.partition import index_dtype
 
@@ -31,33 +33,6 @@ _INTEGER = re.compile(rb"[+-]?[0-9]{1,1000}\Z")
 _REAL = re.compile(
     rb"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|nan|inf|infinity)\Z", re.IGNORECASE
 )
-_SPACE, _SIGN, _POINT, _EXPONENT = 1, 2, 4, 8
-_CLASSES = {  # the bytes of a class, and what must not follow them; a digit may follow anything
-    b" \t\r\n": (_SPACE, _EXPONENT),
-    b"0123456789": (0, _SIGN),
-    b"+-": (_SIGN, _SPACE | _SIGN | _EXPONENT),
-    b".": (_POINT, _SIGN | _POINT),
-    b"eE": (_EXPONENT, _SPACE | _POINT | _EXPONENT),
-}
-
-
-def _code_table() -> bytes:
-    """For each byte its class in the low four bits, and what must not follow in the high ones.
-
-    Bytes of no class are in all, so that they must not follow anything.
-    """
-    table = bytearray([255] * 256)
-    for members, (own, forbidden) in _CLASSES.items():
-        for byte in members:
-            table[byte] = own | forbidden << 4
-    return bytes(table)
-
-
-_CODES = _code_table()
-_BLANK = _CODES[ord(" ")]
-_PIECE_BYTES = 1 << 16
-_DROPPED = b"0123456789+-"  # what is between the points, exponents and spaces of a block
-_TO_CLASS = bytes.maketrans(b"\t\r\nE", b"   e")
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,25 +66,13 @@ def parse_block(header: Header, text: bytes, first_line: int) -> Block:
 
 
 def _plain_entries(header: Header, text: bytes) -> int:
-    """How many entries the text holds if it is nothing but well-formed numbers, else 0.
+    """How many entries the text holds if its lines are nothing but theirs, in plain numbers; or 0.
 
-    In pieces that stay in the cache, each with the byte and the mark ahead of it.
+    Not all of what is refused is wrong, and what is taken may be out of range.
     """
-    integers = header.dtype.kind in "iu" or header.field == "pattern"
-    words, byte, mark = 0, b"\n", b" "
-    for start in range(0, len(text), _PIECE_BYTES):
-        piece = text[start : start + _PIECE_BYTES]
-        codes = np.frombuffer((byte + piece).translate(_CODES), np.uint8)
-        if np.any((codes[:-1] >> 4) & codes[1:]):
-            return 0
-        marks = mark + piece.translate(_TO_CLASS, _DROPPED)
-        wrong = b".." in marks or (b"e" in marks and (b"e." in marks or b"ee" in marks))
-        if marks.strip(b" ") if integers else wrong:
-            return 0
-        blank = codes == _BLANK
-        words += int(np.count_nonzero(blank[:-1] & ~blank[1:]))
-        byte, mark = piece[-1:], marks[-1:]
-    return 0 if words % header.words else words // header.words
+    indices = [] if header.is_array else [Lines.index, Lines.index]
+    value = Lines.integer if header.dtype.kind in "iu" else Lines.real
+    return plain_entries(text, indices + [value] * (header.words - len(indices)))
 
 
 def _parse_fast(header: Header, text: bytes, entries: int) -> Block:

@@ -19,7 +19,7 @@ from onesided.sparse.files.harwell import looks_like_boeing
 from onesided.sparse.files.marketreader import read_triplets
 from onesided.sparse.files.matrixmarket import quoted
 from onesided.sparse.files.npz import read_npz
-from onesided.sparse.files.store import read_store
+from onesided.sparse.files.storereader import read_store
 from onesided.sparse.files.textfile import TextFile
 from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix
@@ -53,7 +53,7 @@ def read(
     ``partition`` says who owns which rows, see :func:`~onesided.sparse.partitioned`; "rows": in
     contiguous blocks balanced by nonzeros. ``dtype`` is that of the matrix and of the vectors it
     multiplies; ``product`` and ``kernel`` say how (:class:`DistMatrix`).
-    ``progress(done, total)`` is called on rank 0 now and then, with bytes; not for HDF5 files.
+    ``progress(done, total)`` is called on rank 0 now and then, with bytes.
 
     Raises the same error on every rank: ``OSError`` (``FileNotFoundError`` and others) where the
     file cannot be read, :class:`MatrixFileError` (:class:`MatrixMarketError`,
@@ -115,7 +115,7 @@ def _read_npz(
 def _read_store(
     comm: MPI.Comm, path: str | os.PathLike[str], choices: Choices, progress: Advance
 ) -> DistMatrix:
-    return read_store(comm, path, choices)
+    return read_store(comm, path, choices, progress)
 
 
 FORMATS = {

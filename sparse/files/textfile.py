@@ -1,20 +1,31 @@
-"""A text file, plain or gzip'd, in blocks of whole lines."""
+"""A text file, plain or gzip'd, in blocks of whole lines.
+
+Where the package isal is installed, it decompresses, at about three times gzip's speed.
+"""
 
 from __future__ import annotations
 
 import gzip
+import importlib
 import os
 import zlib
 from collections.abc import Callable
 from types import TracebackType
-from typing import BinaryIO, Self, cast
+from typing import Any, BinaryIO, Self, cast
 
 import numpy as np
 
 from onesided.sparse.errors import MatrixFileError, MatrixMarketError
 
+try:
+    _igzip: Any = importlib.import_module("isal.igzip")
+    _damage: Any = importlib.import_module("isal.isal_zlib").error
+except ImportError:
+    _igzip, _damage = None, zlib.error
+
 _GZIP_MAGIC = b"\x1f\x8b"
 LONGEST_LINE = 1 << 20
+_PIECE_BYTES = 1 << 17
 
 
 class TextFile:
@@ -36,7 +47,8 @@ class TextFile:
         self.packed = self._file.peek(2)[:2] == _GZIP_MAGIC
         self._stream: BinaryIO = self._file
         if self.packed:
-            self._stream = cast(BinaryIO, gzip.GzipFile(fileobj=self._file))
+            unpack = _igzip.IGzipFile if _igzip else gzip.GzipFile
+            self._stream = cast(BinaryIO, unpack(fileobj=self._file))
 
     @property
     def position(self) -> int:
@@ -87,7 +99,7 @@ class TextFile:
             cut = end_of_line(text, lines)
         first, self._rest = self.line, text[cut:]
         block = text[:cut]
-        self.line += block.count(b"\n")
+        self.line += line_count(block)
         return first, block
 
     def following(
@@ -104,10 +116,17 @@ class TextFile:
     def _read(self, size: int) -> bytes:
         try:
             return self._stream.read(size)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        except (EOFError, gzip.BadGzipFile, zlib.error, _damage) as error:
             raise self._kind(
                 f"{self.path}: damaged gzip data somewhere after line {self.line}: {error}"
             ) from error
+
+
+def line_count(text: bytes) -> int:
+    """Local. How many line ends a text has, counted in pieces that stay in the cache."""
+    whole = np.frombuffer(text, np.uint8)
+    pieces = (whole[at : at + _PIECE_BYTES] for at in range(0, len(whole), _PIECE_BYTES))
+    return sum(int(np.count_nonzero(piece == ord("\n"))) for piece in pieces)
 
 
 def end_of_line(text: bytes, lines: int) -> int:

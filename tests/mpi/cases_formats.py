@@ -18,6 +18,7 @@ from onesided.collectives import MismatchError
 from onesided.sparse import Partition, read
 from onesided.sparse.assembly import from_triplets
 from onesided.sparse.errors import HarwellBoeingError, MatrixFileError
+from onesided.sparse.files import storereader
 from onesided.sparse.files.boeingreader import read_boeing
 from onesided.sparse.files.npz import read_npz
 from onesided.sparse.files.store import write
@@ -539,7 +540,7 @@ def case_no_matrix_at_all(comm, data):
         assert "is no file of Matrix Market, Harwell-Boeing, npz, HDF5" in text, text
 
 
-@parameters(name=["m.mtx", "m.mtx.gz", "m.rua", "m.npz"])
+@parameters(name=["m.mtx", "m.mtx.gz", "m.rua", "m.npz", "m.h5"])
 def case_progress(comm, name):
     whole = random_matrix((60, 60), "real")
     market = io.BytesIO()
@@ -549,22 +550,51 @@ def case_progress(comm, name):
         "m.mtx.gz": gzip.compress(market.getvalue()),
         "m.rua": boeing_file(whole, "real", "u", False),
         "m.npz": npz_of(whole),
+        "m.h5": npz_of(whole),
     }[name]
     seen = []
-    with file_of(comm, data, name) as path:
+    with file_of(comm, data, name.replace("h5", "npz")) as path:
+        if name == "m.h5":
+            path = stored_from(comm, path)
         check(comm, path, whole, progress=lambda done, total: seen.append((done, total)))
     assert bool(seen) == (comm.rank == 0)
     assert all(0 <= done <= total for done, total in seen)
 
 
-def case_a_failing_progress_is_an_error_on_every_rank(comm):
+def stored_from(comm, path):
+    """Collective. The matrix of a file in an HDF5 file beside it."""
+    with read(comm, path, method="p2p") as matrix:
+        write(matrix, path.with_name("m.h5"))
+    return path.with_name("m.h5")
+
+
+@parameters(name=["west0067.mtx.gz", "ash219.mtx.gz", "m.h5"])
+def case_a_failing_progress_is_an_error_on_every_rank(comm, name):
     def progress(done, total):
         raise RuntimeError("no terminal")
 
-    for name in ("west0067.mtx.gz", "ash219.mtx.gz"):
-        path = SHIPPED / name
-        text = same_error(comm, lambda: read(comm, path, progress=progress), RuntimeError)  # noqa: B023
+    with file_of(comm, npz_of(random_matrix((9, 9), "real")), "m.npz") as path:
+        path = stored_from(comm, path) if name == "m.h5" else SHIPPED / name
+        text = same_error(comm, lambda: read(comm, path, progress=progress), RuntimeError)
         assert "no terminal" in text
+
+
+def case_progress_of_a_store_goes_to_its_end(comm):
+    whole, seen = random_matrix((300, 300), "real"), []
+    before, storereader.PIECE_BYTES = storereader.PIECE_BYTES, 1000
+    try:
+        with file_of(comm, npz_of(whole), "m.npz") as path:
+            stored = stored_from(comm, path)
+            check(comm, stored, whole, progress=lambda done, total: seen.append((done, total)))
+    finally:
+        storereader.PIECE_BYTES = before
+    if comm.rank == 0:
+        done = [read for read, _ in seen]
+        assert done == sorted(done)
+        assert len(set(done)) > 10
+        assert done[0] == 0
+        assert {total for _, total in seen} == {12 * whole.nnz}
+        assert done[-1] > 0.8 * 12 * whole.nnz
 
 
 def case_a_file_that_other_ranks_do_not_see(comm):
