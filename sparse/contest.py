@@ -18,10 +18,11 @@ from onesided.sparse.kernels.registry import KERNELS, named
 from onesided.sparse.kernels.scipy_calls import Csr
 from onesided.sparse.product import PRODUCTS, Product
 
-_ROUNDS = 5  # in which two candidates are timed in turn
-_SECONDS = 0.05  # that such a comparison may take, about
+_GLANCES = 3  # calls by which a candidate is seen to be worth more
+_CLOSE = 0.25  # if it is not slower than the best by more than this part
+_ROUNDS = 3  # in which two candidates are then timed in turn
+_SECONDS = 0.03  # that such a comparison may take, about
 _MOST_CALLS = 20  # in a row
-_HOPELESS = 1.5  # so much slower in the first call, and a candidate is not looked at again
 Made = TypeVar("Made", bound=Callable[..., object])
 
 
@@ -49,10 +50,14 @@ class Contest:
         """Collective. The fastest on the slowest rank; a name alone is taken as it is.
 
         First among the kernels, on all the rows, then among the products with that kernel. Two
-        are in memory at a time. ``kernels`` are this rank's; those are tried that all ranks have.
+        are in memory at a time. ``kernels`` are this rank's; those are tried that all ranks have
+        and that suit the rows of any.
         """
-        shared = set.intersection(*map(set, self._comm.allgather(kernels)))
-        usable = [name for name in kernels if name in shared]
+        suited = [name for name in kernels if KERNELS[name].suits(self._rows)]
+        everyone = self._comm.allgather((kernels, suited))
+        shared = set.intersection(*(set(names) for names, _ in everyone))
+        wanted = set.union(*(set(names) for _, names in everyone)) or shared
+        usable = [name for name in kernels if name in shared & wanted]
         y = np.empty(len(self._rows), self._rows.data.dtype)
         x = np.ones(self._rows.n_cols, self._rows.data.dtype)
         makers = {name: partial(KERNELS[name].make, self._rows) for name in usable}
@@ -68,11 +73,14 @@ class Contest:
         names = list(makers)
         if len(names) == 1:
             return names[0], None
-        best, champion = names[0], self._made(makers[names[0]])
+        best, champion, least = names[0], self._made(makers[names[0]]), 0.0
         for name in names[1:]:
             challenger = self._made(makers[name])
-            if self._faster(partial(challenger, *arguments), partial(champion, *arguments)):
-                best, champion = name, challenger
+            runs = partial(champion, *arguments), partial(challenger, *arguments)
+            least = least or self._glance(runs[0])
+            seen = self._glance(runs[1])
+            if seen < (1.0 + _CLOSE) * least and self._loses(*runs, least):
+                best, champion, least = name, challenger, seen
         return best, champion
 
     def _made(self, make: Callable[[], Made]) -> Made:
@@ -80,17 +88,19 @@ class Contest:
         with agreed(self._comm):
             return make()
 
-    def _faster(self, one: Callable[[], object], other: Callable[[], object]) -> bool:
-        """Collective. Whether the first call takes less time than the second one."""
-        calls = one, other
-        times = np.array([[_seconds(call, 1) for call in calls] for _ in range(2)])
-        times = self._slowest(times)[1]
-        if times[0] > _HOPELESS * times[1]:
-            return False
-        count = int(np.clip(_SECONDS / _ROUNDS / max(times.sum(), 1e-9), 1, _MOST_CALLS))
-        samples = np.array([[_seconds(call, count) for call in calls] for _ in range(_ROUNDS)])
-        medians = np.median(self._slowest(samples), axis=0)
-        return bool(medians[0] < medians[1])
+    def _glance(self, call: Callable[[], object]) -> float:
+        """Collective. Seconds of a call that is not the first, by the slowest rank."""
+        times = np.array([_seconds(call, 1) for _ in range(_GLANCES)])
+        return float(self._slowest(times)[1:].min())
+
+    def _loses(
+        self, one: Callable[[], object], other: Callable[[], object], seconds: float
+    ) -> bool:
+        """Collective. Whether the first call takes more time than the second, in turns."""
+        count = int(np.clip(_SECONDS / (2 * _ROUNDS) / max(seconds, 1e-9), 1, _MOST_CALLS))
+        samples = [[_seconds(call, count) for call in (one, other)] for _ in range(_ROUNDS)]
+        medians = np.median(self._slowest(np.array(samples)), axis=0)
+        return bool(medians[0] > medians[1])
 
     def _slowest(self, times: NDArray[Any]) -> NDArray[Any]:
         self._comm.Allreduce(MPI.IN_PLACE, times, op=MPI.MAX)

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from onesided.sparse.kernels import mkl_kernel, registry
 from onesided.sparse.kernels.scipy_calls import Csr
-from onesided.sparse.kernels.sorted_rows import WINDOW
+from onesided.sparse.kernels.sorted_rows import WINDOW, irregular
 
 SHAPES = [(50, 40), (0, 5), (5, 0), (3 * WINDOW + 7, 30)]
 
@@ -90,3 +90,15 @@ def test_what_mkl_refuses_is_an_error(monkeypatch):
     with pytest.raises(MemoryError, match="status 2"):
         mkl_kernel.MklKernel(rows, optimized=True)
     mkl_kernel.MklKernel(rows, optimized=False)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [([], False), ([3] * 50, False), ([2, 5] * 25, True), ([99, 200] * 25, False), ([0, 1], True)],
+    ids=["none", "alike", "short", "long", "two"],
+)
+def test_only_short_rows_of_changing_length_are_worth_sorting(lengths, expected):
+    indptr = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    count = int(indptr[-1])
+    rows = Csr(300, indptr, np.zeros(count, np.int64), np.ones(count))
+    assert irregular(rows) is expected

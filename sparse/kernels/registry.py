@@ -11,7 +11,7 @@ from onesided.sparse.kernels.mkl_kernel import MklKernel
 from onesided.sparse.kernels.plain import PlainKernel
 from onesided.sparse.kernels.protocol import Kernel, MakeKernel
 from onesided.sparse.kernels.scipy_calls import Csr
-from onesided.sparse.kernels.sorted_rows import SortedRows
+from onesided.sparse.kernels.sorted_rows import SortedRows, irregular
 
 
 @cache
@@ -26,11 +26,15 @@ def _mkl_usable() -> bool:
 
 @dataclass(frozen=True)
 class Offer:
-    """Local. How a kernel is made of rows, whether that is possible here, and what it needs."""
+    """Local. How a kernel is made of rows, whether that is possible here, and what it needs.
+
+    ``suits`` tells cheaply whether it is worth trying with some rows.
+    """
 
     make: MakeKernel
     present: Callable[[], bool] = lambda: True
     needs: str = ""
+    suits: Callable[[Csr], bool] = lambda csr: True
 
 
 def _sorted(make: MakeKernel) -> Callable[[Csr], Kernel]:
@@ -40,10 +44,10 @@ def _sorted(make: MakeKernel) -> Callable[[Csr], Kernel]:
 _TUNED = partial(MklKernel, optimized=True)
 KERNELS = {
     "scipy": Offer(PlainKernel),
-    "scipy-sorted": Offer(_sorted(PlainKernel)),
+    "scipy-sorted": Offer(_sorted(PlainKernel), suits=irregular),
     "mkl": Offer(partial(MklKernel, optimized=False), _mkl_usable, "MKL"),
     "mkl-tuned": Offer(_TUNED, _mkl_usable, "MKL"),
-    "mkl-sorted": Offer(_sorted(_TUNED), _mkl_usable, "MKL"),
+    "mkl-sorted": Offer(_sorted(_TUNED), _mkl_usable, "MKL", irregular),
 }
 
 

@@ -19,6 +19,18 @@ from onesided.sparse.kernels.scipy_calls import Csr
 WINDOW = 1 << 14
 
 
+#: Rows are worth sorting where they have fewer entries, and as many of them differ from the last.
+SHORT, CHANGES = 64, 0.15
+
+
+def irregular(csr: Csr) -> bool:
+    """Local. Whether ends of rows are hard to foresee: many short ones of changing length."""
+    lengths = np.diff(csr.indptr)
+    if not len(lengths) or len(csr.data) > SHORT * len(lengths):
+        return False
+    return bool(np.count_nonzero(np.diff(lengths)) > CHANGES * len(lengths))
+
+
 class SortedRows:
     """Local. y = A x by another kernel. Copies the rows."""
 
