@@ -8,22 +8,22 @@ input is answered by the seconds of a product, on the slowest rank, of COUNT in 
 have run for LEAD seconds; the end of the input ends the program. Ranks that wait for a line sleep.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys
 import time
+from typing import Any
 
 import numpy as np
-import petsc4py
-
-petsc4py.init(["petsc_product"])
-from mpi4py import MPI  # noqa: E402
-from petsc4py import PETSc  # noqa: E402
+from mpi4py import MPI
+from petsc4py import PETSc  # type: ignore[import-not-found]
 
 PAUSE = 0.002  # seconds between two looks for a question
 
 
-def loaded(comm, path):
+def loaded(comm: MPI.Comm, path: str) -> tuple[Any, Any, Any, int]:
     """The matrix, x with its numbers, y, and the number of the first row of this rank."""
     with np.load(path) as file:
         (first, last), (start, stop) = file["rows"].tolist(), file["columns"].tolist()
@@ -36,7 +36,7 @@ def loaded(comm, path):
     return matrix, x, y, first
 
 
-def checksums(comm, y, first):
+def checksums(comm: MPI.Comm, y: Any, first: int) -> list[list[float]]:
     """Of every rank's block: its norm, and its scalar product with known numbers."""
     block = y.getArray(readonly=True)
     weights = np.cos(np.arange(first, first + len(block)))
@@ -44,17 +44,17 @@ def checksums(comm, y, first):
     return [list(each) for each in zip(*comm.allgather(mine), strict=True)]
 
 
-def seconds(comm, matrix, x, y, count):
+def seconds(comm: MPI.Comm, matrix: Any, x: Any, y: Any, count: int) -> float:
     """Of one product, on the slowest rank."""
     multiply = matrix.mult
     comm.Barrier()
     began = MPI.Wtime()
     for _ in range(count):
         multiply(x, y)
-    return comm.allreduce((MPI.Wtime() - began) / count, op=MPI.MAX)
+    return float(comm.allreduce((MPI.Wtime() - began) / count, op=MPI.MAX))
 
 
-def next_question(comm):
+def next_question(comm: MPI.Comm) -> tuple[int, float]:
     """COUNT and LEAD on all ranks; no COUNT at the end. Only rank 0 reads."""
     question = np.zeros(2)
     if comm.rank == 0:
@@ -67,7 +67,7 @@ def next_question(comm):
     return int(question[0]), float(question[1])
 
 
-def main():
+def main() -> None:
     comm = MPI.COMM_WORLD.Dup()
     matrix, x, y, first = loaded(comm, os.path.join(sys.argv[1], f"{comm.rank}.npz"))
     matrix.mult(x, y)
