@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 from typing import Any
 
 from mpi4py import MPI
@@ -22,7 +23,7 @@ from onesided.apps.sparse_targets import RANKS, core_cache, product_aims
 from onesided.apps.timing import LEAD, STEADY
 
 METHODS = "rma-notify"  # where --comm says nothing
-PARTS = 3  # halo, CG, reading
+HALO, CG, READING = 1, 2, 4  # shares of the time; a matrix has one
 REMARK = (
     "Reached: the median over the rounds of our time over the opponent's (at most), or of how many "
     "times as fast ours is (at least). Products in a row, after "
@@ -35,9 +36,9 @@ REMARK = (
 def run_suite(comm: MPI.Intracomm, options: Namespace) -> int:
     """Collective. The command with ``--suite``."""
     methods = options.comm or METHODS
-    names = chosen(methods)
+    names, asked = chosen(methods), chosen(methods, baseline=False)
     table, reason = cases(comm, options)
-    own = Namespace(**(vars(options) | {"seconds": options.seconds / (len(table) + PARTS)}))
+    share = options.seconds / (len(table) + HALO + CG + READING)
     wanted = comm.size == RANKS and options.shrink == 1
     cache = comm.bcast(core_cache())
     petsc = Opponent.found(comm)
@@ -52,18 +53,22 @@ def run_suite(comm: MPI.Intracomm, options: Namespace) -> int:
             block = case.make(comm)
         if not case.generated and block.nnz(comm) <= options.entries:
             continue
-        outcome = contest(comm, own, block, names, petsc)
+        outcome = contest(comm, _during(options, share), block, names, petsc)
         del block
         matrices[case.name] = _facts(case, outcome)
-        report.rows += _rows(case.name, outcome, cache, wanted)
-    asked = chosen(methods, baseline=False)
-    report.rows += halo_rows(comm, own, asked, wanted)
-    report.rows += cg_rows(comm, own, asked, wanted)
-    report.rows += reading_rows(comm, own, asked[0], wanted)
+        report.rows += _rows(case.name, outcome, cache, asked if wanted else [])
+    report.rows += halo_rows(comm, _during(options, share * HALO), asked, wanted)
+    report.rows += cg_rows(comm, _during(options, share * CG), asked, wanted)
+    report.rows += reading_rows(comm, _during(options, share * READING), asked[0], wanted)
     nothing = f"no targets are set for --shrink {options.shrink} on {comm.size} ranks"
     report.remarks += conclusions(report.rows, nothing)
     report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
     return 0
+
+
+def _during(options: Namespace, seconds: float) -> Namespace:
+    """Local. The options with less time."""
+    return Namespace(**(vars(options) | {"seconds": seconds}))
 
 
 def _facts(case: SparseCase, outcome: Outcome) -> dict[str, Any]:
@@ -78,8 +83,11 @@ def _facts(case: SparseCase, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _rows(case: str, outcome: Outcome, cache: int, wanted: bool) -> list[Row]:
-    """Local. A row for every method and opponent, and why one of them is missing."""
+def _rows(case: str, outcome: Outcome, cache: int, wanted: Sequence[str]) -> list[Row]:
+    """Local. A row for every method and opponent, and why one of them is missing.
+
+    ``wanted``: the methods that have targets.
+    """
     rows: list[Row] = []
     for method, product in outcome.products.items():
         labels = {"case": case, "method": method, "product": product}
@@ -90,7 +98,7 @@ def _rows(case: str, outcome: Outcome, cache: int, wanted: bool) -> list[Row]:
                 outcome.times[method],
                 outcome.times[opponent],
                 aim,
-                wanted=wanted and is_target,
+                wanted=is_target and method in wanted,
                 nbytes=outcome.moved,
             )
             for opponent, (aim, is_target) in aims.items()

@@ -193,17 +193,29 @@ def foreign_folders() -> Iterator[Path]:
 
     The MPIs of the package index have no libraries of others beside them.
     """
-    own = Path(sys.prefix, "bin") if sys.prefix != sys.base_prefix else None
     for entry in os.environ.get("PATH", "").split(os.pathsep):
         folder = Path(entry).resolve()  # Open MPI does not start from a link such as /bin
-        if entry and (own is None or folder != own.resolve()):
+        if entry and not _is_ours(folder):
             yield folder
 
 
 def clean_environment(first: Path) -> dict[str, str]:
-    """Local. The environment of a job of its own: nothing of ours, and ``first`` first on PATH."""
+    """Local. The environment of a job of its own: nothing of ours, and ``first`` first on PATH.
+
+    The launcher of an MPI of the package index names its libraries in LD_LIBRARY_PATH.
+    """
     kept = {key: text for key, text in os.environ.items() if not key.startswith(FOREIGN)}
+    libraries = kept.pop("LD_LIBRARY_PATH", "").split(os.pathsep)
+    libraries = [entry for entry in libraries if entry and not _is_ours(Path(entry).resolve())]
+    if libraries:
+        kept["LD_LIBRARY_PATH"] = os.pathsep.join(libraries)
     return kept | {"PATH": f"{first}{os.pathsep}{kept.get('PATH', '')}", "OMP_NUM_THREADS": "1"}
+
+
+def _is_ours(folder: Path) -> bool:
+    """Local. Whether a folder, without links, lies in our own virtual environment."""
+    own = Path(sys.prefix).resolve()
+    return sys.prefix != sys.base_prefix and folder.is_relative_to(own)
 
 
 @contextlib.contextmanager

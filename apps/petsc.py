@@ -32,12 +32,12 @@ TOLERANCE = 100.0  # rounding errors allowed, in units of the epsilon of double 
 LARGEST = np.iinfo(np.int32).max
 #: What a Python is asked: the kind of its PETSc, and which MPI its mpi4py was built with.
 PROBE = """
+import petsc4py
+from petsc4py import PETSc
 import json
 import numpy
 import mpi4py
 from mpi4py import MPI
-import petsc4py
-from petsc4py import PETSc
 print(json.dumps({
     "scalar": numpy.dtype(PETSc.ScalarType).name,
     "mpicc": dict(mpi4py.get_config()).get("mpicc") or "",

@@ -22,7 +22,7 @@ from onesided.apps.spmv import product, vector
 from onesided.apps.timing import LEAD, Subject, steady, timed
 from onesided.sparse import DistMatrix, cg
 
-CG_ITERATIONS = 25
+CG_ITERATIONS = 20
 #: Vectors that an iteration of CG reads and writes: (p, q) two, (r, r) one, and x += alpha p,
 #: r -= alpha q, p = r + beta p three each.
 CG_VECTORS = 12

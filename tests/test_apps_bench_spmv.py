@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -17,7 +18,7 @@ from mpi4py import MPI
 from onesided.apps import petsc
 from onesided.apps.comparison import comparison, conclusions
 from onesided.apps.foreign import Foreign, ForeignError, Program, clean_environment
-from onesided.apps.petsc import Petsc, installed, question
+from onesided.apps.petsc import Installation, Petsc, installed, question
 from onesided.apps.rowblock import RowBlock
 from onesided.apps.sparse_targets import PETSC, SCIPY, core_cache, product_aims
 from onesided.apps.spmv import vector
@@ -36,13 +37,20 @@ def bench(path, *words, ranks=2, env=None):
     return outcome, json.loads(path.read_text())
 
 
-def petsc_is_missing() -> str:
-    """Why PETSc cannot be had here; empty where it can."""
+@functools.cache
+def petsc_here() -> Installation | str:
+    """PETSc as it is installed here, or why it cannot be had."""
     try:
-        installed()
+        return installed()
     except ForeignError as error:
         return str(error)
-    return ""
+
+
+def need_petsc() -> Installation:
+    found = petsc_here()
+    if isinstance(found, str):
+        pytest.skip(f"PETSc: {found}")
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +94,7 @@ def test_the_suite_has_the_halo_cg_and_reading(suite):
 
 
 def test_petsc_takes_turns_with_ours(suite):
-    reason = petsc_is_missing()
-    if reason:
-        pytest.skip(f"PETSc: {reason}")
+    need_petsc()
     _, content = suite
     for facts in content["pattern"]["matrices"].values():
         assert facts["PETSc"]["ranks"] == 2
@@ -220,9 +226,14 @@ def test_a_program_that_ends_early_is_an_error(tmp_path):
 def test_nothing_of_our_launcher_reaches_the_other_job(monkeypatch):
     monkeypatch.setenv("PMI_RANK", "1")
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "1")
+    monkeypatch.setattr(sys, "prefix", "/ours")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/ours/lib:/other/lib:")
     env = clean_environment(Path("/somewhere"))
     assert not {"PMI_RANK", "OMPI_COMM_WORLD_RANK"} & set(env)
     assert env["PATH"].startswith("/somewhere" + os.pathsep)
+    assert env["LD_LIBRARY_PATH"] == "/other/lib"
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/ours/lib")
+    assert "LD_LIBRARY_PATH" not in clean_environment(Path("/somewhere"))
 
 
 # -- PETSc -----------------------------------------------------------------------------------------
@@ -254,22 +265,13 @@ def test_a_python_without_what_is_needed_is_a_reason(answer, reason, monkeypatch
         installed()
 
 
-@pytest.fixture(scope="module")
-def here():
-    """PETSc as it is installed here."""
-    reason = petsc_is_missing()
-    if reason:
-        pytest.skip(f"PETSc: {reason}")
-    return installed()
-
-
 def block() -> RowBlock:
     return RowBlock.even(MPI.COMM_SELF, stencil27(6))
 
 
-def test_petsc_sleeps_until_it_is_asked(here):
+def test_petsc_sleeps_until_it_is_asked():
     x = vector(0, 216, np.dtype(float))
-    job = Petsc(MPI.COMM_SELF, here, block(), x)
+    job = Petsc(MPI.COMM_SELF, need_petsc(), block(), x)
     asked = question(3, 0.01)
     began = time.perf_counter()
     job.run(asked)
@@ -280,7 +282,8 @@ def test_petsc_sleeps_until_it_is_asked(here):
     job.close()
 
 
-def test_a_wrong_product_is_found(here, monkeypatch):
+def test_a_wrong_product_is_found(monkeypatch):
+    here = need_petsc()
     monkeypatch.setattr(petsc, "_error", lambda *given: 1e-9)
     with pytest.raises(ForeignError, match=r"relative error of 1\.0e-09"):
         Petsc(MPI.COMM_SELF, here, block(), vector(0, 216, np.dtype(float)))
