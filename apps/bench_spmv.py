@@ -30,7 +30,8 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     check_json(comm, options)
     if options.suite:
         return run_suite(comm, options)
-    names = chosen(options.comm or METHODS)
+    options.comm = options.comm or METHODS
+    names = chosen(options.comm)
     points = options.points
     info = hints(options)
     rows = stencil27(points, Partition.even(points**3, comm.size).range(comm.rank))

@@ -35,8 +35,8 @@ REMARK = (
 
 def run_suite(comm: MPI.Intracomm, options: Namespace) -> int:
     """Collective. The command with ``--suite``."""
-    methods = options.comm or METHODS
-    names, asked = chosen(methods), chosen(methods, baseline=False)
+    options.comm = options.comm or METHODS
+    names, asked = chosen(options.comm), chosen(options.comm, baseline=False)
     table, reason = cases(comm, options)
     share = options.seconds / (len(table) + HALO + CG + READING)
     wanted = comm.size == RANKS and options.shrink == 1

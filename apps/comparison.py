@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 from onesided.apps.report import NOTHING, Row, duration
 from onesided.apps.targets import Target
@@ -31,6 +32,12 @@ class Comparison(Row):
             "reached": f"{reached:.2f}",
             "target": NOTHING if target is None else f"{self.labels['bound']} {target:.2f}",
         }
+
+    def record(self) -> dict[str, Any]:
+        """Local. For JSON, with every time of the opponent, in the order of ours."""
+        theirs = self.details.get("opponent's")
+        more = {} if theirs is None else {"opponents_times_s": list(theirs)}
+        return super().record() | more
 
     @property
     def wanted(self) -> bool:

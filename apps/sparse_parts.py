@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -35,13 +36,21 @@ CG_REMARK = (
 )
 
 
+@dataclass(frozen=True)
+class Part:
+    """What of a matrix is timed, under a name, and the row of the report that the times make."""
+
+    subjects: Callable[[MPI.Comm, str, DistMatrix], list[Subject]]
+    row: Callable[[dict[str, str], DistMatrix, list[list[float]]], Row]
+
+
 def halo_rows(comm: MPI.Comm, options: Namespace, names: Sequence[str], wanted: bool) -> list[Row]:
     """Collective. Ghosts from the next rank, one for each row: a row of the report per method."""
     count = max(1, HALO_ENTRIES // options.shrink)
     case = f"halo, {count} doubles"
     if comm.size == 1:
         return [Comparison({"case": case}, reason="one rank has no neighbor")]
-    return _compared(comm, options, names, case, _neighbors(comm, count), _halo_rows(wanted))
+    return _compared(comm, options, names, case, _neighbors(comm, count), _halo(wanted))
 
 
 def _neighbors(comm: MPI.Comm, count: int) -> RowBlock:
@@ -53,14 +62,7 @@ def _neighbors(comm: MPI.Comm, count: int) -> RowBlock:
     return RowBlock.even(comm, sparse.csr_array((np.ones(count), columns, indptr), shape=shape))
 
 
-#: The subjects of a matrix by name, and the row of the report that their times make.
-Part = tuple[
-    Callable[[MPI.Comm, str, DistMatrix], list[Subject]],
-    Callable[[dict[str, str], DistMatrix, list[list[float]]], Row],
-]
-
-
-def _halo_rows(wanted: bool) -> Part:
+def _halo(wanted: bool) -> Part:
     def subjects(comm: MPI.Comm, name: str, matrix: DistMatrix) -> list[Subject]:
         halo, x = matrix.halo, vector(*matrix.col_range, matrix.dtype)
 
@@ -72,20 +74,21 @@ def _halo_rows(wanted: bool) -> Part:
 
     def row(labels: dict[str, str], matrix: DistMatrix, times: list[list[float]]) -> Row:
         bound = [HALO_SECONDS] * len(times[0])
-        nbytes = matrix.halo.n_local * matrix.dtype.itemsize
+        ghosts = matrix.halo.n_local - matrix.halo.n_own
+        nbytes = ghosts * matrix.dtype.itemsize
         return comparison(labels, times[0], bound, HALO_AIM, wanted=wanted, nbytes=nbytes)
 
-    return subjects, row
+    return Part(subjects, row)
 
 
 def cg_rows(comm: MPI.Comm, options: Namespace, names: Sequence[str], wanted: bool) -> list[Row]:
     """Collective. An iteration of CG on the largest grid: a row of the report per method."""
     edge = max(LEAST_GRID, GRIDS[-1] // options.shrink)
     case = f"CG, 27-point {edge}^3"
-    return _compared(comm, options, names, case, grid(edge, comm), _cg_rows(wanted))
+    return _compared(comm, options, names, case, grid(edge, comm), _cg(wanted))
 
 
-def _cg_rows(wanted: bool) -> Part:
+def _cg(wanted: bool) -> Part:
     def subjects(comm: MPI.Comm, name: str, matrix: DistMatrix) -> list[Subject]:
         x = vector(*matrix.col_range, matrix.dtype)
         a, b, c = (np.ones_like(x) for _ in range(3))
@@ -103,7 +106,7 @@ def _cg_rows(wanted: bool) -> Part:
         theirs = [one + factor * add for one, add in zip(products, sums, strict=True)]
         return comparison(labels, ours, theirs, CG_AIM, wanted=wanted)
 
-    return subjects, row
+    return Part(subjects, row)
 
 
 def _solve(matrix: DistMatrix, b: Any) -> None:
@@ -122,17 +125,16 @@ def _compared(
     part: Part,
 ) -> list[Row]:
     """Collective. A row for every method, timed in turns; or why it is missing."""
-    subjects_of, row_of = part
     info = hints(options)
     make = partial(block.matrix, comm, info=info)
     candidates: list[Candidate[DistMatrix]] = prepare(comm, names, make, DistMatrix.Free)
     matrices = {each.method: each.made for each in candidates if each.made is not None}
-    subjects = {name: subjects_of(comm, name, matrix) for name, matrix in matrices.items()}
+    subjects = {name: part.subjects(comm, name, matrix) for name, matrix in matrices.items()}
     out = console(options.terminal) if comm.rank == 0 else None
     flat = [each for some in subjects.values() for each in some]
     lists = iter(timed(comm, flat, options, out, case))
     rows: list[Row] = [
-        row_of(
+        part.row(
             {"case": case, "method": name, "product": matrix.product_name},
             matrix,
             [next(lists) for _ in subjects[name]],
