@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Mapping
-from statistics import median
 
 from mpi4py import MPI
 
+from onesided.apps.comparison import Comparison, comparison, conclusions
 from onesided.apps.contest import DIRECTIONS, Outcome, contest, in_words
 from onesided.apps.options import settings
 from onesided.apps.progress import console
-from onesided.apps.report import NOTHING, Report, Row, duration
+from onesided.apps.report import Report, Row
 from onesided.apps.selection import chosen
 from onesided.apps.targets import FFTW_MPI, LOCAL, OPPONENTS, PEER, Case, Target, cases
 
@@ -22,23 +21,6 @@ REMARK = (
 )
 
 
-class Comparison(Row):
-    """A direction of a case, ours against one opponent; of the table only what is compared."""
-
-    def cells(self) -> dict[str, str]:
-        """Local. For the table."""
-        if self.reason:
-            return dict(self.labels)
-        target, reached = self.values["target"], self.values["reached"]
-        return {
-            **{name: text for name, text in self.labels.items() if name != "bound"},
-            "ours": duration(median(self.times)),
-            "opponent's": duration(median(self.details["opponent's"])),
-            "reached": f"{reached:.2f}",
-            "target": NOTHING if target is None else f"{self.labels['bound']} {target:.2f}",
-        }
-
-
 def run_suite(comm: MPI.Intracomm, options: Namespace) -> int:
     """Collective. The command with ``--suite``."""
     names = chosen(options.comm, baseline=False)
@@ -47,20 +29,14 @@ def run_suite(comm: MPI.Intracomm, options: Namespace) -> int:
     plans: dict[str, object] = {}
     pattern = {"ranks": comm.size, "plans": plans}
     report = Report("bench fft --suite", settings(options), pattern, remarks=[REMARK])
-    missed: list[str] = []
     for case in table:
         outcome = contest(comm, _with_case(options, case, len(table)), names, opponents)
         plans[case.name] = {**outcome.choices, FFTW_MPI: outcome.facts}
-        report.rows += _rows(case, outcome, missed)
+        report.rows += _rows(case, outcome)
         report.remarks += [f"{case.name}, {each}" for each in in_words(outcome.choices)]
         report.remarks += [f"{case.name}, {key}: {why}" for key, why in outcome.absent.items()]
-    wanted = [row for row in report.rows if row.values.get("target") is not None]
-    report.remarks.append(
-        f"{len(wanted) - len(missed)} of {len(wanted)} targets reached"
-        if wanted
-        else f"no targets are set for these shapes on {comm.size} ranks"
-    )
-    report.remarks += [f"missed: {each}" for each in missed]
+    nothing = f"no targets are set for these shapes on {comm.size} ranks"
+    report.remarks += conclusions(report.rows, nothing)
     report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
     return 0
 
@@ -76,10 +52,10 @@ def _with_case(options: Namespace, case: Case, count: int) -> Namespace:
     return Namespace(**(vars(options) | own))
 
 
-def _rows(case: Case, outcome: Outcome, missed: list[str]) -> list[Row]:
-    """A row for every direction, method and opponent; ``missed`` gets the targets not reached."""
-    rows = [
-        _row(case, outcome, direction, method, opponent, missed)
+def _rows(case: Case, outcome: Outcome) -> list[Row]:
+    """A row for every direction, method and opponent, and why a method is missing."""
+    rows: list[Row] = [
+        _row(case, outcome, direction, method, opponent)
         for direction in DIRECTIONS
         for method in outcome.methods
         for opponent in (PEER, LOCAL, FFTW_MPI)
@@ -93,28 +69,15 @@ def _rows(case: Case, outcome: Outcome, missed: list[str]) -> list[Row]:
     return rows
 
 
-def _row(
-    case: Case, outcome: Outcome, direction: str, method: str, opponent: str, missed: list[str]
-) -> Row:
+def _row(case: Case, outcome: Outcome, direction: str, method: str, opponent: str) -> Row:
     target = next((each for each in case.targets if each.opponent == opponent), None)
     usual = Target(opponent, 0.0, least=opponent != LOCAL)
-    ours, theirs = outcome.times[method, direction], outcome.times[opponent, direction]
-    reached = (target or usual).reached(ours, theirs)
-    labels = {
-        "case": case.name,
-        "direction": direction,
-        "method": outcome.labels[method],
-        "opponent": opponent,
-        "bound": (target or usual).words,
-    }
-    values: Mapping[str, float | None] = {
-        "target": None if target is None else target.bound,
-        "reached": reached,
-    }
-    if target is not None and not target.met(reached):
-        missed.append(
-            f"{case.name} {direction}, {method} against {opponent}: {reached:.2f}, "
-            f"{target.words} {target.bound:.2f} is wanted"
-        )
-    details = {"opponent's": theirs}
-    return Comparison(labels, ours, nbytes=outcome.nbytes, details=details, values=values)
+    labels = {"case": case.name, "direction": direction, "method": outcome.labels[method]}
+    return comparison(
+        labels,
+        outcome.times[method, direction],
+        outcome.times[opponent, direction],
+        target or usual,
+        wanted=target is not None,
+        nbytes=outcome.nbytes,
+    )

@@ -1,7 +1,7 @@
 """``onesided bench spmv``: the distributed product against SciPy's serial one on rank 0.
 
 The matrix is the 27-point stencil on a cube of grid points. While rank 0 multiplies alone, the
-other ranks sleep.
+other ranks sleep. With ``--suite``: see :mod:`onesided.apps.bench_spmv_suite`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from statistics import median
 import numpy as np
 from mpi4py import MPI
 
+from onesided.apps.bench_spmv_suite import run_suite
 from onesided.apps.options import settings
 from onesided.apps.progress import console
 from onesided.apps.report import Report, Row, check_json
@@ -21,12 +22,16 @@ from onesided.apps.timing import Subject, timed
 from onesided.sparse import DistMatrix, Partition, from_rows, stencil27
 
 SERIAL = "SciPy"
+METHODS = "rma-fence,rma-notify"  # where --comm says nothing
 
 
 def run(comm: MPI.Intracomm, options: Namespace) -> int:
     """Collective. The command."""
-    names = chosen(options.comm)
     check_json(comm, options)
+    if options.suite:
+        return run_suite(comm, options)
+    options.comm = options.comm or METHODS
+    names = chosen(options.comm)
     points = options.points
     info = hints(options)
     rows = stencil27(points, Partition.even(points**3, comm.size).range(comm.rank))

@@ -22,7 +22,7 @@ class Command:
     add_options: Callable[[argparse.ArgumentParser], None]
 
 
-GROUPS = {"bench": "Measure against MPI_Alltoallv, mpi4py-fft and SciPy."}
+GROUPS = {"bench": "Measure against MPI_Alltoallv, mpi4py-fft, PETSc and SciPy."}
 
 COMMANDS = (
     Command(
@@ -88,7 +88,7 @@ COMMANDS = (
     Command(
         "bench spmv",
         "onesided.apps.bench_spmv",
-        "Compare the distributed product with SciPy's serial one.",
+        "Compare the distributed product with SciPy's serial one, and PETSc's.",
         options.bench_spmv,
     ),
 )

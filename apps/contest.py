@@ -19,7 +19,8 @@ from mpi4py import MPI
 
 from onesided.apps.failures import user_errors
 from onesided.apps.fft import exchanged_bytes, plan_maker, random_input, used_method
-from onesided.apps.fftw_mpi import FftwMpi, FftwMpiError
+from onesided.apps.fftw_mpi import FftwMpi
+from onesided.apps.foreign import ForeignError
 from onesided.apps.local_work import LocalWork
 from onesided.apps.progress import console
 from onesided.apps.report import byte_count
@@ -182,11 +183,11 @@ def _fftw_mpi(
         return None
     try:
         if len(options.shape) != 3 or options.dtype != "float64":
-            raise FftwMpiError("its program transforms three-dimensional float64 arrays")
+            raise ForeignError("its program transforms three-dimensional float64 arrays")
         if plan.grid != (comm.size, 1, 1):
-            raise FftwMpiError(f"it splits the first axis alone, as --grid {comm.size} does")
+            raise ForeignError(f"it splits the first axis alone, as --grid {comm.size} does")
         fftw = FftwMpi(comm, options.shape, LEAD)
-    except FftwMpiError as error:
+    except ForeignError as error:
         outcome.absent[FFTW_MPI] = str(error)
         return None
     outcome.facts = fftw.facts

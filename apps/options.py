@@ -314,12 +314,34 @@ def bench_fft(parser: argparse.ArgumentParser) -> None:
 
 def bench_spmv(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided bench spmv``."""
-    common(parser, "rma-fence,rma-notify")
+    common(parser, "rma-fence,rma-notify; with --suite rma-notify")
+    parser.set_defaults(comm=None)
     timed(parser, 200)
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--points",
         metavar="N",
         type=positive,
         default=64,
         help="grid points along one edge of the cube: N**3 rows (default 64)",
+    )
+    add("--suite", action="store_true", help="all matrices that have targets, against PETSc too")
+    add(
+        "--matrices",
+        metavar="DIR",
+        help="with --suite: Matrix Market files (default: the folder ONESIDED_MATRICES names)",
+    )
+    add(
+        "--entries",
+        metavar="N",
+        type=positive,
+        default=500_000,
+        help="of those, matrices with more than N entries (default 500000)",
+    )
+    add(
+        "--shrink",
+        metavar="N",
+        type=positive,
+        default=1,
+        help="make the matrices of --suite that are not files smaller, without targets",
     )

@@ -27,6 +27,8 @@ from rich.console import Console
 from onesided.apps.progress import progress
 
 REGION = 2e-4  # seconds that a timed region lasts at least
+STEADY = 5e-3  # the same, of a subject that is made by :func:`steady`
+LEAD = 0.03  # seconds for which such a subject runs before each of them
 MOST_REPEATS = 1000
 WARM_UP = 3
 
@@ -92,11 +94,21 @@ def timed(
         )
 
 
-def repeats(comm: MPI.Comm, call: Callable[[], object]) -> int:
+def repeats(
+    comm: MPI.Comm, call: Callable[[], object], region: float = REGION, *, alone: bool = False
+) -> int:
     """Collective. How many calls in a row make a region that is long enough for the clock."""
-    shortest = min(_region(comm, Subject("trial", call)) for _ in range(WARM_UP))
+    subject = Subject("trial", call, alone=alone)
+    shortest = min(_region(comm, subject) for _ in range(WARM_UP))
     agreed: float = comm.allreduce(shortest, op=MPI.MAX)
-    return max(1, min(MOST_REPEATS, round(REGION / max(agreed, 1e-9))))
+    return max(1, min(MOST_REPEATS, round(region / max(agreed, 1e-9))))
+
+
+def steady(
+    comm: MPI.Comm, name: str, call: Callable[[], object], *, alone: bool = False
+) -> Subject:
+    """Collective. A subject whose timed regions are not short, on a machine that is awake."""
+    return Subject(name, call, repeats(comm, call, STEADY, alone=alone), alone, LEAD)
 
 
 def setup_time(comm: MPI.Comm, call: Callable[[], object]) -> float:

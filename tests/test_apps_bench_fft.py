@@ -14,7 +14,8 @@ import scipy.fft
 from mpi4py import MPI
 
 from onesided.apps import fftw_mpi
-from onesided.apps.fftw_mpi import FftwMpi, FftwMpiError
+from onesided.apps.fftw_mpi import FftwMpi
+from onesided.apps.foreign import ForeignError
 from onesided.apps.local_work import LocalWork
 from onesided.apps.targets import CASES, FFTW_MPI, LOCAL, PEER, Target, cases
 from onesided.pencilfft import PFFT
@@ -99,7 +100,7 @@ def test_what_fftw_mpi_cannot_do_is_skipped_with_a_reason(words, reason, tmp_pat
 
 def test_no_compiler_is_a_reason(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(FftwMpiError, match="no mpicc on PATH"):
+    with pytest.raises(ForeignError, match="no mpicc on PATH"):
         FftwMpi(MPI.COMM_SELF, (4, 4, 4))
 
 
@@ -110,7 +111,7 @@ def test_a_compiler_without_the_library_is_a_reason(monkeypatch, tmp_path):
         )
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(FftwMpiError, match=r"is not there: mpicc: fftw3-mpi\.h: no such file"):
+    with pytest.raises(ForeignError, match=r"is not there: mpicc: fftw3-mpi\.h: no such file"):
         FftwMpi(MPI.COMM_SELF, (4, 4, 4))
 
 
@@ -122,7 +123,7 @@ def installed() -> str:
     """Why FFTW-MPI cannot be had here; empty where it can."""
     try:
         FftwMpi(MPI.COMM_SELF, (4, 4, 4)).close()
-    except FftwMpiError as error:
+    except ForeignError as error:
         return str(error)
     return ""
 
@@ -151,7 +152,7 @@ def test_a_program_that_ends_early_is_an_error():
     assert fftw.times("forward", 1)[0] > 0
     fftw.close()
     fftw.close()
-    with pytest.raises(FftwMpiError, match="before close"):
+    with pytest.raises(ForeignError, match="before close"):
         fftw.run("forward")
 
 

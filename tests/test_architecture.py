@@ -126,8 +126,9 @@ def test_the_source_folder_is_not_an_import_name(package):
 
 
 def folders() -> set[str]:
-    """Every folder with Python files, as a package name."""
-    return {".".join(["onesided", *path.relative_to(ROOT).parent.parts]) for path in SOURCES}
+    """Every folder with Python files, as a package name; programs among the data are no modules."""
+    parents = {path.relative_to(ROOT).parent for path in SOURCES}
+    return {".".join(["onesided", *parent.parts]) for parent in parents if parent.name != "data"}
 
 
 def test_every_folder_is_listed_for_the_wheel():

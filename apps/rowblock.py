@@ -1,0 +1,47 @@
+"""A rank's rows of a matrix, from which matrices are made for several methods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mpi4py import MPI
+from scipy import sparse
+
+from onesided.sparse import DistMatrix, Partition, read
+from onesided.sparse.halo import Info
+
+
+@dataclass(frozen=True, eq=False)
+class RowBlock:
+    """``entries``: this rank's rows, CSR with global columns; who owns which rows and columns."""
+
+    entries: sparse.csr_array
+    rows: Partition
+    columns: Partition
+
+    @classmethod
+    def even(cls, comm: MPI.Comm, entries: sparse.csr_array) -> RowBlock:
+        """Local. Of a square matrix in even blocks."""
+        partition = Partition.even(entries.shape[1], comm.size)
+        return cls(entries, partition, partition)
+
+    @classmethod
+    def of_file(cls, comm: MPI.Comm, path: Path) -> RowBlock:
+        """Collective. Of a matrix in a file, balanced by nonzeros; the errors of ``read``."""
+        with read(comm, path, method="p2p") as matrix:
+            return cls(matrix.local_rows(), matrix.row_partition, matrix.col_partition)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Local. Of the whole matrix."""
+        return self.rows.size, self.columns.size
+
+    def nnz(self, comm: MPI.Comm) -> int:
+        """Collective. Entries stored on all ranks."""
+        return int(comm.allreduce(self.entries.nnz))
+
+    def matrix(self, comm: MPI.Comm, method: str, info: Info = None) -> DistMatrix:
+        """Collective. The distributed matrix with a method of its own."""
+        rows, columns = self.rows, self.columns
+        return DistMatrix(comm, self.entries, rows, columns, method=method, info=info)
