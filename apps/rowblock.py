@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +42,18 @@ class RowBlock:
         """Collective. Entries stored on all ranks."""
         return int(comm.allreduce(self.entries.nnz))
 
-    def matrix(self, comm: MPI.Comm, method: str, info: Info = None) -> DistMatrix:
-        """Collective. The distributed matrix with a method of its own."""
-        rows, columns = self.rows, self.columns
-        return DistMatrix(comm, self.entries, rows, columns, method=method, info=info)
+    def maker(self, comm: MPI.Comm, info: Info) -> Callable[[str], DistMatrix]:
+        """Local. What makes the distributed matrix with a method, Collective.
+
+        The first one measures how to multiply, the others do the same: methods differ by method.
+        """
+        how: dict[str, str] = {}
+
+        def make(method: str) -> DistMatrix:
+            matrix = DistMatrix(
+                comm, self.entries, self.rows, self.columns, method=method, info=info, **how
+            )
+            how.update(product=matrix.product_name, kernel=matrix.kernel_name)
+            return matrix
+
+        return make

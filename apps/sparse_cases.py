@@ -16,8 +16,8 @@ from onesided.apps.failures import user_errors
 from onesided.apps.rowblock import RowBlock
 from onesided.collectives import agreed
 from onesided.sparse import Partition, stencil27, trace_mesh
-from onesided.sparse.matrixmarket import read_header
-from onesided.sparse.textfile import TextFile
+from onesided.sparse.files.matrixmarket import read_header
+from onesided.sparse.files.textfile import TextFile
 
 FOLDER = "ONESIDED_MATRICES"  # the variable that names the folder of matrices
 NAME = re.compile(r"(.+)\.mtx(\.gz)?")

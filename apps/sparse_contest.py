@@ -72,14 +72,13 @@ def contest(
 ) -> Outcome:
     """Collective. Time products of all of them with the same matrix."""
     info = hints(options)
-    make = partial(block.matrix, comm, info=info)
-    candidates = prepare(comm, names, make, DistMatrix.Free)
+    candidates = prepare(comm, names, block.maker(comm, info), DistMatrix.Free)
     matrices = {each.method: each.made for each in candidates if each.made is not None}
     first = next(iter(matrices.values()))
     outcome = Outcome(
         {},
         candidates,
-        {method: matrix.product_name for method, matrix in matrices.items()},
+        {name: f"{each.product_name}, {each.kernel_name}" for name, each in matrices.items()},
         block.shape,
         first.nnz,
         _bytes(comm, block),

@@ -126,7 +126,7 @@ def _compared(
 ) -> list[Row]:
     """Collective. A row for every method, timed in turns; or why it is missing."""
     info = hints(options)
-    make = partial(block.matrix, comm, info=info)
+    make = block.maker(comm, info)
     candidates: list[Candidate[DistMatrix]] = prepare(comm, names, make, DistMatrix.Free)
     matrices = {each.method: each.made for each in candidates if each.made is not None}
     subjects = {name: part.subjects(comm, name, matrix) for name, matrix in matrices.items()}
@@ -135,7 +135,7 @@ def _compared(
     lists = iter(timed(comm, flat, options, out, case))
     rows: list[Row] = [
         part.row(
-            {"case": case, "method": name, "product": matrix.product_name},
+            {"case": case, "method": name, "product": f"{matrix.product_name}, {matrix.kernel_name}"},
             matrix,
             [next(lists) for _ in subjects[name]],
         )

@@ -24,8 +24,8 @@ from onesided.apps.sparse_targets import READ_AIM, READ_BEFORE_AIM, READ_ENTRIES
 from onesided.apps.timing import Subject, rest, timed
 from onesided.collectives.layout import Layout
 from onesided.sparse import Partition, read, write_matrixmarket
-from onesided.sparse.dealing import BLOCK_BYTES
-from onesided.sparse.marketreader import read_triplets
+from onesided.sparse.files.dealing import BLOCK_BYTES
+from onesided.sparse.files.marketreader import read_triplets
 
 PER_ROW = 10  # entries of a row
 #: What is timed of ours: everything up to a matrix that multiplies, and the entries alone.
