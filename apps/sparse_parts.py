@@ -19,7 +19,7 @@ from onesided.apps.rowblock import RowBlock
 from onesided.apps.selection import Candidate, hints, prepare, release
 from onesided.apps.sparse_cases import GRIDS, LEAST_GRID, grid
 from onesided.apps.sparse_targets import CG_AIM, HALO_AIM, HALO_ENTRIES, HALO_SECONDS
-from onesided.apps.spmv import product, vector
+from onesided.apps.spmv import label, product, vector
 from onesided.apps.timing import LEAD, Subject, steady, timed
 from onesided.sparse import DistMatrix, cg
 
@@ -135,7 +135,7 @@ def _compared(
     lists = iter(timed(comm, flat, options, out, case))
     rows: list[Row] = [
         part.row(
-            {"case": case, "method": name, "product": f"{matrix.product_name}, {matrix.kernel_name}"},
+            {"case": case, **label(name, matrix)},
             matrix,
             [next(lists) for _ in subjects[name]],
         )
