@@ -16,6 +16,7 @@ from onesided.apps.bench_spmv_suite import run_suite
 from onesided.apps.options import settings
 from onesided.apps.progress import console
 from onesided.apps.report import Report, Row, check_json
+from onesided.apps.rowblock import Maker
 from onesided.apps.selection import BASELINE, chosen, hints, prepare, release
 from onesided.apps.spmv import REMARK, halo_setup, label, product, traffic, vector
 from onesided.apps.timing import Subject, timed
@@ -38,7 +39,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     candidates = prepare(
         comm,
         names,
-        lambda method: from_rows(comm, rows, method=method, info=info),
+        Maker(lambda method: from_rows(comm, rows, method=method, info=info), info),
         DistMatrix.Free,
     )
     matrices = {each.method: each.made for each in candidates if each.made is not None}

@@ -13,6 +13,24 @@ from onesided.sparse import DistMatrix, Partition, read
 from onesided.sparse.halo import Info
 
 
+class Maker:
+    """Collective. One matrix for every method that it is called with.
+
+    All multiply in the memory of the first one, so that methods differ by nothing else. Where the
+    first one cannot be made its error is raised, and the next is the first.
+    """
+
+    def __init__(self, make: Callable[[str], DistMatrix], info: Info) -> None:
+        self._make, self._info = make, info
+        self._first: DistMatrix | None = None
+
+    def __call__(self, method: str) -> DistMatrix:
+        if self._first is not None:
+            return self._first.with_method(method, info=self._info)
+        self._first = self._make(method)
+        return self._first
+
+
 @dataclass(frozen=True, eq=False)
 class RowBlock:
     """``entries``: this rank's rows, CSR with global columns; who owns which rows and columns."""
@@ -43,17 +61,8 @@ class RowBlock:
         return int(comm.allreduce(self.entries.nnz))
 
     def maker(self, comm: MPI.Comm, info: Info) -> Callable[[str], DistMatrix]:
-        """Local. What makes the distributed matrix with a method, Collective.
-
-        The first one measures how to multiply, the others do the same: methods differ by method.
-        """
-        how: dict[str, str] = {}
-
-        def make(method: str) -> DistMatrix:
-            matrix = DistMatrix(
-                comm, self.entries, self.rows, self.columns, method=method, info=info, **how
-            )
-            how.update(product=matrix.product_name, kernel=matrix.kernel_name)
-            return matrix
-
-        return make
+        """Local. What makes the distributed matrix with a method, Collective; see :class:`Maker`."""
+        entries, rows, columns = self.entries, self.rows, self.columns
+        return Maker(
+            lambda method: DistMatrix(comm, entries, rows, columns, method=method, info=info), info
+        )

@@ -16,6 +16,7 @@ from onesided.apps.options import settings
 from onesided.apps.picture import check_picture
 from onesided.apps.progress import console, progress, reading
 from onesided.apps.report import PLAIN, Report, Row, check_json
+from onesided.apps.rowblock import Maker
 from onesided.apps.selection import BASELINE, Candidate, chosen, prepare, release
 from onesided.apps.solve_plot import save_plot, text_plot
 from onesided.apps.solve_vectors import check_solution, in_file_order, write_solution
@@ -55,7 +56,10 @@ class Runs:
             self._candidates: list[Candidate[DistMatrix]] = prepare(
                 comm,
                 names,
-                lambda method: read(comm, options.file, method=method, progress=advance, **how),
+                Maker(
+                    lambda method: read(comm, options.file, method=method, progress=advance, **how),
+                    info,
+                ),
                 DistMatrix.Free,
             )
         self.matrices = {each.method: each.made for each in self._candidates if each.made}

@@ -20,6 +20,7 @@ from onesided.apps.options import settings
 from onesided.apps.picture import check_picture, save_traffic
 from onesided.apps.progress import console, reading
 from onesided.apps.report import Report, Row, check_json
+from onesided.apps.rowblock import Maker
 from onesided.apps.selection import BASELINE, chosen, hints, prepare, release
 from onesided.apps.timing import Subject, timed
 from onesided.apps.verdict import Verdict, conclusion
@@ -68,11 +69,15 @@ def _run(comm: MPI.Intracomm, options: Namespace, names: list[str], path: Path, 
         candidates = prepare(
             comm,
             names,
-            lambda method: read(
-                comm, path, method=method, info=info, partition=options.partition, progress=advance
+            Maker(
+                lambda method: read(
+                    comm, path, method=method, info=info, partition=options.partition,
+                    progress=advance,
+                ),
+                info,
             ),
             DistMatrix.Free,
-        )
+        )  # fmt: skip
     matrices = {each.method: each.made for each in candidates if each.made is not None}
     matrix = next(iter(matrices.values()))
     report = Report("spmv", settings(options), _pattern(comm, matrix, shown), remarks=[REMARK])

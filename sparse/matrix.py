@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -58,8 +59,8 @@ class DistMatrix(Linear):
     ``nnz`` (global, entries stored), ``dtype``, ``row_range``, ``col_range``, ``row_partition``,
     ``col_partition``, ``pattern`` (who needs which entries of x), ``halo`` (that of one vector),
     ``method`` (of its request), ``product_name`` ("fused" or "split"), ``kernel_name`` (the local
-    product that it uses), ``checked`` (whether
-    products compare their operands on all ranks; may be set, to the same value on every rank),
+    product that it uses), ``checked`` (whether products compare their operands on all ranks; may
+    be set, to the same value on every rank),
     ``ordering`` (how the caller's numbering was permuted, or None).
     """
 
@@ -102,17 +103,37 @@ class DistMatrix(Linear):
         self.nnz = int(comm.allreduce(len(data)))
         self.ordering: Ordering | None = None
         self._freed = False
-        self._rows, self._method, self._info = local, method, info
-        self._views: dict[tuple[bool, bool], Adjoint] = {}
-        self._halos: dict[int, Halo] = {}
-        self._reverse_halos: dict[int, ReverseHalo] = {}
+        self._rows, self._shares = local, False
         self._transposed: TransposedProduct | None = None
         self.pattern = HaloPattern.of(comm, columns, col_partition)
-        self.halo = self._halo(1)
-        self.method = self.halo.request.method
+        self._plan(method, info)
         choice = Contest(comm, local, columns.n_own).choose(self.halo, products, kernels)
         self.product_name, self.kernel_name = choice.product, choice.kernel
         self._product = choice.run
+
+    def _plan(self, method: str, info: Info) -> None:
+        """Collective. The halo of one vector; those of blocks and of transposes come later."""
+        self._method, self._info = method, info
+        self._views: dict[tuple[bool, bool], Adjoint] = {}
+        self._halos: dict[int, Halo] = {}
+        self._reverse_halos: dict[int, ReverseHalo] = {}
+        self.halo = self._halo(1)
+        self.method = self.halo.request.method
+
+    def with_method(self, method: str = "auto", *, info: Info = None) -> DistMatrix:
+        """Collective. This matrix with halos of another method.
+
+        Entries, local products and the ordering are shared, in the same memory: only requests are
+        made. Each of the two has its own ``Free``; the ordering goes with this one. Scaling either
+        leaves the other as it is. Errors as of ``Alltoallw_init``, and ``RequestError`` where this
+        matrix has been freed, on every rank.
+        """
+        with agreed(self.comm, f"with_method({method!r})"):
+            self._check_alive()
+        made = copy(self)
+        made._shares = True
+        made._plan(method, info)
+        return made
 
     # -- products --------------------------------------------------------------------------------
 
@@ -291,7 +312,7 @@ class DistMatrix(Linear):
         halos: list[Halo | ReverseHalo] = [*self._halos.values(), *self._reverse_halos.values()]
         for halo in halos:
             halo.Free()
-        if self.ordering is not None:
+        if self.ordering is not None and not self._shares:
             self.ordering.Free()
         self._freed = True
 

@@ -9,8 +9,8 @@ from cases_matrix import check, distributed
 from cases_sparse import MATRICES, raised
 from scipy import sparse
 
-from onesided.collectives import methods
-from onesided.sparse import DistMatrix, Partition, from_rows
+from onesided.collectives import MethodError, RequestError, methods
+from onesided.sparse import DistMatrix, Partition, from_rows, from_scipy
 from onesided.sparse import contest as contest_module
 from onesided.sparse import halo as halo_module
 from onesided.sparse.kernels import registry
@@ -133,3 +133,49 @@ def case_the_fastest_is_chosen_on_all_ranks(comm, seed):
         assert (matrix.product_name, matrix.kernel_name) == ("fused", "c")
         check(matrix, whole, np.random.default_rng(seed), "A", None)
         matrix.Free()
+
+
+@parameters(method=lambda: list(methods()))
+def case_with_another_method(comm, method, seed):
+    """The same entries by another method: products, a Free of its own, values of its own."""
+    rng = np.random.default_rng(seed)
+    whole = sparse.random_array((40, 30), density=0.2, rng=rng).tocsr()
+    first = distributed(comm, whole, "p2p")
+    x = np.ones(len(range(*first.col_range)))
+    first.T @ np.ones(len(range(*first.row_range)))
+    other = first.with_method(method)
+    assert method in ("auto", other.method)
+    assert other.halo is not first.halo
+    assert other._rows.data is first._rows.data
+    for side in ("A", "T"):
+        for k in (None, 2):
+            check(other, whole, rng, side, k)
+            check(first, whole, rng, side, k)
+    other.scale(2.0)
+    check(other, 2.0 * whole, rng, "A", None)
+    check(first, whole, rng, "A", None)
+    first.Free()
+    check(other, 2.0 * whole, rng, "T", None)
+    assert "freed" in raised(lambda: first.with_method(method), RequestError)
+    assert "freed" in raised(lambda: first @ x, RequestError)
+    other.Free()
+    assert "freed" in raised(lambda: other @ x, RequestError)
+
+
+def case_with_an_unknown_method(comm, seed):
+    whole = sparse.random_array((40, 30), density=0.2, rng=np.random.default_rng(seed)).tocsr()
+    with distributed(comm, whole) as matrix:
+        assert "teleport" in raised(lambda: matrix.with_method("teleport"), MethodError)
+        check(matrix, whole, np.random.default_rng(seed), "A", None)
+
+
+def case_the_ordering_goes_with_the_first(comm, seed):
+    whole = sparse.random_array((40, 40), density=0.1, rng=np.random.default_rng(seed)).tocsr()
+    with from_scipy(comm, whole, method="p2p", partition="rcm") as matrix:
+        other = matrix.with_method("rma-notify")
+        x = np.arange(40.0)[slice(*other.ordering.original_range)]
+        for each in (other, matrix):
+            y = each.ordering.backward(each @ each.ordering.forward(x))
+            assert np.allclose(np.concatenate(comm.allgather(y)), whole @ np.arange(40.0))
+        other.Free()
+        assert np.allclose(matrix.ordering.backward(matrix.ordering.forward(x)), x)
