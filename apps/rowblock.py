@@ -61,7 +61,7 @@ class RowBlock:
         return int(comm.allreduce(self.entries.nnz))
 
     def maker(self, comm: MPI.Comm, info: Info) -> Callable[[str], DistMatrix]:
-        """Local. What makes the distributed matrix with a method, Collective; see :class:`Maker`."""
+        """Local. What makes the matrix with a method, Collective; see :class:`Maker`."""
         entries, rows, columns = self.entries, self.rows, self.columns
         return Maker(
             lambda method: DistMatrix(comm, entries, rows, columns, method=method, info=info), info
