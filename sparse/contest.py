@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 
 from onesided.collectives import agreed
 from onesided.sparse.halo import Halo
+from onesided.sparse.kernels.protocol import Kernel
 from onesided.sparse.kernels.registry import KERNELS, named
 from onesided.sparse.kernels.scipy_calls import Csr
 from onesided.sparse.product import PRODUCTS, Product
 
-_GLANCES = 3  # calls by which a candidate is seen to be worth more
+_LONG = 4e-3  # seconds of a product that needs no more than one look
+_GLANCES = 2  # by which a shorter one is seen to be worth more
 _CLOSE = 0.25  # if it is not slower than the best by more than this part
 _ROUNDS = 3  # in which two candidates are then timed in turn
 _SECONDS = 0.03  # that such a comparison may take, about
@@ -61,8 +63,15 @@ class Contest:
         y = np.empty(len(self._rows), self._rows.data.dtype)
         x = np.ones(self._rows.n_cols, self._rows.data.dtype)
         makers = {name: partial(KERNELS[name].make, self._rows) for name in usable}
-        kernel, _ = self._winner(makers, (x, y))
-        ways = {name: partial(self.product, name, kernel) for name in products}
+        kernel, champion = self._winner(makers, (x, y))
+
+        def make(csr: Csr) -> Kernel:
+            found = champion if csr is self._rows else None
+            return found or KERNELS[kernel].make(csr)
+
+        ways: dict[str, Callable[[], Product]] = {
+            name: partial(PRODUCTS[name], self._rows, self._n_own, make) for name in products
+        }
         name, run = self._winner(ways, (halo, x[: self._n_own], y))
         return Choice(name, kernel, run or self._made(ways[name]))
 
@@ -79,7 +88,11 @@ class Contest:
             runs = partial(champion, *arguments), partial(challenger, *arguments)
             least = least or self._glance(runs[0])
             seen = self._glance(runs[1])
-            if seen < (1.0 + _CLOSE) * least and self._loses(*runs, least):
+            if least < _LONG:
+                better = seen < (1.0 + _CLOSE) * least and self._loses(*runs, least)
+            else:
+                better = seen < least
+            if better:
                 best, champion, least = name, challenger, seen
         return best, champion
 
@@ -90,8 +103,9 @@ class Contest:
 
     def _glance(self, call: Callable[[], object]) -> float:
         """Collective. Seconds of a call that is not the first, by the slowest rank."""
-        times = np.array([_seconds(call, 1) for _ in range(_GLANCES)])
-        return float(self._slowest(times)[1:].min())
+        first = self._slowest(np.array([_seconds(call, 1)]))[0]
+        count = _GLANCES if first < _LONG else 1
+        return float(self._slowest(np.array([_seconds(call, 1) for _ in range(count)])).min())
 
     def _loses(
         self, one: Callable[[], object], other: Callable[[], object], seconds: float
