@@ -31,8 +31,8 @@ def read_triplets(
     dtype: DTypeLike | None,
     block_bytes: int,
     progress: Advance = None,
-) -> tuple[Header, Triplets]:
-    """Collective. The header, and on each rank the entries of the lines that it parsed.
+) -> tuple[tuple[int, int], Triplets]:
+    """Collective. The shape, and on each rank the entries of the lines that it parsed.
 
     Symmetry is expanded. ``comm`` must be free of other messages.
     """
@@ -62,7 +62,7 @@ def read_triplets(
                 values.astype(target, copy=False),
             )
         )
-    return header, Triplets.joined(pieces, index, target)
+    return header.shape, Triplets.joined(pieces, index, target)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from onesided.sparse.files.textfile import TextFile
 from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.orderings.numbering import How
+from onesided.sparse.triplets import Triplets
 
 
 def read(
@@ -79,50 +80,29 @@ class Format:
     read: Reader
 
 
-def _read_market(
-    comm: MPI.Comm, path: str | os.PathLike[str], choices: Choices, progress: Advance
-) -> DistMatrix:
-    private = comm.Dup()
-    try:
-        header, entries = read_triplets(private, path, choices.dtype, BLOCK_BYTES, progress)
-    finally:
-        private.Free()
-    return from_any_rank(comm, header.shape, entries, choices)
+def _entries_by(
+    read_entries: Callable[..., tuple[tuple[int, int], Triplets]],
+) -> Reader:
+    """What reads by a function that gives every rank some entries, wherever they belong."""
 
+    def read_whole(
+        comm: MPI.Comm, path: str | os.PathLike[str], choices: Choices, progress: Advance
+    ) -> DistMatrix:
+        private = comm.Dup()
+        try:
+            shape, entries = read_entries(private, path, choices.dtype, BLOCK_BYTES, progress)
+        finally:
+            private.Free()
+        return from_any_rank(comm, shape, entries, choices)
 
-def _read_boeing(
-    comm: MPI.Comm, path: str | os.PathLike[str], choices: Choices, progress: Advance
-) -> DistMatrix:
-    private = comm.Dup()
-    try:
-        shape, entries = read_boeing(private, path, choices.dtype, BLOCK_BYTES, progress)
-    finally:
-        private.Free()
-    return from_any_rank(comm, shape, entries, choices)
-
-
-def _read_npz(
-    comm: MPI.Comm, path: str | os.PathLike[str], choices: Choices, progress: Advance
-) -> DistMatrix:
-    private = comm.Dup()
-    try:
-        shape, entries = read_npz(private, path, choices.dtype, BLOCK_BYTES, progress)
-    finally:
-        private.Free()
-    return from_any_rank(comm, shape, entries, choices)
-
-
-def _read_store(
-    comm: MPI.Comm, path: str | os.PathLike[str], choices: Choices, progress: Advance
-) -> DistMatrix:
-    return read_store(comm, path, choices, progress)
+    return read_whole
 
 
 FORMATS = {
-    "Matrix Market": Format(r"\.(mtx|mm)(\.gz)?\Z", _read_market),
-    "Harwell-Boeing": Format(r"\.(rb|hb|[rcpi][suhzr]a)(\.gz)?\Z", _read_boeing),
-    "npz": Format(r"\.npz\Z", _read_npz),
-    "HDF5": Format(r"\.(h5|hdf5)\Z", _read_store),
+    "Matrix Market": Format(r"\.(mtx|mm)(\.gz)?\Z", _entries_by(read_triplets)),
+    "Harwell-Boeing": Format(r"\.(rb|hb|[rcpi][suhzr]a)(\.gz)?\Z", _entries_by(read_boeing)),
+    "npz": Format(r"\.npz\Z", _entries_by(read_npz)),
+    "HDF5": Format(r"\.(h5|hdf5)\Z", read_store),
 }
 _MAGIC = {b"PK\x03\x04": "npz", b"\x89HDF\r\n\x1a\n": "HDF5", b"%%Matrix": "Matrix Market"}
 

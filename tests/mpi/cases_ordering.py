@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import scipy.io
 from cases import need, parameters, ranks
+from cases_sparse import raised
 from scipy import sparse
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
@@ -322,15 +323,6 @@ def case_report(comm, seed):
     assert f"imbalance {found.imbalance:.3f}" in text
     assert len(text.splitlines()) == comm.size + 5
     assert len(set(comm.allgather(text))) == 1
-
-
-def raised(call, kind):
-    """The words of the error of that kind that the call must raise."""
-    try:
-        call()
-    except kind as error:
-        return str(error)
-    raise AssertionError(f"no {kind.__name__}")
 
 
 def case_bad_partitions_are_refused_on_every_rank(comm):

@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 from cases import parameters, ranks
 from cases_solvers import DEFINITE, distributed, joined, shipped, system
+from cases_sparse import raised
 from mpi4py import MPI
 from scipy import sparse
 
@@ -16,15 +17,6 @@ from onesided.sparse.preconditioners import SSOR, BlockILU, Jacobi
 
 SQUARE = ["cg", "pipelined_cg", "bicgstab", "gmres", "chebyshev"]
 ALL = [*SQUARE, "lsqr"]
-
-
-def raised(call, kind):
-    """The words of the error of that kind that the call must raise."""
-    try:
-        call()
-    except kind as error:
-        return str(error)
-    raise AssertionError(f"no {kind.__name__}")
 
 
 @parameters(solver=ALL)

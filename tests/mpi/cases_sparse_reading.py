@@ -91,11 +91,11 @@ def case_small_blocks(comm, block, packed):
     name, size = block.split()
     data = (SHIPPED / f"{name}.mtx.gz").read_bytes()
     with file_of(comm, data if packed else gzip.decompress(data)) as path:
-        header, triplets = read_triplets(comm, path, None, int(size))
+        shape, triplets = read_triplets(comm, path, None, int(size))
     parts = comm.gather((triplets.rows, triplets.cols, triplets.values))
     if comm.rank == 0:
         joined = [np.concatenate(part) for part in zip(*parts, strict=True)]
-        mine = sparse.coo_array((joined[2], joined[:2]), shape=header.shape)
+        mine = sparse.coo_array((joined[2], joined[:2]), shape=shape)
         theirs = sparse.coo_array(scipy.io.mmread(SHIPPED / f"{name}.mtx.gz"))
         assert mine.nnz == theirs.nnz
         assert np.array_equal(mine.toarray(), theirs.toarray())
