@@ -17,6 +17,11 @@ from onesided.collectives.errors import (
     UnsupportedError,
 )
 from onesided.collectives.memory import empty, free
+from onesided.collectives.partitioned.init import Precv_init, Psend_init
+from onesided.collectives.partitioned.receive import PartitionedReceive
+from onesided.collectives.partitioned.registry import PartitionedMethod, partitioned_methods
+from onesided.collectives.partitioned.request import PartitionedRequest
+from onesided.collectives.partitioned.send import PartitionedSend
 from onesided.collectives.registry import Method, methods
 from onesided.collectives.request import PersistentRequest
 from onesided.collectives.requests import Startall, Waitall
@@ -29,8 +34,14 @@ __all__ = [
     "MismatchError",
     "Neighbor_alltoallv_init",
     "OnesidedError",
+    "PartitionedMethod",
+    "PartitionedReceive",
+    "PartitionedRequest",
+    "PartitionedSend",
     "PatternError",
     "PersistentRequest",
+    "Precv_init",
+    "Psend_init",
     "RequestError",
     "ResourceError",
     "Startall",
@@ -43,4 +54,5 @@ __all__ = [
     "empty",
     "free",
     "methods",
+    "partitioned_methods",
 ]

@@ -9,19 +9,41 @@ each other for ever.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mpi4py import MPI
 
 if TYPE_CHECKING:
     from onesided.collectives.request import PersistentRequest
 
+
+class Progressing(Protocol):
+    """What an active request is to the others: something that is advanced meanwhile."""
+
+    @property
+    def filling(self) -> bool:
+        """True while the caller still has to do something before the round can be completed."""
+        ...
+
+    def probe(self, source: int, tag: int) -> bool:
+        """Local. Drive MPI on the communicator of the request."""
+        ...
+
+    def advance_if_free(self) -> None:
+        """Local. Advance, unless another thread is at it."""
+        ...
+
+    def Test(self) -> bool:
+        """Local. True when the round is complete."""
+        ...
+
+
 #: Polls between two looks at everything else. A yield costs less than a microsecond where a core
 #: is free, and a time slice is lost by not yielding where none is.
 SPINS = 24
 
 #: Active requests that any rank may complete in any order; in the order of their starts.
-active: dict[PersistentRequest, None] = {}
+active: dict[Progressing, None] = {}
 
 #: Active requests that must be completed in the order of their starts.
 ordered: list[PersistentRequest] = []
@@ -30,7 +52,7 @@ ordered: list[PersistentRequest] = []
 NO_TAG = 0
 
 
-def drive(request: PersistentRequest) -> None:
+def drive(request: Progressing) -> None:
     """Local. Advance MPI and every active request except ``request``, which the caller advances.
 
     The probe is one on the request's own communicator: MPICH 5 answers a probe on COMM_SELF, or a

@@ -8,10 +8,13 @@ from typing import Any
 from onesided.collectives import progress
 from onesided.collectives.errors import RequestError
 from onesided.collectives.handle import INACTIVE
+from onesided.collectives.partitioned.request import PartitionedRequest
 from onesided.collectives.request import PersistentRequest
 
+Request = PersistentRequest | PartitionedRequest
 
-def Startall(requests: Sequence[PersistentRequest]) -> None:
+
+def Startall(requests: Sequence[Request]) -> None:
     """Local. Start every request; in any order of the list, which may differ between ranks.
 
     Raises :class:`RequestError`, before anything is started, where one occurs twice or is not
@@ -26,7 +29,7 @@ def Startall(requests: Sequence[PersistentRequest]) -> None:
         request.Start()
 
 
-def Waitall(requests: Sequence[PersistentRequest]) -> list[Any]:
+def Waitall(requests: Sequence[Request]) -> list[Any]:
     """Wait for every request. Returns their receive arrays in the order of the list.
 
     Strictly ordered requests are completed in the order in which they were started.
@@ -37,7 +40,9 @@ def Waitall(requests: Sequence[PersistentRequest]) -> list[Any]:
     return [request.Wait() for request in requests]
 
 
-def _turn(request: PersistentRequest) -> tuple[int, int]:
+def _turn(request: Request) -> tuple[int, int]:
     """The same order on all ranks for strictly ordered requests; others stay as they are."""
+    if request.any_order or isinstance(request, PartitionedRequest):
+        return (0, 0)
     exchange = request.exchange
-    return (0, 0) if request.any_order else (exchange.context.number, exchange.number)
+    return (exchange.context.number, exchange.number)

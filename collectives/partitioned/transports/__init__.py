@@ -1,0 +1,1 @@
+"""One file per way of moving the groups of a partitioned send."""
