@@ -628,12 +628,12 @@ def case_memory_in_use_is_not_freed(comm):
 
 @parameters(method=METHODS)
 def case_beside_other_messages(comm, method, seed):
-    """Messages of the caller with the same tags, from any source, are not disturbed."""
+    """Messages of the caller with the same tag are not disturbed."""
     able(method)
     pair = Pair(comm, method, 8, 8, count=800, aggregate=800, tag=0)
     for turn in range(TURNS):
         value, got = np.full(3, turn + 10 * comm.rank), np.zeros(3, np.int64)
-        request = comm.Irecv([got, MPI.INT64_T], MPI.ANY_SOURCE, 0)
+        request = comm.Irecv([got, MPI.INT64_T], pair.left, 0)
         pair.start()
         random_order(pair, turn, seed)
         comm.Send([value, MPI.INT64_T], pair.right, 0)
