@@ -23,7 +23,7 @@ class PartitionedReceive(PartitionedRequest):
     def Parrived(self, partition: int) -> bool:
         """Local. Whether a partition can be read: all groups that it is made of have come.
 
-        True on an inactive request (MPI-4.1 section 4.2.3). Advances this request only; under a
+        True on an inactive request, as in MPI. Advances this request only; under a
         thread level below multiple it does so in the main thread only, elsewhere it is false.
         Raises :class:`RequestError` where there is no such partition, and on a freed request; the
         error of the handshake comes from :meth:`Wait` and :meth:`Test`.

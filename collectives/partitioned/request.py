@@ -215,6 +215,7 @@ class PartitionedRequest:
         sender, receiver = (self.letter, theirs) if self.letter.side == SENDER else (
             theirs, self.letter)
         arguments = self.arguments
+        link: Link | None = None
         try:
             if theirs.nbytes != self.letter.nbytes:
                 raise PatternError(self._sizes(theirs))
@@ -224,6 +225,8 @@ class PartitionedRequest:
             self.connect(method, link)
         except Exception as error:
             self._error = error
+            while link is not None and link.closing:
+                link.closing.pop()()
             return False
         self._link = link
         self.method = method.name if method is not None else self.method
