@@ -8,6 +8,7 @@ from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.alltoall import Alltoallv_init, Alltoallw_init, Neighbor_alltoallv_init
 from onesided.collectives.alternation import alternate
 from onesided.collectives.errors import (
+    BroadcastError,
     MethodError,
     MismatchError,
     OnesidedError,
@@ -17,6 +18,9 @@ from onesided.collectives.errors import (
     UnsupportedError,
 )
 from onesided.collectives.memory import empty, free
+from onesided.collectives.passive.extents import Extents, extents_of
+from onesided.collectives.passive.linear import bcast_linear
+from onesided.collectives.passive.runtime import OneSidedBroadcast
 from onesided.collectives.registry import Method, methods
 from onesided.collectives.request import PersistentRequest
 from onesided.collectives.requests import Startall, Waitall
@@ -24,10 +28,13 @@ from onesided.collectives.requests import Startall, Waitall
 __all__ = [
     "Alltoallv_init",
     "Alltoallw_init",
+    "BroadcastError",
+    "Extents",
     "Method",
     "MethodError",
     "MismatchError",
     "Neighbor_alltoallv_init",
+    "OneSidedBroadcast",
     "OnesidedError",
     "PatternError",
     "PersistentRequest",
@@ -40,7 +47,9 @@ __all__ = [
     "agree",
     "agreed",
     "alternate",
+    "bcast_linear",
     "empty",
+    "extents_of",
     "free",
     "methods",
 ]
