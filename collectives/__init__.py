@@ -7,6 +7,9 @@ from onesided.collectives.abort import abort_on_exception
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.alltoall import Alltoallv_init, Alltoallw_init, Neighbor_alltoallv_init
 from onesided.collectives.alternation import alternate
+from onesided.collectives.broadcast.initialization import Bcast_init
+from onesided.collectives.broadcast.registry import broadcast_methods
+from onesided.collectives.broadcast.request import BroadcastRequest
 from onesided.collectives.errors import (
     BroadcastError,
     MethodError,
@@ -28,7 +31,9 @@ from onesided.collectives.requests import Startall, Waitall
 __all__ = [
     "Alltoallv_init",
     "Alltoallw_init",
+    "Bcast_init",
     "BroadcastError",
+    "BroadcastRequest",
     "Extents",
     "Method",
     "MethodError",
@@ -48,6 +53,7 @@ __all__ = [
     "agreed",
     "alternate",
     "bcast_linear",
+    "broadcast_methods",
     "empty",
     "extents_of",
     "free",

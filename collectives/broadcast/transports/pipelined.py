@@ -1,0 +1,30 @@
+"""Long data in segments that follow each other from node to node."""
+
+from __future__ import annotations
+
+from onesided.collectives.broadcast.board import SEGMENT as BOARD_SEGMENT
+from onesided.collectives.broadcast.transports.binomial import Binomial
+from onesided.collectives.broadcast.trees import Tree, chain
+
+#: Bytes of a segment between nodes, where the info key ``segment_bytes`` does not say.
+SEGMENT = 1 << 18
+
+
+class Pipelined(Binomial):
+    """A leader passes a segment on, and offers it to its node, while later ones are on their way.
+
+    Down a chain where there are at least as many segments as nodes: each link then carries the
+    data once, and the last node has them (nodes - 2) segments after the second. Down the binomial
+    tree otherwise.
+    """
+
+    def segment(self) -> int:
+        return self.broadcast.hints.segment_bytes or SEGMENT
+
+    def board_segment(self) -> int:
+        return self.broadcast.hints.segment_bytes or BOARD_SEGMENT
+
+    def tree(self, nodes: int) -> Tree:
+        if -(-self.broadcast.nbytes // self.segment()) >= nodes:
+            return chain(nodes)
+        return super().tree(nodes)
