@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from mpi4py import MPI
 
-from onesided.collectives.broadcast.trees import DEFAULT_ORDER, ORDERS
 from onesided.collectives.errors import PatternError
+from onesided.collectives.trees import LARGEST_FIRST, orders
 
 STRICT = "mpi_assert_strict_persistent_collective_ordering"
 
@@ -31,7 +31,7 @@ class Hints:
     slots: int = 2
     strict: bool = False
     expected_iterations: int = 0
-    child_order: str = DEFAULT_ORDER
+    child_order: str = LARGEST_FIRST
     segment_bytes: int = 0
 
     @classmethod
@@ -41,9 +41,9 @@ class Hints:
             return cls()
         values = {str(key): str(value) for key, value in info.items()}
         nodes = _number(values, "ranks_per_node", 1, 0)
-        order = values.get("child_order", DEFAULT_ORDER)
-        if order not in ORDERS:
-            known = ", ".join(ORDERS)
+        order = values.get("child_order", LARGEST_FIRST)
+        if order not in orders():
+            known = ", ".join(orders())
             raise PatternError(f"info key 'child_order' is {order!r}, not one of {known}")
         return cls(
             ranks_per_node=nodes or None,

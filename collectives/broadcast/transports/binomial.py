@@ -6,8 +6,8 @@ from onesided.collectives.alternation import Alternation, Creditor
 from onesided.collectives.broadcast.board import SEGMENT, Board
 from onesided.collectives.broadcast.links import Links, credits_of_links
 from onesided.collectives.broadcast.operation import Broadcast
+from onesided.collectives.broadcast.places import Place, in_binomial_tree, leaders
 from onesided.collectives.broadcast.request import BroadcastRequest
-from onesided.collectives.broadcast.trees import Tree, binomial, branch, leaders
 from onesided.collectives.context import Resources
 
 
@@ -24,7 +24,7 @@ class Binomial(BroadcastRequest):
         node, context = broadcast.node, broadcast.context
         chosen = leaders(context.comm.allgather(node.ranks[0]), broadcast.root)
         leader = next(rank for rank in chosen if rank in node.rank_of)
-        self._place = branch(self.tree(len(chosen)), chosen, broadcast.rank)
+        self._place = self.place(chosen)
         self._leads = broadcast.rank == leader
         self._board = Board(broadcast, resources, leader, self.board_segment())
         self._links: Links | None = None
@@ -46,17 +46,17 @@ class Binomial(BroadcastRequest):
         """Local. Bytes that are offered as one on a node."""
         return SEGMENT
 
-    def tree(self, nodes: int) -> Tree:
-        """Local. The tree of so many leaders."""
-        return binomial(nodes, self.broadcast.hints.child_order)
+    def place(self, chosen: list[int]) -> Place:
+        """Local. This rank's place in the tree of the leaders."""
+        return in_binomial_tree(chosen, self.broadcast.rank, self.broadcast.hints.child_order)
 
     def creditor(self) -> Creditor:
         return credits_of_links(self._place.parent, self._place.children)
 
     @property
-    def links(self) -> tuple[int | None, tuple[int, ...]]:
-        """Local. Parent and children of this rank on other nodes."""
-        return self._place.parent, self._place.children
+    def links(self) -> Place:
+        """Local. Parent and children of this rank, all of them on other nodes."""
+        return self._place
 
     # -- a round -----------------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ from onesided.collectives.alternation import Alternation, Creditor
 from onesided.collectives.broadcast.control import ARRIVED, Address, Control
 from onesided.collectives.broadcast.links import Links
 from onesided.collectives.broadcast.operation import Broadcast
+from onesided.collectives.broadcast.places import ranks_from
 from onesided.collectives.broadcast.request import BroadcastRequest
-from onesided.collectives.broadcast.trees import ranks_from
 from onesided.collectives.context import Resources
 
 
@@ -34,7 +34,7 @@ class Linear(BroadcastRequest):
         self._arrived = control.counter(ARRIVED)
         self._number = -1
         self._late: list[int] = []
-        order = ranks_from(broadcast.ranks, root)[1:] if broadcast.sends else []
+        order = ranks_from(root, broadcast.ranks)[1:] if broadcast.sends else []
         self._far = [rank for rank in order if rank not in node.rank_of]
         self._near = [rank for rank in order if rank in node.rank_of]
         self._targets = {

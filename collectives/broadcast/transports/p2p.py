@@ -5,8 +5,8 @@ from __future__ import annotations
 from mpi4py import MPI
 
 from onesided.collectives.broadcast.operation import Broadcast
+from onesided.collectives.broadcast.places import in_binomial_tree, ranks_from
 from onesided.collectives.broadcast.request import BroadcastRequest
-from onesided.collectives.broadcast.trees import binomial, branch, ranks_from
 from onesided.collectives.context import Resources
 
 
@@ -20,8 +20,8 @@ class PointToPoint(BroadcastRequest):
     def __init__(self, broadcast: Broadcast, resources: Resources) -> None:
         super().__init__(broadcast, resources)
         comm, tag = broadcast.context.comm, broadcast.number
-        tree = binomial(broadcast.ranks, broadcast.hints.child_order)
-        self._place = branch(tree, ranks_from(broadcast.ranks, broadcast.root), broadcast.rank)
+        ranks = ranks_from(broadcast.root, broadcast.ranks)
+        self._place = in_binomial_tree(ranks, broadcast.rank, broadcast.hints.child_order)
         pieces = [[piece, len(piece), MPI.BYTE] for piece in broadcast.pieces()]
         parent, children = self._place.parent, self._place.children
         self._into = [comm.Recv_init(p, parent, tag) for p in pieces if parent is not None]

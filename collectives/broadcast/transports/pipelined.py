@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from onesided.collectives.broadcast.board import SEGMENT as BOARD_SEGMENT
+from onesided.collectives.broadcast.places import Place, in_chain
 from onesided.collectives.broadcast.transports.binomial import Binomial
-from onesided.collectives.broadcast.trees import Tree, chain
 
 #: Bytes of a segment between nodes, where the info key ``segment_bytes`` does not say.
 SEGMENT = 1 << 18
@@ -24,7 +24,7 @@ class Pipelined(Binomial):
     def board_segment(self) -> int:
         return self.broadcast.hints.segment_bytes or BOARD_SEGMENT
 
-    def tree(self, nodes: int) -> Tree:
-        if -(-self.broadcast.nbytes // self.segment()) >= nodes:
-            return chain(nodes)
-        return super().tree(nodes)
+    def place(self, chosen: list[int]) -> Place:
+        if -(-self.broadcast.nbytes // self.segment()) >= len(chosen):
+            return in_chain(chosen, self.broadcast.rank)
+        return super().place(chosen)
