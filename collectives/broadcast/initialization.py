@@ -82,6 +82,13 @@ def _rank(root: Any, size: int) -> int:
 
 def _message(buf: Any, role: str) -> tuple[NDArray[Any], Any]:
     """Local. The elements that travel, in one dimension, and the data as the caller gave them."""
+    if isinstance(buf, list | tuple):  # one count and one displacement may be plain numbers
+        buf = [_span(part) for part in buf]
     vector = buffers.vector(buf, 1, role)
     start = vector.displs[0]
     return vector.flat[start : start + vector.counts[0]], vector.given
+
+
+def _span(part: Any) -> Any:
+    pair = isinstance(part, tuple) and len(part) == 2
+    return ([part[0]], [part[1]]) if pair and all(isinstance(n, int) for n in part) else part
