@@ -17,7 +17,7 @@ GRACE = 0.25
 
 
 class Ending:
-    """The last steps of a runtime; ``over`` where one of them has been taken, and until it is open.
+    """The last steps of a runtime; ``over`` where one of them has been taken, or none is needed.
 
     A rank tells the others once, either that it closes or that it has failed, so that either all
     ranks find that all close, or none does. Only in the first case a collective call follows.
@@ -26,6 +26,11 @@ class Ending:
     def __init__(self, relay: Relay, broadcaster: Broadcaster) -> None:
         self._relay, self._broadcaster = relay, broadcaster
         self.over = True
+        self._begun = False
+
+    def begin(self) -> None:
+        """Local, once all ranks know that all could open the runtime."""
+        self.over, self._begun = False, True
 
     def together(self, patience: float | None = None) -> None:
         """Local, on every rank: wait until all broadcasts are complete and all ranks close.
@@ -40,7 +45,6 @@ class Ending:
             relay.check()
         self.over = True
         self._broadcaster.stop()
-        notices.complete()
 
     def alone(self, error: BaseException) -> None:
         """Local. Leave by an error: tell the others, serve them a moment longer, end the thread.
@@ -64,4 +68,6 @@ class Ending:
                 warnings.warn(f"a broadcast is incomplete: {error}", ResourceWarning, stacklevel=1)
                 self.over = True
         self._broadcaster.stop()
-        self._relay.windows.release()
+        if self._begun:
+            self._relay.notices.complete()
+            self._relay.windows.release()

@@ -53,9 +53,9 @@ def bcast_linear(
             f"the window has an epoch open: MPI: {error.Get_error_string()}"
         ) from error
     try:
+        data = store(window, data, place * extents.units[rank])
         for target in range(ranks):
             if target != rank:
                 put_bytes(window, data, target, place, extents.units[target])
-        store(window, data, place * extents.units[rank])
     finally:
         window.Unlock_all()

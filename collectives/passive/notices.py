@@ -28,6 +28,7 @@ class Notices:
         self._sends: list[MPI.Request] = []
         self._status = MPI.Status()
         self._told: set[int] = set()
+        self._taken = [0] * comm.size
         self.first: dict[int, int] = {}  # by rank: the kind of its first notice
         self.failed: dict[int, str] = {}  # by rank: the words of its failure
 
@@ -55,6 +56,7 @@ class Notices:
     def _take(self, source: int) -> None:
         notice: NDArray[np.uint8] = np.zeros(LENGTH, np.uint8)
         self._comm.Recv(notice, source, TAG)
+        self._taken[source] += 1
         kind = int(notice[0])
         self.first.setdefault(source, kind)
         if kind == FAILED:
@@ -69,6 +71,12 @@ class Notices:
         return self.all_in() and FAILED not in self.first.values()
 
     def complete(self) -> None:
-        """Local, once all ranks have closed: end the sends."""
+        """Collective, at the end. Take what is still on its way.
+
+        MPICH gives a message that nobody took to the next communicator with the same number.
+        """
+        told: list[int] = self._comm.allgather(len(self._told))
+        while any(self._taken[rank] < told[rank] for rank in self._others):
+            self.listen()
         MPI.Request.Waitall(self._sends)
         self._sends.clear()

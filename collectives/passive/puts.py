@@ -29,11 +29,12 @@ def memory_of(window: MPI.Win) -> NDArray[np.uint8]:
     return np.asarray(memoryview(memory), dtype=np.uint8)
 
 
-def store(window: MPI.Win, data: NDArray[np.uint8], start: int) -> None:
+def store(window: MPI.Win, data: NDArray[np.uint8], start: int) -> NDArray[np.uint8]:
     """Local, within an epoch. Store ``data`` from byte ``start`` of this rank's own part on.
 
-    The data may be that very memory, or overlap with it.
+    Returns that memory, which is to be sent instead of the data: they may overlap with it.
     """
-    if data.size:
-        memory_of(window)[start : start + data.size] = data
+    place = memory_of(window)[start : start + data.size]
+    place[:] = data
     window.Sync()
+    return place

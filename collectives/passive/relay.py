@@ -97,7 +97,8 @@ class Relay:
             exposed = self.windows[wid]
             epoch = self.arrived[wid, rank] + 1
             try:
-                store(exposed.window, data, displacement * exposed.extents.units[rank])
+                start = displacement * exposed.extents.units[rank]
+                data = store(exposed.window, data, start)
                 self.issued += 1
                 description = Description(wid, epoch, displacement, data.size)
                 self.send(rank, self.issued, description, data)

@@ -91,7 +91,7 @@ class OneSidedBroadcast:
         except Exception:
             self._resources.release()
             raise
-        self._ending.over = False
+        self._ending.begin()
 
     def _open(
         self,
@@ -216,6 +216,10 @@ class OneSidedBroadcast:
         self._relay.wait_for(lambda: self._relay.arrived[wid, root] >= epoch)
         return self.received(wid, root)
 
+    def cost(self) -> float:
+        """Local. Seconds of processor time that the Broadcaster of this rank has used."""
+        return self._broadcaster.seconds
+
     # -- the end --------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -223,8 +227,8 @@ class OneSidedBroadcast:
 
         A second call does nothing. It waits until every rank has come here or has failed. Where
         one has failed, or left the ``with`` block by an exception, nothing collective is called:
-        the others raise :class:`BroadcastError`, with their threads ended as well, and what the
-        runtime held is given back when the program ends.
+        the others raise :class:`BroadcastError`, with their threads ended as well. What the
+        runtime held is then given back by :meth:`release`, or when the program ends.
         """
         if self._ending.over:
             return
@@ -236,6 +240,16 @@ class OneSidedBroadcast:
         self._resources.release()
         if self._relay.failure is not None:
             self._relay.check()
+
+    def release(self) -> None:
+        """Collective, for a program that goes on after a failure. Give the windows back.
+
+        Only where every rank has survived, and has left or closed the runtime; a second call does
+        nothing. Raises :class:`RequestError` where the runtime is open.
+        """
+        if not self._ending.over:
+            raise RequestError("release of a OneSidedBroadcast that is open; close it")
+        self._resources.release()
 
     def __enter__(self) -> Self:
         self._check_open("entered")
