@@ -44,7 +44,6 @@ class SideWindows:
         resources.on_release(self.forget)
         self._description: NDArray[np.int64] = _words(self._descriptions).reshape(-1, FIELDS)
         self._request: NDArray[np.int64] = _words(self._requests)
-        self._look = memoryview(self._request)
         self._quiet: list[int] = [0] * comm.size
         self._words = np.zeros(FIELDS, np.int64)
         self._number = np.zeros(1, np.int64)
@@ -52,7 +51,6 @@ class SideWindows:
 
     def forget(self) -> None:
         """Local. Drop the views of the memory before the windows are freed."""
-        self._look.release()
         self._request = self._description = np.zeros((0, FIELDS), np.int64)
 
     def announce(self, target: int, root: int, number: int, description: Description) -> None:
@@ -74,9 +72,10 @@ class SideWindows:
         read by an atomic operation, because a load that races with an update may see half of it.
         """
         self._requests.Sync()
-        if self._look.tolist() == self._quiet:
+        seen = self._request.tolist()
+        if seen == self._quiet:
             return []
-        changed = [r for r, number in enumerate(self._look.tolist()) if number != self._quiet[r]]
+        changed = [root for root, number in enumerate(seen) if number != self._quiet[root]]
         new = [(root, _read(self._requests, self._rank, root)) for root in changed]
         return [(root, number) for root, number in new if number > self._quiet[root]]
 
