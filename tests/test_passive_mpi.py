@@ -41,6 +41,14 @@ def test_a_thousand_broadcasts_from_changing_roots(run_cases, ranks):
 
 
 @full
+def test_many_runtimes(run_cases, mpi_name):
+    """Open MPI takes milliseconds for a window."""
+    cycles = "700" if mpi_name == "mpich" else "100"
+    run_cases("cases_passive", 2, select="again_and_again", options={"cycles": cycles},
+              timeout=600, env={"ONESIDED_CASE_TIMEOUT": "300"})
+
+
+@full
 def test_on_two_nodes(run_cases, two_nodes):
     run_cases("cases_passive", timeout=600, **vars(two_nodes))
 

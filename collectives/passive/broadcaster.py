@@ -28,14 +28,15 @@ class Broadcaster(threading.Thread):
     def __init__(self, relay: Relay, longest: float) -> None:
         super().__init__(name="onesided-broadcaster", daemon=True)
         self._relay = relay
+        self._leave = longest >= relay.longest  # to a thread that waits and looks as often
         self._enough = threading.Event()
         self._rest = Rest(longest, self._enough.wait)
         self.seconds = 0.0
 
     def run(self) -> None:
         while not self._enough.is_set():
-            worked = not self._relay.helpers and self._relay.poll()
-            self._rest(worked)
+            helped = self._leave and self._relay.helpers
+            self._rest(not helped and self._relay.poll())
             self.seconds = time.thread_time()
 
     def stop(self) -> None:

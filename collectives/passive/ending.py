@@ -19,8 +19,8 @@ GRACE = 0.25
 class Ending:
     """The last steps of a runtime; ``over`` where one of them has been taken, or none is needed.
 
-    A rank tells the others once, either that it closes or that it has failed, so that either all
-    ranks find that all close, or none does. Only in the first case a collective call follows.
+    What a rank tells first, that it closes or that it has failed, holds: so either all ranks find
+    that all close, or none does. Only in the first case a collective call follows.
     """
 
     def __init__(self, relay: Relay, broadcaster: Broadcaster) -> None:
@@ -54,7 +54,7 @@ class Ending:
         self.over = True
         self._relay.fail(error)
         limit = time.monotonic() + GRACE
-        rest = Rest(self._relay.longest)
+        rest = Rest(min(self._relay.longest, GRACE / 10))
         while not self._relay.notices.all_in() and time.monotonic() < limit:
             rest(self._relay.poll())
         self._broadcaster.stop()

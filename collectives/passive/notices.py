@@ -27,7 +27,7 @@ class Notices:
         self._others = [rank for rank in range(comm.size) if rank != comm.rank]
         self._sends: list[MPI.Request] = []
         self._status = MPI.Status()
-        self._told: set[int] = set()
+        self._told: list[int] = []  # kinds, in the order in which they were told
         self._taken = [0] * comm.size
         self.first: dict[int, int] = {}  # by rank: the kind of its first notice
         self.failed: dict[int, str] = {}  # by rank: the words of its failure
@@ -36,7 +36,7 @@ class Notices:
         """Local. Send a notice to all other ranks; a second one of its kind is not sent."""
         if kind in self._told:
             return
-        self._told.add(kind)
+        self._told.append(kind)
         notice = np.zeros(LENGTH, np.uint8)
         text = words.encode()[: LENGTH - 1]
         notice[0] = kind
@@ -67,8 +67,12 @@ class Notices:
         return len(self.first) == len(self._others)
 
     def all_closing(self) -> bool:
-        """Local. True where every other rank told first that it closes: all ranks agree on it."""
-        return self.all_in() and FAILED not in self.first.values()
+        """Local. True where every rank, this one too, told first that it closes.
+
+        First notices are never taken back, so that all ranks find the same.
+        """
+        mine = self._told[:1] == [CLOSING]
+        return mine and self.all_in() and FAILED not in self.first.values()
 
     def complete(self) -> None:
         """Collective, at the end. Take what is still on its way.

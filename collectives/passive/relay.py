@@ -8,6 +8,7 @@ calls it all the time; a thread that waits for something calls it instead, which
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import Counter
@@ -166,7 +167,8 @@ class Relay:
         """Local. This rank takes part no more; tell the others, who would wait for it."""
         if self.failure is None:
             self.failure = error
-        self.notices.tell(FAILED, words_of(error))
+        with contextlib.suppress(MPI.Exception):  # where MPI is what has failed
+            self.notices.tell(FAILED, words_of(error))
 
 
 def words_of(error: BaseException) -> str:

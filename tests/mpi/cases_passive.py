@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import random
+import threading
 import time
 
 import numpy as np
 from cases import parameters, ranks
 from mpi4py import MPI
 
-from onesided.collectives import OneSidedBroadcast, bcast_linear, extents_of
+from onesided.collectives import Alltoallv_init, OneSidedBroadcast, bcast_linear, extents_of
 from onesided.collectives.passive.relay import Relay
 from onesided.collectives.trees import orders
 
@@ -214,6 +216,60 @@ def case_targets_compute(comm, kind):
             comm.Barrier()
 
 
+@ranks(at_least=2)
+def case_targets_keep_the_interpreter_lock(comm):
+    """The relay stops meanwhile, and goes on afterwards."""
+    with exposing(comm, 100) as exposed, OneSidedBroadcast(comm) as broadcast:
+        wid = broadcast.register(exposed.window)
+        comm.Barrier()
+        if comm.rank == 0:
+            broadcast.bcast(pattern(0, 1, 90), wid, 3, 0)
+            broadcast.flush()
+        else:
+            ctypes.PyDLL(None).usleep(100_000)
+        broadcast.wait(wid, 1, 0)
+        assert np.array_equal(exposed.memory[3:93], pattern(0, 1, 90))
+        comm.Barrier()
+
+
+def case_beside_an_exchange(comm):
+    """Broadcasts travel while the main threads start and wait for rounds of a request."""
+    send = np.zeros(2 * comm.size)
+    with (
+        exposing(comm, 20 * comm.size) as exposed,
+        OneSidedBroadcast(comm, waiter_timeout=0.001) as broadcast,
+        Alltoallv_init(comm, send, None, method="rma-notify") as request,
+    ):
+        wid = broadcast.register(exposed.window)
+        for turn in range(1, 31):
+            send[:] = comm.rank + turn
+            request.Start()
+            broadcast.bcast(pattern(comm.rank, turn, 20), wid, 20 * comm.rank, comm.rank)
+            received = request.Wait()
+            assert received.reshape(-1, 2).tolist() == [[r + turn] * 2 for r in range(comm.size)]
+            for root in range(comm.size):
+                broadcast.wait(wid, turn, root)
+                here = exposed.memory[20 * root : 20 * root + 20]
+                assert np.array_equal(here, pattern(root, turn, 20)), (turn, root)
+            comm.Barrier()
+
+
+def case_long_sleeps_of_the_waiting_thread(comm):
+    """Where it looks less often than the Broadcaster, that one goes on looking."""
+    with exposing(comm, 9) as exposed:
+        with OneSidedBroadcast(comm, waiter_timeout=0.001, flush_timeout=0.2) as broadcast:
+            wid = broadcast.register(exposed.window)
+            looks, poll = [], broadcast._relay.poll
+            broadcast._relay.poll = lambda: looks.append(threading.current_thread().name) or poll()
+            if comm.rank == 0:
+                time.sleep(0.3)
+                broadcast.bcast(pattern(0, 1, 9), wid, 0, 0)
+            else:
+                broadcast.wait(wid, 1, 0)
+                assert "onesided-broadcaster" in looks
+            comm.Barrier()
+
+
 def case_late_receivers(comm):
     with exposing(comm, 100) as exposed, OneSidedBroadcast(comm) as broadcast:
         wid = broadcast.register(exposed.window)
@@ -313,6 +369,19 @@ def case_two_runtimes(comm):
             second.wait(0, 1, 0)
             assert np.array_equal(one.memory, pattern(0, 1, 9))
             assert np.array_equal(two.memory, pattern(0, 2, 9))
+
+
+def case_opened_and_closed_again_and_again(comm, options):
+    """Nothing is left behind: MPICH has about 2,046 communicators and windows."""
+    with exposing(comm, 9) as exposed:
+        for number in range(int(options.get("cycles", "5"))):
+            with OneSidedBroadcast(comm) as broadcast:
+                wid = broadcast.register(exposed.window)
+                root = number % comm.size
+                if comm.rank == root:
+                    broadcast.bcast(pattern(root, number, 9), wid, 0, root)
+            assert np.array_equal(exposed.memory, pattern(root, number, 9))
+            comm.Barrier()
 
 
 def case_the_callers_communicator_may_be_freed(comm):
