@@ -19,25 +19,42 @@ still reads is overwritten; one that is early finds ``filled`` unchanged and wai
 
 from __future__ import annotations
 
+import os
+
 from onesided.collectives.broadcast.control import FILLED, TAKEN, Address, Control
 from onesided.collectives.broadcast.operation import Broadcast
 from onesided.collectives.context import Resources
 from onesided.collectives.memory import aligned
 
-#: Data of so many bytes or fewer always go through the ring, so that their leader need not wait.
-SHORT = 1 << 15
+#: Data of so many bytes or fewer always go through the ring, so that their leader need not wait:
+#: where every rank may have a core, and on a node with more ranks than cores, where each wait
+#: costs time slices.
+SHORT, SHORT_IF_CROWDED = 1 << 15, 1 << 20
 
-#: Slots of a ring, and bytes of a segment: together they stay in a core's cache.
-SLOTS, SEGMENT = 8, 1 << 17
+#: Slots of a ring, and bounds of a segment in bytes. What lies in the ring stays in the caches;
+#: short data are in it twice, so that their leader may be a round ahead.
+SLOTS, LEAST_SEGMENT, MOST_SEGMENT = 16, 1 << 15, 1 << 17
+
+
+def segment_of(nbytes: int) -> int:
+    """Local. Bytes that are offered at once; readers copy them while the next ones are put up."""
+    return min(max(aligned(-(-2 * nbytes // SLOTS)), LEAST_SEGMENT), MOST_SEGMENT)
+
+
+def short(broadcast: Broadcast) -> int:
+    """Local. Most bytes that always go through the ring, by this rank's node."""
+    ranks = len(broadcast.context.node().ranks)
+    return SHORT_IF_CROWDED if ranks > (os.cpu_count() or ranks) else SHORT
 
 
 class Board:
     """The part of one rank in what its node does; a part of a request."""
 
     def __init__(
-        self, broadcast: Broadcast, resources: Resources, leader: int, segment: int = SEGMENT
+        self, broadcast: Broadcast, resources: Resources, leader: int, segment: int
     ) -> None:
-        """Collective. ``leader`` is the rank that offers the data on this rank's node."""
+        """Collective. ``leader`` is the rank that offers the data on this rank's node, in segments
+        of so many bytes."""
         self.nbytes = broadcast.nbytes
         self.segment = segment = max(1, min(segment, self.nbytes))
         self.count = -(-self.nbytes // segment)
@@ -69,7 +86,8 @@ class Board:
     def _common(self, broadcast: Broadcast, leader: int) -> Address | None:
         """Collective over the node. The leader's buffer, where every reader sees it."""
         node = broadcast.node
-        mine = Address.of(broadcast) if self.leads and self.nbytes > SHORT else None
+        long = self.nbytes > short(broadcast)
+        mine = Address.of(broadcast) if self.leads and long else None
         address: Address | None = node.comm.bcast(mine, node.rank_of[leader])
         seen = node.comm.allgather(address is not None and address.region() is not None)
         return address if all(seen) else None

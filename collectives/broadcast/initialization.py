@@ -62,7 +62,8 @@ def Bcast_init(
         origin = _rank(root, context.comm.size)
         array, given = _message(buf, "send" if origin == context.comm.rank else "recv")
     compare(context, ("Bcast_init", method, hints), origin, array)
-    context.node(hints.ranks_per_node)  # collective where it is the first
+    context.node()  # these are collective where they are the first
+    context.node(hints.ranks_per_node)
     broadcast = Broadcast(method, context, origin, array, given, hints, context.next_tag())
     request = kind.build(broadcast)
     request.watch = debug.watch(request)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onesided.collectives.alternation import Alternation, Creditor
-from onesided.collectives.broadcast.board import SEGMENT, Board
+from onesided.collectives.broadcast.board import Board, segment_of
 from onesided.collectives.broadcast.links import Links, credits_of_links
 from onesided.collectives.broadcast.operation import Broadcast
 from onesided.collectives.broadcast.places import Place, in_binomial_tree, leaders
@@ -44,7 +44,7 @@ class Binomial(BroadcastRequest):
 
     def board_segment(self) -> int:
         """Local. Bytes that are offered as one on a node."""
-        return SEGMENT
+        return segment_of(self.broadcast.nbytes)
 
     def place(self, chosen: list[int]) -> Place:
         """Local. This rank's place in the tree of the leaders."""

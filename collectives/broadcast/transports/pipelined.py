@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from onesided.collectives.broadcast.board import SEGMENT as BOARD_SEGMENT
 from onesided.collectives.broadcast.places import Place, in_chain
 from onesided.collectives.broadcast.transports.binomial import Binomial
 
@@ -22,7 +21,7 @@ class Pipelined(Binomial):
         return self.broadcast.hints.segment_bytes or SEGMENT
 
     def board_segment(self) -> int:
-        return self.broadcast.hints.segment_bytes or BOARD_SEGMENT
+        return min(self.segment(), super().board_segment())
 
     def place(self, chosen: list[int]) -> Place:
         if -(-self.broadcast.nbytes // self.segment()) >= len(chosen):
