@@ -95,6 +95,15 @@ def test_rests_grow_up_to_the_longest():
     assert max(rests(0.001, 100_000)) == 0.001
 
 
+def test_rests_stay_short_while_something_is_expected():
+    slept = []
+    rest = Rest(0.001, slept.append)
+    for _ in range(SPINS + 100 * LOOKS):
+        rest(False, expecting=True)
+    assert max(slept) <= 2 * SHORTEST
+    assert len(slept) > 50
+
+
 def test_no_rest_after_work_and_none_at_all():
     assert rests(0.001, 1000, lambda look: look % SPINS == 0) == []
     assert rests(0, 1000) == []

@@ -29,14 +29,21 @@ class Broadcaster(threading.Thread):
         super().__init__(name="onesided-broadcaster", daemon=True)
         self._relay = relay
         self._leave = longest >= relay.longest  # to a thread that waits and looks as often
-        self._enough = threading.Event()
-        self._rest = Rest(longest, self._enough.wait)
+        self._enough = False
+        self._gate = threading.Lock()  # opened at the end; waiting for it is cheaper than an Event
+        self._gate.acquire()
+        self._rest = Rest(longest, self._sleep, yields=False)
         self.seconds = 0.0
 
+    def _sleep(self, seconds: float) -> None:
+        if self._gate.acquire(timeout=seconds):
+            self._enough = True
+
     def run(self) -> None:
-        while not self._enough.is_set():
+        while not self._enough:
             helped = self._leave and self._relay.helpers
-            self._rest(not helped and self._relay.poll())
+            worked = not helped and self._relay.poll()
+            self._rest(worked, self._relay.expecting)
             self.seconds = time.thread_time()
 
     def stop(self) -> None:
@@ -45,9 +52,11 @@ class Broadcaster(threading.Thread):
         Raises :class:`BroadcastError` where it does not come back from MPI: a rank that it sends
         to does not call MPI any more.
         """
-        self._enough.set()
         if self.ident is None:
             return  # it was never started
+        if not self._enough:
+            self._enough = True
+            self._gate.release()
         self.join(PATIENCE)
         if self.is_alive():
             raise BroadcastError(

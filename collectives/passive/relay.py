@@ -33,7 +33,8 @@ class Relay:
     ``issued`` counts those of this rank, ``arrived`` those that are here, by window and root.
     ``lock`` is held by whoever moves data; ``helpers`` counts the threads that poll while they
     wait, so that the Broadcaster can leave it to them; ``longest`` is how many seconds they sleep
-    at most. ``failure`` is what ended the relay.
+    at most; ``expecting`` tells that data are on their way to this rank. ``failure`` is what ended
+    the relay.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Relay:
         self.arrived: Counter[tuple[int, int]] = Counter()
         self.issued = 0
         self.helpers = 0
+        self.expecting = False
         self.failure: BaseException | None = None
         self.lock = threading.Lock()
         self._counting = threading.Lock()
@@ -64,6 +66,7 @@ class Relay:
             return False
         try:
             moved = self.notices.listen()
+            self.expecting = False
             if self.broken():
                 return moved
             for root, number in self.side.requested():
@@ -71,6 +74,7 @@ class Relay:
                 self.side.accept(root, number)
                 self.side.count_done(root)
                 moved = True
+            self.expecting = self.side.expecting()
         except BaseException as error:
             self.fail(error)
             if not isinstance(error, Exception):
@@ -116,6 +120,7 @@ class Relay:
         exposed = self.windows[description.wid]
         for child in children(self.comm.rank, self.comm.size, root, self.order):
             unit = exposed.extents.units[child]
+            self.side.warn(child, root, number)
             put_bytes(exposed.window, data, child, description.displacement, unit)
             exposed.window.Flush(child)
             self.side.announce(child, root, number, description)
@@ -145,7 +150,7 @@ class Relay:
                     self.check()
                 if limit is not None and time.monotonic() > limit:
                     raise BroadcastError(f"not complete after {patience:g} seconds")
-                rest(self.poll())
+                rest(self.poll(), self.expecting)
         finally:
             with self._counting:
                 self.helpers -= 1

@@ -10,28 +10,36 @@ from collections.abc import Callable
 SPINS = 64
 
 #: Looks between two rests: a long transfer moves on by a piece at each.
-LOOKS = 4
+LOOKS = 2
 
 #: Seconds of the first rest; each one is twice the one before.
 SHORTEST = 50e-6
 
 
 class Rest:
-    """Called after every look. ``longest`` is in seconds; with 0 it yields and never sleeps."""
+    """Called after every look. ``longest`` is in seconds; with 0 it yields and never sleeps.
 
-    def __init__(self, longest: float, sleep: Callable[[float], object] = time.sleep) -> None:
+    A thread beside one that computes on the same core is better off asleep: it gets the core back
+    at once when it wakes, but only after a time slice when it yields. So ``yields`` is for those
+    that wait for something that is about to come.
+    """
+
+    def __init__(
+        self, longest: float, sleep: Callable[[float], object] = time.sleep, yields: bool = True
+    ) -> None:
         self._longest, self._sleep = longest, sleep
+        self._yields = yields or longest == 0
         self._idle = 0
 
-    def __call__(self, worked: bool) -> None:
-        """Local. ``worked``: the look found something to do."""
+    def __call__(self, worked: bool, expecting: bool = False) -> None:
+        """Local. ``worked``: the look found something to do; ``expecting``: it soon will."""
         self._idle = 0 if worked else self._idle + 1
+        if expecting and self._idle > SPINS + LOOKS:
+            self._idle = SPINS + 1
         seconds = self.seconds()
-        if seconds is None:
-            return
         if seconds:
             self._sleep(seconds)
-        else:
+        elif seconds == 0 and self._yields:
             os.sched_yield()
 
     def seconds(self) -> float | None:

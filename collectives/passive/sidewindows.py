@@ -5,6 +5,8 @@ root. A slot belongs to a root, not to a sender as in the paper: the sender then
 tree, and as a root has one broadcast under way at a time, a description is never overwritten
 while it is needed. Requests and done counters are numbers that only grow, so that nothing is ever
 reset: request n of a root means that the data and the description of its n-th broadcast are here.
+A request slot has a second number beside it, the warning: data are about to come. Where MPI needs
+the target to move them, the target then looks more often.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ class Description(NamedTuple):
 
 
 FIELDS = len(Description._fields)
+WARNING = 1  # in a request slot, beside the request
 WORD = 8
 
 
@@ -39,22 +42,31 @@ class SideWindows:
         """Collective. The windows are freed with ``resources``."""
         self._rank = comm.rank
         self._descriptions = _locked(comm, FIELDS * comm.size, info, resources)
-        self._requests = _locked(comm, comm.size, info, resources)
+        self._requests = _locked(comm, 2 * comm.size, info, resources)
         self._done = _locked(comm, 1, info, resources)
         resources.on_release(self.forget)
         self._description: NDArray[np.int64] = _words(self._descriptions).reshape(-1, FIELDS)
-        self._request: NDArray[np.int64] = _words(self._requests)
+        slots = _words(self._requests).reshape(-1, 2)
+        self._request: NDArray[np.int64] = slots[:, 0]
+        self._warnings: NDArray[np.int64] = slots[:, WARNING]
         self._quiet: list[int] = [0] * comm.size
         self._words = np.zeros(FIELDS, np.int64)
         self._number = np.zeros(1, np.int64)
+        self._warning = np.zeros(1, np.int64)
         self._one = np.ones(1, np.int64)
 
     def forget(self) -> None:
         """Local. Drop the views of the memory before the windows are freed."""
-        self._request = self._description = np.zeros((0, FIELDS), np.int64)
+        self._request = self._warnings = self._description = np.zeros((0, FIELDS), np.int64)
+
+    def warn(self, target: int, root: int, number: int) -> None:
+        """Local. Tell the target that the data of broadcast ``number`` of ``root`` will come."""
+        self._warning[0] = number
+        self._requests.Accumulate(self._warning, target, 2 * root + WARNING, MPI.REPLACE)
 
     def announce(self, target: int, root: int, number: int, description: Description) -> None:
-        """Local. Describe broadcast ``number`` of ``root``, then request it; the data are there.
+        """Local, after ``warn``. Describe broadcast ``number`` of ``root``, whose data are there,
+        then request it.
 
         Complete at the target when it returns; the MPI may need the target for that.
         """
@@ -62,7 +74,7 @@ class SideWindows:
         self._descriptions.Put(self._words, target, FIELDS * root)
         self._descriptions.Flush(target)  # the request must not overtake it
         self._number[0] = number
-        self._requests.Accumulate(self._number, target, root, MPI.REPLACE)
+        self._requests.Accumulate(self._number, target, 2 * root, MPI.REPLACE)
         self._requests.Flush(target)
 
     def requested(self) -> list[tuple[int, int]]:
@@ -76,8 +88,13 @@ class SideWindows:
         if seen == self._quiet:
             return []
         changed = [root for root, number in enumerate(seen) if number != self._quiet[root]]
-        new = [(root, _read(self._requests, self._rank, root)) for root in changed]
+        new = [(root, _read(self._requests, self._rank, 2 * root)) for root in changed]
         return [(root, number) for root, number in new if number > self._quiet[root]]
+
+    def expecting(self) -> bool:
+        """Local. True where there is a warning of a broadcast that has not been served."""
+        warnings: list[int] = self._warnings.tolist()
+        return warnings != self._quiet
 
     def accept(self, root: int, number: int) -> None:
         """Local. The request has been served; it is not new any more."""

@@ -105,6 +105,7 @@ def case_many_from_changing_roots(comm, order, seed, options):
             epochs = [0] * comm.size
             for number, (root, nbytes) in enumerate(turns):
                 if number % places == 0:
+                    broadcast.flush()
                     comm.Barrier()
                     exposed.memory[:] = GUARD
                     comm.Barrier()
