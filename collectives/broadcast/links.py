@@ -1,10 +1,10 @@
 """Data from rank to rank between nodes: Puts, a counter behind them, and a credit back.
 
-The parent Puts into the child's buffer, flushes, Accumulates the number of segments that have
-come into the child's control memory, and flushes again. It writes only when it has the child's
-*credit* for this round: an empty message that the child sends in ``Start``, when the round before
-is over on it (:mod:`..alternation` counts them). Nothing is reset, and no rank that nothing is
-sent to takes part.
+The parent Puts into the child's buffer, flushes, and Accumulates the number of segments that have
+come into the child's control memory; that it has got there is waited for only before the next one
+leaves, and at the end. The parent writes only when it has the child's *credit* for this round: an
+empty message that the child sends in ``Start``, when the round before is over on it
+(:mod:`..alternation` counts them). Nothing is reset.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from mpi4py import MPI
 from onesided.collectives.alternation import Creditor
 from onesided.collectives.broadcast.control import ARRIVED, Control
 from onesided.collectives.broadcast.operation import Broadcast
+from onesided.collectives.broadcast.places import Place
 from onesided.collectives.context import Resources, refusal
 from onesided.collectives.copies import LARGEST_PIECE
 
@@ -29,12 +30,12 @@ class Links:
         broadcast: Broadcast,
         resources: Resources,
         control: Control,
-        receives: bool,
+        place: Place,
         segment: int,
     ) -> None:
         """Collective over the context, where not all its ranks are on one node.
 
-        ``receives``: this rank's buffer is written from another node. ``segment``: bytes that are
+        ``place``: the parent and the children that are on other nodes. ``segment``: bytes that are
         counted as one.
         """
         self.segment = segment
@@ -43,11 +44,11 @@ class Links:
         self._resources = resources
         self._memory = broadcast.memory()
         self._arrived = control.counter(ARRIVED)
-        self._data = self._window(self._memory if receives else None)
+        self._data = self._window(None if place.parent is None else self._memory)
         self._counters = self._window(control.mine)
         control.syncs += [self._data.Sync, self._counters.Sync]
-        self._words = np.zeros(2, np.int64)
-        resources.keep.append(self._words)
+        self._words = {child: np.zeros(1, np.int64) for child in place.children}  # on their way
+        resources.keep += self._words.values()
 
     def _window(self, memory: Any) -> MPI.Win:
         try:
@@ -77,10 +78,14 @@ class Links:
 
     def tell(self, child: int, round_number: int, last: int) -> None:
         """Tell ``child`` that the first ``last`` segments of a round are in its buffer."""
-        word = self._words[last % 2 : last % 2 + 1]
+        self.settle(child)
+        word = self._words[child]
         word[0] = round_number * self.count + last
         place = [ARRIVED, 1, MPI.INT64_T]
         self._counters.Accumulate([word, 1, MPI.INT64_T], child, place, MPI.REPLACE)
+
+    def settle(self, child: int) -> None:
+        """What has been told to ``child`` is there."""
         self._counters.Flush(child)
 
     def forget(self) -> None:
@@ -88,6 +93,7 @@ class Links:
         self._memory = self._arrived = memoryview(b"")
 
 
-def credits_of_links(parent: int | None, children: tuple[int, ...]) -> Creditor:
+def credits_of_links(place: Place) -> Creditor:
     """Local. The credits of a request with links: to the parent, from the children."""
-    return Creditor([], [], [] if parent is None else [parent], list(children), True)
+    above = [] if place.parent is None else [place.parent]
+    return Creditor([], [], above, list(place.children), True)

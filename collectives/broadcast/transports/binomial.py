@@ -33,9 +33,8 @@ class Binomial(BroadcastRequest):
         self._behind: list[int] = []  # children that lack segments of this round
         self._sent = dict.fromkeys(self._place.children, 0)
         if not node.alone:
-            receives = self._place.parent is not None
-            segment = self.segment()
-            self._links = Links(broadcast, resources, self._board.control, receives, segment)
+            control, segment = self._board.control, self.segment()
+            self._links = Links(broadcast, resources, control, self._place, segment)
             self.alternate_in(Alternation(context.comm, context.next_tag()))
 
     def segment(self) -> int:
@@ -51,7 +50,7 @@ class Binomial(BroadcastRequest):
         return in_binomial_tree(chosen, self.broadcast.rank, self.broadcast.hints.child_order)
 
     def creditor(self) -> Creditor:
-        return credits_of_links(self._place.parent, self._place.children)
+        return credits_of_links(self._place)
 
     @property
     def links(self) -> Place:
@@ -98,6 +97,9 @@ class Binomial(BroadcastRequest):
                 links.tell(child, self._number, first + 1)
                 sent[child] = first + 1
             ready = [child for child in ready if sent[child] < there]
+        for child in self._behind:
+            if sent[child] == links.count:
+                links.settle(child)
         self._behind = [child for child in self._behind if sent[child] < links.count]
 
     def _may_write(self, child: int) -> bool:

@@ -8,7 +8,7 @@ from onesided.collectives.alternation import Alternation, Creditor
 from onesided.collectives.broadcast.control import ARRIVED, Address, Control
 from onesided.collectives.broadcast.links import Links
 from onesided.collectives.broadcast.operation import Broadcast
-from onesided.collectives.broadcast.places import ranks_from
+from onesided.collectives.broadcast.places import Place, ranks_from
 from onesided.collectives.broadcast.request import BroadcastRequest
 from onesided.collectives.context import Resources
 
@@ -45,10 +45,8 @@ class Linear(BroadcastRequest):
         self._credits = {rank: control.credit_from(rank) for rank in self._near}
         self._links: Links | None = None
         if not node.alone:
-            receives = root not in node.rank_of
-            self._links = Links(
-                broadcast, resources, control, receives, max(1, broadcast.nbytes)
-            )
+            place = Place(None if root in node.rank_of else root, tuple(self._far))
+            self._links = Links(broadcast, resources, control, place, max(1, broadcast.nbytes))
         self.alternate_in(Alternation(context.comm, context.next_tag()))
 
     def _look_around(self) -> tuple[dict[int, Any], dict[int, bool]]:
@@ -116,6 +114,8 @@ class Linear(BroadcastRequest):
             links.flush(rank)
         for rank in ready:
             links.tell(rank, number, 1)
+        for rank in ready:
+            links.settle(rank)
         self._late = [rank for rank in self._late if rank not in ready]
 
     def complete(self) -> None:

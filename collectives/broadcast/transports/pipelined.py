@@ -5,8 +5,9 @@ from __future__ import annotations
 from onesided.collectives.broadcast.places import Place, in_chain
 from onesided.collectives.broadcast.transports.binomial import Binomial
 
-#: Bytes of a segment between nodes, where the info key ``segment_bytes`` does not say.
-SEGMENT = 1 << 18
+#: Bounds of a segment between nodes in bytes, where the info key ``segment_bytes`` does not say:
+#: each one costs a flush per link, and the last node waits for one segment per node before it.
+LEAST, MOST, PARTS = 1 << 19, 1 << 21, 16
 
 
 class Pipelined(Binomial):
@@ -18,7 +19,8 @@ class Pipelined(Binomial):
     """
 
     def segment(self) -> int:
-        return self.broadcast.hints.segment_bytes or SEGMENT
+        own = min(max(-(-self.broadcast.nbytes // PARTS), LEAST), MOST)
+        return self.broadcast.hints.segment_bytes or own
 
     def board_segment(self) -> int:
         return min(self.segment(), super().board_segment())
