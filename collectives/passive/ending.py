@@ -7,10 +7,10 @@ import warnings
 
 from onesided.collectives.context import EXIT_PATIENCE
 from onesided.collectives.errors import OnesidedError
-from onesided.collectives.passive.broadcaster import Broadcaster
+from onesided.collectives.passive.broadcaster import PATIENCE, Broadcaster
 from onesided.collectives.passive.notices import CLOSING
 from onesided.collectives.passive.relay import Relay
-from onesided.collectives.passive.rest import Rest
+from onesided.collectives.passive.rest import SHORTEST, Rest
 
 #: Seconds that a rank which leaves by an exception still serves the others.
 GRACE = 0.25
@@ -49,13 +49,17 @@ class Ending:
     def alone(self, error: BaseException) -> None:
         """Local. Leave by an error: tell the others, serve them a moment longer, end the thread.
 
-        The moment is for those that are sending to this rank; they hear of it and stop.
+        The moment is for those that are sending to this rank: the MPI may need it to move the
+        data, which takes longer where they are long. They hear of the error and stop.
         """
         self.over = True
         self._relay.fail(error)
-        limit = time.monotonic() + GRACE
-        rest = Rest(min(self._relay.longest, GRACE / 10))
-        while not self._relay.notices.all_in() and time.monotonic() < limit:
+        left = time.monotonic()
+        rest = Rest(min(self._relay.longest, SHORTEST))
+        while not self._relay.notices.all_in():
+            seconds = time.monotonic() - left
+            if seconds > PATIENCE or (seconds > GRACE and not self._relay.side.expecting()):
+                break
             rest(self._relay.poll())
         self._broadcaster.stop()
 

@@ -116,10 +116,16 @@ class Relay:
     def send(
         self, root: int, number: int, description: Description, data: NDArray[np.uint8]
     ) -> None:
-        """Local. Data, description and request to every child, one child after the other."""
+        """Local. Data, description and request to every child, one child after the other.
+
+        Raises :class:`BroadcastError` where a rank has failed, before it sends to one that may
+        have left because of it.
+        """
         exposed = self.windows[description.wid]
         for child in children(self.comm.rank, self.comm.size, root, self.order):
             unit = exposed.extents.units[child]
+            self.notices.listen()
+            self.check()
             self.side.warn(child, root, number)
             put_bytes(exposed.window, data, child, description.displacement, unit)
             exposed.window.Flush(child)
@@ -177,6 +183,8 @@ class Relay:
 
 
 def words_of(error: BaseException) -> str:
-    """Kind and words of an error."""
+    """Kind and words of an error; the words alone where it is that of another rank."""
+    if isinstance(error, BroadcastError):
+        return str(error)
     text = error.Get_error_string() if isinstance(error, MPI.Exception) else str(error)
     return f"{type(error).__name__}: {text}"

@@ -92,9 +92,9 @@ class SideWindows:
         return [(root, number) for root, number in new if number > self._quiet[root]]
 
     def expecting(self) -> bool:
-        """Local. True where there is a warning of a broadcast that has not been served."""
+        """Local. True where there is a warning of a broadcast that has not been requested yet."""
         warnings: list[int] = self._warnings.tolist()
-        return warnings != self._quiet
+        return warnings != self._request.tolist()
 
     def accept(self, root: int, number: int) -> None:
         """Local. The request has been served; it is not new any more."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 import threading
 import time
 
@@ -22,6 +25,7 @@ from onesided.collectives import (
     bcast_linear,
     extents_of,
 )
+from onesided.collectives.passive import ending
 from onesided.collectives.passive.relay import Relay
 
 
@@ -248,8 +252,46 @@ def case_one_rank_leaves_by_an_exception(comm, doing):
     finish(comm, broadcast, exposed)
 
 
+@ranks(at_least=2)
+@parameters(kind=["create", "allocate"])
+def case_one_rank_leaves_while_long_data_come(comm, kind):
+    """It serves the root until they are there, where MPI needs it; then it calls MPI no more."""
+    here = tempfile.mkdtemp() if comm.rank == 0 else None
+    gone = os.path.join(comm.bcast(here), "gone")
+    before, last, grace = len(threads()), comm.size - 1, ending.GRACE
+    exposed = Exposed(comm, 16 << 20, kind)
+    broadcast = OneSidedBroadcast(comm)
+    wid = broadcast.register(exposed.window)
+    data = np.ones(16 << 20, np.uint8) if comm.rank == 0 else None
+    comm.Barrier()
+
+    def leave():
+        with broadcast:
+            if comm.rank == last:
+                while not broadcast._relay.expecting and not broadcast.received(wid, 0):
+                    time.sleep(0.0005)
+                raise Only("only here")
+            if comm.rank == 0:
+                broadcast.bcast(data, wid, 0, 0)
+            broadcast.wait(wid, 2, 0)
+
+    ending.GRACE = 0.001
+    with pytest.raises(Only if comm.rank == last else BroadcastError, match="only here"):
+        leave()
+    ending.GRACE = grace
+    if comm.rank == 0:
+        os.mkdir(gone)
+    while not os.path.exists(gone):  # without MPI until the root is out of its broadcast
+        time.sleep(0.01)
+    assert len(threads()) == before
+    comm.Barrier()
+    if comm.rank == 0:
+        shutil.rmtree(here)
+    finish(comm, broadcast, exposed)
+
+
 def case_all_ranks_leave_by_an_exception(comm):
-    """With broadcasts of all roots under way."""
+    """With broadcasts of all roots under way; one that is late hears it in its broadcast."""
     before = len(threads())
     exposed = Exposed(comm, 8 * comm.size)
     broadcast = OneSidedBroadcast(comm)
@@ -260,7 +302,7 @@ def case_all_ranks_leave_by_an_exception(comm):
             broadcast.bcast(pattern(0, 1, 8), wid, 8 * comm.rank, comm.rank)
             raise Only("everywhere")
 
-    with slow_relay(lambda: 0.01), pytest.raises(Only, match="everywhere"):
+    with slow_relay(lambda: 0.01), pytest.raises((Only, BroadcastError), match="everywhere"):
         leave()
     assert len(threads()) == before
     comm.Barrier()
