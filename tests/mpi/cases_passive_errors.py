@@ -322,10 +322,14 @@ def case_a_relay_fails(comm):
     wid = broadcast.register(exposed.window)
     Relay.serve = failing if comm.rank == last else serve
     comm.Barrier()
-    if comm.rank == 0:
+
+    def spread():
         broadcast.bcast(pattern(0, 1, 8), wid, 0, 0)
+        broadcast.flush()
+
+    if comm.rank == 0:
         with pytest.raises(BroadcastError, match=f"rank {last} has failed: Only: in the thread"):
-            broadcast.flush()
+            spread()
         with pytest.raises(BroadcastError, match="in the thread"):
             broadcast.test()
     with pytest.raises(BroadcastError, match="in the thread") as caught:
