@@ -94,7 +94,8 @@ class SideWindows:
     def expecting(self) -> bool:
         """Local. True where there is a warning of a broadcast that has not been requested yet."""
         warnings: list[int] = self._warnings.tolist()
-        return warnings != self._request.tolist()
+        requests: list[int] = self._request.tolist()
+        return warnings != requests
 
     def accept(self, root: int, number: int) -> None:
         """Local. The request has been served; it is not new any more."""
