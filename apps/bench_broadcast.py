@@ -86,7 +86,9 @@ def _counts(size: int, asked: Sequence[int] | None) -> list[int]:
     """Local. The numbers of ranks; :class:`CommandError` for more than the job has."""
     if asked:
         if max(asked) > size:
-            raise CommandError(f"--ranks-list {max(asked)}: the job has {size} ranks")
+            raise CommandError(
+                f"--ranks-list {max(asked)}: the job has {size} rank{'s' if size > 1 else ''}"
+            )
         return sorted(set(asked))
     return sorted({*range(2, min(size, FEW) + 1), *range(2 * FEW, size + 1, FEW), size})
 

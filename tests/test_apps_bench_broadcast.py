@@ -48,7 +48,7 @@ def swept(tmp_path_factory):
     """Those that have models, on two and three ranks that take each other for nodes."""
     pytest.importorskip("matplotlib", reason="the figures need matplotlib")
     folder = tmp_path_factory.mktemp("broadcast")
-    words = ["--sizes", "64", "1K", "--info", "ranks_per_node=1", "--memory", "plain"]
+    words = ["--sizes", "1K", "--info", "ranks_per_node=1", "--memory", "plain"]
     words += ["--comm", ",".join(MODELLED), "--picture", str(folder / "figure")]
     outcome, content = bench(3, folder / "bench.json", *words)
     return outcome, content, folder
@@ -68,9 +68,7 @@ def test_the_sweep_has_every_size_on_every_number_of_ranks(swept):
     _, content, _ = swept
     places = [(row["ranks"], row["bytes"]) for row in timed(content)]
     contestants = 1 + 2 + 2 * len(orders())  # mpi, two linear ones and two trees
-    assert sorted(places) == sorted(
-        contestants * [(ranks, nbytes) for ranks in "23" for nbytes in (64, 1024)]
-    )
+    assert sorted(places) == sorted(contestants * [(ranks, 1024) for ranks in "23"])
     for row in timed(content):
         assert row["iterations"] == len(row["times_s"]) > 0
         assert min(row["times_s"]) <= row["parts"]["mean"] <= max(row["times_s"])
@@ -93,14 +91,15 @@ def test_the_models_stand_beside_the_times(swept):
 def test_every_crossover_is_said(swept):
     outcome, content, _ = swept
     found = content["pattern"]["crossings"]
-    assert len(found) == 2 * len(orders()) * (2 + 2)  # pairs, orders, numbers of ranks and sizes
+    assert len(found) == 2 * len(orders()) * (2 + 1)  # pairs, orders, numbers of ranks and sizes
     assert all(each["modelled"] for each in found)
     for method, other in ((BINOMIAL, LINEAR), (PASSIVE, ONE_SIDED)):
         for order in orders():
             assert f"{method} {order} overtakes {other}: 2 ranks: " in outcome.stdout
     for each in found:
         assert (
-            each["measured"] is None or each["measured"] >= {"bytes": 64, "ranks": 2}[each["over"]]
+            each["measured"] is None
+            or each["measured"] >= {"bytes": 1024, "ranks": 2}[each["over"]]
         )
 
 
@@ -131,20 +130,11 @@ def test_without_threads_the_passive_one_gives_a_reason(tmp_path):
     assert f"No model of {PASSIVE}: " in outcome.stdout
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (["--comm", "abacus"], "no method 'abacus'; the methods are mpi, "),
-        (["--ranks-list", "2"], "--ranks-list 2: the job has 1 rank"),
-        (["--info", "child_order=sideways"], "sideways"),
-    ],
-    ids=lambda words: words[1] if isinstance(words, list) else "",
-)
-def test_a_mistake_is_one_sentence(words, text):
-    finished = commands.onesided("bench", "broadcast", "--sizes", "8", *words)
+def test_a_mistake_is_one_sentence():
+    finished = commands.onesided("bench", "broadcast", "--ranks-list", "1", "2")
     assert finished.code == 2, finished
     assert len(finished.sentences) == 1
-    assert text in finished.sentences[0]
+    assert "--ranks-list 2: the job has 1 rank" in finished.sentences[0]
 
 
 def test_figures_need_sizes_of_their_range():
