@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING
 from mpi4py import MPI
 
 if TYPE_CHECKING:
-    from onesided.collectives.request import PersistentRequest
+    from onesided.collectives.persistent import Persistent
 
 #: Polls between two looks at everything else. A yield costs less than a microsecond where a core
 #: is free, and a time slice is lost by not yielding where none is.
 SPINS = 24
 
 #: Active requests that any rank may complete in any order; in the order of their starts.
-active: dict[PersistentRequest, None] = {}
+active: dict[Persistent, None] = {}
 
 #: Active requests that must be completed in the order of their starts.
-ordered: list[PersistentRequest] = []
+ordered: list[Persistent] = []
 
 #: A tag that no message of ours carries: a probe for it finds nothing, and so drives progress.
 NO_TAG = 0
 
 
-def drive(request: PersistentRequest) -> None:
+def drive(request: Persistent) -> None:
     """Local. Advance MPI and every active request except ``request``, which the caller advances.
 
     The probe is one on the request's own communicator: MPICH 5 answers a probe on COMM_SELF, or a
@@ -43,7 +43,7 @@ def drive(request: PersistentRequest) -> None:
                 other.advance_if_free()
 
 
-def spin(request: PersistentRequest) -> None:
+def spin(request: Persistent) -> None:
     """Local. Return when ``request`` has nothing left to do; the caller holds its lock."""
     advance = request.advance
     while True:

@@ -8,10 +8,10 @@ from typing import Any
 from onesided.collectives import progress
 from onesided.collectives.errors import RequestError
 from onesided.collectives.handle import INACTIVE
-from onesided.collectives.request import PersistentRequest
+from onesided.collectives.persistent import Persistent
 
 
-def Startall(requests: Sequence[PersistentRequest]) -> None:
+def Startall(requests: Sequence[Persistent]) -> None:
     """Local. Start every request; in any order of the list, which may differ between ranks.
 
     Raises :class:`RequestError`, before anything is started, where one occurs twice or is not
@@ -26,7 +26,7 @@ def Startall(requests: Sequence[PersistentRequest]) -> None:
         request.Start()
 
 
-def Waitall(requests: Sequence[PersistentRequest]) -> list[Any]:
+def Waitall(requests: Sequence[Persistent]) -> list[Any]:
     """Wait for every request. Returns their receive arrays in the order of the list.
 
     Strictly ordered requests are completed in the order in which they were started.
@@ -37,7 +37,7 @@ def Waitall(requests: Sequence[PersistentRequest]) -> list[Any]:
     return [request.Wait() for request in requests]
 
 
-def _turn(request: PersistentRequest) -> tuple[int, int]:
+def _turn(request: Persistent) -> tuple[int, int]:
     """The same order on all ranks for strictly ordered requests; others stay as they are."""
-    exchange = request.exchange
-    return (0, 0) if request.any_order else (exchange.context.number, exchange.number)
+    operation = request.operation
+    return (0, 0) if request.any_order else (operation.context.number, operation.number)
