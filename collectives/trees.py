@@ -9,6 +9,7 @@ serves its children one after the other, one in a step.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from onesided.collectives.errors import MethodError, PatternError
 
@@ -63,6 +64,7 @@ def arrivals(size: int, order: str = LARGEST_FIRST) -> tuple[int, ...]:
     return tuple(step)
 
 
+@cache
 def steps(size: int, order: str = LARGEST_FIRST) -> int:
     """Local. Steps until every rank has the data; a linear broadcast needs ``size - 1``."""
     return max(arrivals(size, order))
