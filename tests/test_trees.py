@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from onesided.apps import broadcast_options
 from onesided.collectives import MethodError, PatternError
 from onesided.collectives.trees import arrivals, children, orders, parent, steps
 
@@ -74,3 +75,7 @@ def test_an_unknown_order():
             call()
     with pytest.raises(PatternError, match="0 ranks"):
         steps(0)
+
+
+def test_the_command_line_has_these_orders():
+    assert broadcast_options.ORDERS == orders()
