@@ -46,6 +46,7 @@ bench: $(BENCH)/ready
 	$(BENCH)/bin/onesided bench alltoallv --ranks $(BENCH_RANKS)
 	$(BENCH)/bin/onesided bench fft --suite --seconds 60 --ranks 2
 	$(BENCH)/bin/onesided bench fft --suite --seconds 60 --ranks 4
+	$(BENCH)/bin/onesided bench broadcast --ranks $(BENCH_RANKS)
 	$(BENCH)/bin/onesided bench spmv --suite --seconds 120 --ranks $(BENCH_RANKS)
 
 clean:

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from onesided.apps import generate_options, options, solve_options
+from onesided.apps import broadcast_options, generate_options, options, solve_options
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,12 @@ COMMANDS = (
         "onesided.apps.bench_alltoallv",
         "Compare persistent exchanges with MPI_Alltoallv and memcpy.",
         options.bench_alltoallv,
+    ),
+    Command(
+        "bench broadcast",
+        "onesided.apps.bench_broadcast",
+        "Compare one-sided broadcasts with MPI_Bcast, and with the models LogP and LogGP.",
+        broadcast_options.bench_broadcast,
     ),
     Command(
         "bench fft",

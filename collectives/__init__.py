@@ -7,7 +7,11 @@ from onesided.collectives.abort import abort_on_exception
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.alltoall import Alltoallv_init, Alltoallw_init, Neighbor_alltoallv_init
 from onesided.collectives.alternation import alternate
+from onesided.collectives.broadcast.initialization import Bcast_init
+from onesided.collectives.broadcast.registry import broadcast_methods
+from onesided.collectives.broadcast.request import BroadcastRequest
 from onesided.collectives.errors import (
+    BroadcastError,
     MethodError,
     MismatchError,
     OnesidedError,
@@ -22,6 +26,9 @@ from onesided.collectives.partitioned.receive import PartitionedReceive
 from onesided.collectives.partitioned.registry import PartitionedMethod, partitioned_methods
 from onesided.collectives.partitioned.request import PartitionedRequest
 from onesided.collectives.partitioned.send import PartitionedSend
+from onesided.collectives.passive.extents import Extents, extents_of
+from onesided.collectives.passive.linear import bcast_linear
+from onesided.collectives.passive.runtime import OneSidedBroadcast
 from onesided.collectives.registry import Method, methods
 from onesided.collectives.request import PersistentRequest
 from onesided.collectives.requests import Startall, Waitall
@@ -29,10 +36,15 @@ from onesided.collectives.requests import Startall, Waitall
 __all__ = [
     "Alltoallv_init",
     "Alltoallw_init",
+    "Bcast_init",
+    "BroadcastError",
+    "BroadcastRequest",
+    "Extents",
     "Method",
     "MethodError",
     "MismatchError",
     "Neighbor_alltoallv_init",
+    "OneSidedBroadcast",
     "OnesidedError",
     "PartitionedMethod",
     "PartitionedReceive",
@@ -51,7 +63,10 @@ __all__ = [
     "agree",
     "agreed",
     "alternate",
+    "bcast_linear",
+    "broadcast_methods",
     "empty",
+    "extents_of",
     "free",
     "methods",
     "partitioned_methods",

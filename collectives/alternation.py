@@ -24,7 +24,7 @@ from mpi4py import MPI
 from onesided.collectives.errors import RequestError
 
 if TYPE_CHECKING:
-    from onesided.collectives.handle import Handle
+    from onesided.collectives.request import PersistentRequest
 
 
 @dataclass
@@ -135,7 +135,7 @@ class Alternation:
         self._came[peer] += 1
 
 
-def alternate(requests: Sequence[Handle]) -> None:
+def alternate(requests: Sequence[PersistentRequest]) -> None:
     """Local, but called on all ranks with the same requests in the same order.
 
     Says that these requests receive into the same memory, or into parts of it: they are started

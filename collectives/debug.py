@@ -21,6 +21,7 @@ import sys
 import threading
 import weakref
 import zlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -31,7 +32,7 @@ from onesided.collectives.agreement import agree
 from onesided.collectives.errors import RequestError
 
 if TYPE_CHECKING:
-    from onesided.collectives.request import PersistentRequest
+    from onesided.collectives.persistent import Persistent
 
 
 def enabled() -> bool:
@@ -39,7 +40,7 @@ def enabled() -> bool:
     return os.environ.get("ONESIDED_DEBUG", "0").strip().lower() not in ("", "0", "false", "no")
 
 
-def watch(request: PersistentRequest) -> Watch | None:
+def watch(request: Persistent) -> Watch | None:
     """Local. The observer of a new request, where debugging is on."""
     if not enabled():
         return None
@@ -47,17 +48,25 @@ def watch(request: PersistentRequest) -> Watch | None:
     return Watch(request)
 
 
+@dataclass
+class Watched:
+    """What a round sends, and what it fills, by slot; ``dtype`` is that of the latter."""
+
+    sends: list[NDArray[Any]]
+    recvs: list[list[NDArray[Any]]]
+    dtype: np.dtype[Any]
+
+
 class Watch:
     """Observes one request; called by it around every round."""
 
-    def __init__(self, request: PersistentRequest) -> None:
+    def __init__(self, request: Persistent) -> None:
         self._of = weakref.ref(request)
         self._sum: int | None = None
         _Watchdog.requests.add(request)
-        exchange = request.exchange
-        self._sends = _views(exchange.send.array, exchange.send.blocks)
-        self._recvs = [_views(array, exchange.recv.blocks) for array in request.arrays]
-        self._poison = np.frombuffer(b"\xff" * exchange.recv.dtype.itemsize, exchange.recv.dtype)
+        watched = request.watched()
+        self._sends, self._recvs = watched.sends, watched.recvs
+        self._poison = np.frombuffer(b"\xff" * watched.dtype.itemsize, watched.dtype)
 
     def before_start(self, slot: int) -> None:
         """Collective for strictly ordered methods, else local."""
@@ -103,9 +112,9 @@ class Watch:
     def _compare(self, call: str) -> None:
         request = self._of()
         if request is not None and not request.any_order:
-            exchange = request.exchange
-            agree(exchange.context.comm, None, f"{call} of {exchange.method} request "
-                  f"{exchange.number}, round {request.rounds}")
+            operation = request.operation
+            agree(operation.context.comm, None, f"{call} of {operation.method} request "
+                  f"{operation.number}, round {request.rounds}")
 
     def _checksum(self) -> int:
         total = 0
@@ -114,14 +123,15 @@ class Watch:
         return total
 
 
-def _views(array: NDArray[Any] | None, blocks: Any) -> list[NDArray[Any]]:
+def views(array: NDArray[Any] | None, blocks: Any) -> list[NDArray[Any]]:
+    """Local. The blocks of an array; none where there is no array."""
     return [] if array is None else [array[block.box] for block in blocks]
 
 
 class _Watchdog:
     """One thread per process that notices when nothing moves."""
 
-    requests: ClassVar[weakref.WeakSet[PersistentRequest]] = weakref.WeakSet()
+    requests: ClassVar[weakref.WeakSet[Persistent]] = weakref.WeakSet()
     moves = 0
     _thread: threading.Thread | None = None
 

@@ -32,3 +32,7 @@ class ResourceError(OnesidedError, MemoryError):
 
 class MismatchError(OnesidedError, RuntimeError):
     """Ranks of one communicator called different collective functions at the same time."""
+
+
+class BroadcastError(OnesidedError, RuntimeError):
+    """A passive broadcast cannot be completed, because a rank has failed or left."""

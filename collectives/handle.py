@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from numpy.typing import NDArray
 
@@ -13,42 +13,56 @@ from onesided.collectives.alternation import Alternation, Creditor
 from onesided.collectives.errors import RequestError
 
 if TYPE_CHECKING:
-    from onesided.collectives.context import Resources
-    from onesided.collectives.debug import Watch
-    from onesided.collectives.exchange import Exchange
-    from onesided.collectives.outlets import Outlet
+    from onesided.collectives.context import Context, Resources
+    from onesided.collectives.debug import Watch, Watched
 
 INACTIVE, ACTIVE, FREED = "inactive", "active", "freed"
 
 
+class Operation(Protocol):
+    """What a request carries out, as agreed on all ranks: an exchange, a broadcast."""
+
+    @property
+    def method(self) -> str:
+        """The transport by name."""
+
+    @property
+    def context(self) -> Context:
+        """The communicator, with what its requests share."""
+
+    @property
+    def number(self) -> int:
+        """The number of the request in its context, the same on all ranks."""
+
+
 class Handle:
-    """The part of a request that holds; :class:`~.request.PersistentRequest` is what acts."""
+    """The part of a request that holds; :class:`~.persistent.Persistent` is what acts.
+
+    A round may go into one of ``turns`` receive slots, and be written by the caller in ``chunks``.
+    """
 
     #: Ranks may start and complete requests of this method in different orders.
     any_order: ClassVar[bool] = True
-    #: Most receive slots that the method can use in turn.
-    most_slots: ClassVar[int] = 2
-    #: The caller of an opened round can write where the blocks belong.
-    direct: ClassVar[bool] = False
 
-    def __init__(self, exchange: Exchange, resources: Resources) -> None:
-        self.exchange, self.resources = exchange, resources
-        self.method = exchange.method
+    def __init__(
+        self, operation: Operation, resources: Resources, turns: int = 1, chunks: int = 1
+    ) -> None:
+        self.operation, self.resources = operation, resources
+        self.method = operation.method
         self.setup_time = 0.0
         self._state = INACTIVE
         self._lock = threading.Lock()
         self._rounds = 0
-        self._turns = exchange.slots
+        self._turns = turns
         self._slot = 0
         self._done = True
         self.arrays: Sequence[NDArray[Any]] = ()  # the receive memory, by slot
         self._answers: Sequence[Any] = ()  # what Wait returns, by slot
         self._memory: Alternation | None = None  # where rounds need a credit, or alternate
-        self._outlets: list[list[list[Outlet]]] = []  # by slot and chunk, from their first use
-        self._written = bytearray(exchange.chunks)
+        self._written = bytearray(chunks)
         self._unready = 0  # chunks of the round that the caller still has to write
         self.watch: Watch | None = None
-        self.probe = exchange.context.comm.Iprobe
+        self.probe = operation.context.comm.Iprobe
 
     # -- what can be asked ---------------------------------------------------------------------
 
@@ -58,32 +72,11 @@ class Handle:
         return self._state is ACTIVE
 
     @property
-    def sendbuf(self) -> Any:
-        """Local. The send data as the caller gave it."""
-        return self.exchange.send.given
-
-    @property
     def recvbuf(self) -> Any:
         """Local. The receive array of the last round (before the first: of the first)."""
         if self._state is FREED:
             raise self._misuse("asked for its buffer")
         return self._answers[self._slot]
-
-    @property
-    def outlets(self) -> list[list[Outlet]]:
-        """Local. By chunk, where the caller of an opened round writes: (peer, part, array).
-
-        ``part`` is a box of the send array, and ``array`` takes what would be there: the peer's
-        own memory where it is visible, a buffer of the request, or the part itself. The block
-        that this rank sends to itself is included. They are those of the active round, or of the
-        next one; with one receive slot they are the same in all rounds. They are the caller's
-        until ``Free``.
-        """
-        if self._state is FREED:
-            raise self._misuse("asked for its outlets")
-        if not self._outlets:
-            self._outlets = self.lay_outlets()
-        return self._outlets[self._slot if self._state is ACTIVE else self._rounds % self._turns]
 
     @property
     def state(self) -> str:
@@ -94,6 +87,11 @@ class Handle:
     def rounds(self) -> int:
         """Local. How many times the request has been started or opened."""
         return self._rounds
+
+    @property
+    def turn(self) -> tuple[int, int]:
+        """Local. The place among strictly ordered requests, the same on all ranks."""
+        return (0, 0) if self.any_order else (self.operation.context.number, self.operation.number)
 
     @property
     def granted(self) -> bool:
@@ -112,14 +110,10 @@ class Handle:
         return self._unready > 0
 
     def __repr__(self) -> str:
-        number = self.exchange.number
+        number = self.operation.number
         return f"<{self.method} request {number}: {self._state}, {self._rounds} starts>"
 
     # -- what a transport implements -----------------------------------------------------------
-
-    def lay_outlets(self) -> list[list[list[Outlet]]]:
-        """Local. The outlets by slot and chunk; asked for once, where they are first wanted."""
-        return []
 
     def creditor(self) -> Creditor:
         """Local. What this request needs so that a credit reaches its sources."""
@@ -132,16 +126,15 @@ class Handle:
     def forget(self) -> None:
         """Local. Drop every view of the memory that is about to be given back."""
 
-    # -- inside ----------------------------------------------------------------------------------
+    def watched(self) -> Watched:
+        """Local. What must not change in a round, and what is given up before it."""
+        raise RequestError(f"{type(self).__name__} cannot be watched")
 
-    def serve(self, arrays: Sequence[NDArray[Any]]) -> None:
-        """Local. Say where the receive memory is; ``Wait`` returns the caller's array as given."""
-        self.arrays = arrays
-        self._answers = arrays if self.exchange.owned else [self.exchange.recv.given]
+    # -- inside ----------------------------------------------------------------------------------
 
     def alternate_in(self, memory: Alternation) -> None:
         """Local, in the same order on all ranks. Count rounds, and give credit, with a memory."""
-        number = self.exchange.number
+        number = self.operation.number
         if self._memory is not None:
             self._memory.drop(number)
         self._memory = memory
@@ -150,7 +143,12 @@ class Handle:
 
     def discard(self) -> None:
         """Local. What remains of a request that another rank could not build."""
-        self._state, self._outlets = FREED, []
+        self._state = FREED
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Local. Drop what the request knows of memory."""
+        self.arrays, self._answers = (), ()
         self.forget()
 
     def _check_turn(self) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mpi4py import MPI
 
 from onesided.collectives.errors import PatternError
+from onesided.collectives.trees import LARGEST_FIRST, orders
 
 STRICT = "mpi_assert_strict_persistent_collective_ordering"
 
@@ -20,12 +21,18 @@ class Hints:
     receive slots that a request owns (2, or 1 to save memory), ``strict`` promises that all ranks
     start and complete in the same order (MPI-4.1 section 7.13), ``expected_iterations`` is the
     number of starts that ``auto`` weighs the cost of initialization against (0: not known).
+
+    For broadcasts: ``child_order`` is the order in which the children in a binomial tree are
+    served, ``largest-first`` or ``low-bit-first``, and ``segment_bytes`` the size of the segments
+    in which long data travel (0: the method's own).
     """
 
     ranks_per_node: int | None = None
     slots: int = 2
     strict: bool = False
     expected_iterations: int = 0
+    child_order: str = LARGEST_FIRST
+    segment_bytes: int = 0
 
     @classmethod
     def of(cls, info: Mapping[str, str] | MPI.Info | None) -> Hints:
@@ -34,11 +41,17 @@ class Hints:
             return cls()
         values = {str(key): str(value) for key, value in info.items()}
         nodes = _number(values, "ranks_per_node", 1, 0)
+        order = values.get("child_order", LARGEST_FIRST)
+        if order not in orders():
+            known = ", ".join(orders())
+            raise PatternError(f"info key 'child_order' is {order!r}, not one of {known}")
         return cls(
             ranks_per_node=nodes or None,
             slots=_number(values, "slots", 1, 2, most=2),
             strict=values.get(STRICT, "false").strip().lower() in ("true", "1", "yes"),
             expected_iterations=_number(values, "expected_iterations", 1, 0),
+            child_order=order,
+            segment_bytes=_number(values, "segment_bytes", 1, 0),
         )
 
 

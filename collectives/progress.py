@@ -9,16 +9,26 @@ each other for ever.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mpi4py import MPI
 
 if TYPE_CHECKING:
-    from onesided.collectives.request import PersistentRequest
+    from onesided.collectives.persistent import Persistent
 
 
-class Progressing(Protocol):
-    """What an active request is to the others: something that is advanced meanwhile."""
+class Request(Protocol):
+    """What any request is to the others: something that is started, and advanced meanwhile."""
+
+    @property
+    def state(self) -> str:
+        """``"inactive"``, ``"active"`` or ``"freed"``."""
+        ...
+
+    @property
+    def turn(self) -> tuple[int, int]:
+        """The place among strictly ordered requests, the same on all ranks; (0, 0) for others."""
+        ...
 
     @property
     def filling(self) -> bool:
@@ -33,6 +43,14 @@ class Progressing(Protocol):
         """Local. Advance, unless another thread is at it."""
         ...
 
+    def Start(self) -> None:
+        """Begin a round."""
+        ...
+
+    def Wait(self) -> Any:
+        """Return when the round is complete."""
+        ...
+
     def Test(self) -> bool:
         """Local. True when the round is complete."""
         ...
@@ -43,16 +61,16 @@ class Progressing(Protocol):
 SPINS = 24
 
 #: Active requests that any rank may complete in any order; in the order of their starts.
-active: dict[Progressing, None] = {}
+active: dict[Request, None] = {}
 
 #: Active requests that must be completed in the order of their starts.
-ordered: list[PersistentRequest] = []
+ordered: list[Persistent] = []
 
 #: A tag that no message of ours carries: a probe for it finds nothing, and so drives progress.
 NO_TAG = 0
 
 
-def drive(request: Progressing) -> None:
+def drive(request: Request) -> None:
     """Local. Advance MPI and every active request except ``request``, which the caller advances.
 
     The probe is one on the request's own communicator: MPICH 5 answers a probe on COMM_SELF, or a
@@ -65,7 +83,7 @@ def drive(request: Progressing) -> None:
                 other.advance_if_free()
 
 
-def spin(request: PersistentRequest) -> None:
+def spin(request: Persistent) -> None:
     """Local. Return when ``request`` has nothing left to do; the caller holds its lock."""
     advance = request.advance
     while True:

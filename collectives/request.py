@@ -26,47 +26,72 @@ chunk by chunk while they are in the cache, instead of to a send array that is t
 
 Every rank decides on its own: one may open a round that another one starts.
 
-*What a transport adds.* Three operations: ``begin`` (local; it must not wait for another rank,
-except in strictly ordered methods), ``advance`` (do what can be done now, tell whether the round
-is complete) and ``complete`` (make the data visible). A method with a direct way to its peers adds
-``open``, ``send_chunk``, ``close`` and ``lay_outlets``. Nothing here or there allocates per round.
+*What a transport adds.* The operations of :class:`~.persistent.Persistent`. A method with a direct
+way to its peers adds ``open``, ``send_chunk``, ``close`` and ``lay_outlets``. Nothing here or there
+allocates per round.
 """
 
 from __future__ import annotations
 
-import warnings
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from numpy.typing import NDArray
 
 from onesided.collectives import progress
-from onesided.collectives.agreement import agree
 from onesided.collectives.construction import construct
-from onesided.collectives.errors import RequestError
-from onesided.collectives.exchange import Exchange
-from onesided.collectives.handle import ACTIVE, FREED, INACTIVE, Handle
+from onesided.collectives.debug import Watched, views
+from onesided.collectives.handle import ACTIVE, FREED, INACTIVE
 from onesided.collectives.outlets import Outlet, in_the_send_array
+from onesided.collectives.persistent import Persistent
+
+if TYPE_CHECKING:
+    from onesided.collectives.context import Resources
+    from onesided.collectives.exchange import Exchange
 
 
-class PersistentRequest(Handle):
+class PersistentRequest(Persistent):
     """A persistent exchange; made by ``Alltoallv_init`` and its relatives, never directly."""
+
+    #: Most receive slots that the method can use in turn.
+    most_slots: ClassVar[int] = 2
+    #: The caller of an opened round can write where the blocks belong.
+    direct: ClassVar[bool] = False
+
+    def __init__(self, exchange: Exchange, resources: Resources) -> None:
+        super().__init__(exchange, resources, exchange.slots, exchange.chunks)
+        self.exchange = exchange
+        self._outlets: list[list[list[Outlet]]] = []  # by slot and chunk, from their first use
 
     @classmethod
     def build(cls, exchange: Exchange) -> PersistentRequest:
         """Collective. A request of this transport, on all ranks or on none."""
         return construct(cls, exchange)
 
+    # -- what can be asked ---------------------------------------------------------------------
+
+    @property
+    def sendbuf(self) -> Any:
+        """Local. The send data as the caller gave it."""
+        return self.exchange.send.given
+
+    @property
+    def outlets(self) -> list[list[Outlet]]:
+        """Local. By chunk, where the caller of an opened round writes: (peer, part, array).
+
+        ``part`` is a box of the send array, and ``array`` takes what would be there: the peer's
+        own memory where it is visible, a buffer of the request, or the part itself. The block
+        that this rank sends to itself is included. They are those of the active round, or of the
+        next one; with one receive slot they are the same in all rounds. They are the caller's
+        until ``Free``.
+        """
+        if self._state is FREED:
+            raise self._misuse("asked for its outlets")
+        if not self._outlets:
+            self._outlets = self.lay_outlets()
+        return self._outlets[self._slot if self._state is ACTIVE else self._rounds % self._turns]
+
     # -- what a transport implements ---------------------------------------------------------
-
-    def begin(self, slot: int) -> None:
-        """Local. Start a round that fills ``slot``."""
-        raise RequestError(f"{type(self).__name__} cannot be started")
-
-    def advance(self) -> bool:
-        """Local. Do what can be done now; true when the round is complete on this rank."""
-        return True
-
-    def complete(self) -> None:
-        """Local. Make the received data visible to this rank."""
 
     def open(self, slot: int) -> bool:
         """Local. Start a round that the caller fills, where this rank may write to its peers."""
@@ -80,38 +105,10 @@ class PersistentRequest(Handle):
         """Local. All chunks are ready; from now on the round is as one that was started."""
 
     def lay_outlets(self) -> list[list[list[Outlet]]]:
+        """Local. The outlets by slot and chunk; asked for once, where they are first wanted."""
         return in_the_send_array(self.exchange, self._turns)
 
     # -- the verbs ------------------------------------------------------------------------------
-
-    def Start(self) -> None:
-        """Local (in strictly ordered methods it may wait for the other ranks). Start a round.
-
-        Raises :class:`RequestError` where the request is active or freed, or where one is active
-        that it alternates with.
-        """
-        if self._state is not INACTIVE:
-            raise self._misuse("started")
-        slot = self._rounds % self._turns
-        if self._memory is not None and self._memory.busy:
-            raise self._misuse("started, while one into the same memory is active")
-        if self.watch is not None:
-            self.watch.before_start(slot)
-        self._lock.acquire()  # until the round has begun nobody else may advance it
-        try:
-            if self._memory is not None:
-                self._memory.begin()
-            self.begin(slot)
-            self._rounds += 1
-            self._slot = slot
-            self._done = False
-            self._state = ACTIVE
-        finally:
-            self._lock.release()
-        if self.any_order:
-            progress.active[self] = None
-        else:
-            progress.ordered.append(self)
 
     def Open(self) -> bool:
         """Local (in strictly ordered methods it may wait for the other ranks). Start a round that
@@ -189,123 +186,22 @@ class PersistentRequest(Handle):
         """
         self._give_up("released")
 
-    def Wait(self) -> Any:
-        """Completes when this rank's blocks have left and its expected blocks have come.
-
-        Local in the sense of MPI: it waits only for ranks that exchange data with this one, and
-        advances all active requests of the process meanwhile (strictly ordered methods wait for
-        all ranks of the communicator and advance nothing else).
-
-        Returns the receive array of the round: the caller's, or the slot just filled. On an
-        inactive request it returns at once. Raises :class:`RequestError` on a freed request, on
-        an opened one with a chunk that is not ready, and on one of a strictly ordered method
-        while an earlier one is active.
-        """
-        if self._state is not ACTIVE:
-            return self._inactive("waited for")
-        if self._unready:
-            raise self._incomplete()
-        if not self.any_order:
-            self._check_turn()
-        self._lock.acquire()  # "with" takes twice as long
-        try:
-            if self._state is ACTIVE:
-                if not self._done:
-                    if self.watch is not None:
-                        self.watch.before_wait()
-                    if not self.advance():
-                        progress.spin(self)
-                self._finish()
-        finally:
-            self._lock.release()
-        return self._answers[self._slot]
-
-    def Test(self) -> bool:
-        """Local. True when the round is complete, which makes the request inactive.
-
-        Advances all active requests of the process. True at once on an inactive request. Strictly
-        ordered methods complete the round, and so may wait for the other ranks; one-sided methods
-        may wait, off the node, until a target enters MPI, because a flush cannot be tested.
-        Raises as :meth:`Wait` does.
-        """
-        if self._state is not ACTIVE:
-            self._inactive("tested")
-            return True
-        if self._unready:
-            raise self._incomplete()
-        if not self.any_order:
-            self._check_turn()
-        with self._lock:
-            if self._state is ACTIVE:
-                if self.watch is not None:
-                    self.watch.before_wait()
-                if not self._done and not self.advance():
-                    progress.drive(self)
-                    if not self.advance():
-                        return False
-                self._finish()
-        return True
-
-    def Free(self) -> None:
-        """Collective. Give back windows, memory and message requests; a second call does nothing.
-
-        Any other call afterwards raises :class:`RequestError`, as does this one, locally, while
-        the request is active. Memory that the caller still looks at stays mapped.
-        """
-        if self._state is FREED:
-            return
-        if self._state is ACTIVE:
-            raise self._misuse("freed")
-        agree(self.resources.context.comm, None, ("Free", self.exchange.number))
-        self._state = FREED
-        if self.watch is not None:
-            self.watch.stop()
-        self.arrays, self._answers, self._outlets = (), (), []
-        self.forget()
-        self.resources.release()
-
-    def Cancel(self) -> None:
-        """Local. Persistent collectives cannot be canceled (MPI-4.1 section 7.13); it raises."""
-        raise self._misuse("canceled; no persistent collective can be")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.Free()  # on an exception nothing collective is called
-
-    def __del__(self) -> None:
-        if getattr(self, "_state", FREED) is not FREED and self._turns:
-            warnings.warn(f"{self!r} was never freed", ResourceWarning, source=self, stacklevel=2)
-
     # -- inside ----------------------------------------------------------------------------------
 
-    def advance_if_free(self) -> None:
-        """Local. Advance for the sake of peers, unless another thread is at it."""
-        if self._lock.acquire(blocking=False):
-            try:
-                if self._state is ACTIVE and not self._done and not self._unready:
-                    self._done = self.advance()
-            finally:
-                self._lock.release()
+    def serve(self, arrays: Sequence[NDArray[Any]]) -> None:
+        """Local. Say where the receive memory is; ``Wait`` returns the caller's array as given."""
+        self.arrays = arrays
+        self._answers = arrays if self.exchange.owned else [self.exchange.recv.given]
 
-    def _finish(self) -> None:
-        self.complete()
-        if self.any_order:
-            progress.active.pop(self, None)
-        else:
-            progress.ordered.remove(self)
-        self._state = INACTIVE
-        if self._memory is not None:
-            self._memory.busy = False
-        if self.watch is not None:
-            self.watch.after_wait()
+    def watched(self) -> Watched:
+        send, recv = self.exchange.send, self.exchange.recv
+        return Watched(
+            views(send.array, send.blocks), [views(a, recv.blocks) for a in self.arrays], recv.dtype
+        )
+
+    def let_go(self) -> None:
+        self._outlets = []
+        super().let_go()
 
     def _give_up(self, verb: str) -> int:
         """Grant the next round, unless that has been done; returns the slot that it fills."""

@@ -8,10 +8,7 @@ from typing import Any
 from onesided.collectives import progress
 from onesided.collectives.errors import RequestError
 from onesided.collectives.handle import INACTIVE
-from onesided.collectives.partitioned.request import PartitionedRequest
-from onesided.collectives.request import PersistentRequest
-
-Request = PersistentRequest | PartitionedRequest
+from onesided.collectives.progress import Request
 
 
 def Startall(requests: Sequence[Request]) -> None:
@@ -25,7 +22,7 @@ def Startall(requests: Sequence[Request]) -> None:
     for request in requests:
         if request.state is not INACTIVE:
             raise RequestError(f"{request!r} cannot be started; nothing has been started")
-    for request in sorted(requests, key=_turn):
+    for request in sorted(requests, key=lambda request: request.turn):
         request.Start()
 
 
@@ -38,11 +35,3 @@ def Waitall(requests: Sequence[Request]) -> list[Any]:
     for request in early:
         request.Wait()
     return [request.Wait() for request in requests]
-
-
-def _turn(request: Request) -> tuple[int, int]:
-    """The same order on all ranks for strictly ordered requests; others stay as they are."""
-    if request.any_order or isinstance(request, PartitionedRequest):
-        return (0, 0)
-    exchange = request.exchange
-    return (exchange.context.number, exchange.number)

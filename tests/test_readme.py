@@ -21,7 +21,8 @@ def test_an_example(tmp_path, name, text):
 
 
 def test_there_is_an_example_of_each_layer():
-    assert [name for name, _ in PROGRAMS] == ["ring.py", "poisson.py", "power.py", "solve.py"]
+    names = ["ring.py", "broadcast.py", "poisson.py", "power.py", "solve.py"]
+    assert [name for name, _ in PROGRAMS] == names
 
 
 def test_every_method_is_described():

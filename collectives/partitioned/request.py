@@ -37,7 +37,8 @@ from onesided.collectives.partitioned.registry import PartitionedMethod, chosen
 class PartitionedRequest:
     """One side of a partitioned send; made by ``Psend_init`` and ``Precv_init``."""
 
-    any_order = True
+    #: Partitioned requests have no place among those that are completed in order.
+    turn = (0, 0)
 
     def __init__(self, arguments: Arguments, mailbox: Mailbox, letter: Letter) -> None:
         self.arguments, self.mailbox, self.letter = arguments, mailbox, letter

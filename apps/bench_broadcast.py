@@ -1,0 +1,136 @@
+"""``onesided bench broadcast``: paper 003's sweep over message sizes and numbers of ranks.
+
+The first 2, 3, ... ranks of the job broadcast from rank 0 while the others sleep. Beside the times
+stand those that LogGP predicts, with parameters measured here, and for every pair of a tree and a
+linear broadcast where the one overtakes the other, in the sweep and in the model.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from mpi4py import MPI
+
+from onesided.apps.broadcast_figures import figures
+from onesided.apps.broadcast_sweep import Sweep
+from onesided.apps.broadcasters import entrants
+from onesided.apps.crossings import Crossing, crossings
+from onesided.apps.failures import CommandError, user_errors
+from onesided.apps.forecast import Forecast
+from onesided.apps.network import parameters
+from onesided.apps.options import settings
+from onesided.apps.picture import check_picture
+from onesided.apps.progress import console, progress
+from onesided.apps.report import Listing, Report, check_json
+from onesided.apps.selection import hints
+from onesided.collectives.hints import Hints
+from onesided.collectives.models import Network
+
+FEW = 8  # ranks up to which every number is tried, and steps of so many beyond
+REMARK = (
+    "Times go from a barrier until the last rank has the data; vs mpi: medians of the ratios of "
+    "times taken in the same round. predicted: LogGP, for what is sent between nodes (rma-linear, "
+    "rma-binomial) or to all ranks (one-sided, passive); --info ranks_per_node=1 takes every rank "
+    "for a node."
+)
+
+
+def run(comm: MPI.Intracomm, options: Namespace) -> int:
+    """Collective. The command."""
+    field = entrants(options.comm, options.orders)
+    counts = _counts(comm.size, options.ranks_list)
+    sizes = sorted(set(options.sizes))
+    info = hints(options)
+    with user_errors():
+        ranks_per_node = Hints.of(info).ranks_per_node
+    check_json(comm, options)
+    drawn = figures(sizes, counts) if options.picture is not None else []
+    for figure in drawn:
+        check_picture(comm, figure.path(options.picture))
+    out = console(options.terminal) if comm.rank == 0 else None
+    nodes = _nodes(comm, ranks_per_node)
+    timeouts = (options.waiter_timeout, options.flush_timeout)
+    networks, reasons = _networks(comm, nodes, timeouts)
+    forecast = Forecast(networks, nodes)
+    share = options.seconds / (len(sizes) * len(counts))
+    sweep = Sweep(options, field, info, timeouts, forecast, share)
+    with progress(out, "broadcasting", len(counts) * len(sizes) * options.iterations) as tick:
+        for count in counts:
+            sweep.among(comm, count, sizes, tick)
+    found = crossings(forecast, field, sizes, counts, sweep.times) if comm.rank == 0 else []
+    report = Report(
+        "bench broadcast",
+        settings(options),
+        {
+            "ranks": comm.size,
+            "counts": counts,
+            "nodes": len(set(nodes)),
+            "networks": {name: asdict(network) for name, network in networks.items()},
+            "crossings": [asdict(each) for each in found],
+        },
+        rows=sweep.rows,
+        remarks=[REMARK, *(f"No model of {name}: {why}" for name, why in reasons.items())],
+        listings={f"parameters of {name}": _listing(name, each) for name, each in networks.items()},
+    )
+    report.remarks += _sentences(found)
+    if comm.rank == 0:
+        for figure in drawn:
+            figure.draw(options.picture, [each.name for each in field], sweep.times)
+    report.finish(comm, out, options.json)
+    return 0
+
+
+def _counts(size: int, asked: Sequence[int] | None) -> list[int]:
+    """Local. The numbers of ranks; :class:`CommandError` for more than the job has."""
+    if asked:
+        if max(asked) > size:
+            raise CommandError(
+                f"--ranks-list {max(asked)}: the job has {size} rank{'s' if size > 1 else ''}"
+            )
+        return sorted(set(asked))
+    return sorted({*range(2, min(size, FEW) + 1), *range(2 * FEW, size + 1, FEW), size})
+
+
+def _nodes(comm: MPI.Intracomm, ranks_per_node: int | None) -> list[int]:
+    """Collective. For every rank the lowest rank of its node, as the methods see nodes."""
+    shared = comm.Split_type(MPI.COMM_TYPE_SHARED, key=comm.rank)
+    if ranks_per_node is not None:
+        whole, shared = shared, shared.Split(comm.rank // ranks_per_node)
+        whole.Free()
+    first = shared.bcast(comm.rank)
+    shared.Free()
+    return comm.allgather(first)
+
+
+def _networks(
+    comm: MPI.Intracomm, nodes: Sequence[int], timeouts: tuple[float, float]
+) -> tuple[dict[str, Network], dict[str, str]]:
+    """Collective. Parameters by method, between rank 0 and a rank off its node if there is one."""
+    if comm.size == 1:
+        return {}, {}
+    far = next((rank for rank in range(1, comm.size) if nodes[rank] != nodes[0]), 1)
+    with user_errors():
+        return parameters(comm, far, timeouts)
+
+
+def _listing(name: str, network: Network) -> Listing:
+    """Local. The parameters of a method, for a person."""
+    numbers = {
+        "L (us)": network.latency * 1e6,
+        "o (us)": network.overhead * 1e6,
+        "g (us)": network.gap * 1e6,
+        "o_r (us)": network.waiting * 1e6,
+        "G (ns)": network.byte_gap * 1e9,
+    }
+    title = f"LogGP parameters of {name}"
+    return Listing(title, dict.fromkeys(numbers, ".4g"), [list(numbers.values())])
+
+
+def _sentences(found: Sequence[Crossing]) -> list[str]:
+    """Local. One for each pair and direction of the sweep."""
+    groups: dict[str, list[str]] = {}
+    for each in found:
+        groups.setdefault(each.heading, []).append(each.phrase)
+    return [f"{heading}: {'; '.join(phrases)}" for heading, phrases in groups.items()]

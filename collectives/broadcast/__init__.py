@@ -1,0 +1,1 @@
+"""The persistent broadcast: the same data from one rank to all, over and over."""

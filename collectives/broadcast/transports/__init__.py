@@ -1,0 +1,1 @@
+"""One file per way of broadcasting; they are chosen in :mod:`..registry`."""

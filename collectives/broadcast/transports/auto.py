@@ -1,0 +1,64 @@
+"""The method chosen by measurement on data of the real size in the real kind of memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onesided.collectives.broadcast import registry
+from onesided.collectives.broadcast.operation import Broadcast
+from onesided.collectives.broadcast.request import BroadcastRequest
+from onesided.collectives.context import Resources
+from onesided.collectives.errors import ResourceError
+from onesided.collectives.measurement import cheapest, cost_of
+from onesided.collectives.memory import Region
+from onesided.collectives.registry import Method
+
+#: Most bytes that are sent for a measurement; longer data behave as these do.
+MOST = 1 << 24
+
+
+class Auto(BroadcastRequest):
+    """Measures the candidates and becomes the best one; never a strictly ordered one.
+
+    With the info key ``expected_iterations`` = N the cost T_init + N T of each decides, without it
+    T alone. Measured on scratch memory of the same kind: the caller's is not touched.
+    """
+
+    @classmethod
+    def build(cls, broadcast: Broadcast) -> BroadcastRequest:
+        """Collective. The request of the best method; all ranks choose the same one."""
+        comm, hints = broadcast.context.comm, broadcast.hints
+        resources = Resources(broadcast.context)
+        scratch = _scratch(broadcast, resources)
+
+        def cost(method: Method[BroadcastRequest]) -> float:
+            trial = replace(
+                broadcast, method=method.name, array=scratch, given=scratch,
+                number=broadcast.context.next_tag(),
+            )  # fmt: skip
+            return cost_of(comm, lambda: method.load().build(trial), hints.expected_iterations)
+
+        known = registry.broadcast_methods().values()
+        try:
+            best = cheapest((m for m in known if m.candidate and m.any_order), cost)
+        finally:
+            resources.release()
+        return best.load().build(replace(broadcast, method=best.name))
+
+
+def _scratch(broadcast: Broadcast, resources: Resources) -> NDArray[np.uint8]:
+    """Collective. Memory of the same kind as the buffer; plain where that is too little."""
+    context, nbytes = broadcast.context, min(broadcast.nbytes, MOST)
+    inside = broadcast.in_window_memory
+    try:
+        region = Region(context, context.node(), nbytes if inside else 0)
+    except ResourceError:
+        inside = False
+    else:
+        resources.on_release(region.retire)
+    scratch = region.take_root()[:nbytes] if inside else np.empty(nbytes, np.uint8)
+    scratch[:] = 1  # untouched pages would all be one and the same
+    return scratch

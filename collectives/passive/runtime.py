@@ -1,0 +1,300 @@
+"""The runtime of passive broadcasts (paper 003): the root calls, nobody else has to."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from mpi4py import MPI
+
+from onesided.collectives.agreement import agree, agreed
+from onesided.collectives.context import Context, Resources, refusal
+from onesided.collectives.errors import PatternError, RequestError, UnsupportedError
+from onesided.collectives.passive.broadcaster import Broadcaster
+from onesided.collectives.passive.ending import Ending
+from onesided.collectives.passive.extents import as_displacement, bytes_of, check_root
+from onesided.collectives.passive.notices import Notices
+from onesided.collectives.passive.relay import Relay
+from onesided.collectives.passive.sidewindows import SideWindows
+from onesided.collectives.trees import LARGEST_FIRST, check_order
+
+_LEVELS = ("MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED", "MPI_THREAD_SERIALIZED")
+
+
+class OneSidedBroadcast:
+    """Broadcasts into windows that only their root calls; a thread on every rank relays them.
+
+    ::
+
+        with OneSidedBroadcast(comm) as broadcast:
+            wid = broadcast.register(window)
+            if comm.rank == root:
+                broadcast.bcast(data, wid, displacement, root)
+                broadcast.flush()               # all ranks have it
+            else:
+                ...                             # compute; the data come meanwhile
+                broadcast.wait(wid, 1, root)    # this rank has it
+
+    *Who may read and write what.* A rank may read, and change, its own part of the window where
+    :meth:`wait` or :meth:`received` said that a broadcast is here, or where the root said, after
+    its :meth:`flush` or a :meth:`test` that was true, that all ranks have it, and this rank then
+    called :meth:`flush` or :meth:`test`. As with any Put, the root must know that nobody needs
+    the memory any more before it broadcasts into it again, by a barrier or another displacement;
+    broadcasts of several roots into the same memory need a flush and a message between them.
+
+    *What it needs.* ``MPI_THREAD_MULTIPLE``, and on the targets code that releases the
+    interpreter lock from time to time (:mod:`onesided.collectives.passive.broadcaster`). From
+    :meth:`register` until the runtime is closed it alone holds an epoch on the window: the caller
+    opens none, and does not free it.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        *,
+        waiter_timeout: float = 0.005,
+        flush_timeout: float = 0.001,
+        child_order: str = LARGEST_FIRST,
+        info: Mapping[str, str] | MPI.Info | None = None,
+    ) -> None:
+        """Collective. Make the side windows and start the Broadcaster.
+
+        A Broadcaster that has nothing to do looks for requests less and less often, down to once
+        in ``waiter_timeout`` seconds; a thread that waits in :meth:`flush`, :meth:`wait` or
+        :meth:`bcast`, down to once in ``flush_timeout`` seconds. With 0 they never sleep.
+        ``child_order`` is ``"largest-first"`` or, as the paper prints it, ``"low-bit-first"``.
+        ``info`` is for the side windows.
+
+        Raises on every rank: :class:`UnsupportedError` where a rank has no
+        ``MPI_THREAD_MULTIPLE``, :class:`MethodError` for an unknown order, :class:`PatternError`
+        for a time-out that is no time, :class:`MismatchError` where the ranks want different
+        orders, :class:`ResourceError` where there are no windows left.
+        """
+        context = Context.of(comm)
+        with agreed(context.comm, ("OneSidedBroadcast", child_order)):
+            _check_threads()
+            check_order(child_order)
+            waiter = _seconds("waiter_timeout", waiter_timeout)
+            flush = _seconds("flush_timeout", flush_timeout)
+        self._turn = threading.Lock()  # one broadcast of this rank at a time
+        self._resources = Resources(context)
+        error: Exception | None = None
+        try:
+            self._open(context, child_order, (waiter, flush), info)
+        except Exception as problem:
+            error = problem
+        try:
+            agree(context.comm, error, "OneSidedBroadcast is open")
+        except Exception:
+            self._resources.release()
+            raise
+        self._ending.begin()
+
+    def _open(
+        self,
+        context: Context,
+        order: str,
+        timeouts: tuple[float, float],
+        info: Mapping[str, str] | MPI.Info | None,
+    ) -> None:
+        """Collective. The private communicator, the side windows, and the thread."""
+        try:
+            comm: MPI.Intracomm = context.comm.Dup()
+        except MPI.Exception as error:
+            raise refusal(error) from error
+        self._resources.on_release(comm.Free)
+        hints = MPI.Info.Create(dict(info.items())) if info else MPI.INFO_NULL
+        try:
+            side = SideWindows(comm, hints, self._resources)
+        finally:
+            if hints != MPI.INFO_NULL:
+                hints.Free()
+        self._comm = comm
+        self._relay = Relay(comm, order, timeouts[1], side, Notices(comm))
+        self._broadcaster = Broadcaster(self._relay, timeouts[0])
+        self._ending = Ending(self._relay, self._broadcaster)
+        self._resources.on_release(self._ending.at_release)
+        self._broadcaster.start()
+
+    # -- windows --------------------------------------------------------------------------------
+
+    def register(self, window: MPI.Win) -> int:
+        """Collective. Take a window over; the number that names it in broadcasts.
+
+        The window is one on the same ranks in the same order, made in any way but
+        ``Create_dynamic``; the ranks may expose different sizes with different displacement units.
+
+        Raises on every rank: :class:`RequestError` where the runtime is closed, the window has
+        been freed, or an epoch is open on it (which is so, too, where it has been registered),
+        :class:`PatternError` where its ranks are others, :class:`UnsupportedError` for a dynamic
+        window.
+        """
+        self._check_open("register")
+        self._relay.check()
+        return self._relay.windows.add(self._comm, window)
+
+    # -- the verbs ------------------------------------------------------------------------------
+
+    def bcast(self, buf: Any, wid: int, displacement: int, root: int) -> int:
+        """Local, called by the root alone: no other rank calls anything. Broadcast ``buf``.
+
+        The bytes of ``buf``, a contiguous buffer without Python objects, go to ``displacement``
+        of window ``wid`` on every rank, the root's own included, in units of each rank's own
+        window. Returns the epoch: the number, from 1 on, of this broadcast among those of this
+        root into this window, which receivers give to :meth:`wait`. ``buf`` may be reused at
+        once. The children of the root have the data when it returns, all ranks after
+        :meth:`flush`. A second broadcast waits until the first is everywhere.
+
+        Raises :class:`PatternError` where ``root`` is not the caller, the window is not
+        registered, the buffer is not contiguous, or the data are not inside the window of every
+        rank; :class:`RequestError` where the runtime is closed or the window has been freed, all
+        before anything is sent; :class:`BroadcastError` where a rank has failed.
+        """
+        self._check_open("bcast")
+        check_root(self._comm.rank, root)
+        exposed = self._relay.windows[wid]
+        if exposed.window == MPI.WIN_NULL:
+            raise RequestError(f"window {wid} has been freed")
+        data, place = bytes_of(buf), as_displacement(displacement)
+        exposed.extents.check(place, data.size)
+        with self._turn:
+            self._relay.wait_for(self._relay.finished)
+            self._relay.check()
+            return self._relay.start(wid, place, data)
+
+    def flush(self) -> None:
+        """Local. Wait until all ranks have everything that this rank broadcast.
+
+        On a rank that broadcast nothing it returns at once. After it this rank reads what has
+        come into its windows. Raises :class:`BroadcastError` where a rank has failed before the
+        data were everywhere, :class:`RequestError` where the runtime is closed.
+        """
+        self._check_open("flush")
+        self._relay.wait_for(self._relay.finished)
+        self._relay.windows.sync()
+
+    def test(self) -> bool:
+        """Local. What :meth:`flush` would wait for, without waiting: whether it is so now.
+
+        It helps to relay, so that a program may call it instead of releasing the interpreter
+        lock. Raises as :meth:`flush` does.
+        """
+        self._check_open("test")
+        self._relay.poll()
+        done = self._relay.finished()
+        if not done:
+            self._relay.check()
+        self._relay.windows.sync()
+        return done
+
+    def received(self, wid: int, root: int) -> int:
+        """Local. The epoch of the last broadcast of ``root`` into window ``wid`` that is here.
+
+        0 where none is. What is here has been passed on as well: this rank may read its part of
+        the window, and change it. Raises :class:`PatternError` for a window that is not
+        registered or a rank that does not exist, :class:`RequestError` where the runtime is
+        closed.
+        """
+        self._check_open("received")
+        exposed = self._relay.windows[wid]
+        if not 0 <= root < self._comm.size:
+            raise PatternError(f"root {root} of {self._comm.size} ranks")
+        epoch = self._relay.arrived[wid, root]
+        exposed.sync()
+        return epoch
+
+    def wait(self, wid: int, epoch: int, root: int) -> int:
+        """Local. Wait until broadcast ``epoch`` of ``root`` into window ``wid`` is here.
+
+        Returns :meth:`received`, which may be more. Raises as :meth:`received` does, and
+        :class:`BroadcastError` where a rank has failed before the data were here.
+        """
+        self.received(wid, root)
+        self._relay.wait_for(lambda: self._relay.arrived[wid, root] >= epoch)
+        return self.received(wid, root)
+
+    def cost(self) -> float:
+        """Local. Seconds of processor time that the Broadcaster of this rank has used."""
+        return self._broadcaster.seconds
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Collective. Complete all broadcasts, end the threads, give the windows back.
+
+        A second call does nothing. It waits until every rank has come here or has failed. Where
+        one has failed, or left the ``with`` block by an exception, nothing collective is called:
+        the others raise :class:`BroadcastError`, with their threads ended as well. What the
+        runtime held is then given back by :meth:`release`, or when the program ends.
+        """
+        if self._ending.over:
+            return
+        try:
+            self._ending.together()
+        except BaseException as error:
+            self._ending.alone(error)
+            raise
+        self._resources.release()
+        if self._relay.failure is not None:
+            self._relay.check()
+
+    def release(self) -> None:
+        """Collective, for a program that goes on after a failure. Give the windows back.
+
+        Only where every rank has survived, and has left or closed the runtime; a second call does
+        nothing. Raises :class:`RequestError` where the runtime is open.
+        """
+        if not self._ending.over:
+            raise RequestError("release of a OneSidedBroadcast that is open; close it")
+        self._resources.release()
+
+    def __enter__(self) -> Self:
+        self._check_open("entered")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+        elif not self._ending.over:
+            self._ending.alone(error)
+
+    def __del__(self) -> None:
+        ending = getattr(self, "_ending", None)  # missing where it could not be made
+        if ending is not None and not ending.over:
+            warnings.warn(
+                "a OneSidedBroadcast was dropped without close(); its thread runs until the "
+                "program ends",
+                ResourceWarning,
+                stacklevel=1,
+            )
+
+    def _check_open(self, verb: str) -> None:
+        if self._ending.over:
+            raise RequestError(f"{verb} on a OneSidedBroadcast that is closed")
+
+
+def _check_threads() -> None:
+    """Local. Raise :class:`UnsupportedError` without ``MPI_THREAD_MULTIPLE``."""
+    level = MPI.Query_thread()
+    if level < MPI.THREAD_MULTIPLE:
+        levels = (MPI.THREAD_SINGLE, MPI.THREAD_FUNNELED, MPI.THREAD_SERIALIZED)
+        raise UnsupportedError(
+            "OneSidedBroadcast needs MPI_THREAD_MULTIPLE for its thread, and MPI has been "
+            f"initialized with {_LEVELS[levels.index(level)]}; use "
+            "bcast_linear(window, buf, displacement, root), which needs no thread"
+        )
+
+
+def _seconds(name: str, value: Any) -> float:
+    """Local. A time-out; :class:`PatternError` for what is none."""
+    if not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        raise PatternError(f"{name} is {value!r:.20}, not a time in seconds")
+    return float(value)

@@ -1,0 +1,85 @@
+"""Binomial trees: who sends to whom, in which order, and after how many steps; no MPI.
+
+Ranks are counted from the root on: the relative rank of the root is 0. The parent of a relative
+rank is that rank without its lowest set bit, so its children add one bit below it (paper 003,
+Figure 7). The tree is the same in both orders; they differ in which child is served first. A rank
+serves its children one after the other, one in a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from onesided.collectives.errors import MethodError, PatternError
+
+#: Bits from high to low, the default. A child with more ranks below it is served earlier; the last
+#: rank is served after ceil(log2(size)) steps, and no order needs fewer.
+LARGEST_FIRST = "largest-first"
+
+#: Bits from low to high, as the paper prints it: the largest subtree is served last.
+LOW_BIT_FIRST = "low-bit-first"
+
+_ORDERS: dict[str, Callable[[list[int]], list[int]]] = {
+    LARGEST_FIRST: lambda bits: bits[::-1],
+    LOW_BIT_FIRST: lambda bits: bits,
+}
+
+
+def orders() -> tuple[str, ...]:
+    """Local. The names of the orders, the default first."""
+    return tuple(_ORDERS)
+
+
+def check_order(order: str) -> None:
+    """Local. Raise :class:`MethodError` for a name that is no order."""
+    if order not in _ORDERS:
+        raise MethodError(f"no child order {order!r}; the orders are {', '.join(_ORDERS)}")
+
+
+def parent(rank: int, size: int, root: int) -> int | None:
+    """Local. The rank that ``rank`` gets its data from; None for the root."""
+    relative = _relative(rank, size, root)
+    if relative == 0:
+        return None
+    return ((relative & (relative - 1)) + root) % size
+
+
+def children(rank: int, size: int, root: int, order: str = LARGEST_FIRST) -> tuple[int, ...]:
+    """Local. The ranks that ``rank`` serves, in the order in which it does."""
+    check_order(order)
+    relative = _relative(rank, size, root)
+    return tuple((child + root) % size for child in _children(relative, size, order))
+
+
+def arrivals(size: int, order: str = LARGEST_FIRST) -> tuple[int, ...]:
+    """Local. For every relative rank the step after which it has the data; 0 for the root."""
+    check_order(order)
+    if size < 1:
+        raise PatternError(f"a tree of {size} ranks")
+    step = [0] * size
+    for relative in range(size):  # a parent comes before its children
+        for turn, child in enumerate(_children(relative, size, order), 1):
+            step[child] = step[relative] + turn
+    return tuple(step)
+
+
+@cache
+def steps(size: int, order: str = LARGEST_FIRST) -> int:
+    """Local. Steps until every rank has the data; a linear broadcast needs ``size - 1``."""
+    return max(arrivals(size, order))
+
+
+def _relative(rank: int, size: int, root: int) -> int:
+    if size < 1 or not 0 <= rank < size or not 0 <= root < size:
+        raise PatternError(f"rank {rank} and root {root} in a tree of {size} ranks")
+    return (rank - root) % size
+
+
+def _children(relative: int, size: int, order: str) -> list[int]:
+    bits = []
+    bit = 1
+    while not relative & bit and relative + bit < size:
+        bits.append(bit)
+        bit <<= 1
+    return [relative + bit for bit in _ORDERS[order](bits)]

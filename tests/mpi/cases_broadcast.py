@@ -1,0 +1,302 @@
+"""What every persistent broadcast keeps: data, the life of a request, order, and agreed errors."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from broadcast_data import GARBAGE, MEMORY, Cast, any_order, info_of, names, one_sided
+from cases import parameters, ranks
+from cases_conformance import raises
+from exchange_data import Vector, tables
+
+from onesided.collectives import (
+    Bcast_init,
+    BroadcastRequest,
+    RequestError,
+    Startall,
+    Waitall,
+    broadcast_methods,
+    empty,
+    free,
+)
+from onesided.collectives.broadcast.board import MOST_SEGMENT, SHORT, SLOTS
+
+LONG = MOST_SEGMENT * SLOTS + 12345  # more than a ring holds
+
+
+@parameters(method=names, memory=MEMORY)
+def case_data_of_every_size(comm, method, memory, options):
+    for number, count in enumerate((0, 1, 1000, SHORT, SHORT + 1, LONG)):
+        cast = Cast(comm, count, number % comm.size, method, memory, info_of(options))
+        for turn in range(3):
+            cast.round(turn)
+        cast.free()
+
+
+@parameters(method=names)
+def case_data_in_many_segments(comm, method, options):
+    info = info_of(options, segment_bytes="1000")
+    cast = Cast(comm, 123_457, comm.size - 1, method, "mixed", info)
+    for turn in range(3):
+        cast.round(turn)
+    cast.free()
+
+
+@parameters(method=names)
+def case_life(comm, method):
+    cast = Cast(comm, 100, comm.size - 1, method)
+    request = cast.request
+    assert isinstance(request, BroadcastRequest)
+    assert not request.active
+    assert request.setup_time > 0
+    assert request.root == comm.size - 1
+    assert request.sendbuf is cast.buffer
+    assert request.recvbuf is cast.buffer
+    assert request.Wait() is cast.buffer  # inactive: returns at once
+    assert request.Test() is True
+    cast.fill(1)
+    request.Start()
+    assert request.active
+    raises(RequestError, request.Start, "active request cannot be started")
+    raises(RequestError, request.Free, "active request cannot be freed")
+    raises(RequestError, request.Cancel, "cancel")
+    assert request.Wait() is cast.buffer
+    cast.check(1)  # the misuse has not disturbed the round
+    assert not request.active
+    request.Free()
+    request.Free()  # a second time does nothing
+    for call in (request.Start, request.Wait, request.Test):
+        raises(RequestError, call, "freed request")
+    assert not request.active
+
+
+@parameters(method=names)
+def case_free_without_start_and_with(comm, method, options):
+    for _ in range(2):
+        Cast(comm, 5000, 0, method, "window", info_of(options)).free()
+    cast = Cast(comm, 10, 0, method)
+    with cast.request as request:
+        cast.round(1)
+    raises(RequestError, request.Start, "freed")
+
+
+@parameters(method=names, memory=["window", "plain"])
+def case_test_to_completion(comm, method, memory, options):
+    cast = Cast(comm, LONG, comm.size // 2, method, memory, info_of(options))
+    for turn in range(4):
+        cast.fill(turn)
+        cast.request.Start()
+        while not cast.request.Test():
+            time.sleep(0)
+        cast.check(turn)
+    cast.free()
+
+
+@parameters(method=names, memory=MEMORY)
+def case_buffers_change_right_after_wait(comm, method, memory, options, seed):
+    """Every rank goes on at once, at its own pace: late roots, late leaves, rounds in a row."""
+    for count in (64, SHORT + 5, 3 * MOST_SEGMENT + 1):
+        late = np.random.default_rng([seed, comm.rank, count])
+        cast = Cast(comm, count, 0, method, memory, info_of(options))
+        for turn in range(8):
+            if late.random() < 0.3:
+                time.sleep(0.002)
+            cast.fill(turn)
+            cast.request.Start()
+            if late.random() < 0.2:
+                time.sleep(0.001)
+            cast.request.Wait()
+            cast.check(turn)
+            cast.buffer[:] = GARBAGE
+        cast.free()
+
+
+@parameters(method=names, memory=["window", "plain"], late=["root", "leaf"])
+def case_one_rank_is_late(comm, method, memory, late, options):
+    cast = Cast(comm, 2 * SHORT, 0, method, memory, info_of(options))
+    slow = 0 if late == "root" else comm.size - 1
+    for turn in range(4):
+        if comm.rank == slow:
+            time.sleep(0.004)
+        cast.round(turn)
+    cast.free()
+
+
+@parameters(method=names, memory=["window", "plain"])
+def case_roots_in_turn(comm, method, memory, options):
+    """One request per root, all of them into the same memory of every rank, one after the other."""
+    count = SHORT + 77
+    buffer = empty(comm, count, np.uint8) if memory == "window" else np.empty(count, np.uint8)
+    requests = [
+        Bcast_init(comm, buffer, root, method=method, info=info_of(options))
+        for root in range(comm.size)
+    ]
+    for turn in range(3):
+        for root, request in enumerate(requests):
+            buffer[:] = 10 * turn + root + 1 if comm.rank == root else 0
+            request.Start()
+            assert np.all(request.Wait() == 10 * turn + root + 1)
+    for request in requests:
+        request.Free()
+    if memory == "window":
+        free(buffer)
+
+
+@parameters(method=any_order, memory=MEMORY)
+def case_any_order_of_starts_and_waits(comm, method, memory, options, seed):
+    sizes = (10, SHORT + 1, LONG, 5000)
+    casts = [
+        Cast(comm, count, i % comm.size, method, memory, info_of(options))
+        for i, count in enumerate(sizes)
+    ]
+    for turn in range(4):
+        mine = np.random.default_rng([seed, comm.rank, turn])
+        for cast in casts:
+            cast.fill(turn)
+        Startall([casts[i].request for i in mine.permutation(len(casts))])
+        for i in mine.permutation(len(casts)):
+            casts[i].request.Wait()
+            casts[i].check(turn)
+    for cast in casts:
+        cast.free()
+
+
+@parameters(method=names)
+def case_together_with_an_exchange(comm, method, options):
+    cast = Cast(comm, SHORT + 3, 0, method, "window", info_of(options))
+    exchange = Vector(comm, tables(comm.size)["uneven"], "rma-notify", info=info_of(options))
+    for turn in range(3):
+        cast.fill(turn)
+        exchange.fill(turn)
+        mine = [cast.request, exchange.request]
+        Startall(mine if comm.rank % 2 else mine[::-1])
+        got = Waitall([exchange.request, cast.request])
+        exchange.check(turn, got[0])
+        cast.check(turn, got[1])
+    cast.free()
+    exchange.free()
+
+
+@parameters(method=["mpi"])
+def case_strict_order_is_kept(comm, method):
+    first, second = (Cast(comm, 10, 0, method) for _ in range(2))
+    for cast in (first, second):
+        cast.fill(1)
+        cast.request.Start()
+    raises(RequestError, second.request.Wait, "strictly ordered")
+    first.request.Wait()
+    second.request.Wait()
+    first.check(1)
+    second.check(1)
+    first.free()
+    second.free()
+
+
+@ranks(at_least=3)
+@parameters(method=names)
+def case_overlapping_communicators(comm, method):
+    low = comm.Split(0 if comm.rank < comm.size - 1 else 1, comm.rank)
+    high = comm.Split(0 if comm.rank > 0 else 1, -comm.rank)
+    casts = [Cast(c, 40_000, c.size - 1, method, "window") for c in (low, high, comm)]
+    for turn in range(3):
+        for cast in casts:
+            cast.round(turn)
+    for cast in casts:
+        cast.request.Free()
+        free(cast.whole)
+    low.Free()
+    high.Free()
+
+
+@parameters(method=names)
+def case_element_types(comm, method):
+    record = np.dtype([("a", "i4"), ("b", "f8"), ("c", "S3")])
+    for dtype in ("f4", "c8", "c16", "?", ">i4", "M8[s]", record):
+        kind = np.dtype(dtype)
+        want = np.frombuffer(bytes(range(1, 121)) * kind.itemsize, kind)[: 60].copy()
+        buffer = want.copy() if comm.rank == 0 else np.zeros(60, kind)
+        with Bcast_init(comm, buffer, 0, method=method) as request:
+            request.Start()
+            assert request.Wait().tobytes() == want.tobytes()
+
+
+@parameters(method=names)
+def case_specifications(comm, method):
+    me = comm.rank
+
+    def sent(buf, root=0):
+        with Bcast_init(comm, buf, root, method=method) as request:
+            request.Start()
+            return request.Wait()
+
+    array = np.arange(12.0) if me == 0 else np.zeros(12)
+    assert sent([array, 5, "d"]) is array
+    assert list(array) == [0, 1, 2, 3, 4, *(range(5, 12) if me == 0 else [0] * 7)]
+    array = np.arange(12.0) if me == 0 else np.zeros(12)
+    sent([array, (3, 6), "d"])
+    assert list(array[6:9]) == [6, 7, 8]
+    assert not array[9:].any() or me == 0
+    data = bytes(range(50)) if me == 0 else bytearray(50)  # the root's may be read-only
+    assert bytes(sent(data)) == bytes(range(50))
+    plane = np.arange(6).reshape(2, 3) if me == 0 else np.zeros((2, 3), int)
+    assert sent(plane).tolist() == [[0, 1, 2], [3, 4, 5]]
+    turned = np.asfortranarray(np.arange(6).reshape(2, 3) * (me == 0))
+    assert sent(turned).tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+@parameters(method=one_sided)
+def case_memory_in_use_is_not_freed(comm, method):
+    buffer = empty(comm, 10, float)
+    request = Bcast_init(comm, buffer, 0, method=method)
+    raises(RequestError, lambda: free(buffer), "still use this memory")
+    request.Free()
+    free(buffer)
+
+
+def case_auto_leaves_the_buffer_alone(comm, options):
+    for memory in MEMORY:
+        cast = Cast(comm, 5000, 0, "auto", memory, info_of(options, expected_iterations="50"))
+        assert np.all(cast.buffer == GARBAGE)
+        assert broadcast_methods()[cast.request.method].any_order
+        cast.round(1)
+        cast.free()
+
+
+@ranks(at_least=3)
+@parameters(method=["rma-binomial", "rma-pipelined"])
+def case_one_copy_into_every_node(comm, method):
+    """Links go between nodes only, one into each; the root leads its own."""
+    for per_node in (1, 2):
+        for root in (0, comm.size - 1):
+            info = {"ranks_per_node": str(per_node)}
+            cast = Cast(comm, 1000, root, method, "plain", info)
+            parents = comm.allgather(cast.request.links.parent)
+            nodes = [rank // per_node for rank in range(comm.size)]
+            into = [nodes[rank] for rank, above in enumerate(parents) if above is not None]
+            assert sorted(into) == sorted(set(nodes) - {nodes[root]})
+            for rank, above in enumerate(parents):
+                assert above is None or nodes[above] != nodes[rank]
+            for turn in range(3):
+                cast.round(turn)
+            cast.free()
+
+
+@ranks(at_least=4, at_most=8)
+@parameters(order=["largest-first", "low-bit-first"])
+def case_child_order(comm, order):
+    info = {"ranks_per_node": "1", "child_order": order}
+    cast = Cast(comm, 1000, 0, "rma-binomial", "plain", info)
+    want = sorted((bit for bit in (1, 2, 4) if bit < comm.size), reverse=order == "largest-first")
+    if comm.rank == 0:
+        assert list(cast.request.links.children) == want
+    for turn in range(3):
+        cast.round(turn)
+    cast.free()
+
+
+def case_methods_are_described(comm):
+    for name, method in broadcast_methods().items():
+        assert method.name == name
+        assert method.summary
+        assert method.load().any_order == method.any_order

@@ -1,0 +1,428 @@
+"""The passive broadcast: only its root calls, and every byte is where it belongs."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import random
+import threading
+import time
+
+import numpy as np
+from cases import parameters, ranks
+from mpi4py import MPI
+
+from onesided.collectives import Alltoallv_init, OneSidedBroadcast, bcast_linear, extents_of
+from onesided.collectives.passive.relay import Relay
+from onesided.collectives.trees import orders
+
+KINDS = ["create", "allocate", "shared"]
+GUARD = 255  # no pattern has it
+
+
+def pattern(root, number, nbytes):
+    """The bytes of a broadcast: another place, root or number gives others."""
+    return ((np.arange(nbytes) * 7 + 31 * root + 13 * number) % 251).astype(np.uint8)
+
+
+class Exposed:
+    """A window full of guards; `memory` is this rank's part."""
+
+    def __init__(self, comm, nbytes, kind="allocate", unit=1):
+        if kind == "create":
+            self.memory = np.zeros(nbytes, np.uint8)
+            self.window = MPI.Win.Create(self.memory, unit, comm=comm)
+        else:
+            node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+            alone = node.size == comm.size
+            node.Free()
+            make = MPI.Win.Allocate_shared if kind == "shared" and alone else MPI.Win.Allocate
+            self.window = make(nbytes, unit, comm=comm)
+            self.memory = np.asarray(memoryview(self.window.tomemory()), np.uint8)
+        self.memory[:] = GUARD
+        comm.Barrier()
+
+    def free(self):
+        self.memory = None
+        self.window.Free()
+
+
+@contextlib.contextmanager
+def exposing(comm, nbytes, kind="allocate", unit=1):
+    """A window that is freed at the end of the block; not after an exception."""
+    exposed = Exposed(comm, nbytes, kind, unit)
+    yield exposed
+    exposed.free()
+
+
+@contextlib.contextmanager
+def slow_relay(seconds):
+    """Relays wait before they pass a broadcast on."""
+    serve = Relay.serve
+
+    def slowly(self, root, number):
+        time.sleep(seconds())
+        serve(self, root, number)
+
+    Relay.serve = slowly
+    try:
+        yield
+    finally:
+        Relay.serve = serve
+
+
+@parameters(order=orders, kind=KINDS)
+def case_every_root(comm, order, kind):
+    with exposing(comm, 400, kind) as exposed:
+        with OneSidedBroadcast(comm, child_order=order) as broadcast:
+            wid = broadcast.register(exposed.window)
+            for root in range(comm.size):
+                if comm.rank == root:
+                    epoch = broadcast.bcast(pattern(root, 1, 100), wid, 7 * root, root)
+                    assert epoch == 1
+                    broadcast.flush()
+                    assert broadcast.test()
+                assert broadcast.wait(wid, 1, root) == 1
+                here = exposed.memory[7 * root :]
+                assert np.array_equal(here[:100], pattern(root, 1, 100)), (root, here[:100])
+                assert (here[100:] == GUARD).all()
+                comm.Barrier()
+                exposed.memory[:] = GUARD
+                comm.Barrier()
+
+
+@parameters(order=orders)
+def case_many_from_changing_roots(comm, order, seed, options):
+    """Roots do not wait for each other; memory is used again after everybody has checked it."""
+    count, places, room = int(options.get("count", "60")), 16, 3000
+    plan = random.Random(seed)
+    turns = [(plan.randrange(comm.size), plan.randrange(room)) for _ in range(count)]
+    delays = random.Random(seed + comm.rank)
+    short = dict(waiter_timeout=0.001)
+    with exposing(comm, places * room) as exposed:
+        with OneSidedBroadcast(comm, child_order=order, **short) as broadcast:
+            wid = broadcast.register(exposed.window)
+            epochs = [0] * comm.size
+            for number, (root, nbytes) in enumerate(turns):
+                if number % places == 0:
+                    broadcast.flush()
+                    comm.Barrier()
+                    exposed.memory[:] = GUARD
+                    comm.Barrier()
+                if delays.random() < 0.2:
+                    time.sleep(delays.random() * 0.004)
+                place = number % places * room
+                epochs[root] += 1
+                if comm.rank == root:
+                    data = pattern(root, number, nbytes)
+                    assert broadcast.bcast(data, wid, place, root) == epochs[root]
+                    data[:] = GUARD - 1  # the buffer is ours again
+                elif delays.random() < 0.5:
+                    continue  # looked at later, or never
+                broadcast.wait(wid, epochs[root], root)
+                here = exposed.memory[place : place + room]
+                assert np.array_equal(here[:nbytes], pattern(root, number, nbytes)), number
+                assert (here[nbytes:] == GUARD).all(), number
+
+
+@parameters(order=orders)
+def case_several_windows(comm, order):
+    kinds = ["create", "allocate", "allocate"]
+    exposed = [Exposed(comm, 80 * (k + 1), kind, 8) for k, kind in enumerate(kinds)]
+    with OneSidedBroadcast(comm, child_order=order) as broadcast:
+        wids = [broadcast.register(one.window) for one in exposed]
+        assert wids == [0, 1, 2]
+        for number in range(1, 6):
+            for wid in wids:
+                root = (wid + number) % comm.size
+                if comm.rank == root:
+                    broadcast.bcast(pattern(root, number + wid, 64), wid, wid, root)
+                    broadcast.flush()
+            comm.Barrier()
+            broadcast.flush()
+            for wid in wids:
+                root = (wid + number) % comm.size
+                here = exposed[wid].memory[8 * wid :]
+                assert np.array_equal(here[:64], pattern(root, number + wid, 64))
+            comm.Barrier()
+    for one in exposed:
+        one.free()
+
+
+def case_sizes_and_units_of_their_own(comm):
+    """A displacement counts units of the target: the bytes lie elsewhere on every rank."""
+    unit = comm.rank % 3 + 1
+    with exposing(comm, 100 + 10 * comm.rank, "create", unit) as exposed:
+        with OneSidedBroadcast(comm) as broadcast:
+            wid = broadcast.register(exposed.window)
+            for root in range(comm.size):
+                if comm.rank == root:
+                    broadcast.bcast(pattern(root, 1, 50), wid, 5, root)
+                    broadcast.flush()
+                broadcast.wait(wid, 1, root)
+                here = exposed.memory
+                assert np.array_equal(here[5 * unit : 5 * unit + 50], pattern(root, 1, 50))
+                assert (here[: 5 * unit] == GUARD).all()
+                assert (here[5 * unit + 50 :] == GUARD).all()
+                comm.Barrier()
+
+
+@parameters(order=orders)
+def case_back_to_back(comm, order):
+    """The second is called before the first is done; relays are slow and differ."""
+    count = 12
+    with exposing(comm, 10 * count) as exposed, slow_relay(lambda: 0.003 * (comm.rank % 2)):
+        with OneSidedBroadcast(comm, child_order=order) as broadcast:
+            wid = broadcast.register(exposed.window)
+            for number in range(count):
+                if comm.rank == comm.size - 1:
+                    data = pattern(comm.rank, number, 10)
+                    broadcast.bcast(data, wid, 10 * number, comm.rank)
+        for number in range(count):  # leaving the block completes what is under way
+            here = exposed.memory[10 * number : 10 * number + 10]
+            assert np.array_equal(here, pattern(comm.size - 1, number, 10)), number
+
+
+@parameters(order=orders)
+def case_all_are_roots_at_once(comm, order):
+    with exposing(comm, 50 * comm.size) as exposed, slow_relay(lambda: 0.002 * random.random()):
+        with OneSidedBroadcast(comm, child_order=order) as broadcast:
+            wid = broadcast.register(exposed.window)
+            for number in range(1, 9):
+                broadcast.bcast(pattern(comm.rank, number, 50), wid, 50 * comm.rank, comm.rank)
+                for root in range(comm.size):
+                    broadcast.wait(wid, number, root)
+                    here = exposed.memory[50 * root : 50 * root + 50]
+                    assert np.array_equal(here, pattern(root, number, 50))
+                comm.Barrier()
+
+
+@ranks(at_least=2)
+@parameters(kind=KINDS)
+def case_targets_compute(comm, kind):
+    """Targets do not call MPI until they see in their memory what came after a flush."""
+    with exposing(comm, 200_000, kind) as exposed:
+        with OneSidedBroadcast(comm) as broadcast:
+            wid = broadcast.register(exposed.window)
+            memory, work = exposed.memory, np.linspace(0.0, 1.0, 20_000)
+            comm.Barrier()
+            if comm.rank == 0:
+                broadcast.bcast(pattern(0, 1, 150_000), wid, 0, 0)
+                broadcast.flush()  # a target that waits for its own call would hang us here
+                broadcast.bcast(np.array([7], np.uint8), wid, 199_999, 0)
+            while memory[199_999] != 7:
+                np.sin(work, out=work)
+            assert np.array_equal(memory[:150_000], pattern(0, 1, 150_000))
+            broadcast.flush()
+            comm.Barrier()
+
+
+@ranks(at_least=2)
+def case_targets_keep_the_interpreter_lock(comm):
+    """The relay stops meanwhile, and goes on afterwards."""
+    with exposing(comm, 100) as exposed, OneSidedBroadcast(comm) as broadcast:
+        wid = broadcast.register(exposed.window)
+        comm.Barrier()
+        if comm.rank == 0:
+            broadcast.bcast(pattern(0, 1, 90), wid, 3, 0)
+            broadcast.flush()
+        else:
+            ctypes.PyDLL(None).usleep(100_000)
+        broadcast.wait(wid, 1, 0)
+        assert np.array_equal(exposed.memory[3:93], pattern(0, 1, 90))
+        comm.Barrier()
+
+
+def case_beside_an_exchange(comm):
+    """Broadcasts travel while the main threads start and wait for rounds of a request."""
+    send = np.zeros(2 * comm.size)
+    with (
+        exposing(comm, 20 * comm.size) as exposed,
+        OneSidedBroadcast(comm, waiter_timeout=0.001) as broadcast,
+        Alltoallv_init(comm, send, None, method="rma-notify") as request,
+    ):
+        wid = broadcast.register(exposed.window)
+        for turn in range(1, 31):
+            send[:] = comm.rank + turn
+            request.Start()
+            broadcast.bcast(pattern(comm.rank, turn, 20), wid, 20 * comm.rank, comm.rank)
+            received = request.Wait()
+            assert received.reshape(-1, 2).tolist() == [[r + turn] * 2 for r in range(comm.size)]
+            for root in range(comm.size):
+                broadcast.wait(wid, turn, root)
+                here = exposed.memory[20 * root : 20 * root + 20]
+                assert np.array_equal(here, pattern(root, turn, 20)), (turn, root)
+            comm.Barrier()
+
+
+def case_long_sleeps_of_the_waiting_thread(comm):
+    """Where it looks less often than the Broadcaster, that one goes on looking."""
+    with exposing(comm, 9) as exposed:
+        with OneSidedBroadcast(comm, waiter_timeout=0.001, flush_timeout=0.2) as broadcast:
+            wid = broadcast.register(exposed.window)
+            looks, poll = [], broadcast._relay.poll
+            broadcast._relay.poll = lambda: looks.append(threading.current_thread().name) or poll()
+            if comm.rank == 0:
+                time.sleep(0.3)
+                broadcast.bcast(pattern(0, 1, 9), wid, 0, 0)
+            else:
+                broadcast.wait(wid, 1, 0)
+                assert "onesided-broadcaster" in looks
+            comm.Barrier()
+
+
+def case_late_receivers(comm):
+    with exposing(comm, 100) as exposed, OneSidedBroadcast(comm) as broadcast:
+        wid = broadcast.register(exposed.window)
+        for number in range(1, 4):
+            root = number % comm.size
+            if comm.rank == root:
+                broadcast.bcast(pattern(root, number, 90), wid, 3, root)
+                broadcast.flush()
+            else:
+                time.sleep(0.02 * comm.rank)
+            epoch = (number - 1) // comm.size + 1
+            broadcast.wait(wid, epoch, root)
+            assert np.array_equal(exposed.memory[3:93], pattern(root, number, 90))
+            comm.Barrier()
+
+
+def case_test_and_received(comm):
+    """Neither waits; both say when."""
+    with exposing(comm, 64) as exposed, slow_relay(lambda: 0.005):
+        with OneSidedBroadcast(comm) as broadcast:
+            wid = broadcast.register(exposed.window)
+            assert broadcast.test()
+            assert [broadcast.received(wid, root) for root in range(comm.size)] == [0] * comm.size
+            comm.Barrier()
+            if comm.rank == 0:
+                broadcast.bcast(np.arange(8.0), wid, 0, 0)
+                while not broadcast.test():
+                    time.sleep(0.0005)
+            while broadcast.received(wid, 0) != 1:
+                time.sleep(0.0005)
+            assert exposed.memory.view(float).tolist() == [0, 1, 2, 3, 4, 5, 6, 7]
+            comm.Barrier()
+
+
+def case_the_buffer_may_be_the_window_itself(comm):
+    root = comm.size - 1
+    with exposing(comm, 64) as exposed, OneSidedBroadcast(comm) as broadcast:
+        wid = broadcast.register(exposed.window)
+        for number, (source, place) in enumerate([(8, 8), (0, 4), (20, 10)], 1):
+            if comm.rank == root:
+                exposed.memory[source : source + 30] = pattern(root, number, 30)
+                broadcast.bcast(exposed.memory[source : source + 30], wid, place, root)
+                broadcast.flush()
+            broadcast.wait(wid, number, root)
+            assert np.array_equal(exposed.memory[place : place + 30], pattern(root, number, 30))
+            comm.Barrier()
+
+
+def case_no_bytes(comm):
+    """A broadcast of nothing is one; ranks may expose nothing."""
+    with exposing(comm, 0, "create") as exposed, OneSidedBroadcast(comm) as broadcast:
+        wid = broadcast.register(exposed.window)
+        if comm.rank == 0:
+            assert broadcast.bcast(np.zeros(0), wid, 0, 0) == 1
+        broadcast.wait(wid, 1, 0)
+
+
+@parameters(order=["C", "F"], dtype=["i2", "f8", "c16", "S3"])
+def case_any_type_and_layout(comm, order, dtype):
+    data = np.zeros((5, 4), dtype, order)
+    data.T.flat[:] = range(20) if dtype != "S3" else [b"%d" % k for k in range(20)]
+    with exposing(comm, data.nbytes) as exposed, OneSidedBroadcast(comm) as broadcast:
+        wid = broadcast.register(exposed.window)
+        if comm.rank == 0:
+            broadcast.bcast(data, wid, 0, 0)
+        broadcast.wait(wid, 1, 0)
+        assert exposed.memory.tobytes() == data.tobytes("A")
+
+
+@parameters(timeouts=[(0, 0), (0.02, 0.01)])
+def case_timeouts(comm, timeouts):
+    waiter, flush = timeouts
+    info = {"some_key": "some value"}
+    with exposing(comm, 9) as exposed, OneSidedBroadcast(
+        comm, waiter_timeout=waiter, flush_timeout=flush, info=info
+    ) as broadcast:
+        wid = broadcast.register(exposed.window)
+        for number in range(1, 4):
+            if comm.rank == 0:
+                broadcast.bcast(pattern(0, number, 9), wid, 0, 0)
+                broadcast.flush()
+            broadcast.wait(wid, number, 0)
+            assert np.array_equal(exposed.memory, pattern(0, number, 9))
+            comm.Barrier()
+
+
+def case_two_runtimes(comm):
+    """Each has its own windows, its own numbers and its own thread."""
+    with exposing(comm, 9) as one, exposing(comm, 9) as two:
+        with OneSidedBroadcast(comm) as first, OneSidedBroadcast(comm) as second:
+            wids = first.register(one.window), second.register(two.window)
+            assert wids == (0, 0)
+            if comm.rank == 0:
+                first.bcast(pattern(0, 1, 9), 0, 0, 0)
+                second.bcast(pattern(0, 2, 9), 0, 0, 0)
+            first.wait(0, 1, 0)
+            second.wait(0, 1, 0)
+            assert np.array_equal(one.memory, pattern(0, 1, 9))
+            assert np.array_equal(two.memory, pattern(0, 2, 9))
+
+
+def case_opened_and_closed_again_and_again(comm, options):
+    """Nothing is left behind: MPICH has about 2,046 communicators and windows."""
+    with exposing(comm, 9) as exposed:
+        for number in range(int(options.get("cycles", "5"))):
+            with OneSidedBroadcast(comm) as broadcast:
+                wid = broadcast.register(exposed.window)
+                root = number % comm.size
+                if comm.rank == root:
+                    broadcast.bcast(pattern(root, number, 9), wid, 0, root)
+            assert np.array_equal(exposed.memory, pattern(root, number, 9))
+            comm.Barrier()
+
+
+def case_the_callers_communicator_may_be_freed(comm):
+    own = comm.Dup()
+    with exposing(comm, 9) as exposed, OneSidedBroadcast(own) as broadcast:
+        own.Free()
+        wid = broadcast.register(exposed.window)
+        if comm.rank == 0:
+            broadcast.bcast(pattern(0, 1, 9), wid, 0, 0)
+        broadcast.wait(wid, 1, 0)
+        assert np.array_equal(exposed.memory, pattern(0, 1, 9))
+
+
+def case_idle_cost(comm):
+    """A Broadcaster with nothing to do leaves the core alone."""
+    with OneSidedBroadcast(comm) as broadcast:
+        comm.Barrier()
+        time.sleep(0.1)
+        used, began = broadcast.cost(), time.perf_counter()
+        time.sleep(0.5)
+        share = (broadcast.cost() - used) / (time.perf_counter() - began)
+        comm.Barrier()
+    assert share < 0.1, share
+
+
+def case_linear(comm):
+    unit = comm.rank % 2 + 1
+    with exposing(comm, 60, "create", unit) as exposed:
+        extents = extents_of(comm, exposed.window)
+        assert extents.units == tuple(rank % 2 + 1 for rank in range(comm.size))
+        for root in range(comm.size):
+            exposed.memory[:] = GUARD
+            comm.Barrier()
+            if comm.rank == root:
+                bcast_linear(exposed.window, pattern(root, 1, 20), 15, root, extents)
+            comm.Barrier()
+            exposed.window.Lock(comm.rank)
+            here = exposed.memory.copy()
+            exposed.window.Unlock(comm.rank)
+            assert np.array_equal(here[15 * unit : 15 * unit + 20], pattern(root, 1, 20))
+            assert (here[: 15 * unit] == GUARD).all()
+            assert (here[15 * unit + 20 :] == GUARD).all()
+            comm.Barrier()
