@@ -78,7 +78,7 @@ class PartitionedReceive(PartitionedRequest):
         self._end = (Inbound if method is None else method.receiver()).of(link)
 
     def reset(self) -> None:
-        if self._watched:
+        if self._watched and not self.arguments.nowhere:
             self.arguments.memory[:] = 0xFF  # nothing can have come: the round has not begun
 
     def waiting_for(self) -> str:
