@@ -30,10 +30,20 @@ COUNTS = [(1, 1, 65536), (8, 8, 0), (64, 64, 4096), (1, 16, 0), (16, 32, 65536),
 TURNS = 3
 
 
-@parameters(method=METHODS, counts=COUNTS, compiled=[True, False])
-def case_contents(comm, method, counts, compiled, seed):
+@parameters(method=METHODS, counts=COUNTS)
+def case_contents(comm, method, counts, seed):
     """Groups of one partition, of several, of all; a last one that is smaller."""
     able(method)
+    fill_in_all_orders(comm, method, counts, True, seed)
+
+
+@parameters(method=METHODS, counts=[(64, 64, 4096), (17, 33, 20000)])
+def case_counted_in_python(comm, method, counts, seed):
+    able(method)
+    fill_in_all_orders(comm, method, counts, False, seed)
+
+
+def fill_in_all_orders(comm, method, counts, compiled, seed):
     sends, receives, aggregate = counts
     pair = Pair(comm, method, sends, receives, aggregate=aggregate, compiled=compiled)
     assert pair.send.compiled == (compiled and COMPILED and not debug.enabled())
