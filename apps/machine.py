@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from mpi4py import MPI
 
 from onesided.collectives.layout import Layout
+from onesided.collectives.processor import processor
 
 PACKAGES = ("onesided", "numpy", "scipy", "mpi4py", "ducc0", "pyfftw", "mpi4py-fft")
 BUILDS = ("mpich", "openmpi", "mpiabi", "impi")  # what a wheel of mpi4py has in its file names
@@ -63,16 +63,6 @@ def versions() -> dict[str, str]:
 def cores() -> int:
     """Local. Cores that this process may use."""
     return len(os.sched_getaffinity(0))
-
-
-def processor() -> str:
-    """Local. The processor's model, as the kernel names it."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(errors="replace")
-    except OSError:
-        text = ""
-    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return found.group(1).strip() if found else platform.machine()
 
 
 def facts(comm: MPI.Comm) -> dict[str, object]:

@@ -15,7 +15,8 @@ from onesided.collectives.partitioned.grouping import Grouping
 from onesided.collectives.partitioned.letter import Letter
 
 if TYPE_CHECKING:
-    from onesided.collectives.partitioned.counter import AnyCounter, CompiledCounter
+    from onesided.collectives.partitioned._compiled import Counter as CompiledCounter
+    from onesided.collectives.partitioned.counter import AnyCounter
 
 
 @dataclass

@@ -9,37 +9,40 @@ import numpy as np
 from onesided.collectives import registry
 from onesided.collectives.construction import construct
 from onesided.collectives.exchange import Exchange
-from onesided.collectives.measurement import cheapest, cost_of
+from onesided.collectives.registry import Method
 from onesided.collectives.request import PersistentRequest
+from onesided.collectives.tuning import situation
+from onesided.collectives.tuning.choice import choose
 
 
 class Auto(PersistentRequest):
-    """Measures the candidates and becomes the best one.
+    """Measures the candidates, or recalls what was measured, and becomes the best one.
 
     Candidates are the methods that allow any order; those of strict order as well where the
     caller promises it (info key ``mpi_assert_strict_persistent_collective_ordering``). With the
     info key ``expected_iterations`` = N the cost T_init + N T of each decides (the break-even rule
-    of the paper, equations 1 to 3), without it T alone. Measured on scratch receive memory: the
-    caller's is not touched.
+    of the paper, equations 1 to 3), and measuring takes no more than a twentieth of the expected
+    time; without it T alone. Measured on scratch receive memory: the caller's is not touched.
     """
 
     @classmethod
     def build(cls, exchange: Exchange) -> PersistentRequest:
         """Collective. The request of the best transport; all ranks choose the same one."""
         hints = exchange.hints
-
-        def cost(method: registry.Method[PersistentRequest]) -> float:
-            def make() -> PersistentRequest:
-                return construct(method.load(), _scratch(method, exchange))
-
-            return cost_of(exchange.context.comm, make, hints.expected_iterations)
-
         known = registry.methods().values()
-        best = cheapest((m for m in known if m.candidate and (m.any_order or hints.strict)), cost)
-        return construct(best.load(), replace(exchange, method=best.name))
+
+        def trial(method: Method[PersistentRequest]) -> PersistentRequest:
+            return construct(method.load(), _scratch(method, exchange))
+
+        def build(method: Method[PersistentRequest]) -> PersistentRequest:
+            return construct(method.load(), replace(exchange, method=method.name))
+
+        candidates = [m for m in known if m.candidate and (m.any_order or hints.strict)]
+        found = situation.of_exchange(exchange)
+        return choose(exchange.context, found, candidates, trial, build, hints)
 
 
-def _scratch(method: registry.Method[PersistentRequest], exchange: Exchange) -> Exchange:
+def _scratch(method: Method[PersistentRequest], exchange: Exchange) -> Exchange:
     """The same exchange into other memory of the same kind, under a number of its own."""
     recv, hints = exchange.recv, exchange.hints
     if recv.array is not None:

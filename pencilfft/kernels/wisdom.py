@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-import platform
-import tempfile
 import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from onesided.collectives.errors import PatternError, UnsupportedError
+from onesided.collectives.keeping import kept_file, replace_file
+from onesided.collectives.processor import processor
 from onesided.pencilfft.kernels.protocol import Task
 from onesided.pencilfft.kernels.registry import versions
 
@@ -119,16 +119,8 @@ def open_wisdom(wisdom: WisdomName = None) -> Wisdom | None:
         return wisdom or None
     if wisdom is not None and wisdom is not True:
         return _wisdom_at(Path(wisdom).absolute())
-    named = os.environ.get(VARIABLE, "")
-    if named == "off":
-        return None
-    if named:
-        return _wisdom_at(Path(named).absolute())
-    try:
-        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    except RuntimeError:  # a user without a home
-        return None
-    return _wisdom_at(caches.absolute() / "onesided" / "wisdom.json")
+    path = kept_file(VARIABLE, "wisdom.json")
+    return None if path is None else _wisdom_at(path)
 
 
 def export_wisdom(path: str | os.PathLike[str]) -> None:
@@ -174,15 +166,7 @@ def read_decisions(path: Path) -> Decisions:
 
 def write_decisions(path: Path, decisions: Decisions) -> None:
     """Local. Replace the file as a whole; raises :class:`OSError`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            json.dump({"format": FORMAT, "decisions": decisions}, file, indent=1, sort_keys=True)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    replace_file(path, {"format": FORMAT, "decisions": decisions})
 
 
 def _are_decisions(decisions: Any) -> bool:
@@ -214,15 +198,4 @@ def _wisdom_at(path: Path) -> Wisdom:
 @cache
 def _machine() -> str:
     """Processor and kernels, which the decisions hold for."""
-    return f"{_processor()}; {versions()}"
-
-
-def _processor() -> str:
-    """Model of the processor."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+    return f"{processor()}; {versions()}"

@@ -12,41 +12,46 @@ from onesided.collectives.broadcast.operation import Broadcast
 from onesided.collectives.broadcast.request import BroadcastRequest
 from onesided.collectives.context import Resources
 from onesided.collectives.errors import ResourceError
-from onesided.collectives.measurement import cheapest, cost_of
 from onesided.collectives.memory import Region
 from onesided.collectives.registry import Method
+from onesided.collectives.tuning import situation
+from onesided.collectives.tuning.choice import choose
 
 #: Most bytes that are sent for a measurement; longer data behave as these do.
 MOST = 1 << 24
 
 
 class Auto(BroadcastRequest):
-    """Measures the candidates and becomes the best one; never a strictly ordered one.
+    """Measures the candidates, or recalls what was measured, and becomes the best one.
 
-    With the info key ``expected_iterations`` = N the cost T_init + N T of each decides, without it
-    T alone. Measured on scratch memory of the same kind: the caller's is not touched.
+    Never a strictly ordered one. With the info key ``expected_iterations`` = N the cost
+    T_init + N T of each decides, and measuring takes no more than a twentieth of the expected
+    time; without it T alone. Measured on scratch memory of the same kind: the caller's is not
+    touched.
     """
 
     @classmethod
     def build(cls, broadcast: Broadcast) -> BroadcastRequest:
         """Collective. The request of the best method; all ranks choose the same one."""
-        comm, hints = broadcast.context.comm, broadcast.hints
         resources = Resources(broadcast.context)
         scratch = _scratch(broadcast, resources)
 
-        def cost(method: Method[BroadcastRequest]) -> float:
-            trial = replace(
-                broadcast, method=method.name, array=scratch, given=scratch,
-                number=broadcast.context.next_tag(),
-            )  # fmt: skip
-            return cost_of(comm, lambda: method.load().build(trial), hints.expected_iterations)
+        def trial(method: Method[BroadcastRequest]) -> BroadcastRequest:
+            number = broadcast.context.next_tag()
+            return method.load().build(replace(
+                broadcast, method=method.name, array=scratch, given=scratch, number=number
+            ))
+
+        def build(method: Method[BroadcastRequest]) -> BroadcastRequest:
+            return method.load().build(replace(broadcast, method=method.name))
 
         known = registry.broadcast_methods().values()
+        candidates = [m for m in known if m.candidate and m.any_order]
+        found = situation.of_broadcast(broadcast)
         try:
-            best = cheapest((m for m in known if m.candidate and m.any_order), cost)
+            return choose(broadcast.context, found, candidates, trial, build, broadcast.hints)
         finally:
             resources.release()
-        return best.load().build(replace(broadcast, method=best.name))
 
 
 def _scratch(broadcast: Broadcast, resources: Resources) -> NDArray[np.uint8]:

@@ -1,0 +1,1 @@
+"""How ``method="auto"`` decides: measurements, kept in a file, or the model."""
