@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from onesided.apps import broadcast_options, generate_options, options, solve_options
+from onesided.apps.tuning import options as tuning_options
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,12 @@ COMMANDS = (
         "onesided.apps.doctor",
         "Tell what this MPI is, and which methods work on it.",
         options.doctor,
+    ),
+    Command(
+        "tune",
+        "onesided.apps.tuning.command",
+        "Measure what the method auto decides by, or show what is known.",
+        tuning_options.tune,
     ),
     Command(
         "bench alltoallv",

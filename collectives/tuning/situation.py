@@ -49,11 +49,12 @@ def of_exchange(exchange: Exchange) -> str:
     exchange.context.comm.Allreduce(MPI.IN_PLACE, mean, MPI.SUM)
     mean /= exchange.context.comm.size
     skew = most[5] / mean[0] if mean[0] else 1.0
-    memory = "slots" if exchange.owned else "window" if exchange.in_window_memory else "plain"
+    memory = "own" if exchange.owned else "window" if exchange.in_window_memory else "plain"
+    slots = exchange.hints.slots if exchange.owned else 1
     return (
         f"exchange: {_layout(exchange.context, node)}; {_size(most[0])} in {most[3]:.0f} on the "
         f"node, {_size(most[1])} in {most[4]:.0f} off it, {_size(most[2])} to itself; "
-        f"skew {_size(skew)}; {memory}, {exchange.slots} slots, {exchange.most_chunks} chunks"
+        f"skew {_size(skew)}; {memory}, {slots} slots, {exchange.most_chunks} chunks"
     )
 
 

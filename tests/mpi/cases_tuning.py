@@ -1,0 +1,166 @@
+"""``auto``: the same decision on all ranks, kept, recalled, bounded by what the caller expects."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from cases import parameters, ranks
+from mpi4py import MPI
+
+from onesided.collectives import Alltoallv_init, Bcast_init, empty, free, methods
+from onesided.collectives.tuning import race
+from onesided.collectives.tuning.decisions import VARIABLE, read_records
+from onesided.collectives.tuning.record import Cost, Record
+from onesided.collectives.tuning.situation import machine
+
+
+@contextmanager
+def tuning_file(comm):
+    """A file of rank 0; the other ranks name one that must not be looked at."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "tuning.json"
+        before = os.environ.get(VARIABLE)
+        os.environ[VARIABLE] = str(path)
+        if comm.rank:
+            path.write_text("rank 0 alone reads")
+        try:
+            yield path
+        finally:
+            comm.Barrier()
+            os.environ.pop(VARIABLE)
+            if before is not None:
+                os.environ[VARIABLE] = before
+
+
+def exchange(comm, count=32, info=None, recvbuf=None):
+    sent = np.arange(count * comm.size) + 1000.0 * comm.rank
+    request = Alltoallv_init(comm, sent, recvbuf, method="auto", info=info)
+    for _ in range(2):
+        request.Start()
+        got = request.Wait()
+        for peer in range(comm.size):
+            part = slice(peer * count, (peer + 1) * count)
+            mine = slice(comm.rank * count, (comm.rank + 1) * count)
+            assert np.array_equal(got[part], (np.arange(count * comm.size) + 1000.0 * peer)[mine])
+    method = request.method
+    request.Free()
+    assert len(set(comm.allgather(method))) == 1
+    return method
+
+
+CANDIDATES = [m.name for m in methods().values() if m.candidate and m.any_order]
+
+
+def case_what_was_measured_is_kept(comm):
+    with tuning_file(comm) as path:
+        first = exchange(comm)
+        if comm.rank == 0:
+            (record,) = read_records(path)[machine()].values()
+            assert set(record.costs) | set(record.refused) == set(CANDIDATES)
+            assert record.ranking(CANDIDATES)[0] == first
+            assert all(cost.round > 0 and cost.setup > 0 for cost in record.costs.values())
+        else:
+            assert path.read_text() == "rank 0 alone reads"
+
+
+def case_what_is_known_is_not_measured_again(comm):
+    """A made-up record decides, although no measurement would."""
+    with tuning_file(comm) as path:
+        exchange(comm)
+        for chosen in ("p2p", "rma-pscw", "mpi-persistent"):
+            if comm.rank == 0:
+                rewrite(path, chosen)
+            assert exchange(comm) == chosen
+        assert exchange(comm, info={"expected_iterations": "1000000"}) == chosen
+        assert exchange(comm, info={"expected_iterations": "10"}) == "p2p"  # no set-up, see below
+
+
+def rewrite(path, chosen):
+    from onesided.collectives.tuning.decisions import open_tuning
+
+    (known,) = read_records(path)[machine()].items()
+    setups = dict.fromkeys(CANDIDATES, 1.0) | {"p2p": 1e-9}
+    costs = {name: Cost(setups[name], 1e-3) for name in CANDIDATES}
+    costs[chosen] = Cost(setups[chosen], 1e-6)
+    open_tuning().learn(machine(), known[0], Record(costs, {}))
+
+
+@parameters(info=[{"expected_iterations": "1"}, {"expected_iterations": "99"}])
+def case_few_rounds_are_not_worth_measuring(comm, info):
+    with tuning_file(comm) as path:
+        assert exchange(comm, info=info) == CANDIDATES[0]
+        assert comm.rank or not path.exists()
+
+
+def case_some_rounds_are_worth_some_measuring(comm):
+    """What was not tried to the end is not kept."""
+    assert race.SHARE * 200 > race.FIRST_LOOK
+    with tuning_file(comm) as path:
+        assert exchange(comm, info={"expected_iterations": "200"}) in CANDIDATES
+        if comm.rank == 0 and path.exists():
+            (record,) = read_records(path)[machine()].values()
+            assert record.covers(CANDIDATES)
+
+
+def case_situations_are_told_apart(comm):
+    with tuning_file(comm) as path:
+        exchange(comm, 32)
+        exchange(comm, 33)  # of the same class
+        exchange(comm, 4096)
+        memory = empty(comm, 32 * comm.size)
+        exchange(comm, 32, recvbuf=memory)
+        free(memory)
+        exchange(comm, 32, info={"slots": "1"})
+        with Bcast_init(comm, np.ones(100), method="auto"):
+            pass
+        if comm.rank == 0:
+            known = sorted(read_records(path)[machine()])
+            assert len(known) == 5, known
+            assert sum("broadcast" in name for name in known) == 1
+
+
+def case_a_broken_file_is_a_warning_on_one_rank(comm):
+    with tuning_file(comm) as path:
+        if comm.rank == 0:
+            path.write_text("{")
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            exchange(comm)
+        words = [str(each.message) for each in seen if each.category is RuntimeWarning]
+        assert bool(words) == (comm.rank == 0), words
+        if comm.rank == 0:
+            assert read_records(path)
+
+
+def case_strict_order_has_more_candidates(comm):
+    info = {"mpi_assert_strict_persistent_collective_ordering": "true"}
+    strict = [m.name for m in methods().values() if m.candidate]
+    assert set(CANDIDATES) < set(strict)
+    with tuning_file(comm) as path:
+        exchange(comm)
+        exchange(comm, info=info)  # known in part only: measured again, with all of them
+        if comm.rank == 0:
+            (record,) = read_records(path)[machine()].values()
+            assert set(record.costs) | set(record.refused) == set(strict)
+
+
+@ranks(at_least=2)
+def case_uneven_patterns_are_one_situation_on_all_ranks(comm):
+    """Only rank 0 sends much; every rank must come to the same decision."""
+    with tuning_file(comm):
+        counts = np.full(comm.size, 4096 if comm.rank == 0 else 1)
+        received = np.array([4096] + [1] * (comm.size - 1))
+        request = Alltoallv_init(
+            comm, [np.ones(counts.sum()), counts], [np.zeros(received.sum()), received],
+            method="auto",
+        )
+        request.Start()
+        request.Wait()
+        assert len(set(comm.allgather(request.method))) == 1
+        request.Free()
+        assert comm.allreduce(1, MPI.SUM) == comm.size
