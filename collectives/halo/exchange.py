@@ -19,14 +19,14 @@ piece that is sent must not be modified from its mark until ``Wait``. All else i
 
 from __future__ import annotations
 
+import operator
 import threading
 import time
 import warnings
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
@@ -34,12 +34,15 @@ from onesided.collectives import progress
 from onesided.collectives.agreement import agree
 from onesided.collectives.errors import RequestError
 from onesided.collectives.halo.face import Face
+from onesided.collectives.halo.halves import Incoming, Outgoing
 from onesided.collectives.halo.initialization import initialize
 from onesided.collectives.halo.traffic import Transport
 from onesided.collectives.handle import ACTIVE, FREED, INACTIVE
 from onesided.collectives.partitioned.init import AGGREGATE
 from onesided.collectives.partitioned.registry import AUTO
 from onesided.collectives.pattern import Box
+
+H = TypeVar("H", Incoming, Outgoing)
 
 
 class HaloExchange:
@@ -114,11 +117,17 @@ class HaloExchange:
         self.probe = plan.resources.context.comm.Iprobe
         self._everywhere = MPI.Query_thread() == MPI.THREAD_MULTIPLE
         self._lock = threading.Lock()
-        self._outgoing, self._incoming = plan.traffic.outgoing, plan.traffic.incoming
-        self._waited = [half for half in (*self._incoming, *self._outgoing) if half.pieces]
-        self._marked = [bytearray(len(half.pieces)) for half in self._outgoing]
-        self._zeros = [bytes(len(marks)) for marks in self._marked]
-        self._total = self._missing = sum(map(len, self._marked))
+        traffic = plan.traffic
+        self._outgoing, self._incoming = traffic.outgoing, traffic.incoming
+        self._flags = traffic.flags.bytes
+        self._zeros = bytes(len(self._flags))
+        self._starts = [request.Start for request in (*traffic.receives, *traffic.sends)]
+        self._coming = [half for half in traffic.incoming if half.pieces]
+        self._send_waits = [request.Wait for request in traffic.sends]
+        self._send_tests = [request.Test for request in traffic.sends]
+        self._total = self._missing = sum(len(half.pieces) for half in traffic.outgoing)
+        self._sent = len(self._flags) - self._total  # the flags of what leaves are the last ones
+        self._ones = b"\1" * len(self._flags)
         self._rounds = 0
         self._state = INACTIVE
         self.setup_time = time.perf_counter() - began
@@ -166,13 +175,12 @@ class HaloExchange:
         """
         if self._state is not INACTIVE:
             raise self._misuse("started")
-        for marks, zeros in zip(self._marked, self._zeros, strict=True):
-            marks[:] = zeros
+        self._flags[:] = self._zeros
         self._missing = self._total
         self._rounds += 1
         self._state = ACTIVE
-        for half in self._waited:
-            half.start()
+        for start in self._starts:
+            start()
 
     def Pready(self, face: int, partition: int | None = None) -> None:
         """Local. A piece of a face, or all of it, is ready, and leaves; from any thread.
@@ -182,39 +190,36 @@ class HaloExchange:
         such piece, or one is ready already.
         """
         half = self._half(self._outgoing, face, "marked ready")
-        marks = self._marked[face]
-        with self._lock:
+        if partition is None:
+            self._claim_face(face, half)
+            for target, source in half.whole:
+                target[...] = source
+            if half.pieces:
+                half.mark_all()
+            return
+        self._lock.acquire()  # "with" takes longer
+        try:
             if self._state is not ACTIVE:
                 raise self._misuse("marked ready")
-            if partition is None:
-                if 1 in marks:
-                    raise self._twice(face, marks.index(1))
-                marks[:] = b"\1" * len(marks)
-                self._missing -= len(marks)
-            else:
-                self._check(face, partition, len(marks))
-                if marks[partition]:
-                    raise self._twice(face, partition)
-                marks[partition] = 1
-                self._missing -= 1
-        if partition is not None:
-            half.leave(partition)
-        elif half.pieces:
-            half.leave_all()
+            flag = self._flag(half, face, partition)
+            if self._flags[flag]:
+                raise self._twice(face, partition)
+            self._flags[flag] = 1
+            self._missing -= 1
+        finally:
+            self._lock.release()
+        if half.copies:
+            target, source = half.copies[partition]
+            target[...] = source
+        half.mark(partition)
 
     def Pready_all(self) -> None:
         """Local. All pieces of all faces are ready. Raises as :meth:`Pready` does."""
-        with self._lock:
-            if self._state is not ACTIVE:
-                raise self._misuse("marked ready")
-            if self._missing < self._total:
-                face = next(i for i, marks in enumerate(self._marked) if 1 in marks)
-                raise self._twice(face, self._marked[face].index(1))
-            for marks in self._marked:
-                marks[:] = b"\1" * len(marks)
-            self._missing = 0
+        self._claim_all()
         for half in self._outgoing:
-            half.leave_all()
+            for target, source in half.whole:
+                target[...] = source
+            half.mark_all()
 
     def Parrived(self, face: int, partition: int | None = None) -> bool:
         """Local. Whether a piece of a face's ghost layers, or all of them, can be read.
@@ -227,17 +232,12 @@ class HaloExchange:
         Raises :class:`RequestError` where there is no such piece, and on a freed exchange.
         """
         half = self._half(self._incoming, face, "asked for a piece")
-        if partition is not None:
-            self._check(face, partition, len(half.pieces))
-        if self._state is not ACTIVE:
+        if partition is None:
+            for flag in range(half.first, half.first + len(half.pieces)):
+                if not self._has_arrived(half, flag):
+                    return False
             return True
-        wanted = range(len(half.pieces)) if partition is None else (partition,)
-        for piece in wanted:
-            if not half.arrived(piece):
-                if self._everywhere or MPI.Is_thread_main():
-                    progress.drive(self)
-                return False
-        return True
+        return self._has_arrived(half, self._flag(half, face, partition))
 
     def Wait(self) -> NDArray[Any]:
         """Local in the sense of MPI: it waits for the neighbors, and for marks of other threads.
@@ -250,8 +250,12 @@ class HaloExchange:
             return self._inactive("waited for")
         if self._missing and threading.active_count() == 1:
             raise self._incomplete()
-        for half in self._waited:
+        for half in self._coming:
             half.wait()
+            if half.whole:
+                self._unpack(half)
+        for wait in self._send_waits:
+            wait()
         self._state = INACTIVE
         return self.array
 
@@ -264,8 +268,13 @@ class HaloExchange:
         if self._state is not ACTIVE:
             self._inactive("tested")
             return True
-        for half in self._waited:
+        for half in self._coming:
             if not half.test():
+                return False
+            if half.whole:
+                self._unpack(half)
+        for test in self._send_tests:
+            if not test():
                 return False
         self._state = INACTIVE
         return True
@@ -288,7 +297,7 @@ class HaloExchange:
             raise self._misuse("freed")
         agree(self._resources.context.comm, None, ("Free", self._number))
         self._state = FREED
-        self._waited = []
+        self._starts, self._coming, self._send_waits, self._send_tests = [], [], [], []
         self._resources.release()
         self._traffic.give_back()
 
@@ -313,17 +322,84 @@ class HaloExchange:
     def advance_if_free(self) -> None:
         """Local. Nothing: the messages are active requests of their own."""
 
-    def _half(self, halves: Sequence[Any], face: int, verb: str) -> Any:
+    def _half(self, halves: Sequence[H], face: int, verb: str) -> H:
         if self._state is FREED:
             raise self._misuse(verb)
-        if isinstance(face, int | np.integer) and 0 <= face < len(halves):
-            return halves[face]
+        try:
+            if face >= 0:
+                return halves[face]
+        except (IndexError, TypeError):
+            pass
         raise RequestError(f"no face {face!r}: there are {len(self.faces)}, {self!r}")
 
-    def _check(self, face: int, partition: int, count: int) -> None:
-        if isinstance(partition, int | np.integer) and 0 <= partition < count:
-            return
-        raise RequestError(f"no piece {partition!r} of face {face}: there are {count}, {self!r}")
+    def _flag(self, half: Outgoing | Incoming, face: int, partition: int) -> int:
+        """The place of a piece among the flags."""
+        try:
+            if 0 <= operator.index(partition) < len(half.pieces):
+                return half.first + partition
+        except TypeError:
+            pass
+        raise RequestError(
+            f"no piece {partition!r} of face {face}: there are {len(half.pieces)}, {self!r}"
+        )
+
+    def _claim_face(self, face: int, half: Outgoing) -> None:
+        """Mark all pieces of a face, none of which is ready."""
+        first, stop = half.first, half.first + len(half.pieces)
+        with self._lock:
+            if self._state is not ACTIVE:
+                raise self._misuse("marked ready")
+            ready = self._flags.find(1, first, stop)
+            if ready >= 0:
+                raise self._twice(face, ready - first)
+            self._flags[first:stop] = b"\1" * (stop - first)
+            self._missing -= stop - first
+
+    def _claim_all(self) -> None:
+        """Mark all pieces of all faces, none of which is ready."""
+        with self._lock:
+            if self._state is not ACTIVE:
+                raise self._misuse("marked ready")
+            for face, half in enumerate(self._outgoing if self._missing < self._total else ()):
+                ready = self._flags.find(1, half.first, half.first + len(half.pieces))
+                if ready >= 0:
+                    raise self._twice(face, ready - half.first)
+            self._flags[self._sent :] = self._ones[self._sent :]
+            self._missing = 0
+
+    def _has_arrived(self, half: Incoming, flag: int) -> bool:
+        """Whether a piece can be read; it is unpacked where that is needed."""
+        if self._state is not ACTIVE or self._flags[flag]:
+            return True
+        piece = flag - half.first
+        if not half.arrived(piece):
+            if self._everywhere or MPI.Is_thread_main():
+                progress.drive(self)
+            return False
+        if half.copies:
+            with half.lock:
+                if not self._flags[flag]:
+                    target, source = half.copies[piece]
+                    target[...] = source
+                    self._flags[flag] = 1
+        return True
+
+    def _unpack(self, half: Incoming) -> None:
+        """Everything has arrived: unpack what nobody has asked for."""
+        flags, first, stop = self._flags, half.first, half.first + len(half.pieces)
+        half.lock.acquire()
+        try:
+            if flags.find(1, first, stop) < 0:
+                for target, source in half.whole:
+                    target[...] = source
+            else:
+                for flag in range(first, stop):
+                    if not flags[flag]:
+                        target, source = half.copies[flag - first]
+                        target[...] = source
+            flags[first:stop] = self._ones[: stop - first]
+        finally:
+            half.lock.release()
 
     def _inactive(self, verb: str) -> NDArray[Any]:
         if self._state is FREED:
@@ -332,8 +408,8 @@ class HaloExchange:
 
     def _incomplete(self) -> RequestError:
         missing = [
-            (face, piece) for face, marks in enumerate(self._marked)
-            for piece, ready in enumerate(marks) if not ready
+            (face, piece) for face, half in enumerate(self._outgoing)
+            for piece in range(len(half.pieces)) if not self._flags[half.first + piece]
         ]  # fmt: skip
         first = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
         return RequestError(
