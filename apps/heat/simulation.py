@@ -1,0 +1,143 @@
+"""One block of the grid in time: tiles computed by a team of threads, ghosts by a halo.
+
+A step computes the tiles at the faces first, which the halo may send piece by piece, and the rest
+while the faces travel. Ghosts are waited for at the beginning of the next step.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.apps.heat.decomposition import SIDES, Block, Box, Face, meet
+from onesided.apps.heat.halos.halo import Sides
+from onesided.apps.heat.halos.registry import Way
+from onesided.apps.heat.problem import Problem
+from onesided.apps.heat.stencil import settings, update, wrap
+from onesided.apps.heat.team import Team
+from onesided.apps.heat.tiling import tiling
+from onesided.apps.heat.work import Queue, after
+
+class Simulation:
+    """One way of exchanging halos, with a state of its own.
+
+    ``communication``: seconds that this rank has spent in its halo so far; marks of several
+    threads count by their mean.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Cartcomm,
+        problem: Problem,
+        block: Block,
+        team: Team,
+        way: Way,
+        info: dict[str, str],
+    ) -> None:
+        """Collective."""
+        self.problem, self.block = problem, block
+        self._team = team
+        shape = [length + 2 for length in block.extent]
+        self._arrays = (np.zeros(shape, problem.dtype), np.zeros(shape, problem.dtype))
+        faces = faces_of(comm, block)
+        self.tiling = tiling(block.inner, faces, team.threads)
+        parts = _parts(self.tiling.boxes, faces, len(shape))
+        self.halo = way.make(Sides(comm, faces, self._arrays, parts, info))
+        self.nbytes = sum(self._arrays[0][face.send].nbytes for face in faces)
+        self._queues = [self._queued(which) for which in range(2)]
+        self.load()
+
+    def load(self) -> None:
+        """Local. Go back to the start."""
+        for array in self._arrays:
+            array[...] = self.problem.initial(self.block.box)
+        self._now = 0
+        self._pending = False  # the ghosts of the present state are on their way
+        self.steps, self.communication = 0, 0.0
+
+    @property
+    def state(self) -> NDArray[Any]:
+        """Local. The own points."""
+        return self._arrays[self._now][self.block.inner]
+
+    def advance(self, steps: int) -> None:
+        """Local in the sense of MPI. So many time steps; no message is under way afterwards."""
+        with settings():
+            for _ in range(steps):
+                self._step()
+            began = time.perf_counter()
+            self._settle()
+            self.communication += time.perf_counter() - began
+        self.steps += steps
+        marking = sum(queue.marking() for queues in self._queues for queue in queues)
+        self.communication += marking / self._team.threads
+
+    def free(self) -> None:
+        """Collective. Give the halo back."""
+        self.halo.free()
+
+    def _step(self) -> None:
+        halo, following = self.halo, 1 - self._now
+        first, *others = self._queues[following]
+        began = time.perf_counter()
+        self._settle()
+        halo.begin(following)
+        spent = time.perf_counter() - began
+        self._team.run(first)
+        for queue in others:
+            began = time.perf_counter()
+            halo.send(following)
+            spent += time.perf_counter() - began
+            self._team.run(queue)
+        self.communication += spent
+        self._pending = True
+        self._now = following
+
+    def _settle(self) -> None:
+        if self._pending:
+            self._pending = False
+            self.halo.finish(self._now)
+
+    def _queued(self, which: int) -> list[Queue]:
+        """Local. The tiles of a step that computes this array; in two parts for a joint halo."""
+        new, old = self._arrays[which], self._arrays[1 - which]
+        boxes = self.tiling.boxes
+        calls = [
+            [*update(self.problem, old, new, box), *wrap(self.block, new, box)] for box in boxes
+        ]
+        marks: list[list[Callable[[], object]]] = [[] for _ in boxes]
+        for mark in self.halo.marks(which):
+            touching = [number for number, box in enumerate(boxes) if meet(box, mark.box)]
+            ready = after(len(touching), mark.ready)
+            for number in touching:
+                marks[number].append(ready)
+        tiles = list(zip(calls, marks, strict=True))
+        parts = [tiles]
+        if self.halo.joint:
+            outer = len(self.tiling.outer)
+            parts = [tiles[:outer], tiles[outer:]]
+        return [Queue(part, self._team.threads) for part in parts]
+
+
+def faces_of(comm: MPI.Cartcomm, block: Block) -> list[Face]:
+    """Local. Those with a neighbor, by axis, the lower side first."""
+    found = []
+    for axis in range(comm.Get_dim()):
+        for side, rank in zip(SIDES, comm.Shift(axis, 1), strict=True):
+            if rank != MPI.PROC_NULL:
+                found.append(block.face(axis, side, rank))
+    return found
+
+
+def _parts(boxes: Sequence[Box], faces: Sequence[Face], axes: int) -> list[int]:
+    """Local. For each axis, how many tiles touch the face across it that most of them touch."""
+    counts = [1] * axes
+    for face in faces:
+        touching = sum(meet(box, face.send) for box in boxes)
+        counts[face.axis] = max(counts[face.axis], touching)
+    return counts
