@@ -16,8 +16,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.fft import FAILED
 from onesided.apps.failures import CommandError
+from onesided.apps.fft import FAILED
 from onesided.apps.heat.decomposition import Block, cut
 from onesided.apps.heat.field import ROOT, gather, serial
 from onesided.apps.heat.halos.registry import REFERENCE, chosen

@@ -23,6 +23,7 @@ from onesided.apps.heat.team import Team
 from onesided.apps.heat.tiling import tiling
 from onesided.apps.heat.work import Queue, after
 
+
 class Simulation:
     """One way of exchanging halos, with a state of its own.
 

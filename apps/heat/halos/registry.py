@@ -52,7 +52,9 @@ def chosen(text: str) -> list[Way]:
     names = list(known) if text == EVERY else [name.strip() for name in text.split(",")]
     for name in names:
         if name not in known:
-            raise CommandError(f"no method {name!r}; the methods are {', '.join(known)}, or {EVERY}")
+            raise CommandError(
+                f"no method {name!r}; the methods are {', '.join(known)}, or {EVERY}"
+            )
     if REFERENCE not in names:
         names = [REFERENCE, *names]
     return [known[name] for name in dict.fromkeys(names)]
