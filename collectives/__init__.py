@@ -20,6 +20,8 @@ from onesided.collectives.errors import (
     ResourceError,
     UnsupportedError,
 )
+from onesided.collectives.halo.exchange import HaloExchange
+from onesided.collectives.halo.face import Face
 from onesided.collectives.memory import empty, free
 from onesided.collectives.partitioned.init import Precv_init, Psend_init
 from onesided.collectives.partitioned.receive import PartitionedReceive
@@ -40,6 +42,8 @@ __all__ = [
     "BroadcastError",
     "BroadcastRequest",
     "Extents",
+    "Face",
+    "HaloExchange",
     "Method",
     "MethodError",
     "MismatchError",

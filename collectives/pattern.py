@@ -80,7 +80,7 @@ def blocks_of_boxes(
     for peer, box in enumerate(boxes):
         if box is None:
             continue
-        full = _full_box(box, shape, f"{role} box for rank {peer}")
+        full = full_box(box, shape, f"{role} box for rank {peer}")
         extents = tuple(part.stop - part.start for part in full)
         block = Block(peer, 0, full, extents)
         if block.size:
@@ -88,7 +88,11 @@ def blocks_of_boxes(
     return tuple(blocks)
 
 
-def _full_box(box: Sequence[slice], shape: tuple[int, ...], name: str) -> Box:
+def full_box(box: Sequence[slice], shape: tuple[int, ...], name: str) -> Box:
+    """One slice per axis of the array, with both ends; ``name`` is for the error's words.
+
+    Raises :class:`PatternError` as :func:`blocks_of_boxes` does.
+    """
     if isinstance(box, slice):
         box = (box,)
     if not isinstance(box, tuple | list) or not all(isinstance(part, slice) for part in box):

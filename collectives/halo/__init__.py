@@ -1,0 +1,1 @@
+"""Halos of n-dimensional blocks: ghost layers filled by partitioned sends, piece by piece."""

@@ -1,0 +1,119 @@
+"""What ``HaloExchange`` plans once: everything that needs agreement is checked here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.collectives.agreement import agree, agreed
+from onesided.collectives.context import Context, Resources
+from onesided.collectives.errors import PatternError
+from onesided.collectives.halo.face import Face, extents, is_empty
+from onesided.collectives.halo.grid import Grid, grid_faces
+from onesided.collectives.halo.matching import Route, match
+from onesided.collectives.halo.neighbors import check_apart, listed_faces
+from onesided.collectives.halo.pieces import Pieces, memory_order, read_partitions
+from onesided.collectives.halo.traffic import Traffic, Transport
+from onesided.collectives.partitioned.registry import code_of
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An exchange as all ranks have agreed on it. ``number`` is the same on all ranks."""
+
+    faces: tuple[Face, ...]
+    traffic: Traffic
+    resources: Resources
+    method: str
+    number: int
+
+
+def initialize(
+    comm: MPI.Comm, array: Any, width: Any, neighbors: Any, partitions: Any, corners: bool,
+    transport: Transport,
+) -> Plan:
+    """Collective. See :class:`~.exchange.HaloExchange`."""
+    context = Context.of(comm)
+    with agreed(context.comm):
+        _check(array, transport)
+        if neighbors is None:
+            faces = grid_faces(array.shape, width, _grid(context.comm), corners)
+        else:
+            faces = listed_faces(neighbors, array.shape, context.comm.size, width)
+        check_apart(faces)
+        sends = _cut(array, faces, read_partitions(partitions, array.ndim))
+    agree(context.comm, None, ("HaloExchange", transport.method))
+    context.node()  # collective where it is the first
+    routes = match(context, faces, sends, array.dtype)
+    number = context.next_tag()
+    traffic = Traffic(context, array, routes, transport)
+    traffic.allocate(comm)
+    resources = Resources(context)
+    resources.keep.append(array)
+    resources.on_release(traffic.close)
+    try:
+        with agreed(context.comm, ("connected", number)):
+            traffic.connect()
+        with agreed(context.comm, ("rehearsed", number)):
+            traffic.rehearse()
+    except Exception:
+        resources.release()
+        traffic.give_back()
+        raise
+    return Plan(_counted(routes), traffic, resources, _method(traffic, transport), number)
+
+
+def _check(array: Any, transport: Transport) -> None:
+    code_of(transport.method)
+    if not isinstance(array, np.ndarray):
+        raise PatternError(f"a halo needs a NumPy array, not {type(array).__name__}")
+    if not array.ndim:
+        raise PatternError("a halo needs an array of one axis at least")
+    if array.dtype.hasobject or not array.dtype.itemsize:
+        raise PatternError(f"dtype {array.dtype} has no fixed size that could be sent")
+    if not array.flags.writeable:
+        raise PatternError("the array cannot be written")
+    aggregate = transport.aggregate
+    if not isinstance(aggregate, int | np.integer) or aggregate < 0:
+        raise PatternError(f"aggregate is {aggregate!r}, not a number of bytes")
+
+
+def _grid(comm: MPI.Intracomm) -> Grid:
+    if comm.Get_topology() != MPI.CART:
+        raise PatternError("the communicator has no Cartesian topology: list the neighbors")
+    dims, periods, coords = MPI.Cartcomm(comm).Get_topo()
+    return Grid(tuple(dims), tuple(map(bool, periods)), tuple(coords))
+
+
+def _cut(
+    array: NDArray[Any], faces: Sequence[Face], partitions: int | tuple[int, ...]
+) -> list[Pieces | None]:
+    order = memory_order(array)
+    return [
+        None if is_empty(face.send)
+        else Pieces.of(extents(face.send), face.offset, partitions, order)
+        for face in faces
+    ]  # fmt: skip
+
+
+def _counted(routes: Sequence[Route]) -> tuple[Face, ...]:
+    """The faces, which know the number of their pieces now."""
+    return tuple(
+        replace(
+            route.face,
+            partitions=0 if route.send is None else route.send.count,
+            arrivals=0 if route.recv is None else route.recv.count,
+        )
+        for route in routes
+    )
+
+
+def _method(traffic: Traffic, transport: Transport) -> str:
+    """The methods in use: there may be several where the choice was left open."""
+    used = {request.method for request in (*traffic.receives, *traffic.sends)}
+    return ", ".join(sorted(used)) or transport.method

@@ -1,0 +1,178 @@
+"""All halves of a halo on one rank, with their memory: made, rehearsed and given back together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.collectives.agreement import agree
+from onesided.collectives.context import Context
+from onesided.collectives.errors import ResourceError
+from onesided.collectives.halo.halves import Copy, Incoming, Outgoing, copy_all
+from onesided.collectives.halo.matching import Route
+from onesided.collectives.halo.messages import MessageIn, MessageOut
+from onesided.collectives.halo.mirror import MirrorIn, MirrorOut
+from onesided.collectives.handle import ACTIVE
+from onesided.collectives.memory import Region, aligned, empty, find_region, free
+from onesided.collectives.partitioned.init import Precv_init, Psend_init
+from onesided.collectives.partitioned.receive import PartitionedReceive
+from onesided.collectives.partitioned.send import PartitionedSend
+
+
+@dataclass(frozen=True)
+class Transport:
+    """How the messages travel: what ``Psend_init`` and ``Precv_init`` are told."""
+
+    method: str
+    aggregate: int
+    info: MPI.Info | None
+
+
+class Traffic:
+    """The halves of all faces, in the order of the faces.
+
+    Nothing here knows the :class:`~.exchange.HaloExchange`, so that one that is dropped without
+    ``Free`` can be collected while its messages stay valid until Finalize.
+    """
+
+    def __init__(
+        self, context: Context, array: NDArray[Any], routes: Sequence[Route], transport: Transport
+    ) -> None:
+        self.context, self.array, self.routes = context, array, routes
+        self.options: dict[str, Any] = vars(transport)
+        self.outgoing: list[Outgoing] = []
+        self.incoming: list[Incoming] = []
+        self.sends: list[PartitionedSend] = []
+        self.receives: list[PartitionedReceive] = []
+        self._unpacked = [self._needs_memory(route) for route in routes]
+        self._memory: NDArray[np.uint8] | None = None
+        self._shared = False
+
+    def allocate(self, comm: MPI.Comm) -> None:
+        """Collective. Memory for what is unpacked: where peers on the node can store into it.
+
+        Plain memory where the node has not enough of that.
+        """
+        wanted = sum(map(self._room, self.routes, self._unpacked))
+        if not any(agree(self.context.comm, None, "memory of a halo", wanted)):
+            return
+        try:
+            self._memory, self._shared = empty(comm, wanted, np.uint8), True
+        except ResourceError:
+            self._memory = np.empty(wanted, np.uint8)
+
+    def connect(self) -> None:
+        """Local. Make the halves; their requests meet their peers in the first round."""
+        start = 0
+        mirrors: dict[int, MirrorIn] = {}
+        for route, unpacked in zip(self.routes, self._unpacked, strict=True):
+            message = None
+            if unpacked and self._memory is not None and route.recv is not None:
+                nbytes = route.recv.size * self.array.itemsize
+                message = self._memory[start : start + nbytes].view(self.array.dtype)
+                start += self._room(route, unpacked)
+            self.incoming.append(self._receive(route, message, mirrors))
+        for route in self.routes:
+            self.outgoing.append(self._send(route, mirrors))
+
+    def rehearse(self) -> None:
+        """Collective. A round in which the requests meet their peers; the array is not changed.
+
+        Raises the first error of a request when all of them are at rest.
+        """
+        halves = [half for half in self.incoming if isinstance(half, MessageIn)]
+        saved: list[Copy] = [copy for half in halves for copy in half.saved()]
+        requests = [*self.receives, *self.sends]
+        errors: list[Exception] = []
+        for request in requests:
+            _attempt(request.Start, errors)
+        for send in self.sends:
+            if send.active:
+                _attempt(partial(send.Pready_range, 0, send.partitions - 1), errors)
+        for request in requests:
+            _attempt(request.Wait, errors)
+        copy_all(saved)
+        if errors:
+            raise errors[0]
+
+    def close(self) -> None:
+        """Local. Give back the messages, but for those of a round that was never completed."""
+        for request in (*self.receives, *self.sends):
+            if request.state is not ACTIVE:
+                request.Free()
+        for halves in (self.receives, self.sends, self.incoming, self.outgoing):
+            halves.clear()
+
+    def give_back(self) -> None:
+        """Collective, after :meth:`close`. Free the memory."""
+        memory, self._memory = self._memory, None
+        if memory is not None and self._shared:
+            free(memory)
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _receive(
+        self, route: Route, message: NDArray[Any] | None, mirrors: dict[int, MirrorIn]
+    ) -> Incoming:
+        box, pieces, peer = route.face.recv, route.recv, route.face.rank
+        if pieces is None:
+            return Incoming()
+        face, comm = self.array[box], self.context.comm
+        if peer == comm.rank:
+            return mirrors.setdefault(route.recv_tag, MirrorIn(box, pieces, face))
+        buffer = pieces.in_memory_order(face) if message is None else message
+        request = Precv_init(comm, buffer, pieces.count, peer, route.recv_tag, **self.options)
+        self.receives.append(request)
+        return MessageIn(box, pieces, face, message, request)
+
+    def _send(self, route: Route, mirrors: dict[int, MirrorIn]) -> Outgoing:
+        box, pieces, peer = route.face.send, route.send, route.face.rank
+        if pieces is None:
+            return Outgoing()
+        face, comm = self.array[box], self.context.comm
+        if peer == comm.rank:
+            return MirrorOut(box, pieces, face, mirrors[route.send_tag])
+        message = None
+        if not pieces.as_it_lies(face):
+            message = np.zeros(pieces.size, self.array.dtype)
+        buffer = pieces.in_memory_order(face) if message is None else message
+        request = Psend_init(comm, buffer, pieces.count, peer, route.send_tag, **self.options)
+        self.sends.append(request)
+        return MessageOut(box, pieces, face, message, request)
+
+    def _needs_memory(self, route: Route) -> bool:
+        """True where a message is unpacked, false where it comes straight to its place."""
+        if route.recv is None or route.face.rank == self.context.comm.rank:
+            return False
+        face = self.array[route.face.recv]
+        region = find_region(face)
+        direct = region is not None and self._sees(route.face.rank, region)
+        return not (direct and route.recv.as_it_lies(face))
+
+    def _sees(self, peer: int, region: Region) -> bool:
+        """Whether a peer can store into a region, or is not on this node anyway."""
+        if peer not in self.context.node().rank_of:
+            return True
+        there = region.node.comm.Get_group()
+        (place,) = self.context.group.Translate_ranks([peer], there)
+        there.Free()
+        return bool(place != MPI.UNDEFINED)
+
+    def _room(self, route: Route, unpacked: bool) -> int:
+        """Bytes of memory for a message."""
+        if not unpacked or route.recv is None:
+            return 0
+        return aligned(route.recv.size * self.array.itemsize)
+
+
+def _attempt(action: Callable[[], object], errors: list[Exception]) -> None:
+    try:
+        action()
+    except Exception as error:
+        errors.append(error)
