@@ -30,8 +30,10 @@ def meet(one: Box, other: Box) -> bool:
 
 
 def cut(length: int, parts: int, number: int) -> slice:
-    """Local. Part ``number`` of ``length`` points; parts differ by one point at most."""
-    return slice(length * number // parts, length * (number + 1) // parts)
+    """Local. Part ``number`` of ``length`` points; the first ones have one more than the last."""
+    least, more = divmod(length, parts)
+    start = number * least + min(number, more)
+    return slice(start, start + least + (number < more))
 
 
 @dataclass(frozen=True)

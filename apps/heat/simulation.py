@@ -7,14 +7,14 @@ while the faces travel. Ghosts are waited for at the beginning of the next step.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.heat.decomposition import SIDES, Block, Box, Face, meet
+from onesided.apps.heat.decomposition import SIDES, Block, Face, meet
 from onesided.apps.heat.halos.halo import Sides
 from onesided.apps.heat.halos.registry import Way
 from onesided.apps.heat.problem import Problem
@@ -47,8 +47,7 @@ class Simulation:
         self._arrays = (np.zeros(shape, problem.dtype), np.zeros(shape, problem.dtype))
         faces = faces_of(comm, block)
         self.tiling = tiling(block.inner, faces, team.threads)
-        parts = _parts(self.tiling.boxes, faces, len(shape))
-        self.halo = way.make(Sides(comm, faces, self._arrays, parts, info))
+        self.halo = way.make(Sides(comm, faces, self._arrays, self.tiling.parts, info))
         self.nbytes = sum(self._arrays[0][face.send].nbytes for face in faces)
         self._queues = [self._queued(which) for which in range(2)]
         self.load()
@@ -133,12 +132,3 @@ def faces_of(comm: MPI.Cartcomm, block: Block) -> list[Face]:
             if rank != MPI.PROC_NULL:
                 found.append(block.face(axis, side, rank))
     return found
-
-
-def _parts(boxes: Sequence[Box], faces: Sequence[Face], axes: int) -> list[int]:
-    """Local. For each axis, how many tiles touch the face across it that most of them touch."""
-    counts = [1] * axes
-    for face in faces:
-        touching = sum(meet(box, face.send) for box in boxes)
-        counts[face.axis] = max(counts[face.axis], touching)
-    return counts

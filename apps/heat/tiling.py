@@ -20,10 +20,14 @@ RUN = 32  # points along the last axis, which is contiguous, that are worth a lo
 
 @dataclass(frozen=True)
 class Tiling:
-    """Boxes of the own points in the local array: those at faces, and all others."""
+    """Boxes of the own points in the local array: those at faces, and all others.
+
+    ``parts``: the number of those at one face, the largest of all faces.
+    """
 
     outer: tuple[Box, ...]
     inner: tuple[Box, ...]
+    parts: int
 
     @property
     def boxes(self) -> tuple[Box, ...]:
@@ -35,6 +39,7 @@ def tiling(own: Box, faces: Sequence[Face], threads: int) -> Tiling:
     """Local. Cut the own points of a block; every thread gets tiles of each face."""
     rest = list(own)
     outer: list[Box] = []
+    most = 1
     touched = {(face.axis, face.side) for face in faces}
     for axis, side in product(range(len(own)), SIDES):
         start, stop = rest[axis].start, rest[axis].stop
@@ -45,8 +50,10 @@ def tiling(own: Box, faces: Sequence[Face], threads: int) -> Tiling:
         parts = slice(start, middle), slice(middle, stop)
         slab = list(rest)
         slab[axis], rest[axis] = parts[side], parts[1 - side]
-        outer += _pieces(tuple(slab), threads, {axis})
-    return Tiling(tuple(outer), tuple(_pieces(tuple(rest), threads, ())))
+        pieces = _pieces(tuple(slab), threads, {axis})
+        most = max(most, len(pieces))
+        outer += pieces
+    return Tiling(tuple(outer), tuple(_pieces(tuple(rest), threads, ())), most)
 
 
 def _depth(box: Box, axis: int, threads: int) -> int:

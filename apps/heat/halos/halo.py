@@ -23,14 +23,14 @@ Arrays = tuple[NDArray[Any], NDArray[Any]]
 class Sides:
     """What all halos of a block are made of.
 
-    ``comm`` has the process grid, ``parts`` is the number of tiles along a face across each axis,
-    ``info`` what the user told the methods.
+    ``comm`` has the process grid, ``parts`` is the number of tiles at a face, ``info`` what
+    the user told the methods.
     """
 
     comm: MPI.Cartcomm
     faces: Sequence[Face]
     arrays: Arrays
-    parts: Sequence[int]
+    parts: int
     info: dict[str, str] = field(default_factory=dict)
 
 

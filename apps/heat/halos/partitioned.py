@@ -1,0 +1,43 @@
+"""Faces that leave in pieces, marked by the threads that compute them: HaloExchange."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from onesided.apps.heat.halos.halo import Halo, Mark, Sides
+from onesided.collectives import HaloExchange
+
+
+class Partitioned(Halo):
+    """Collective. ``aggregate``: bytes of pieces that leave together."""
+
+    def __init__(self, sides: Sides, aggregate: int) -> None:
+        self._exchanges = [
+            HaloExchange(
+                sides.comm, array, 1, partitions=sides.parts, aggregate=aggregate, corners=False
+            )
+            for array in sides.arrays
+        ]
+        self.label = self._exchanges[0].method
+
+    def marks(self, which: int) -> list[Mark]:
+        """Local."""
+        halo = self._exchanges[which]
+        return [
+            Mark(box, partial(halo.Pready, face, number))
+            for face in range(len(halo.faces))
+            for number, box in enumerate(halo.pieces(face))
+        ]
+
+    def begin(self, which: int) -> None:
+        """Local."""
+        self._exchanges[which].Start()
+
+    def finish(self, which: int) -> None:
+        """Local in the sense of MPI."""
+        self._exchanges[which].Wait()
+
+    def free(self) -> None:
+        """Collective."""
+        for halo in reversed(self._exchanges):
+            halo.Free()
