@@ -89,9 +89,11 @@ def _follow(
     tick: Callable[[], None],
 ) -> tuple[Times, Times]:
     """Collective. All steps: seconds of a step, and of its communication, by run and round."""
+    start = runs[0].problem.initial(runs[0].block.box)
     for each in runs:
+        each.load(start)
         each.advance(min(WARM_UP, steps))
-        each.load()
+        each.load(start)
     times = np.zeros((2, rounds, len(runs)))
     order = list(range(len(runs)))
     for number in range(rounds):

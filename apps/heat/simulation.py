@@ -40,7 +40,7 @@ class Simulation:
         way: Way,
         info: dict[str, str],
     ) -> None:
-        """Collective."""
+        """Collective. The state is undefined until ``load``."""
         self.problem, self.block = problem, block
         self._team = team
         shape = [length + 2 for length in block.extent]
@@ -50,14 +50,15 @@ class Simulation:
         self.halo = way.make(Sides(comm, faces, self._arrays, self.tiling.parts, info))
         self.nbytes = sum(self._arrays[0][face.send].nbytes for face in faces)
         self._queues = [self._queued(which) for which in range(2)]
-        self.load()
-
-    def load(self) -> None:
-        """Local. Go back to the start."""
-        for array in self._arrays:
-            array[...] = self.problem.initial(self.block.box)
         self._now = 0
         self._pending = False  # the ghosts of the present state are on their way
+        self.steps, self.communication = 0, 0.0
+
+    def load(self, start: NDArray[Any]) -> None:
+        """Local. Begin with this state, which has ghosts around the own points."""
+        for array in self._arrays:
+            np.copyto(array, start)
+        self._now = 0
         self.steps, self.communication = 0, 0.0
 
     @property
