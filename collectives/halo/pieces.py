@@ -96,15 +96,17 @@ class Pieces:
 
     def as_it_lies(self, face: NDArray[Any]) -> bool:
         """Local. True where the memory of a face is a message already: nothing to be packed."""
-        if self.size != math.prod(self.shape):
+        if self.size != math.prod(self.shape) or not self._in_one_piece(face):
             return False
         start, step = _address(face), self.stride * face.itemsize
         for number, box in enumerate(self.boxes):
             piece = face[box]
-            whole = self.in_memory_order(piece).flags.c_contiguous
-            if not whole or _address(piece) != start + number * step:
+            if not self._in_one_piece(piece) or _address(piece) != start + number * step:
                 return False
         return True
+
+    def _in_one_piece(self, view: NDArray[Any]) -> bool:
+        return self.in_memory_order(view).flags.c_contiguous
 
     def places(self, message: NDArray[Any]) -> list[NDArray[Any]]:
         """Local. The pieces in a message, one-dimensional, as arrays of their shapes."""

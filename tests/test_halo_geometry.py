@@ -1,0 +1,305 @@
+"""Faces, boxes and pieces of halos; no MPI."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from halo_data import World, same
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from onesided.collectives.errors import PatternError
+from onesided.collectives.halo.face import extents, is_empty
+from onesided.collectives.halo.grid import Grid, directions, grid_faces, read_width
+from onesided.collectives.halo.neighbors import check_apart, listed_faces, read_box
+from onesided.collectives.halo.pieces import Pieces, cut, memory_order, read_partitions
+
+few = settings(max_examples=40)
+
+
+@st.composite
+def worlds(draw):
+    axes = draw(st.integers(1, 4))
+    gridded = draw(st.integers(1, axes))
+    most = 3 if axes < 4 else 2
+    layers = [draw(st.tuples(st.integers(0, 2), st.integers(0, 2))) for _ in range(gridded)]
+    sizes = []
+    for axis in range(axes):
+        parts = draw(st.integers(1, most)) if axis < gridded else 1
+        least = max(layers[axis]) if axis < gridded else 1
+        sizes.append(tuple(draw(st.integers(least, least + 2)) for _ in range(parts)))
+    layers += [(0, 0)] * (axes - gridded)
+    periods = tuple(draw(st.booleans()) for _ in range(gridded))
+    return World(tuple(sizes), periods, tuple(layers))
+
+
+def faces_of(world, corners):
+    """The faces of all ranks."""
+    return [
+        grid_faces(world.shape(coords), world.layers, Grid(world.dims, world.periods, coords),
+                   corners)
+        for coords in world.coordinates
+    ]
+
+
+def exchanged(arrays, everyone):
+    """What the ranks' arrays show afterwards; every message is expected, none is missing."""
+    out = {}
+    for rank, faces in enumerate(everyone):
+        for face in faces:
+            if not is_empty(face.send):
+                out[rank, face.rank, face.send_key] = arrays[rank][face.send].copy()
+    for rank, faces in enumerate(everyone):
+        for face in faces:
+            if not is_empty(face.recv):
+                arrays[rank][face.recv] = out.pop((face.rank, rank, face.recv_key))
+    assert not out
+
+
+@few
+@given(worlds(), st.booleans())
+def test_grids(world, corners):
+    everyone = faces_of(world, corners)
+    for faces in everyone:
+        check_apart(faces)
+    arrays = [world.before(coords, 1) for coords in world.coordinates]
+    exchanged(arrays, everyone)
+    for array, coords in zip(arrays, world.coordinates, strict=True):
+        assert same(array, world.after(coords, 1, corners)), coords
+
+
+def test_the_reference_is_that_of_pad():
+    """One periodic rank: the array as NumPy pads it."""
+    world = World(((4,), (5,)), (True, True), ((2, 1), (1, 3)))
+    padded = np.pad(world.values(3), world.layers, mode="wrap")
+    assert same(world.after((0, 0), 3), padded)
+    ended = World(((4,), (5,)), (False, False), ((2, 1), (1, 3)))
+    padded = np.pad(world.values(3), world.layers, constant_values=113)
+    assert same(ended.after((0, 0), 3), padded)
+
+
+@pytest.mark.parametrize(("axes", "corners", "count"), [
+    (1, True, 2), (2, True, 8), (2, False, 4), (3, True, 26), (3, False, 6), (4, True, 80)])
+def test_directions(axes, corners, count):
+    found = directions(axes, corners)
+    assert len(set(found)) == len(found) == count
+    assert found[: 2 * axes] == [
+        tuple(step * (a == axis) for a in range(axes)) for axis in range(axes) for step in (-1, 1)]
+
+
+def test_the_same_neighbor_twice_and_oneself():
+    faces = grid_faces((6, 6), 1, Grid((2, 1), (True, True), (0, 0)), False)
+    assert [(face.rank, face.offset) for face in faces] == [
+        (1, (-1, 0)), (1, (1, 0)), (0, (0, -1)), (0, (0, 1))]
+    assert len({(face.rank, face.send_key) for face in faces}) == 4
+
+
+def test_layers_on_one_side_only():
+    """A scheme that looks upstream: what is sent up is received from below."""
+    faces = grid_faces((5,), [(2, 0)], Grid((3,), (True,), (1,)), True)
+    down, up = faces
+    assert (extents(down.send), extents(down.recv)) == ((0,), (2,))
+    assert (up.send, is_empty(up.recv)) == ((slice(3, 5),), True)
+
+
+@few
+@given(st.integers(0, 50), st.integers(1, 60))
+def test_cuts(extent, parts):
+    cuts = [cut(extent, parts, index) for index in range(parts)]
+    assert cuts[0][0] == 0
+    assert cuts[-1][1] == extent
+    assert all(before[1] == after[0] for before, after in itertools.pairwise(cuts))
+    sizes = [stop - start for start, stop in cuts]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] - sizes[-1] <= 1
+
+
+@st.composite
+def faces(draw):
+    axes = draw(st.integers(1, 4))
+    shape = tuple(draw(st.integers(1, 5)) for _ in range(axes))
+    offset = tuple(draw(st.integers(-1, 1)) for _ in range(draw(st.integers(0, axes))))
+    number = st.integers(1, 6)
+    partitions = draw(number | st.tuples(*[number] * axes))
+    order = tuple(draw(st.permutations(range(axes))))
+    return shape, offset, partitions, order
+
+
+@few
+@given(faces())
+def test_pieces_cover_a_face_once(face):
+    shape, offset, partitions, order = face
+    pieces = Pieces.of(shape, offset, partitions, order)
+    counted = np.zeros(shape, int)
+    for box in pieces.boxes:
+        assert not is_empty(box)
+        assert math.prod(extents(box)) <= pieces.stride
+        counted[box] += 1
+    assert (counted == 1).all()
+    assert len(pieces.boxes) == pieces.count == math.prod(pieces.counts)
+    assert all(count == 1 for count, step in zip(pieces.counts, offset, strict=False) if step)
+    if isinstance(partitions, int):
+        assert sum(count > 1 for count in pieces.counts) <= 1
+    moved = pieces.within(tuple(slice(3, 3 + extent) for extent in shape))
+    assert moved[0][0].start == 3
+    assert [extents(box) for box in moved] == [extents(box) for box in pieces.boxes]
+
+
+@few
+@given(faces())
+def test_packed_and_unpacked(face):
+    """Sender and receiver agree on what is where in a message, whatever their arrays' strides."""
+    shape, offset, partitions, order = face
+    pieces = Pieces.of(shape, offset, partitions, order)
+    source = np.arange(math.prod(shape)).reshape(shape)
+    message, target = np.full(pieces.size, -1), np.full(shape[::-1], -1).T
+    for place, box in zip(pieces.places(message), pieces.boxes, strict=True):
+        place[...] = source[box]
+    for place, box in zip(pieces.places(message), pieces.boxes, strict=True):
+        target[box] = place
+    assert np.array_equal(target, source)
+    whole = pieces.whole(message)
+    if whole is not None:
+        assert np.array_equal(whole, source)
+    assert (message == -1).sum() == pieces.size - source.size
+
+
+@few
+@given(faces())
+def test_what_needs_no_packing(face):
+    """Where a face is said to lie as it travels, its memory is the packed message."""
+    shape, offset, partitions, order = face
+    pieces = Pieces.of(shape, offset, partitions, order)
+    lies = 0
+    for axes in itertools.permutations(range(len(shape))):
+        array = np.arange(math.prod(shape)).reshape([shape[a] for a in axes])
+        array = array.transpose(np.argsort(axes))
+        message = np.full(pieces.size, -1)
+        for place, box in zip(pieces.places(message), pieces.boxes, strict=True):
+            place[...] = array[box]
+        if pieces.as_it_lies(array):
+            lies += 1
+            assert np.array_equal(pieces.in_memory_order(array).reshape(-1), message)
+    even = all(extent % count == 0 for extent, count in zip(shape, pieces.counts, strict=True))
+    first = next((axis for axis in order if shape[axis] > 1), order[0])
+    assert bool(lies) >= (even and all(
+        count == 1 for axis, count in enumerate(pieces.counts) if axis != first))
+
+
+@pytest.mark.parametrize(("shape", "offset", "partitions", "counts"), [
+    ((1, 12, 40), (-1, 0, 0), 4, (1, 4, 1)),  # the first axis in memory that is long enough
+    ((1, 3, 40), (-1, 0, 0), 4, (1, 1, 4)),
+    ((1, 3, 2), (-1, 0, 0), 4, (1, 3, 1)),  # none is: the longest
+    ((12, 2, 40), (0, 1, 0), 4, (4, 1, 1)),
+    ((3, 3), (1, 1), 4, (1, 1)),  # a corner
+    ((12, 1, 40), (0, 1, 0), (2, 3, 4), (2, 1, 4)),
+    ((1, 8), (), 4, (1, 4)),
+])  # fmt: skip
+def test_where_faces_are_cut(shape, offset, partitions, counts):
+    assert Pieces.of(shape, offset, partitions, tuple(range(len(shape)))).counts == counts
+
+
+def test_the_first_axis_in_memory():
+    array = np.zeros((4, 5, 6), order="F")
+    assert memory_order(array) == (2, 1, 0)
+    assert memory_order(array.transpose(1, 0, 2)[::-1]) == (2, 0, 1)
+    assert Pieces.of((12, 1, 12), (0, 1, 0), 3, memory_order(array)).counts == (1, 1, 3)
+
+
+def refused(text, call, *arguments):
+    with pytest.raises(PatternError, match=text):
+        call(*arguments)
+
+
+def test_bad_widths():
+    for width in (-1, "2", 1.5, [1], [1, 2, 3], [(1, 2, 3), 1], [1, None], [(1, -1), 0], None):
+        refused("width", read_width, width, (8, 8), 2)
+    refused("the grid has 1 axes only", read_width, [1, 1], (8, 8), 1)
+    refused("4 and 5 ghost layers on axis 0", read_width, [(4, 5), 0], (8, 8), 2)
+    assert read_width(2, (8, 8), 1) == ((2, 2), (0, 0))
+    assert read_width(np.array([1, 2]), (8, 8), 2) == ((1, 1), (2, 2))
+
+
+def test_blocks_that_are_too_small():
+    here = Grid((2, 1), (True, False), (0, 0))
+    refused("1 layers of its own on axis 0, and a neighbor needs 2", grid_faces, (5, 9), 2, here)
+    assert len(grid_faces((9, 5), 2, here)) == 2  # nobody needs anything along axis 1
+    refused("a grid of 2 axes", grid_faces, (9,), 2, here)
+
+
+def test_bad_partitions():
+    for partitions in (0, -1, 1.5, "3", [1], [1, 2, 3], [1, 0], None):
+        refused("partitions", read_partitions, partitions, 2)
+    assert read_partitions(np.int64(3), 2) == 3
+    assert read_partitions([np.int64(3), 1], 2) == (3, 1)
+
+
+INSIDE, BELOW = (slice(2, 4), slice(2, 6)), (slice(0, 2), slice(2, 6))
+
+
+@pytest.mark.parametrize(("entry", "text"), [
+    (3, "neighbor 0 is 3"),
+    ((1, INSIDE), "neighbor 0 is"),
+    ((4, INSIDE, BELOW), "neighbor 0 is rank 4; there are 4 ranks"),
+    ((-7, INSIDE, BELOW), "neighbor 0 is rank -7"),
+    ((1.0, INSIDE, BELOW), "the rank of neighbor 0 has 1.0"),
+    ((1, (slice(2, 9), slice(2, 6)), BELOW), "out of bounds of its extent 8"),
+    ((1, INSIDE, (slice(-2, 0),)), "out of bounds"),
+    ((1, INSIDE, (slice(0, 2, 2),)), "step 2"),
+    ((1, INSIDE, ((0, 2), (2, 6), (0, 1))), "3 slices"),
+    ((1, INSIDE, 5), "the receive box for neighbor 0 .* is 5"),
+    ((1, (7, 8), BELOW), "neither a slice nor"),
+    ((1, INSIDE, ((0, 1.5),)), "has 1.5, not an integer"),
+    ((1, INSIDE, BELOW, "north"), "the tag of neighbor 0"),
+])
+def test_bad_neighbors(entry, text):
+    refused(text, listed_faces, [entry], (8, 8), 4, None)
+
+
+def test_bad_lists_of_neighbors():
+    refused("not a list", listed_faces, 3, (8, 8), 4, None)
+    refused("tag 5 occurs twice for rank 1", listed_faces,
+            [(1, INSIDE, None, 5), (1, None, BELOW, 5)], (8, 8), 4, None)
+    refused("tag 1 occurs twice", listed_faces,
+            [(1, INSIDE, None, 1), (1, None, BELOW)], (8, 8), 4, None)
+    refused("send box for neighbor 0 .* reaches into ghost", listed_faces, [(1, BELOW, None)],
+            (8, 8), 4, 2)
+    refused("receive box for neighbor 0 .* reaches into the block", listed_faces,
+            [(1, None, (slice(0, 3), slice(2, 6)))], (8, 8), 4, 2)
+
+
+def test_boxes_that_overlap():
+    def check(*neighbors):
+        check_apart(listed_faces(neighbors, (8, 8), 4, None))
+
+    check((1, INSIDE, BELOW), (2, INSIDE, None), (1, INSIDE, (slice(6, 8),)))  # sends may overlap
+    refused("receive blocks from rank 1 .* and from rank 2 .* overlap", check,
+            (1, INSIDE, BELOW), (2, None, (slice(1, 2), slice(5, 8))))
+    refused("receive box from rank 2 .* and the send box for rank 1 .* overlap", check,
+            (1, INSIDE, BELOW), (2, None, (slice(3, 8), slice(5, 8))))
+
+
+def test_ways_to_write_a_box():
+    whole = (slice(1, 3), slice(0, 8))
+    ways = [(slice(1, 3),), slice(1, 3), ((1, 3), (0, 8)), [[1, 3]], (slice(1, 3), slice(None))]
+    for box in ways:
+        assert read_box(box, (8, 8), "box") == whole
+    assert is_empty(read_box(None, (8, 8), "box"))
+
+
+@few
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30)), max_size=12))
+def test_tags_default_to_the_order(entries):
+    """Entries without a tag count those of the same rank."""
+    assume(entries)
+    neighbors = [(rank, ((3 * n, 3 * n + 1),), ((3 * n + 1, 3 * n + 2),))
+                 for n, (rank, _) in enumerate(entries)]
+    found = listed_faces(neighbors, (40,), 4, None)
+    check_apart(found)
+    for rank in range(4):
+        keys = [face.send_key for face in found if face.rank == rank]
+        assert keys == list(range(len(keys)))
+        assert keys == [face.recv_key for face in found if face.rank == rank]
