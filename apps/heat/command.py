@@ -173,7 +173,8 @@ def _draw(
     comm: MPI.Intracomm, problem: Problem, block: Block, one: Simulation, path: str
 ) -> None:
     """Collective. The temperature; in three dimensions in the middle of the first axis."""
-    lengths, wanted = problem.lengths, [slice(0, length) for length in problem.shape]
+    lengths = [count * problem.spacing for count in problem.shape]
+    wanted = [slice(0, count) for count in problem.shape]
     names, place = ("x", "y", "z")[: len(lengths)], ""
     if len(lengths) == 3:
         middle = problem.shape[0] // 2

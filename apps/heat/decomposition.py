@@ -29,6 +29,13 @@ def meet(one: Box, other: Box) -> bool:
     )
 
 
+def beside(box: Box, ghosts: Box) -> bool:
+    """Local. Whether a point of a box has a neighbor among these ghosts."""
+    return any(
+        meet(shifted(box, axis, offset), ghosts) for axis in range(len(box)) for offset in (-1, 1)
+    )
+
+
 def cut(length: int, parts: int, number: int) -> slice:
     """Local. Part ``number`` of ``length`` points; the first ones have one more than the last."""
     least, more = divmod(length, parts)

@@ -1,7 +1,8 @@
 """One block of the grid in time: tiles computed by a team of threads, ghosts by a halo.
 
 A step computes the tiles at the faces first, which the halo may send piece by piece, and the rest
-while the faces travel. Ghosts are waited for at the beginning of the next step.
+while the faces travel. Ghosts are waited for in the next step: at its beginning, or by the tiles
+that need them.
 """
 
 from __future__ import annotations
@@ -14,21 +15,21 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.heat.decomposition import SIDES, Block, Face, meet
+from onesided.apps.heat.decomposition import SIDES, Block, Face, beside, meet
 from onesided.apps.heat.halos.halo import Sides
 from onesided.apps.heat.halos.registry import Way
 from onesided.apps.heat.problem import Problem
 from onesided.apps.heat.stencil import settings, update, wrap
 from onesided.apps.heat.team import Team
 from onesided.apps.heat.tiling import tiling
-from onesided.apps.heat.work import Queue, after
+from onesided.apps.heat.work import Queue, Tile, after
 
 
 class Simulation:
     """One way of exchanging halos, with a state of its own.
 
-    ``communication``: seconds that this rank has spent in its halo so far; marks of several
-    threads count by their mean.
+    ``communication``: seconds that this rank has spent in its halo so far; what several threads
+    do counts by its mean.
     """
 
     def __init__(
@@ -72,52 +73,58 @@ class Simulation:
             for _ in range(steps):
                 self._step()
             began = time.perf_counter()
-            self._settle()
+            if self._pending:
+                self.halo.finish(self._now)
+                self._pending = False
             self.communication += time.perf_counter() - began
         self.steps += steps
-        marking = sum(queue.marking() for queues in self._queues for queue in queues)
-        self.communication += marking / self._team.threads
+        within = sum(queue.communication() for queues in self._queues for queue in queues)
+        self.communication += within / self._team.threads
 
     def free(self) -> None:
         """Collective. Give the halo back."""
         self.halo.free()
 
     def _step(self) -> None:
-        halo, following = self.halo, 1 - self._now
+        halo, now, following = self.halo, self._now, 1 - self._now
         first, *others = self._queues[following]
         began = time.perf_counter()
-        self._settle()
+        if self._pending and not halo.gradual:
+            halo.finish(now)
         halo.begin(following)
         spent = time.perf_counter() - began
         self._team.run(first)
+        began = time.perf_counter()
+        if self._pending and halo.gradual:
+            halo.finish(now)
+        spent += time.perf_counter() - began
         for queue in others:
             began = time.perf_counter()
             halo.send(following)
             spent += time.perf_counter() - began
             self._team.run(queue)
         self.communication += spent
-        self._pending = True
-        self._now = following
-
-    def _settle(self) -> None:
-        if self._pending:
-            self._pending = False
-            self.halo.finish(self._now)
+        self._pending, self._now = True, following
 
     def _queued(self, which: int) -> list[Queue]:
         """Local. The tiles of a step that computes this array; in two parts for a joint halo."""
         new, old = self._arrays[which], self._arrays[1 - which]
         boxes = self.tiling.boxes
-        calls = [
-            [*update(self.problem, old, new, box), *wrap(self.block, new, box)] for box in boxes
-        ]
         marks: list[list[Callable[[], object]]] = [[] for _ in boxes]
         for mark in self.halo.marks(which):
             touching = [number for number, box in enumerate(boxes) if meet(box, mark.box)]
             ready = after(len(touching), mark.ready)
             for number in touching:
                 marks[number].append(ready)
-        tiles = list(zip(calls, marks, strict=True))
+        arrivals = self.halo.arrivals(1 - which)
+        tiles = [
+            Tile(
+                [*update(self.problem, old, new, box), *wrap(self.block, new, box)],
+                [arrival.arrived for arrival in arrivals if beside(box, arrival.box)],
+                marks[number],
+            )
+            for number, box in enumerate(boxes)
+        ]
         parts = [tiles]
         if self.halo.joint:
             outer = len(self.tiling.outer)

@@ -42,18 +42,33 @@ class Mark:
     ready: Callable[[], object]
 
 
+@dataclass(frozen=True)
+class Arrival:
+    """A part of the ghosts that may come by itself: its box, and what tells any thread."""
+
+    box: Box
+    arrived: Callable[[], bool]
+
+
 class Halo:
-    """The verbs of a step, in this order, all called by the main thread; by default empty.
+    """The verbs of a step, in this order, called by the main thread; by default they do nothing.
 
     ``joint``: what is sent leaves in ``send``, after all threads have computed the faces; other
     halos send by marks, or in ``finish``, and no thread has to wait for another before.
+    ``gradual``: tiles ask for the arrival of their ghosts, so that ``finish`` may come when they
+    have been used; else it comes before.
     """
 
     joint = False
+    gradual = False
     label = ""
 
     def marks(self, which: int) -> list[Mark]:
         """Local. The parts of the faces of an array that are marked one by one."""
+        return []
+
+    def arrivals(self, which: int) -> list[Arrival]:
+        """Local. The parts of the ghosts of an array that can be asked for one by one."""
         return []
 
     def begin(self, which: int) -> None:

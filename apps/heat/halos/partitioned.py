@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from onesided.apps.heat.halos.halo import Halo, Mark, Sides
+from onesided.apps.heat.halos.halo import Arrival, Halo, Mark, Sides
 from onesided.collectives import HaloExchange
 
 
 class Partitioned(Halo):
     """Collective. ``aggregate``: bytes of pieces that leave together."""
+
+    gradual = True
 
     def __init__(self, sides: Sides, aggregate: int) -> None:
         self._exchanges = [
@@ -27,6 +29,15 @@ class Partitioned(Halo):
             Mark(box, partial(halo.Pready, face, number))
             for face in range(len(halo.faces))
             for number, box in enumerate(halo.pieces(face))
+        ]
+
+    def arrivals(self, which: int) -> list[Arrival]:
+        """Local."""
+        halo = self._exchanges[which]
+        return [
+            Arrival(box, partial(halo.Parrived, face, number))
+            for face in range(len(halo.faces))
+            for number, box in enumerate(halo.arrivals(face))
         ]
 
     def begin(self, which: int) -> None:
