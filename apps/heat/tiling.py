@@ -14,7 +14,7 @@ from math import ceil, prod
 from onesided.apps.heat.decomposition import HIGH, SIDES, Box, Face, cut, extent
 
 POINTS = 32768  # of a tile at most: with its neighbors it fits the second-level cache
-THIN = 4096  # points of a tile at a face at least, where one layer has fewer
+THIN = 2048  # points of a tile at a face at least, where the block is thick enough
 RUN = 32  # points along the last axis, which is contiguous, that are worth a loop
 
 
@@ -57,13 +57,13 @@ def tiling(own: Box, faces: Sequence[Face], threads: int) -> Tiling:
 
 
 def _depth(box: Box, axis: int, threads: int) -> int:
-    """Layers of the tiles at a face across ``axis``: a quarter of the block at most."""
+    """Layers of the tiles at a face across ``axis``: an eighth of the block at most."""
     lengths = extent(box)
     layer = prod(lengths) // lengths[axis]
     wanted = ceil(threads * THIN / max(layer, 1))
     if axis == len(box) - 1:
         wanted = max(wanted, RUN)
-    return max(1, min(wanted, lengths[axis] // 4))
+    return max(1, min(wanted, lengths[axis] // 8))
 
 
 def _pieces(box: Box, least: int, whole: Collection[int]) -> list[Box]:
