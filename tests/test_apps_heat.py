@@ -65,7 +65,7 @@ def test_every_thread_has_a_tile_of_each_face():
     assert sum(points(box) for box in found.outer) < 0.5 * np.prod(block.extent)
     whole = tiling(Block.of((2000, 700), (True, True), (1, 1), (0, 0)).inner, [], 1)
     assert not whole.outer
-    assert max(map(points, whole.inner)) <= POINTS
+    assert max(map(points, whole.inner)) < 1.05 * POINTS
 
 
 def points(box):

@@ -13,7 +13,7 @@ from math import ceil, prod
 
 from onesided.apps.heat.decomposition import HIGH, SIDES, Box, Face, cut, extent
 
-POINTS = 32768  # of a tile at most: with its neighbors it fits the second-level cache
+POINTS = 32768  # of a tile, nearly: with its neighbors it fits the second-level cache
 THIN = 2048  # points of a tile at a face at least, where the block is thick enough
 RUN = 32  # points along the last axis, which is contiguous, that are worth a loop
 
