@@ -1,0 +1,262 @@
+"""Halos: mistakes, which every rank learns of, and what is left behind."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import warnings
+
+import numpy as np
+from cases import parameters, ranks, skip
+from mpi4py import MPI
+
+from onesided.collectives import (
+    HaloExchange,
+    MethodError,
+    MismatchError,
+    PatternError,
+    RequestError,
+    ResourceError,
+    UnsupportedError,
+    empty,
+    free,
+)
+from onesided.collectives.context import Context
+from onesided.collectives.halo import traffic
+
+WHOLE = (slice(0, 1), slice(0, 8))
+
+
+def raises(kind, text, call, *arguments, **options):
+    try:
+        call(*arguments, **options)
+    except kind as error:
+        assert text in str(error), error
+        return str(error)
+    raise AssertionError(f"{kind.__name__} with {text!r} was expected")
+
+
+def everywhere(comm, kind, text, *arguments, **options):
+    """The same error on every rank, and nothing is left of the attempt."""
+    before = len(Context.of(comm).live)
+    said = raises(kind, text, HaloExchange, comm, *arguments, **options)
+    assert len(set(comm.allgather(said))) == 1, said
+    assert len(Context.of(comm).live) == before
+
+
+def grid(comm, periodic=True):
+    return comm.Create_cart((comm.size, 1), (periodic, periodic))
+
+
+@parameters(culprit=["all", "last"])
+def case_bad_arguments(comm, culprit):
+    """Of all ranks, or of one: nobody is left behind."""
+    cart, wrong = grid(comm), culprit == "all" or comm.rank == comm.size - 1
+    good = np.zeros((6, 6))
+    fixed = np.zeros((6, 6))
+    fixed.flags.writeable = False
+    for bad, text in [
+        ([1, 2], "needs a NumPy array"), (np.array(1.0), "one axis at least"),
+        (np.array([[None] * 6] * 6), "no fixed size"), (fixed, "cannot be written"),
+        (np.zeros((6, 6), "V0"), "no fixed size"), (np.zeros(6), "a grid of 2 axes"),
+        (np.zeros((2, 6)), "0 layers of its own"), (np.zeros((1, 6)), "1 and 1 ghost layers"),
+    ]:
+        everywhere(cart, PatternError, text, bad if wrong else good, 1)
+    for name, bad, kind, text in [
+        ("partitions", 0, PatternError, "partitions must be"),
+        ("partitions", (1, 2, 3), PatternError, "partitions is"),
+        ("aggregate", -1, PatternError, "aggregate is -1"),
+        ("aggregate", 1.5, PatternError, "aggregate is 1.5"),
+        ("method", "smoke", MethodError, "no method 'smoke'; the methods are auto, rma"),
+        ("neighbors", 7, PatternError, "the neighbors are 7"),
+        ("neighbors", [(comm.size, WHOLE, None)], PatternError, f"there are {comm.size} ranks"),
+    ]:
+        everywhere(cart, kind, text, good, 1, **({name: bad} if wrong else {}))
+    for bad in (-1, "wide", (1, 2, 3), None):
+        everywhere(cart, PatternError, "width", good, bad if wrong else 1)
+    everywhere(comm, PatternError, "no Cartesian topology", good, 1)
+    cart.Free()
+
+
+@ranks(at_least=2)
+def case_ranks_that_disagree(comm):
+    cart = grid(comm, periodic=False)
+    mine = comm.rank == 0
+    everywhere(cart, PatternError, "rank 1 sends a box of shape (1, 6) to rank 0 (direction "
+               "(-1, 0)), which expects (1, 5) (direction (1, 0))",
+               np.zeros((6, 7 if mine else 8)), 1)
+    everywhere(cart, PatternError, "rank 1 sends float64 to rank 0, which expects float32",
+               np.zeros((6, 8), "f4" if mine else "f8"), 1)
+    everywhere(cart, PatternError, "which expects", np.zeros((9, 8)), 2 if mine else 1)
+    everywhere(cart, MismatchError, "rank 0 is in", np.zeros((9, 8)), 1,
+               method="p2p" if mine else "p2p-gather")
+    cart.Free()
+    array, out, into = np.zeros((4, 8)), (slice(1, 2),), (slice(0, 1),)
+    last = comm.size - 1
+    everywhere(comm, PatternError, f"rank 0 sends a box of shape (1, 8) to rank {last} (tag 0), "
+               "which expects nothing", array, None, neighbors=[(last, out, None)] if mine else [])
+    everywhere(comm, PatternError, f"rank 0 expects a box of shape (1, 8) from rank {last} "
+               "(tag 7), which sends nothing", array, None,
+               neighbors=[(last, None, into, 7)] if mine else [])
+    everywhere(comm, PatternError, "rank 0: ", array, None,
+               neighbors=[(0, out, into, 1), (0, None, out, 2)] if mine else [])
+
+
+def case_nobody(comm):
+    """No neighbors, or MPI.PROC_NULL: everything completes."""
+    out, into = (slice(1, 2),), (slice(0, 1),)
+    for neighbors in ([], [(MPI.PROC_NULL, out, into), (MPI.PROC_NULL, out, None)]):
+        array = np.zeros((4, 8))
+        with HaloExchange(comm, array, 1, neighbors=neighbors) as halo:
+            assert len(halo.faces) == len(neighbors)
+            halo.Start()
+            for face in range(len(neighbors)):
+                assert halo.Parrived(face)
+                assert (halo.pieces(face), halo.arrivals(face)) == ((), ())
+                halo.Pready(face)
+                raises(RequestError, f"no piece 0 of face {face}", halo.Pready, face, 0)
+            assert halo.Test()
+            assert halo.exchange() is array
+            assert (array == 0).all()
+
+
+def case_life_and_misuse(comm):
+    cart = grid(comm)
+    array = np.zeros((10, 10))
+    halo = HaloExchange(cart, array, 1, partitions=4)
+    assert (halo.state, halo.active, halo.filling, halo.rounds) == ("inactive", False, False, 0)
+    assert halo.Wait() is array
+    assert halo.Test()
+    for call in (lambda: halo.Pready(0), lambda: halo.Pready(0, 0), halo.Pready_all):
+        raises(RequestError, "an inactive halo exchange cannot be marked ready", call)
+    halo.Start()
+    assert (halo.state, halo.active, halo.filling) == ("active", True, True)
+    raises(RequestError, "active halo exchange cannot be started", halo.Start)
+    raises(RequestError, "active halo exchange cannot be freed", halo.Free)
+    halo.Pready(1, 2)
+    raises(RequestError, "piece 2 of face 1 is marked ready twice", halo.Pready, 1, 2)
+    raises(RequestError, "piece 2 of face 1 is marked ready twice", halo.Pready, 1)
+    raises(RequestError, "piece 2 of face 1 is marked ready twice", halo.Pready_all)
+    for face in (-1, 8, 1 << 40, 0.0, None, (0, 1)):
+        raises(RequestError, "no face", halo.Pready, face)
+        raises(RequestError, "no face", halo.Parrived, face)
+        raises(RequestError, "no face", halo.pieces, face)
+    for piece in (-1, 4, 1 << 40, 1.0, "2"):
+        raises(RequestError, "of face 1: there are 4", halo.Pready, 1, piece)
+        raises(RequestError, "of face 1: there are 4", halo.Parrived, 1, piece)
+    assert not halo.Test()
+    if threading.active_count() == 1:
+        raises(RequestError, "19 pieces are not ready (face and piece: (0, 0), (0, 1), (0, 2), "
+               "(0, 3), (1, 0), (1, 1), (1, 3), (2, 0), ...)", halo.Wait)
+    for face, entry in enumerate(halo.faces):
+        for piece in range(entry.partitions):
+            if (face, piece) != (1, 2):
+                halo.Pready(face, np.int64(piece))
+    assert not halo.filling
+    halo.Wait()
+    assert (halo.state, halo.rounds) == ("inactive", 1)
+    halo.Free()
+    halo.Free()
+    for call in (halo.Start, halo.Wait, halo.Test, lambda: halo.Pready(0), halo.Pready_all,
+                 lambda: halo.Parrived(0), lambda: halo.pieces(0), halo.exchange):
+        raises(RequestError, "a freed halo exchange cannot be", call)
+    cart.Free()
+
+
+@ranks(at_least=2)
+def case_a_transport_that_cannot(comm):
+    """Two nodes share no memory: every rank learns it at initialization."""
+    cart = grid(comm)
+    if Context.of(cart).node().alone:
+        skip("all ranks are on one node")
+    everywhere(cart, UnsupportedError, "rma: the receive buffer is not in memory from empty",
+               np.zeros((6, 6)), 1, method="rma")
+    cart.Free()
+
+
+def case_too_little_shared_memory(comm):
+    """Then the messages come in plain memory."""
+    cart = grid(comm)
+
+    def full(*arguments):
+        raise ResourceError("no shared memory is left")
+
+    original, traffic.empty = traffic.empty, full
+    try:
+        halo = HaloExchange(cart, array := np.full((6, 6), float(comm.rank)), 1)
+    finally:
+        traffic.empty = original
+    halo.exchange()
+    assert (array[0, 1:-1] == (comm.rank - 1) % comm.size).all()
+    halo.Free()
+    cart.Free()
+
+
+def settled(comm):
+    """What the library holds when what nobody looks at has been given back."""
+    gc.collect()
+    free(empty(comm, 1))
+    context = Context.of(comm)
+    return len(context.live), len(context.retired) <= 1
+
+
+@parameters(memory=["plain", "shared"])
+def case_memory_is_given_back(comm, memory):
+    cart = grid(comm)
+    shape = (40, 30)
+    array = empty(cart, shape) if memory == "shared" else np.zeros(shape)
+    before = settled(cart)
+    for _ in range(5):
+        with HaloExchange(cart, array, 1, partitions=2) as halo:
+            halo.exchange()
+            if memory == "shared" and comm.size > 1 and "rma" in halo.method.split(", "):
+                raises(RequestError, "still use this memory", free, array)
+        del halo
+    assert settled(cart) == before
+    if memory == "shared":
+        free(array)
+    cart.Free()
+
+
+def case_freed_in_another_order(comm):
+    """The communicator first, and of two halos the first one first."""
+    cart = grid(comm)
+    arrays = [np.full((6, 6), float(comm.rank)) for _ in range(3)]
+    halos = [HaloExchange(cart, array, 1) for array in arrays]
+    cart.Free()
+    for first in (0, 2, 1):
+        for halo in halos:
+            if halo.state != "freed":
+                halo.exchange()
+        halos[first].Free()
+    for array in arrays:
+        assert (array[0, 1:-1] == (comm.rank - 1) % comm.size).all()
+
+
+def case_never_freed(comm):
+    """Dropped, it says so; its messages are given back with the communicator."""
+    cart = grid(comm)
+    halo = HaloExchange(cart, np.zeros((6, 6)), 1)
+    halo.exchange()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        del halo
+        gc.collect()
+    assert [entry.category for entry in seen] == [ResourceWarning]
+    assert "was never freed" in str(seen[0].message)
+    cart.Free()
+
+
+def case_an_exception_calls_nothing_collective(comm):
+    cart = grid(comm)
+    halo = HaloExchange(cart, np.zeros((6, 6)), 1)
+    try:
+        with halo:
+            if comm.rank == 0:
+                raise KeyError("on one rank")
+            halo.exchange() if comm.size == 1 else None
+            raise KeyError("on the others")
+    except KeyError:
+        assert halo.state == "inactive"
+    halo.Free()
+    cart.Free()

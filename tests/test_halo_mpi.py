@@ -1,0 +1,57 @@
+"""Halos on the ranks of an MPI job: grids and lists of neighbors, every transport, mistakes."""
+
+from __future__ import annotations
+
+import pytest
+
+FULL = [pytest.param(ranks, marks=pytest.mark.full) for ranks in (1, 2, 3, 4, 6, 8)]
+SOME = {
+    1: ["case_grids", "method=auto", "case_life"],
+    2: ["case_methods[method=auto", "case_dtypes", "partitions=2,layers=1", "aggregate=0",
+        "beside", "orders", "case_arrivals"],
+    3: ["every_rank", "case_random_graphs", "case_arrivals[method=auto", "method=auto,late"],
+    4: ["case_grids", "case_many_neighbors", "case_threads", "case_four_axes", "widths_of_zero"],
+}
+
+
+@pytest.mark.parametrize("ranks", SOME)
+def test_halos(run_cases, ranks):
+    run_cases("cases_halo", ranks, select=SOME[ranks])
+
+
+@pytest.mark.parametrize("ranks", FULL)
+def test_all_halos(run_cases, ranks):
+    run_cases("cases_halo", ranks, timeout=600)
+
+
+@pytest.mark.parametrize("ranks", [2, *FULL[:1], *FULL[2:]])
+def test_mistakes(run_cases, ranks):
+    run_cases("cases_halo_errors", ranks)
+
+
+def test_two_nodes(run_cases, two_nodes):
+    """Messages between nodes, stores on them; rma for all is refused at initialization."""
+    run_cases("cases_halo", select=["memory=shared,partitions=2", "case_methods[method=auto"],
+              **vars(two_nodes))
+    run_cases("cases_halo_errors", select=["cannot"], **vars(two_nodes))
+
+
+@pytest.mark.full
+def test_everything_on_two_nodes(run_cases, two_nodes):
+    run_cases("cases_halo", select=["method=auto", "method=p2p", "case_grids", "memory"],
+              timeout=600, **vars(two_nodes))
+
+
+@pytest.mark.full
+def test_without_single_copy(run_cases, mpi_name):
+    """Large messages need both sides' progress where one side cannot copy them alone."""
+    settings = {"mpich": {"MPIR_CVAR_CH4_CMA_ENABLE": "0"}, "openmpi": {"OMPI_MCA_smsc": "^cma"}}
+    run_cases("cases_halo", 2, select=["case_late", "in_different_orders", "case_threads"],
+              env=settings[mpi_name])
+
+
+@pytest.mark.parametrize("level", ["funneled", "serialized"])
+def test_lower_thread_levels(run_cases, level):
+    """Everything but threads that call."""
+    run_cases("cases_halo", 2, select=["case_methods[method=auto,aggregate=0", "case_threads"],
+              env={"MPI4PY_RC_THREAD_LEVEL": level})
