@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,7 @@ class Simulation:
         self._queues = [self._queued(which) for which in range(2)]
         self._now = 0
         self._pending = False  # the ghosts of the present state are on their way
+        self._goes_on = False  # another step follows before all messages have to be there
         self.steps, self.communication = 0, 0.0
 
     def load(self, start: NDArray[Any]) -> None:
@@ -70,7 +72,8 @@ class Simulation:
     def advance(self, steps: int) -> None:
         """Local in the sense of MPI. So many time steps; no message is under way afterwards."""
         with settings():
-            for _ in range(steps):
+            for number in range(steps):
+                self._goes_on = number + 1 < steps
                 self._step()
             began = time.perf_counter()
             if self._pending:
@@ -106,6 +109,11 @@ class Simulation:
         self.communication += spent
         self._pending, self._now = True, following
 
+    def _used(self, which: int) -> None:
+        """Local. All tiles that need ghosts of this array have been computed."""
+        if self._goes_on:
+            self.halo.used(which)
+
     def _queued(self, which: int) -> list[Queue]:
         """Local. The tiles of a step that computes this array; in two parts for a joint halo."""
         new, old = self._arrays[which], self._arrays[1 - which]
@@ -117,6 +125,11 @@ class Simulation:
             for number in touching:
                 marks[number].append(ready)
         arrivals = self.halo.arrivals(1 - which)
+        outer = len(self.tiling.outer)
+        if self.halo.gradual and outer:
+            used = after(outer, partial(self._used, 1 - which))
+            for number in range(outer):
+                marks[number].append(used)
         tiles = [
             Tile(
                 [*update(self.problem, old, new, box), *wrap(self.block, new, box)],
@@ -127,7 +140,6 @@ class Simulation:
         ]
         parts = [tiles]
         if self.halo.joint:
-            outer = len(self.tiling.outer)
             parts = [tiles[:outer], tiles[outer:]]
         return [Queue(part, self._team.threads) for part in parts]
 

@@ -77,6 +77,12 @@ class Halo:
     def send(self, which: int) -> None:
         """Local. The points at the faces have been computed."""
 
+    def used(self, which: int) -> None:
+        """Local. The ghosts of an array are not needed any more; called by any thread.
+
+        Of gradual halos only, and only where a step follows that computes this array.
+        """
+
     def finish(self, which: int) -> None:
         """Local in the sense of MPI. All has been computed; returns when the ghosts are there."""
 

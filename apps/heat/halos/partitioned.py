@@ -20,6 +20,7 @@ class Partitioned(Halo):
             )
             for array in sides.arrays
         ]
+        self._ahead = [False, False]  # which round has been started for the next step
         self.label = self._exchanges[0].method
 
     def marks(self, which: int) -> list[Mark]:
@@ -42,11 +43,20 @@ class Partitioned(Halo):
 
     def begin(self, which: int) -> None:
         """Local."""
-        self._exchanges[which].Start()
+        if not self._ahead[which]:
+            self._exchanges[which].Start()
+        self._ahead[which] = False
+
+    def used(self, which: int) -> None:
+        """Local. Neighbors hear early that they may send, where the last step is over."""
+        if self._exchanges[which].Test():
+            self._exchanges[which].Start()
+            self._ahead[which] = True
 
     def finish(self, which: int) -> None:
         """Local in the sense of MPI."""
-        self._exchanges[which].Wait()
+        if not self._ahead[which]:
+            self._exchanges[which].Wait()
 
     def free(self) -> None:
         """Collective."""
