@@ -235,7 +235,7 @@ def test_heat_on_more_ranks(run_cases, ranks):
 
 
 def test_grids_on_four_ranks(run_cases):
-    run_cases("cases_heat", 4, select="threads=1")
+    run_cases("cases_heat", 4, select="which=periodic,threads=1")
 
 
 def test_the_command_draws_and_tells(tmp_path):

@@ -52,6 +52,13 @@ def heat(parser: argparse.ArgumentParser) -> None:
         help="threads of every rank that compute, and mark what they have computed (default 1)",
     )
     add(
+        "--pieces",
+        metavar="N",
+        type=positive,
+        default=1,
+        help="tiles at every face, sent one by one if partitioned (--threads of them at least)",
+    )
+    add(
         "--rounds",
         metavar="N",
         type=positive,

@@ -8,6 +8,7 @@ that need them.
 from __future__ import annotations
 
 import time
+from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -40,7 +41,7 @@ class Simulation:
         block: Block,
         team: Team,
         way: Way,
-        info: dict[str, str],
+        options: Namespace,
     ) -> None:
         """Collective. The state is undefined until ``load``."""
         self.problem, self.block = problem, block
@@ -48,8 +49,10 @@ class Simulation:
         shape = [length + 2 for length in block.extent]
         self._arrays = (np.zeros(shape, problem.dtype), np.zeros(shape, problem.dtype))
         faces = faces_of(comm, block)
-        self.tiling = tiling(block.inner, faces, team.threads)
+        self.tiling = tiling(block.inner, faces, max(options.pieces, team.threads))
+        info = {"expected_iterations": str(options.steps), **dict(options.info)}
         self.halo = way.make(Sides(comm, faces, self._arrays, self.tiling.parts, info))
+        self.label = f"{way.name} ({self.halo.label})" if self.halo.label else way.name
         self.nbytes = sum(self._arrays[0][face.send].nbytes for face in faces)
         self._queues = [self._queued(which) for which in range(2)]
         self._now = 0

@@ -35,8 +35,8 @@ class Tiling:
         return self.outer + self.inner
 
 
-def tiling(own: Box, faces: Sequence[Face], threads: int) -> Tiling:
-    """Local. Cut the own points of a block; every thread gets tiles of each face."""
+def tiling(own: Box, faces: Sequence[Face], least: int) -> Tiling:
+    """Local. Cut the own points of a block: into ``least`` tiles at each face, if it is so long."""
     rest = list(own)
     outer: list[Box] = []
     most = 1
@@ -45,22 +45,22 @@ def tiling(own: Box, faces: Sequence[Face], threads: int) -> Tiling:
         start, stop = rest[axis].start, rest[axis].stop
         if (axis, side) not in touched or start == stop:
             continue
-        depth = min(stop - start, _depth(tuple(rest), axis, threads))
+        depth = min(stop - start, _depth(tuple(rest), axis, least))
         middle = stop - depth if side == HIGH else start + depth
         parts = slice(start, middle), slice(middle, stop)
         slab = list(rest)
         slab[axis], rest[axis] = parts[side], parts[1 - side]
-        pieces = _pieces(tuple(slab), threads, {axis})
+        pieces = _pieces(tuple(slab), least, {axis})
         most = max(most, len(pieces))
         outer += pieces
-    return Tiling(tuple(outer), tuple(_pieces(tuple(rest), threads, ())), most)
+    return Tiling(tuple(outer), tuple(_pieces(tuple(rest), least, ())), most)
 
 
-def _depth(box: Box, axis: int, threads: int) -> int:
+def _depth(box: Box, axis: int, least: int) -> int:
     """Layers of the tiles at a face across ``axis``: an eighth of the block at most."""
     lengths = extent(box)
     layer = prod(lengths) // lengths[axis]
-    wanted = ceil(threads * THIN / max(layer, 1))
+    wanted = ceil(least * THIN / max(layer, 1))
     if axis == len(box) - 1:
         wanted = max(wanted, RUN)
     return max(1, min(wanted, lengths[axis] // 8))

@@ -62,6 +62,7 @@ GRIDS = {
     "thin": "--shape 4 4 --boundary periodic",
     "three": "--shape 11 10 9 --boundary fixed periodic periodic",
     "last": "--shape 9 8 70 --boundary periodic --grid 1 1 auto --dtype float32",
+    "pieces": "--shape 40 300 --boundary periodic --pieces 5",
     "tiles": "--shape 300 400 --boundary periodic",
 }
 
