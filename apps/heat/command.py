@@ -17,7 +17,7 @@ from onesided.apps.heat.field import ROOT
 from onesided.apps.heat.halos.registry import REFERENCE, chosen
 from onesided.apps.heat.outcome import check_finite, draw, judgement, temperatures, verified
 from onesided.apps.heat.setting import block_of, check_threads, problem_of, process_grid
-from onesided.apps.heat.simulation import Simulation
+from onesided.apps.heat.simulation import Simulation, arrays_of
 from onesided.apps.heat.team import Team
 from onesided.apps.heat.turns import follow
 from onesided.apps.options import settings
@@ -44,10 +44,11 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     check_json(comm, options)
     check_picture(comm, options.picture)
     out = console(options.terminal) if comm.rank == ROOT else None
+    arrays = arrays_of(block, problem)
     with Team(options.threads) as team:
 
         def make(name: str) -> Simulation:
-            return Simulation(cart, problem, block, team, ways[name], options)
+            return Simulation(cart, problem, block, arrays, team, ways[name], options)
 
         candidates = prepare(comm, list(ways), make, Simulation.free)
         runs = {each.method: each.made for each in candidates if each.made is not None}

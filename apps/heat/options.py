@@ -17,8 +17,8 @@ def heat(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=positive,
         nargs="+",
-        default=[1024, 1024],
-        help="points of the grid, along two or three axes (default 1024 1024)",
+        default=[2048, 2048],
+        help="points of the grid, along two or three axes (default 2048 2048)",
     )
     add("--steps", metavar="N", type=positive, default=200, help="time steps (default 200)")
     add(

@@ -18,7 +18,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.heat.decomposition import SIDES, Block, Face, beside, meet
-from onesided.apps.heat.halos.halo import Sides
+from onesided.apps.heat.halos.halo import Arrays, Sides
 from onesided.apps.heat.halos.registry import Way
 from onesided.apps.heat.problem import Problem
 from onesided.apps.heat.stencil import settings, update, wrap
@@ -30,6 +30,9 @@ from onesided.apps.heat.work import Queue, Tile, after
 class Simulation:
     """One way of exchanging halos, with a state of its own.
 
+    All ways compute in the same two arrays, so that none has memory that is faster than that of
+    another: ``resume`` puts a state there and ``pause`` takes it away.
+
     ``communication``: seconds that this rank has spent in its halo so far; what several threads
     do counts by its mean.
     """
@@ -39,15 +42,15 @@ class Simulation:
         comm: MPI.Cartcomm,
         problem: Problem,
         block: Block,
+        arrays: Arrays,
         team: Team,
         way: Way,
         options: Namespace,
     ) -> None:
         """Collective. The state is undefined until ``load``."""
         self.problem, self.block = problem, block
-        self._team = team
-        shape = [length + 2 for length in block.extent]
-        self._arrays = (np.zeros(shape, problem.dtype), np.zeros(shape, problem.dtype))
+        self._arrays, self._team = arrays, team
+        self._state = np.empty_like(arrays[0])
         faces = faces_of(comm, block)
         self.tiling = tiling(block.inner, faces, max(options.pieces, team.threads))
         info = {"expected_iterations": str(options.steps), **dict(options.info)}
@@ -62,15 +65,22 @@ class Simulation:
 
     def load(self, start: NDArray[Any]) -> None:
         """Local. Begin with this state, which has ghosts around the own points."""
-        for array in self._arrays:
-            np.copyto(array, start)
-        self._now = 0
+        np.copyto(self._state, start)
         self.steps, self.communication = 0, 0.0
 
     @property
     def state(self) -> NDArray[Any]:
-        """Local. The own points."""
-        return self._arrays[self._now][self.block.inner]
+        """Local. The own points, as of the last pause."""
+        return self._state[self.block.inner]
+
+    def resume(self) -> None:
+        """Local. Go on where this way has paused."""
+        self._now = 0
+        np.copyto(self._arrays[0], self._state)
+
+    def pause(self) -> None:
+        """Local. Leave the arrays to others."""
+        np.copyto(self._state, self._arrays[self._now])
 
     def advance(self, steps: int) -> None:
         """Local in the sense of MPI. So many time steps; no message is under way afterwards."""
@@ -155,3 +165,9 @@ def faces_of(comm: MPI.Cartcomm, block: Block) -> list[Face]:
             if rank != MPI.PROC_NULL:
                 found.append(block.face(axis, side, rank))
     return found
+
+
+def arrays_of(block: Block, problem: Problem) -> Arrays:
+    """Local. The state before a step and after it, each with a layer of ghosts; walls are 0."""
+    shape = [length + 2 for length in block.extent]
+    return np.zeros(shape, problem.dtype), np.zeros(shape, problem.dtype)

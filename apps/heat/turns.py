@@ -26,6 +26,7 @@ def follow(
     start = runs[0].problem.initial(runs[0].block.box)
     for each in runs:
         each.load(start)
+        each.resume()
         each.advance(min(WARM_UP, steps))
         each.load(start)
     times = np.zeros((2, rounds, len(runs)))
@@ -35,11 +36,13 @@ def follow(
         count = part.stop - part.start
         for index in order:
             each, before = runs[index], runs[index].communication
+            each.resume()
             comm.Barrier()
             began = time.perf_counter()
             each.advance(count)
             times[0, number, index] = (time.perf_counter() - began) / count
             times[1, number, index] = (each.communication - before) / count
+            each.pause()
             tick()
         order.reverse()
     comm.Allreduce(MPI.IN_PLACE, times[0], op=MPI.MAX)
