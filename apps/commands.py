@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from onesided.apps import broadcast_options, generate_options, options, solve_options
 from onesided.apps.tuning import options as tuning_options
+from onesided.apps.heat import options as heat_options
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,12 @@ COMMANDS = (
         "onesided.apps.navier_stokes",
         "Follow the Taylor-Green vortex by the Navier-Stokes equations.",
         options.navier_stokes,
+    ),
+    Command(
+        "heat",
+        "onesided.apps.heat.command",
+        "Follow the heat equation, its halos exchanged in several ways.",
+        heat_options.heat,
     ),
     Command(
         "doctor",

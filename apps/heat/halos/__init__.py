@@ -1,0 +1,1 @@
+"""Ways of bringing the ghost layers of a block up to date."""

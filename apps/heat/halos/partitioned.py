@@ -1,0 +1,69 @@
+"""Faces that leave in pieces, marked by the threads that compute them: HaloExchange."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from onesided.apps.heat.halos.halo import Arrival, Halo, Mark, Sides
+from onesided.collectives import HaloExchange
+
+
+class Partitioned(Halo):
+    """Collective. ``aggregate``: bytes of pieces that leave together."""
+
+    gradual = True
+
+    def __init__(self, sides: Sides, aggregate: int) -> None:
+        self._exchanges = [
+            HaloExchange(
+                sides.comm, array, 1, partitions=sides.parts, aggregate=aggregate, corners=False
+            )
+            for array in sides.arrays
+        ]
+        self._ahead = [False, False]  # which round has been started for the next step
+        self.label = self._exchanges[0].method
+
+    def marks(self, which: int) -> list[Mark]:
+        """Local."""
+        halo = self._exchanges[which]
+        return [
+            Mark(box, partial(halo.Pready, face, number))
+            for face in range(len(halo.faces))
+            for number, box in enumerate(halo.pieces(face))
+        ]
+
+    def arrivals(self, which: int) -> list[Arrival]:
+        """Local."""
+        halo = self._exchanges[which]
+        return [
+            Arrival(box, partial(_arrived, halo, face, number))
+            for face in range(len(halo.faces))
+            for number, box in enumerate(halo.arrivals(face))
+        ]
+
+    def begin(self, which: int) -> None:
+        """Local."""
+        if not self._ahead[which]:
+            self._exchanges[which].Start()
+        self._ahead[which] = False
+
+    def used(self, which: int) -> None:
+        """Local. Neighbors hear early that they may send, where the last step is over."""
+        if self._exchanges[which].Test():
+            self._exchanges[which].Start()
+            self._ahead[which] = True
+
+    def finish(self, which: int) -> None:
+        """Local in the sense of MPI."""
+        if not self._ahead[which]:
+            self._exchanges[which].Wait()
+
+    def free(self) -> None:
+        """Collective."""
+        for halo in reversed(self._exchanges):
+            halo.Free()
+
+
+def _arrived(halo: HaloExchange, face: int, number: int) -> bool:
+    """Local. Whether a piece is there; mostly all are, and one question settles the round."""
+    return halo.Test() or halo.Parrived(face, number)

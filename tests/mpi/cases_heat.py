@@ -1,0 +1,198 @@
+"""``onesided heat`` inside a job: ways, threads, boundaries, uneven blocks, faults."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+
+import numpy as np
+import pytest
+from cases import need, parameters, ranks, skip
+from mpi4py import MPI
+
+from onesided.apps.failures import CommandError
+from onesided.apps.heat import command
+from onesided.apps.heat.halos.exchange import Exchange
+from onesided.apps.heat.halos.halo import Strip
+from onesided.apps.heat.halos.partitioned import Partitioned
+from onesided.apps.heat.halos.registry import ways
+from onesided.apps.main import build_parser
+
+SOME = "blocking,persistent,partitioned,partitioned-aggregated,rma-notify"
+
+
+def run(comm, words):
+    """Exit code of the command, and what it wrote as JSON."""
+    path = comm.bcast(tempfile.mkstemp(suffix=".json")[1] if comm.rank == 0 else None)
+    options = build_parser().parse_args(["heat", "--verify", *words.split(), "--json", path])
+    code = command.run(comm, options)
+    found = None
+    if comm.rank == 0:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+        os.unlink(path)
+    return code, comm.bcast(found)
+
+
+def need_threads():
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        skip("threads that call MPI need MPI_THREAD_MULTIPLE")
+
+
+@parameters(way=list(ways()))
+def case_every_way(comm, way):
+    code, found = run(comm, f"--shape 23 18 --steps 9 --rounds 3 --boundary periodic --comm {way}")
+    assert code == 0
+    row = next(row for row in found["rows"] if row["method"].split()[0] == way)
+    assert row["verified"] is True, row
+    assert row["iterations"] == 3
+    assert set(row["ratios"]) == {"persistent"}
+    assert row["parts"]["compute"] > 0
+    assert row["parts"]["communication"] > 0
+
+
+GRIDS = {
+    "walls": "--shape 30 17",
+    "periodic": "--shape 16 19 --boundary periodic",
+    "both": "--shape 19 23 --boundary periodic fixed --dtype float32",
+    "rows": "--shape 12 300 --boundary periodic --grid auto 1",
+    "columns": "--shape 11 280 --boundary fixed periodic --grid 1 auto",
+    "thin": "--shape 4 4 --boundary periodic",
+    "three": "--shape 11 10 9 --boundary fixed periodic periodic",
+    "last": "--shape 9 8 70 --boundary periodic --grid 1 1 auto --dtype float32",
+    "pieces": "--shape 40 300 --boundary periodic --pieces 5",
+    "tiles": "--shape 300 400 --boundary periodic",
+}
+
+
+@parameters(which=list(GRIDS), threads=[1, 3])
+def case_grids(comm, which, threads):
+    if threads > 1:
+        need_threads()
+    words = f"{GRIDS[which]} --threads {threads} --steps 11 --rounds 2 --comm {SOME}"
+    code, found = run(comm, words)
+    assert code == 0
+    verified = [row["verified"] for row in found["rows"] if "reason" not in row]
+    assert verified == [True] * 5, found["rows"]
+    assert found["pattern"]["halo_bytes"] > 0 or comm.size == 1
+
+
+@ranks(at_least=2)
+@parameters(slow=[0, 1])
+def case_a_slow_rank(comm, slow):
+    """The others ask for what has not come, and compute meanwhile."""
+    need_threads()
+    begin = Partitioned.begin
+
+    def late(self, which):
+        if comm.rank == slow:
+            time.sleep(0.003)
+        begin(self, which)
+
+    Partitioned.begin = late
+    try:
+        code, _ = run(comm, "--shape 64 300 --steps 12 --threads 2 --comm partitioned")
+    finally:
+        Partitioned.begin = begin
+    assert code == 0
+
+
+@ranks(at_least=2)
+def case_wrong_ghosts_are_noticed(comm):
+    """One way whose ghosts are not brought up to date is told apart from the others."""
+    finish = Exchange.finish
+
+    def wrong(self, which):
+        self._request.Wait()
+
+    Exchange.finish = wrong
+    try:
+        code, found = run(comm, "--shape 32 33 --steps 5 --comm p2p,blocking")
+    finally:
+        Exchange.finish = finish
+    assert code == 1
+    assert found["verified"] is False
+    assert {row["method"]: row["verified"] for row in found["rows"]} == {
+        "persistent": True,
+        "p2p": False,
+        "blocking": True,
+    }
+    assert any("WRONG: p2p differ" in remark for remark in found["remarks"])
+
+
+@ranks(at_least=2)
+def case_last_bits_are_noticed(comm):
+    unpack = Strip.unpack
+
+    def flip(self):
+        unpack(self)
+        bits = self.layer.view(f"u{self.layer.itemsize}")
+        if comm.rank == 1:
+            bits ^= 1
+
+    Strip.unpack = flip
+    try:
+        code, found = run(comm, "--shape 32 33 --steps 5 --comm persistent")
+    finally:
+        Strip.unpack = unpack
+    assert code == 1
+    assert 0 < found["rows"][0]["error"] < 0.2
+
+
+def case_a_temperature_that_is_not_finite(comm):
+    words = "heat --shape 16 16 --dtype float32 --peak 3e38 --steps 4"
+    options = build_parser().parse_args(words.split())
+    with pytest.raises(CommandError, match="not finite after 4 steps"):
+        command.run(comm, options)
+
+
+def case_threads_need_their_level(comm):
+    query = MPI.Query_thread
+    MPI.Query_thread = lambda: MPI.THREAD_SERIALIZED
+    try:
+        options = build_parser().parse_args(["heat", "--threads", "2"])
+        with pytest.raises(CommandError, match="needs MPI_THREAD_MULTIPLE"):
+            command.run(comm, options)
+    finally:
+        MPI.Query_thread = query
+
+
+MISTAKES = {
+    "unstable": ("--shape 10 19 --dt 1", "--dt 1 is unstable: .* = 0.000625"),
+    "axes": ("--shape 10", "1 axes, two or three"),
+    "boundaries": ("--boundary fixed fixed periodic", "3 conditions for 2 axes"),
+    "method": ("--comm blocking,magic", "no method 'magic'; the methods are blocking, "),
+    "grid": ("--grid 7 11", "--grid 7 11: .* cannot be arranged"),
+    "long grid": ("--grid 1 1 1", "3 entries for 2 axes"),
+    "info": ("--comm rma-notify --info slots=9", "slots"),
+    "picture": ("--picture out.doc", "out.doc: an image is one of"),
+    "json": ("--json none/out.json", "No such file"),
+}
+
+
+@parameters(mistake=list(MISTAKES))
+def case_mistake(comm, mistake):
+    words, fragment = MISTAKES[mistake]
+    if mistake == "picture":
+        need("matplotlib")
+    options = build_parser().parse_args(["heat", *words.split()])
+    with pytest.raises(CommandError, match=fragment):
+        command.run(comm, options)
+
+
+@ranks(at_least=2)
+def case_more_ranks_than_points(comm):
+    options = build_parser().parse_args(f"heat --shape 1 9 --grid {comm.size}".split())
+    with pytest.raises(CommandError, match="has 1 points along axis 0, too few for"):
+        command.run(comm, options)
+
+
+def case_the_largest_step_is_stable(comm):
+    """r = 1 / (2 d), as the message names it: the temperature never rises."""
+    code, found = run(comm, "--shape 10 19 --dt 0.000625 --steps 40 --comm blocking")
+    assert code == 0
+    words = next(line for line in found["remarks"] if line.startswith("After 40 steps"))
+    low, high = (float(word.rstrip(",")) for word in np.array(words.split())[[-6, -4]])
+    assert 0 <= low < high < 0.5

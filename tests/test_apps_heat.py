@@ -1,0 +1,273 @@
+"""``onesided heat``: blocks, tiles, threads, the scheme, and the command on several ranks."""
+
+from __future__ import annotations
+
+import json
+import threading
+from itertools import product
+
+import commands
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onesided.apps.heat.decomposition import SIDES, Block, beside, cut, meet
+from onesided.apps.heat.field import serial
+from onesided.apps.heat.problem import Problem
+from onesided.apps.heat.stencil import settings, update, wrap
+from onesided.apps.heat.team import Team
+from onesided.apps.heat.tiling import POINTS, tiling
+from onesided.apps.heat.work import Queue, Tile, after
+
+DOUBLE, SINGLE = np.dtype(np.float64), np.dtype(np.float32)
+
+
+@st.composite
+def blocks(draw):
+    """A block somewhere in a grid, with the faces that have a neighbor."""
+    axes = draw(st.integers(2, 3))
+    shape = draw(st.lists(st.integers(1, 90), min_size=axes, max_size=axes))
+    grid = [draw(st.integers(1, min(3, length))) for length in shape]
+    place = [draw(st.integers(0, parts - 1)) for parts in grid]
+    around = draw(st.lists(st.booleans(), min_size=axes, max_size=axes))
+    block = Block.of(shape, around, grid, place)
+    ends = {(axis, side): (0, grid[axis] - 1)[side] for axis in range(axes) for side in SIDES}
+    faces = [
+        block.face(axis, side, 0)
+        for axis, side in product(range(axes), SIDES)
+        if grid[axis] > 1 and (around[axis] or place[axis] != ends[axis, side])
+    ]
+    return block, faces
+
+
+@given(blocks(), st.integers(1, 5))
+def test_tiles_cover_every_point_once(pair, threads):
+    block, faces = pair
+    found = tiling(block.inner, faces, threads)
+    points = np.zeros([length + 2 for length in block.extent], int)
+    for box in found.boxes:
+        assert points[box].size
+        points[box] += 1
+    assert (points[block.inner] == 1).all()
+    assert points.sum() == np.prod(block.extent)
+    for box in found.inner:
+        assert not any(meet(box, face.send) or beside(box, face.recv) for face in faces)
+
+
+def test_every_thread_has_a_tile_of_each_face():
+    block = Block.of((400, 500), (True, True), (2, 2), (0, 1))
+    faces = [block.face(axis, side, 0) for axis in range(2) for side in SIDES]
+    found = tiling(block.inner, faces, 4)
+    assert found.parts == 4
+    for face in faces:
+        assert sum(meet(box, face.send) for box in found.outer) >= 4
+    assert sum(points(box) for box in found.outer) < 0.5 * np.prod(block.extent)
+    whole = tiling(Block.of((2000, 700), (True, True), (1, 1), (0, 0)).inner, [], 1)
+    assert not whole.outer
+    assert max(map(points, whole.inner)) < 1.05 * POINTS
+
+
+def points(box):
+    return np.prod([part.stop - part.start for part in box])
+
+
+@given(blocks())
+def test_what_a_face_sends_are_the_ghosts_of_its_neighbor(pair):
+    block, faces = pair
+    for face in faces:
+        place = [
+            next(n for n in range(p) if cut(length, p, n) == part)
+            for length, p, part in zip(block.shape, block.grid, block.box, strict=True)
+        ]
+        step = (-1, 1)[face.side]
+        place[face.axis] = (place[face.axis] + step) % block.grid[face.axis]
+        other = Block.of(block.shape, [False] * len(place), block.grid, place)
+        back = other.face(face.axis, 1 - face.side, 0)
+        assert back.opposite == face.number
+        sent, ghosts = in_grid(block, face.send), in_grid(other, back.recv)
+        for axis, (a, b) in enumerate(zip(sent, ghosts, strict=True)):
+            length = block.shape[axis] if axis == face.axis else 0
+            assert (a[0] - b[0]) % (length or 1 << 30) == 0
+            assert a[1] == b[1]
+
+
+def in_grid(block, box):
+    """Start in the grid and length, per axis, of a box of the local array."""
+    return [
+        (whole.start + part.start - 1, part.stop - part.start)
+        for whole, part in zip(block.box, box, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("shape", [(13, 9), (6, 11, 7)])
+@pytest.mark.parametrize("around", [True, False])
+def test_blocks_start_with_their_part_of_the_whole(shape, around):
+    problem = Problem(shape, (around,) * len(shape), SINGLE)
+    whole = problem.initial([slice(0, length) for length in shape])
+    assert whole.max() > 0.3
+    grid = (2,) * len(shape)
+    for place in product(range(2), repeat=len(shape)):
+        box = Block.of(shape, problem.periodic, grid, place).box
+        part = whole[tuple(slice(one.start, one.stop + 2) for one in box)]
+        assert problem.initial(box).tobytes() == part.tobytes()
+    edge = whole[0]
+    assert (edge == whole[-2]).all() if around else not edge.any()
+
+
+@pytest.mark.parametrize("periodic", list(product([True, False], repeat=2)))
+@pytest.mark.parametrize("dtype", [SINGLE, DOUBLE])
+def test_tiles_and_wraps_give_the_bytes_of_the_whole(periodic, dtype):
+    problem = Problem((37, 50), periodic, dtype)
+    block = Block.of(problem.shape, periodic, (1, 1), (0, 0))
+    boxes = [
+        (slice(1 + rows.start, 1 + rows.stop), slice(1 + columns.start, 1 + columns.stop))
+        for rows in (cut(37, 3, number) for number in range(3))
+        for columns in (cut(50, 2, number) for number in range(2))
+    ]
+    old = problem.initial(block.box)
+    new = old.copy()
+    with settings():
+        for _ in range(6):
+            for box in boxes:
+                for function, arguments in update(problem, old, new, box) + wrap(block, new, box):
+                    function(*arguments)
+            old, new = new, old
+    assert old[block.inner].tobytes() == serial(problem, 6).tobytes()
+    assert not (old[block.inner] == problem.initial(block.box)[block.inner]).all()
+
+
+def test_a_sine_decays_as_the_scheme_says():
+    """The lowest mode between walls loses 4 r sin(pi h / 2)**2 per axis and step."""
+    count = 30
+    problem = Problem((count, count), (False, False), DOUBLE, alpha=0.7)
+    block = Block.of(problem.shape, problem.periodic, (1, 1), (0, 0))
+    x = np.sin(np.pi * np.arange(count + 2) / (count + 1))
+    old = np.outer(x, x)
+    new = np.zeros_like(old)
+    for function, arguments in update(problem, old, new, block.inner):
+        function(*arguments)
+    r = problem.alpha * problem.step * (count + 1) ** 2
+    factor = 1 - 8 * r * np.sin(np.pi / (2 * (count + 1))) ** 2
+    np.testing.assert_allclose(new[block.inner], factor * old[block.inner], rtol=1e-12)
+
+
+def test_heat_stays_in_a_periodic_box_and_leaves_between_walls():
+    for around, kept in ((True, 1.0), (False, 0.99)):
+        problem = Problem((24, 20, 22), (around,) * 3, DOUBLE)
+        start = serial(problem, 0).sum()
+        end = serial(problem, 50).sum() / start
+        assert abs(end - 1) < 1e-12 if kept == 1.0 else end < kept
+
+
+def test_every_thread_of_a_team_works_and_errors_come_back():
+    with Team(3) as team:
+        for _ in range(50):
+            seen = []
+            meeting = threading.Barrier(3, timeout=20)
+
+            def work(seen=seen, meeting=meeting):
+                meeting.wait()
+                seen.append(threading.get_ident())
+
+            team.run(work)
+            assert len(set(seen)) == 3
+
+        def fail():
+            if threading.current_thread() is not threading.main_thread():
+                raise ZeroDivisionError("in a thread")
+
+        with pytest.raises(ZeroDivisionError, match="in a thread"):
+            team.run(fail)
+        team.run(lambda: None)
+        alive = threading.active_count()
+    assert threading.active_count() == alive - 2
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_queue_gives_every_tile_once_a_round(threads):
+    done = []
+    waiting = {number: 2 for number in (0, 3)}
+
+    def there(number):
+        waiting[number] -= 1
+        return waiting[number] < 0
+
+    def tile(number):
+        calls = [(done.append, (number,))]
+        if number not in waiting:
+            return Tile(calls)
+        return Tile(calls, [lambda: there(number)], [lambda: done.append("marked")])
+
+    queue = Queue([tile(number) for number in range(20)], threads)
+    with Team(threads) as team:
+        for _ in range(5):
+            done.clear()
+            waiting |= dict.fromkeys(waiting, 2)
+            team.run(queue)
+            assert sorted(n for n in done if n != "marked") == list(range(20))
+            assert done.count("marked") == 2
+            if threads == 1:
+                assert done[0] == 1, "a tile whose ghosts are not there is put back"
+    assert queue.communication() > 0
+    assert queue.communication() == 0
+
+
+def test_the_last_of_several_tiles_makes_the_call():
+    made = []
+    mark = after(3, lambda: made.append(1))
+    counts = []
+    for _ in range(7):
+        mark()
+        counts.append(len(made))
+    assert counts == [0, 0, 1, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("ranks", [2, pytest.param(1, marks=pytest.mark.full)])
+def test_heat(run_cases, ranks):
+    run_cases("cases_heat", ranks)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("ranks", [3, 4, 6])
+def test_heat_on_more_ranks(run_cases, ranks):
+    run_cases("cases_heat", ranks)
+
+
+def test_grids_on_four_ranks(run_cases):
+    run_cases("cases_heat", 4, select="which=periodic,threads=1")
+
+
+def test_the_command_draws_and_tells(tmp_path):
+    pytest.importorskip("matplotlib", reason="the picture needs matplotlib")
+    files = tmp_path / "out.json", tmp_path / "out.png"
+    words = "heat --shape 12 20 16 --steps 20 --rounds 4 --verify --comm blocking,partitioned"
+    words += f" --json {files[0]} --picture {files[1]} --ranks 2"
+    finished = commands.onesided(*words.split())
+    assert finished.code == 0, finished
+    assert "Verified: every byte is that of one rank alone." in finished.out
+    assert "After 20 steps" in finished.out
+    found = json.loads(files[0].read_text())
+    assert found["verified"] is True
+    assert [row["method"].split()[0] for row in found["rows"]] == [
+        "persistent",
+        "blocking",
+        "partitioned",
+    ]
+    assert all(row["iterations"] == 4 for row in found["rows"])
+    pattern = found["pattern"]
+    assert (pattern["grid"], pattern["halo_bytes"]) == ([2, 1, 1], 20 * 16 * 8)
+    assert pattern["dt"] == pytest.approx(0.9 * pattern["stable_dt"])
+    assert files[1].read_bytes().startswith(b"\x89PNG")
+
+
+def test_mistakes_are_sentences():
+    finished = commands.onesided("heat", "--threads", "0")
+    assert finished.code == 2, finished
+    assert "argument --threads: '0' is not a whole number" in finished.sentences[0]
+    finished = commands.onesided(*"heat --shape 9 9 --dt 0.01".split())
+    assert finished.code == 2, finished
+    assert finished.sentences == [
+        "onesided: --dt 0.01 is unstable: on this grid the largest stable time step is "
+        "h**2 / (2 d alpha) = 0.0025"
+    ]
