@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from onesided.apps import broadcast_options, generate_options, options, solve_options
+from onesided.apps.partitioned.options import bench_partitioned
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,12 @@ COMMANDS = (
         "onesided.apps.bench_fft",
         "Compare the distributed FFT with mpi4py-fft.",
         options.bench_fft,
+    ),
+    Command(
+        "bench partitioned",
+        "onesided.apps.partitioned.bench",
+        "Compare partitioned sends with messages, and with the MPI's own partitioned send.",
+        bench_partitioned,
     ),
     Command(
         "bench spmv",
