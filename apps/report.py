@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from mpi4py import MPI
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 
 from onesided.apps.failures import CommandError, words
@@ -179,7 +179,7 @@ class Report:
         verdicts += self.verdicts.values()
         return all(verdict.passed for verdict in verdicts) if verdicts else None
 
-    def table(self, title: str) -> Table:
+    def table(self, title: str) -> RenderableType:
         """Local. The rows for a person."""
         return _table(title, self.rows)
 

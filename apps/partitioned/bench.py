@@ -12,11 +12,11 @@ from mpi4py import MPI
 
 from onesided.apps.failures import CommandError
 from onesided.apps.options import settings, size
-from onesided.apps.partitioned.contestants import contestants
+from onesided.apps.partitioned.contestants import contestants, entries
 from onesided.apps.partitioned.figures import figures
 from onesided.apps.partitioned.goals import goal_report, narrowed
 from onesided.apps.partitioned.options import SIZES
-from onesided.apps.partitioned.rows import SweepReport, facts, refusals, timed_row
+from onesided.apps.partitioned.rows import SweepReport, facts, reasons, timed_row
 from onesided.apps.partitioned.runner import RANKS
 from onesided.apps.partitioned.sweep import Sweep, whole_sweep
 from onesided.apps.picture import check_picture
@@ -43,7 +43,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     """Collective. The command; 1 where data were wrong with anything but the MPI's own."""
     if comm.size != RANKS:
         raise CommandError(
-            f"bench partitioned needs {RANKS} ranks, a sender and a receiver; the job has {comm.size}"
+            f"it needs a sender and a receiver, {RANKS} ranks; the job has {comm.size}"
         )
     options = narrowed(options) if options.targets else options
     parts = partition_sizes(options)
@@ -86,6 +86,7 @@ def _report(sweep: Sweep) -> Report:
         timed_row(place, result, found, options.buffer)
         for place, found in sweep.results.items()
         for result in found
+        if not result.reason
     ]
     remarks = [REMARK]
     if any(place.threads > 1 for place in sweep.results):
@@ -94,7 +95,8 @@ def _report(sweep: Sweep) -> Report:
         remarks.append(FOREIGN)
     pattern = {"ranks": RANKS, "buffer_bytes": options.buffer, **facts(sweep.results)}
     report = SweepReport("bench partitioned", settings(options), pattern, remarks=remarks)
-    report.rows = [*rows, *refusals(sweep.refused)]
+    report.rows = [*rows, *reasons(sweep)]
+    report.lines = [entry.labels for entry in entries(sweep.contestants)]
     return report
 
 

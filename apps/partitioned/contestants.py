@@ -21,8 +21,8 @@ AUTO = "auto"
 class Contestant:
     """A way of sending a buffer in partitions, and how it can be marked.
 
-    ``aggregate``: of ours, bytes of a group. ``multiple``: marks by several threads are MPI calls of
-    several threads. ``foreign``: what is measured is the MPI's own, faults included.
+    ``aggregate``: of ours, bytes of a group. ``multiple``: several threads that mark are
+    several that call MPI. ``foreign``: what is measured is the MPI's own, faults included.
     """
 
     method: str
@@ -34,8 +34,10 @@ class Contestant:
 
     @property
     def name(self) -> str:
-        """Local. The method and the bytes of a group."""
-        return self.method if self.aggregate is None else f"{self.method} {self.aggregate}"
+        """Local. The method and the bytes of a group, for the legend of a figure."""
+        if self.aggregate is None:
+            return self.method
+        return f"{self.method} {byte_count(self.aggregate)}"
 
     @property
     def labels(self) -> dict[str, str]:
@@ -53,7 +55,7 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """Local. For the legend of a figure."""
+        """Local. The contestant and its marking."""
         return f"{self.contestant.name} {self.marking.name}"
 
     @property
@@ -86,7 +88,8 @@ def contestants(text: str, aggregates: Sequence[int]) -> list[Contestant]:
     known[AUTO] = _ours(AUTO, aggregates)
     for name in asked:
         if name not in known:
-            raise CommandError(f"no method {name!r}; the methods are {', '.join(known)}, or {EVERY}")
+            names = ", ".join(known)
+            raise CommandError(f"no method {name!r}; the methods are {names}, or {EVERY}")
     return [each for name in dict.fromkeys([SINGLE.method, *asked]) for each in known[name]]
 
 

@@ -14,7 +14,7 @@ from onesided.apps.partitioned.contestants import AUTO, NATIVE, SINGLE, Entry
 from onesided.apps.partitioned.markings import BULK, ONE_BY_ONE, Marking
 from onesided.apps.partitioned.options import AGGREGATES, EVERY
 from onesided.apps.partitioned.orders import LEFT_TO_RIGHT
-from onesided.apps.partitioned.rows import compared, facts, refusals
+from onesided.apps.partitioned.rows import compared, facts, reasons
 from onesided.apps.partitioned.runner import RANKS
 from onesided.apps.partitioned.sweep import Place, Result, Sweep
 from onesided.apps.report import Report, Row, byte_count
@@ -23,8 +23,8 @@ from onesided.apps.targets import Target
 KIBI = 1024
 BUFFER = 1 << 20  # for which the targets hold
 REMARK = (
-    "Reached: the median over the rounds of how many times as fast ours is. One thread, from left to "
-    "right; psend, the MPI's own, is marked in the same way as ours."
+    "Reached: the median over the rounds of how many times as fast ours is. One thread, from left "
+    "to right; psend, the MPI's own, is marked in the same way as ours."
 )
 
 
@@ -89,7 +89,7 @@ def goal_report(sweep: Sweep) -> Report:
     for place, found in sweep.results.items():
         for result in found:
             report.rows += _rows(place, result, found, options.buffer)
-    report.rows += refusals(sweep.refused)
+    report.rows += [_without_place(row) for row in reasons(sweep)]
     wrong = {each.entry.name for found in sweep.results.values() for each in found if each.wrong}
     report.remarks += [f"WRONG data: {name}" for name in sorted(wrong)]
     nothing = f"no targets are set for a buffer of {byte_count(options.buffer)}"
@@ -97,11 +97,15 @@ def goal_report(sweep: Sweep) -> Report:
     return report
 
 
+def _without_place(row: Row) -> Row:
+    """Local. A reason without order and threads, of which there is one."""
+    labels = {name: text for name, text in row.labels.items() if name not in ("order", "threads")}
+    return Row(labels, reason=row.reason)
+
+
 def _rows(place: Place, result: Result, others: list[Result], nbytes: int) -> Iterator[Row]:
     contestant = result.entry.contestant
     labels = {"partition": byte_count(place.part), **result.entry.labels}
-    if result.reason:
-        yield Row(labels, reason=result.reason)
     if contestant.aggregate is None or not result.times:
         return
     vendor = MPI.get_vendor()[0]

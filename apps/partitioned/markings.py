@@ -15,7 +15,7 @@ from onesided.apps.partitioned.orders import Order, Share
 from onesided.apps.partitioned.runner import Runner
 from onesided.apps.partitioned.team import Work
 
-BLOCK = 2048  # numbers whose square roots are taken at a time; NumPy lets other threads run meanwhile
+BLOCK = 2048  # numbers whose square roots are taken at a time; other threads run meanwhile
 Compute = Callable[[], None] | None
 clock = time.perf_counter
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -104,7 +105,7 @@ def _tile(top: int, bottom: int, left: int, right: int) -> Iterable[tuple[int, i
 
 def _cuts(length: int, parts: int) -> list[tuple[int, int]]:
     ends = [part * length // parts for part in range(parts + 1)]
-    return list(zip(ends[:-1], ends[1:], strict=True))
+    return list(pairwise(ends))
 
 
 def _split(indices: list[int], parts: int) -> list[list[int]]:

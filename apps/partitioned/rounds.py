@@ -45,6 +45,13 @@ class Round:
         self.runner.wait()
 
 
+def pace(comm: MPI.Intracomm, seconds: Sequence[float]) -> float:
+    """Collective. The fastest of some rounds, by the slower side: others may be disturbed."""
+    slower = np.array(seconds)
+    comm.Allreduce(MPI.IN_PLACE, slower, op=MPI.MAX)
+    return float(slower.min())
+
+
 class Check:
     """Sends data that change with every round, and looks at every partition."""
 
@@ -53,27 +60,31 @@ class Check:
         self._places = np.arange(-(-lane.message.size // 8), dtype=np.uint64)
         self._turn = 0
 
-    def wrong(self, round_: Round) -> int:
+    def wrong(self, round_: Round, most: float) -> int:
         """Collective. The most partitions that were wrong after a round; notes the pace.
 
-        The receiver looks as soon as it has waited. The sender destroys its buffer as soon as it has
-        waited, which every correct transfer allows.
+        The receiver looks as soon as it has waited. The sender destroys its buffer as soon as it
+        has waited, which every correct transfer allows. After ``most`` seconds there are no more
+        rounds.
         """
-        lane, wrong, longest = self._lane, 0, 0.0
+        lane, wrong, taken = self._lane, 0, list[float]()
         for _ in range(TURNS):
             expected = self._data()
             lane.message[:] = expected if lane.is_sender else ~expected
             lane.comm.Barrier()
             begin = time.perf_counter()
             round_.nudged(lane.comm)
-            longest = max(longest, time.perf_counter() - begin)
+            seconds = time.perf_counter() - begin
             if lane.is_sender:
                 lane.message[:] = ~expected
             else:
                 wrong = max(wrong, self._differing(expected))
-        found = lane.comm.allgather((wrong, longest))
-        round_.runner.pace = max(seconds for _, seconds in found)
-        return max(count for count, _ in found)
+            taken.append(lane.comm.allreduce(seconds, op=MPI.MAX))
+            if sum(taken) > most:
+                break
+        round_.runner.pace = min(taken)
+        worst: int = lane.comm.allreduce(wrong, op=MPI.MAX)
+        return worst
 
     def _data(self) -> NDArray[np.uint8]:
         """Bytes that no other round has, and no other place."""

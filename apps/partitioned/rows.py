@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
+from rich.console import Group
 from rich.table import Table
 
-from onesided.apps.partitioned.contestants import NATIVE, SINGLE, Contestant
-from onesided.apps.partitioned.sweep import Place, Result
-from onesided.apps.report import NOTHING, Report, Row, byte_count
+from onesided.apps.partitioned.contestants import NATIVE, SINGLE
+from onesided.apps.partitioned.sweep import Place, Result, Sweep
+from onesided.apps.report import NOTHING, Report, Row, byte_count, duration
 from onesided.apps.summary import ratio
 from onesided.apps.verdict import Verdict
 
 WRONG = "WRONG"
+PLACE, ENTRY = ["order", "threads"], ["method", "aggregate", "marked"]
+BANDWIDTH = "GB/s (times that of the single message)"
+PERCEIVED = "perceived GB/s: bytes over the time after the last partition was ready"
 
 
 @dataclass
 class Timed(Row):
-    """A contestant at a place. ``part``: bytes of a partition."""
-
-    part: int = 0
+    """A contestant at a place, where it was timed."""
 
     @property
     def ratios(self) -> dict[str, float]:
@@ -36,19 +38,13 @@ class Timed(Row):
     @property
     def bandwidth(self) -> str:
         """Local. GB/s by the median, in parentheses that of the single message times this."""
-        if self.reason:
-            return NOTHING
         speed = f"{self.nbytes / median(self.times) / 1e9:.3g}"
-        relative = "" if SINGLE.method not in self.ratios else self.ratios[SINGLE.method]
-        if relative:
-            speed += f" ({1 / relative:.2f})"
-        return speed + self.fault
+        relative = self.ratios.get(SINGLE.method)
+        return speed + (f" ({1 / relative:.2f})" if relative else "") + self.fault
 
     @property
     def perceived(self) -> str:
         """Local. GB/s if only the time after the last partition is ready counts."""
-        if self.reason:
-            return NOTHING
         return f"{self.nbytes / median(self.details['after last']) / 1e9:.3g}{self.fault}"
 
     @property
@@ -59,43 +55,41 @@ class Timed(Row):
 
 @dataclass
 class SweepReport(Report):
-    """A report whose table has a line per contestant, and a column per size of partitions."""
+    """A report whose table has a line per contestant, and a column per size of partitions.
 
-    def table(self, title: str) -> Table:
-        """Local. Bandwidths; the perceived ones below where there is computing."""
-        table = Table(title=f"{title}\nGB/s (times that of the single message)")
-        columns = {row.labels["partition"]: None for row in self.rows if isinstance(row, Timed)}
-        names = ["order", "threads", "method", "aggregate", "marked"]
-        table.title_justify = "left"
-        for name in names:
-            table.add_column(name, no_wrap=True)
-        for name in columns:
-            table.add_column(name, justify="right", no_wrap=True)
-        self._add(table, names, columns, lambda row: row.bandwidth)
+    ``lines``: what is timed, in the order of the table, as labels.
+    """
+
+    lines: Sequence[Mapping[str, str]] = ()
+
+    def table(self, title: str) -> Group:
+        """Local. Bandwidths; where there is computing, also the perceived ones."""
+        tables = [self._table(f"{title}\n{BANDWIDTH}", lambda row: row.bandwidth)]
         if self.settings["compute"]:
+            tables.append(self._table(PERCEIVED, lambda row: row.perceived))
+        return Group(*tables)
+
+    def _table(self, title: str, cell: Callable[[Timed], str]) -> Table:
+        rows = [row for row in self.rows if isinstance(row, Timed)]
+        sizes = list(dict.fromkeys(row.labels["partition"] for row in rows))
+        table = Table(title=title, title_justify="left")
+        for name in [*PLACE, *ENTRY]:
+            table.add_column(name, no_wrap=True)
+        for name in sizes:
+            table.add_column(name, justify="right", no_wrap=True)
+        cells = {_key(row.labels, [*PLACE, *ENTRY, "partition"]): cell(row) for row in rows}
+        for place in dict.fromkeys(_key(row.labels, PLACE) for row in rows):
+            for labels in self.lines:
+                line = place + _key(labels, ENTRY)
+                found = [cells.get((*line, name)) for name in sizes]
+                if any(found):
+                    table.add_row(*line, *(text or NOTHING for text in found))
             table.add_section()
-            table.add_row("perceived: bytes over the time after the last partition was ready")
-            self._add(table, names, columns, lambda row: row.perceived)
         return table
 
-    def _add(
-        self,
-        table: Table,
-        names: Sequence[str],
-        columns: Iterable[str],
-        cell: Callable[[Timed], str],
-    ) -> None:
-        lines: dict[tuple[str, ...], dict[str, str]] = {}
-        for row in self.rows:
-            if isinstance(row, Timed):
-                line = tuple(row.labels[name] for name in names)
-                lines.setdefault(line, {})[row.labels["partition"]] = cell(row)
-        previous: tuple[str, ...] = ()
-        for line, cells in lines.items():
-            if previous and line[:2] != previous:
-                table.add_section()
-            previous = line[:2]
-            table.add_row(*line, *(cells.get(name, NOTHING) for name in columns))
+
+def _key(labels: Mapping[str, str], names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(labels[name] for name in names)
 
 
 def timed_row(place: Place, result: Result, others: Sequence[Result], nbytes: int) -> Timed:
@@ -106,8 +100,6 @@ def timed_row(place: Place, result: Result, others: Sequence[Result], nbytes: in
         "threads": str(place.threads),
         **result.entry.labels,
     }
-    if result.reason:
-        return Timed(labels, reason=result.reason, part=place.part)
     partitions = nbytes // place.part
     return Timed(
         labels,
@@ -123,7 +115,6 @@ def timed_row(place: Place, result: Result, others: Sequence[Result], nbytes: in
             "wrong_partitions": result.wrong,
         },
         verdict=Verdict(result.wrong / partitions, 0.0),
-        part=place.part,
     )
 
 
@@ -139,21 +130,35 @@ def compared(result: Result, others: Sequence[Result]) -> dict[str, Sequence[flo
     return found
 
 
-def refusals(refused: Mapping[int, Sequence[tuple[Contestant, str]]]) -> list[Row]:
-    """Local. Why contestants could not be made; sizes with the same reason share a row."""
-    sizes: dict[tuple[str, str, str], list[int]] = {}
-    for part, pairs in refused.items():
+def reasons(sweep: Sweep) -> list[Row]:
+    """Local. Why contestants were not made or not timed; the same reason is told once."""
+    places: dict[tuple[tuple[str, str], ...], list[Place]] = {}
+    paces: dict[tuple[tuple[str, str], ...], list[float]] = {}
+    for part, pairs in sweep.refused.items():
         for contestant, reason in pairs:
-            labels = contestant.labels
-            key = (labels["method"], labels["aggregate"], reason)
-            sizes.setdefault(key, []).append(part)
-    return [
-        Row(
-            {"partition": ", ".join(map(byte_count, parts)), "method": method, "aggregate": group},
-            reason=reason,
-        )
-        for (method, group, reason), parts in sizes.items()
-    ]
+            key = (*contestant.labels.items(), ("reason", reason))
+            places.setdefault(key, []).append(Place(part, "", 0))
+    for place, found in sweep.results.items():
+        for result in found:
+            if result.reason:
+                key = (*result.entry.labels.items(), ("reason", result.reason))
+                places.setdefault(key, []).append(place)
+                paces.setdefault(key, []).append(result.pace)
+    return [_reason(dict(key), where, paces.get(key, [])) for key, where in places.items()]
+
+
+def _reason(labels: dict[str, str], places: Sequence[Place], paces: Sequence[float]) -> Row:
+    """Local. A row of :func:`reasons`; the times of rounds are told where there are any."""
+    reason = labels.pop("reason")
+    if paces:
+        least, most = duration(min(paces)), duration(max(paces))
+        reason += f" (a round: {least if least == most else f'{least} to {most}'})"
+    parts = dict.fromkeys(byte_count(place.part) for place in places)
+    orders = dict.fromkeys(place.order for place in places if place.order)
+    threads = dict.fromkeys(str(place.threads) for place in places if place.threads)
+    named = {"partition": parts, "order": orders, "threads": threads}
+    where = {name: ", ".join(texts) for name, texts in named.items() if texts}
+    return Row(where | labels, reason=reason)
 
 
 def facts(sweep_results: Mapping[Place, Sequence[Result]]) -> dict[str, Any]:
