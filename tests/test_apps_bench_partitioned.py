@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import re
 import threading
 import time
 
@@ -235,8 +236,8 @@ def test_a_row_compares_what_was_marked_alike_over_common_rounds():
     ]
     row = timed_row(Place(64, "randomized", 2), found[-1], found, 256)
     assert row.ratios == {"single": 1.25, "psend": 0.25}
-    assert row.bandwidth == "1.28e-07 (0.80) WRONG"
-    assert row.perceived == "2.56e-07 WRONG"
+    assert row.bandwidth == "1.3e-07 80% !"
+    assert row.perceived == "2.6e-07 !"
     record = row.record()
     assert record["verified"] is False
     assert record["error"] == 0.25
@@ -371,7 +372,9 @@ def test_everybody_is_timed_at_every_place(swept):
 def test_the_table_has_a_column_for_every_size(swept):
     outcome, _, _ = swept
     assert "1 KiB" in outcome.stdout
-    assert "GB/s (times that of the single message)" in outcome.stdout
+    assert "GB/s and per cent of the single message's" in outcome.stdout
+    for place in ("left-to-right, 1 thread", "left-to-right, 2 threads", "randomized, 1 thread"):
+        assert re.search(rf"^{place} *$", outcome.stdout, re.MULTILINE), outcome.report()
     assert "perceived" not in outcome.stdout
     assert "Python's lock" in outcome.stdout
 
@@ -396,15 +399,15 @@ def test_plain_memory_and_simulated_work(tmp_path):
 
 
 def test_the_targets_stand_beside_what_was_measured(tmp_path):
-    words = ["--targets", "--partition-sizes", "64", "64K", "--comm", "auto"]
+    words = ["--targets", "--partition-sizes", "1K", "64K", "--comm", "auto"]
     outcome, content = bench(tmp_path / "bench.json", *words)
     rows = timed(content)
     assert {row["method"] for row in rows} == {"auto"}
     single = {(row["partition"], row["marked"]): row["target"] for row in rows
               if row["opponent"] == "single"}
     assert single == {
-        ("64 B", "in bulk"): 0.85,
-        ("64 B", "one by one"): None,
+        ("1 KiB", "in bulk"): 0.85,
+        ("1 KiB", "one by one"): None,
         ("64 KiB", "in bulk"): 0.85,
         ("64 KiB", "one by one"): 0.85,
     }

@@ -25,17 +25,17 @@ from onesided.apps.report import Report, check_json
 
 REMARK = (
     "Times go from a barrier until both ranks have completed; GB/s by their medians, those by the "
-    "mean, as in the paper, are in the JSON file. Contestants take turns; a figure in parentheses "
-    "is the median of the ratios to the single message of the same round. Every partition is "
-    "checked with data that change from round to round."
+    "mean, as in the paper, are in the JSON file. Contestants take turns; per cent: median of the "
+    "ratios to the single message of the same round. Every partition is checked with data that "
+    "change from round to round."
 )
 THREADS = (
     "Threads mark under Python's lock, one at a time; they overlap only where MPI, NumPy or the "
     "simulated work let go of it."
 )
 FOREIGN = (
-    "psend is the MPI's own partitioned send as it is: WRONG means that the receiver found other "
-    "data than were sent; its times say how long that took."
+    "!: WRONG data, the receiver found others than were sent; the times say how long that took. "
+    "psend is the MPI's own partitioned send as it is."
 )
 
 

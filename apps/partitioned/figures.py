@@ -10,12 +10,14 @@ from statistics import fmean
 
 from onesided.apps.partitioned.markings import ONE_BY_ONE
 from onesided.apps.partitioned.orders import LEFT_TO_RIGHT, NEIGHBOURHOOD, RANDOMIZED
+from onesided.apps.partitioned.rows import number_of_threads
 from onesided.apps.partitioned.sweep import Place, Result
 from onesided.apps.picture import save_lines
 
 Results = Mapping[Place, Sequence[Result]]
 Lines = dict[str, tuple[list[float], list[float]]]
-MESSAGES, PARTITIONED = ("send", "persistent", "isend"), "psend"
+PERSISTENT, PARTITIONED = "persistent", "psend"
+MESSAGES = ("send", PERSISTENT, "isend")
 
 
 @dataclass(frozen=True)
@@ -55,57 +57,60 @@ class Figure:
 def figures(options: Namespace) -> list[Figure]:
     """Local. Those of the paper's four that a sweep has data for, the last one in two parts."""
     order, count = options.orders[0], options.threads[0]
-
-    def one_by_one(result: Result, *methods: str) -> bool:
-        entry = result.entry
-        return entry.contestant.method in methods and entry.marking is ONE_BY_ONE
-
-    def grouped(result: Result) -> bool:
-        return bool(result.entry.contestant.aggregate) and result.entry.marking is ONE_BY_ONE
-
-    def in_orders(*orders: str) -> Callable[[Place, Result], bool]:
-        return lambda place, result: (
-            place.order in orders
-            and place.threads == count
-            and (grouped(result) or one_by_one(result, PARTITIONED))
-        )
-
-    def with_order(place: Place, result: Result) -> str:
-        return f"{result.entry.contestant.name} {place.order}"
-
-    found = [
-        Figure(
-            "3",
-            f"Messages and partitions, {order}, {_threads(count)}",
-            lambda place, result: place.order == order
-            and place.threads == count
-            and one_by_one(result, *MESSAGES, PARTITIONED),
-            lambda place, result: result.entry.contestant.name,
-        ),
-        Figure(
-            "4",
-            f"Persistent and partitioned, {order}",
-            lambda place, result: place.order == order
-            and one_by_one(result, "persistent", PARTITIONED),
-            lambda place, result: f"{result.entry.contestant.name} {_threads(place.threads)}",
-        ),
-        Figure(
-            "5",
-            f"Partitioned in different orders, {_threads(count)}",
-            lambda place, result: place.threads == count and one_by_one(result, PARTITIONED),
-            with_order,
-        ),
+    aggregated = {
+        "6a": [each for each in (LEFT_TO_RIGHT, NEIGHBOURHOOD) if each in options.orders],
+        "6b": [each for each in (RANDOMIZED,) if each in options.orders],
+    }
+    return [
+        _mechanisms(order, count),
+        _threads(order),
+        _orders(count),
+        *(_aggregated(name, orders, count) for name, orders in aggregated.items() if orders),
     ]
-    ordered, random = [each for each in (LEFT_TO_RIGHT, NEIGHBOURHOOD) if each in options.orders], (
-        RANDOMIZED)
-    if ordered:
-        title = f"Aggregated, {' and '.join(ordered)}, {_threads(count)}"
-        found.append(Figure("6a", title, in_orders(*ordered), with_order))
-    if random in options.orders:
-        title = f"Aggregated, {random}, {_threads(count)}"
-        found.append(Figure("6b", title, in_orders(random), with_order))
-    return found
 
 
-def _threads(count: int) -> str:
-    return "1 thread" if count == 1 else f"{count} threads"
+def _mechanisms(order: str, count: int) -> Figure:
+    def takes(place: Place, result: Result) -> bool:
+        here = (place.order, place.threads) == (order, count)
+        return here and _one_by_one(result, *MESSAGES, PARTITIONED)
+
+    title = f"Messages and partitions, {order}, {number_of_threads(count)}"
+    return Figure("3", title, takes, lambda place, result: result.entry.contestant.name)
+
+
+def _threads(order: str) -> Figure:
+    def takes(place: Place, result: Result) -> bool:
+        return place.order == order and _one_by_one(result, PERSISTENT, PARTITIONED)
+
+    def legend(place: Place, result: Result) -> str:
+        return f"{result.entry.contestant.name} {number_of_threads(place.threads)}"
+
+    return Figure("4", f"Persistent and partitioned, {order}", takes, legend)
+
+
+def _orders(count: int) -> Figure:
+    def takes(place: Place, result: Result) -> bool:
+        return place.threads == count and _one_by_one(result, PARTITIONED)
+
+    title = f"Partitioned in different orders, {number_of_threads(count)}"
+    return Figure("5", title, takes, _with_order)
+
+
+def _aggregated(name: str, orders: Sequence[str], count: int) -> Figure:
+    def takes(place: Place, result: Result) -> bool:
+        entry = result.entry
+        grouped = bool(entry.contestant.aggregate) and entry.marking is ONE_BY_ONE
+        here = place.order in orders and place.threads == count
+        return here and (grouped or _one_by_one(result, PARTITIONED))
+
+    title = f"Aggregated, {' and '.join(orders)}, {number_of_threads(count)}"
+    return Figure(name, title, takes, _with_order)
+
+
+def _one_by_one(result: Result, *methods: str) -> bool:
+    entry = result.entry
+    return entry.contestant.method in methods and entry.marking is ONE_BY_ONE
+
+
+def _with_order(place: Place, result: Result) -> str:
+    return f"{result.entry.contestant.name} {place.order}"

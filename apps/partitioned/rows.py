@@ -16,9 +16,9 @@ from onesided.apps.report import NOTHING, Report, Row, byte_count, duration
 from onesided.apps.summary import ratio
 from onesided.apps.verdict import Verdict
 
-WRONG = "WRONG"
-PLACE, ENTRY = ["order", "threads"], ["method", "aggregate", "marked"]
-BANDWIDTH = "GB/s (times that of the single message)"
+WRONG = " !"
+ENTRY = ("method", "aggregate", "marked")
+BANDWIDTH = "GB/s and per cent of the single message's"
 PERCEIVED = "perceived GB/s: bytes over the time after the last partition was ready"
 
 
@@ -37,59 +37,77 @@ class Timed(Row):
 
     @property
     def bandwidth(self) -> str:
-        """Local. GB/s by the median, in parentheses that of the single message times this."""
-        speed = f"{self.nbytes / median(self.times) / 1e9:.3g}"
+        """Local. GB/s by the median, and per cent of the single message's."""
         relative = self.ratios.get(SINGLE.method)
-        return speed + (f" ({1 / relative:.2f})" if relative else "") + self.fault
+        share = f" {100 / relative:.0f}%" if relative else ""
+        return _speed(self.nbytes, self.times) + share + self.fault
 
     @property
     def perceived(self) -> str:
-        """Local. GB/s if only the time after the last partition is ready counts."""
-        return f"{self.nbytes / median(self.details['after last']) / 1e9:.3g}{self.fault}"
+        """Local. GB/s if only the time after the last partition was ready counts."""
+        return _speed(self.nbytes, self.details["after last"]) + self.fault
 
     @property
     def fault(self) -> str:
-        """Local. The word for wrong data."""
-        return "" if self.verdict is None or self.verdict.passed else f" {WRONG}"
+        """Local. A sign for wrong data."""
+        return "" if self.verdict is None or self.verdict.passed else WRONG
+
+
+def _speed(nbytes: int, times: Sequence[float]) -> str:
+    """GB/s by the median, short."""
+    speed = nbytes / median(times) / 1e9
+    return f"{speed:.3g}" if speed >= 1 else f"{speed:.2g}"
 
 
 @dataclass
 class SweepReport(Report):
-    """A report whose table has a line per contestant, and a column per size of partitions.
+    """A report with a table per order and number of threads, a column per size of partitions.
 
-    ``lines``: what is timed, in the order of the table, as labels.
+    ``lines``: what is timed, in the order of the tables, as labels.
     """
 
     lines: Sequence[Mapping[str, str]] = ()
 
     def table(self, title: str) -> Group:
         """Local. Bandwidths; where there is computing, also the perceived ones."""
-        tables = [self._table(f"{title}\n{BANDWIDTH}", lambda row: row.bandwidth)]
+        tables: list[str | Table] = [f"{title}, {BANDWIDTH}"]
+        tables += self._tables(lambda row: row.bandwidth)
         if self.settings["compute"]:
-            tables.append(self._table(PERCEIVED, lambda row: row.perceived))
+            tables += [PERCEIVED, *self._tables(lambda row: row.perceived)]
         return Group(*tables)
 
-    def _table(self, title: str, cell: Callable[[Timed], str]) -> Table:
+    def _tables(self, cell: Callable[[Timed], str]) -> list[Table]:
         rows = [row for row in self.rows if isinstance(row, Timed)]
-        sizes = list(dict.fromkeys(row.labels["partition"] for row in rows))
-        table = Table(title=title, title_justify="left")
-        for name in [*PLACE, *ENTRY]:
+        places = dict.fromkeys((row.labels["order"], row.labels["threads"]) for row in rows)
+        return [self._place([row for row in rows if _place(row) == key], cell) for key in places]
+
+    def _place(self, rows: Sequence[Timed], cell: Callable[[Timed], str]) -> Table:
+        order, threads = _place(rows[0])
+        table = Table(title=f"{order}, {number_of_threads(int(threads))}", title_justify="left")
+        for name in ENTRY:
             table.add_column(name, no_wrap=True)
+        sizes = list(dict.fromkeys(row.labels["partition"] for row in rows))
         for name in sizes:
             table.add_column(name, justify="right", no_wrap=True)
-        cells = {_key(row.labels, [*PLACE, *ENTRY, "partition"]): cell(row) for row in rows}
-        for place in dict.fromkeys(_key(row.labels, PLACE) for row in rows):
-            for labels in self.lines:
-                line = place + _key(labels, ENTRY)
-                found = [cells.get((*line, name)) for name in sizes]
-                if any(found):
-                    table.add_row(*line, *(text or NOTHING for text in found))
-            table.add_section()
+        cells = {(*_entry(row.labels), row.labels["partition"]): cell(row) for row in rows}
+        for line in map(_entry, self.lines):
+            found = [cells.get((*line, name)) for name in sizes]
+            if any(found):
+                table.add_row(*line, *(text or NOTHING for text in found))
         return table
 
 
-def _key(labels: Mapping[str, str], names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(labels[name] for name in names)
+def number_of_threads(count: int) -> str:
+    """Local. In words."""
+    return "1 thread" if count == 1 else f"{count} threads"
+
+
+def _place(row: Timed) -> tuple[str, str]:
+    return row.labels["order"], row.labels["threads"]
+
+
+def _entry(labels: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(labels[name] for name in ENTRY)
 
 
 def timed_row(place: Place, result: Result, others: Sequence[Result], nbytes: int) -> Timed:
