@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import io
 import time
+from itertools import count
 
 import numpy as np
 from mpi4py import MPI
@@ -20,6 +21,7 @@ from onesided.apps.partitioned.rounds import TURNS, Check, Round
 from onesided.apps.partitioned.runner import Lane, Runner
 from onesided.apps.partitioned.sweep import Place, Sweep
 from onesided.apps.partitioned.team import Team
+from onesided.apps.timing import WARM_UP
 from onesided.collectives import ResourceError, UnsupportedError
 
 PART, COUNT = 24, 6
@@ -229,5 +231,32 @@ def case_nobody_is_timed_twice_where_all_are_fast(comm):
         runner.start = lambda: calls.append(1)
         return runner
 
-    swept(comm, [contestants.SINGLE, Contestant("counted", make, [ONE_BY_ONE])])
-    assert len(calls) == sweep.TRIALS + 2 * (TURNS + sweep.FEW - 1 + 3)
+    lead, sweep.LEAD = sweep.LEAD, 0.0
+    try:
+        swept(comm, [contestants.SINGLE, Contestant("counted", make, [ONE_BY_ONE])])
+    finally:
+        sweep.LEAD = lead
+    assert len(calls) == sweep.TRIALS + 2 * (TURNS + WARM_UP + 3)
+
+
+def case_what_comes_after_the_last_mark_is_that_of_the_same_round(comm):
+    """Marks take 0, 2, 4, 0 ... ms: with the mark of another round some tail would be negative."""
+
+    def make(lane):
+        runner = blocking(lane)
+        receive, number = runner.mark, count()
+
+        def mark(index):
+            if index == 0:
+                time.sleep(0.002 * (next(number) % 3))
+            receive(index)
+
+        runner.mark = mark
+        return runner
+
+    found = swept(comm, [Contestant("uneven", make, [ONE_BY_ONE])], "--iterations", "12",
+                  places=PLACES[:1])
+    (result,) = found.results[PLACES[0]]
+    assert len(result.tails) == 12
+    if comm.rank == 0:
+        assert min(result.tails) > 0
