@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from pathlib import Path
 
 import commands
 import mpi_harness
@@ -23,6 +24,7 @@ from onesided.apps.partitioned.sweep import Place, Result, Sweep, whole_sweep
 from onesided.collectives import partitioned_methods
 from onesided.collectives.partitioned.init import AGGREGATE
 
+FAULTS = Path(__file__).resolve().parent / "programs" / "partitioned_fault.py"
 KIBI = 1024
 
 
@@ -314,6 +316,14 @@ def test_a_mistake_is_one_sentence(words, fragment):
     assert finished.code == 2, finished
     assert len(finished.sentences) == 1
     assert fragment in finished.sentences[0]
+
+
+@pytest.mark.parametrize("where", ["main", "thread"])
+def test_a_mistake_on_one_rank_ends_the_job(where):
+    finished = commands.python(str(FAULTS), where, ranks=2, timeout=60)
+    assert not finished.hung, finished
+    assert finished.code not in (0, 2, 7), finished
+    assert "ZeroDivisionError" in finished.err
 
 
 def test_a_foreign_contestant_is_told_from_ours():

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from statistics import geometric_mean
 from typing import Any
@@ -19,6 +19,7 @@ import numpy as np
 from mpi4py import MPI
 
 from onesided.apps.broadcast_sweep import MEMORY
+from onesided.apps.failures import CommandError
 from onesided.apps.partitioned.contestants import Contestant, Entry, entries
 from onesided.apps.partitioned.markings import busy
 from onesided.apps.partitioned.orders import ORDERS, Share
@@ -82,7 +83,7 @@ class Sweep:
     def run(self, comm: MPI.Intracomm, places: Sequence[Place], tick: Tick) -> None:
         """Collective. Measure at every place; ``tick`` is called after each."""
         options = self.options
-        with ExitStack() as stack:
+        with _closing() as stack:
             received = MEMORY[options.memory](comm, options.buffer, stack)
             team = stack.enter_context(Team(max(place.threads for place in places)))
             lane = Lane(comm, received, 1)
@@ -108,12 +109,10 @@ class Sweep:
             (known[each.method], each.reason) for each in candidates if each.reason
         ]
         check = Check(lane)
-        try:
-            for place in places:
-                self._place(lane, place, candidates, team, check)
-                tick()
-        finally:
-            release(lane.comm, candidates, Runner.release)
+        for place in places:
+            self._place(lane, place, candidates, team, check)
+            tick()
+        release(lane.comm, candidates, Runner.release)
 
     def _place(
         self,
@@ -190,6 +189,18 @@ class Sweep:
             ready = each.ready[WARM_UP + step - 1 :: step]
             result.times += times
             result.tails += [time - until for time, until in zip(times, ready, strict=True)]
+
+
+@contextmanager
+def _closing() -> Iterator[ExitStack]:
+    """Collective at its end, so nothing is closed after an error that one rank may have alone."""
+    stack = ExitStack()
+    try:
+        yield stack
+    except CommandError:  # raised on both ranks
+        stack.close()
+        raise
+    stack.close()
 
 
 def made_ready(contestant: Contestant, lane: Lane, team: Team) -> Runner:
