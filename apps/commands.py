@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from onesided.apps import broadcast_options, generate_options, options, solve_options
 from onesided.apps.tuning import options as tuning_options
 from onesided.apps.heat import options as heat_options
+from onesided.apps.partitioned.options import bench_partitioned
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,12 @@ COMMANDS = (
         "onesided.apps.bench_fft",
         "Compare the distributed FFT with mpi4py-fft.",
         options.bench_fft,
+    ),
+    Command(
+        "bench partitioned",
+        "onesided.apps.partitioned.bench",
+        "Compare partitioned sends with messages, and with the MPI's own partitioned send.",
+        bench_partitioned,
     ),
     Command(
         "bench spmv",

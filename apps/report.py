@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from mpi4py import MPI
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 
 from onesided.apps.failures import CommandError, words
@@ -179,6 +179,10 @@ class Report:
         verdicts += self.verdicts.values()
         return all(verdict.passed for verdict in verdicts) if verdicts else None
 
+    def table(self, title: str) -> RenderableType:
+        """Local. The rows for a person."""
+        return _table(title, self.rows)
+
     def finish(self, comm: MPI.Comm, out: Console | None, path: str | None) -> None:
         """Collective. Print the table on rank 0, and write the JSON file where one is wanted."""
         machine = facts(comm)
@@ -189,7 +193,7 @@ class Report:
         wide: dict[str, Any] = {"width": max(out.width, PLAIN_WIDTH), "crop": False}
         for listing in self.listings.values():
             out.print(listing.table(), **wide)
-        out.print(_table(title, self.rows), **wide)
+        out.print(self.table(title), **wide)
         for row in self.rows:
             if row.reason:
                 out.print(f"{' '.join(row.labels.values())}: {row.reason}", **PLAIN)

@@ -1,0 +1,39 @@
+"""``onesided bench partitioned`` with a mistake on one rank: the first argument says where."""
+
+import sys
+
+from mpi4py import MPI
+
+from onesided.apps.main import main
+from onesided.apps.partitioned import bench
+from onesided.apps.partitioned.contestants import SINGLE, Contestant
+from onesided.apps.partitioned.markings import ONE_BY_ONE
+from onesided.apps.partitioned.messages import blocking
+
+ROUNDS = 4  # that still go well
+
+
+def make(lane):
+    """Blocking messages, the sender's last partition of a later round fails."""
+    runner = blocking(lane)
+    send, left = runner.mark, [ROUNDS]
+
+    def mark(index):
+        if index == lane.partitions - 1:
+            left[0] -= 1
+            if left[0] < 0:
+                raise ZeroDivisionError("a mistake of the program")
+        send(index)
+
+    if lane.is_sender:
+        runner.mark = mark
+    return runner
+
+
+if __name__ == "__main__":
+    bench.contestants = lambda text, aggregates: [SINGLE, Contestant("bad", make, [ONE_BY_ONE])]
+    threads = {"main": "1", "thread": "2"}[sys.argv[1]]
+    words = ["--buffer", "4K", "--partition-sizes", "1K", "--threads", threads]
+    code = main(["bench", "partitioned", *words])
+    MPI.COMM_WORLD.Abort(7)  # the mistake did not end it
+    sys.exit(code)

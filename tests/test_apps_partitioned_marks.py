@@ -1,0 +1,133 @@
+"""What the benchmark of partitioned sends is made of: orders, threads, marks; no MPI."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+
+import pytest
+
+from onesided.apps.partitioned.markings import BULK, ONE_BY_ONE, WHOLE, busy
+from onesided.apps.partitioned.orders import ORDERS, Share, rectangle
+from onesided.apps.partitioned.runner import Runner
+from onesided.apps.partitioned.team import Team
+
+SIZES = [1, 2, 7, 16, 36, 101, 256]
+TEAMS = [1, 2, 3, 4, 16]
+
+
+# -- orders ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ORDERS)
+@pytest.mark.parametrize(("partitions", "threads"), list(itertools.product(SIZES, TEAMS)))
+def test_every_partition_is_marked_once(name, partitions, threads):
+    shares = ORDERS[name].shares(partitions, threads, 3)
+    assert len(shares) <= threads
+    assert sorted(index for share in shares for index in share.indices) == list(range(partitions))
+    for share in shares:
+        assert [i for low, high in share.runs for i in range(low, high + 1)] == share.indices
+
+
+@pytest.mark.parametrize(("partitions", "threads"), list(itertools.product(SIZES, TEAMS)))
+def test_from_left_to_right_a_thread_has_one_range(partitions, threads):
+    shares = ORDERS["left-to-right"].shares(partitions, threads, 0)
+    assert [len(share.runs) for share in shares] == len(shares) * [1]
+    lengths = [len(share.indices) for share in shares]
+    assert max(lengths) - min(lengths) <= 1
+
+
+def test_the_random_order_is_that_of_its_seed():
+    divide = ORDERS["randomized"].divide
+    assert divide(50, 1, 7) == divide(50, 1, 7) != divide(50, 1, 8)
+    assert divide(50, 1, 7) != ORDERS["left-to-right"].divide(50, 1, 7)
+    assert list(itertools.chain(*divide(50, 4, 7))) == divide(50, 1, 7)[0]
+
+
+def test_neighbours_get_the_border_of_a_tile_first():
+    (cells,) = ORDERS["neighbourhood"].divide(16, 1, 0)
+    assert cells == [0, 1, 2, 3, 4, 7, 8, 11, 12, 13, 14, 15, 5, 6, 9, 10]
+    tiles = ORDERS["neighbourhood"].divide(36, 4, 0)
+    assert tiles[1] == [3, 4, 5, 9, 11, 15, 16, 17, 10]
+
+
+@pytest.mark.parametrize("cells", [*SIZES, 12, 1 << 14])
+def test_grids_are_as_square_as_they_can_be(cells):
+    rows, columns = rectangle(cells)
+    assert rows * columns == cells
+    assert not any(cells % more == 0 for more in range(rows + 1, columns))
+
+
+# -- threads and marks -----------------------------------------------------------------------------
+
+
+def test_a_team_works_in_threads_and_tells_the_latest_time():
+    with Team(4) as team:
+        for count in (4, 2, 1, 3):
+            names = []
+
+            def work(number, names=names):
+                names.append(threading.current_thread())
+                return float(number)
+
+            order = [lambda n=n: work(n) for n in reversed(range(count))]
+            assert team.run(order) == count - 1
+            assert len(set(names)) == count
+            assert threading.main_thread() in names
+    assert not [each for each in threading.enumerate() if each.name == "marker"]
+
+
+def test_a_team_without_work_tells_the_time():
+    with Team(1) as team:
+        before = time.perf_counter()
+        assert before <= team.run([]) <= time.perf_counter()
+        with pytest.raises(ValueError, match="2 works for 1 threads"):
+            team.run([float, float])
+
+
+def test_an_error_of_a_thread_is_the_callers():
+    def fail():
+        raise ZeroDivisionError("in a thread")
+
+    with Team(2) as team:
+        with pytest.raises(ZeroDivisionError, match="in a thread"):
+            team.run([float, fail])
+
+
+@pytest.mark.parametrize("computing", [False, True])
+def test_marks_follow_the_order_and_the_work(computing):
+    share = Share([4, 5, 6, 2, 3])
+    marks, ready = [], []
+    compute = (lambda: marks.append("work")) if computing else None
+
+    def mark(*which):
+        ready.append(time.perf_counter())
+        marks.append(which)
+
+    runner = Runner(mark=mark, mark_range=mark)
+    one, many = (way.work(runner, share, compute) for way in (ONE_BY_ONE, BULK))
+    for work, expected in ((one, [4, 5, 6, 2, 3]), (many, [(4, 6), (2, 3)])):
+        latest = work()
+        assert ready[-2] <= latest <= ready[-1]
+        flat = [which[0] if len(which) == 1 else which for which in marks if which != "work"]
+        assert flat == expected
+        assert marks.count("work") == (len(share.indices) if computing else 0)
+        marks.clear()
+    whole = WHOLE.work(runner, share, compute)
+    assert (whole is not None) == computing
+    if whole is not None:
+        whole()
+        assert marks == 5 * ["work"]
+
+
+def test_nobody_marks_where_nothing_can_be_marked():
+    assert ONE_BY_ONE.work(Runner(), Share([0]), None) is None
+    assert BULK.work(Runner(mark=print), Share([0]), None) is None
+
+
+def test_busy_work_takes_its_time():
+    assert busy(0) is None
+    begin = time.perf_counter()
+    busy(2e-3)()
+    assert time.perf_counter() - begin >= 2e-3
