@@ -1,0 +1,150 @@
+"""What the formulas of all methods are made of."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onesided.collectives.modelling.parameters import Level, Parameters
+from onesided.collectives.modelling.traffic import Traffic
+from onesided.collectives.modelling.way import Numbers, Way
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The parts of a round of this traffic on this machine, in seconds; numbers or arrays."""
+
+    traffic: Traffic
+    parameters: Parameters
+
+    @property
+    def spread(self) -> Any:
+        """Whether there is more than one node."""
+        return np.asarray(self.traffic.nodes) > 1
+
+    @property
+    def shared(self) -> Any:
+        """Whether there is a node with more than one rank."""
+        return self.traffic.ranks_per_node > 1
+
+    def stores(self) -> Numbers:
+        """Local. Blocks for ranks of the node, and its own, stored one after the other."""
+        traffic = self.traffic
+        count = np.asarray(traffic.near_messages, float) + (np.asarray(traffic.own_bytes) > 0)
+        return self._copied(count, np.add(traffic.near_bytes, traffic.own_bytes))
+
+    def own_copy(self) -> Numbers:
+        """Local. The block that a rank sends to itself."""
+        own = np.asarray(self.traffic.own_bytes, float)
+        return self._copied(own > 0, own)
+
+    def _copied(self, count: Any, nbytes: Any) -> Numbers:
+        """A copy is slower where all that it touches has left the cache, not a block of it."""
+        way = self.parameters.stores
+        whole = way.time(np.asarray(count, float) > 0, nbytes)
+        return whole + way.busy(count)
+
+    def messages(self) -> Numbers:
+        """Local. Two-sided messages on the node and off it, by the same processor."""
+        traffic = self.traffic
+        near: Numbers = 0.0
+        if np.any(traffic.near_messages):
+            way = self.parameters.level("node").messages
+            near = way.time(traffic.near_messages, traffic.near_bytes)
+        if not np.any(traffic.far_messages):
+            return near
+        level = self.parameters.level("network")
+        slower = 1.0 + level.congestion * np.maximum(np.asarray(traffic.nodes, float) - 2.0, 0.0)
+        bytes_of = np.asarray(traffic.far_bytes, float) * slower
+        link = self._link(level, slower)
+        return near + level.messages.time(traffic.far_messages, bytes_of, link)
+
+    def puts(self, *, near: bool = False, apart: bool = False, slower: bool = False) -> Numbers:
+        """Local. Off-node blocks Put and flushed.
+
+        ``near``: those of the node and its own as well; ``apart``: every target is flushed before
+        the next one is served; ``slower``: under the locks of the printed algorithm.
+        """
+        traffic = self.traffic
+        cost: Numbers = 0.0
+        if near:
+            cost = self.own_copy()
+            if np.any(traffic.near_messages):
+                level = self.parameters.level("node")
+                factor = level.contention if slower else 1.0
+                nbytes = np.asarray(traffic.near_bytes, float) * factor
+                cost = cost + _issue(level.puts, apart)(traffic.near_messages, nbytes)
+        if np.any(traffic.far_messages):
+            level = self.parameters.level("network")
+            factor = level.contention if slower else 1.0
+            nbytes = np.asarray(traffic.far_bytes, float) * factor
+            link = self._link(level, factor)
+            cost = cost + _issue(level.puts, apart)(traffic.far_messages, nbytes, link)
+        return cost
+
+    def _link(self, level: Level, factor: Any) -> Any:
+        """Seconds that a node's link is busy with what all its ranks send, or receive."""
+        traffic = self.traffic
+        bytes_of = np.asarray(traffic.link_bytes, float) * level.link_byte_gap * factor
+        return bytes_of + np.asarray(traffic.link_messages, float) * level.link_gap
+
+    def barrier(self) -> Numbers:
+        """Local. Dissemination on the node, then between nodes: a step per doubling of the ranks.
+
+        Source: Hensgen, Finkel, Manber 1988, as MPIs do it: first within each node.
+        """
+        steps = np.ceil(np.log2(self.traffic.ranks_per_node))
+        cost: Numbers = 0.0
+        if np.any(steps):
+            cost = steps * self.parameters.level("node").barrier
+        if np.any(self.spread):
+            hops = np.ceil(np.log2(np.maximum(self.traffic.nodes, 1)))
+            cost = cost + hops * self.parameters.level("network").barrier
+        return cost
+
+    def at_widest(self, name: str) -> Numbers:
+        """Local. A cost of synchronizing, at the network where there is one, else on the node."""
+        near = self._once("node", name, self.shared)
+        far = self._once("network", name, self.spread)
+        return np.where(self.spread, far, near)
+
+    def at_farthest(self, name: str) -> Numbers:
+        """Local. The same, at the farthest level that has messages."""
+        near = self._once("node", name, np.asarray(self.traffic.near_messages) > 0)
+        away = np.asarray(self.traffic.far_messages) > 0
+        return np.where(away, self._once("network", name, away), near)
+
+    def _once(self, which: str, name: str, used: Any) -> Numbers:
+        if not np.any(used):
+            return 0.0
+        return np.where(used, getattr(self.parameters.level(which), name), 0.0)
+
+    def signals(self, *, near: bool = True) -> Numbers:
+        """Local. An empty message to and from every peer: a latency, and the time of their ends.
+
+        Without ``near`` only from and to peers on other nodes.
+        """
+        traffic = self.traffic
+        cost: Numbers = self.at_farthest("signal") if near else self._once(
+            "network", "signal", np.asarray(traffic.far_messages) > 0
+        )
+        if near and np.any(traffic.near_messages):
+            cost = cost + self.parameters.level("node").messages.busy(traffic.near_messages)
+        if np.any(traffic.far_messages):
+            cost = cost + self.parameters.level("network").messages.busy(traffic.far_messages)
+        return cost
+
+
+def _issue(way: Way, apart: bool) -> Any:
+    return way.one_by_one if apart else way.time
+
+
+class Formula(ABC):
+    """The cost of a method's round beyond :attr:`Parameters.software`."""
+
+    @abstractmethod
+    def seconds(self, costs: Costs) -> Numbers:
+        """Local. Numbers or arrays, as the traffic has them."""
