@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from onesided.apps import broadcast_options, generate_options, options, solve_options
+from onesided.apps.modelling import options as model_options
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,12 @@ COMMANDS = (
         options.doctor,
     ),
     Command(
+        "model",
+        "onesided.apps.modelling.model",
+        "Predict what a round of every method takes, on up to a million ranks.",
+        model_options.model,
+    ),
+    Command(
         "bench alltoallv",
         "onesided.apps.bench_alltoallv",
         "Compare persistent exchanges with MPI_Alltoallv and memcpy.",
@@ -90,6 +97,12 @@ COMMANDS = (
         "onesided.apps.bench_fft",
         "Compare the distributed FFT with mpi4py-fft.",
         options.bench_fft,
+    ),
+    Command(
+        "bench model",
+        "onesided.apps.modelling.bench_model",
+        "Find the parameters of the model by measuring, and check its predictions.",
+        model_options.bench_model,
     ),
     Command(
         "bench spmv",

@@ -6,13 +6,13 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from statistics import median
 from typing import Any, TypeVar
 
 import numpy as np
 from mpi4py import MPI
 
 from onesided.apps.modelling.probes import IN_A_ROW, SHORT, Call, Probes, SharedProbes
+from onesided.apps.summary import quartiles
 from onesided.apps.timing import Subject, measure, repeats, rest
 from onesided.collectives import Alltoallv_init, PersistentRequest, UnsupportedError
 from onesided.collectives.modelling.fitting import Fit, fit
@@ -24,13 +24,15 @@ R = TypeVar("R")
 
 #: Bytes of the messages, Puts and stores through whose times lines are laid.
 SIZES = tuple(SHORT if power == 3 else 1 << power for power in (3, *range(8, 23)))
+#: The same of rounds that a rank has with itself.
+OWN_SIZES = tuple(SHORT if power == 3 else 1 << power for power in (3, 10, 13, 15, 17, 19, 20, 22))
 
 
 @dataclass
 class Findings:
     """The parameters, and how well the lines describe what they were fitted to, by name.
 
-    ``times`` are the medians of what was timed, by level and name.
+    ``times`` are the seconds of what was timed, by level and name.
     """
 
     parameters: Parameters
@@ -55,12 +57,12 @@ def find(comm: MPI.Intracomm, options: Namespace, nodes: Sequence[int]) -> Findi
     errors, times = {"stores": error}, {}
     levels: dict[str, Level | None] = {"node": None, "network": None}
     for which, partner in known.items():
-        level, more, medians = among(
+        level, more, seconds_of = among(
             comm, [0, partner], lambda few: _level(few, options, 2 * share)
         )
         levels[which] = level
         errors |= {f"{way}, {which}": error for way, error in more.items()}
-        times[which] = medians
+        times[which] = seconds_of
     node = levels["node"]
     if node is not None:  # on a node nobody accumulates: the counter is stored
         levels["node"] = replace(node, notice=counter)
@@ -80,12 +82,17 @@ def among(comm: MPI.Intracomm, members: Sequence[int], work: Callable[[MPI.Intra
     return result
 
 
-def _medians(
+def quick(times: Sequence[float]) -> float:
+    """Local. The first quartile: other programs on the machine only ever add to a time."""
+    return quartiles(times)[0]
+
+
+def _times(
     comm: MPI.Intracomm, calls: Mapping[str, Call], options: Namespace, seconds: float
 ) -> dict[str, float]:
     subjects = [Subject(name, call, repeats=repeats(comm, call)) for name, call in calls.items()]
     lists = measure(comm, subjects, iterations=options.iterations, seconds=seconds)
-    return {name: median(times) for name, times in zip(calls, lists, strict=True)}
+    return {name: quick(times) for name, times in zip(calls, lists, strict=True)}
 
 
 def _stores(
@@ -93,28 +100,33 @@ def _stores(
 ) -> tuple[Way, float, float]:
     """Collective. Copies into shared memory, a counter in it, and the error of the lines."""
     with ExitStack() as stack:
-        times = _medians(node, SharedProbes(node, SIZES, stack).calls, options, seconds)
+        times = _times(node, SharedProbes(node, SIZES, stack).calls, options, seconds)
     lines = _fit(times, "stores")
     each = times["stores in a row"] / IN_A_ROW
     return lines.way(each, each, 1), times.get("counter", 0.0), lines.typical_error
 
 
-def _software(alone: MPI.Intracomm, options: Namespace, seconds: float) -> dict[str, float]:
-    """Collective over one rank. A round of every method that sends a few bytes to itself."""
-    block = np.ones(SHORT, np.uint8)
-    calls: dict[str, Call] = {}
-    with ExitStack() as stack:
-        for method in formulas():
+def _software(alone: MPI.Intracomm, options: Namespace, seconds: float) -> dict[str, Way]:
+    """Collective over one rank. Rounds of every method in which it sends to itself."""
+    found = {}
+    for method in formulas():
+        calls: dict[str, Call] = {}
+        with ExitStack() as stack:
             try:
-                request = Alltoallv_init(alone, [block, [SHORT]], None, method=method)
+                for nbytes in OWN_SIZES:
+                    block = [np.ones(nbytes, np.uint8), [nbytes]]
+                    request = Alltoallv_init(alone, block, None, method=method)
+                    stack.callback(request.Free)
+                    calls[f"own {nbytes}"] = round_of(request)
             except UnsupportedError:
                 continue
-            stack.callback(request.Free)
-            calls[method] = _round(request)
-        return _medians(alone, calls, options, seconds)
+            times = _times(alone, calls, options, seconds / len(formulas()))
+        found[method] = _fit(times, "own", OWN_SIZES).way(0.0, 0.0, 1)
+    return found
 
 
-def _round(request: PersistentRequest) -> Call:
+def round_of(request: PersistentRequest) -> Call:
+    """Local. What starts a round and waits for it."""
     def call() -> None:
         request.Start()
         request.Wait()
@@ -129,7 +141,7 @@ def _level(
     with ExitStack() as stack:
         probes = Probes(pair, SIZES, stack)
         overhead = probes.overhead()
-        times = _medians(pair, probes.calls, options, seconds)
+        times = _times(pair, probes.calls, options, seconds)
         pair.Barrier()
     messages, puts = _fit(times, "messages"), _fit(times, "puts")
     gap = max(times["stream"] - times["message"], 0.0) / (IN_A_ROW - 1)
@@ -159,5 +171,5 @@ def synchronization(times: Mapping[str, float]) -> dict[str, float]:
     return known | {name: max(seconds, 0.0) for name, seconds in beyond.items()}
 
 
-def _fit(times: Mapping[str, float], kind: str) -> Fit:
-    return fit(SIZES, [times[f"{kind} {nbytes}"] for nbytes in SIZES])
+def _fit(times: Mapping[str, float], kind: str, sizes: Sequence[int] = SIZES) -> Fit:
+    return fit(sizes, [times[f"{kind} {nbytes}"] for nbytes in sizes])

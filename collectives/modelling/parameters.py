@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
+
+import numpy as np
 
 from onesided.collectives.errors import PatternError
 from onesided.collectives.models import Network
-from onesided.collectives.modelling.way import Line, Way
+from onesided.collectives.modelling.way import Line, Numbers, Way
 
 FORMAT = "onesided model parameters"
 VERSION = 1
@@ -62,20 +64,23 @@ class Level:
 class Parameters:
     """A machine. ``network`` is None where all ranks are on one node; ``node`` where none share one.
 
-    ``stores`` is the copy into memory that ranks of a node share; ``software`` what a method's own
-    code, and MPI's, take for a round on one rank alone, by method.
+    ``stores`` is the copy into memory that ranks of a node share; ``software``, by method, a round
+    on one rank alone, which sends to itself: the method's own code, MPI's, and that copy.
     """
 
     stores: Way
     node: Level | None = None
     network: Level | None = None
-    software: Mapping[str, float] = field(default_factory=dict)
+    software: Mapping[str, Way] = field(default_factory=dict)
     name: str = ""
     provenance: str = ""
 
-    def __post_init__(self) -> None:
-        for method, seconds in self.software.items():
-            _check_number(f"software of {method}", seconds)
+    def alone(self, method: str, own_bytes: Any) -> Numbers:
+        """Local. Seconds of a round in which a rank sends only to itself; a copy at least."""
+        copied = np.asarray(own_bytes, float)
+        if method in self.software:
+            return self.software[method].time(1.0, copied)
+        return self.stores.time(copied > 0, copied)
 
     def level(self, which: str) -> Level:
         """Local. ``"node"`` or ``"network"``; :class:`PatternError` where it is not known."""
@@ -86,10 +91,6 @@ class Parameters:
                 "has messages"
             )
         return found
-
-    def with_network_for_node(self) -> Parameters:
-        """Local. The same; a node level that was not measured is taken to be as the network's."""
-        return self if self.node is not None else replace(self, node=self.network)
 
     def record(self) -> dict[str, Any]:
         """Local. For JSON; :func:`of_record` reads it."""
@@ -107,7 +108,8 @@ def of_record(content: Any) -> Parameters:
         values["stores"] = _way(values["stores"])
         for name in ("node", "network"):
             values[name] = None if values.get(name) is None else _level(values[name])
-        values["software"] = dict(values.get("software", {}))
+        software = values.get("software", {})
+        values["software"] = {method: _way(each) for method, each in software.items()}
         return Parameters(**values)
     except (KeyError, TypeError, AttributeError) as error:
         words = f"no {error}" if isinstance(error, KeyError) else str(error)

@@ -42,7 +42,7 @@ def predict_all(
         raise MethodError(f"no model of {', '.join(unknown)}; there are {', '.join(known)}")
     costs = Costs(traffic, parameters)
     return {
-        name: np.asarray(known[name].seconds(costs) + parameters.software.get(name, 0.0))
+        name: np.asarray(known[name].seconds(costs) + parameters.alone(name, traffic.own_bytes))
         for name in names
     }
 

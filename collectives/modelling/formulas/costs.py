@@ -31,21 +31,13 @@ class Costs:
         return self.traffic.ranks_per_node > 1
 
     def stores(self) -> Numbers:
-        """Local. Blocks for ranks of the node, and its own, stored one after the other."""
-        traffic = self.traffic
-        count = np.asarray(traffic.near_messages, float) + (np.asarray(traffic.own_bytes) > 0)
-        return self._copied(count, np.add(traffic.near_bytes, traffic.own_bytes))
+        """Local. Blocks for ranks of the node, stored one after the other.
 
-    def own_copy(self) -> Numbers:
-        """Local. The block that a rank sends to itself."""
-        own = np.asarray(self.traffic.own_bytes, float)
-        return self._copied(own > 0, own)
-
-    def _copied(self, count: Any, nbytes: Any) -> Numbers:
-        """A copy is slower where all that it touches has left the cache, not a block of it."""
+        A copy is slower where all that it touches has left the cache, not a block of it.
+        """
+        count = np.asarray(self.traffic.near_messages, float)
         way = self.parameters.stores
-        whole = way.time(np.asarray(count, float) > 0, nbytes)
-        return whole + way.busy(count)
+        return way.time(count > 0, self.traffic.near_bytes) + way.busy(count)
 
     def messages(self) -> Numbers:
         """Local. Two-sided messages on the node and off it, by the same processor."""
@@ -65,18 +57,16 @@ class Costs:
     def puts(self, *, near: bool = False, apart: bool = False, slower: bool = False) -> Numbers:
         """Local. Off-node blocks Put and flushed.
 
-        ``near``: those of the node and its own as well; ``apart``: every target is flushed before
+        ``near``: those of the node as well; ``apart``: every target is flushed before
         the next one is served; ``slower``: under the locks of the printed algorithm.
         """
         traffic = self.traffic
         cost: Numbers = 0.0
-        if near:
-            cost = self.own_copy()
-            if np.any(traffic.near_messages):
-                level = self.parameters.level("node")
-                factor = level.contention if slower else 1.0
-                nbytes = np.asarray(traffic.near_bytes, float) * factor
-                cost = cost + _issue(level.puts, apart)(traffic.near_messages, nbytes)
+        if near and np.any(traffic.near_messages):
+            level = self.parameters.level("node")
+            factor = level.contention if slower else 1.0
+            nbytes = np.asarray(traffic.near_bytes, float) * factor
+            cost = _issue(level.puts, apart)(traffic.near_messages, nbytes)
         if np.any(traffic.far_messages):
             level = self.parameters.level("network")
             factor = level.contention if slower else 1.0
@@ -107,17 +97,18 @@ class Costs:
 
     def at_widest(self, name: str) -> Numbers:
         """Local. A cost of synchronizing, at the network where there is one, else on the node."""
-        near = self._once("node", name, self.shared)
-        far = self._once("network", name, self.spread)
+        near = self.once("node", name, self.shared)
+        far = self.once("network", name, self.spread)
         return np.where(self.spread, far, near)
 
     def at_farthest(self, name: str) -> Numbers:
         """Local. The same, at the farthest level that has messages."""
-        near = self._once("node", name, np.asarray(self.traffic.near_messages) > 0)
+        near = self.once("node", name, np.asarray(self.traffic.near_messages) > 0)
         away = np.asarray(self.traffic.far_messages) > 0
-        return np.where(away, self._once("network", name, away), near)
+        return np.where(away, self.once("network", name, away), near)
 
-    def _once(self, which: str, name: str, used: Any) -> Numbers:
+    def once(self, which: str, name: str, used: Any) -> Numbers:
+        """Local. A cost of a level where it is used, else nothing."""
         if not np.any(used):
             return 0.0
         return np.where(used, getattr(self.parameters.level(which), name), 0.0)
@@ -128,7 +119,7 @@ class Costs:
         Without ``near`` only from and to peers on other nodes.
         """
         traffic = self.traffic
-        cost: Numbers = self.at_farthest("signal") if near else self._once(
+        cost: Numbers = self.at_farthest("signal") if near else self.once(
             "network", "signal", np.asarray(traffic.far_messages) > 0
         )
         if near and np.any(traffic.near_messages):
@@ -143,7 +134,7 @@ def _issue(way: Way, apart: bool) -> Any:
 
 
 class Formula(ABC):
-    """The cost of a method's round beyond :attr:`Parameters.software`."""
+    """The cost of a method's round beyond what a rank does alone: software, and its own block."""
 
     @abstractmethod
     def seconds(self, costs: Costs) -> Numbers:
