@@ -76,5 +76,5 @@ def model(parser: argparse.ArgumentParser) -> None:
         help=f"bytes that each rank sends, its own block included (default {SWEPT})",
     )
     add("--blocks", action="store_true", help="--sizes are those of a block, one for every rank")
-    add("--figure-1", action="store_true", help="Figure 1 of paper 000 beside what it tells")
+    add("--paper", action="store_true", help="what paper 000 tells beside the model; draws Figure 1")
     add("--picture", metavar="FILE", help="draw where each method is the fastest into an image FILE")

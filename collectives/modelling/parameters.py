@@ -34,9 +34,9 @@ class Level:
     ``epoch`` post, start, complete and wait, ``relock`` the locks of the printed Algorithm 3.
 
     ``link_byte_gap`` and ``link_gap`` are the times that a byte, and a message, keep the link that
-    all ranks of a node share. The last two are fits to what others measured, 0 and 1 elsewhere:
-    ``congestion`` is the share by which a byte of a two-sided message takes longer for every node
-    beyond the second, ``contention`` the factor by which a byte does under the printed locks.
+    all ranks of a node share. The last two are fits to what others measured, and 0 elsewhere: the
+    share by which a byte takes longer for every doubling of the nodes beyond two, ``congestion``
+    that of a two-sided message, ``contention`` that of a Put under the printed locks.
     """
 
     messages: Way
@@ -52,7 +52,7 @@ class Level:
     link_byte_gap: float = 0.0
     link_gap: float = 0.0
     congestion: float = 0.0
-    contention: float = 1.0
+    contention: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

@@ -57,14 +57,14 @@ class Way:
 
         ``L + e o + (k - 1) max(g, e o) + B G``: the first message, the others a gap apart, and
         the bytes; nothing where there are no messages. ``link`` is how long the link of the node
-        is busy with the bytes of all its ranks; they take the longer of the two.
+        is busy with what all its ranks send: gaps and bytes take no less.
         """
         count, total = np.asarray(messages, float), np.asarray(nbytes, float)
         at = self._line(total / np.maximum(count, 1.0))
         busy = self.ends * self._of("overhead", at)
         rest = np.maximum(self._of("gap", at), busy) * (count - 1.0)
-        moved = np.maximum(total * self._of("byte_gap", at), link)
-        return np.where(count > 0, self._of("latency", at) + busy + rest + moved, 0.0)
+        moved = np.maximum(rest + total * self._of("byte_gap", at), link)
+        return np.where(count > 0, self._of("latency", at) + busy + moved, 0.0)
 
     def one_by_one(self, messages: Any, nbytes: Any, link: Any = 0.0) -> Numbers:
         """Local. The same, where each message is awaited before the next one leaves."""

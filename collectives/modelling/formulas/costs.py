@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from onesided.collectives.modelling.parameters import Level, Parameters
 from onesided.collectives.modelling.traffic import Traffic
-from onesided.collectives.modelling.way import Numbers, Way
+from onesided.collectives.modelling.way import Numbers
 
 
 @dataclass(frozen=True)
@@ -42,38 +43,38 @@ class Costs:
     def messages(self) -> Numbers:
         """Local. Two-sided messages on the node and off it, by the same processor."""
         traffic = self.traffic
-        near: Numbers = 0.0
+        cost: Numbers = 0.0
         if np.any(traffic.near_messages):
             way = self.parameters.level("node").messages
-            near = way.time(traffic.near_messages, traffic.near_bytes)
-        if not np.any(traffic.far_messages):
-            return near
-        level = self.parameters.level("network")
-        slower = 1.0 + level.congestion * np.maximum(np.asarray(traffic.nodes, float) - 2.0, 0.0)
-        bytes_of = np.asarray(traffic.far_bytes, float) * slower
-        link = self._link(level, slower)
-        return near + level.messages.time(traffic.far_messages, bytes_of, link)
+            cost = way.time(traffic.near_messages, traffic.near_bytes)
+        if np.any(traffic.far_messages):
+            level = self.parameters.level("network")
+            cost = cost + self._far(level, level.messages.time, level.congestion)
+        return cost
 
-    def puts(self, *, near: bool = False, apart: bool = False, slower: bool = False) -> Numbers:
+    def puts(self, *, near: bool = False, apart: bool = False, locked: bool = False) -> Numbers:
         """Local. Off-node blocks Put and flushed.
 
-        ``near``: those of the node as well; ``apart``: every target is flushed before
-        the next one is served; ``slower``: under the locks of the printed algorithm.
+        ``near``: those of the node as well; ``apart``: every target is flushed before the next one
+        is served; ``locked``: under the locks of the printed algorithm.
         """
         traffic = self.traffic
         cost: Numbers = 0.0
         if near and np.any(traffic.near_messages):
-            level = self.parameters.level("node")
-            factor = level.contention if slower else 1.0
-            nbytes = np.asarray(traffic.near_bytes, float) * factor
-            cost = _issue(level.puts, apart)(traffic.near_messages, nbytes)
+            way = self.parameters.level("node").puts
+            cost = way.time(traffic.near_messages, traffic.near_bytes)
         if np.any(traffic.far_messages):
             level = self.parameters.level("network")
-            factor = level.contention if slower else 1.0
-            nbytes = np.asarray(traffic.far_bytes, float) * factor
-            link = self._link(level, factor)
-            cost = cost + _issue(level.puts, apart)(traffic.far_messages, nbytes, link)
+            issue = level.puts.one_by_one if apart else level.puts.time
+            cost = cost + self._far(level, issue, level.contention if locked else 0.0)
         return cost
+
+    def _far(self, level: Level, issue: Callable[..., Numbers], share: float) -> Numbers:
+        """Off-node blocks, whose bytes take longer by ``share`` for every doubling of the nodes."""
+        doublings = np.log2(np.maximum(self.traffic.nodes, 2)) - 1.0
+        longer = 1.0 + share * doublings
+        nbytes = np.asarray(self.traffic.far_bytes, float) * longer
+        return issue(self.traffic.far_messages, nbytes, self._link(level, longer))
 
     def _link(self, level: Level, factor: Any) -> Any:
         """Seconds that a node's link is busy with what all its ranks send, or receive."""
@@ -82,9 +83,10 @@ class Costs:
         return bytes_of + np.asarray(traffic.link_messages, float) * level.link_gap
 
     def barrier(self) -> Numbers:
-        """Local. Dissemination on the node, then between nodes: a step per doubling of the ranks.
+        """Local. Dissemination on the node, then between nodes: a step for every doubling.
 
-        Source: Hensgen, Finkel, Manber 1988, as MPIs do it: first within each node.
+        Source: Hensgen, Finkel, Manber 1988; first within each node, then among ranks that have
+        the same place on theirs.
         """
         steps = np.ceil(np.log2(self.traffic.ranks_per_node))
         cost: Numbers = 0.0
@@ -127,10 +129,6 @@ class Costs:
         if np.any(traffic.far_messages):
             cost = cost + self.parameters.level("network").messages.busy(traffic.far_messages)
         return cost
-
-
-def _issue(way: Way, apart: bool) -> Any:
-    return way.one_by_one if apart else way.time
 
 
 class Formula(ABC):

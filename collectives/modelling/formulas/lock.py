@@ -40,5 +40,5 @@ class PrintedLockRound(Formula):
     """Algorithm 3 with both barriers."""
 
     def seconds(self, costs: Costs) -> Numbers:
-        data = costs.puts(near=True, slower=True)
+        data = costs.puts(near=True, locked=True)
         return data + costs.at_widest("relock") + 2.0 * costs.barrier()
