@@ -13,10 +13,11 @@ from onesided.collectives.modelling.parameters import Parameters, of_record
 
 def load(comm: MPI.Comm, path: str) -> Parameters:
     """Collective. Read by rank 0; :class:`CommandError` on all ranks for what is no such file."""
-    outcome: tuple[Parameters | None, str] = (None, "")
+    parameters: Parameters | None = None
+    trouble = ""
     if comm.rank == 0:
-        outcome = _read(path)
-    parameters, trouble = comm.bcast(outcome)
+        parameters, trouble = _read(path)
+    parameters, trouble = comm.bcast((parameters, trouble))
     if parameters is None:
         raise CommandError(trouble)
     return parameters

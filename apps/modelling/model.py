@@ -24,7 +24,7 @@ from onesided.apps.modelling.pictures import save_regions
 from onesided.apps.modelling.sweep import Point, Regions, Sweep
 from onesided.apps.options import settings
 from onesided.apps.picture import check_picture
-from onesided.apps.progress import console
+from onesided.apps.progress import PLAIN_WIDTH, console
 from onesided.apps.report import PLAIN, check_json, write_json
 from onesided.collectives.modelling.parameters import Parameters
 
@@ -75,11 +75,11 @@ def _tell(
     title = f"onesided model: {parameters.name}, {options.per_node} ranks per node"
     table = Table(title=title, title_justify="left")
     for name in ("ranks", "bytes", *names):
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(name.replace("-", "-\n"), justify="right", no_wrap=True)
     table.add_column("fastest", no_wrap=True)
     for point in points:
         table.add_row(*point.cells())
-    out.print(table, width=max(out.width, 50 + 20 * len(names)), crop=False)
+    out.print(table, width=max(out.width, PLAIN_WIDTH), crop=False)
     shares = regions.shares()
     told = ", ".join(f"{name} {100 * share:.0f} %" for name, share in shares.items())
     out.print(f"Fastest in so much of the range, both axes logarithmic: {told}", **PLAIN)

@@ -53,8 +53,8 @@ _PAPER = Parameters(
     provenance=(
         "fitted by hand to the times in the text of paper 000 (Dane, MVAPICH2, 28 ranks per node): "
         "G on the node and of the link, g of Puts and long messages, congestion, contention. "
-        "Assumed: L, o, signals, barriers, locks, the change of protocol at 16 KiB. Beyond 448 ranks it "
-        "is a guess"
+        "Assumed: L, o, signals, barriers, locks, the change of protocol at 16 KiB. Beyond 448 "
+        "ranks it is a guess"
     ),
 )
 

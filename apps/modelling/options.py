@@ -42,7 +42,7 @@ def bench_model(parser: argparse.ArgumentParser) -> None:
         default=[size(text) for text in CHECKED.split()],
         help=f"bytes that each rank sends in the check, its own block included ({CHECKED})",
     )
-    add("--parameters", metavar="FILE", help="check with the parameters of FILE, and find no others")
+    add("--parameters", metavar="FILE", help="check those of FILE, and find no others")
 
 
 def model(parser: argparse.ArgumentParser) -> None:
@@ -76,5 +76,5 @@ def model(parser: argparse.ArgumentParser) -> None:
         help=f"bytes that each rank sends, its own block included (default {SWEPT})",
     )
     add("--blocks", action="store_true", help="--sizes are those of a block, one for every rank")
-    add("--paper", action="store_true", help="what paper 000 tells beside the model; draws Figure 1")
-    add("--picture", metavar="FILE", help="draw where each method is the fastest into an image FILE")
+    add("--paper", action="store_true", help="beside what paper 000 tells; draws its Figure 1")
+    add("--picture", metavar="FILE", help="draw where which method is the fastest into an image")

@@ -135,7 +135,7 @@ class Probes:
             window.Flush(other)
 
         self.calls["notice"] = notice
-        self._issue = (short, lambda: window.Flush(other))
+        self._issue: tuple[Call, Call] = (short, lambda: window.Flush(other))
 
     def overhead(self) -> float:
         """Collective. Seconds that the call of a short Put takes, by the slower rank."""
@@ -220,9 +220,10 @@ class SharedProbes:
         window.Lock_all(MPI.MODE_NOCHECK)
         stack.callback(window.Unlock_all)
         self._node, self._sync = node, window.Sync
-        theirs = memoryview(window.Shared_query((node.rank + 1) % node.size)[0]).cast("B")
-        mine = memoryview(window.Shared_query(node.rank)[0]).cast("B")
-        out = memoryview(np.ones(longest, np.uint8))
+        theirs = _bytes_of(window, (node.rank + 1) % node.size)
+        mine = _bytes_of(window, node.rank)
+        ones: Any = np.ones(longest, np.uint8)
+        out = memoryview(ones)
         self.calls: dict[str, Call] = {}
         for nbytes in sizes:
             places = cycle([theirs[start : start + nbytes] for start in at.of(nbytes)])
@@ -258,3 +259,9 @@ class SharedProbes:
             if spins % SPINS == 0:
                 os.sched_yield()
         self._sync()
+
+
+def _bytes_of(window: MPI.Win, rank: int) -> memoryview:
+    """The part of a rank of this node in a shared window."""
+    part: Any = window.Shared_query(rank)[0]
+    return memoryview(part).cast("B")

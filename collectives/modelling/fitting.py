@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError
-from onesided.collectives.models import Network
 from onesided.collectives.modelling.way import Line, Way
+from onesided.collectives.models import Network
 
 #: Errors within so many standard deviations count as in plain least squares.
 TUNING = 1.345
@@ -67,7 +67,7 @@ def fit(sizes: Sequence[float], times: Sequence[float]) -> Fit:
         tried = [
             _with_cuts(x, y, cuts)
             for cuts in combinations(range(FEWEST_SIZES, x.size - FEWEST_SIZES + 1), count)
-            if all(b - a >= FEWEST_SIZES for a, b in zip(cuts, cuts[1:], strict=False))
+            if all(b - a >= FEWEST_SIZES for a, b in pairwise(cuts))
         ]
         better = min(tried, key=_badness, default=best)
         if _badness(best) > GOOD and _badness(better) < WORTH * _badness(best):
@@ -82,7 +82,7 @@ def _badness(found: Fit) -> float:
 def _with_cuts(x: Floats, y: Floats, cuts: tuple[int, ...]) -> Fit:
     edges = [0, *cuts, x.size]
     starts, intercepts, slopes, errors = [], [], [], []
-    for first, last in zip(edges, edges[1:], strict=False):
+    for first, last in pairwise(edges):
         intercept, slope = _line(x[first:last], y[first:last])
         # a range begins half way from the last size of the one before, in logarithms
         starts.append(0.0 if first == 0 else float(np.sqrt(x[first - 1] * x[first])))

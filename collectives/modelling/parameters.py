@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from onesided.collectives.errors import PatternError
-from onesided.collectives.models import Network
 from onesided.collectives.modelling.way import Line, Numbers, Way
+from onesided.collectives.models import Network
 
 FORMAT = "onesided model parameters"
 VERSION = 1
@@ -62,7 +62,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Parameters:
-    """A machine. ``network`` is None where all ranks are on one node; ``node`` where none share one.
+    """A machine. ``network`` is None where there is one node, ``node`` where no ranks share one.
 
     ``stores`` is the copy into memory that ranks of a node share; ``software``, by method, a round
     on one rank alone, which sends to itself: the method's own code, MPI's, and that copy.

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from onesided.collectives.errors import PatternError
-from onesided.collectives.models import Network
 from onesided.collectives.modelling.parameters import Level, Parameters
 from onesided.collectives.modelling.way import Way
+from onesided.collectives.models import Network
 
 #: Ranks beyond which a simulation takes minutes.
 MOST_RANKS = 1024
@@ -41,7 +41,7 @@ Program = Callable[["Actor"], Iterator[Step]]
 
 
 class Simulation:
-    """A machine with a clock; ``sent[i, j]`` bytes go from rank i to j, ``nodes[i]`` is i's node."""
+    """A machine with a clock; ``sent[i, j]`` bytes go from rank i to j on node ``nodes[j]``."""
 
     def __init__(self, parameters: Parameters, sent: Any, nodes: Sequence[int]) -> None:
         self.parameters = parameters
@@ -53,8 +53,8 @@ class Simulation:
             )
         self.now = 0.0
         self.nodes = list(nodes)
-        self.leaving: Counter[int] = Counter()  # until when the links are busy, by node
-        self.entering: Counter[int] = Counter()
+        self.leaving = dict.fromkeys(nodes, 0.0)  # until when the links are busy, by node
+        self.entering = dict.fromkeys(nodes, 0.0)
         self._events: list[tuple[float, int, Actor, object]] = []
         self._count = 0
         self.actors = [Actor(self, rank, matrix) for rank in range(len(nodes))]

@@ -89,7 +89,7 @@ def of_matrix(sent: Any, nodes: Sequence[int], slots: int = 2) -> Traffic:
 
 
 def row_of(line: NDArray[Any], nodes: Sequence[int], rank: int) -> list[float]:
-    """Local. From bytes per peer: messages and bytes of a rank on its node and off it, and bytes to itself."""
+    """Local. From bytes per peer: messages and bytes on the node, off it, and bytes to itself."""
     same = np.asarray(nodes) == nodes[rank]
     others = line.copy()
     others[rank] = 0.0
@@ -106,9 +106,9 @@ def of_rows(
     """Local. The traffic of ranks whose rows of what they send and receive are known."""
     places = np.unique(np.asarray(nodes), return_inverse=True)[1]
     links = [np.bincount(places, side[:, i]).max() for side in (out, into) for i in (2, 3)]
-    most = np.maximum(out, into).max(axis=0)
+    near, near_bytes, far, far_bytes, own = np.maximum(out, into).max(axis=0).tolist()
     return Traffic(
-        len(nodes), len(set(nodes)), *(float(number) for number in most),
+        len(nodes), len(set(nodes)), near, near_bytes, far, far_bytes, own,
         link_messages=float(max(links[0], links[2])),
         link_bytes=float(max(links[1], links[3])),
         slots=slots,

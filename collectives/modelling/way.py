@@ -53,7 +53,7 @@ class Way:
         return self.lines[0].network
 
     def time(self, messages: Any, nbytes: Any, link: Any = 0.0) -> Numbers:
-        """Local. Seconds until ``messages`` with ``nbytes`` in all have come, of every rank at once.
+        """Local. Seconds until so many messages, ``nbytes`` in all, have come; all ranks at once.
 
         ``L + e o + (k - 1) max(g, e o) + B G``: the first message, the others a gap apart, and
         the bytes; nothing where there are no messages. ``link`` is how long the link of the node
@@ -81,7 +81,8 @@ class Way:
 
     def _line(self, size: Any) -> NDArray[np.intp]:
         starts = [line.start for line in self.lines]
-        return np.searchsorted(starts, size, side="right") - 1
+        found: NDArray[np.intp] = np.searchsorted(starts, size, side="right") - 1
+        return found
 
     def _of(self, name: str, at: NDArray[np.intp]) -> NDArray[np.float64]:
         values = np.array([getattr(line.network, name) for line in self.lines])
