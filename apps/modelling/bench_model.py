@@ -28,6 +28,8 @@ from onesided.collectives.layout import Layout
 from onesided.collectives.modelling.parameters import Parameters
 from onesided.collectives.modelling.registry import formulas
 
+#: The share of the time for the parameters, where the methods are timed as well.
+FOUND = 0.5
 REMARK = (
     "L, o, g, G: LogGP of what goes both ways at once, from that many bytes on; a Put is flushed, "
     "so its L holds the way back. Times are first quartiles; predicted is compared with those."
@@ -49,7 +51,9 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     outcome = Outcome([], {})
     if names:
         with user_errors():
-            outcome = check(comm, options, names, nodes, findings.parameters)
+            share = 1.0 if options.parameters is not None else 1.0 - FOUND
+            shorter = _with_seconds(options, share)
+            outcome = check(comm, shorter, names, nodes, findings.parameters)
     report = Report(
         "bench model",
         settings(options),
@@ -84,13 +88,14 @@ def _findings(
     """Collective. Measured now, or read from a file."""
     if options.parameters is not None:
         return Findings(load(comm, options.parameters))
-    share = 0.5 if options.check else 1.0
-    shorter = Namespace(**{**vars(options), "seconds": share * options.seconds})
-    options.seconds *= 1.0 if share == 1.0 else 1.0 - share
     with user_errors():
-        findings = find(comm, shorter, nodes)
+        findings = find(comm, _with_seconds(options, FOUND if options.check else 1.0), nodes)
     parameters: Parameters = replace(findings.parameters, name="measured", provenance=words)
     return replace(findings, parameters=parameters)
+
+
+def _with_seconds(options: Namespace, share: float) -> Namespace:
+    return Namespace(**{**vars(options), "seconds": share * options.seconds})
 
 
 def _sentences(findings: Findings, outcome: Outcome) -> list[str]:

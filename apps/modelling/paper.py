@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from onesided.apps.modelling.networks import BASELINE, FENCE, LOCK, MEBI, PAPER_PER_NODE, TOLD, Told
-from onesided.apps.picture import save_lines
+from onesided.apps.modelling.pictures import save_points_and_lines
 from onesided.apps.report import byte_count, duration
 from onesided.collectives.modelling.parameters import Parameters
 from onesided.collectives.modelling.prediction import predict
@@ -61,15 +61,18 @@ def compare(parameters: Parameters) -> Comparison:
 
 
 def draw(path: str, comparison: Comparison) -> None:
-    """Local. Figure 1: the model's lines, and what the paper tells."""
-    lines: dict[str, tuple[list[float], list[float]]] = {
-        f"{method}, model": ([float(count) for count in FIGURE_1], list(times))
+    """Local. Figure 1: the model's lines, and what the paper tells as points."""
+    points = {
+        method: [
+            (each.ranks, each.seconds)
+            for each, _ in comparison.told
+            if (each.figure, each.method) == (1, method)
+        ]
+        for method in METHODS
+    }
+    lines = {
+        method: list(zip(FIGURE_1, times, strict=True))
         for method, times in comparison.lines.items()
     }
-    for method in METHODS:
-        points = [each for each, _ in comparison.told if (each.figure, each.method) == (1, method)]
-        lines[f"{method}, paper"] = (
-            [float(each.ranks) for each in points], [each.seconds for each in points]
-        )  # fmt: skip
     title = "2 MiB for each pair of ranks (as Figure 1)"
-    save_lines(path, title, ("ranks", "time in s"), lines)
+    save_points_and_lines(path, title, ("ranks", "time in s"), points, lines)

@@ -16,6 +16,8 @@ from onesided.collectives.modelling.traffic import Traffic, uniform
 
 #: Places along each side of the map.
 FINE = 120
+#: How far it reaches to both sides of a single number.
+WIDE = 16.0
 
 
 @dataclass(frozen=True)
@@ -74,14 +76,20 @@ class Sweep:
 
     def regions(self, counts: Sequence[int], sizes: Sequence[int]) -> Regions:
         """Local. The fastest method on a fine grid between the least and the most of both."""
-        ranks = np.unique(np.geomspace(min(counts), max(counts), FINE).round())
-        nbytes = np.geomspace(min(sizes), max(sizes), FINE)
+        ranks = np.unique(np.geomspace(*_range(counts), FINE).round())
+        nbytes = np.geomspace(*_range(sizes), FINE)
         times = predict_all(
             self.traffic(ranks[:, None], nbytes[None, :]), self.parameters, self.methods
         )
         shape = (ranks.size, nbytes.size)
         stack = np.stack([np.broadcast_to(each, shape) for each in times.values()])
         return Regions(ranks, nbytes, tuple(times), stack.argmin(axis=0))
+
+
+def _range(numbers: Sequence[int]) -> tuple[float, float]:
+    """Local. From the least to the most; a single number lies in the middle."""
+    least, most = min(numbers), max(numbers)
+    return (max(least / WIDE, 1.0), most * WIDE) if least == most else (least, most)
 
 
 @dataclass(frozen=True)
