@@ -51,9 +51,9 @@ def find(comm: MPI.Intracomm, options: Namespace, nodes: Sequence[int]) -> Findi
     }
     known = {which: partner for which, partner in partners.items() if partner is not None}
     share = options.seconds / (2 + 2 * len(known))
-    near = [0, known["node"]] if "node" in known else [0]
+    near = [rank for rank in range(comm.size) if nodes[rank] == nodes[0]]
     stores, counter, error = among(comm, near, lambda few: _stores(few, options, share))
-    software = among(comm, [0], lambda few: _software(few, options, share))
+    software = among(comm, near, lambda few: _software(few, options, share))
     errors, times = {"stores": error}, {}
     levels: dict[str, Level | None] = {"node": None, "network": None}
     for which, partner in known.items():
@@ -106,9 +106,10 @@ def _stores(
     return lines.way(each, each, 1), times.get("counter", 0.0), lines.typical_error
 
 
-def _software(alone: MPI.Intracomm, options: Namespace, seconds: float) -> dict[str, Way]:
-    """Collective over one rank. Rounds of every method in which it sends to itself."""
+def _software(node: MPI.Intracomm, options: Namespace, seconds: float) -> dict[str, Way]:
+    """Collective. Rounds of every method in which each rank sends to itself, all at once."""
     found = {}
+    alone = node.Split(node.rank)
     for method in formulas():
         calls: dict[str, Call] = {}
         with ExitStack() as stack:
@@ -120,8 +121,10 @@ def _software(alone: MPI.Intracomm, options: Namespace, seconds: float) -> dict[
                     calls[f"own {nbytes}"] = round_of(request)
             except UnsupportedError:
                 continue
-            times = _times(alone, calls, options, seconds / len(formulas()))
+            times = _times(node, calls, options, seconds / len(formulas()))
+            node.Barrier()
         found[method] = _fit(times, "own", OWN_SIZES).way(0.0, 0.0, 1)
+    alone.Free()
     return found
 
 

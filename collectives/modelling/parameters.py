@@ -75,12 +75,16 @@ class Parameters:
     name: str = ""
     provenance: str = ""
 
-    def alone(self, method: str, own_bytes: Any) -> Numbers:
-        """Local. Seconds of a round in which a rank sends only to itself; a copy at least."""
+    def alone(self, method: str, own_bytes: Any, all_bytes: Any = 0.0) -> Numbers:
+        """Local. Seconds of a round in which a rank sends only to itself; a copy at least.
+
+        It is as slow as in a round in which the rank copies ``all_bytes``.
+        """
         copied = np.asarray(own_bytes, float)
+        size = np.maximum(copied, all_bytes)
         if method in self.software:
-            return self.software[method].time(1.0, copied)
-        return self.stores.time(copied > 0, copied)
+            return self.software[method].time(1.0, copied, size=size)
+        return self.stores.time(copied > 0, copied, size=size)
 
     def level(self, which: str) -> Level:
         """Local. ``"node"`` or ``"network"``; :class:`PatternError` where it is not known."""

@@ -41,10 +41,12 @@ def predict_all(
     if unknown:
         raise MethodError(f"no model of {', '.join(unknown)}; there are {', '.join(known)}")
     costs = Costs(traffic, parameters)
-    return {
-        name: np.asarray(known[name].seconds(costs) + parameters.alone(name, traffic.own_bytes))
-        for name in names
-    }
+
+    def seconds(name: str) -> Numbers:
+        alone = parameters.alone(name, traffic.own_bytes, traffic.copied_bytes)
+        return np.asarray(known[name].seconds(costs) + alone)
+
+    return {name: seconds(name) for name in names}
 
 
 def fastest(times: Mapping[str, float]) -> str:

@@ -45,6 +45,11 @@ class Traffic:
             raise PatternError(f"{self.slots!r} receive slots, neither 1 nor 2")
 
     @property
+    def copied_bytes(self) -> Any:
+        """What a rank sends to ranks of its node, itself included."""
+        return np.add(self.near_bytes, self.own_bytes)
+
+    @property
     def ranks_per_node(self) -> Any:
         """Ranks of a node, at least one."""
         return np.maximum(np.asarray(self.ranks, float) / np.maximum(self.nodes, 1), 1.0)

@@ -52,15 +52,16 @@ class Way:
         """The parameters of the shortest messages."""
         return self.lines[0].network
 
-    def time(self, messages: Any, nbytes: Any, link: Any = 0.0) -> Numbers:
+    def time(self, messages: Any, nbytes: Any, link: Any = 0.0, size: Any = None) -> Numbers:
         """Local. Seconds until so many messages, ``nbytes`` in all, have come; all ranks at once.
 
         ``L + e o + (k - 1) max(g, e o) + B G``: the first message, the others a gap apart, and
         the bytes; nothing where there are no messages. ``link`` is how long the link of the node
-        is busy with what all its ranks send: gaps and bytes take no less.
+        is busy with what all its ranks send: gaps and bytes take no less. The line is that of
+        messages of ``size`` bytes (None: of their mean).
         """
         count, total = np.asarray(messages, float), np.asarray(nbytes, float)
-        at = self._line(total / np.maximum(count, 1.0))
+        at = self._line(total / np.maximum(count, 1.0) if size is None else size)
         busy = self.ends * self._of("overhead", at)
         rest = np.maximum(self._of("gap", at), busy) * (count - 1.0)
         moved = np.maximum(rest + total * self._of("byte_gap", at), link)

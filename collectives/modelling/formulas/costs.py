@@ -34,11 +34,12 @@ class Costs:
     def stores(self) -> Numbers:
         """Local. Blocks for ranks of the node, stored one after the other.
 
-        A copy is slower where all that it touches has left the cache, not a block of it.
+        A copy is slower where all that is copied has left the cache, not a block of it.
         """
         count = np.asarray(self.traffic.near_messages, float)
         way = self.parameters.stores
-        return way.time(count > 0, self.traffic.near_bytes) + way.busy(count)
+        copied = way.time(count > 0, self.traffic.near_bytes, size=self.traffic.copied_bytes)
+        return copied + way.busy(count)
 
     def messages(self) -> Numbers:
         """Local. Two-sided messages on the node and off it, by the same processor."""
