@@ -13,6 +13,7 @@ from onesided.apps import broadcast_options, generate_options, options, solve_op
 from onesided.apps.tuning import options as tuning_options
 from onesided.apps.heat import options as heat_options
 from onesided.apps.partitioned.options import bench_partitioned
+from onesided.apps.modelling import options as model_options
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,10 @@ COMMANDS = (
         "onesided.apps.tuning.command",
         "Measure what the method auto decides by, or show what is known.",
         tuning_options.tune,
+        "model",
+        "onesided.apps.modelling.model",
+        "Predict what a round of every method takes, on up to a million ranks.",
+        model_options.model,
     ),
     Command(
         "bench alltoallv",
@@ -111,6 +116,10 @@ COMMANDS = (
         "onesided.apps.partitioned.bench",
         "Compare partitioned sends with messages, and with the MPI's own partitioned send.",
         bench_partitioned,
+        "bench model",
+        "onesided.apps.modelling.bench_model",
+        "Find the parameters of the model by measuring, and check its predictions.",
+        model_options.bench_model,
     ),
     Command(
         "bench spmv",

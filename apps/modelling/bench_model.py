@@ -1,0 +1,109 @@
+"""``onesided bench model``: the parameters of the model, found by measuring, and checked.
+
+Two ranks of a node, and two of different nodes, where the job has both, exchange messages, Puts,
+fences and the rest at the same time; lines through the times give LogGP. With ``--check`` the
+methods themselves run on all ranks, and their times stand beside those that the model predicts.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import replace
+
+from mpi4py import MPI
+
+from onesided.apps.failures import CommandError, user_errors
+from onesided.apps.machine import library
+from onesided.apps.modelling.check import Outcome, check
+from onesided.apps.modelling.files import load
+from onesided.apps.modelling.listings import listings
+from onesided.apps.modelling.measuring import Findings, find
+from onesided.apps.modelling.nodes import node_of_ranks
+from onesided.apps.options import settings
+from onesided.apps.progress import console
+from onesided.apps.report import Report, check_json
+from onesided.apps.selection import EVERY, chosen, hints
+from onesided.collectives.hints import Hints
+from onesided.collectives.layout import Layout
+from onesided.collectives.modelling.parameters import Parameters
+from onesided.collectives.modelling.registry import formulas
+
+#: The share of the time for the parameters, where the methods are timed as well.
+FOUND = 0.5
+REMARK = (
+    "L, o, g, G: LogGP of what goes both ways at once, from that many bytes on; a Put is flushed, "
+    "so its L holds the way back. Times are first quartiles; predicted is compared with those."
+)
+
+
+def run(comm: MPI.Intracomm, options: Namespace) -> int:
+    """Collective. The command."""
+    if comm.size < 2:
+        raise CommandError("bench model needs two ranks or more: onesided bench model --ranks 2")
+    names = modelled(options.comm) if options.check else []
+    with user_errors():
+        ranks_per_node = Hints.of(hints(options)).ranks_per_node
+    check_json(comm, options)
+    out = console(options.terminal) if comm.rank == 0 else None
+    nodes = node_of_ranks(comm, ranks_per_node)
+    words = f"measured: {library()}, {Layout.of(comm)}"
+    findings = _findings(comm, options, nodes, words)
+    outcome = Outcome([], {})
+    if names:
+        with user_errors():
+            share = 1.0 if options.parameters is not None else 1.0 - FOUND
+            shorter = _with_seconds(options, share)
+            outcome = check(comm, shorter, names, nodes, findings.parameters)
+    report = Report(
+        "bench model",
+        settings(options),
+        {
+            "ranks": comm.size,
+            "parameters": findings.parameters.record(),
+            "fit_errors": findings.errors,
+            "probes_s": findings.times,
+            "check_errors": outcome.errors,
+        },
+        rows=outcome.rows,
+        remarks=[REMARK, *_sentences(findings, outcome)],
+        listings=listings(findings.parameters),
+    )
+    report.finish(comm, out, options.json)
+    return 0
+
+
+def modelled(text: str) -> list[str]:
+    """Local. The methods that ``--comm`` means and that have a formula; an error where none has."""
+    known = formulas()
+    names = [name for name in chosen(text, baseline=False) if text != EVERY or name in known]
+    without = [name for name in names if name not in known]
+    if without:
+        raise CommandError(f"no model of {', '.join(without)}; there are {', '.join(known)}")
+    return names
+
+
+def _findings(
+    comm: MPI.Intracomm, options: Namespace, nodes: list[int], words: str
+) -> Findings:
+    """Collective. Measured now, or read from a file."""
+    if options.parameters is not None:
+        return Findings(load(comm, options.parameters))
+    with user_errors():
+        findings = find(comm, _with_seconds(options, FOUND if options.check else 1.0), nodes)
+    parameters: Parameters = replace(findings.parameters, name="measured", provenance=words)
+    return replace(findings, parameters=parameters)
+
+
+def _with_seconds(options: Namespace, share: float) -> Namespace:
+    return Namespace(**{**vars(options), "seconds": share * options.seconds})
+
+
+def _sentences(findings: Findings, outcome: Outcome) -> list[str]:
+    sentences = [
+        f"Typical error of the lines through {name}: {100 * error:.1f} %"
+        for name, error in findings.errors.items()
+    ]
+    checked = outcome.medians()
+    for method, error in checked.items():
+        sentences.append(f"Median error of the prediction of {method}: {100 * error:.1f} %")
+    return sentences

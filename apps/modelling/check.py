@@ -1,0 +1,89 @@
+"""The model beside measured rounds of the methods themselves, on all ranks of the job."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+from mpi4py import MPI
+
+from onesided.apps.modelling.measuring import quick, round_of
+from onesided.apps.report import Row, byte_count
+from onesided.apps.selection import hints, prepare, release
+from onesided.apps.timing import Subject, measure, repeats
+from onesided.collectives import Alltoallv_init, PersistentRequest
+from onesided.collectives.modelling.parameters import Parameters
+from onesided.collectives.modelling.prediction import predict
+from onesided.collectives.modelling.traffic import of_matrix
+
+ITEM = 8  # bytes of an element
+
+
+@dataclass
+class Outcome:
+    """The rows of a check, and for every method the sizes of its relative errors."""
+
+    rows: list[Row]
+    errors: dict[str, list[float]]
+
+    def medians(self) -> dict[str, float]:
+        """Local. The median error of every method that was timed."""
+        return {method: median(errors) for method, errors in self.errors.items() if errors}
+
+
+def check(
+    comm: MPI.Intracomm,
+    options: Namespace,
+    names: Sequence[str],
+    nodes: Sequence[int],
+    parameters: Parameters,
+) -> Outcome:
+    """Collective. Uniform exchanges of every size, predicted and timed."""
+    outcome = Outcome([], {name: [] for name in names})
+    for size in sorted(set(options.sizes)):
+        _one_size(comm, options, names, nodes, parameters, size, outcome)
+    return outcome
+
+
+def _one_size(
+    comm: MPI.Intracomm,
+    options: Namespace,
+    names: Sequence[str],
+    nodes: Sequence[int],
+    parameters: Parameters,
+    size: int,
+    outcome: Outcome,
+) -> None:
+    count = max(1, round(size / ITEM / comm.size))
+    sent = np.arange(count * comm.size, dtype=np.float64)
+    counts = [count] * comm.size
+    info = hints(options)
+
+    def make(method: str) -> PersistentRequest:
+        return Alltoallv_init(comm, [sent, counts], None, method=method, info=info)
+
+    candidates = prepare(comm, names, make, PersistentRequest.Free)
+    made = {each.method: each.made for each in candidates if each.made is not None}
+    calls = {method: round_of(request) for method, request in made.items()}
+    subjects = [Subject(name, call, repeats=repeats(comm, call)) for name, call in calls.items()]
+    seconds = options.seconds / len(set(options.sizes))
+    lists = measure(comm, subjects, iterations=options.iterations, seconds=seconds)
+    release(comm, candidates, PersistentRequest.Free)
+    traffic = of_matrix(np.full((comm.size, comm.size), count * ITEM), nodes)
+    expected = predict(traffic, parameters, names)
+    timed = dict(zip(calls, lists, strict=True))
+    for each in candidates:
+        labels = {"bytes": byte_count(sent.nbytes), "method": each.method}
+        if each.method not in timed:
+            outcome.rows.append(Row(labels, reason=each.reason))
+            continue
+        seen = quick(timed[each.method])
+        error = expected[each.method] / seen - 1.0
+        outcome.errors[each.method].append(abs(error))
+        values = {"predicted us": expected[each.method] * 1e6, "error %": 100 * error}
+        outcome.rows.append(
+            Row(labels, timed[each.method], nbytes=sent.nbytes, values=values)
+        )

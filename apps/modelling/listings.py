@@ -1,0 +1,44 @@
+"""The parameters of a machine as tables for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onesided.apps.report import Listing
+from onesided.collectives.modelling.parameters import Level, Parameters
+from onesided.collectives.modelling.way import Way
+
+LINES = {"from bytes": ".0f", "L (us)": ".4g", "o (us)": ".4g", "g (us)": ".4g", "G (ns)": ".4g"}
+SYNCHRONIZATION = (
+    "signal", "barrier", "fence", "empty_fence", "opening", "notice", "epoch", "relock"
+)  # fmt: skip
+
+
+def listings(parameters: Parameters) -> dict[str, Listing]:
+    """Local. A table for every way of moving data, and for the synchronization of every level."""
+    found = {"stores": Listing("Stores on the node", LINES, _rows(parameters.stores))}
+    for which in ("node", "network"):
+        level: Level | None = getattr(parameters, which)
+        if level is None:
+            continue
+        for kind in ("messages", "puts"):
+            way: Way = getattr(level, kind)
+            title = f"{kind.capitalize()}, {which}"
+            found[f"{kind} {which}"] = Listing(title, LINES, _rows(way))
+        columns = {f"{name.replace('_', ' ')} (us)": ".4g" for name in SYNCHRONIZATION}
+        numbers = [getattr(level, name) * 1e6 for name in SYNCHRONIZATION]
+        found[f"synchronization {which}"] = Listing(
+            f"Synchronization, {which}", columns, [numbers]
+        )
+    return found
+
+
+def _rows(way: Way) -> list[Sequence[float | None]]:
+    rows: list[Sequence[float | None]] = []
+    for line in way.lines:
+        each = line.network
+        rows.append(
+            [line.start, each.latency * 1e6, each.overhead * 1e6, each.gap * 1e6,
+             each.byte_gap * 1e9]
+        )  # fmt: skip
+    return rows

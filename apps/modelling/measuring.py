@@ -1,0 +1,178 @@
+"""From times to the parameters of the model: which probe gives which parameter."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from mpi4py import MPI
+
+from onesided.apps.modelling.probes import IN_A_ROW, SHORT, Call, Probes, SharedProbes
+from onesided.apps.summary import quartiles
+from onesided.apps.timing import Subject, measure, repeats, rest
+from onesided.collectives import Alltoallv_init, PersistentRequest, UnsupportedError
+from onesided.collectives.modelling.fitting import Fit, fit
+from onesided.collectives.modelling.parameters import Level, Parameters
+from onesided.collectives.modelling.registry import formulas
+from onesided.collectives.modelling.way import Way
+
+R = TypeVar("R")
+
+#: Bytes of the messages, Puts and stores through whose times lines are laid.
+SIZES = tuple(SHORT if power == 3 else 1 << power for power in (3, *range(8, 23)))
+#: The same of rounds that a rank has with itself.
+OWN_SIZES = tuple(SHORT if power == 3 else 1 << power for power in (3, 10, 13, 15, 17, 19, 20, 22))
+
+
+@dataclass
+class Findings:
+    """The parameters, and how well the lines describe what they were fitted to, by name.
+
+    ``times`` are the seconds of what was timed, by level and name.
+    """
+
+    parameters: Parameters
+    errors: dict[str, float] = field(default_factory=dict)
+    times: dict[str, dict[str, float]] = field(default_factory=dict)
+
+
+def find(comm: MPI.Intracomm, options: Namespace, nodes: Sequence[int]) -> Findings:
+    """Collective. Parameters between rank 0 and the next rank of its node, and one off it.
+
+    ``nodes[i]`` is a number of rank i's node. The same findings on every rank.
+    """
+    partners = {
+        "node": next((r for r in range(1, comm.size) if nodes[r] == nodes[0]), None),
+        "network": next((r for r in range(1, comm.size) if nodes[r] != nodes[0]), None),
+    }
+    known = {which: partner for which, partner in partners.items() if partner is not None}
+    share = options.seconds / (2 + 2 * len(known))
+    near = [rank for rank in range(comm.size) if nodes[rank] == nodes[0]]
+    stores, counter, error = among(comm, near, lambda few: _stores(few, options, share))
+    software = among(comm, near, lambda few: _software(few, options, share))
+    errors, times = {"stores": error}, {}
+    levels: dict[str, Level | None] = {"node": None, "network": None}
+    for which, partner in known.items():
+        level, more, seconds_of = among(
+            comm, [0, partner], lambda few: _level(few, options, 2 * share)
+        )
+        levels[which] = level
+        errors |= {f"{way}, {which}": error for way, error in more.items()}
+        times[which] = seconds_of
+    node = levels["node"]
+    if node is not None:  # on a node nobody accumulates: the counter is stored
+        levels["node"] = replace(node, notice=counter)
+    return Findings(Parameters(stores, levels["node"], levels["network"], software), errors, times)
+
+
+def among(comm: MPI.Intracomm, members: Sequence[int], work: Callable[[MPI.Intracomm], R]) -> R:
+    """Collective. What ``work`` gives rank 0, the first member; the others sleep meanwhile."""
+    color = 0 if comm.rank in members else MPI.UNDEFINED
+    few: Any = comm.Split(color, members.index(comm.rank) if comm.rank in members else 0)
+    done = None
+    if few != MPI.COMM_NULL:
+        done = work(few)
+        few.Free()
+    rest(comm)
+    result: R = comm.bcast(done)
+    return result
+
+
+def quick(times: Sequence[float]) -> float:
+    """Local. The first quartile: other programs on the machine only ever add to a time."""
+    return quartiles(times)[0]
+
+
+def _times(
+    comm: MPI.Intracomm, calls: Mapping[str, Call], options: Namespace, seconds: float
+) -> dict[str, float]:
+    subjects = [Subject(name, call, repeats=repeats(comm, call)) for name, call in calls.items()]
+    lists = measure(comm, subjects, iterations=options.iterations, seconds=seconds)
+    return {name: quick(times) for name, times in zip(calls, lists, strict=True)}
+
+
+def _stores(
+    node: MPI.Intracomm, options: Namespace, seconds: float
+) -> tuple[Way, float, float]:
+    """Collective. Copies into shared memory, a counter in it, and the error of the lines."""
+    with ExitStack() as stack:
+        times = _times(node, SharedProbes(node, SIZES, stack).calls, options, seconds)
+    lines = _fit(times, "stores")
+    each = times["stores in a row"] / IN_A_ROW
+    return lines.way(each, each, 1), times.get("counter", 0.0), lines.typical_error
+
+
+def _software(node: MPI.Intracomm, options: Namespace, seconds: float) -> dict[str, Way]:
+    """Collective. Rounds of every method in which each rank sends to itself, all at once."""
+    found = {}
+    alone = node.Split(node.rank)
+    for method in formulas():
+        calls: dict[str, Call] = {}
+        with ExitStack() as stack:
+            try:
+                for nbytes in OWN_SIZES:
+                    block = [np.ones(nbytes, np.uint8), [nbytes]]
+                    request = Alltoallv_init(alone, block, None, method=method)
+                    stack.callback(request.Free)
+                    calls[f"own {nbytes}"] = round_of(request)
+            except UnsupportedError:
+                continue
+            times = _times(node, calls, options, seconds / len(formulas()))
+            node.Barrier()
+        found[method] = _fit(times, "own", OWN_SIZES).way(0.0, 0.0, 1)
+    alone.Free()
+    return found
+
+
+def round_of(request: PersistentRequest) -> Call:
+    """Local. What starts a round and waits for it."""
+    def call() -> None:
+        request.Start()
+        request.Wait()
+
+    return call
+
+
+def _level(
+    pair: MPI.Intracomm, options: Namespace, seconds: float
+) -> tuple[Level, dict[str, float], dict[str, float]]:
+    """Collective over two ranks. The level, the errors of its lines, and what was timed."""
+    with ExitStack() as stack:
+        probes = Probes(pair, SIZES, stack)
+        overhead = probes.overhead()
+        times = _times(pair, probes.calls, options, seconds)
+        pair.Barrier()
+    messages, puts = _fit(times, "messages"), _fit(times, "puts")
+    gap = max(times["stream"] - times["message"], 0.0) / (IN_A_ROW - 1)
+    put_gap = max(times["puts in a row"] - times["put"], 0.0) / (IN_A_ROW - 1)
+    sent = messages.way(gap / 2, gap, 2)
+    level = Level(
+        messages=sent,
+        puts=puts.way(overhead, put_gap, 1),
+        link_byte_gap=sent.lines[-1].network.byte_gap,
+        **synchronization(times),
+    )
+    errors = {"messages": messages.typical_error, "puts": puts.typical_error}
+    return level, errors, times
+
+
+def synchronization(times: Mapping[str, float]) -> dict[str, float]:
+    """Local. What synchronizing costs beside a Put that is flushed, and a step of a barrier."""
+    put, step, signal = times["put"], times["barrier"], times["signal"]
+    beyond = {
+        "fence": times["fence"] - put - step,
+        "empty_fence": times["empty fence"] - step,
+        "opening": times["opening"] - step,
+        "epoch": times["epoch"] - put - signal,
+        "relock": times["relock"] - put - 2 * step,
+    }
+    known = {"signal": signal, "barrier": step, "notice": times["notice"]}
+    return known | {name: max(seconds, 0.0) for name, seconds in beyond.items()}
+
+
+def _fit(times: Mapping[str, float], kind: str, sizes: Sequence[int] = SIZES) -> Fit:
+    return fit(sizes, [times[f"{kind} {nbytes}"] for nbytes in sizes])

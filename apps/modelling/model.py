@@ -1,0 +1,118 @@
+"""``onesided model``: what a round takes with every method, on machines that nobody here has.
+
+Nothing is measured: the parameters come from a file that ``onesided bench model`` wrote, or with
+the program. The table has a line for every number of ranks and size; the image shows where each
+method is the fastest. ``--paper`` sets the model beside what paper 000 tells of its figures.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+from mpi4py import MPI
+from rich.console import Console
+from rich.table import Table
+
+from onesided.apps.failures import user_errors
+from onesided.apps.machine import versions
+from onesided.apps.modelling.bench_model import modelled
+from onesided.apps.modelling.files import load
+from onesided.apps.modelling.networks import NETWORKS
+from onesided.apps.modelling.paper import Comparison, compare, draw
+from onesided.apps.modelling.pictures import save_regions
+from onesided.apps.modelling.sweep import Point, Regions, Sweep
+from onesided.apps.options import settings
+from onesided.apps.picture import check_picture
+from onesided.apps.progress import PLAIN_WIDTH, console
+from onesided.apps.report import PLAIN, check_json, write_json
+from onesided.collectives.modelling.parameters import Parameters
+
+DEFAULT = "paper"
+
+
+def run(comm: MPI.Intracomm, options: Namespace) -> int:
+    """Collective. The command; rank 0 does it all."""
+    names = modelled(options.comm)
+    parameters = _parameters(comm, options)
+    counts = sorted({count for each in options.ranks_list for count in each})
+    sizes = sorted(set(options.sizes))
+    check_json(comm, options)
+    check_picture(comm, options.picture)
+    sweep = Sweep(parameters, names, options.per_node, options.blocks)
+    with user_errors():  # the same on every rank: nothing here is the rank's own
+        points = sweep.points(counts, sizes)
+        regions = sweep.regions(counts, sizes)
+        comparison = compare(parameters) if options.paper else None
+    out = console(options.terminal)
+    if comm.rank == 0:
+        _tell(out, options, parameters, names, points, regions)
+        if comparison is not None:
+            out.print(comparison.table())
+        if options.picture is not None:
+            _draw(options, parameters, regions, comparison)
+        if options.json is not None:
+            write_json(
+                options.json, _content(options, parameters, points, regions, comparison)
+            )
+    return 0
+
+
+def _parameters(comm: MPI.Intracomm, options: Namespace) -> Parameters:
+    if options.parameters is not None:
+        return load(comm, options.parameters)
+    return NETWORKS[options.network or DEFAULT]
+
+
+def _tell(
+    out: Console,
+    options: Namespace,
+    parameters: Parameters,
+    names: list[str],
+    points: list[Point],
+    regions: Regions,
+) -> None:
+    title = f"onesided model: {parameters.name}, {options.per_node} ranks per node"
+    table = Table(title=title, title_justify="left")
+    for name in ("ranks", "bytes", *names):
+        table.add_column(name.replace("-", "-\n"), justify="right", no_wrap=True)
+    table.add_column("fastest", no_wrap=True)
+    for point in points:
+        table.add_row(*point.cells())
+    out.print(table, width=max(out.width, PLAIN_WIDTH), crop=False)
+    shares = regions.shares()
+    told = ", ".join(f"{name} {100 * share:.0f} %" for name, share in shares.items())
+    out.print(f"Fastest in so much of the range, both axes logarithmic: {told}", **PLAIN)
+    out.print(f"Parameters: {parameters.provenance or 'of unknown origin'}", **PLAIN)
+
+
+def _draw(
+    options: Namespace,
+    parameters: Parameters,
+    regions: Regions,
+    comparison: Comparison | None,
+) -> None:
+    if comparison is not None:
+        draw(options.picture, comparison)
+        return
+    label = "bytes of a block" if options.blocks else "bytes that a rank sends"
+    title = f"Fastest method: {parameters.name}, {options.per_node} ranks per node"
+    save_regions(options.picture, title, label, regions)
+
+
+def _content(
+    options: Namespace,
+    parameters: Parameters,
+    points: list[Point],
+    regions: Regions,
+    comparison: Comparison | None,
+) -> dict[str, Any]:
+    return {
+        "command": "model",
+        "settings": settings(options),
+        "versions": versions(),
+        "pattern": {"blocks": "uniform", "parameters": parameters.record()},
+        "rows": [point.record() for point in points],
+        "fastest_share": regions.shares(),
+        "paper": None if comparison is None else comparison.records(),
+    }

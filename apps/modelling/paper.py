@@ -1,0 +1,78 @@
+"""The model beside the times that paper 000 tells, and its Figure 1 drawn by the model."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.table import Table
+
+from onesided.apps.modelling.networks import BASELINE, FENCE, LOCK, MEBI, PAPER_PER_NODE, TOLD, Told
+from onesided.apps.modelling.pictures import save_points_and_lines
+from onesided.apps.report import byte_count, duration
+from onesided.collectives.modelling.parameters import Parameters
+from onesided.collectives.modelling.prediction import predict
+from onesided.collectives.modelling.traffic import uniform
+
+#: The numbers of ranks of Figure 1, and the methods that it compares.
+FIGURE_1 = (28, 56, 112, 224, 448)
+METHODS = (BASELINE, FENCE, LOCK)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the paper tells with what the model says, in seconds, and the lines of Figure 1."""
+
+    told: tuple[tuple[Told, float], ...]
+    lines: dict[str, tuple[float, ...]]
+
+    def records(self) -> dict[str, Any]:
+        """Local. For JSON."""
+        return {
+            "told": [{**asdict(told), "predicted_s": seconds} for told, seconds in self.told],
+            "figure_1": {"ranks": list(FIGURE_1), "seconds": self.lines},
+        }
+
+    def table(self) -> Table:
+        """Local. For a person."""
+        table = Table(title="Paper 000, from its text", title_justify="left")
+        for name in ("figure", "ranks", "block", "method", "paper", "model", "model/paper"):
+            table.add_column(name, justify="right", no_wrap=True)
+        for told, seconds in self.told:
+            table.add_row(
+                str(told.figure), str(told.ranks), byte_count(told.block_bytes), told.method,
+                duration(told.seconds), duration(seconds), f"{seconds / told.seconds:.2f}",
+            )  # fmt: skip
+        return table
+
+
+def compare(parameters: Parameters) -> Comparison:
+    """Local. The model with these parameters on the paper's machine layout."""
+
+    def time(method: str, ranks: int, block_bytes: int) -> float:
+        traffic = uniform(ranks, PAPER_PER_NODE, block_bytes, slots=1)
+        return predict(traffic, parameters, [method])[method]
+
+    told = tuple((each, time(each.method, each.ranks, each.block_bytes)) for each in TOLD)
+    lines = {
+        method: tuple(time(method, ranks, 2 * MEBI) for ranks in FIGURE_1) for method in METHODS
+    }
+    return Comparison(told, lines)
+
+
+def draw(path: str, comparison: Comparison) -> None:
+    """Local. Figure 1: the model's lines, and what the paper tells as points."""
+    points = {
+        method: [
+            (each.ranks, each.seconds)
+            for each, _ in comparison.told
+            if (each.figure, each.method) == (1, method)
+        ]
+        for method in METHODS
+    }
+    lines = {
+        method: list(zip(FIGURE_1, times, strict=True))
+        for method, times in comparison.lines.items()
+    }
+    title = "2 MiB for each pair of ranks (as Figure 1)"
+    save_points_and_lines(path, title, ("ranks", "time in s"), points, lines)

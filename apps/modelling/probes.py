@@ -1,0 +1,267 @@
+"""What is timed to find the parameters of one level: two ranks that do the same at the same time.
+
+Every operation goes both ways at once, as in an exchange, and is timed as benchmarks time methods:
+from a barrier on, by the slower rank, all of them in turn in every round.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from itertools import cycle
+from statistics import median
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+SHORT = 8  # bytes
+IN_A_ROW = 8
+ISSUES = 40
+SPINS = 200
+
+Call = Callable[[], object]
+
+
+class Places:
+    """Two places in turn for every size, each in memory of its own, as slots of requests are.
+
+    What is measured of one size finds no more of its memory in the cache than a method does whose
+    rounds alternate with those of others.
+    """
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self._at: dict[int, tuple[int, int]] = {}
+        self.nbytes = 0
+        for nbytes in sizes:
+            self._at[nbytes] = (self.nbytes, self.nbytes + nbytes)
+            self.nbytes += 2 * nbytes
+
+    def of(self, nbytes: int) -> tuple[int, int]:
+        """Local. Where the two places of this size begin."""
+        return self._at[nbytes]
+
+
+class Probes:
+    """The operations between the two ranks of a communicator, and the windows they need.
+
+    ``calls`` are by name; those that have a size are named ``"messages 1024"``.
+    """
+
+    def __init__(self, pair: MPI.Intracomm, sizes: Sequence[int], stack: ExitStack) -> None:
+        """Collective. Windows and requests are freed with the stack, which is left collectively."""
+        self._pair, self._stack = pair, stack
+        self._other = 1 - pair.rank
+        self._sizes = list(sizes)
+        longest = max(*sizes, IN_A_ROW * SHORT)
+        self._places = Places(sizes)
+        self._out = np.ones(longest, np.uint8)
+        self._into = np.zeros(max(longest, self._places.nbytes), np.uint8)
+        self.calls: dict[str, Call] = {}
+        self._messages()
+        self._puts()
+        self._fences()
+        self._epochs()
+        self._locks()
+
+    def _window(self, nbytes: int = SHORT) -> MPI.Win:
+        """A window of its own for every kind of synchronization."""
+        memory = np.zeros(nbytes, np.uint8)
+        window = MPI.Win.Create(memory, 1, MPI.INFO_NULL, self._pair)
+        self._stack.callback(window.Free)
+        return window
+
+    def _putter(self, window: MPI.Win, nbytes: int, starts: Sequence[int] = (0,)) -> Call:
+        origin = [self._out, nbytes, MPI.BYTE]
+        targets = cycle([[start, nbytes, MPI.BYTE] for start in starts])
+        return lambda: window.Put(origin, self._other, next(targets))
+
+    def _messages(self) -> None:
+        pair, other = self._pair, self._other
+        for nbytes in self._sizes:
+            out = [self._out, nbytes, MPI.BYTE]
+            starts = self._places.of(nbytes)
+            turn = cycle([[self._into[at : at + nbytes], nbytes, MPI.BYTE] for at in starts])
+
+            def exchange(out: Any = out, turn: Any = turn) -> None:
+                pair.Sendrecv(out, other, 1, next(turn), other, 1)
+
+            self.calls[f"messages {nbytes}"] = exchange
+        self.calls["barrier"] = pair.Barrier
+        for name, count, nbytes in (
+            ("signal", 1, 0), ("message", 1, SHORT), ("stream", IN_A_ROW, SHORT)
+        ):
+            self.calls[name] = self._started(count, nbytes)
+
+    def _started(self, count: int, nbytes: int) -> Call:
+        requests = []
+        for number in range(count):
+            part = slice(number * SHORT, number * SHORT + nbytes)
+            requests.append(self._pair.Recv_init([self._into[part], MPI.BYTE], self._other, 2))
+            requests.append(self._pair.Send_init([self._out[part], MPI.BYTE], self._other, 2))
+        for request in requests:
+            self._stack.callback(request.Free)
+
+        def call() -> None:
+            MPI.Prequest.Startall(requests)
+            pending = len(requests)
+            while pending:
+                pending -= len(MPI.Request.Testsome(requests) or ())
+
+        return call
+
+    def _puts(self) -> None:
+        window, other = self._window(self._places.nbytes), self._other
+        window.Lock_all()
+        self._stack.callback(window.Unlock_all)
+        for nbytes in self._sizes:
+            put = self._putter(window, nbytes, self._places.of(nbytes))
+
+            def flushed(put: Call = put, times: int = 1) -> None:
+                for _ in range(times):
+                    put()
+                window.Flush(other)
+
+            self.calls[f"puts {nbytes}"] = flushed
+        short = self._putter(window, SHORT)
+        self.calls["put"] = lambda: flushed(short)
+        self.calls["puts in a row"] = lambda: flushed(short, IN_A_ROW)
+        word, place = [self._out, 1, MPI.INT64_T], [0, 1, MPI.INT64_T]
+
+        def notice() -> None:
+            window.Accumulate(word, other, place, MPI.REPLACE)
+            window.Flush(other)
+
+        self.calls["notice"] = notice
+        self._issue: tuple[Call, Call] = (short, lambda: window.Flush(other))
+
+    def overhead(self) -> float:
+        """Collective. Seconds that the call of a short Put takes, by the slower rank."""
+        put, flush = self._issue
+        times = []
+        for _ in range(ISSUES):
+            self._pair.Barrier()
+            began = time.perf_counter()
+            put()
+            times.append(time.perf_counter() - began)
+            flush()
+        self._pair.Barrier()
+        slower: float = self._pair.allreduce(median(times), MPI.MAX)
+        return slower
+
+    def _fences(self) -> None:
+        window = self._window()
+        window.Fence(MPI.MODE_NOPRECEDE)
+        self._stack.callback(window.Fence, MPI.MODE_NOSUCCEED)
+        put, fence = self._putter(window, SHORT), window.Fence
+
+        def fenced() -> None:
+            put()
+            fence()
+
+        self.calls["fence"] = fenced
+        self.calls["empty fence"] = fence
+        alone = self._window()
+        alone.Fence(MPI.MODE_NOPRECEDE)
+        self._stack.callback(alone.Fence, MPI.MODE_NOSUCCEED)
+        self.calls["opening"] = lambda: alone.Fence(MPI.MODE_NOPRECEDE)
+
+    def _epochs(self) -> None:
+        window = self._window()
+        everyone = self._pair.Get_group()
+        group = everyone.Incl([self._other])
+        everyone.Free()
+        self._stack.callback(group.Free)
+        put, ready = self._putter(window, SHORT), self._started(1, 0)
+
+        def epoch() -> None:
+            window.Post(group)
+            ready()
+            window.Start(group)
+            put()
+            window.Complete()
+            while not window.Test():
+                pass
+
+        self.calls["epoch"] = epoch
+
+    def _locks(self) -> None:
+        window, rank, barrier = self._window(), self._pair.rank, self._pair.Barrier
+        window.Lock(rank, MPI.LOCK_EXCLUSIVE)
+        self._stack.callback(window.Unlock, rank)
+        put = self._putter(window, SHORT)
+
+        def relock() -> None:
+            window.Unlock(rank)
+            window.Lock_all()
+            put()
+            window.Unlock_all()
+            barrier()
+            window.Lock(rank, MPI.LOCK_EXCLUSIVE)
+            barrier()
+
+        self.calls["relock"] = relock
+
+
+class SharedProbes:
+    """Copies into memory that the ranks of a node share, and a counter in it.
+
+    Every rank copies into the part of the next one.
+    """
+
+    def __init__(self, node: MPI.Intracomm, sizes: Sequence[int], stack: ExitStack) -> None:
+        """Collective over ranks of one node, possibly one alone."""
+        longest = max(sizes)
+        at = Places([*sizes, IN_A_ROW * SHORT])
+        window = MPI.Win.Allocate_shared(at.nbytes + SHORT, 1, MPI.INFO_NULL, node)
+        stack.callback(window.Free)
+        window.Lock_all(MPI.MODE_NOCHECK)
+        stack.callback(window.Unlock_all)
+        self._node, self._sync = node, window.Sync
+        theirs = _bytes_of(window, (node.rank + 1) % node.size)
+        mine = _bytes_of(window, node.rank)
+        ones: Any = np.ones(longest, np.uint8)
+        out = memoryview(ones)
+        self.calls: dict[str, Call] = {}
+        for nbytes in sizes:
+            places = cycle([theirs[start : start + nbytes] for start in at.of(nbytes)])
+            self.calls[f"stores {nbytes}"] = self._store(places, out[:nbytes])
+        few = [theirs[i * SHORT : (i + 1) * SHORT] for i in range(IN_A_ROW)]
+        data = out[:SHORT]
+
+        def in_a_row() -> None:
+            for place in few:
+                place[:] = data
+
+        self.calls["stores in a row"] = in_a_row
+        self._flag = theirs[at.nbytes :].cast("q")
+        self._seen = mine[at.nbytes :].cast("q")
+        self._round = 0
+        if node.size > 1:
+            self.calls["counter"] = self._notify
+
+    @staticmethod
+    def _store(places: Any, data: memoryview) -> Call:
+        def store() -> None:
+            next(places)[:] = data
+
+        return store
+
+    def _notify(self) -> None:
+        self._round += 1
+        self._sync()
+        self._flag[0] = self._round
+        spins = 0
+        while self._seen[0] < self._round:
+            spins += 1
+            if spins % SPINS == 0:
+                os.sched_yield()
+        self._sync()
+
+
+def _bytes_of(window: MPI.Win, rank: int) -> memoryview:
+    """The part of a rank of this node in a shared window."""
+    part: Any = window.Shared_query(rank)[0]
+    return memoryview(part).cast("B")

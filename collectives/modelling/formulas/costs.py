@@ -1,0 +1,140 @@
+"""What the formulas of all methods are made of."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onesided.collectives.modelling.parameters import Level, Parameters
+from onesided.collectives.modelling.traffic import Traffic
+from onesided.collectives.modelling.way import Numbers
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The parts of a round of this traffic on this machine, in seconds; numbers or arrays."""
+
+    traffic: Traffic
+    parameters: Parameters
+
+    @property
+    def spread(self) -> Any:
+        """Whether there is more than one node."""
+        return np.asarray(self.traffic.nodes) > 1
+
+    @property
+    def shared(self) -> Any:
+        """Whether there is a node with more than one rank."""
+        return self.traffic.ranks_per_node > 1
+
+    def stores(self) -> Numbers:
+        """Local. Blocks for ranks of the node, stored one after the other.
+
+        A copy is slower where all that is copied has left the cache, not a block of it.
+        """
+        count = np.asarray(self.traffic.near_messages, float)
+        way = self.parameters.stores
+        copied = way.time(count > 0, self.traffic.near_bytes, size=self.traffic.copied_bytes)
+        return copied + way.busy(count)
+
+    def messages(self) -> Numbers:
+        """Local. Two-sided messages on the node and off it, by the same processor."""
+        traffic = self.traffic
+        cost: Numbers = 0.0
+        if np.any(traffic.near_messages):
+            way = self.parameters.level("node").messages
+            cost = way.time(traffic.near_messages, traffic.near_bytes)
+        if np.any(traffic.far_messages):
+            level = self.parameters.level("network")
+            cost = cost + self._far(level, level.messages.time, level.congestion)
+        return cost
+
+    def puts(self, *, near: bool = False, apart: bool = False, locked: bool = False) -> Numbers:
+        """Local. Off-node blocks Put and flushed.
+
+        ``near``: those of the node as well; ``apart``: every target is flushed before the next one
+        is served; ``locked``: under the locks of the printed algorithm.
+        """
+        traffic = self.traffic
+        cost: Numbers = 0.0
+        if near and np.any(traffic.near_messages):
+            way = self.parameters.level("node").puts
+            cost = way.time(traffic.near_messages, traffic.near_bytes)
+        if np.any(traffic.far_messages):
+            level = self.parameters.level("network")
+            issue = level.puts.one_by_one if apart else level.puts.time
+            cost = cost + self._far(level, issue, level.contention if locked else 0.0)
+        return cost
+
+    def _far(self, level: Level, issue: Callable[..., Numbers], share: float) -> Numbers:
+        """Off-node blocks, whose bytes take longer by ``share`` for every doubling of the nodes."""
+        doublings = np.log2(np.maximum(self.traffic.nodes, 2)) - 1.0
+        longer = 1.0 + share * doublings
+        nbytes = np.asarray(self.traffic.far_bytes, float) * longer
+        return issue(self.traffic.far_messages, nbytes, self._link(level, longer))
+
+    def _link(self, level: Level, factor: Any) -> Any:
+        """Seconds that a node's link is busy with what all its ranks send, or receive."""
+        traffic = self.traffic
+        bytes_of = np.asarray(traffic.link_bytes, float) * level.link_byte_gap * factor
+        return bytes_of + np.asarray(traffic.link_messages, float) * level.link_gap
+
+    def barrier(self) -> Numbers:
+        """Local. Dissemination on the node, then between nodes: a step for every doubling.
+
+        Source: Hensgen, Finkel, Manber 1988; first within each node, then among ranks that have
+        the same place on theirs.
+        """
+        steps = np.ceil(np.log2(self.traffic.ranks_per_node))
+        cost: Numbers = 0.0
+        if np.any(steps):
+            cost = steps * self.parameters.level("node").barrier
+        if np.any(self.spread):
+            hops = np.ceil(np.log2(np.maximum(self.traffic.nodes, 1)))
+            cost = cost + hops * self.parameters.level("network").barrier
+        return cost
+
+    def at_widest(self, name: str) -> Numbers:
+        """Local. A cost of synchronizing, at the network where there is one, else on the node."""
+        near = self.once("node", name, self.shared)
+        far = self.once("network", name, self.spread)
+        return np.where(self.spread, far, near)
+
+    def at_farthest(self, name: str) -> Numbers:
+        """Local. The same, at the farthest level that has messages."""
+        near = self.once("node", name, np.asarray(self.traffic.near_messages) > 0)
+        away = np.asarray(self.traffic.far_messages) > 0
+        return np.where(away, self.once("network", name, away), near)
+
+    def once(self, which: str, name: str, used: Any) -> Numbers:
+        """Local. A cost of a level where it is used, else nothing."""
+        if not np.any(used):
+            return 0.0
+        return np.where(used, getattr(self.parameters.level(which), name), 0.0)
+
+    def signals(self, *, near: bool = True) -> Numbers:
+        """Local. An empty message to and from every peer: a latency, and the time of their ends.
+
+        Without ``near`` only from and to peers on other nodes.
+        """
+        traffic = self.traffic
+        cost: Numbers = self.at_farthest("signal") if near else self.once(
+            "network", "signal", np.asarray(traffic.far_messages) > 0
+        )
+        if near and np.any(traffic.near_messages):
+            cost = cost + self.parameters.level("node").messages.busy(traffic.near_messages)
+        if np.any(traffic.far_messages):
+            cost = cost + self.parameters.level("network").messages.busy(traffic.far_messages)
+        return cost
+
+
+class Formula(ABC):
+    """The cost of a method's round beyond what a rank does alone: software, and its own block."""
+
+    @abstractmethod
+    def seconds(self, costs: Costs) -> Numbers:
+        """Local. Numbers or arrays, as the traffic has them."""

@@ -1,0 +1,44 @@
+"""A passive epoch held from initialization: *ready* and *done* are empty messages.
+
+``T = stores + puts + signals``, the Puts flushed target by target, all of them issued before. With
+one receive slot a rank waits for *ready* first, and a target is flushed before the next one is
+served: ``T = signals + stores + puts, one by one + signals``.
+
+The printed Algorithm 3, made right, releases its own lock, locks all, Puts, unlocks all, and takes
+its own again between two barriers: ``T = puts + relock + 2 barrier(P)``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onesided.collectives.modelling.formulas.costs import Costs, Formula
+from onesided.collectives.modelling.way import Numbers
+
+
+class LockRound(Formula):
+    """Stores and Puts, a flush, a message to everyone that got some."""
+
+    def seconds(self, costs: Costs) -> Numbers:
+        asks = costs.traffic.slots == 1
+        ready = costs.signals() if asks else 0.0
+        return ready + self.data(costs.stores(), costs.puts(apart=asks)) + costs.signals()
+
+    def data(self, stores: Numbers, puts: Numbers) -> Numbers:
+        """Local. Until the blocks are where they belong."""
+        return stores + puts
+
+
+class LockHierarchyRound(LockRound):
+    """The Puts first, which travel while the node is served."""
+
+    def data(self, stores: Numbers, puts: Numbers) -> Numbers:
+        return np.maximum(stores, puts)
+
+
+class PrintedLockRound(Formula):
+    """Algorithm 3 with both barriers."""
+
+    def seconds(self, costs: Costs) -> Numbers:
+        data = costs.puts(near=True, locked=True)
+        return data + costs.at_widest("relock") + 2.0 * costs.barrier()

@@ -1,0 +1,40 @@
+"""The cost formulas by method: the only place where one is chosen.
+
+A new method is a class in ``formulas/`` and one line here.
+"""
+
+from __future__ import annotations
+
+from onesided.collectives.modelling.formulas.costs import Formula
+from onesided.collectives.modelling.formulas.fence import (
+    FenceHierarchyRound,
+    FenceRound,
+    PrintedFenceRound,
+)
+from onesided.collectives.modelling.formulas.lock import (
+    LockHierarchyRound,
+    LockRound,
+    PrintedLockRound,
+)
+from onesided.collectives.modelling.formulas.notify import NotifyRound
+from onesided.collectives.modelling.formulas.pscw import PscwRound
+from onesided.collectives.modelling.formulas.two_sided import Messages
+
+_FORMULAS: dict[str, Formula] = {
+    "mpi": Messages(),
+    "mpi-persistent": Messages(),
+    "p2p": Messages(),
+    "rma-fence": FenceRound(),
+    "rma-lock": LockRound(),
+    "rma-notify": NotifyRound(),
+    "rma-pscw": PscwRound(),
+    "rma-fence-hier": FenceHierarchyRound(),
+    "rma-lock-hier": LockHierarchyRound(),
+    "rma-fence-paper": PrintedFenceRound(),
+    "rma-lock-paper": PrintedLockRound(),
+}
+
+
+def formulas() -> dict[str, Formula]:
+    """Local. The formulas by method, in the order of the methods' own registry."""
+    return dict(_FORMULAS)

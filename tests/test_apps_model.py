@@ -1,0 +1,216 @@
+"""``onesided model`` and ``onesided bench model``: tables, files and images; mistakes."""
+
+from __future__ import annotations
+
+import json
+
+import commands
+import mpi_harness
+import pytest
+
+from onesided.apps.modelling.networks import NETWORKS, TOLD
+from onesided.apps.modelling.options import NETWORKS as NAMES
+from onesided.apps.modelling.options import rank_counts
+from onesided.apps.modelling.paper import METHODS, compare
+from onesided.collectives.modelling.parameters import of_record
+from onesided.collectives.modelling.registry import formulas
+
+SMALL = ["--sizes", "1K", "1M", "--ranks-list", "2:16", "--per-node", "4"]
+
+
+def model(*words, ranks=None):
+    return commands.onesided("model", *words, ranks=ranks)
+
+
+def ran(finished):
+    assert finished.code == 0, finished
+    assert not finished.hung, finished
+    return finished
+
+
+def failed(finished, fragment):
+    assert finished.code == 2, finished
+    assert len(finished.sentences) == 1, finished
+    assert fragment in finished.sentences[0], finished
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """Three ranks on emulated nodes of two: both levels are measured, and the methods checked."""
+    path = tmp_path_factory.mktemp("model") / "bench.json"
+    words = ["--check", "--comm", "all", "--sizes", "1K", "64K", "--info", "ranks_per_node=2"]
+    words += ["--iterations", "2", "--seconds", "4", "--json", str(path)]
+    outcome = mpi_harness.run("-m onesided.apps", 3, "bench", "model", *words, timeout=100)
+    assert outcome.kind == "pass", outcome.report()
+    return outcome, json.loads(path.read_text()), path
+
+
+def test_both_levels_are_found(measured):
+    outcome, content, _ = measured
+    parameters = of_record(content["pattern"]["parameters"])
+    assert set(parameters.software) == set(formulas())
+    for level in (parameters.node, parameters.network):
+        assert level.signal > 0
+        assert level.barrier > 0
+        assert level.messages.time(1, 1 << 20) > level.messages.time(1, 8) > 0
+        assert level.puts.time(1, 1 << 20) > 0
+    assert 0 < parameters.node.notice < 1
+    assert set(content["pattern"]["fit_errors"]) == {
+        "stores", "messages, node", "puts, node", "messages, network", "puts, network"
+    }  # fmt: skip
+    for words in ("Stores on the node", "Puts, network", "Synchronization, node", "Typical error"):
+        assert words in outcome.stdout
+
+
+def test_every_method_stands_beside_its_prediction(measured):
+    outcome, content, _ = measured
+    rows = [row for row in content["rows"] if "reason" not in row]
+    assert [(row["bytes"], row["method"]) for row in rows] == [
+        (size, method) for size in (1032, 65544) for method in formulas()
+    ]
+    for row in rows:
+        fastest = row["quartile_1_s"] * 1e6
+        assert row["error %"] == pytest.approx(100 * (row["predicted us"] / fastest - 1))
+    for method in formulas():
+        assert len(content["pattern"]["check_errors"][method]) == 2
+        assert f"Median error of the prediction of {method}: " in outcome.stdout
+
+
+def test_measured_parameters_predict_larger_machines(measured, tmp_path):
+    _, content, path = measured
+    out = tmp_path / "model.json"
+    ran(model("--parameters", str(path), *SMALL, "--json", str(out)))
+    found = json.loads(out.read_text())
+    assert found["pattern"]["parameters"] == content["pattern"]["parameters"]
+    assert [(row["ranks"], row["bytes"]) for row in found["rows"]] == [
+        (ranks, size) for ranks in (2, 4, 8, 16) for size in (1024, 1 << 20)
+    ]
+    for row in found["rows"]:
+        assert row["seconds"][row["fastest"]] == min(row["seconds"].values())
+
+
+def test_known_parameters_are_checked_without_finding_others(measured):
+    _, _, path = measured
+    words = ["--parameters", str(path), "--check", "--sizes", "1K", "--info", "ranks_per_node=2"]
+    finished = commands.onesided("bench", "model", *words, "--iterations", "2", ranks=2)
+    assert "Median error of the prediction of rma-fence" in ran(finished).out
+    assert "Typical error" not in finished.out
+
+
+def test_the_regions_and_figure_1_are_drawn(tmp_path):
+    pytest.importorskip("matplotlib", reason="images need matplotlib")
+    regions, figure = tmp_path / "regions.png", tmp_path / "figure.png"
+    words = ["--network", "infiniband", "--ranks-list", "2:1000000", "--picture", str(regions)]
+    assert "1,000,000" in ran(model(*words)).out
+    assert "Paper 000" in ran(model("--paper", *SMALL, "--picture", str(figure))).out
+    for path in (regions, figure):
+        assert path.read_bytes().startswith(b"\x89PNG")
+    assert regions.read_bytes() != figure.read_bytes()
+
+
+def test_the_shares_of_the_map_are_those_of_the_fastest(tmp_path):
+    out = tmp_path / "model.json"
+    ran(model("--comm", "mpi,rma-notify", *SMALL, "--network", "gigabit", "--json", str(out)))
+    found = json.loads(out.read_text())
+    assert sum(found["fastest_share"].values()) == pytest.approx(1)
+    assert set(found["fastest_share"]) <= {"mpi", "rma-notify"}
+    assert found["pattern"]["parameters"]["provenance"].startswith("measured by onesided")
+
+
+def test_blocks_are_sizes_of_a_block(tmp_path):
+    rows = {}
+    for words in ([], ["--blocks"]):
+        out = tmp_path / "model.json"
+        ran(model("--sizes", "1M", "--ranks-list", "8", *words, "--json", str(out)))
+        (rows[bool(words)],) = json.loads(out.read_text())["rows"]
+    assert (rows[False]["bytes"], rows[False]["block_bytes"]) == (1 << 20, 1 << 17)
+    assert (rows[True]["bytes"], rows[True]["block_bytes"]) == (1 << 23, 1 << 20)
+
+
+def test_every_network_says_where_it_is_from():
+    assert tuple(NETWORKS) == NAMES
+    for name, parameters in NETWORKS.items():
+        assert parameters.name == name
+        assert "assumed" in parameters.provenance.lower()
+
+
+def test_the_shape_of_figure_1_is_that_of_the_paper():
+    """Fences first, locks last from 112 ranks on; times within a quarter of those it tells."""
+    found = compare(NETWORKS["paper"])
+    mpi, fence, lock = (found.lines[method] for method in METHODS)
+    assert all(a < b for a, b in zip(fence, mpi, strict=True))
+    assert all(a < b for a, b in zip(mpi[2:], lock[2:], strict=True))
+    for line in (mpi, fence, lock):
+        assert list(line) == sorted(line)
+    first = [(told.seconds, seconds) for told, seconds in found.told if told.figure == 1]
+    assert len(first) == sum(told.figure == 1 for told in TOLD) == 8
+    for told, seconds in first:
+        assert seconds == pytest.approx(told, rel=0.25)
+    assert 1 - fence[-1] / mpi[-1] == pytest.approx(0.38, abs=0.1)  # "38% faster"
+
+
+def test_fences_pay_from_32_kibibytes_on():
+    """Figure 2: MPI_Alltoallv is faster with up to 8 KiB, the fence from 32 KiB on."""
+    from onesided.apps.modelling.sweep import Sweep
+
+    sweep = Sweep(NETWORKS["paper"], list(METHODS), 28, blocks=True)
+    winners = [point.fastest for point in sweep.points([224], [1 << 13, 1 << 15, 1 << 20, 1 << 21])]
+    assert winners == ["mpi", *3 * ["rma-fence-paper"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [("28:448", [28, 56, 112, 224, 448]), ("2:9", [2, 4, 8, 9]), ("7", [7]), ("5:5", [5])],
+)
+def test_numbers_of_ranks(text, counts):
+    assert rank_counts(text) == counts
+
+
+@pytest.mark.parametrize(
+    ("words", "fragment"),
+    [
+        (["--parameters", "{}/none.json"], "No such file"),
+        (["--parameters", "{}/text.json"], "text.json: Expecting value"),
+        (["--parameters", "{}/other.json"], "other.json: these are no onesided model parameters"),
+        pytest.param(["--parameters", "{}/later.json"], "version 2, not 1", marks=pytest.mark.full),
+        pytest.param(["--parameters", "{}/binary.json"], "binary.json", marks=pytest.mark.full),
+        (["--parameters", "{}/far.json"], "no level 'node'"),
+        (["--comm", "auto"], "no model of auto"),
+        pytest.param(["--comm", "rma-magic"], "rma-magic", marks=pytest.mark.full),
+        pytest.param(["--network", "abacus"], "abacus", marks=pytest.mark.full),
+        (["--ranks-list", "9:2"], "goes down"),
+        pytest.param(["--json", "{}/none/out.json"], "No such file", marks=pytest.mark.full),
+    ],
+)
+def test_a_mistake_is_one_sentence(words, fragment, tmp_path):
+    (tmp_path / "text.json").write_text("parameters\n")
+    (tmp_path / "other.json").write_text('{"pattern": {"ranks": 2}}\n')
+    record = NETWORKS["gigabit"].record()
+    (tmp_path / "later.json").write_text(json.dumps({**record, "version": 2}))
+    (tmp_path / "far.json").write_text(json.dumps({**record, "node": None}))
+    (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
+    failed(model(*(word.format(tmp_path) for word in words)), fragment)
+
+
+def test_a_mistake_is_one_sentence_under_mpiexec(tmp_path):
+    failed(model("--parameters", str(tmp_path / "none.json"), ranks=2), "No such file")
+    failed(commands.onesided("bench", "model"), "needs two ranks or more")
+    failed(commands.onesided("bench", "model", "--check", "--comm", "auto", ranks=2), "of auto")
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_the_traffic_of_an_exchange(run_cases, ranks):
+    run_cases("cases_modelling", ranks)
+
+
+@pytest.mark.full
+def test_two_nodes_with_a_slow_link(virtual_nodes, tmp_path):
+    """What a 1 gbit/s link with a delay costs is found; how exact, `make bench` tells."""
+    path = tmp_path / "bench.json"
+    words = ["bench", "model", "--iterations", "5", "--seconds", "20", "--json", str(path)]
+    options = {"delay": "100us", "rate": "1gbit"}
+    outcome = mpi_harness.run("-m onesided.apps", 2, *words, nodes=2, timeout=100, **options)
+    assert outcome.kind == "pass", outcome.report()
+    level = of_record(json.loads(path.read_text())["pattern"]["parameters"]).network
+    assert level.signal > 100e-6
+    assert level.messages.lines[-1].network.byte_gap > 8e-9
