@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from onesided.apps import broadcast_options, generate_options, options, solve_options
+from onesided.apps.reporting import options as report_options
 
 
 @dataclass(frozen=True)
@@ -96,5 +97,11 @@ COMMANDS = (
         "onesided.apps.bench_spmv",
         "Compare the distributed product with SciPy's serial one, and PETSc's.",
         options.bench_spmv,
+    ),
+    Command(
+        "report",
+        "onesided.apps.reporting.command",
+        "Make one HTML page of what other commands measured, and of what papers claim.",
+        report_options.report,
     ),
 )
