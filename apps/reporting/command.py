@@ -48,7 +48,8 @@ def make(options: Namespace) -> list[str]:
     parts, told = [], []
     for results in grouped:
         verdicts = judged(results)
-        told.append(verdicts.counted)
+        library = f"{results[0].place[2]}: " if len(grouped) > 1 else ""
+        told.append(f"{library}{verdicts.counted}")
         parts.append((results, sections(results, verdicts)))
     whole = parts[0][1] if len(parts) == 1 else [_group(*part) for part in parts]
     figures = [figure for each in whole for figure in each.figures]

@@ -14,7 +14,7 @@ from onesided.apps.reporting.scale import Scale
 from onesided.apps.reporting.table import Table
 
 WIDTH, HEIGHT = 460.0, 300.0  # of a drawing, in its own units
-LEFT, RIGHT, TOP, BOTTOM = 62.0, 14.0, 10.0, 46.0  # margins
+LEFT, RIGHT, TOP, BOTTOM = 74.0, 14.0, 10.0, 46.0  # margins
 COLORS = 8  # how many the style sheet has
 DASHES = ("", "6 3", "2 3")  # for the first eight names, the next eight, and so on
 NOTHING = "-"

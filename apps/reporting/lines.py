@@ -19,6 +19,9 @@ Point = tuple[float, float]
 class Lines(Figure):
     """Points by name, in order of x; ``level`` is drawn across, as what others compare with.
 
+    ``palette``: names whose places decide the colors and marks, so that they are the same in
+    several figures.
+
     What has no place on a logarithmic axis is left out of the picture, and stays in the table.
     """
 
@@ -28,6 +31,7 @@ class Lines(Figure):
     up: Quantity
     lines: Mapping[str, Sequence[Point]]
     level: float | None = None
+    palette: Sequence[str] = ()
 
     def drawing(self) -> Element:
         """Local. An ``svg`` element."""
@@ -41,7 +45,9 @@ class Lines(Figure):
             ends = [(frame.left(x), frame.top(self.level)) for x in (frame.x.low, frame.x.high)]
             ends_text = " ".join(f"{x:.1f},{y:.1f}" for x, y in ends)
             parts.append(element("polyline", {"class": "level", "points": ends_text}))
-        for number, (name, line) in enumerate(self.lines.items()):
+        numbers = self._marks()
+        for name, line in self.lines.items():
+            number = numbers[name]
             shown = [(x, y) for x, y in line if frame.x.shows(x) and frame.y.shows(y)]
             places = [(frame.left(x), frame.top(y)) for x, y in shown]
             marks = (
@@ -53,7 +59,7 @@ class Lines(Figure):
 
     def legend(self) -> Element:
         """Local. Which line belongs to which name."""
-        entries = (key(number, name) for number, name in enumerate(self.lines))
+        entries = (key(number, name) for name, number in self._marks().items())
         return element("ul", {"class": "legend"}, *entries)
 
     def numbers(self) -> Table:
@@ -90,6 +96,11 @@ class Lines(Figure):
         axes.set_ylabel(self.up.name)
         axes.grid(True, alpha=0.3)
         axes.legend(fontsize="small")
+
+    def _marks(self) -> dict[str, int]:
+        """By name the number of its color and mark."""
+        places = list(dict.fromkeys([*self.palette, *self.lines]))
+        return {name: places.index(name) for name in self.lines}
 
     def _xs(self) -> list[float]:
         return sorted({x for line in self.lines.values() for x, _ in line})

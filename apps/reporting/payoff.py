@@ -36,12 +36,13 @@ def payoff(results: Sequence[Result]) -> Section | None:
     return Section("Break-even", [Paragraph(WORDS), *blocks]) if blocks else None
 
 
-def iterations(entry: Entry, plain: Entry) -> int | None | str:
-    """Local. N; None where it is never; an empty text where something was not measured."""
+def iterations(entry: Entry, plain: Entry) -> int | str | None:
+    """Local. N or "never"; None where something was not measured."""
     setup, mine, base = entry.number("setup_s"), entry.median, plain.median
     if setup is None or mine is None or base is None:
-        return ""
-    return break_even(setup, base, mine)
+        return None
+    count = break_even(setup, base, mine)
+    return NEVER if count is None else count
 
 
 def plain_calls(entries: Sequence[Entry]) -> dict[tuple[tuple[str, str], ...], Entry]:
@@ -60,12 +61,11 @@ def _rows(result: Result) -> list[tuple[dict[str, str], list[str]]]:
     found = []
     for entry in timed:
         plain = calls.get(case(entry))
-        setup, median = entry.number("setup_s"), entry.median
-        if plain is None or plain is entry or setup is None or median is None:
+        if plain is None or plain is entry or "opponent" in entry.labels:
             continue
-        if plain.median is None or "opponent" in entry.labels:
-            continue
-        count = break_even(setup, plain.median, median)
-        numbers = [duration(setup), duration(plain.median), duration(median)]
-        found.append((dict(entry.labels), [*numbers, NEVER if count is None else text(count)]))
+        count = iterations(entry, plain)
+        if count is not None:
+            times = (entry.number("setup_s"), plain.median, entry.median)
+            numbers = [duration(time) for time in times if time is not None]
+            found.append((dict(entry.labels), [*numbers, text(count)]))
     return found

@@ -80,7 +80,7 @@ def of_method(entries: Sequence[Entry], method: str) -> list[Entry]:
 def memory(entries: Sequence[Entry]) -> str:
     """Local. The kind of memory of rows of one kind, for a sentence."""
     kind = entries[0].label("memory") if entries else ""
-    return f" into {kind!r} memory" if kind else ""
+    return f", receiving into {kind!r} memory" if kind else ""
 
 
 def within(size: float, low: float, high: float) -> bool:

@@ -29,7 +29,7 @@ class Race:
     linear: str
 
     def __str__(self) -> str:
-        return f"{self.tree} {self.order}, {self.linear}"
+        return f"{self.tree} {self.order}"
 
     def ratios(self, sample: Sample) -> Ratios:
         """Local. By size, where both were measured."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from onesided.apps.reporting.figure import NOTHING, Figure
+from onesided.apps.reporting.fold import Fold
 from onesided.apps.reporting.lines import Lines, Point
-from onesided.apps.reporting.quantities import RANKS, SIZE, TIME, Quantity
+from onesided.apps.reporting.quantities import RANKS, SIZE, TIME
 from onesided.apps.reporting.result import METHOD, Entry
 from onesided.apps.reporting.section import Block
 from onesided.apps.reporting.sections.kind import Kind
@@ -22,7 +23,7 @@ from onesided.apps.reporting.sections.sweep import (
 from onesided.apps.reporting.table import Table
 
 NAMES = (METHOD, "order")
-OVER: Mapping[str, tuple[Quantity, Quantity]] = {"bytes": (RANKS, SIZE), "ranks": (SIZE, RANKS)}
+FAR = float(1 << 50)  # bytes: what a model says beyond this is rounding
 
 
 class Broadcasts(Kind):
@@ -33,13 +34,15 @@ class Broadcasts(Kind):
         timed = self.result.timed
         most = largest(timed, "ranks")
         ranks = RANKS.show(most[0].number("ranks") or 0.0) if most else ""
-        found = times_over_bytes(*NAMES).figures(f"Broadcast on {ranks} ranks", most)
-        found += ratios_over_bytes(*NAMES).figures(f"Over MPI_Bcast on {ranks} ranks", most)
+        times = times_over_bytes(*NAMES)
+        found = times.figures(f"Broadcast on {ranks} ranks", most, timed)
+        ratios = ratios_over_bytes("MPI_Bcast", *NAMES)
+        found += ratios.figures(f"Time over that of MPI_Bcast on {ranks} ranks", most, timed)
         if len({entry.label("ranks") for entry in timed}) > 1:
             size = largest(timed, "bytes")
             told = SIZE.show(size[0].number("bytes") or 0.0)
             sweep = Sweep("ranks", RANKS, median_time, TIME, NAMES)
-            found += sweep.figures(f"Broadcast of {told}", size)
+            found += sweep.figures(f"Broadcast of {told}", size, timed)
         return found + _predicted(f"LogGP beside the times on {ranks} ranks", most)
 
     def tables(self) -> list[Block]:
@@ -47,21 +50,37 @@ class Broadcasts(Kind):
         crossings = self.result.pattern.get("crossings")
         rows = [_crossing(each) for each in crossings or ()] if isinstance(crossings, list) else []
         columns = ["tree", "overtakes", "at", "from here on", "from here on, by LogGP"]
-        first: list[Block] = [Table("Crossovers", columns, rows, heads=2)] if rows else []
+        crossed = Table("Where a tree overtakes the linear broadcast", columns, rows, heads=2)
+        first: list[Block] = [Fold("Crossovers", crossed)] if rows else []
         return first + super().tables()
 
 
 def _crossing(record: Mapping[str, Any]) -> list[str]:
-    at, over = OVER.get(str(record.get("over")), (SIZE, RANKS))
+    over, at = _OVER.get(str(record.get("over")), (_ranks, _bytes))
 
     def told(value: Any) -> str:
-        return "nowhere" if not isinstance(value, int | float) else over.show(value)
+        known = isinstance(value, int | float) and 0 < value < FAR
+        return over(value) if known else "nowhere"
 
-    order = str(record.get("order") or "").replace(NOTHING, "")
+    tree = f"{record.get('method')} {record.get('order')}".removesuffix(NOTHING).strip()
     model = told(record.get("predicted")) if record.get("modelled") else "no model"
-    held = at.show(float(record.get("at") or 0)) + (" ranks" if at is RANKS else "")
-    tree = f"{record.get('method')} {order}".strip()
+    held = at(float(record.get("at") or 0))
     return [tree, str(record.get("other")), held, told(record.get("measured")), model]
+
+
+def _bytes(number: float) -> str:
+    return SIZE.show(number)
+
+
+def _ranks(number: float) -> str:
+    return f"{number:.3g} ranks"
+
+
+#: How what is found and what is held fixed are written.
+_OVER: Mapping[str, tuple[Callable[[float], str], Callable[[float], str]]] = {
+    "bytes": (_bytes, _ranks),
+    "ranks": (_ranks, _bytes),
+}
 
 
 def _predicted(title: str, entries: Sequence[Entry]) -> list[Figure]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onesided.apps.reporting.fold import Fold
+from onesided.apps.reporting.bars import Bars
 from onesided.apps.reporting.figure import Figure
-from onesided.apps.reporting.quantities import PLAIN, SIZE, Quantity
+from onesided.apps.reporting.fold import Fold
+from onesided.apps.reporting.quantities import PLAIN, SIZE, TIME, Quantity
 from onesided.apps.reporting.result import METHOD, Entry, Result
 from onesided.apps.reporting.section import Block, Section
 from onesided.apps.reporting.sections.rows import records_table, rows_table, text
@@ -18,8 +19,6 @@ from onesided.apps.reporting.sections.sweep import (
     split,
     varying,
 )
-from onesided.apps.reporting.quantities import TIME
-from onesided.apps.reporting.bars import Bars
 from onesided.apps.reporting.table import Paragraph, Table
 
 MOST_LINES = 12  # in a figure that nobody has designed
@@ -103,7 +102,7 @@ def _lines(timed: Sequence[Entry], key: str, labels: Sequence[str]) -> list[Figu
     sweep = Sweep(key, _quantity(key), median_time, TIME, names)
     figures: list[Figure] = []
     for words, entries in split(timed, panels).items():
-        figures += sweep.figures(f"Time over {key}{words and f': {words}'}", entries)
+        figures += sweep.figures(f"Time over {key}{words and f': {words}'}", entries, timed)
     return figures[:MOST_FIGURES]
 
 

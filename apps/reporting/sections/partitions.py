@@ -25,7 +25,7 @@ class Partitions(Kind):
         sweep = Sweep(PART, SIZE.called("bytes of a partition"), rate, RATE, NAMES)
         found: list[Figure] = []
         for words, entries in split(timed, PANELS).items():
-            found += sweep.figures(f"Bandwidth: {words}", entries)
+            found += sweep.figures(f"Bandwidth: {words}", entries, timed)
         return found[:MOST_FIGURES] + self._threads(timed)
 
     def _threads(self, timed: Sequence[Entry]) -> list[Figure]:

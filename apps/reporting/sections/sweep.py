@@ -9,7 +9,7 @@ from onesided.apps.reporting.bars import Bars
 from onesided.apps.reporting.figure import Figure
 from onesided.apps.reporting.lines import Lines
 from onesided.apps.reporting.quantities import RATIO, SIZE, TIME, Quantity
-from onesided.apps.reporting.result import METHOD, Entry
+from onesided.apps.reporting.result import Entry
 from onesided.apps.selection import BASELINE
 
 Value = Callable[[Entry], float | None]
@@ -21,8 +21,8 @@ def median_time(entry: Entry) -> float | None:
 
 
 def over_baseline(entry: Entry) -> float | None:
-    """Local. The time over that of ``mpi``; None for that itself."""
-    return None if entry.label(METHOD) == BASELINE else entry.ratio(BASELINE)
+    """Local. The time over that of ``mpi``; None for what needs no set-up, as that itself."""
+    return None if entry.number("setup_s") is None else entry.ratio(BASELINE)
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,13 @@ class Sweep:
     names: Sequence[str]
     level: float | None = None
 
-    def figures(self, title: str, entries: Sequence[Entry]) -> list[Figure]:
-        """Local. Lines; bars where there is a single x; nothing where there are no numbers."""
+    def figures(
+        self, title: str, entries: Sequence[Entry], among: Sequence[Entry] = ()
+    ) -> list[Figure]:
+        """Local. Lines; bars where there is a single x; nothing where there are no numbers.
+
+        ``among``: the rows of several figures, in which a name is to look the same.
+        """
         lines: dict[str, dict[float, float]] = {}
         for entry in entries:
             x, y = entry.number(self.key), self.value(entry)
@@ -56,7 +61,8 @@ class Sweep:
             return [Bars(f"{title}, {shown}", words, self.up, groups, " ".join(self.names))]
         points = {name: sorted(line.items()) for name, line in lines.items()}
         words = f"Lines of the {self.up.name} over {self.across.name}: {', '.join(lines)}."
-        return [Lines(title, words, self.across, self.up, points, self.level)]
+        palette = list(dict.fromkeys(named(entry, self.names) for entry in among))
+        return [Lines(title, words, self.across, self.up, points, self.level, palette)]
 
 
 def times_over_bytes(*names: str) -> Sweep:
@@ -64,9 +70,10 @@ def times_over_bytes(*names: str) -> Sweep:
     return Sweep("bytes", SIZE, median_time, TIME, names)
 
 
-def ratios_over_bytes(*names: str) -> Sweep:
-    """Local. Times over that of ``mpi``: below the line one is faster."""
-    return Sweep("bytes", SIZE, over_baseline, RATIO, names, level=1.0)
+def ratios_over_bytes(call: str, *names: str) -> Sweep:
+    """Local. Times over that of ``mpi``, which is the plain ``call``: below the line is faster."""
+    over = RATIO.called(f"time over that of {call}")
+    return Sweep("bytes", SIZE, over_baseline, over, names, level=1.0)
 
 
 def named(entry: Entry, names: Sequence[str]) -> str:
