@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from onesided.apps.reporting.figure import NOTHING, Figure, Frame, key, mark, scale, stroke
+from onesided.apps.reporting.figure import COLORS, NOTHING, Figure, Frame, key, mark, scale, stroke
 from onesided.apps.reporting.markup import element
 from onesided.apps.reporting.quantities import Quantity
 from onesided.apps.reporting.table import Table
 
 Point = tuple[float, float]
+MARKERS = "s^Dvho"  # of matplotlib, in the order of our own
+STYLES = ("-", "--", ":")
 
 
 @dataclass(frozen=True)
@@ -35,11 +37,7 @@ class Lines(Figure):
 
     def drawing(self) -> Element:
         """Local. An ``svg`` element."""
-        points = [point for line in self.lines.values() for point in line]
-        heights = [y for _, y in points]
-        if self.level is not None:
-            heights.append(self.level)
-        frame = Frame(scale([x for x, _ in points], self.across), scale(heights, self.up))
+        frame = self._frame()
         parts = [frame.drawing(self.across, self.up)]
         if self.level is not None:
             ends = [(frame.left(x), frame.top(self.level)) for x in (frame.x.low, frame.x.high)]
@@ -83,19 +81,39 @@ class Lines(Figure):
 
     def paint(self, axes: Any) -> None:
         """Local. By matplotlib."""
+        numbers = self._marks()
         for name, line in self.lines.items():
-            axes.plot([x for x, _ in line], [y for _, y in line], marker="o", label=name)
-        for quantity, choose in ((self.across, axes.set_xscale), (self.up, axes.set_yscale)):
-            if quantity.log:
-                choose("log", base=quantity.base)
+            look = {
+                "color": f"C{numbers[name] % 10}",
+                "marker": MARKERS[numbers[name] % len(MARKERS)],
+                "linestyle": STYLES[numbers[name] // COLORS % len(STYLES)],
+            }
+            axes.plot([x for x, _ in line], [y for _, y in line], label=name, **look)
         if self.level is not None:
             axes.axhline(self.level, color="gray", linewidth=1.0)
-        axes.xaxis.set_major_formatter(lambda x, place: self.across.tick(x))
-        axes.yaxis.set_major_formatter(lambda y, place: self.up.tick(y))
+        frame = self._frame()
+        for quantity, one, set_scale, set_ticks in (
+            (self.across, frame.x, axes.set_xscale, axes.set_xticks),
+            (self.up, frame.y, axes.set_yscale, axes.set_yticks),
+        ):
+            if quantity.log:
+                set_scale("log", base=quantity.base)
+            set_ticks(one.ticks(), [quantity.tick(tick) for tick in one.ticks()])
+        axes.minorticks_off()
+        axes.set_xlim(frame.x.low, frame.x.high)
+        axes.set_ylim(frame.y.low, frame.y.high)
         axes.set_xlabel(self.across.name)
         axes.set_ylabel(self.up.name)
         axes.grid(True, alpha=0.3)
         axes.legend(fontsize="small")
+
+    def _frame(self) -> Frame:
+        """The axes, on which everything can be seen."""
+        points = [point for line in self.lines.values() for point in line]
+        heights = [y for _, y in points]
+        if self.level is not None:
+            heights.append(self.level)
+        return Frame(scale([x for x, _ in points], self.across), scale(heights, self.up))
 
     def _marks(self) -> dict[str, int]:
         """By name the number of its color and mark."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 MOST = 7  # numbers beside an axis
@@ -71,8 +71,7 @@ class Scale:
         return math.floor(math.log(self.low, base)), math.ceil(math.log(self.high, base)) + 1
 
     def _within(self, numbers: Iterable[float]) -> list[float]:
-        slack = 1e-9 * abs(self.high)
-        return [each for each in numbers if self.low - slack <= each <= self.high + slack]
+        return [each for each in numbers if self.low <= each <= self.high]
 
     def _linear(self) -> list[float]:
         raw = (self.high - self.low) / (MOST - 1)
@@ -81,8 +80,3 @@ class Scale:
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
         return [k * step for k in range(first, last + 1)]
-
-
-def ordered(numbers: Iterable[float]) -> Sequence[float]:
-    """Local. Every number once, ascending."""
-    return sorted(set(numbers))

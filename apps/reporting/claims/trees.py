@@ -113,18 +113,18 @@ class CrossesBy(_OfRaces):
     ranks: int
 
     def _finding(self, race: Race, samples: Sequence[Sample]) -> Finding:
-        ratios: dict[int, float] = {}
+        found: dict[int, tuple[Sample, float]] = {}
         for sample in samples:
             for size, ratio in race.ratios(sample).items():
                 if abs(size / self.size - 1) <= NEAR:
-                    ratios[sample.ranks] = ratio
-        if not ratios:
+                    found[sample.ranks] = sample, ratio
+        if not found:
             return untested(f"{byte_count(self.size)} was not measured", str(race))
-        told = ", ".join(f"{ratio:.2f} on {ranks} ranks" for ranks, ratio in ratios.items())
+        told = ", ".join(f"{ratio:.2f} ({sample})" for sample, ratio in found.values())
         words = f"with {byte_count(self.size)}, time over the linear one's {told}"
-        at = crossing(list(ratios), list(ratios.values()))
-        if at is None and max(ratios) < self.ranks:
-            return untested(f"on {max(ratios)} ranks at most; {words}", str(race))
+        at = crossing(list(found), [ratio for _, ratio in found.values()])
+        if at is None and max(found) < self.ranks:
+            return untested(f"on {max(found)} ranks at most; {words}", str(race))
         return Finding(Outcome.of(at is not None and at <= self.ranks), words, str(race))
 
 

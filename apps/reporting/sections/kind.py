@@ -41,7 +41,9 @@ class Kind:
         timed = self.result.timed
         labels = varying(timed)
         keys = sorted((name for name in labels if numeric(timed, name)), key=_preference)
-        return _lines(timed, keys[0], labels) if keys else _bars(timed, labels)
+        if keys:
+            return _lines(timed, keys[0], labels)
+        return _bars(f"Time of {self.result.command}", timed, labels)
 
     def section(self) -> Section:
         """Local. Everything."""
@@ -106,14 +108,14 @@ def _lines(timed: Sequence[Entry], key: str, labels: Sequence[str]) -> list[Figu
     return figures[:MOST_FIGURES]
 
 
-def _bars(timed: Sequence[Entry], labels: Sequence[str]) -> list[Figure]:
+def _bars(title: str, timed: Sequence[Entry], labels: Sequence[str]) -> list[Figure]:
+    """A bar for every row; those that differ in more than the method are in groups."""
     if not 1 < len(timed) <= MOST_BARS:
         return []
-    rest = [name for name in labels if name != METHOD] if METHOD in labels else list(labels)
+    rest = [name for name in labels if name != METHOD] or labels
     groups: dict[str, dict[str, float]] = {}
     for entry in timed:
-        median = entry.median
-        if median is not None:
-            groups.setdefault(named(entry, rest), {})[entry.method or "time"] = median
+        name = "time" if METHOD in rest else entry.method or "time"
+        groups.setdefault(named(entry, rest), {})[name] = entry.median or 0.0
     words = f"Bars of the {TIME.name}, in groups: {', '.join(groups)}."
-    return [Bars("Time", words, TIME, groups, " ".join(rest) or "case")]
+    return [Bars(title, words, TIME, groups, " ".join(rest) or "case")]

@@ -11,8 +11,8 @@ from onesided.apps.reporting.sections.sweep import named
 
 #: What a comparison is, by the words of its bound.
 WORDS = {
-    "at least": "how many times as fast as",
-    "at most": "time over that of",
+    "at least": "How many times as fast as",
+    "at most": "Time over that of",
 }
 LEFT_OUT = (METHOD, "opponent", "bound", "product")
 
@@ -31,7 +31,7 @@ class Suite(Kind):
                 group.setdefault(named(entry, labels), {})[entry.method or "ours"] = reached
         figures: list[Figure] = []
         for (bound, opponent), groups in found.items():
-            title = f"{WORDS.get(bound, 'against').capitalize()} {opponent}"
+            title = f"{WORDS.get(bound, 'Against')} {opponent}"
             words = f"Bars, in groups: {', '.join(groups)}."
-            figures.append(Bars(title, words, RATIO.called(title.lower()), groups))
+            figures.append(Bars(title, words, RATIO.called(title), groups))
         return figures
