@@ -12,7 +12,7 @@ from onesided.apps.failures import CommandError, words
 from onesided.apps.reporting.result import PARTS, Result
 
 #: A file with fewer of the parts of an envelope is none of ours.
-ENOUGH = 2
+ENOUGH = 3
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,14 @@ def findings(path: str) -> Findings:
 def groups(results: Sequence[Result], *, mixed: bool) -> list[Sequence[Result]]:
     """Local. The results of one machine and MPI each, in the order in which they come first.
 
+    What is no measurement, such as predictions, goes with the first of them.
     :class:`CommandError` where there are several, and they are not to be ``mixed``.
     """
     found: dict[tuple[str, str, str], list[Result]] = {}
+    others = [result for result in results if not result.machine]
     for result in results:
-        found.setdefault(result.place, []).append(result)
+        if result.machine:
+            found.setdefault(result.place, []).append(result)
     if len(found) > 1 and not mixed:
         told = "; ".join(
             f"{each[0].name}: {library} on {processor} ({system})"
@@ -68,7 +71,8 @@ def groups(results: Sequence[Result], *, mixed: bool) -> list[Sequence[Result]]:
         raise CommandError(
             f"results of {len(found)} different machines or MPIs (--mixed groups them): {told}"
         )
-    return list(found.values())
+    first, *rest = found.values() or [[]]
+    return [[*first, *others], *rest]
 
 
 def _content(file: Path) -> Any:
@@ -91,4 +95,4 @@ def _content(file: Path) -> Any:
 def _is_ours(content: Any) -> bool:
     if not isinstance(content, dict):
         return False
-    return "schema" in content or sum(part in content for part in PARTS) > ENOUGH
+    return sum(part in content for part in (*PARTS, "machine")) >= ENOUGH

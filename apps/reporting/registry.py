@@ -6,9 +6,11 @@ from collections.abc import Mapping
 
 from onesided.apps.reporting.result import Result
 from onesided.apps.reporting.section import Section
+from onesided.apps.reporting.sections.applications import Applications
 from onesided.apps.reporting.sections.broadcasts import Broadcasts
 from onesided.apps.reporting.sections.exchanges import Exchanges
 from onesided.apps.reporting.sections.kind import Kind
+from onesided.apps.reporting.sections.model import Check, Model
 from onesided.apps.reporting.sections.partitions import Partitions
 from onesided.apps.reporting.sections.patterns import Patterns
 from onesided.apps.reporting.sections.products import Products
@@ -16,12 +18,15 @@ from onesided.apps.reporting.sections.suites import Suite
 
 KINDS: Mapping[str, type[Kind]] = {
     "bench alltoallv": Exchanges,
+    "bench apps": Applications,
     "bench broadcast": Broadcasts,
     "bench fft --suite": Suite,
+    "bench model": Check,
     "bench partitioned": Partitions,
     "bench patterns": Patterns,
     "bench spmv": Products,
     "bench spmv --suite": Suite,
+    "model": Model,
 }
 
 

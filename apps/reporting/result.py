@@ -15,10 +15,15 @@ PARTS: Mapping[str, type] = {
     "command": str,
     "settings": dict,
     "versions": dict,
-    "machine": dict,
 }
 #: What an envelope may have beside lists of records of its own.
-OTHERS: Mapping[str, type] = {"pattern": dict, "rows": list, "remarks": list, "verdicts": dict}
+OTHERS: Mapping[str, type] = {
+    "machine": dict,
+    "pattern": dict,
+    "rows": list,
+    "remarks": list,
+    "verdicts": dict,
+}
 OWN = frozenset((*PARTS, *OTHERS, "schema", "verified"))
 METHOD = "method"
 
@@ -135,8 +140,8 @@ class Result:
 
     @property
     def machine(self) -> Mapping[str, Any]:
-        """Local. Where it ran."""
-        found: Mapping[str, Any] = self.content["machine"]
+        """Local. Where it was measured; empty for what is no measurement."""
+        found: Mapping[str, Any] = self.content.get("machine", {})
         return found
 
     @property
@@ -165,6 +170,8 @@ class Result:
     @property
     def layout(self) -> str:
         """Local. Ranks and nodes in words."""
+        if not self.machine:
+            return "no measurement"
         ranks, nodes = self.machine.get("ranks", "?"), self.machine.get("nodes", "?")
         return f"{ranks} rank{'' if ranks == 1 else 's'} on {nodes} node{'' if nodes == 1 else 's'}"
 

@@ -58,7 +58,7 @@ def _cells(entry: Entry) -> dict[str, str]:
     setup = entry.number("setup_s")
     if setup is not None:
         shown["set-up"] = duration(setup)
-    shown |= {name: duration(value) for name, value in _numbers(entry, "parts").items()}
+    shown |= {name: duration(value) for name, value in numbers(entry, "parts").items()}
     if entry.median is not None:
         shown["median"] = duration(entry.median)
         first, third = entry.number("quartile_1_s"), entry.number("quartile_3_s")
@@ -67,7 +67,7 @@ def _cells(entry: Entry) -> dict[str, str]:
     rate = entry.number("gigabytes_per_s")
     if rate:
         shown["GB/s"] = f"{rate:.2f}"
-    shown |= {f"vs {name}": f"{value:.2f}" for name, value in _numbers(entry, "ratios").items()}
+    shown |= {f"vs {name}": f"{value:.2f}" for name, value in numbers(entry, "ratios").items()}
     if entry.values.get("break_even") is not None:
         shown["break-even"] = text(entry.values["break_even"])
     if entry.number("error") is not None:
@@ -79,7 +79,8 @@ def _cells(entry: Entry) -> dict[str, str]:
     return shown
 
 
-def _numbers(entry: Entry, part: str) -> dict[str, float]:
+def numbers(entry: Entry, part: str) -> dict[str, float]:
+    """Local. The numbers by name in a part of a row; none where there is no such part."""
     found = entry.values.get(part)
     if not isinstance(found, dict):
         return {}
