@@ -1,4 +1,4 @@
-"""Result files as commands write them, by the code of apps/report.py, with numbers of our choice."""
+"""Result files as commands write them, by the code of apps/report.py, with numbers as wanted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from mpi4py import MPI
 from rich.console import Console
 
-from onesided.apps.report import Report, Row, byte_count
+from onesided.apps.report import Report, Row, byte_count, write_json
 from onesided.apps.verdict import Verdict
 
 KIBI, MEBI = 1 << 10, 1 << 20
@@ -154,6 +154,27 @@ def world(folder: Path, papers_are_right: bool) -> None:
     write(folder / "partitions.json", "bench partitioned", partitions(_rates(right)))
 
 
+def model(path: Path) -> None:
+    """Write what ``model`` does: predictions of two methods, and no machine."""
+    points = [
+        {"ranks": ranks, "bytes": float(size), "seconds": {"mpi": 1e-3, "p2p": 1e-9 * size}}
+        for ranks in (28, 448)
+        for size in SIZES
+    ]
+    told = {"figure": 1, "ranks": 28, "block_bytes": MEBI, "method": "mpi", "seconds": 0.074}
+    content = {
+        "command": "model",
+        "settings": {},
+        "versions": {"mpi library": "another one"},
+        "rows": points,
+        "paper": {
+            "told": [told | {"predicted_s": 0.08}],
+            "figure_1": {"ranks": [28, 448], "seconds": {"mpi": [0.08, 2.0]}},
+        },
+    }
+    write_json(str(path), content)
+
+
 CROSSING = {
     "method": "rma-binomial", "order": "largest-first", "other": "rma-linear", "over": "bytes",
     "at": 96, "predicted": 2e30, "measured": 2048.0, "modelled": True,
@@ -184,7 +205,8 @@ def _rates(right: bool) -> dict[tuple[str, str, int], dict[int, float]]:
     bad = shape(6, 2, 3, 4, 20)
     return {
         ("send", first, 1): flat, ("persistent", first, 1): bad,
-        ("psend", first, 1): shape(2, 5, 5, 5, 20), ("psend", "randomized", 1): shape(1, 2, 2, 2, 9),
+        ("psend", first, 1): shape(2, 5, 5, 5, 20),
+        ("psend", "randomized", 1): shape(1, 2, 2, 2, 9),
         ("persistent", first, 16): bad, ("psend", first, 16): shape(1, 1, 1, 1, 5),
         ("rma", first, 1): falling, ("rma", second, 1): falling, ("rma", "randomized", 1): flat,
     }  # fmt: skip

@@ -58,6 +58,13 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Row({"case": "wave", "opponent": "SciPy"}, reason="not here"),
     ]
     envelopes.write(folder / "suite.json", "bench spmv --suite", rows)
+    envelopes.model(folder / "model.json")
+    labels, fit = {"bytes": "1 KiB", "method": "p2p"}, {"predicted us": 9.0}
+    rows = [Row(labels, [2e-3], nbytes=1024, values=fit)]
+    envelopes.write(folder / "fit.json", "bench model", rows)
+    parts = {"communication": [1e-3], "compute": [2e-3]}
+    rows = [Row({"application": "cg", "method": "p2p"}, [3e-3], 1.0, details=parts)]
+    envelopes.write(folder / "apps.json", "bench apps", rows)
     rows = [Row({"speed": str(k), "method": "p2p"}, [1e-3 / k]) for k in (1, 2, 3)]
     path = envelopes.write(folder / "unknown.json", "bench unheard-of", rows)
     envelopes.edit(path, list_of_things=[{"name": "one", "number": 1.5}, {"name": "two"}])
@@ -138,6 +145,10 @@ def test_every_figure_is_told_in_words_and_has_its_table(text):
         "Time over that of PETSc",
         "Time over speed",
         "Time of other",
+        "The fastest method, by the model",
+        "Figure 1 of paper 000, by the model",
+        "The model beside the times",
+        "Time of a run: application cg",
     ):
         assert wanted in titles
 
@@ -170,7 +181,8 @@ def test_every_result_is_there_with_its_rows_and_remarks(results, text):
     whole = "".join(root.itertext())
     assert "not here" in whole  # why something was not measured
     assert "list of things" in whole
-    assert whole.count("Said.") == len(list(results.glob("*.json")))
+    assert whole.count("Said.") == len(list(results.glob("*.json"))) - 1  # not the model
+    assert "no measurement" in whole
     assert "A processor" in whole
 
 
@@ -271,6 +283,13 @@ def test_results_of_different_machines_are_not_mixed_unasked(tmp_path, what):
     assert re.search(r"0\.50 at 32 KiB.*?holds here.*?1\.50 at 32 KiB.*?does not hold here", text)
 
 
+def test_predictions_are_of_no_machine_and_may_be_mixed(tmp_path):
+    envelopes.model(tmp_path / "a.json")
+    page(tmp_path)
+    envelopes.write(tmp_path / "b.json", "spmv", [])
+    assert "no measurement" in page(tmp_path)
+
+
 def test_other_places_are_errors(tmp_path):
     file = envelopes.write(tmp_path / "a.json", "spmv", [])
     for asked in (
@@ -286,7 +305,7 @@ def test_other_places_are_errors(tmp_path):
 
 def test_figures_are_files_too(results, tmp_path):
     pytest.importorskip("matplotlib")
-    for name in ("exchanges-448", "patterns", "suite"):  # every kind of figure
+    for name in ("exchanges-448", "model", "patterns", "suite"):  # every kind of figure
         (tmp_path / f"{name}.json").write_bytes((results / f"{name}.json").read_bytes())
     folder = tmp_path / "deep" / "figures"
     root = parsed(page(tmp_path, figures=str(folder)))

@@ -1,4 +1,4 @@
-"""``model`` and ``bench model``: what is predicted, where which method wins, and how well it fits."""
+"""``model``, ``bench model``: what is predicted, which method wins where, and how well it fits."""
 
 from __future__ import annotations
 
