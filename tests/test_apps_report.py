@@ -225,9 +225,9 @@ def test_everything_is_escaped(tmp_path):
     ("name", "content", "told"),
     [
         ("none", None, "no results in this folder"),
-        ("foreign", b'{"a": 1}', r"no results .*\(1 JSON files of something else\)"),
+        ("foreign", b'{"a": 1}', r"no results in this folder but a.json \(no result\)"),
         ("broken", b'{"command": "bench', "a.json: broken JSON, line 1"),
-        ("empty", b"", "a.json: empty, its command did not come to its end"),
+        ("empty", b"", "no results .* a.json .empty, its command did not come to its end"),
         ("bytes", b"\xff\xfe{}", "a.json: no text in UTF-8"),
         ("deep", b"[" * 100_000, "a.json: broken JSON"),
     ],
@@ -261,8 +261,11 @@ def test_a_file_of_another_version_is_refused(tmp_path, changes, told):
 def test_a_file_of_something_else_is_named(tmp_path):
     envelopes.write(tmp_path / "a.json", "spmv", [])
     (tmp_path / "other.json").write_text("[1, 2]")
-    assert "not a result: other.json" in make(options(tmp_path))
-    assert "Not results: other.json" in page(tmp_path)
+    (tmp_path / "x.json").write_text("\n")
+    told = make(options(tmp_path))
+    assert "left out: other.json (no result)" in told
+    assert "left out: x.json (empty, its command did not come to its end)" in told
+    assert "Left out: other.json (no result), x.json (empty," in page(tmp_path)
 
 
 @pytest.mark.parametrize("what", ["processor", "system", "mpi library"])

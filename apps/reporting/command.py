@@ -61,7 +61,7 @@ def make(options: Namespace) -> list[str]:
     except OSError as error:
         raise CommandError(words(error)) from error
     lines = [f"{options.output}: {_counted(found)}, {len(figures)} figures", *told]
-    lines += [f"not a result: {name}" for name in found.foreign]
+    lines += [f"left out: {each}" for each in found.left_out]
     return lines + ([skipped] if skipped else [])
 
 
@@ -89,8 +89,8 @@ def _intro(
     if len(grouped) > 1:
         where = f"{len(grouped)} groups of different machines or MPIs, which must not be compared"
     said = [Paragraph(f"{where}. {_counted(found)}."), *(Paragraph(each) for each in told)]
-    if found.foreign:
-        said.append(Paragraph(f"Not results: {', '.join(found.foreign)}.", "remark"))
+    if found.left_out:
+        said.append(Paragraph(f"Left out: {', '.join(found.left_out)}.", "remark"))
     return said + ([Paragraph(skipped, "remark")] if skipped else [])
 
 

@@ -17,17 +17,18 @@ ENOUGH = 3
 
 @dataclass(frozen=True)
 class Findings:
-    """The results of a folder in order of their files, and the names of JSON files of others."""
+    """The results of a folder in order of their files, and which JSON files are none."""
 
     results: Sequence[Result]
-    foreign: Sequence[str]
+    left_out: Sequence[str]
 
 
 def findings(path: str) -> Findings:
     """Local. What is in a folder; its own folders are not looked into.
 
+    An empty file, of a command that did not come to its end, is left out, as one of others is.
     :class:`CommandError` where there is no result, and for a file that is broken or of another
-    version: to leave it out would change the report unnoticed.
+    version: what was measured would be missing.
     """
     folder = Path(path)
     if not folder.is_dir():
@@ -37,19 +38,21 @@ def findings(path: str) -> Findings:
         files = sorted(each for each in folder.glob("*.json") if each.is_file())
     except OSError as error:
         raise CommandError(words(error)) from error
-    results, foreign = [], []
+    results, left_out = [], []
     for file in files:
-        content = _content(file)
+        text = _text(file)
+        content = _content(file, text) if text.strip() else None
         if _is_ours(content):
             results.append(Result.of(file.name, content))
         else:
-            foreign.append(file.name)
+            why = "no result" if text.strip() else "empty, its command did not come to its end"
+            left_out.append(f"{file.name} ({why})")
     if not results:
-        others = f" ({len(foreign)} JSON files of something else)" if foreign else ""
+        others = f" but {', '.join(left_out)}" if left_out else ""
         raise CommandError(
             f"{path}: no results in this folder{others}; commands write them with --json FILE"
         )
-    return Findings(results, foreign)
+    return Findings(results, left_out)
 
 
 def groups(results: Sequence[Result], *, mixed: bool) -> list[Sequence[Result]]:
@@ -75,15 +78,16 @@ def groups(results: Sequence[Result], *, mixed: bool) -> list[Sequence[Result]]:
     return [[*first, *others], *rest]
 
 
-def _content(file: Path) -> Any:
+def _text(file: Path) -> str:
     try:
-        text = file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8")
     except OSError as error:
         raise CommandError(words(error)) from error
     except UnicodeDecodeError as error:
         raise CommandError(f"{file}: no text in UTF-8 (byte {error.start})") from error
-    if not text.strip():
-        raise CommandError(f"{file}: empty, its command did not come to its end")
+
+
+def _content(file: Path, text: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
