@@ -14,6 +14,7 @@ from onesided.apps.tuning import options as tuning_options
 from onesided.apps.heat import options as heat_options
 from onesided.apps.partitioned.options import bench_partitioned
 from onesided.apps.modelling import options as model_options
+from onesided.apps.reporting import options as report_options
 
 
 @dataclass(frozen=True)
@@ -126,5 +127,11 @@ COMMANDS = (
         "onesided.apps.bench_spmv",
         "Compare the distributed product with SciPy's serial one, and PETSc's.",
         options.bench_spmv,
+    ),
+    Command(
+        "report",
+        "onesided.apps.reporting.command",
+        "Make one HTML page of what other commands measured, and of what papers claim.",
+        report_options.report,
     ),
 )

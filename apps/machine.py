@@ -65,13 +65,38 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
+def all_cores(comm: MPI.Comm) -> tuple[int, int]:
+    """Collective. How many hosts there are, and how many cores the ranks together may use.
+
+    Virtual nodes of one machine are one host: they share its cores.
+    """
+    mine = (_boot(), sorted(os.sched_getaffinity(0)))
+    everyone = comm.allgather(mine)
+    cores = {(boot, core) for boot, usable in everyone for core in usable}
+    return len({boot for boot, _ in everyone}), len(cores)
+
+
+def _boot() -> str:
+    """Local. What differs from one running kernel to another; it is compared, and never shown."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return platform.node()
+
+
 def facts(comm: MPI.Comm) -> dict[str, object]:
-    """Collective. The machine in a form for JSON; cores and processor are those of rank 0."""
+    """Collective. The machine in a form for JSON; cores and processor are those of rank 0.
+
+    ``all_cores`` is how many the ranks together may use, on so many ``hosts``.
+    """
     layout = Layout.of(comm)
+    hosts, usable = all_cores(comm)
     return {
         "system": f"{platform.system()} {platform.machine()}",
         "processor": processor(),
         "cores": cores(),
+        "all_cores": usable,
+        "hosts": hosts,
         "ranks": comm.size,
         "nodes": len(layout.ranks_per_node),
         "ranks_per_node": list(layout.ranks_per_node),

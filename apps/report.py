@@ -20,6 +20,7 @@ from onesided.apps.summary import break_even, quartiles, ratio
 from onesided.apps.verdict import Verdict
 from onesided.collectives.layout import Layout
 
+SCHEMA = 1  # of the JSON files; another number where a program must read them otherwise
 NEVER = "never"
 NOTHING = "-"
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
@@ -77,9 +78,9 @@ class Row:
         return NEVER if count is None else count
 
     def record(self) -> dict[str, Any]:
-        """Local. For JSON; times in seconds."""
+        """Local. For JSON; times in seconds. ``labels`` has them once more, as they are shown."""
         if self.reason:
-            return {**self.labels, "reason": self.reason}
+            return {**self.labels, "labels": dict(self.labels), "reason": self.reason}
         first, middle, third = quartiles(self.times)
         checked = (
             {}
@@ -91,6 +92,7 @@ class Row:
         )
         return {
             **self.labels,
+            "labels": dict(self.labels),
             **checked,
             **self.values,
             "setup_s": self.setup,
@@ -228,9 +230,9 @@ PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
 
 
 def write_json(path: str, content: Mapping[str, Any]) -> None:
-    """Local. Write a JSON file."""
+    """Local. Write a JSON file, with the version of what commands write."""
     with open(path, "w", encoding="utf-8") as file:
-        json.dump(content, file, indent=1)
+        json.dump({"schema": SCHEMA, **content}, file, indent=1)
         file.write("\n")
 
 

@@ -1,0 +1,236 @@
+"""What the papers claim, where in them, and the rule that decides whether it holds here.
+
+The only place that knows the papers' numbers. Numbers that are not a paper's own are what its words
+are taken to mean, and said in the claim: "the same" is within ten percent.
+"""
+
+from __future__ import annotations
+
+from onesided.apps.reporting.claims.claim import Claim, Paper
+from onesided.apps.reporting.claims.exchanges import (
+    IRREGULAR,
+    UNIFORM,
+    Against,
+    Beside,
+    OverRanks,
+    PaysAtOnce,
+    Saves,
+)
+from onesided.apps.reporting.claims.partitions import (
+    Keeps,
+    OrderMatters,
+    Threads,
+    Together,
+)
+from onesided.apps.reporting.claims.trees import (
+    CrossesBy,
+    GainGrows,
+    Overtakes,
+    SlowerNetworksGain,
+    SmallestLinear,
+)
+
+KIBI, MEBI = 1 << 10, 1 << 20
+FENCE = ("rma-fence", "rma-fence-paper")
+LOCK = ("rma-lock", "rma-lock-paper")
+BESIDE = tuple(zip(FENCE, LOCK, strict=True))
+HIERARCHY = (("rma-fence-hier", "rma-fence"),)
+ORDERS = ("left-to-right", "randomized", "neighbourhood")
+OURS = ("p2p", "rma")  # our partitioned sends, which gather partitions
+
+ALLTOALLV = Paper(
+    "paper 000",
+    "Analyzing Persistent Alltoallv RMA Implementations for High-Performance MPI Communication",
+    "up to 448 processes, 28 per node, InfiniBand, MVAPICH2",
+)
+BROADCAST = Paper(
+    "paper 003",
+    "Towards Efficient Collectives for MPI Remote Memory Access",
+    "48 processes on 6 nodes, InfiniBand QDR, MVAPICH2 2.3.1; 96 on 12 nodes, Gigabit Ethernet, "
+    "MPICH 3.2.1",
+)
+PARTITIONED = Paper(
+    "paper 004",
+    "Benchmarking the State of MPI Partitioned Communication in Open MPI",
+    "2 processes on 2 nodes, InfiniBand HDR, Open MPI 5.0.3",
+)
+
+CLAIMS = (
+    Claim(
+        ALLTOALLV,
+        "Sections 1 and 5, Figure 2",
+        "From 32 KiB per process on, the persistent fence exchange is faster than MPI_Alltoallv.",
+        Against(FENCE, low=32 * KIBI),
+    ),
+    Claim(
+        ALLTOALLV,
+        "Sections 5 and 6, Figure 2",
+        "From 32 KiB per process on, the persistent lock exchange is faster than MPI_Alltoallv.",
+        Against(LOCK, low=32 * KIBI),
+    ),
+    Claim(
+        ALLTOALLV,
+        "Sections 5 and 6, Figure 2",
+        "Up to 16 KiB per process, MPI_Alltoallv is not slower than the persistent exchanges.",
+        Against((*FENCE, *LOCK), high=16 * KIBI, faster=False),
+    ),
+    Claim(
+        ALLTOALLV,
+        "Section 5, Figure 2",
+        "Fence saves 30.2 % of a call at 32 KiB, 27.1 % at 128 KiB, 27.6 % at 1 MiB and 44.3 % at "
+        "2 MiB (nine tenths of that count as well).",
+        Saves(FENCE, {32 * KIBI: 0.302, 128 * KIBI: 0.271, MEBI: 0.276, 2 * MEBI: 0.443}),
+    ),
+    Claim(
+        ALLTOALLV,
+        "Section 5, Figure 2",
+        "Lock saves 25.1 % of a call at 32 KiB, 14.7 % at 128 KiB, 17.5 % at 1 MiB and 38.3 % at "
+        "2 MiB (nine tenths of that count as well).",
+        Saves(LOCK, {32 * KIBI: 0.251, 128 * KIBI: 0.147, MEBI: 0.175, 2 * MEBI: 0.383}),
+    ),
+    Claim(
+        ALLTOALLV,
+        "Section 5, equation 3",
+        "From 32 KiB per process on, the set-up has paid after one iteration.",
+        PaysAtOnce((*FENCE, *LOCK), low=32 * KIBI),
+    ),
+    Claim(
+        ALLTOALLV,
+        "Section 5, Figure 1",
+        "With 2 MiB per process, fence stays ahead of MPI_Alltoallv as processes are added (28 to "
+        "448 there, 38 % ahead at the end).",
+        OverRanks(FENCE, 2 * MEBI, ahead=True),
+    ),
+    Claim(
+        ALLTOALLV,
+        "Section 5, Figure 1",
+        "With 2 MiB per process, lock falls behind MPI_Alltoallv as processes are added (Figure 2 "
+        "has it ahead on the 224 processes of that figure, with as many bytes).",
+        OverRanks(LOCK, 2 * MEBI, ahead=False),
+    ),
+    Claim(
+        ALLTOALLV,
+        "Sections 1 and 6",
+        "Fence is faster than lock throughout.",
+        Beside(UNIFORM, BESIDE),
+    ),
+    Claim(
+        ALLTOALLV,
+        "Section 5.1, Figure 3",
+        "On the pattern of a sparse matrix, fence and hierarchical fence take the same time "
+        "(within 10 %).",
+        Beside(IRREGULAR, HIERARCHY, share=None),
+    ),
+    Claim(
+        ALLTOALLV,
+        "Section 5.1, Figure 3",
+        "On the pattern of a sparse matrix, fence is faster than lock.",
+        Beside(IRREGULAR, BESIDE),
+    ),
+    Claim(
+        BROADCAST,
+        "Section 4, Figures 13 to 16",
+        "From some length on, the binomial tree is faster than the linear broadcast.",
+        Overtakes(),
+    ),
+    Claim(
+        BROADCAST,
+        "Section 4, Figures 13 to 16",
+        "For small messages the linear broadcast is the faster one.",
+        SmallestLinear(),
+    ),
+    Claim(
+        BROADCAST,
+        "Sections 4 and 5",
+        "The tree gains with the length of the message and with the number of processes.",
+        GainGrows(),
+    ),
+    Claim(
+        BROADCAST,
+        "Section 4",
+        "The tree gains more on a slower network.",
+        SlowerNetworksGain(),
+    ),
+    Claim(
+        BROADCAST,
+        "Section 4, Figure 14",
+        "10 MiB: the tree is ahead from 32 processes on.",
+        CrossesBy(10 * MEBI, 32),
+    ),
+    Claim(
+        BROADCAST,
+        "Section 4, Figure 14",
+        "16 MiB: the tree is ahead from 24 processes on.",
+        CrossesBy(16 * MEBI, 24),
+    ),
+    Claim(
+        BROADCAST,
+        "Section 4, Figure 16",
+        "16 KiB: the tree is ahead from 80 processes on.",
+        CrossesBy(16 * KIBI, 80),
+    ),
+    Claim(
+        BROADCAST,
+        "Section 4, Figure 16",
+        "34 KiB: the tree is ahead from 32 processes on.",
+        CrossesBy(34 * KIBI, 32),
+    ),
+    Claim(
+        PARTITIONED,
+        "Section 5.1, Figure 3",
+        "Persistent and partitioned sends keep the bandwidth of the whole buffer down to "
+        "partitions of 64 KiB (90 % of it).",
+        Keeps(("persistent", "psend"), size=64 * KIBI, share=0.9),
+    ),
+    Claim(
+        PARTITIONED,
+        "Section 5.1, Figure 3",
+        "Blocking sends lose bandwidth soon when the buffer is split (below 90 % at 256 KiB).",
+        Keeps(("send",), size=256 * KIBI, share=0.9, keeps=False),
+    ),
+    Claim(
+        PARTITIONED,
+        "Section 5.1, Figure 3",
+        "With small partitions, partitioned sends come down to blocking sends (within a factor of "
+        "1.5 at the smallest).",
+        Together(("psend", "send"), share=1 / 1.5, smallest=True),
+    ),
+    Claim(
+        PARTITIONED,
+        "Section 5.1, Figure 3",
+        "With one thread, persistent and partitioned sends are the same (within 10 %).",
+        Together(("psend", "persistent"), share=0.9),
+    ),
+    Claim(
+        PARTITIONED,
+        "Section 5.1, Figure 4",
+        "From 1 to 16 threads, persistent sends of large partitions lose a quarter of their "
+        "bandwidth.",
+        Threads("persistent", 16, 0.25),
+    ),
+    Claim(
+        PARTITIONED,
+        "Section 5.1, Figure 4",
+        "From 1 to 16 threads, partitioned sends of large partitions lose less than that.",
+        Threads("psend", 16, 0.25, loses=False),
+    ),
+    Claim(
+        PARTITIONED,
+        "Section 5.2, Figure 5",
+        "The order in which partitions are marked does not matter (within 10 %).",
+        OrderMatters("psend", ORDERS, 0.1),
+    ),
+    Claim(
+        PARTITIONED,
+        "Section 5.3, Figure 6a",
+        "With aggregation, sequential and neighbourhood order keep the bandwidth of large "
+        "partitions whatever the size (90 % of it).",
+        Keeps(OURS, 0.0, 0.9, grouped=True, orders=("left-to-right", "neighbourhood")),
+    ),
+    Claim(
+        PARTITIONED,
+        "Section 5.3, Figure 6b",
+        "With aggregation, a random order loses bandwidth (below 90 % at the smallest partition).",
+        Keeps(OURS, 64 * KIBI, 0.9, keeps=False, grouped=True, orders=("randomized",)),
+    ),
+)

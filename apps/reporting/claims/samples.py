@@ -1,0 +1,119 @@
+"""Which measurements a verdict may rest on; pure.
+
+More ranks than cores say nothing about speed, so such measurements decide nothing, except between
+nodes, where the network may be what counts; the evidence says so then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from onesided.apps.reporting.result import Entry, Result
+
+CLOSE = 0.01  # sizes that differ by so little, because they are whole elements, are the same
+#: Receive memory, the nearest to the paper's (one array of the caller) first.
+MEMORIES = ("empty", "plain", "slots")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows of a command on so many ranks and nodes; ``crowded``: more ranks than cores."""
+
+    ranks: int
+    nodes: int
+    crowded: bool
+    entries: Sequence[Entry]
+
+    def __str__(self) -> str:
+        where = f"{self.ranks} rank{'s'[: self.ranks != 1]} on {self.nodes} "
+        where += f"node{'s'[: self.nodes != 1]}"
+        return f"{where}, more than there are cores" if self.crowded else where
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Those that may decide, fewest ranks first, or the reason why there are none."""
+
+    found: Sequence[Sample]
+    reason: str = ""
+
+    @classmethod
+    def of(cls, results: Sequence[Result], command: str) -> Samples:
+        """Local. By numbers of ranks and nodes; results of the same are taken together."""
+        mine = [result for result in results if result.command == command]
+        if not mine:
+            return cls([], f"onesided {command} was not run")
+        rows: dict[tuple[int, int, bool], list[Entry]] = {}
+        for result in mine:
+            for ranks, entry in _by_ranks(result):
+                nodes = _nodes(result, ranks)
+                crowded = ranks > _whole(result, "all_cores", ranks)
+                rows.setdefault((ranks, nodes, crowded), []).append(entry)
+        every = [Sample(*key, entries) for key, entries in sorted(rows.items())]
+        usable = [each for each in every if not each.crowded or each.nodes > 1]
+        if every and not usable:
+            told = ", ".join(str(each.ranks) for each in every)
+            return cls([], f"{told} ranks are more than there are cores")
+        return cls(usable, "" if usable else f"onesided {command} measured nothing")
+
+    @property
+    def most(self) -> Sample:
+        """Local. That of most ranks."""
+        return self.found[-1]
+
+
+def of_method(entries: Sequence[Entry], method: str) -> list[Entry]:
+    """Local. The timed rows of a method that moved no wrong data; of one kind of memory."""
+    mine = [
+        entry
+        for entry in entries
+        if entry.method == method
+        and entry.median is not None
+        and entry.values.get("verified") is not False
+    ]
+    kinds = {entry.label("memory") for entry in mine}
+    kind = next((each for each in MEMORIES if each in kinds), None)
+    return [entry for entry in mine if kind is None or entry.label("memory") == kind]
+
+
+def memory(entries: Sequence[Entry]) -> str:
+    """Local. The kind of memory of rows of one kind, for a sentence."""
+    kind = entries[0].label("memory") if entries else ""
+    return f", receiving into {kind!r} memory" if kind else ""
+
+
+def within(size: float, low: float, high: float) -> bool:
+    """Local. Whether a size is between two others, all but for whole elements."""
+    return low * (1 - CLOSE) <= size <= high * (1 + CLOSE)
+
+
+def same(size: float, other: float) -> bool:
+    """Local. Whether two sizes are the same, all but for whole elements."""
+    return within(size, other, other)
+
+
+def _by_ranks(result: Result) -> Iterator[tuple[int, Entry]]:
+    whole = _whole(result, "ranks", 1)
+    for entry in result.timed:
+        ranks = entry.number("ranks")
+        yield whole if ranks is None else int(ranks), entry
+
+
+def _nodes(result: Result, ranks: int) -> int:
+    """On how many nodes the first so many ranks of a job are; its ranks fill one after another."""
+    per_node = result.machine.get("ranks_per_node")
+    if not isinstance(per_node, list):
+        return _whole(result, "nodes", 1)
+    left, nodes = ranks, 0
+    for count in per_node:
+        if left <= 0:
+            break
+        left -= int(count)
+        nodes += 1
+    return max(nodes, 1)
+
+
+def _whole(result: Result, name: str, otherwise: int) -> int:
+    value = result.machine.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else otherwise

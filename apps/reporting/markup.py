@@ -1,0 +1,66 @@
+"""Elements of HTML and SVG, and how they are written: every text in them is escaped there.
+
+What is written is well-formed XML as well, so that a test can parse it strictly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from html import escape
+from typing import TypeAlias
+from xml.etree.ElementTree import Element
+
+#: What an element may hold; numbers are written as they are.
+Child: TypeAlias = "Element | str"
+
+VOID = frozenset(("br", "hr", "meta"))
+ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+REPLACEMENT = "\ufffd"
+
+
+def element(
+    tag: str, attributes: Mapping[str, str | float] | None = None, *children: Child
+) -> Element:
+    """Local. An element with its children in order; numbers get as many digits as a picture needs.
+
+    Empty texts are left out.
+    """
+    made = Element(tag, {name: _text(value) for name, value in (attributes or {}).items()})
+    last: Element | None = None
+    for child in children:
+        if not isinstance(child, str):
+            made.append(child)
+            last = child
+        elif last is None:
+            made.text = (made.text or "") + child
+        else:
+            last.tail = (last.tail or "") + child
+    return made
+
+
+def written(node: Element) -> str:
+    """Local. The element as text, without what follows it."""
+    attributes = "".join(f' {name}="{_safe(value)}"' for name, value in node.attrib.items())
+    if node.tag in VOID:
+        return f"<{node.tag}{attributes} />"
+    inside = _safe(node.text or "") + "".join(
+        written(child) + _safe(child.tail or "") for child in node
+    )
+    return f"<{node.tag}{attributes}>{inside}</{node.tag}>"
+
+
+def slug(text: str) -> str:
+    """Local. A name for files and for places in the page: letters, digits and hyphens."""
+    return re.sub("[^a-z0-9]+", "-", text.lower()).strip("-") or "unnamed"
+
+
+def _text(value: str | float) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+def _safe(text: str) -> str:
+    """Characters that no page may have, such as a lone surrogate of a JSON file, are replaced."""
+    return escape(ILLEGAL.sub(REPLACEMENT, text), quote=True)

@@ -1,0 +1,71 @@
+"""After how many iterations a set-up has paid: equations 1 to 3 of paper 000."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onesided.apps.report import NEVER, duration
+from onesided.apps.reporting.result import METHOD, Entry, Result
+from onesided.apps.reporting.section import Block, Section
+from onesided.apps.reporting.sections.rows import text
+from onesided.apps.reporting.table import Paragraph, Table
+from onesided.apps.selection import BASELINE
+from onesided.apps.summary import break_even
+
+WORDS = (
+    "N iterations of a persistent exchange take T_init + N T_persistent, of the plain call "
+    "N T_MPI; the set-up has paid after N = T_init / (T_MPI - T_persistent) iterations, rounded "
+    "up (equations 1 to 3 of paper 000). T_init includes freeing; times are medians; never: an "
+    "iteration is not faster."
+)
+#: Labels in which a method and the plain call may differ although they do the same.
+OWN = (METHOD, "memory", "order", "product")
+
+
+def payoff(results: Sequence[Result]) -> Section | None:
+    """Local. One table for each result that has methods with a set-up beside the plain call."""
+    blocks: list[Block] = []
+    for result in results:
+        rows = _rows(result)
+        if rows:
+            labels = list(rows[0][0])
+            cells = [[*found.values(), *numbers] for found, numbers in rows]
+            columns = [*labels, "T_init", "T_MPI", "T_persistent", "N"]
+            caption = f"{result.command}, {result.layout} ({result.name})"
+            blocks.append(Table(caption, columns, cells, heads=len(labels)))
+    return Section("Break-even", [Paragraph(WORDS), *blocks]) if blocks else None
+
+
+def iterations(entry: Entry, plain: Entry) -> int | str | None:
+    """Local. N or "never"; None where something was not measured."""
+    setup, mine, base = entry.number("setup_s"), entry.median, plain.median
+    if setup is None or mine is None or base is None:
+        return None
+    count = break_even(setup, base, mine)
+    return NEVER if count is None else count
+
+
+def plain_calls(entries: Sequence[Entry]) -> dict[tuple[tuple[str, str], ...], Entry]:
+    """Local. The rows of ``mpi`` by everything else that was the same."""
+    return {case(entry): entry for entry in entries if entry.label(METHOD) == BASELINE}
+
+
+def case(entry: Entry) -> tuple[tuple[str, str], ...]:
+    """Local. The labels of what was done, whoever did it."""
+    return tuple((name, words) for name, words in entry.labels.items() if name not in OWN)
+
+
+def _rows(result: Result) -> list[tuple[dict[str, str], list[str]]]:
+    timed = result.timed
+    calls = plain_calls(timed)
+    found = []
+    for entry in timed:
+        plain = calls.get(case(entry))
+        if plain is None or plain is entry or "opponent" in entry.labels:
+            continue
+        count = iterations(entry, plain)
+        if count is not None:
+            times = (entry.number("setup_s"), plain.median, entry.median)
+            numbers = [duration(time) for time in times if time is not None]
+            found.append((dict(entry.labels), [*numbers, text(count)]))
+    return found

@@ -1,0 +1,1 @@
+"""What the report says about the results of each command."""

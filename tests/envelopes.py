@@ -1,0 +1,212 @@
+"""Result files as commands write them, by the code of apps/report.py, with numbers as wanted."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mpi4py import MPI
+from rich.console import Console
+
+from onesided.apps.report import Report, Row, byte_count, write_json
+from onesided.apps.verdict import Verdict
+
+KIBI, MEBI = 1 << 10, 1 << 20
+SIZES = (KIBI, 8 * KIBI, 32 * KIBI, 128 * KIBI, MEBI, 2 * MEBI, 16 * MEBI)
+PARTS = (64, 4 * KIBI, 64 * KIBI, 256 * KIBI, MEBI)
+LENGTHS = (2 * KIBI, 16 * KIBI, 34 * KIBI, 10 * MEBI, 16 * MEBI)
+
+
+def write(
+    path: Path, command: str, rows: Sequence[Row], *, ranks: int = 2, nodes: int = 1,
+    pattern: Mapping[str, Any] | None = None, **machine: Any,
+) -> Path:
+    """Write what a command of so many ranks and nodes would write; there are enough cores."""
+    report = Report(command, {"iterations": 3}, pattern or {}, rows=list(rows), remarks=["Said."])
+    report.finish(MPI.COMM_SELF, Console(file=io.StringIO()), str(path))
+    content = json.loads(path.read_text())
+    content["machine"] |= {
+        "ranks": ranks,
+        "nodes": nodes,
+        "ranks_per_node": [ranks // nodes] * nodes,
+        "all_cores": ranks,
+        "processor": "A processor",
+        **machine,
+    }
+    path.write_text(json.dumps(content))
+    return path
+
+
+def edit(path: Path, **changes: Any) -> None:
+    """Change parts of an envelope; None takes one out."""
+    content = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({k: v for k, v in content.items() if v is not None}))
+
+
+def exchanges(
+    ratios: Mapping[str, Mapping[int, float]], counts: Sequence[int] = (2,), setup: float = 1e-9
+) -> Iterator[Row]:
+    """Rows of ``bench alltoallv``: by method and bytes the time over that of the plain call.
+
+    ``setup``: seconds of a set-up, per byte.
+    """
+    for ranks in counts:
+        for size in SIZES:
+            labels = {"ranks": str(ranks), "bytes": byte_count(size)}
+            plain = [size * 1e-9] * 3
+            yield Row({**labels, "method": "mpi", "memory": "plain"}, plain, None, size,
+                      {"mpi": plain})  # fmt: skip
+            for method, by_size in ratios.items():
+                times = [time * by_size[size] for time in plain]
+                yield Row({**labels, "method": method, "memory": "empty"}, times, setup * size,
+                          size, {"mpi": plain})  # fmt: skip
+
+
+def patterns(ratios: Mapping[str, float]) -> Iterator[Row]:
+    """Rows of ``bench patterns`` on one matrix."""
+    plain = [1e-3] * 3
+    labels = {"matrix": "mesh", "pattern": "spmv"}
+    yield Row({**labels, "method": "mpi", "memory": "plain"}, plain, None, 800, {"mpi": plain})
+    for method, ratio in ratios.items():
+        times = [ratio * time for time in plain]
+        yield Row({**labels, "method": method, "memory": "empty"}, times, 1e-3, 800, {"mpi": plain})
+
+
+COUNTS = {"matrices": {"mesh": {"patterns": {"spmv": {"counts": [[5, 2], [0, 900]]}}}}}
+
+
+def broadcasts(tree: Mapping[tuple[int, int], float], counts: Sequence[int]) -> Iterator[Row]:
+    """Rows of ``bench broadcast``: by ranks and bytes the tree's time over the linear one's."""
+    for ranks in counts:
+        for size in LENGTHS:
+            labels = {"ranks": str(ranks), "bytes": byte_count(size)}
+            plain = [size * 1e-9] * 3
+            for method, order, ratio in (
+                ("mpi", "-", 1.0),
+                ("rma-linear", "-", 1.0),
+                ("one-sided", "-", 1.0),
+                ("rma-binomial", "largest-first", tree[ranks, size]),
+                ("passive", "low-bit-first", tree[ranks, size]),
+            ):
+                setup = None if method == "mpi" else 1e-3
+                times = [ratio * time for time in plain]
+                yield Row({**labels, "method": method, "order": order}, times, setup, size,
+                          {"mpi": plain}, {"predicted": [2e-3]})  # fmt: skip
+
+
+def partitions(rates: Mapping[tuple[str, str, int], Mapping[int, float]]) -> Iterator[Row]:
+    """Rows of ``bench partitioned``: by method, order and threads GB/s by bytes of a partition."""
+    for (method, order, threads), by_size in rates.items():
+        for part, rate in by_size.items():
+            labels = {
+                "partition": byte_count(part),
+                "order": order,
+                "threads": str(threads),
+                "method": method,
+                "aggregate": "64 KiB" if method in ("p2p", "rma") else "-",
+                "marked": "one by one",
+            }
+            values = {
+                "partition_bytes": part,
+                "mean_gigabytes_per_s": rate,
+                "wrong_partitions": 0,
+            }
+            yield Row(labels, [MEBI / rate / 1e9] * 3, 1e-3, MEBI, values=values,
+                      verdict=Verdict(0.0, 0.0))  # fmt: skip
+
+
+def world(folder: Path, papers_are_right: bool) -> None:
+    """Results of a machine where every claim of the papers holds, or where none does.
+
+    But for one, with which paper 000 contradicts another one: lock does not fall behind here.
+    """
+    right = papers_are_right
+    small, large = (1.5, 0.5) if right else (0.9, 1.2)
+
+    def over(low: float, high: float) -> dict[int, float]:
+        return {size: low if size < 32 * KIBI else high for size in SIZES}
+
+    fence, lock = over(small, large), over(1.1 * small, 1.1 * large)
+    if not right:
+        lock = over(0.9 * small, 0.9 * large)
+    setup = 1e-12 if right else 1e-3
+    for ranks in (28, 448):
+        mine = {**lock, 2 * MEBI: lock[2 * MEBI] * (1.1 if ranks == 28 else 1.0)}
+        ratios = {"rma-fence": fence, "rma-lock": mine}
+        ratios |= {f"{method}-paper": by_size for method, by_size in ratios.items()}
+        rows = list(exchanges(ratios, [ranks], setup))
+        write(folder / f"exchanges-{ranks}.json", "bench alltoallv", rows, ranks=ranks)
+    hier = 0.5 if right else 0.8
+    write(folder / "patterns.json", "bench patterns", patterns({
+        "rma-fence": 0.5, "rma-fence-hier": hier, "rma-lock": 0.7 if right else 0.4,
+        "rma-fence-paper": 0.5, "rma-lock-paper": 0.7 if right else 0.4,
+    }), pattern=COUNTS)  # fmt: skip
+    counts = (8, 24, 32, 80, 96)
+    for nodes, gain in ((1, 1.0), (8, 0.8 if right else 1.3)):
+        tree = {
+            (ranks, size): gain * _tree(ranks, size, right) for ranks in counts for size in LENGTHS
+        }
+        write(folder / f"broadcasts-{nodes}.json", "bench broadcast", broadcasts(tree, counts),
+              ranks=96, nodes=nodes, pattern={"crossings": [CROSSING]})  # fmt: skip
+    write(folder / "partitions.json", "bench partitioned", partitions(_rates(right)))
+
+
+def model(path: Path) -> None:
+    """Write what ``model`` does: predictions of two methods, and no machine."""
+    points = [
+        {"ranks": ranks, "bytes": float(size), "seconds": {"mpi": 1e-3, "p2p": 1e-9 * size}}
+        for ranks in (28, 448)
+        for size in SIZES
+    ]
+    told = {"figure": 1, "ranks": 28, "block_bytes": MEBI, "method": "mpi", "seconds": 0.074}
+    content = {
+        "command": "model",
+        "settings": {},
+        "versions": {"mpi library": "another one"},
+        "rows": points,
+        "paper": {
+            "told": [told | {"predicted_s": 0.08}],
+            "figure_1": {"ranks": [28, 448], "seconds": {"mpi": [0.08, 2.0]}},
+        },
+    }
+    write_json(str(path), content)
+
+
+CROSSING = {
+    "method": "rma-binomial", "order": "largest-first", "other": "rma-linear", "over": "bytes",
+    "at": 96, "predicted": 2e30, "measured": 2048.0, "modelled": True,
+}  # fmt: skip
+
+
+def _tree(ranks: int, size: int, right: bool) -> float:
+    """The tree gains with both, and is behind at the smallest size; or just the other way round."""
+    gain = (ranks / 8) ** 0.4 * (size / (16 * KIBI)) ** 0.12
+    smallest = size <= 2 * KIBI
+    return (4.0 if smallest else 1.6) / gain if right else 0.5 * gain**0.01 + (not smallest)
+
+
+def _rates(right: bool) -> dict[tuple[str, str, int], dict[int, float]]:
+    def shape(*rates: float) -> dict[int, float]:
+        return dict(zip(PARTS, rates, strict=True))
+
+    flat, falling = shape(20, 20, 20, 20, 20), shape(1, 4, 19, 20, 20)
+    sends, psend = shape(1, 2, 5, 10, 20), falling
+    first, second = "left-to-right", "neighbourhood"
+    if right:
+        return {
+            ("send", first, 1): sends, ("persistent", first, 1): falling,
+            ("psend", first, 1): psend, ("psend", "randomized", 1): psend,
+            ("persistent", first, 16): shape(1, 2, 3, 4, 14), ("psend", first, 16): falling,
+            ("rma", first, 1): flat, ("rma", second, 1): flat, ("rma", "randomized", 1): falling,
+        }  # fmt: skip
+    bad = shape(6, 2, 3, 4, 20)
+    return {
+        ("send", first, 1): flat, ("persistent", first, 1): bad,
+        ("psend", first, 1): shape(2, 5, 5, 5, 20),
+        ("psend", "randomized", 1): shape(1, 2, 2, 2, 9),
+        ("persistent", first, 16): bad, ("psend", first, 16): shape(1, 1, 1, 1, 5),
+        ("rma", first, 1): falling, ("rma", second, 1): falling, ("rma", "randomized", 1): flat,
+    }  # fmt: skip

@@ -1,0 +1,370 @@
+"""``onesided report``: a page that stands by itself, its figures and tables, and bad input."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from argparse import Namespace
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import commands
+import envelopes
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onesided.apps.failures import CommandError
+from onesided.apps.report import SCHEMA, Row
+from onesided.apps.reporting import export
+from onesided.apps.reporting.command import make
+from onesided.apps.reporting.scale import MOST, Scale
+
+NASTY = "<script>alert('&\"')</script>\x00\x1b\ud800 <b>"
+
+
+def options(folder: Path, **changes: object) -> Namespace:
+    given = {"folder": str(folder), "output": str(folder / "report.html"), "figures": None}
+    return Namespace(**{**given, "mixed": False, **changes})
+
+
+def page(folder: Path, **changes: object) -> str:
+    """The page about a folder."""
+    asked = options(folder, **changes)
+    make(asked)
+    return Path(asked.output).read_text(encoding="utf-8")
+
+
+def parsed(text: str) -> ElementTree.Element:
+    """The page as XML, which is stricter than any browser."""
+    assert text.startswith("<!DOCTYPE html>\n")
+    return ElementTree.fromstring(text.split("\n", 1)[1])
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a result of every kind that has a section of its own, and others."""
+    folder = tmp_path_factory.mktemp("results")
+    envelopes.world(folder, True)
+    timed = {"method": "p2p", "product": "fused, scipy"}
+    envelopes.write(folder / "spmv.json", "bench spmv", [Row(timed, [1e-3, 2e-3])])
+    reached = {"target": 0.8, "reached": 0.5}
+    labels = {"case": "wave", "method": "p2p", "opponent": "PETSc", "bound": "at most"}
+    rows = [
+        Row(labels, [1e-3], details={"opponent's": [2e-3]}, values=reached),
+        Row({"case": "wave", "opponent": "SciPy"}, reason="not here"),
+    ]
+    envelopes.write(folder / "suite.json", "bench spmv --suite", rows)
+    envelopes.model(folder / "model.json")
+    labels, fit = {"bytes": "1 KiB", "method": "p2p"}, {"predicted us": 9.0}
+    rows = [Row(labels, [2e-3], nbytes=1024, values=fit)]
+    envelopes.write(folder / "fit.json", "bench model", rows)
+    parts = {"communication": [1e-3], "compute": [2e-3]}
+    rows = [Row({"application": "cg", "method": "p2p"}, [3e-3], 1.0, details=parts)]
+    envelopes.write(folder / "apps.json", "bench apps", rows)
+    rows = [Row({"speed": str(k), "method": "p2p"}, [1e-3 / k]) for k in (1, 2, 3)]
+    path = envelopes.write(folder / "unknown.json", "bench unheard-of", rows)
+    envelopes.edit(path, list_of_things=[{"name": "one", "number": 1.5}, {"name": "two"}])
+    envelopes.write(folder / "bars.json", "other", [
+        Row({"direction": way, "method": "p2p"}, [1e-3]) for way in ("forward", "backward")
+    ])  # fmt: skip
+    return folder
+
+
+@pytest.fixture(scope="module")
+def text(results: Path) -> str:
+    """The page about all of them."""
+    return page(results)
+
+
+class Tags(HTMLParser):
+    """Every tag with its attributes, and that each is closed in its turn."""
+
+    VOID = ("meta", "br", "hr")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_the_page_stands_by_itself(text):
+    tags = Tags()
+    tags.feed(text)
+    assert tags.open == []
+    kinds = {tag for tag, _ in tags.seen}
+    assert kinds.isdisjoint({"script", "link", "img", "iframe", "object", "embed", "base"})
+    for word in ("http:", "https:", "src=", "url(", "@import", "file:"):
+        assert word not in text
+    ids = [about["id"] for _, about in tags.seen if "id" in about]
+    assert len(ids) == len(set(ids))
+    links = [about["href"] for _, about in tags.seen if "href" in about]
+    assert links
+    assert {link.removeprefix("#") for link in links} <= set(ids)
+    assert all(set(about.get("aria-labelledby", "").split()) <= set(ids) for _, about in tags.seen)
+    assert ("html", {"lang": "en"}) in tags.seen
+    assert "prefers-color-scheme: dark" in text
+    assert any(about.get("name") == "viewport" for tag, about in tags.seen if tag == "meta")
+
+
+def test_every_figure_is_told_in_words_and_has_its_table(text):
+    root = parsed(text)
+    figures = list(root.iter("figure"))
+    assert len(figures) > 15
+    titles = set()
+    for figure in figures:
+        drawing = figure.find("svg")
+        assert drawing.get("role") == "img"
+        assert drawing.findtext("title")
+        assert drawing.findtext("desc")
+        titles.add(drawing.findtext("title"))
+        rows = figure.findall("details/div/table/tbody/tr")
+        assert rows
+        assert all(row.find("th").get("scope") == "row" for row in rows)
+        heads = figure.findall("details/div/table/thead/tr/th")
+        assert all(head.get("scope") == "col" for head in heads)
+        assert all(len(row) == len(heads) for row in rows)
+    for wanted in (
+        "Time over bytes, receiving into 'empty' memory",
+        "Elements from rank to rank: mesh, spmv",
+        "LogGP beside the times on 96 ranks",
+        "Time over that of PETSc",
+        "Time over speed",
+        "Time of other",
+        "The fastest method, by the model",
+        "Figure 1 of paper 000, by the model",
+        "The model beside the times",
+        "Time of a run: application cg",
+    ):
+        assert wanted in titles
+
+
+def test_what_is_drawn_is_what_the_table_says(text):
+    root = parsed(text)
+    lines = 0
+    for figure in root.iter("figure"):
+        marks = figure.findall("svg/g/polygon/title")
+        cells = figure.findall("details/div/table/tbody/tr/td")
+        if marks:
+            lines += 1
+            numbers = sorted(mark.text.rsplit(": ", 1)[1] for mark in marks)
+            assert numbers == sorted(cell.text for cell in cells if cell.text != "-")
+            box = [float(x) for x in figure.find("svg").get("viewBox").split()]
+            for polygon in figure.findall("svg/g/polygon"):
+                for point in polygon.get("points").split():
+                    x, y = map(float, point.split(","))
+                    assert 0 <= x <= box[2]
+                    assert 0 <= y <= box[3]
+    assert lines > 8
+
+
+def test_every_result_is_there_with_its_rows_and_remarks(results, text):
+    for path in results.glob("*.json"):
+        content = json.loads(path.read_text())
+        assert path.name in text
+        assert content["command"] in text
+    root = parsed(text)
+    whole = "".join(root.itertext())
+    assert "not here" in whole  # why something was not measured
+    assert "list of things" in whole
+    assert whole.count("Said.") == len(list(results.glob("*.json"))) - 1  # not the model
+    assert "no measurement" in whole
+    assert "A processor" in whole
+
+
+def rows_of(root: ElementTree.Element, caption: str) -> list[list[str]]:
+    tables = [t for t in root.iter("table") if caption in (t.findtext("caption") or "")]
+    assert len(tables) == 1
+    return [["".join(cell.itertext()) for cell in row] for row in tables[0].findall("tbody/tr")]
+
+
+def test_break_even_is_that_of_the_equations_and_never_without_gain(tmp_path):
+    ratios = {
+        "rma-fence": dict.fromkeys(envelopes.SIZES, 0.75),
+        "p2p": dict.fromkeys(envelopes.SIZES, 1.5),
+    }
+    rows = list(envelopes.exchanges(ratios, setup=0.9e-9))
+    envelopes.write(tmp_path / "a.json", "bench alltoallv", rows)
+    table = rows_of(parsed(page(tmp_path)), "bench alltoallv, 2 ranks on 1 node (a.json)")
+    assert len(table) == 2 * len(envelopes.SIZES)
+    for row in table:
+        assert row[-1] == {"rma-fence": "4", "p2p": "never"}[row[2]]
+    assert table[-2][-4:-1] == ["15.1 ms", "16.8 ms", "12.6 ms"]
+
+
+def test_everything_is_escaped(tmp_path):
+    rows = [Row({"bytes": "1 KiB", "method": NASTY, NASTY: "x"}, [1e-3], 1e-3, 1024)]
+    rows += [Row({"bytes": "2 KiB", "method": NASTY, NASTY: NASTY}, [1e-3], nbytes=2048)]
+    for number, command in enumerate(("bench alltoallv", "bench broadcast", NASTY)):
+        path = envelopes.write(tmp_path / f"{number}.json", command, rows, system=NASTY)
+        edited = {"remarks": [NASTY], NASTY: [{NASTY: NASTY}], "verdicts": {NASTY: {NASTY: 1}}}
+        envelopes.edit(path, settings={NASTY: NASTY}, **edited)
+    (tmp_path / "<i>.json").write_text('"foreign"')
+    text = page(tmp_path)
+    root = parsed(text)
+    assert not list(root.iter("script"))
+    assert not list(root.iter("b"))
+    assert "alert('&\"')" in "".join(root.itertext())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("none", None, "no results in this folder"),
+        ("foreign", b'{"a": 1}', r"no results in this folder but a.json \(no result\)"),
+        ("broken", b'{"command": "bench', "a.json: broken JSON, line 1"),
+        ("empty", b"", "no results .* a.json .empty, its command did not come to its end"),
+        ("bytes", b"\xff\xfe{}", "a.json: no text in UTF-8"),
+        ("deep", b"[" * 100_000, "a.json: broken JSON"),
+    ],
+)
+def test_a_folder_without_results_is_an_error_that_names_it(tmp_path, name, content, told):
+    if content is not None:
+        (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(CommandError, match=told):
+        make(options(tmp_path))
+    assert not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"schema": SCHEMA + 1}, f"version {SCHEMA + 1} .* reads version {SCHEMA}"),
+        ({"schema": None}, "no version"),
+        ({"schema": True}, "version True"),
+        ({"rows": {}}, "'rows' is no list"),
+        ({"rows": [1]}, "a row is no object"),
+        ({"machine": []}, "'machine' is no object"),
+        ({"pattern": 3}, "'pattern' is no object"),
+    ],
+)
+def test_a_file_of_another_version_is_refused(tmp_path, changes, told):
+    envelopes.edit(envelopes.write(tmp_path / "a.json", "spmv", []), **changes)
+    with pytest.raises(CommandError, match=f"a.json: .*{told}"):
+        make(options(tmp_path))
+
+
+def test_a_file_of_something_else_is_named(tmp_path):
+    envelopes.write(tmp_path / "a.json", "spmv", [])
+    (tmp_path / "other.json").write_text("[1, 2]")
+    (tmp_path / "x.json").write_text("\n")
+    told = make(options(tmp_path))
+    assert "left out: other.json (no result)" in told
+    assert "left out: x.json (empty, its command did not come to its end)" in told
+    assert "Left out: other.json (no result), x.json (empty," in page(tmp_path)
+
+
+@pytest.mark.parametrize("what", ["processor", "system", "mpi library"])
+def test_results_of_different_machines_are_not_mixed_unasked(tmp_path, what):
+    for name, ratio in (("a", 0.5), ("b", 1.5)):
+        rows = envelopes.exchanges({"rma-fence": dict.fromkeys(envelopes.SIZES, ratio)})
+        path = envelopes.write(tmp_path / f"{name}.json", "bench alltoallv", list(rows))
+        content = json.loads(path.read_text())
+        part = "versions" if what == "mpi library" else "machine"
+        envelopes.edit(path, **{part: content[part] | {what: f"that of {name}"}})
+    with pytest.raises(CommandError, match=r"2 different machines or MPIs .*a\.json.*b\.json"):
+        make(options(tmp_path))
+    told = make(options(tmp_path, mixed=True))
+    assert sum("claims of papers" in line for line in told) == 2
+    text = page(tmp_path, mixed=True)
+    assert "2 groups" in text
+    # the same claim has another verdict in each
+    assert re.search(r"0\.50 at 32 KiB.*?holds here.*?1\.50 at 32 KiB.*?does not hold here", text)
+
+
+def test_predictions_are_of_no_machine_and_may_be_mixed(tmp_path):
+    envelopes.model(tmp_path / "a.json")
+    page(tmp_path)
+    envelopes.write(tmp_path / "b.json", "spmv", [])
+    assert "no measurement" in page(tmp_path)
+
+
+def test_other_places_are_errors(tmp_path):
+    file = envelopes.write(tmp_path / "a.json", "spmv", [])
+    for asked in (
+        options(tmp_path / "none"),
+        options(file),
+        options(tmp_path, output=str(tmp_path / "none" / "r.html")),
+        options(tmp_path, output=str(tmp_path)),
+        options(tmp_path, figures=str(file)),
+    ):
+        with pytest.raises(CommandError):
+            make(asked)
+
+
+def test_figures_are_files_too(results, tmp_path):
+    pytest.importorskip("matplotlib")
+    for name in ("exchanges-448", "model", "patterns", "suite"):  # every kind of figure
+        (tmp_path / f"{name}.json").write_bytes((results / f"{name}.json").read_bytes())
+    folder = tmp_path / "deep" / "figures"
+    root = parsed(page(tmp_path, figures=str(folder)))
+    titles = [figure.findtext("figcaption") for figure in root.iter("figure")]
+    for ending, least in ((".png", 5000), (".csv", 10)):
+        files = sorted(folder.glob(f"*{ending}"))
+        assert len(files) == len(titles)
+        assert all(file.stat().st_size > least for file in files)
+    place = next(k for k, title in enumerate(titles) if title.startswith("Time over bytes"))
+    with open(sorted(folder.glob("*.csv"))[place], newline="") as file:
+        heads, *rows = list(csv.reader(file))
+    assert heads == ["bytes", "mpi", "rma-fence", "rma-lock", "rma-fence-paper", "rma-lock-paper"]
+    assert [float(row[0]) for row in rows] == list(map(float, envelopes.SIZES))
+    assert float(rows[-1][2]) == pytest.approx(0.5 * envelopes.SIZES[-1] * 1e-9)
+
+
+def test_without_matplotlib_the_page_comes_and_names_the_pictures(results, tmp_path, monkeypatch):
+    monkeypatch.setattr(export, "find_spec", lambda name: None)
+    told = make(options(results, figures=str(tmp_path / "figures")))
+    assert re.search(r"PNG skipped, it needs matplotlib .*: 01-\S+\.png, 02-", told[-1])
+    assert told[-1] in (results / "report.html").read_text()
+    files = {path.suffix for path in (tmp_path / "figures").iterdir()}
+    assert files == {".csv"}
+
+
+@given(
+    st.lists(st.floats(1e-9, 1e12), min_size=1, max_size=8),
+    st.sampled_from([0, 2, 10]),
+    st.booleans(),
+)
+def test_an_axis_shows_all_numbers_and_round_ones(numbers, base, zero):
+    scale = Scale.over(numbers, base, zero=zero)
+    assert all(-1e-9 <= scale.place(number) <= 1 + 1e-9 for number in numbers)
+    ticks = scale.ticks()
+    assert 2 <= len(ticks) <= 2 * MOST
+    assert ticks == sorted(set(ticks))
+    assert all(-1e-6 <= scale.place(tick) <= 1 + 1e-6 for tick in ticks)
+
+
+@pytest.mark.parametrize("number", [0.0, -1.0, math.nan, math.inf])
+def test_what_has_no_place_on_an_axis_is_left_out(number):
+    scale = Scale.over([1.0, number, 100.0], 10)
+    assert scale == Scale.over([1.0, 100.0], 10)
+    assert not scale.shows(number)
+
+
+def test_the_command(results, tmp_path):
+    target = tmp_path / "r.html"
+    finished = commands.onesided("report", str(results), "-o", str(target))
+    assert finished.code == 0, finished
+    assert finished.out.count("r.html") == 1
+    assert "claims of papers" in finished.out
+    parsed(target.read_text())
+
+
+def test_a_mistake_is_one_sentence_in_a_job(tmp_path):
+    finished = commands.onesided("report", str(tmp_path / "none"), ranks=2)
+    assert finished.code == 2, finished
+    assert finished.sentences == [f"onesided: {tmp_path / 'none'}: No such folder"]

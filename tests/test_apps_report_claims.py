@@ -1,0 +1,96 @@
+"""Claims of papers are decided by the results and by nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import envelopes
+import pytest
+
+from onesided.apps.reporting.claims.claim import Outcome
+from onesided.apps.reporting.claims.papers import CLAIMS
+from onesided.apps.reporting.claims.verdicts import Judged, judged
+from onesided.apps.reporting.folder import findings
+from onesided.apps.verdict import Verdict
+
+FALLS_BEHIND = next(claim for claim in CLAIMS if "lock falls behind" in claim.words)
+
+
+def verdicts(folder: Path) -> Judged:
+    return judged(findings(str(folder)).results)
+
+
+@pytest.mark.parametrize("right", [True, False], ids=["as the papers say", "otherwise"])
+def test_every_claim_holds_in_a_world_of_the_papers_and_in_another_one_none(tmp_path, right):
+    envelopes.world(tmp_path, right)
+    wanted = Outcome.HOLDS if right else Outcome.FAILS
+    others = [
+        (claim.words, finding.variant, finding.evidence)
+        for claim, found in verdicts(tmp_path).findings
+        for finding in found
+        if finding.outcome is not wanted and claim.words != FALLS_BEHIND.words
+    ]
+    assert others == []
+
+
+@pytest.mark.parametrize(
+    ("few", "many", "outcome"),
+    [
+        (0.9, 1.4, Outcome.HOLDS),
+        (1.4, 0.9, Outcome.FAILS),
+        (1.4, 1.2, Outcome.FAILS),
+        (0.7, 0.9, Outcome.FAILS),
+    ],
+)
+def test_lock_falls_behind_where_it_does(tmp_path, few, many, outcome):
+    for ranks, ratio in ((2, few), (4, many)):
+        ratios = {"rma-lock": dict.fromkeys(envelopes.SIZES, ratio)}
+        rows = list(envelopes.exchanges(ratios, [ranks]))
+        envelopes.write(tmp_path / f"{ranks}.json", "bench alltoallv", rows, ranks=ranks)
+    (finding,) = FALLS_BEHIND.rule.judge(findings(str(tmp_path)).results)
+    assert finding.outcome is outcome
+    assert f"{few:.2f} on 2 ranks, {many:.2f} on 4 ranks" in finding.evidence
+
+
+def test_a_size_that_is_slower_makes_a_claim_fail_and_is_named(tmp_path):
+    by_size = dict.fromkeys(envelopes.SIZES, 0.5) | {envelopes.MEBI: 1.01}
+    rows = list(envelopes.exchanges({"rma-fence": by_size}))
+    envelopes.write(tmp_path / "a.json", "bench alltoallv", rows)
+    (finding,) = CLAIMS[0].rule.judge(findings(str(tmp_path)).results)
+    assert finding.outcome is Outcome.FAILS
+    assert "1.01 at 1 MiB" in finding.evidence
+    assert "at 8 KiB" not in finding.evidence
+
+
+def test_wrong_data_decide_nothing(tmp_path):
+    rows = list(envelopes.exchanges({"rma-fence": dict.fromkeys(envelopes.SIZES, 0.5)}))
+    for row in rows:
+        row.verdict = Verdict(1.0, 0.0)
+    envelopes.write(tmp_path / "a.json", "bench alltoallv", rows)
+    (finding,) = CLAIMS[0].rule.judge(findings(str(tmp_path)).results)
+    assert finding.outcome is Outcome.OPEN
+
+
+def test_nothing_is_decided_without_measurements(tmp_path):
+    envelopes.write(tmp_path / "a.json", "bench other", [])
+    found = verdicts(tmp_path)
+    outcomes = {finding.outcome for _, each in found.findings for finding in each}
+    assert outcomes == {Outcome.OPEN}
+    assert f"0 hold here, 0 do not, {len(CLAIMS)} cannot be tested here" in found.counted
+
+
+def test_more_ranks_than_cores_decide_nothing(tmp_path):
+    envelopes.world(tmp_path, True)
+    for path in tmp_path.glob("*.json"):
+        content = json.loads(path.read_text())
+        envelopes.edit(path, machine=content["machine"] | {"all_cores": 1})
+    crowded = [
+        finding.evidence
+        for claim, found in verdicts(tmp_path).findings
+        for finding in found
+        if finding.outcome is not Outcome.OPEN
+    ]
+    # between nodes the network may be what counts, and then the evidence says so
+    assert crowded
+    assert all("8 nodes, more than there are cores" in evidence for evidence in crowded)
