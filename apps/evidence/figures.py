@@ -1,8 +1,8 @@
-"""Figures 1 to 3 of paper 000: times over ranks, over bytes, and side by side."""
+"""Figures 1 and 2 of paper 000: times over the number of ranks, and over bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -23,6 +23,7 @@ class Figure:
     name: str
     title: str
     label: str
+    scale: str
     places: Sequence[Place]
     x: Callable[[Place], int]
 
@@ -40,7 +41,8 @@ class Figure:
                 point = (float(places[key]), median(row.times))
                 points.setdefault(row.labels["method"], []).append(point)
         lines = {name: _columns(found) for name, found in points.items()}
-        save_lines(self.path(prefix), self.title, (self.label, "median time in s"), lines)
+        labels = (self.label, "median time in s")
+        save_lines(self.path(prefix), self.title, labels, lines, x_scale=self.scale)
 
 
 def _columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
@@ -63,12 +65,12 @@ def scaling_figures(every: Sequence[Series]) -> list[Figure]:
             title = f"{scaling} scaling, {byte_count(each.nbytes)} " + (
                 "per rank (as Figure 1)" if name == "1" else "of all ranks together"
             )
-            found.append(Figure(name, title, "ranks", each.places, _ranks))
+            found.append(Figure(name, title, "ranks", "linear", each.places, _ranks))
     largest = max(place.ranks for each in every for place in each.places)
     over = sorted({p for each in every for p in each.places if p.ranks == largest})
     if len(over) > 1:
         title = f"Alltoallv, {largest} ranks (as Figure 2)"
-        found.append(Figure("2", title, "bytes per rank", over, _bytes))
+        found.append(Figure("2", title, "bytes per rank", "log", over, _bytes))
     return found
 
 
@@ -92,12 +94,3 @@ def draw_figures(
     """Local. All of them, where a prefix was given."""
     for figure in figures if prefix is not None else ():
         figure.draw(str(prefix), rows, memory)
-
-
-def bars(rows: Sequence[Row]) -> Mapping[str, float]:
-    """Local. Medians by method and memory, for Figure 3."""
-    return {
-        f"{row.labels['method']}, {row.labels['memory']}": median(row.times)
-        for row in rows
-        if not row.reason
-    }
