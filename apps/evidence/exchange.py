@@ -141,10 +141,12 @@ class Contest:
             for place in self.options.memory:
                 maker = self._maker(problem, place)
                 candidates = prepare(comm, self.names, maker, Exchanger.free) if self.names else []
-                made += [(place, each) for each in candidates]
-                for each in candidates:
-                    if each.made is not None:
-                        field.append(self._entered(each, maker, place))
+                made += [(place, candidate) for candidate in candidates]
+                field += [
+                    self._entered(candidate, maker, place)
+                    for candidate in candidates
+                    if candidate.made is not None
+                ]
             for each in field:
                 each.wrong = _wrong_elements(comm, problem, each, ROUNDS)
             times, counts = self._times(field, tick)
@@ -155,7 +157,7 @@ class Contest:
                 contestant.call = _nothing  # no view of the memory is left
             for _, candidate in reversed(made):
                 release(comm, [candidate], Exchanger.free)
-        freed = {(place, each.method): each.freeing for place, each in made}
+        freed = {(place, candidate.method): candidate.freeing for place, candidate in made}
         for contestant in field:
             key = (contestant.labels["memory"], contestant.labels["method"])
             if contestant.startup is not None:

@@ -53,7 +53,7 @@ class WatchedComm(MPI.Intracomm):
 
     def __new__(cls, comm: MPI.Comm, stopwatch: Stopwatch) -> WatchedComm:
         """Local."""
-        made: WatchedComm = super().__new__(cls, comm)  # type: ignore[arg-type]
+        made: WatchedComm = super().__new__(cls, comm)
         plain = MPI.Intracomm(comm)
         made.Allreduce = stopwatch.timed(plain.Allreduce)  # type: ignore[method-assign]
         made.Alltoallw = stopwatch.timed(plain.Alltoallw)  # type: ignore[method-assign]

@@ -91,7 +91,8 @@ class Traffic:
 
 def _block(ranks: int, source: int, target: int, count: int) -> NDArray[np.float64]:
     """Local. What rank ``source`` sends to rank ``target``; whole numbers that doubles hold."""
-    return np.arange(count) + float(source * ranks + target) * BASE
+    first = float(source * ranks + target) * BASE
+    return np.arange(count, dtype=np.float64) + np.float64(first)
 
 
 def imbalance(totals: NDArray[np.int64]) -> float:
