@@ -114,6 +114,8 @@ def test_strong_scaling_splits_what_the_fewest_ranks_send():
     assert [each.nbytes * each.ranks for each in strong.places] == [2048] * 3
     tiny = series(["strong"], [2, 4, 16], [64])[0]
     assert [each.ranks for each in tiny.places] == [2, 4]  # 16 ranks: less than an element a block
+    least = series(["strong"], [4, 8], [8])[0]
+    assert least.places == (Place(4, 1),)  # the fewest ranks are measured in any case
     assert len(places([weak, strong])) == 5  # two ranks are the same place in both
 
 
@@ -235,6 +237,8 @@ def test_every_pattern_is_exchanged_by_every_method(patterns):
         for name in who
     )
     assert content["verified"] is True
+    assert content["settings"]["files"] == ["bcsstm22", "ash219"]
+    assert str(MATRICES) not in json.dumps(content)
     assert content["pattern"]["matrices"]["bcsstm22"]["patterns"]["spmv"]["blocks"] == 0
     assert "most / mean: " in outcome.stdout
     assert "ash219, rows: elements from rank (down) to rank (across)" in outcome.stdout

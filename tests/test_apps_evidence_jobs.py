@@ -177,6 +177,7 @@ def table(monkeypatch):
 def rows_of(output):
     content = json.loads((output / "manifest.json").read_text())
     assert content["command"] == "bench all"
+    assert str(output) not in json.dumps(content["settings"])
     return content, {row["experiment"]: row for row in content["rows"]}
 
 

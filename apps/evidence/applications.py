@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from mpi4py import MPI
 
@@ -42,7 +43,10 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     check_json(comm, options)
     wanted = list(dict.fromkeys(options.applications))
     pattern = {"ranks": comm.size, "applications": wanted, "steps": options.steps}
-    report = Report("bench apps", settings(options), pattern)
+    given = settings(options)
+    if options.matrix is not None:
+        given["matrix"] = Path(options.matrix).name
+    report = Report("bench apps", given, pattern)
     out = console(options.terminal) if comm.rank == 0 else None
     share = options.seconds / len(wanted)
     with progress(out, "running", len(wanted) * options.iterations) as tick:

@@ -45,6 +45,8 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     draws = find_spec("matplotlib") is not None
     pictures = "drawn" if draws else NO_PICTURES
     given = settings(Namespace(**vars(options), info=[]))
+    del given["output"]
+    given["matrices"] = [Path(file).name for file in matrices]
     report = Report("bench all", given, {"ranks": options.job_ranks, "pictures": pictures})
     report.remarks = [] if draws else [NO_PICTURES]
     series = Series(options, output, matrices, table, out, report)

@@ -60,7 +60,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
             check_picture(comm, _picture(options, each, pattern, kind))
     report = Report(
         "bench patterns",
-        settings(options),
+        settings(options) | {"files": _names(options.files)},
         {"ranks": comm.size, "matrices": {each.name: _record(each) for each in subjects}},
         remarks=[BYTES_REMARK, REMARK],
     )

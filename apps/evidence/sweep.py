@@ -55,10 +55,11 @@ def weak(counts: Sequence[int], nbytes: int) -> Series:
 def strong(counts: Sequence[int], nbytes: int) -> Series:
     """Local. What the smallest number of ranks sends together, ``nbytes`` each, split up.
 
-    Left out: numbers of ranks among which less than an element per block would be left.
+    Left out: other numbers of ranks among which less than an element per block would be left.
     """
-    total = nbytes * min(counts)
-    enough = [ranks for ranks in counts if total >= ITEM * ranks * ranks]
+    least = min(counts)
+    total = nbytes * least
+    enough = [ranks for ranks in counts if ranks == least or total >= ITEM * ranks * ranks]
     return Series("strong", total, tuple(Place.nearest(ranks, total // ranks) for ranks in enough))
 
 
