@@ -71,9 +71,10 @@ EXPERIMENTS = (
         "alltoallv",
         "bench alltoallv",
         "paper 000, Figure 2 and break-even",
-        ["--ranks-list", "{ranks}"],
-        "--ranks-list {ranks} --sizes 1K 8K 32K 128K 1M 2M --inits 3 --iterations 200".split(),
-        (240.0, 14.0),
+        "--ranks-list {ranks} --memory slots empty plain".split(),
+        "--ranks-list {ranks} --sizes 1K 8K 32K 128K 1M 2M --memory slots empty plain --inits 2 "
+        "--iterations 200".split(),
+        (360.0, 16.0),
         draws="{output}/alltoallv",
     ),
     Experiment(
@@ -143,8 +144,8 @@ EXPERIMENTS = (
         "model-figure-1",
         "model",
         "paper 000, Figure 1 by the model",
-        "--network paper --figure-1".split(),
-        "--network paper --figure-1".split(),
+        ["--paper"],
+        ["--paper"],
         most=1,
     ),
 )
