@@ -17,7 +17,8 @@ from onesided.apps.broadcast_figures import figures
 from onesided.apps.broadcast_sweep import Sweep
 from onesided.apps.broadcasters import entrants
 from onesided.apps.crossings import Crossing, crossings
-from onesided.apps.failures import CommandError, user_errors
+from onesided.apps.evidence.ranks import counted
+from onesided.apps.failures import user_errors
 from onesided.apps.forecast import Forecast
 from onesided.apps.network import parameters
 from onesided.apps.options import settings
@@ -40,7 +41,7 @@ REMARK = (
 def run(comm: MPI.Intracomm, options: Namespace) -> int:
     """Collective. The command."""
     field = entrants(options.comm, options.orders)
-    counts = _counts(comm.size, options.ranks_list)
+    counts = counted(comm.size, options.ranks_list, _counts(comm.size))
     sizes = sorted(set(options.sizes))
     info = hints(options)
     with user_errors():
@@ -82,15 +83,9 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     return 0
 
 
-def _counts(size: int, asked: Sequence[int] | None) -> list[int]:
-    """Local. The numbers of ranks; :class:`CommandError` for more than the job has."""
-    if asked:
-        if max(asked) > size:
-            raise CommandError(
-                f"--ranks-list {max(asked)}: the job has {size} rank{'s' if size > 1 else ''}"
-            )
-        return sorted(set(asked))
-    return sorted({*range(2, min(size, FEW) + 1), *range(2 * FEW, size + 1, FEW), size})
+def _counts(size: int) -> list[int]:
+    """Local. The usual numbers of ranks."""
+    return [*range(2, min(size, FEW) + 1), *range(2 * FEW, size + 1, FEW), size]
 
 
 def _nodes(comm: MPI.Intracomm, ranks_per_node: int | None) -> list[int]:

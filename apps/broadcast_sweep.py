@@ -19,11 +19,12 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.broadcasters import Entrant, Runner, Track, correct
-from onesided.apps.failures import CommandError, user_errors
+from onesided.apps.evidence.ranks import among
+from onesided.apps.failures import CommandError
 from onesided.apps.forecast import Forecast
 from onesided.apps.report import Row, byte_count
 from onesided.apps.selection import BASELINE, Candidate, prepare, release
-from onesided.apps.timing import Subject, measure, rest
+from onesided.apps.timing import Subject, measure
 from onesided.collectives import empty, free
 
 Tick = Callable[[], None]
@@ -65,20 +66,7 @@ class Sweep:
 
         :class:`CommandError` on all ranks, also for what those that slept cannot know.
         """
-        taking_part = comm.rank < count
-        sub: Any = comm.Split(0 if taking_part else MPI.UNDEFINED, comm.rank)
-        trouble = ""
-        if taking_part:
-            try:
-                with user_errors():
-                    self._course(sub, sizes, tick)
-            except CommandError as error:
-                trouble = str(error)
-            sub.Free()
-        rest(comm)
-        trouble = comm.bcast(trouble)
-        if trouble:
-            raise CommandError(trouble)
+        among(comm, count, lambda sub: self._course(sub, sizes, tick))
 
     def _course(self, comm: MPI.Intracomm, sizes: Sequence[int], tick: Tick) -> None:
         """Collective. Every size."""

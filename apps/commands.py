@@ -15,6 +15,7 @@ from onesided.apps.heat import options as heat_options
 from onesided.apps.partitioned.options import bench_partitioned
 from onesided.apps.modelling import options as model_options
 from onesided.apps.reporting import options as report_options
+from onesided.apps.evidence import options as evidence_options
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,27 @@ COMMANDS = (
     ),
     Command(
         "bench alltoallv",
-        "onesided.apps.bench_alltoallv",
+        "onesided.apps.evidence.alltoallv",
         "Compare persistent exchanges with MPI_Alltoallv and memcpy.",
-        options.bench_alltoallv,
+        evidence_options.bench_alltoallv,
+    ),
+    Command(
+        "bench patterns",
+        "onesided.apps.evidence.patterns",
+        "Compare them on the exchange patterns of sparse matrices.",
+        evidence_options.bench_patterns,
+    ),
+    Command(
+        "bench apps",
+        "onesided.apps.evidence.applications",
+        "Compare a Fourier transform and conjugate gradients by every method, with others.",
+        evidence_options.bench_apps,
+    ),
+    Command(
+        "bench all",
+        "onesided.apps.evidence.everything",
+        "Repeat the papers' experiments, each in a job of its own, into a folder.",
+        evidence_options.bench_all,
     ),
     Command(
         "bench broadcast",

@@ -275,20 +275,6 @@ def doctor(parser: argparse.ArgumentParser) -> None:
     common(parser, "all")
 
 
-def bench_alltoallv(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided bench alltoallv``."""
-    common(parser, "rma-fence,rma-notify")
-    timed(parser, 100)
-    parser.add_argument(
-        "--sizes",
-        metavar="BYTES",
-        type=size,
-        nargs="+",
-        default=[size(s) for s in SIZES.split()],
-        help=f"bytes that each rank sends, its own block included (default {SIZES})",
-    )
-
-
 def bench_fft(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided bench fft``."""
     transform(parser)

@@ -92,6 +92,16 @@ def question(count: int, lead: float) -> str:
     return f"product {count} {lead}"
 
 
+def cg_question(steps: int, lead: float) -> str:
+    """Local. Asks for the seconds of so many iterations of conjugate gradients for b = x."""
+    return f"cg {steps} {lead}"
+
+
+def residual_question() -> str:
+    """Local. Asks how far the residual of the last ones lies off their recurrence's."""
+    return "residual 1 0"
+
+
 def find(comm: MPI.Comm) -> Installation | None:
     """Collective. What rank 0 finds, None on others; :class:`ForeignError` on all without one."""
     found, trouble = None, ""

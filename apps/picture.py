@@ -89,7 +89,20 @@ def save_slice(
     figure.savefig(path)
 
 
-def save_traffic(path: str, title: str, sent: NDArray[np.int64]) -> None:
+def save_bars(path: str, title: str, label: str, bars: Mapping[str, float]) -> None:
+    """Local. Draw a bar for every name, from the first at the top, over a logarithmic axis."""
+    figure, axes = _figure(title)
+    axes.barh(list(bars), list(bars.values()), log=True)
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", labelsize="small")
+    axes.set_xlabel(label)
+    axes.grid(True, axis="x", which="major", alpha=0.3)
+    figure.savefig(path)
+
+
+def save_traffic(
+    path: str, title: str, sent: NDArray[np.int64], label: str = "bytes per product"
+) -> None:
     """Local. Draw who sends how many bytes to whom: a row per sender, a column per receiver.
 
     Nothing is drawn where nothing is sent. The colors are those of a logarithmic scale.
@@ -109,7 +122,7 @@ def save_traffic(path: str, title: str, sent: NDArray[np.int64]) -> None:
     axes.set_ylabel("from rank")
     for axis in (axes.xaxis, axes.yaxis):
         axis.get_major_locator().set_params(integer=True)
-    figure.colorbar(image, label="bytes per product")
+    figure.colorbar(image, label=label)
     figure.savefig(path)
 
 

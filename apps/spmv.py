@@ -42,11 +42,11 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     check_picture(comm, options.traffic, "--traffic")
     if options.file is not None:
         return _run(comm, options, names, Path(options.file), options.file)
-    with as_file(_shipped()) as path:
+    with as_file(shipped()) as path:
         return _run(comm, options, names, path, path.name)
 
 
-def _shipped() -> Any:
+def shipped() -> Any:
     """Local. The matrix that comes with the package."""
     folder = files("onesided.apps") / "data"
     found = (

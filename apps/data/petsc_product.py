@@ -1,11 +1,14 @@
-"""PETSc's product of a sparse matrix and a vector, timed when asked to.
+"""PETSc's product of a sparse matrix and a vector, or its conjugate gradients, timed when asked.
 
 petsc_product.py FOLDER, under mpiexec. Rank r loads FOLDER/r.npz: its rows in CSR with global
 columns, the ranges of its rows and columns, and its block of x. Then the first line comes out, in
 JSON: versions, ranks, and of every rank's block of one product its norm and its scalar product
 with the cosine of the global row numbers. After that every line "product COUNT LEAD" on standard
 input is answered by the seconds of a product, on the slowest rank, of COUNT in a row, after others
-have run for LEAD seconds; the end of the input ends the program. Ranks that wait for a line sleep.
+have run for LEAD seconds. "cg COUNT LEAD" is answered by the seconds of COUNT iterations of
+conjugate gradients for A y = x, without a preconditioner; then "residual 1 0" by how far the norm
+of x - A y, computed anew, lies off that of the recurrence, relative to x. The end of the input ends
+the program. Ranks that wait for a line sleep.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from mpi4py import MPI
 from petsc4py import PETSc  # type: ignore[import-not-found]
 
 PAUSE = 0.002  # seconds between two looks for a question
+QUESTIONS = ("product", "cg", "residual")
+TINY = 1e-300  # a tolerance that is never reached
 
 
 def loaded(comm: MPI.Comm, path: str) -> tuple[Any, Any, Any, int]:
@@ -54,17 +59,46 @@ def seconds(comm: MPI.Comm, matrix: Any, x: Any, y: Any, count: int) -> float:
     return float(comm.allreduce((MPI.Wtime() - began) / count, op=MPI.MAX))
 
 
-def next_question(comm: MPI.Comm) -> tuple[int, float]:
-    """COUNT and LEAD on all ranks; no COUNT at the end. Only rank 0 reads."""
-    question = np.zeros(2)
+def solver(comm: MPI.Comm, matrix: Any) -> Any:
+    """Conjugate gradients that end with the last iteration alone."""
+    ksp = PETSc.KSP().create(comm=comm)
+    ksp.setType("cg")
+    ksp.getPC().setType("none")
+    ksp.setOperators(matrix)
+    return ksp
+
+
+def solve_seconds(comm: MPI.Comm, ksp: Any, x: Any, y: Any, count: int) -> float:
+    """Of so many iterations, on the slowest rank."""
+    ksp.setTolerances(rtol=TINY, atol=TINY, max_it=count)
+    comm.Barrier()
+    began = MPI.Wtime()
+    ksp.solve(x, y)
+    taken = MPI.Wtime() - began
+    if ksp.getIterationNumber() != count:
+        sys.exit(f"{ksp.getIterationNumber()} iterations of {count}")
+    return float(comm.allreduce(taken, op=MPI.MAX))
+
+
+def residual_error(ksp: Any, matrix: Any, x: Any, y: Any) -> float:
+    """How far the norm of x - A y lies off that of the recurrence, relative to x."""
+    rest = x.duplicate()
+    matrix.mult(y, rest)
+    rest.aypx(-1.0, x)
+    return abs(float(rest.norm()) - float(ksp.getResidualNorm())) / (float(x.norm()) or 1.0)
+
+
+def next_question(comm: MPI.Comm) -> tuple[int, int, float]:
+    """Which question, COUNT and LEAD on all ranks; no COUNT at the end. Only rank 0 reads."""
+    question = np.zeros(3)
     if comm.rank == 0:
         words = sys.stdin.readline().split()
-        if len(words) == 3:
-            question[:] = int(words[1]), float(words[2])
+        if len(words) == 3 and words[0] in QUESTIONS:
+            question[:] = QUESTIONS.index(words[0]), int(words[1]), float(words[2])
     request = comm.Ibcast(question, 0)
     while not request.Test():
         time.sleep(PAUSE)
-    return int(question[0]), float(question[1])
+    return int(question[0]), int(question[1]), float(question[2])
 
 
 def main() -> None:
@@ -82,15 +116,21 @@ def main() -> None:
             "sums": sums,
         }
         print(json.dumps(facts), flush=True)
-    count, lead = next_question(comm)
+    ksp = solver(comm, matrix) if matrix.size[0] == matrix.size[1] else None
+    answers = (
+        lambda count: seconds(comm, matrix, x, y, count) * count,
+        lambda count: solve_seconds(comm, ksp, x, y, count),
+        lambda count: residual_error(ksp, matrix, x, y),
+    )
+    kind, count, lead = next_question(comm)
     while count:
-        taken = seconds(comm, matrix, x, y, count)
+        answer = answers[kind](count)
         while lead > 0:
-            lead -= taken * count
-            taken = seconds(comm, matrix, x, y, count)
+            lead -= answer
+            answer = answers[kind](count)
         if comm.rank == 0:
-            print(f"{taken:.9e}", flush=True)
-        count, lead = next_question(comm)
+            print(f"{answer / (1 if kind else count):.9e}", flush=True)
+        kind, count, lead = next_question(comm)
 
 
 main()

@@ -1,0 +1,204 @@
+"""``onesided bench all``: the papers' experiments one after the other, into a folder.
+
+Each is a job of its own with a time limit; what fails is said, and the others go on. The folder
+gets a JSON file of every experiment, what it printed, its pictures where matplotlib is installed,
+``manifest.json`` about all of them, and the report.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from mpi4py import MPI
+from rich.console import Console
+
+from onesided.apps import commands, jobs
+from onesided.apps.evidence.experiments import EXPERIMENTS, QUICK_SECONDS, REPORT, Experiment
+from onesided.apps.evidence.job import Ended, run_job
+from onesided.apps.failures import CommandError, words
+from onesided.apps.options import settings
+from onesided.apps.progress import console
+from onesided.apps.report import NOTHING, PLAIN, Report, Row, duration
+
+FAILED = 1  # exit code where an experiment did not come to its end
+DONE, LEFT_OUT = "done", "left out"
+MANIFEST = "manifest.json"
+REPORTING = 12.0  # seconds for the report of a quick run, at most
+LEAST = 3.0  # seconds below which no experiment is begun
+NO_PICTURES = "pictures are skipped: matplotlib is not installed (the extra plot)"
+
+
+def run(comm: MPI.Intracomm, options: Namespace) -> int:
+    """Local. The command; its exit code is 1 where an experiment did not come to its end."""
+    if jobs.in_job():
+        raise CommandError("bench all starts its own jobs: run it without mpiexec, with --ranks N")
+    output = _folder(options.output)
+    matrices = _existing(options.matrices)
+    table = _chosen(options.only)
+    out = console(options.terminal)
+    draws = find_spec("matplotlib") is not None
+    pictures = "drawn" if draws else NO_PICTURES
+    given = settings(Namespace(**vars(options), info=[]))
+    del given["output"]
+    given["matrices"] = [Path(file).name for file in matrices]
+    report = Report("bench all", given, {"ranks": options.job_ranks, "pictures": pictures})
+    report.remarks = [] if draws else [NO_PICTURES]
+    series = Series(options, output, matrices, table, out, report)
+    try:
+        for experiment in table:
+            series.run(experiment)
+    finally:  # after an interrupt, too
+        series.leave_out()
+        report.pattern = {**report.pattern, "files": series.files}
+        report.finish(comm, out, str(output / MANIFEST))
+    if not options.only:
+        series.last(REPORT)
+    return FAILED if series.failures else 0
+
+
+@dataclass
+class JobRow(Row):
+    """A row about an experiment, of which nothing is told but how long it took."""
+
+    def cells(self) -> dict[str, str]:
+        """Local. For the table."""
+        taken = "" if self.reason else duration(self.times[0])
+        return {**self.labels, "time": taken or NOTHING}
+
+
+class Series:
+    """Local. One experiment after the other, and what is told about each."""
+
+    def __init__(
+        self,
+        options: Namespace,
+        output: Path,
+        matrices: Sequence[str],
+        table: Sequence[Experiment],
+        out: Console,
+        report: Report,
+    ) -> None:
+        self._options, self._output, self._out, self._report = options, output, out, report
+        self._begun = time.monotonic()
+        self._places = {"{matrices}": list(matrices), "{ranks}": [str(options.job_ranks)]}
+        self._known = {command.name for command in commands.COMMANDS}
+        self._count, self._waiting = len(table), list(table)
+        self._draws = find_spec("matplotlib") is not None
+        #: By experiment, the name of its JSON file.
+        self.files: dict[str, str] = {}
+        #: How many did not come to their end.
+        self.failures = 0
+
+    def run(self, experiment: Experiment) -> None:
+        """Run one and keep a row about it; a command that is not there is no failure."""
+        share, limit = self._share(), self._limit(experiment)
+        self._waiting.remove(experiment)
+        if experiment.command not in self._known:
+            self._tell(experiment, Ended(LEFT_OUT, 0.0, _missing(experiment)))
+            return
+        if limit < LEAST:
+            reason = f"the {QUICK_SECONDS:.0f} s of --quick are over"
+            self._tell(experiment, Ended(LEFT_OUT, 0.0, reason))
+            self.failures += 1
+            return
+        ranks = experiment.ranks(self._options.job_ranks)
+        target = self._output / f"{experiment.name}.json"
+        ended = run_job(self._arguments(experiment, share), ranks, target, limit)
+        if target.exists():
+            self.files[experiment.name] = target.name
+        self._tell(experiment, ended)
+        self.failures += ended.state != DONE
+
+    def leave_out(self) -> None:
+        """Keep a row about all that were not begun, after an interrupt."""
+        while self._waiting:
+            self._tell(self._waiting.pop(0), Ended(LEFT_OUT, 0.0, "interrupted"))
+
+    def last(self, experiment: Experiment) -> None:
+        """Run what needs the results of all others, if this version has it."""
+        if experiment.command not in self._known:
+            self._out.print(_missing(experiment), **PLAIN)
+            return
+        limit = REPORTING if self._options.quick else experiment.limit(False)
+        ended = run_job(self._arguments(experiment, 1.0), 1, None, limit)
+        self._say(experiment, "last", ended)
+        self.failures += ended.state != DONE
+
+    def _arguments(self, experiment: Experiment, share: float) -> list[str]:
+        words = experiment.arguments(self._options.quick, self._places, share)
+        if experiment.draws and self._draws:
+            words += ["--picture", experiment.draws]
+        return [word.replace("{output}", str(self._output)) for word in words]
+
+    def _left(self) -> float:
+        """Seconds that are left of a quick run."""
+        return QUICK_SECONDS - (time.monotonic() - self._begun)
+
+    def _share(self) -> float:
+        """How much there is of the time that all who wait should have, in a quick run."""
+        if not self._options.quick:
+            return 1.0
+        wanted = sum(each.expected(True) for each in self._waiting if each.command in self._known)
+        return min(1.0, self._left() / max(wanted, LEAST))
+
+    def _limit(self, experiment: Experiment) -> float:
+        """Seconds that it may take; all of them together no more than a quick run may."""
+        limit = self._options.limit or experiment.limit(self._options.quick)
+        return float(min(limit, self._left()) if self._options.quick else limit)
+
+    def _tell(self, experiment: Experiment, ended: Ended) -> None:
+        self._say(experiment, f"{self._count - len(self._waiting)}/{self._count}", ended)
+        labels = {
+            "experiment": experiment.name,
+            "repeats": experiment.repeats,
+            "command": experiment.command,
+            "ranks": str(experiment.ranks(self._options.job_ranks)),
+            "state": ended.state,
+        }
+        times = [] if ended.reason else [ended.seconds]
+        self._report.rows.append(JobRow(labels, times, reason=ended.reason))
+
+    def _say(self, experiment: Experiment, number: str, ended: Ended) -> None:
+        line = f"[{number}] {experiment.name}: {ended.state}"
+        taken = f", {duration(ended.seconds)}" if ended.seconds else ""
+        reason = f": {ended.reason}" if ended.reason else ""
+        self._out.print(f"{line}{taken}{reason}", **PLAIN)
+
+
+def _missing(experiment: Experiment) -> str:
+    return f"this version has no command {experiment.command!r}"
+
+
+def _chosen(names: Sequence[str] | None) -> list[Experiment]:
+    """Local. The experiments of these names; :class:`CommandError` lists the known ones."""
+    known = {each.name: each for each in EXPERIMENTS}
+    for name in names or ():
+        if name not in known:
+            raise CommandError(f"no experiment {name!r}; they are {', '.join(known)}")
+    return [known[name] for name in dict.fromkeys(names or known)]
+
+
+def _folder(path: str) -> Path:
+    """Local. The folder for the results, made if it is not there; :class:`CommandError`."""
+    folder = Path(path).resolve()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(words(error)) from error
+    if not os.access(folder, os.W_OK):
+        raise CommandError(f"{path}: Permission denied")
+    return folder
+
+
+def _existing(files: Sequence[str]) -> list[str]:
+    """Local. Whole paths of files; :class:`CommandError` where one is not there."""
+    for file in files:
+        if not Path(file).is_file():
+            raise CommandError(f"{file}: No such file")
+    return [str(Path(file).resolve()) for file in files]

@@ -1,0 +1,111 @@
+"""A command of ours in a job of its own, ended where it takes too long."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from onesided.apps.failures import words
+
+LEAVING = 15.0  # seconds for a job to leave when it is told to
+PARTIAL = ".part"  # what the name of a JSON file ends with until its command has come to its end
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a job ended: ``state`` in a word, ``reason`` in more where it did not do its work."""
+
+    state: str
+    seconds: float
+    reason: str = ""
+
+
+def run_job(arguments: Sequence[str], ranks: int, target: Path | None, limit: float) -> Ended:
+    """Local. ``onesided`` with these arguments on so many ranks; at most ``limit`` seconds.
+
+    What it writes with ``--json`` is at ``target`` if it is whole, else nothing is there; None
+    where the command writes none. What it prints is beside it, in a file that ends with .log.
+    """
+    log = Path(f"{_log_of(arguments, target)}")
+    line = [sys.executable, "-m", "onesided.apps", *arguments]
+    partial = None
+    if target is not None:
+        partial = target.with_name(target.name + PARTIAL)
+        for old in (target, partial):
+            old.unlink(missing_ok=True)
+        line += ["--ranks", str(ranks), "--json", str(partial)]
+    began = time.monotonic()
+    state = "failed"
+    with open(log, "wb") as out:
+        process = subprocess.Popen(
+            line,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            code: int | None = process.wait(limit)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            _end(process)
+    seconds = time.monotonic() - began
+    reason = "" if code == 0 else f"exit code {code}: {_last_words(log)}"
+    if code is None:
+        state, reason = "ended", f"not done after {limit:.0f} s"
+    elif partial is not None and not _whole(partial):
+        reason = reason or f"it wrote no result: {_last_words(log)}"
+    elif code == 0:
+        state = "done"
+    if partial is not None and partial.exists():
+        if _whole(partial) and target is not None:
+            os.replace(partial, target)
+        else:
+            partial.unlink()
+    return Ended(state, seconds, reason)
+
+
+def _log_of(arguments: Sequence[str], target: Path | None) -> Path:
+    """Local. Beside the JSON file; without one, beside what ``-o`` names."""
+    if target is not None:
+        return target.with_suffix(".log")
+    return Path(arguments[list(arguments).index("-o") + 1]).with_suffix(".log")
+
+
+def _whole(path: Path) -> bool:
+    """Local. Whether a JSON file has been written to its end."""
+    try:
+        json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _last_words(log: Path) -> str:
+    """Local. What the command said about its failure, or the last that was printed."""
+    try:
+        lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
+    except OSError as error:
+        return words(error)
+    spoken = [line for line in lines if line]
+    ours = [line for line in spoken if line.startswith("onesided: ")]
+    return (ours or spoken or ["it said nothing"])[-1]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Local. Let the job leave if it is still there, then make it."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(LEAVING)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
