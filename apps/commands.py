@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from onesided.apps import broadcast_options, generate_options, options, solve_options
-from onesided.apps.tuning import options as tuning_options
-from onesided.apps.heat import options as heat_options
-from onesided.apps.partitioned.options import bench_partitioned
-from onesided.apps.modelling import options as model_options
-from onesided.apps.reporting import options as report_options
 from onesided.apps.evidence import options as evidence_options
+from onesided.apps.heat import options as heat_options
+from onesided.apps.modelling import options as model_options
+from onesided.apps.partitioned.options import bench_partitioned
+from onesided.apps.reporting import options as report_options
+from onesided.apps.tuning import options as tuning_options
 
 
 @dataclass(frozen=True)
