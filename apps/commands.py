@@ -90,6 +90,8 @@ COMMANDS = (
         "onesided.apps.tuning.command",
         "Measure what the method auto decides by, or show what is known.",
         tuning_options.tune,
+    ),
+    Command(
         "model",
         "onesided.apps.modelling.model",
         "Predict what a round of every method takes, on up to a million ranks.",
@@ -136,6 +138,8 @@ COMMANDS = (
         "onesided.apps.partitioned.bench",
         "Compare partitioned sends with messages, and with the MPI's own partitioned send.",
         bench_partitioned,
+    ),
+    Command(
         "bench model",
         "onesided.apps.modelling.bench_model",
         "Find the parameters of the model by measuring, and check its predictions.",
