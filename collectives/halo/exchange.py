@@ -21,33 +21,24 @@ from __future__ import annotations
 
 import threading
 import time
-import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives import progress
 from onesided.collectives.agreement import agree
-from onesided.collectives.errors import RequestError
-from onesided.collectives.halo.face import Face
+from onesided.collectives.halo.handle import HaloHandle
 from onesided.collectives.halo.initialization import initialize
 from onesided.collectives.halo.traffic import Transport
 from onesided.collectives.handle import ACTIVE, FREED, INACTIVE
 from onesided.collectives.partitioned.init import AGGREGATE
 from onesided.collectives.partitioned.registry import AUTO
-from onesided.collectives.pattern import Box
 
 
-class HaloExchange:
+class HaloExchange(HaloHandle):
     """Ghost layers of an n-dimensional block, filled from all neighbors at once, step by step."""
-
-    #: A halo has no place among the requests that are completed in order.
-    turn = (0, 0)
-    _state = FREED  # until it has been made
 
     def __init__(
         self,
@@ -60,9 +51,9 @@ class HaloExchange:
         method: str = AUTO,
         aggregate: int = AGGREGATE,
         corners: bool = True,
-        info: MPI.Info | None = None,
+        info: Mapping[str, str] | MPI.Info | None = None,
     ) -> None:
-        """Collective. Plan the exchange; nothing is sent of the array, and nothing written to it.
+        """Collective. Plan the exchange and rehearse it; afterwards the array is as it was before.
 
         Parameters
         ----------
@@ -106,56 +97,8 @@ class HaloExchange:
         began = time.perf_counter()
         plan = initialize(comm, array, width, neighbors, partitions, corners,
                           Transport(method, aggregate, info))
-        self.array = array
-        self.faces: tuple[Face, ...] = plan.faces
-        self._resources, self._traffic = plan.resources, plan.traffic
-        self.method: str = plan.method
-        self._number = plan.number
-        self.probe = plan.resources.context.comm.Iprobe
-        self._everywhere = MPI.Query_thread() == MPI.THREAD_MULTIPLE
-        self._lock = threading.Lock()
-        self._outgoing, self._incoming = plan.traffic.outgoing, plan.traffic.incoming
-        self._waited = [half for half in (*self._incoming, *self._outgoing) if half.pieces]
-        self._marked = [bytearray(len(half.pieces)) for half in self._outgoing]
-        self._zeros = [bytes(len(marks)) for marks in self._marked]
-        self._total = self._missing = sum(map(len, self._marked))
-        self._rounds = 0
-        self._state = INACTIVE
+        super().__init__(array, plan)
         self.setup_time = time.perf_counter() - began
-
-    # -- what can be asked -----------------------------------------------------------------------
-
-    @property
-    def state(self) -> str:
-        """Local. ``"inactive"``, ``"active"`` or ``"freed"``."""
-        return self._state
-
-    @property
-    def active(self) -> bool:
-        """Local. True between ``Start`` and completion."""
-        return self._state is ACTIVE
-
-    @property
-    def filling(self) -> bool:
-        """Local. True while pieces are not ready."""
-        return self._state is ACTIVE and self._missing > 0
-
-    @property
-    def rounds(self) -> int:
-        """Local. How many times the exchange has been started."""
-        return self._rounds
-
-    def pieces(self, face: int) -> tuple[Box, ...]:
-        """Local. The boxes of the array that the marks of a face are about, by partition."""
-        return self._half(self._outgoing, face, "asked for its pieces").pieces
-
-    def arrivals(self, face: int) -> tuple[Box, ...]:
-        """Local. The boxes of the array that arrive, by partition, as the neighbor cuts them."""
-        return self._half(self._incoming, face, "asked for its arrivals").pieces
-
-    def __repr__(self) -> str:
-        count = len(self.faces)
-        return f"<{self.method} halo of {count} faces: {self._state}, {self._rounds} starts>"
 
     # -- the verbs -------------------------------------------------------------------------------
 
@@ -166,13 +109,12 @@ class HaloExchange:
         """
         if self._state is not INACTIVE:
             raise self._misuse("started")
-        for marks, zeros in zip(self._marked, self._zeros, strict=True):
-            marks[:] = zeros
+        self._flags[:] = self._zeros
         self._missing = self._total
+        for start in self._starts:
+            start()
         self._rounds += 1
         self._state = ACTIVE
-        for half in self._waited:
-            half.start()
 
     def Pready(self, face: int, partition: int | None = None) -> None:
         """Local. A piece of a face, or all of it, is ready, and leaves; from any thread.
@@ -182,39 +124,36 @@ class HaloExchange:
         such piece, or one is ready already.
         """
         half = self._half(self._outgoing, face, "marked ready")
-        marks = self._marked[face]
-        with self._lock:
+        if partition is None:
+            self._claim_face(face, half)
+            for target, source in half.whole:
+                target[...] = source
+            if half.pieces:
+                half.mark_all()
+            return
+        self._lock.acquire()  # "with" takes longer
+        try:
             if self._state is not ACTIVE:
                 raise self._misuse("marked ready")
-            if partition is None:
-                if 1 in marks:
-                    raise self._twice(face, marks.index(1))
-                marks[:] = b"\1" * len(marks)
-                self._missing -= len(marks)
-            else:
-                self._check(face, partition, len(marks))
-                if marks[partition]:
-                    raise self._twice(face, partition)
-                marks[partition] = 1
-                self._missing -= 1
-        if partition is not None:
-            half.leave(partition)
-        elif half.pieces:
-            half.leave_all()
+            flag = self._flag(half, face, partition)
+            if self._flags[flag]:
+                raise self._twice(face, partition)
+            self._flags[flag] = 1
+            self._missing -= 1
+        finally:
+            self._lock.release()
+        if half.copies:
+            target, source = half.copies[partition]
+            target[...] = source
+        half.mark(partition)
 
     def Pready_all(self) -> None:
         """Local. All pieces of all faces are ready. Raises as :meth:`Pready` does."""
-        with self._lock:
-            if self._state is not ACTIVE:
-                raise self._misuse("marked ready")
-            if self._missing < self._total:
-                face = next(i for i, marks in enumerate(self._marked) if 1 in marks)
-                raise self._twice(face, self._marked[face].index(1))
-            for marks in self._marked:
-                marks[:] = b"\1" * len(marks)
-            self._missing = 0
+        self._claim_all()
         for half in self._outgoing:
-            half.leave_all()
+            for target, source in half.whole:
+                target[...] = source
+            half.mark_all()
 
     def Parrived(self, face: int, partition: int | None = None) -> bool:
         """Local. Whether a piece of a face's ghost layers, or all of them, can be read.
@@ -227,17 +166,12 @@ class HaloExchange:
         Raises :class:`RequestError` where there is no such piece, and on a freed exchange.
         """
         half = self._half(self._incoming, face, "asked for a piece")
-        if partition is not None:
-            self._check(face, partition, len(half.pieces))
-        if self._state is not ACTIVE:
+        if partition is None:
+            for flag in range(half.first, half.first + len(half.pieces)):
+                if not self._has_arrived(half, flag):
+                    return False
             return True
-        wanted = range(len(half.pieces)) if partition is None else (partition,)
-        for piece in wanted:
-            if not half.arrived(piece):
-                if self._everywhere or MPI.Is_thread_main():
-                    progress.drive(self)
-                return False
-        return True
+        return self._has_arrived(half, self._flag(half, face, partition))
 
     def Wait(self) -> NDArray[Any]:
         """Local in the sense of MPI: it waits for the neighbors, and for marks of other threads.
@@ -250,8 +184,12 @@ class HaloExchange:
             return self._inactive("waited for")
         if self._missing and threading.active_count() == 1:
             raise self._incomplete()
-        for half in self._waited:
-            half.wait()
+        for wait, half in self._receive_waits:
+            wait()
+            if half.whole:
+                self._unpack(half)
+        for wait in self._send_waits:
+            wait()
         self._state = INACTIVE
         return self.array
 
@@ -264,8 +202,13 @@ class HaloExchange:
         if self._state is not ACTIVE:
             self._inactive("tested")
             return True
-        for half in self._waited:
+        for half in self._coming:
             if not half.test():
+                return False
+            if half.whole:
+                self._unpack(half)
+        for test in self._send_tests:
+            if not test():
                 return False
         self._state = INACTIVE
         return True
@@ -288,7 +231,7 @@ class HaloExchange:
             raise self._misuse("freed")
         agree(self._resources.context.comm, None, ("Free", self._number))
         self._state = FREED
-        self._waited = []
+        self.let_go()
         self._resources.release()
         self._traffic.give_back()
 
@@ -303,47 +246,3 @@ class HaloExchange:
     ) -> None:
         if kind is None:
             self.Free()  # on an exception nothing collective is called
-
-    def __del__(self) -> None:
-        if self._state is not FREED:
-            warnings.warn(f"{self!r} was never freed", ResourceWarning, source=self, stacklevel=2)
-
-    # -- inside ----------------------------------------------------------------------------------
-
-    def advance_if_free(self) -> None:
-        """Local. Nothing: the messages are active requests of their own."""
-
-    def _half(self, halves: Sequence[Any], face: int, verb: str) -> Any:
-        if self._state is FREED:
-            raise self._misuse(verb)
-        if isinstance(face, int | np.integer) and 0 <= face < len(halves):
-            return halves[face]
-        raise RequestError(f"no face {face!r}: there are {len(self.faces)}, {self!r}")
-
-    def _check(self, face: int, partition: int, count: int) -> None:
-        if isinstance(partition, int | np.integer) and 0 <= partition < count:
-            return
-        raise RequestError(f"no piece {partition!r} of face {face}: there are {count}, {self!r}")
-
-    def _inactive(self, verb: str) -> NDArray[Any]:
-        if self._state is FREED:
-            raise self._misuse(verb)
-        return self.array
-
-    def _incomplete(self) -> RequestError:
-        missing = [
-            (face, piece) for face, marks in enumerate(self._marked)
-            for piece, ready in enumerate(marks) if not ready
-        ]  # fmt: skip
-        first = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
-        return RequestError(
-            f"{len(missing)} pieces are not ready (face and piece: {first}) and there is no other "
-            f"thread to mark them: {self!r}"
-        )
-
-    def _misuse(self, verb: str) -> RequestError:
-        article = "a" if self._state is FREED else "an"
-        return RequestError(f"{article} {self._state} halo exchange cannot be {verb}: {self!r}")
-
-    def _twice(self, face: int, piece: int) -> RequestError:
-        return RequestError(f"piece {piece} of face {face} is marked ready twice: {self!r}")

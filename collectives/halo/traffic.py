@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,10 +14,18 @@ from numpy.typing import NDArray
 from onesided.collectives.agreement import agree
 from onesided.collectives.context import Context
 from onesided.collectives.errors import ResourceError
-from onesided.collectives.halo.halves import Copy, Incoming, Outgoing, copy_all
+from onesided.collectives.halo.halves import (
+    Copy,
+    Flags,
+    Incoming,
+    Outgoing,
+    copy_all,
+    message_in,
+    message_out,
+    mirror_in,
+    mirror_out,
+)
 from onesided.collectives.halo.matching import Route
-from onesided.collectives.halo.messages import MessageIn, MessageOut
-from onesided.collectives.halo.mirror import MirrorIn, MirrorOut
 from onesided.collectives.handle import ACTIVE
 from onesided.collectives.memory import Region, aligned, empty, find_region, free
 from onesided.collectives.partitioned.init import Precv_init, Psend_init
@@ -31,7 +39,7 @@ class Transport:
 
     method: str
     aggregate: int
-    info: MPI.Info | None
+    info: Mapping[str, str] | MPI.Info | None
 
 
 class Traffic:
@@ -50,6 +58,7 @@ class Traffic:
         self.incoming: list[Incoming] = []
         self.sends: list[PartitionedSend] = []
         self.receives: list[PartitionedReceive] = []
+        self.flags = Flags()
         self._unpacked = [self._needs_memory(route) for route in routes]
         self._memory: NDArray[np.uint8] | None = None
         self._shared = False
@@ -70,7 +79,7 @@ class Traffic:
     def connect(self) -> None:
         """Local. Make the halves; their requests meet their peers in the first round."""
         start = 0
-        mirrors: dict[int, MirrorIn] = {}
+        mirrors: dict[int, Incoming] = {}
         for route, unpacked in zip(self.routes, self._unpacked, strict=True):
             message = None
             if unpacked and self._memory is not None and route.recv is not None:
@@ -86,8 +95,9 @@ class Traffic:
 
         Raises the first error of a request when all of them are at rest.
         """
-        halves = [half for half in self.incoming if isinstance(half, MessageIn)]
-        saved: list[Copy] = [copy for half in halves for copy in half.saved()]
+        direct = [self.array[route.face.recv] for route, half
+                  in zip(self.routes, self.incoming, strict=True) if not half.copies]
+        saved: list[Copy] = [(face, face.copy()) for face in direct]
         requests = [*self.receives, *self.sends]
         errors: list[Exception] = []
         for request in requests:
@@ -118,33 +128,34 @@ class Traffic:
     # -- inside ----------------------------------------------------------------------------------
 
     def _receive(
-        self, route: Route, message: NDArray[Any] | None, mirrors: dict[int, MirrorIn]
+        self, route: Route, message: NDArray[Any] | None, mirrors: dict[int, Incoming]
     ) -> Incoming:
         box, pieces, peer = route.face.recv, route.recv, route.face.rank
         if pieces is None:
             return Incoming()
         face, comm = self.array[box], self.context.comm
         if peer == comm.rank:
-            return mirrors.setdefault(route.recv_tag, MirrorIn(box, pieces, face))
+            mirrors[route.recv_tag] = mirror_in(box, pieces, self.flags)
+            return mirrors[route.recv_tag]
         buffer = pieces.in_memory_order(face) if message is None else message
         request = Precv_init(comm, buffer, pieces.count, peer, route.recv_tag, **self.options)
         self.receives.append(request)
-        return MessageIn(box, pieces, face, message, request)
+        return message_in(box, pieces, face, message, request, self.flags)
 
-    def _send(self, route: Route, mirrors: dict[int, MirrorIn]) -> Outgoing:
+    def _send(self, route: Route, mirrors: dict[int, Incoming]) -> Outgoing:
         box, pieces, peer = route.face.send, route.send, route.face.rank
         if pieces is None:
             return Outgoing()
         face, comm = self.array[box], self.context.comm
         if peer == comm.rank:
-            return MirrorOut(box, pieces, face, mirrors[route.send_tag])
+            return mirror_out(box, pieces, self.array, mirrors[route.send_tag], self.flags)
         message = None
         if not pieces.as_it_lies(face):
             message = np.zeros(pieces.size, self.array.dtype)
         buffer = pieces.in_memory_order(face) if message is None else message
         request = Psend_init(comm, buffer, pieces.count, peer, route.send_tag, **self.options)
         self.sends.append(request)
-        return MessageOut(box, pieces, face, message, request)
+        return message_out(box, pieces, face, message, request, self.flags)
 
     def _needs_memory(self, route: Route) -> bool:
         """True where a message is unpacked, false where it comes straight to its place."""

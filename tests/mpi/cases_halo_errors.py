@@ -7,7 +7,7 @@ import threading
 import warnings
 
 import numpy as np
-from cases import parameters, ranks, skip
+from cases import parameters, ranks
 from mpi4py import MPI
 
 from onesided.collectives import (
@@ -163,32 +163,57 @@ def case_life_and_misuse(comm):
     cart.Free()
 
 
+def without_shared_memory(call, *arguments, **options):
+    def full(*_, **__):
+        raise ResourceError("no shared memory is left")
+
+    original, traffic.empty = traffic.empty, full
+    try:
+        return call(*arguments, **options)
+    finally:
+        traffic.empty = original
+
+
 @ranks(at_least=2)
 def case_a_transport_that_cannot(comm):
-    """Two nodes share no memory: every rank learns it at initialization."""
+    """Every rank learns it at initialization, before anything is sent."""
     cart = grid(comm)
-    if Context.of(cart).node().alone:
-        skip("all ranks are on one node")
-    everywhere(cart, UnsupportedError, "rma: the receive buffer is not in memory from empty",
-               np.zeros((6, 6)), 1, method="rma")
+    without_shared_memory(
+        everywhere, cart, UnsupportedError, "rma: the receive buffer is not in memory from empty",
+        np.zeros((6, 6)), 1, method="rma")  # fmt: skip
     cart.Free()
 
 
 def case_too_little_shared_memory(comm):
     """Then the messages come in plain memory."""
     cart = grid(comm)
-
-    def full(*arguments):
-        raise ResourceError("no shared memory is left")
-
-    original, traffic.empty = traffic.empty, full
-    try:
-        halo = HaloExchange(cart, array := np.full((6, 6), float(comm.rank)), 1)
-    finally:
-        traffic.empty = original
+    array = np.full((6, 6), float(comm.rank))
+    halo = without_shared_memory(HaloExchange, cart, array, 1)
     halo.exchange()
     assert (array[0, 1:-1] == (comm.rank - 1) % comm.size).all()
     halo.Free()
+    cart.Free()
+
+
+@parameters(call=["Psend_init", "Precv_init", "message_out", "message_in"])
+@ranks(at_least=2)
+def case_one_rank_fails(comm, call):
+    """While the messages are made: all ranks give back what they have, and can try again."""
+    cart = grid(comm)
+
+    def refuse(*_, **__):
+        raise ResourceError("no more of it")
+
+    original = getattr(traffic, call)
+    if comm.rank == comm.size - 1:
+        setattr(traffic, call, refuse)
+    try:
+        everywhere(cart, ResourceError, "no more of it", np.zeros((6, 6)), 1)
+    finally:
+        setattr(traffic, call, original)
+    with HaloExchange(cart, array := np.full((6, 6), float(comm.rank)), 1) as halo:
+        halo.exchange()
+        assert (array[0, 1:-1] == (comm.rank - 1) % comm.size).all()
     cart.Free()
 
 
@@ -215,6 +240,17 @@ def case_memory_is_given_back(comm, memory):
     assert settled(cart) == before
     if memory == "shared":
         free(array)
+    cart.Free()
+
+
+def case_many_cycles(comm, options):
+    """More halos than MPI has windows and communicators, one after the other."""
+    cart, array = grid(comm), np.zeros((6, 6))
+    for cycle in range(int(options.get("cycles", 20))):
+        array[1:-1, 1:-1] = 10 * cycle + comm.rank
+        with HaloExchange(cart, array, 1) as halo:
+            halo.exchange()
+        assert (array[0, 1:-1] == 10 * cycle + (comm.rank - 1) % comm.size).all()
     cart.Free()
 
 
