@@ -199,8 +199,8 @@ def test_a_queue_gives_every_tile_once_a_round(threads):
             return Tile(calls)
         return Tile(calls, [lambda: there(number)], [lambda: done.append("marked")])
 
-    queue = Queue([tile(number) for number in range(20)], threads)
     with Team(threads) as team:
+        queue = Queue([tile(number) for number in range(20)], team)
         for _ in range(5):
             done.clear()
             waiting |= dict.fromkeys(waiting, 2)
@@ -211,6 +211,17 @@ def test_a_queue_gives_every_tile_once_a_round(threads):
                 assert done[0] == 1, "a tile whose ghosts are not there is put back"
     assert queue.communication() > 0
     assert queue.communication() == 0
+
+
+def test_an_error_ends_the_wait_for_what_does_not_come():
+    def fail():
+        raise ZeroDivisionError("in a tile")
+
+    never = Tile([], [lambda: False])
+    with Team(2) as team:
+        with pytest.raises(ZeroDivisionError, match="in a tile"):
+            team.run(Queue([never, Tile([(fail, ())]), never], team))
+        assert team.broken
 
 
 def test_the_last_of_several_tiles_makes_the_call():

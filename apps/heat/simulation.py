@@ -26,6 +26,8 @@ from onesided.apps.heat.team import Team
 from onesided.apps.heat.tiling import tiling
 from onesided.apps.heat.work import Queue, Tile, after
 
+SPOILED = -1.0  # no temperature that there can be
+
 
 class Simulation:
     """One way of exchanging halos, with a state of its own.
@@ -51,7 +53,7 @@ class Simulation:
         self.problem, self.block = problem, block
         self._arrays, self._team = arrays, team
         self._state = np.empty_like(arrays[0])
-        faces = faces_of(comm, block)
+        self._faces = faces = faces_of(comm, block)
         self.tiling = tiling(block.inner, faces, max(options.pieces, team.threads))
         info = {"expected_iterations": str(options.steps), **dict(options.info)}
         self.halo = way.make(Sides(comm, faces, self._arrays, self.tiling.parts, info))
@@ -74,9 +76,11 @@ class Simulation:
         return self._state[self.block.inner]
 
     def resume(self) -> None:
-        """Local. Go on where this way has paused."""
+        """Local. Go on where this way has paused; ghosts that another way has left are spoiled."""
         self._now = 0
         np.copyto(self._arrays[0], self._state)
+        for face in self._faces:
+            self._arrays[1][face.recv] = SPOILED
 
     def pause(self) -> None:
         """Local. Leave the arrays to others."""
@@ -154,7 +158,7 @@ class Simulation:
         parts = [tiles]
         if self.halo.joint:
             parts = [tiles[:outer], tiles[outer:]]
-        return [Queue(part, self._team.threads) for part in parts]
+        return [Queue(part, self._team) for part in parts]
 
 
 def faces_of(comm: MPI.Cartcomm, block: Block) -> list[Face]:

@@ -11,10 +11,13 @@ from onesided.apps.heat.stencil import settings
 
 
 class Team:
-    """Local. The calling thread and ``threads`` - 1 others, made now and ended by ``close``."""
+    """Local. The calling thread and ``threads`` - 1 others, made now and ended by ``close``.
+
+    ``broken``: a thread has raised; others that wait for what it should have done must stop.
+    """
 
     def __init__(self, threads: int) -> None:
-        self.threads = threads
+        self.threads, self.broken = threads, False
         self._work: Callable[[], object] | None = None
         self._error: BaseException | None = None
         self._go = [_locked() for _ in range(threads - 1)]
@@ -36,6 +39,9 @@ class Team:
             go.release()
         try:
             work()
+        except BaseException:
+            self.broken = True
+            raise
         finally:
             for done in self._done:
                 done.acquire()
@@ -73,7 +79,7 @@ class Team:
                 try:
                     work()
                 except BaseException as error:
-                    self._error = error
+                    self._error, self.broken = error, True
                 finally:
                     done.release()
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from onesided.apps.heat.stencil import Call
+from onesided.apps.heat.team import Team
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,9 @@ class Queue:
     begins before the last has ended. A tile whose ghosts are not there is put back for later.
     """
 
-    def __init__(self, tiles: Sequence[Tile], threads: int) -> None:
-        self._tiles = tiles
-        self._draws = len(tiles) + threads  # of a round: every thread draws once in vain
+    def __init__(self, tiles: Sequence[Tile], team: Team) -> None:
+        self._tiles, self._team = tiles, team
+        self._draws = len(tiles) + team.threads  # of a round: every thread draws once in vain
         self._draw = itertools.count().__next__  # atomic, unlike a number that is added to
         self._late: deque[Tile] = deque()
         self._spent: list[float] = []
@@ -46,7 +47,7 @@ class Queue:
             spent += self._try(tiles[number])
             if late:
                 spent += self._retry()
-        while late:
+        while late and not self._team.broken:
             spent += self._retry()
             os.sched_yield()
         if spent:
