@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from onesided.apps.modelling.networks import NETWORKS
 from onesided.collectives import MethodError, PatternError, methods
+from onesided.collectives.modelling.networks import NETWORKS
 from onesided.collectives.modelling.parameters import Level, Parameters, of_record
 from onesided.collectives.modelling.prediction import fastest, predict, predict_all
 from onesided.collectives.modelling.programs import program

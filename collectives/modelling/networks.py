@@ -1,21 +1,17 @@
 """Parameters that come with the program; each says where it is from, and what is assumed.
 
-``paper`` is fitted to the times that paper 000 tells in its text, which are here as well: Figure 1
-(2 MiB for each pair of ranks: with 2 MiB for each rank alone, 448 ranks would move 40 MB/s per
-node) and Figure 2 (224 ranks). The two figures differ by 1.8 where they overlap, in the baseline
-with 2 MiB on 224 ranks; the fit lies between.
+``paper`` is fitted to the times that paper 000 tells in its text (``onesided model --paper`` shows
+them beside the model); those of its two figures differ by 1.8 where they overlap, in the baseline
+with 2 MiB on 224 ranks, and the fit lies between.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from onesided.collectives.modelling.parameters import Level, Parameters
 from onesided.collectives.modelling.way import Line, Way
 from onesided.collectives.models import Network
 
 US, NS = 1e-6, 1e-9
-MEBI = 1 << 20
 KIBI = 1 << 10
 
 
@@ -158,38 +154,3 @@ _INFINIBAND = Parameters(
 
 #: By the name that ``--network`` takes.
 NETWORKS = {each.name: each for each in (_PAPER, _GIGABIT, _INFINIBAND)}
-
-
-@dataclass(frozen=True)
-class Told:
-    """A time that paper 000 tells in its text: for so many ranks and bytes of a block."""
-
-    figure: int
-    ranks: int
-    block_bytes: int
-    method: str
-    seconds: float
-
-
-PAPER_PER_NODE = 28
-BASELINE, FENCE, LOCK = "mpi", "rma-fence-paper", "rma-lock-paper"
-#: Where the paper tells a range it is the middle, where it tells a saving the difference.
-TOLD = (
-    Told(1, 28, 2 * MEBI, BASELINE, 0.074),
-    Told(1, 28, 2 * MEBI, FENCE, 0.0255),
-    Told(1, 224, 2 * MEBI, BASELINE, 0.794),
-    Told(1, 224, 2 * MEBI, FENCE, 0.700),
-    Told(1, 224, 2 * MEBI, LOCK, 1.53),
-    Told(1, 448, 2 * MEBI, BASELINE, 2.49),
-    Told(1, 448, 2 * MEBI, FENCE, 1.54),
-    Told(1, 448, 2 * MEBI, LOCK, 3.52),
-    Told(2, 224, 32 * KIBI, BASELINE, 0.0588),
-    Told(2, 224, 32 * KIBI, FENCE, 0.0410),
-    Told(2, 224, 32 * KIBI, LOCK, 0.0440),
-    Told(2, 224, MEBI, BASELINE, 0.572),
-    Told(2, 224, MEBI, FENCE, 0.414),
-    Told(2, 224, MEBI, LOCK, 0.472),
-    Told(2, 224, 2 * MEBI, BASELINE, 1.438),
-    Told(2, 224, 2 * MEBI, FENCE, 0.801),
-    Told(2, 224, 2 * MEBI, LOCK, 0.888),
-)
