@@ -10,7 +10,7 @@ from onesided.collectives.modelling.way import Way
 
 LINES = {"from bytes": ".0f", "L (us)": ".4g", "o (us)": ".4g", "g (us)": ".4g", "G (ns)": ".4g"}
 SYNCHRONIZATION = (
-    "signal", "barrier", "fence", "empty_fence", "opening", "notice", "epoch", "relock"
+    "signal", "barrier", "done", "fence", "empty_fence", "opening", "notice", "epoch", "relock"
 )  # fmt: skip
 
 

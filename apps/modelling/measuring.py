@@ -161,16 +161,11 @@ def _level(
 
 
 def synchronization(times: Mapping[str, float]) -> dict[str, float]:
-    """Local. What synchronizing costs beside a Put that is flushed, and a step of a barrier."""
-    put, step, signal = times["put"], times["barrier"], times["signal"]
-    beyond = {
-        "fence": times["fence"] - put - step,
-        "empty_fence": times["empty fence"] - step,
-        "opening": times["opening"] - step,
-        "epoch": times["epoch"] - put - signal,
-        "relock": times["relock"] - put - 2 * step,
-    }
-    known = {"signal": signal, "barrier": step, "notice": times["notice"]}
+    """Local. What synchronizing costs, where it follows on a Put beside that Put flushed."""
+    known = {name: times[name] for name in ("signal", "barrier", "opening")}
+    known["empty_fence"] = times["empty fence"]
+    beyond = {name: times[name] - times["put"] for name in ("done", "notice", "fence", "relock")}
+    beyond["epoch"] = times["epoch"] - times["put"] - times["signal"]
     return known | {name: max(seconds, 0.0) for name, seconds in beyond.items()}
 
 

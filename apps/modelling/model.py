@@ -18,7 +18,6 @@ from onesided.apps.failures import user_errors
 from onesided.apps.machine import versions
 from onesided.apps.modelling.bench_model import modelled
 from onesided.apps.modelling.files import load
-from onesided.apps.modelling.networks import NETWORKS
 from onesided.apps.modelling.paper import Comparison, compare, draw
 from onesided.apps.modelling.pictures import save_regions
 from onesided.apps.modelling.sweep import Point, Regions, Sweep
@@ -26,6 +25,7 @@ from onesided.apps.options import settings
 from onesided.apps.picture import check_picture
 from onesided.apps.progress import PLAIN_WIDTH, console
 from onesided.apps.report import PLAIN, check_json, write_json
+from onesided.collectives.modelling.networks import NETWORKS
 from onesided.collectives.modelling.parameters import Parameters
 
 DEFAULT = "paper"

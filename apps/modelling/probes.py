@@ -130,11 +130,18 @@ class Probes:
         self.calls["puts in a row"] = lambda: flushed(short, IN_A_ROW)
         word, place = [self._out, 1, MPI.INT64_T], [0, 1, MPI.INT64_T]
 
+        exchange_signals = self._started(1, 0)
+
         def notice() -> None:
+            flushed(short)
             window.Accumulate(word, other, place, MPI.REPLACE)
             window.Flush(other)
 
-        self.calls["notice"] = notice
+        def done() -> None:
+            flushed(short)
+            exchange_signals()
+
+        self.calls["notice"], self.calls["done"] = notice, done
         self._issue: tuple[Call, Call] = (short, lambda: window.Flush(other))
 
     def overhead(self) -> float:

@@ -27,11 +27,13 @@ class Level:
     """One level: the ranks of a node, or ranks of different nodes.
 
     ``messages`` are two-sided; ``puts`` are Put into a window and flushed, so their latency holds
-    the way back. ``signal`` is an empty message, ``barrier`` one step of a barrier. Beside these,
-    what a round costs more than its Puts flushed (and one step of a barrier, where it has one):
-    ``fence`` the fence that ends it, ``empty_fence`` one with nothing to complete, ``opening`` one
-    that is asserted to follow on nothing (NOPRECEDE), ``notice`` a counter accumulated and flushed,
-    ``epoch`` post, start, complete and wait, ``relock`` the locks of the printed Algorithm 3.
+    the way back. ``signal`` is an empty message, ``barrier`` one step of a barrier,
+    ``empty_fence`` a fence with nothing to complete, and ``opening`` one that is asserted to
+    follow on nothing (NOPRECEDE). Beside these, what a round costs more than its Puts flushed:
+    ``done`` an empty message after the flush, ``notice`` a counter accumulated and flushed,
+    ``fence`` the fence that ends it, ``epoch`` post, start, complete and wait (without the signal
+    before), ``relock`` the locks and both barriers of the printed Algorithm 3. A fence is that of
+    two ranks, and so holds one step of a barrier, ``relock`` two.
 
     ``link_byte_gap`` and ``link_gap`` are the times that a byte, and a message, keep the link that
     all ranks of a node share. The last two are fits to what others measured, and 0 elsewhere: the
@@ -43,6 +45,7 @@ class Level:
     puts: Way
     signal: float
     barrier: float
+    done: float = 0.0
     fence: float = 0.0
     empty_fence: float = 0.0
     opening: float = 0.0

@@ -33,8 +33,13 @@ def _puts(rank: Actor, *, near: bool) -> Iterator[Step]:
             yield rank.put(peer, nbytes)
 
 
-def _barrier(rank: Actor, name: str) -> Iterator[Step]:
-    """Dissemination among the ranks of the node, then among those with the same place on theirs."""
+def _barrier(rank: Actor, name: str, first: str = "") -> Iterator[Step]:
+    """Dissemination among the ranks of the node, then among those with the same place on theirs.
+
+    The first step at the widest level takes as long as the operation ``first`` of two ranks does,
+    or nothing where that is part of another barrier.
+    """
+    wide = "network" if len(set(rank.machine.nodes)) > 1 else "node"
     nodes = rank.machine.nodes
     mates = [peer for peer, node in enumerate(nodes) if node == rank.node]
     place = mates.index(rank.rank)
@@ -45,19 +50,15 @@ def _barrier(rank: Actor, name: str) -> Iterator[Step]:
     for which, group in (("node", mates), ("network", lane)):
         mine, step = group.index(rank.rank), 1
         while step < len(group):
-            seconds = rank.machine.parameters.level(which).barrier
+            level = rank.machine.parameters.level(which)
+            seconds = level.barrier
+            if which == wide and step == 1:
+                seconds = getattr(level, first) if first else 0.0
             to = group[(mine + step) % len(group)]
             there = rank.machine.actors[to]
             rank.machine.at(rank.machine.now + seconds, there, (name, which, step))
             yield Arrivals((name, which, step))
             step *= 2
-
-
-def _pause(rank: Actor, name: str) -> Iterator[Step]:
-    """A cost of synchronizing that is nobody's message, at the widest level of the job."""
-    wide = len(set(rank.machine.nodes)) > 1
-    if wide or len(rank.machine.nodes) > 1:
-        yield getattr(rank.machine.parameters.level("network" if wide else "node"), name)
 
 
 def _fence(rank: Actor, *, puts_first: bool = False) -> Iterator[Step]:
@@ -69,17 +70,14 @@ def _fence(rank: Actor, *, puts_first: bool = False) -> Iterator[Step]:
         yield from _puts(rank, near=False)
     yield rank.flush()
     far = any(not rank.near(peer) for peer, _ in rank.to)
-    yield from _barrier(rank, "fence")
-    yield from _pause(rank, "fence" if far else "empty_fence")
+    yield from _barrier(rank, "closing", "fence" if far else "empty_fence")
 
 
 def _printed_fence(rank: Actor) -> Iterator[Step]:
-    yield from _pause(rank, "opening")
-    yield from _barrier(rank, "opening")
+    yield from _barrier(rank, "opening", "opening")
     yield from _puts(rank, near=True)
     yield rank.flush()
-    yield from _barrier(rank, "fence")
-    yield from _pause(rank, "fence")
+    yield from _barrier(rank, "closing", "fence")
 
 
 def _lock(rank: Actor, *, puts_first: bool = False) -> Iterator[Step]:
@@ -91,17 +89,16 @@ def _lock(rank: Actor, *, puts_first: bool = False) -> Iterator[Step]:
         yield from _puts(rank, near=False)
     yield rank.flush()
     for peer, _ in rank.to:
-        yield rank.signal(peer, "done")
+        yield rank.signal(peer, "done", rank.level(peer).done)
     for peer in rank.sources:
         yield Arrivals("done")
         yield rank.receive(peer, 0.0)
 
 
 def _printed_lock(rank: Actor) -> Iterator[Step]:
-    yield from _pause(rank, "relock")
     yield from _puts(rank, near=True)
     yield rank.flush()
-    yield from _barrier(rank, "first")
+    yield from _barrier(rank, "first", "relock")
     yield from _barrier(rank, "second")
 
 
@@ -125,7 +122,7 @@ def _notify(rank: Actor) -> Iterator[Step]:
 
 def _pscw(rank: Actor) -> Iterator[Step]:
     for peer in rank.sources:
-        yield rank.signal(peer, "ready")
+        yield rank.signal(peer, "ready", rank.level(peer).signal)
     for peer, _ in rank.to:
         yield Arrivals("ready")
         yield rank.receive(peer, 0.0)

@@ -3,7 +3,8 @@
 The formulas count messages and bytes of the busiest rank. Here every message of every rank travels
 on its own: a processor spends the overhead on it, it leaves the rank a gap and its bytes after the
 one before, it passes the link of its node, and that of the target's node, one after the other with
-what other ranks send, and arrives a latency later. The parameters are the same.
+what other ranks send, and arrives a latency later. The parameters are the same, but the software
+of the methods is left out.
 
 A rank's program is a generator (:mod:`.programs`) that yields what it does next: a number of
 seconds of work, or an :class:`Arrivals` to wait for.
@@ -130,11 +131,10 @@ class Actor:
         """The wait until all Puts are complete."""
         return max(0.0, self.flushed - self.machine.now)
 
-    def signal(self, peer: int, kind: object) -> float:
-        """An empty message."""
-        level = self.level(peer)
-        self.machine.at(self.machine.now + level.signal, self.machine.actors[peer], kind)
-        return level.messages.short.overhead
+    def signal(self, peer: int, kind: object, latency: float) -> float:
+        """An empty message, which arrives after ``latency``."""
+        self.machine.at(self.machine.now + latency, self.machine.actors[peer], kind)
+        return self.level(peer).messages.short.overhead
 
     def stores(self) -> float:
         """All blocks for ranks of the node."""
@@ -144,10 +144,6 @@ class Actor:
         network = _line(self.machine.parameters.stores, sum(sizes))
         gap = self.machine.parameters.stores.busy(len(sizes))
         return network.latency + network.overhead + sum(sizes) * network.byte_gap + float(gap)
-
-    def alone(self, method: str, own_bytes: float) -> float:
-        """The method's software, and the block of the rank itself."""
-        return float(self.machine.parameters.alone(method, own_bytes))
 
     def _travel(self, peer: int, nbytes: float, network: Network, level: Level) -> float:
         """When the last byte has arrived."""

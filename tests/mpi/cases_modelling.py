@@ -6,8 +6,8 @@ import numpy as np
 from cases import parameters, ranks
 from mpi4py import MPI
 
-from onesided.apps.modelling.networks import NETWORKS
 from onesided.collectives import Alltoallv_init
+from onesided.collectives.modelling.networks import NETWORKS
 from onesided.collectives.modelling.observed import of_exchange
 from onesided.collectives.modelling.prediction import fastest, predict
 from onesided.collectives.modelling.traffic import of_matrix

@@ -98,8 +98,17 @@ class Costs:
             cost = cost + hops * self.parameters.level("network").barrier
         return cost
 
+    def of_all(self, name: str, barriers: int = 1) -> Numbers:
+        """Local. A cost of synchronizing all ranks, which holds so many steps of a barrier.
+
+        Its own is that of two ranks: at the network where there is one, else on the node. More
+        ranks add the other steps of so many barriers.
+        """
+        steps = barriers * (self.barrier() - self.at_widest("barrier"))
+        return self.at_widest(name) + steps
+
     def at_widest(self, name: str) -> Numbers:
-        """Local. A cost of synchronizing, at the network where there is one, else on the node."""
+        """Local. A cost at the network where there is one, else on the node, if it is shared."""
         near = self.once("node", name, self.shared)
         far = self.once("network", name, self.spread)
         return np.where(self.spread, far, near)
@@ -116,15 +125,16 @@ class Costs:
             return 0.0
         return np.where(used, getattr(self.parameters.level(which), name), 0.0)
 
-    def signals(self, *, near: bool = True) -> Numbers:
+    def signals(self, name: str = "signal", *, near: bool = True) -> Numbers:
         """Local. An empty message to and from every peer: a latency, and the time of their ends.
 
-        Without ``near`` only from and to peers on other nodes.
+        Without ``near`` only from and to peers on other nodes. ``name``: whose latency it is.
         """
         traffic = self.traffic
-        cost: Numbers = self.at_farthest("signal") if near else self.once(
-            "network", "signal", np.asarray(traffic.far_messages) > 0
-        )
+        if near:
+            cost = self.at_farthest(name)
+        else:
+            cost = self.once("network", name, np.asarray(traffic.far_messages) > 0)
         if near and np.any(traffic.near_messages):
             cost = cost + self.parameters.level("node").messages.busy(traffic.near_messages)
         if np.any(traffic.far_messages):

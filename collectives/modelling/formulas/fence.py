@@ -1,9 +1,10 @@
 """Fences: every round ends with a barrier of all ranks.
 
-``T = stores + puts + fence + barrier(P)``, where Puts include the flush that the fence performs.
-With one receive slot an empty fence opens the round. A node stores while nothing travels yet where
-its ranks are served first, so the parts add up; in the order of Algorithm 2 of paper 000 the Puts
-travel meanwhile, and the longer part counts.
+``T = stores + puts + fence(P)``, where Puts include the flush that the fence performs, and a fence
+of P ranks takes longer than one of two by the steps of the barrier that it is. With one receive
+slot an empty fence opens the round. A node stores while nothing travels yet where its ranks are
+served first, so the parts add up; in the order of Algorithm 2 of paper 000 the Puts travel
+meanwhile, and the longer part counts.
 """
 
 from __future__ import annotations
@@ -27,15 +28,13 @@ class FenceRound(Formula):
     def closing(self, costs: Costs) -> Numbers:
         """Local. The fence at the end: with Puts to complete, or without."""
         put = np.asarray(costs.traffic.far_messages) > 0
-        return costs.barrier() + np.where(
-            put, costs.at_widest("fence"), costs.at_widest("empty_fence")
-        )
+        return np.where(put, costs.of_all("fence"), costs.of_all("empty_fence"))
 
     def opening(self, costs: Costs) -> Numbers:
         """Local. The fence before, which two slots do not need."""
         if costs.traffic.slots > 1:
             return 0.0
-        return costs.at_widest("empty_fence") + costs.barrier()
+        return costs.of_all("empty_fence")
 
 
 class FenceHierarchyRound(FenceRound):
@@ -52,7 +51,7 @@ class PrintedFenceRound(FenceRound):
         return costs.puts(near=True)
 
     def closing(self, costs: Costs) -> Numbers:
-        return costs.at_widest("fence") + costs.barrier()
+        return costs.of_all("fence")
 
     def opening(self, costs: Costs) -> Numbers:
-        return costs.at_widest("opening") + costs.barrier()
+        return costs.of_all("opening")

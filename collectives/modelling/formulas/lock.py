@@ -1,11 +1,11 @@
 """A passive epoch held from initialization: *ready* and *done* are empty messages.
 
-``T = stores + puts + signals``, the Puts flushed target by target, all of them issued before. With
+``T = stores + puts + done``, the Puts flushed target by target, all of them issued before. With
 one receive slot a rank waits for *ready* first, and a target is flushed before the next one is
-served: ``T = signals + stores + puts, one by one + signals``.
+served: ``T = signals + stores + puts, one by one + done``.
 
 The printed Algorithm 3, made right, releases its own lock, locks all, Puts, unlocks all, and takes
-its own again between two barriers: ``T = puts + relock + 2 barrier(P)``.
+its own again between two barriers: ``T = puts + relock(P)``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class LockRound(Formula):
     def seconds(self, costs: Costs) -> Numbers:
         asks = costs.traffic.slots == 1
         ready = costs.signals() if asks else 0.0
-        return ready + self.data(costs.stores(), costs.puts(apart=asks)) + costs.signals()
+        return ready + self.data(costs.stores(), costs.puts(apart=asks)) + costs.signals("done")
 
     def data(self, stores: Numbers, puts: Numbers) -> Numbers:
         """Local. Until the blocks are where they belong."""
@@ -40,5 +40,4 @@ class PrintedLockRound(Formula):
     """Algorithm 3 with both barriers."""
 
     def seconds(self, costs: Costs) -> Numbers:
-        data = costs.puts(near=True, locked=True)
-        return data + costs.at_widest("relock") + 2.0 * costs.barrier()
+        return costs.puts(near=True, locked=True) + costs.of_all("relock", barriers=2)

@@ -1,21 +1,17 @@
 """Parameters that come with the program; each says where it is from, and what is assumed.
 
-``paper`` is fitted to the times that paper 000 tells in its text, which are here as well: Figure 1
-(2 MiB for each pair of ranks: with 2 MiB for each rank alone, 448 ranks would move 40 MB/s per
-node) and Figure 2 (224 ranks). The two figures differ by 1.8 where they overlap, in the baseline
-with 2 MiB on 224 ranks; the fit lies between.
+``paper`` is fitted to the times that paper 000 tells in its text (``onesided model --paper`` shows
+them beside the model); those of its two figures differ by 1.8 where they overlap, in the baseline
+with 2 MiB on 224 ranks, and the fit lies between.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from onesided.collectives.modelling.parameters import Level, Parameters
 from onesided.collectives.modelling.way import Line, Way
 from onesided.collectives.models import Network
 
 US, NS = 1e-6, 1e-9
-MEBI = 1 << 20
 KIBI = 1 << 10
 
 
@@ -53,6 +49,9 @@ _PAPER = Parameters(
         puts=_way(1, (0, 1.0, 0.3, 0.3, 0.434)),
         signal=1e-6,
         barrier=1e-6,
+        done=1e-6,
+        fence=1e-6,
+        opening=1e-6,
         relock=10e-6,
     ),
     network=Level(
@@ -60,6 +59,9 @@ _PAPER = Parameters(
         puts=_way(1, (0, 4.0, 0.5, 175.0, 0.06)),
         signal=2e-6,
         barrier=2e-6,
+        done=2e-6,
+        fence=2e-6,
+        opening=2e-6,
         relock=10e-6,
         link_byte_gap=0.06 * NS,
         congestion=0.15,
@@ -81,20 +83,26 @@ _GIGABIT = Parameters(
         puts=_way(1, (0, 1.8, 0.9, 1.7, 0.28)),
         signal=1.6e-6,
         barrier=2.2e-6,
-        empty_fence=0.3e-6,
-        opening=0.5e-6,
+        done=1.6e-6,
+        fence=1.7e-6,
+        empty_fence=2.6e-6,
+        opening=2.7e-6,
         notice=0.4e-6,
         epoch=2.2e-6,
-        relock=8.3e-6,
+        relock=12.6e-6,
     ),
     network=Level(
         messages=_way(2, (0, 240.0, 40.0, 80.0, 10.0)),
         puts=_way(1, (0, 510.0, 60.0, 180.0, 10.0)),
         signal=310e-6,
         barrier=300e-6,
-        notice=520e-6,
+        done=250e-6,
+        fence=230e-6,
+        empty_fence=280e-6,
+        opening=310e-6,
+        notice=500e-6,
         epoch=230e-6,
-        relock=830e-6,
+        relock=1470e-6,
         link_byte_gap=10.0 * NS,
     ),
     software=_SOFTWARE,
@@ -113,20 +121,26 @@ _INFINIBAND = Parameters(
         puts=_way(1, (0, 0.8, 0.4, 0.4, 0.2)),
         signal=0.6e-6,
         barrier=0.6e-6,
-        empty_fence=0.3e-6,
+        done=0.6e-6,
+        fence=0.8e-6,
+        empty_fence=0.9e-6,
+        opening=0.9e-6,
         notice=0.3e-6,
         epoch=1.0e-6,
-        relock=4.0e-6,
+        relock=5.2e-6,
     ),
     network=Level(
         messages=_way(2, (0, 1.0, 0.25, 0.5, 0.042), (16 * KIBI, 3.0, 0.25, 0.5, 0.042)),
         puts=_way(1, (0, 2.0, 0.3, 0.3, 0.042)),
         signal=1.3e-6,
         barrier=1.5e-6,
-        fence=0.5e-6,
+        done=1.3e-6,
+        fence=2.0e-6,
+        empty_fence=2.0e-6,
+        opening=2.0e-6,
         notice=2.5e-6,
         epoch=2.0e-6,
-        relock=8.0e-6,
+        relock=11.0e-6,
         link_byte_gap=0.042 * NS,
         link_gap=10 * NS,
     ),
@@ -140,38 +154,3 @@ _INFINIBAND = Parameters(
 
 #: By the name that ``--network`` takes.
 NETWORKS = {each.name: each for each in (_PAPER, _GIGABIT, _INFINIBAND)}
-
-
-@dataclass(frozen=True)
-class Told:
-    """A time that paper 000 tells in its text: for so many ranks and bytes of a block."""
-
-    figure: int
-    ranks: int
-    block_bytes: int
-    method: str
-    seconds: float
-
-
-PAPER_PER_NODE = 28
-BASELINE, FENCE, LOCK = "mpi", "rma-fence-paper", "rma-lock-paper"
-#: Where the paper tells a range it is the middle, where it tells a saving the difference.
-TOLD = (
-    Told(1, 28, 2 * MEBI, BASELINE, 0.074),
-    Told(1, 28, 2 * MEBI, FENCE, 0.0255),
-    Told(1, 224, 2 * MEBI, BASELINE, 0.794),
-    Told(1, 224, 2 * MEBI, FENCE, 0.700),
-    Told(1, 224, 2 * MEBI, LOCK, 1.53),
-    Told(1, 448, 2 * MEBI, BASELINE, 2.49),
-    Told(1, 448, 2 * MEBI, FENCE, 1.54),
-    Told(1, 448, 2 * MEBI, LOCK, 3.52),
-    Told(2, 224, 32 * KIBI, BASELINE, 0.0588),
-    Told(2, 224, 32 * KIBI, FENCE, 0.0410),
-    Told(2, 224, 32 * KIBI, LOCK, 0.0440),
-    Told(2, 224, MEBI, BASELINE, 0.572),
-    Told(2, 224, MEBI, FENCE, 0.414),
-    Told(2, 224, MEBI, LOCK, 0.472),
-    Told(2, 224, 2 * MEBI, BASELINE, 1.438),
-    Told(2, 224, 2 * MEBI, FENCE, 0.801),
-    Told(2, 224, 2 * MEBI, LOCK, 0.888),
-)
