@@ -9,6 +9,7 @@ from onesided.apps.reporting.section import Section
 from onesided.apps.reporting.sections.applications import Applications
 from onesided.apps.reporting.sections.broadcasts import Broadcasts
 from onesided.apps.reporting.sections.exchanges import Exchanges
+from onesided.apps.reporting.sections.experiments import Experiments
 from onesided.apps.reporting.sections.kind import Kind
 from onesided.apps.reporting.sections.model import Check, Model
 from onesided.apps.reporting.sections.partitions import Partitions
@@ -23,12 +24,14 @@ KINDS: Mapping[str, type[Kind]] = {
     "bench apps": Applications,
     "bench broadcast": Broadcasts,
     "bench partitioned": Partitions,
+    "bench partitioned --targets": Suite,
     "bench fft": Kind,
     "bench fft --suite": Suite,
     "bench spmv": Products,
     "bench spmv --suite": Suite,
     "bench model": Check,
     "model": Model,
+    "bench all": Experiments,
 }
 
 
