@@ -1,17 +1,20 @@
-"""Result files as commands write them, by the code of apps/report.py, with numbers as wanted."""
+"""Result files by the code of apps/report.py, with numbers as wanted, and the page about them."""
 
 from __future__ import annotations
 
 import io
 import json
+from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from mpi4py import MPI
 from rich.console import Console
 
 from onesided.apps.report import Report, Row, byte_count, write_json
+from onesided.apps.reporting.command import make
 from onesided.apps.verdict import Verdict
 
 KIBI, MEBI = 1 << 10, 1 << 20
@@ -210,3 +213,22 @@ def _rates(right: bool) -> dict[tuple[str, str, int], dict[int, float]]:
         ("persistent", first, 16): bad, ("psend", first, 16): shape(1, 1, 1, 1, 5),
         ("rma", first, 1): falling, ("rma", second, 1): falling, ("rma", "randomized", 1): flat,
     }  # fmt: skip
+
+
+def options(folder: Path, **changes: object) -> Namespace:
+    """What the command is given."""
+    given = {"folder": str(folder), "output": str(folder / "report.html"), "figures": None}
+    return Namespace(**{**given, "mixed": False, **changes})
+
+
+def page(folder: Path, **changes: object) -> str:
+    """The page about a folder."""
+    asked = options(folder, **changes)
+    make(asked)
+    return Path(asked.output).read_text(encoding="utf-8")
+
+
+def parsed(text: str) -> ElementTree.Element:
+    """The page as XML, which is stricter than any browser."""
+    assert text.startswith("<!DOCTYPE html>\n")
+    return ElementTree.fromstring(text.split("\n", 1)[1])

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from mpi4py import MPI
 
 from onesided.apps.failures import CommandError, words
+from onesided.apps.reporting import registry
 from onesided.apps.reporting.claims.verdicts import Judged, judged
 from onesided.apps.reporting.export import export, sentence
 from onesided.apps.reporting.facts import facts
 from onesided.apps.reporting.folder import Findings, findings, groups
 from onesided.apps.reporting.page import page
 from onesided.apps.reporting.payoff import payoff
-from onesided.apps.reporting.registry import section
 from onesided.apps.reporting.result import Result
 from onesided.apps.reporting.section import Section
 from onesided.apps.reporting.table import Paragraph
@@ -70,7 +70,7 @@ def sections(results: Sequence[Result], verdicts: Judged) -> list[Section]:
     paid = payoff(results)
     return [
         verdicts.section(),
-        *(section(result) for result in results),
+        *registry.sections(results),
         *([paid] if paid is not None else []),
         facts(results),
     ]

@@ -18,6 +18,7 @@ LEFT, RIGHT, TOP, BOTTOM = 74.0, 14.0, 10.0, 46.0  # margins
 COLORS = 8  # how many the style sheet has
 DASHES = ("", "6 3", "2 3")  # for the first eight names, the next eight, and so on
 NOTHING = "-"
+SHORT = 8  # rows; a longer table below a figure is folded
 
 
 class Figure(ABC):
@@ -52,13 +53,10 @@ class Figure(ABC):
         legend = self.legend()
         if legend is not None:
             parts.append(legend)
-        below = element(
-            "details",
-            {"open": "open"},
-            element("summary", None, "Numbers"),
-            self.numbers().block(),
-        )
-        return element("figure", None, *parts, below)
+        table = self.numbers()
+        shown = {"open": "open"} if len(table.rows) <= SHORT else None
+        summary = element("summary", None, "Numbers")
+        return element("figure", None, *parts, element("details", shown, summary, table.block()))
 
     def canvas(self, *parts: Element, height: float = HEIGHT) -> Element:
         """Local. The ``svg`` around what is drawn, which tells its title and words."""
@@ -130,14 +128,13 @@ def mark(number: int, x: float, y: float, told: str = "") -> Element:
 
 def key(number: int, name: str, *, line: bool = True) -> Element:
     """Local. An entry of a legend."""
-    parts = [stroke(number, [(1.0, 7.0), (29.0, 7.0)])] if line else []
-    swatch = element(
-        "svg",
-        {"viewBox": "0 0 30 14", "class": "key", "aria-hidden": "true"},
-        *parts,
-        mark(number, 15.0, 7.0),
-    )
-    return element("li", None, swatch, name)
+    about = {"viewBox": "0 0 30 14", "class": "key", "aria-hidden": "true"}
+    if line:
+        parts = [stroke(number, [(1.0, 7.0), (29.0, 7.0)]), mark(number, 15.0, 7.0)]
+    else:
+        box = {"x": 8, "y": 1, "width": 20, "height": 12}
+        parts = [element("rect", {"class": f"bar c{number % COLORS}"} | box)]
+    return element("li", None, element("svg", about, *parts), name)
 
 
 def stroke(number: int, points: Sequence[tuple[float, float]]) -> Element:

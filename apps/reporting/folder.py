@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from onesided.apps.reporting.result import PARTS, Result
 
 #: A file with fewer of the parts of an envelope is none of ours.
 ENOUGH = 3
+LARGEST = 1e60  # numbers that are not smaller are taken for none
 
 
 @dataclass(frozen=True)
@@ -89,11 +90,22 @@ def _text(file: Path) -> str:
 
 def _content(file: Path, text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(
+            text, parse_int=_number(int), parse_float=_number(float), parse_constant=lambda _: None
+        )
     except json.JSONDecodeError as error:
         raise CommandError(f"{file}: broken JSON, line {error.lineno}: {error.msg}") from error
-    except (ValueError, RecursionError) as error:  # numbers of too many digits, lists too deep
+    except (ValueError, RecursionError) as error:  # lists too deep
         raise CommandError(f"{file}: broken JSON: {words(error)}") from error
+
+
+def _number(kind: type[int] | type[float]) -> Callable[[str], int | float | None]:
+    """How a number is read: none that is not a number, and none beyond all that is measured."""
+
+    def read(text: str) -> int | float | None:
+        return kind(text) if abs(float(text)) < LARGEST else None
+
+    return read
 
 
 def _is_ours(content: Any) -> bool:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from onesided.apps.report import NEVER, duration
+from onesided.apps.reporting.figure import NOTHING
+from onesided.apps.reporting.fold import Fold
 from onesided.apps.reporting.result import METHOD, Entry, Result
 from onesided.apps.reporting.section import Block, Section
 from onesided.apps.reporting.sections.rows import text
@@ -28,11 +31,13 @@ def payoff(results: Sequence[Result]) -> Section | None:
     for result in results:
         rows = _rows(result)
         if rows:
-            labels = list(rows[0][0])
-            cells = [[*found.values(), *numbers] for found, numbers in rows]
-            columns = [*labels, "T_init", "T_MPI", "T_persistent", "N"]
             caption = f"{result.command}, {result.layout} ({result.name})"
-            blocks.append(Table(caption, columns, cells, heads=len(labels)))
+            blocks.append(_counts(f"N: {caption}", rows))
+            labels = list(rows[0].entry.labels)
+            cells = [[*row.entry.labels.values(), *row.times, text(row.count)] for row in rows]
+            columns = [*labels, "T_init", "T_MPI", "T_persistent", "N"]
+            whole = Table(f"T_init and times: {caption}", columns, cells, heads=len(labels))
+            blocks.append(Fold(f"T_init and times of {result.name}", whole))
     return Section("Break-even", [Paragraph(WORDS), *blocks]) if blocks else None
 
 
@@ -55,7 +60,16 @@ def case(entry: Entry) -> tuple[tuple[str, str], ...]:
     return tuple((name, words) for name, words in entry.labels.items() if name not in OWN)
 
 
-def _rows(result: Result) -> list[tuple[dict[str, str], list[str]]]:
+@dataclass(frozen=True)
+class _Row:
+    """A method: T_init, T_MPI and T_persistent in words, and N."""
+
+    entry: Entry
+    times: Sequence[str]
+    count: int | str
+
+
+def _rows(result: Result) -> list[_Row]:
     timed = result.timed
     calls = plain_calls(timed)
     found = []
@@ -66,6 +80,21 @@ def _rows(result: Result) -> list[tuple[dict[str, str], list[str]]]:
         count = iterations(entry, plain)
         if count is not None:
             times = (entry.number("setup_s"), plain.median, entry.median)
-            numbers = [duration(time) for time in times if time is not None]
-            found.append((dict(entry.labels), [*numbers, text(count)]))
+            told = [duration(time) for time in times if time is not None]
+            found.append(_Row(entry, told, count))
     return found
+
+
+def _counts(caption: str, rows: Sequence[_Row]) -> Table:
+    """A row for everything that was done, a column for every method."""
+    names = [name for name in rows[0].entry.labels if name != METHOD]
+    methods = list(dict.fromkeys(row.entry.method for row in rows))
+    found: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in rows:
+        key = tuple(row.entry.label(name) for name in names)
+        found.setdefault(key, {})[row.entry.method] = text(row.count)
+    cells = [
+        [*(key or ("all",)), *(counts.get(method, NOTHING) for method in methods)]
+        for key, counts in found.items()
+    ]
+    return Table(caption, [*(names or ["case"]), *methods], cells, heads=len(names) or 1)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from onesided.apps.reporting.result import Result
 from onesided.apps.reporting.section import Section
 from onesided.apps.reporting.sections.applications import Applications
 from onesided.apps.reporting.sections.broadcasts import Broadcasts
 from onesided.apps.reporting.sections.exchanges import Exchanges
+from onesided.apps.reporting.sections.experiments import Experiments
 from onesided.apps.reporting.sections.kind import Kind
 from onesided.apps.reporting.sections.model import Check, Model
 from onesided.apps.reporting.sections.partitions import Partitions
@@ -16,20 +17,26 @@ from onesided.apps.reporting.sections.patterns import Patterns
 from onesided.apps.reporting.sections.products import Products
 from onesided.apps.reporting.sections.suites import Suite
 
+#: In the order of the page.
 KINDS: Mapping[str, type[Kind]] = {
     "bench alltoallv": Exchanges,
+    "bench patterns": Patterns,
     "bench apps": Applications,
     "bench broadcast": Broadcasts,
-    "bench fft --suite": Suite,
-    "bench model": Check,
     "bench partitioned": Partitions,
-    "bench patterns": Patterns,
+    "bench partitioned --targets": Suite,
+    "bench fft": Kind,
+    "bench fft --suite": Suite,
     "bench spmv": Products,
     "bench spmv --suite": Suite,
+    "bench model": Check,
     "model": Model,
+    "bench all": Experiments,
 }
 
 
-def section(result: Result) -> Section:
-    """Local. What the report says of a result."""
-    return KINDS.get(result.command, Kind)(result).section()
+def sections(results: Sequence[Result]) -> list[Section]:
+    """Local. What the report says of each; other commands come last, by the names of the files."""
+    places = {command: place for place, command in enumerate(KINDS)}
+    ordered = sorted(results, key=lambda result: places.get(result.command, len(places)))
+    return [KINDS.get(result.command, Kind)(result).section() for result in ordered]

@@ -28,6 +28,13 @@ OWN = frozenset((*PARTS, *OTHERS, "schema", "verified"))
 METHOD = "method"
 
 
+def known(value: Any) -> float | None:
+    """Local. A finite number of a JSON file; None for everything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
 @dataclass(frozen=True)
 class Entry:
     """A row: its labels, and everything else by name."""
@@ -58,17 +65,12 @@ class Entry:
                 value = float(value)
             except ValueError:
                 return None
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return None
-        return float(value) if math.isfinite(value) else None
+        return known(value)
 
     def ratio(self, name: str) -> float | None:
         """Local. The time over that of another, taken in the same rounds."""
         ratios = self.values.get("ratios")
-        found = ratios.get(name) if isinstance(ratios, dict) else None
-        if isinstance(found, bool) or not isinstance(found, int | float):
-            return None
-        return float(found) if math.isfinite(found) else None
+        return known(ratios.get(name)) if isinstance(ratios, dict) else None
 
     def label(self, name: str) -> str:
         """Local. A label, or an empty text."""
@@ -136,6 +138,12 @@ class Result:
     def pattern(self) -> Mapping[str, Any]:
         """Local. What was exchanged."""
         found: Mapping[str, Any] = self.content.get("pattern", {})
+        return found
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Local. What the command was given."""
+        found: Mapping[str, Any] = self.content["settings"]
         return found
 
     @property

@@ -36,7 +36,7 @@ LOCK = ("rma-lock", "rma-lock-paper")
 BESIDE = tuple(zip(FENCE, LOCK, strict=True))
 HIERARCHY = (("rma-fence-hier", "rma-fence"),)
 ORDERS = ("left-to-right", "randomized", "neighbourhood")
-OURS = ("p2p", "rma")  # our partitioned sends, which gather partitions
+OURS = ("mpi", "p2p", "p2p-gather", "rma")  # our partitioned sends, which gather partitions
 
 ALLTOALLV = Paper(
     "paper 000",

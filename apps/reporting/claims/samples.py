@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from onesided.apps.reporting.result import Entry, Result
+from onesided.apps.reporting.result import Entry, Result, known
 
 CLOSE = 0.01  # sizes that differ by so little, because they are whole elements, are the same
 #: Receive memory, the nearest to the paper's (one array of the caller) first.
@@ -105,11 +105,11 @@ def _nodes(result: Result, ranks: int) -> int:
     per_node = result.machine.get("ranks_per_node")
     if not isinstance(per_node, list):
         return _whole(result, "nodes", 1)
-    left, nodes = ranks, 0
+    left, nodes = float(ranks), 0
     for count in per_node:
         if left <= 0:
             break
-        left -= int(count)
+        left -= known(count) or 0.0
         nodes += 1
     return max(nodes, 1)
 

@@ -9,9 +9,10 @@ from onesided.apps.reporting.figure import NOTHING, Figure
 from onesided.apps.reporting.fold import Fold
 from onesided.apps.reporting.lines import Lines, Point
 from onesided.apps.reporting.quantities import RANKS, SIZE, TIME
-from onesided.apps.reporting.result import METHOD, Entry
+from onesided.apps.reporting.result import METHOD, Entry, known
 from onesided.apps.reporting.section import Block
 from onesided.apps.reporting.sections.kind import Kind
+from onesided.apps.reporting.sections.rows import records
 from onesided.apps.reporting.sections.sweep import (
     Sweep,
     largest,
@@ -48,7 +49,7 @@ class Broadcasts(Kind):
     def tables(self) -> list[Block]:
         """Local. First where a tree overtakes the linear broadcast."""
         crossings = self.result.pattern.get("crossings")
-        rows = [_crossing(each) for each in crossings or ()] if isinstance(crossings, list) else []
+        rows = [_crossing(each) for each in records(crossings)]
         columns = ["tree", "overtakes", "at", "from here on", "from here on, by LogGP"]
         crossed = Table("Where a tree overtakes the linear broadcast", columns, rows, heads=2)
         first: list[Block] = [Fold("Crossovers", crossed)] if rows else []
@@ -59,12 +60,12 @@ def _crossing(record: Mapping[str, Any]) -> list[str]:
     over, at = _OVER.get(str(record.get("over")), (_ranks, _bytes))
 
     def told(value: Any) -> str:
-        known = isinstance(value, int | float) and 0 < value < FAR
-        return over(value) if known else "nowhere"
+        place = known(value)
+        return "nowhere" if place is None or not 0 < place < FAR else over(place)
 
     tree = f"{record.get('method')} {record.get('order')}".removesuffix(NOTHING).strip()
     model = told(record.get("predicted")) if record.get("modelled") else "no model"
-    held = at(float(record.get("at") or 0))
+    held = at(known(record.get("at")) or 0.0)
     return [tree, str(record.get("other")), held, told(record.get("measured")), model]
 
 
@@ -87,12 +88,12 @@ def _predicted(title: str, entries: Sequence[Entry]) -> list[Figure]:
     lines: dict[str, list[Point]] = {}
     for entry in entries:
         parts = entry.values.get("parts")
-        predicted = parts.get("predicted") if isinstance(parts, dict) else None
+        predicted = known(parts.get("predicted")) if isinstance(parts, dict) else None
         nbytes, median = entry.number("bytes"), entry.median
-        if isinstance(predicted, int | float) and nbytes is not None and median is not None:
+        if predicted is not None and nbytes is not None and median is not None:
             name = named(entry, NAMES)
             lines.setdefault(name, []).append((nbytes, median))
-            lines.setdefault(f"{name}, LogGP", []).append((nbytes, float(predicted)))
+            lines.setdefault(f"{name}, LogGP", []).append((nbytes, predicted))
     if not lines:
         return []
     ordered = {name: sorted(points) for name, points in sorted(lines.items())}

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from onesided.apps.reporting.figure import Figure
 from onesided.apps.reporting.quantities import RANKS, SIZE, TIME
-from onesided.apps.reporting.result import METHOD, Entry
+from onesided.apps.reporting.result import METHOD, Entry, known
 from onesided.apps.reporting.sections.kind import Kind
+from onesided.apps.reporting.sections.rows import records
 from onesided.apps.reporting.sections.sweep import (
     Sweep,
     largest,
@@ -38,12 +39,15 @@ class Exchanges(Kind):
 
     def _scaling(self, memory: str, entries: Sequence[Entry]) -> list[Figure]:
         """Local. Over the ranks, for the most bytes of every series that the command measured."""
-        series = self.result.pattern.get("series")
-        chosen: dict[str, tuple[float, set[tuple[float, float]]]] = {}
-        for each in series if isinstance(series, list) else ():
-            places = {(float(place["ranks"]), float(place["bytes"])) for place in each["places"]}
-            if len(places) > 1 and each["bytes"] > chosen.get(each["scaling"], (0.0, places))[0]:
-                chosen[each["scaling"]] = (each["bytes"], places)
+        chosen: dict[str, tuple[float, set[tuple[float | None, float | None]]]] = {}
+        for series in records(self.result.pattern.get("series")):
+            scaling, nbytes = str(series.get("scaling")), known(series.get("bytes"))
+            places = {
+                (known(place.get("ranks")), known(place.get("bytes")))
+                for place in records(series.get("places"))
+            }
+            if nbytes and len(places) > 1 and nbytes > chosen.get(scaling, (0.0, places))[0]:
+                chosen[scaling] = nbytes, places
         sweep = Sweep("ranks", RANKS, median_time, TIME, [METHOD])
         found: list[Figure] = []
         for scaling, (nbytes, places) in chosen.items():

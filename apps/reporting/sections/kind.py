@@ -25,6 +25,7 @@ MOST_LINES = 12  # in a figure that nobody has designed
 MOST_BARS = 40
 MOST_FIGURES = 6
 FEW_ROWS = 8  # a longer table is folded
+NO_SETTING: tuple[object, ...] = (None, {}, [])
 
 
 class Kind:
@@ -64,20 +65,18 @@ class Kind:
             records_table(name.replace("_", " "), records)
             for name, records in self.result.listings.items()
         ]
-        verdicts = self.result.content.get("verdicts", {})
+        verdicts = self.result.content.get("verdicts")
         if verdicts:
             rows = [[what, text(each)] for what, each in verdicts.items()]
             found.append(Table("What was verified", ["what", "outcome"], rows, prose=True))
         return found
 
     def _about(self) -> str:
-        verified = {True: " The data were verified.", False: " WRONG DATA WERE FOUND."}
-        settings = self.result.content["settings"]
-        asked = ", ".join(
-            f"{name} {text(value)}" for name, value in settings.items() if value not in (None, {})
-        )
-        told = verified.get(self.result.content.get("verified"), "")  # type: ignore[arg-type]
-        return f"From {self.result.name}: {asked or 'no settings'}.{told}"
+        asked = [f"{k} {text(v)}" for k, v in self.result.settings.items() if v not in NO_SETTING]
+        verified = self.result.content.get("verified")
+        told = " The data were verified." if verified is True else ""
+        wrong = " WRONG DATA WERE FOUND." if verified is False else ""
+        return f"From {self.result.name}: {', '.join(asked) or 'no settings'}.{told}{wrong}"
 
 
 def _preference(name: str) -> tuple[bool, str]:

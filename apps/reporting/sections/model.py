@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,10 @@ from onesided.apps.reporting.figure import NOTHING, Figure
 from onesided.apps.reporting.grid import Regions
 from onesided.apps.reporting.lines import Lines, Point
 from onesided.apps.reporting.quantities import RANKS, SIZE, TIME, Quantity
-from onesided.apps.reporting.result import METHOD
+from onesided.apps.reporting.result import METHOD, known
 from onesided.apps.reporting.section import Block
 from onesided.apps.reporting.sections.kind import Kind
+from onesided.apps.reporting.sections.rows import numbers, records
 from onesided.apps.reporting.table import Table
 
 PREDICTED = TIME.called("predicted time of an iteration")
@@ -79,18 +80,17 @@ class Model(Kind):
         ]
         columns = ["ranks", "bytes", *methods, "fastest"]
         found: list[Block] = [Table("Predictions", columns, rows, heads=2)] if rows else []
-        told = self._part("paper").get("told")
-        known = [each for each in told if isinstance(each, dict)] if isinstance(told, list) else []
-        if known:
+        told = [_told(each) for each in records(self._part("paper").get("told"))]
+        if told:
             heads = ["figure", "ranks", "block", "method", "paper 000", "model"]
-            found.append(Table("Beside the paper", heads, [_told(each) for each in known], heads=4))
+            found.append(Table("Beside the paper", heads, told, heads=4))
         return found
 
     def _points(self) -> list[Prediction]:
         found = []
         for entry in self.result.entries:
             ranks, nbytes = entry.number("ranks"), entry.number("bytes")
-            seconds = _numbers(entry.values.get("seconds"))
+            seconds = {name: s for name, s in numbers(entry, "seconds").items() if s > 0}
             if ranks is not None and nbytes is not None and seconds:
                 found.append(Prediction(ranks, nbytes, seconds))
         return found
@@ -102,7 +102,7 @@ class Model(Kind):
             return []
         ranks = figure.get("ranks")
         lines = {
-            str(method): [(float(x), float(y)) for x, y in zip(ranks, times, strict=False)]
+            str(method): _points(ranks, times)
             for method, times in figure["seconds"].items()
             if isinstance(ranks, list) and isinstance(times, list)
         }
@@ -144,18 +144,17 @@ def _lines(points: Any) -> dict[str, list[Point]]:
     return {method: sorted(line) for method, line in found.items()}
 
 
-def _numbers(values: Any) -> dict[str, float]:
-    if not isinstance(values, dict):
-        return {}
-    return {str(k): float(v) for k, v in values.items() if isinstance(v, int | float) and v > 0}
+def _points(xs: Sequence[Any], ys: Sequence[Any]) -> list[Point]:
+    pairs = ((known(x), known(y)) for x, y in zip(xs, ys, strict=False))
+    return [(x, y) for x, y in pairs if x is not None and y is not None]
 
 
 def _told(record: Mapping[str, Any]) -> list[str]:
-    numbers = [record.get(name) for name in ("seconds", "predicted_s")]
-    block = record.get("block_bytes")
+    block = known(record.get("block_bytes"))
+    times = (known(record.get(name)) for name in ("seconds", "predicted_s"))
     return [
         *(str(record.get(name, NOTHING)) for name in ("figure", "ranks")),
-        byte_count(int(block)) if isinstance(block, int | float) else NOTHING,
+        NOTHING if block is None else byte_count(int(block)),
         str(record.get("method", NOTHING)),
-        *(duration(each) if isinstance(each, int | float) else NOTHING for each in numbers),
+        *(NOTHING if time is None else duration(time) for time in times),
     ]

@@ -9,6 +9,7 @@ from onesided.apps.reporting.bars import Bars
 from onesided.apps.reporting.figure import Figure
 from onesided.apps.reporting.grid import Squares
 from onesided.apps.reporting.quantities import COUNT, TIME
+from onesided.apps.reporting.result import known
 from onesided.apps.reporting.sections.kind import Kind
 from onesided.apps.reporting.sections.sweep import split
 
@@ -59,5 +60,5 @@ def _is_square(counts: Any) -> bool:
         isinstance(counts, list)
         and bool(counts)
         and all(isinstance(row, list) and len(row) == len(counts) for row in counts)
-        and all(isinstance(each, int | float) for row in counts for each in row)
+        and all(known(each) is not None for row in counts for each in row)
     )

@@ -8,7 +8,7 @@ from typing import Any
 from onesided.apps.report import duration
 from onesided.apps.reporting.figure import NOTHING
 from onesided.apps.reporting.quantities import number
-from onesided.apps.reporting.result import Entry
+from onesided.apps.reporting.result import Entry, known
 from onesided.apps.reporting.table import Table
 
 #: What a row has besides labels and numbers of its own.
@@ -34,6 +34,11 @@ def records_table(caption: str, records: Sequence[Mapping[str, Any]]) -> Table:
     rows = [[text(record.get(name)) for name in columns] for record in records]
     texts = sum(all(isinstance(r.get(name), str) for r in records) for name in columns[:1])
     return Table(caption, columns, rows, heads=texts)
+
+
+def records(value: Any) -> list[Mapping[str, Any]]:
+    """Local. The objects of a list in a JSON file; none where it is no list."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def text(value: Any) -> str:
@@ -84,8 +89,5 @@ def numbers(entry: Entry, part: str) -> dict[str, float]:
     found = entry.values.get(part)
     if not isinstance(found, dict):
         return {}
-    return {
-        str(name): float(value)
-        for name, value in found.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    }
+    every = {str(name): known(value) for name, value in found.items()}
+    return {name: value for name, value in every.items() if value is not None}
