@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from argparse import Namespace
 from pathlib import Path
 
@@ -32,6 +35,7 @@ from onesided.apps.spmv import vector
 from onesided.sparse import stencil27
 
 MATRICES = mpi_harness.TESTS / "matrices"
+PIPES = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 SMALL = ["--shape", "8", "6", "5", "--points", "5", "--steps", "6", "--iterations", "2"]
 
 
@@ -142,8 +146,7 @@ def test_a_job_that_takes_too_long_is_ended(tmp_path):
     assert ended.state == "ended"
     assert ended.reason == "not done after 4 s"
     assert ended.seconds < 60
-    running = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(target) in _read(path)]
-    assert not running
+    assert not _running(target, "")
     assert not target.exists()
 
 
@@ -221,6 +224,31 @@ def test_an_interrupt_leaves_a_manifest(table, tmp_path, monkeypatch):
         everything.run(MPI.COMM_SELF, options(tmp_path))
     _, rows = rows_of(tmp_path)
     assert {row["reason"] for row in rows.values()} == {"interrupted"}
+
+
+@pytest.mark.full
+def test_asked_to_end_it_leaves_no_job_behind(tmp_path):
+    words = ["bench", "all", "-o", str(tmp_path), "--only", "alltoallv", "apps"]
+    line = [sys.executable, "-m", "onesided.apps", *words]
+    with subprocess.Popen(line, env=commands.clean_environment(), text=True, **PIPES) as process:
+        deadline = time.monotonic() + 60
+        while not _running(tmp_path, "--json") and time.monotonic() < deadline:
+            time.sleep(0.1)
+        time.sleep(2.0)
+        process.terminate()
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert error == "onesided: interrupted\n"
+    assert not _running(tmp_path, "")
+    _, rows = rows_of(tmp_path)
+    assert {row["reason"] for row in rows.values()} == {"interrupted"}
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".log"]
+
+
+def _running(folder: Path, word: str) -> list[Path]:
+    """Processes whose command has the folder and a word."""
+    found = [(path, _read(path)) for path in Path("/proc").glob("[0-9]*/cmdline")]
+    return [path for path, text in found if str(folder) in text and word in text]
 
 
 @pytest.mark.parametrize(
