@@ -74,7 +74,7 @@ def test_doctor_tries_every_method(ranks):
 @pytest.mark.parametrize(
     "words",
     [
-        ["alltoallv", "--sizes", "1K", "64K", "--iterations", "2", "--comm", "all"],
+        ["alltoallv", "--sizes", "1K", "64K", "--iterations", "2", "--comm", "all", "--inits", "2"],
         ["fft", "--shape", "12", "10", "9", "--iterations", "2"],
         ["spmv", "--points", "7", "--iterations", "2", "--comm", "p2p"],
     ],

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from argparse import Namespace
 from pathlib import Path
 
@@ -32,6 +35,7 @@ from onesided.apps.spmv import vector
 from onesided.sparse import stencil27
 
 MATRICES = mpi_harness.TESTS / "matrices"
+PIPES = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 SMALL = ["--shape", "8", "6", "5", "--points", "5", "--steps", "6", "--iterations", "2"]
 
 
@@ -116,6 +120,7 @@ def test_too_many_iterations_are_a_mistake():
 # -- a job of its own ------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_a_job_leaves_a_whole_result_and_what_it_printed(tmp_path):
     target = tmp_path / "one.json"
     words = ["bench", "alltoallv", "--sizes", "64", "--iterations", "1", "--comm", "p2p"]
@@ -126,6 +131,7 @@ def test_a_job_leaves_a_whole_result_and_what_it_printed(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.json", "one.log"]
 
 
+@pytest.mark.full
 def test_a_job_that_fails_leaves_no_result(tmp_path):
     target = tmp_path / "one.json"
     target.write_text("of a run before")
@@ -138,12 +144,11 @@ def test_a_job_that_fails_leaves_no_result(tmp_path):
 def test_a_job_that_takes_too_long_is_ended(tmp_path):
     target = tmp_path / "one.json"
     words = ["fft", "--shape", "64", "64", "64", "--iterations", "1000000", "--seconds", "200"]
-    ended = run_job(words, 2, target, 4)
+    ended = run_job(words, 2, target, 2)
     assert ended.state == "ended"
-    assert ended.reason == "not done after 4 s"
+    assert ended.reason == "not done after 2 s"
     assert ended.seconds < 60
-    running = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(target) in _read(path)]
-    assert not running
+    assert not _running(target, "")
     assert not target.exists()
 
 
@@ -223,6 +228,31 @@ def test_an_interrupt_leaves_a_manifest(table, tmp_path, monkeypatch):
     assert {row["reason"] for row in rows.values()} == {"interrupted"}
 
 
+@pytest.mark.full
+def test_asked_to_end_it_leaves_no_job_behind(tmp_path):
+    words = ["bench", "all", "-o", str(tmp_path), "--only", "alltoallv", "apps"]
+    line = [sys.executable, "-m", "onesided.apps", *words]
+    with subprocess.Popen(line, env=commands.clean_environment(), text=True, **PIPES) as process:
+        deadline = time.monotonic() + 60
+        while not _running(tmp_path, "--json") and time.monotonic() < deadline:
+            time.sleep(0.1)
+        time.sleep(2.0)
+        process.terminate()
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert error == "onesided: interrupted\n"
+    assert not _running(tmp_path, "")
+    _, rows = rows_of(tmp_path)
+    assert {row["reason"] for row in rows.values()} == {"interrupted"}
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".log"]
+
+
+def _running(folder: Path, word: str) -> list[Path]:
+    """Processes whose command has the folder and a word."""
+    found = [(path, _read(path)) for path in Path("/proc").glob("[0-9]*/cmdline")]
+    return [path for path, text in found if str(folder) in text and word in text]
+
+
 @pytest.mark.parametrize(
     ("given", "fragment"),
     [
@@ -240,6 +270,7 @@ def test_a_mistake_is_found_before_the_first_job(given, fragment, tmp_path):
         everything.run(MPI.COMM_SELF, options(output, **given))
 
 
+@pytest.mark.full
 def test_inside_a_job_it_refuses(tmp_path):
     finished = commands.onesided("bench", "all", "-o", str(tmp_path), ranks=2)
     assert finished.code == 2, finished

@@ -8,12 +8,15 @@ gets a JSON file of every experiment, what it printed, its pictures where matplo
 from __future__ import annotations
 
 import os
+import signal
 import time
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
 
 from mpi4py import MPI
 from rich.console import Console
@@ -50,16 +53,32 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     report = Report("bench all", given, {"ranks": options.job_ranks, "pictures": pictures})
     report.remarks = [] if draws else [NO_PICTURES]
     series = Series(options, output, matrices, table, out, report)
-    try:
-        for experiment in table:
-            series.run(experiment)
-    finally:  # after an interrupt, too
-        series.leave_out()
-        report.pattern = {**report.pattern, "files": series.files}
-        report.finish(comm, out, str(output / MANIFEST))
-    if not options.only:
-        series.last(REPORT)
+    with _signals_interrupt():
+        try:
+            for experiment in table:
+                series.run(experiment)
+        finally:  # after an interrupt, too
+            series.leave_out()
+            report.pattern = {**report.pattern, "files": series.files}
+            report.finish(comm, out, str(output / MANIFEST))
+        if not options.only:
+            series.last(REPORT)
     return FAILED if series.failures else 0
+
+
+@contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """Local. Asked to end, it ends as by Ctrl-C: no job stays behind."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {each: signal.signal(each, interrupt) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @dataclass

@@ -33,7 +33,7 @@ def run_job(arguments: Sequence[str], ranks: int, target: Path | None, limit: fl
     What it writes with ``--json`` is at ``target`` if it is whole, else nothing is there; None
     where the command writes none. What it prints is beside it, in a file that ends with .log.
     """
-    log = Path(f"{_log_of(arguments, target)}")
+    log = _log_of(arguments, target)
     line = [sys.executable, "-m", "onesided.apps", *arguments]
     partial = None
     if target is not None:
@@ -42,7 +42,26 @@ def run_job(arguments: Sequence[str], ranks: int, target: Path | None, limit: fl
             old.unlink(missing_ok=True)
         line += ["--ranks", str(ranks), "--json", str(partial)]
     began = time.monotonic()
-    state = "failed"
+    try:
+        code = _exit_code(line, log, limit)
+        whole = partial is None or _whole(partial)
+        if whole and partial is not None and target is not None:
+            os.replace(partial, target)
+    finally:
+        if target is not None:
+            _tidy(target)
+    seconds = time.monotonic() - began
+    if code is None:
+        return Ended("ended", seconds, f"not done after {limit:.0f} s")
+    if code != 0:
+        return Ended("failed", seconds, f"exit code {code}: {_last_words(log)}")
+    if not whole:
+        return Ended("failed", seconds, f"it wrote no result: {_last_words(log)}")
+    return Ended("done", seconds)
+
+
+def _exit_code(line: Sequence[str], log: Path, limit: float) -> int | None:
+    """Local. Of a program that prints to ``log``; None where it had to be ended."""
     with open(log, "wb") as out:
         process = subprocess.Popen(
             line,
@@ -52,25 +71,19 @@ def run_job(arguments: Sequence[str], ranks: int, target: Path | None, limit: fl
             start_new_session=True,
         )
         try:
-            code: int | None = process.wait(limit)
+            return process.wait(limit)
         except subprocess.TimeoutExpired:
-            code = None
+            return None
         finally:
             _end(process)
-    seconds = time.monotonic() - began
-    reason = "" if code == 0 else f"exit code {code}: {_last_words(log)}"
-    if code is None:
-        state, reason = "ended", f"not done after {limit:.0f} s"
-    elif partial is not None and not _whole(partial):
-        reason = reason or f"it wrote no result: {_last_words(log)}"
-    elif code == 0:
-        state = "done"
-    if partial is not None and partial.exists():
-        if _whole(partial) and target is not None:
-            os.replace(partial, target)
-        else:
-            partial.unlink()
-    return Ended(state, seconds, reason)
+
+
+def _tidy(target: Path) -> None:
+    """Local. Remove what a command that did not come to its end has left: it opens files early."""
+    target.with_name(target.name + PARTIAL).unlink(missing_ok=True)
+    for picture in target.parent.glob(f"{target.stem}*.png"):
+        if picture.stat().st_size == 0:
+            picture.unlink()
 
 
 def _log_of(arguments: Sequence[str], target: Path | None) -> Path:
