@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mpi4py import MPI
@@ -10,6 +10,7 @@ from mpi4py import MPI
 from onesided.collectives.errors import PatternError
 from onesided.collectives.trees import LARGEST_FIRST, orders
 
+MEASURE, ESTIMATE = EFFORTS = ("measure", "estimate")
 STRICT = "mpi_assert_strict_persistent_collective_ordering"
 
 
@@ -20,7 +21,8 @@ class Hints:
     ``ranks_per_node`` emulates nodes of that many consecutive ranks, ``slots`` is the number of
     receive slots that a request owns (2, or 1 to save memory), ``strict`` promises that all ranks
     start and complete in the same order (MPI-4.1 section 7.13), ``expected_iterations`` is the
-    number of starts that ``auto`` weighs the cost of initialization against (0: not known).
+    number of starts that ``auto`` weighs the cost of initialization against (0: not known), and
+    ``effort`` whether it may ``measure`` or decides by the model (``estimate``).
 
     For broadcasts: ``child_order`` is the order in which the children in a binomial tree are
     served, ``largest-first`` or ``low-bit-first``, and ``segment_bytes`` the size of the segments
@@ -33,6 +35,7 @@ class Hints:
     slots: int = 2
     strict: bool = False
     expected_iterations: int = 0
+    effort: str = MEASURE
     child_order: str = LARGEST_FIRST
     segment_bytes: int = 0
     compiled: bool = True
@@ -44,19 +47,25 @@ class Hints:
             return cls()
         values = {str(key): str(value) for key, value in info.items()}
         nodes = _number(values, "ranks_per_node", 1, 0)
-        order = values.get("child_order", LARGEST_FIRST)
-        if order not in orders():
-            known = ", ".join(orders())
-            raise PatternError(f"info key 'child_order' is {order!r}, not one of {known}")
         return cls(
             ranks_per_node=nodes or None,
             slots=_number(values, "slots", 1, 2, most=2),
             strict=_truth(values, STRICT, False),
             expected_iterations=_number(values, "expected_iterations", 1, 0),
-            child_order=order,
+            effort=_word(values, "effort", EFFORTS),
+            child_order=_word(values, "child_order", (LARGEST_FIRST, *orders())),
             segment_bytes=_number(values, "segment_bytes", 1, 0),
             compiled=_truth(values, "compiled", True),
         )
+
+
+def _word(values: Mapping[str, str], key: str, known: Sequence[str]) -> str:
+    """The value of a key, the first of the known ones without it."""
+    word = values.get(key, known[0])
+    if word not in known:
+        names = ", ".join(dict.fromkeys(known))
+        raise PatternError(f"info key {key!r} is {word!r}, not one of {names}")
+    return word
 
 
 def _truth(values: Mapping[str, str], key: str, default: bool) -> bool:

@@ -15,6 +15,7 @@ from hypothesis import settings
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 os.environ.setdefault("ONESIDED_WISDOM", "off")  # nothing is left in the user's cache
 os.environ.setdefault("ONESIDED_TUNING", "off")
+os.environ.setdefault("ONESIDED_MODEL", "off")
 
 import cluster
 import mpi_harness

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
 from onesided.collectives.errors import PatternError
+from onesided.collectives.modelling import kept
 from onesided.collectives.tuning.decisions import (
     VARIABLE,
     OtherVersionError,
@@ -127,3 +129,19 @@ def test_the_file_is_named_by_the_environment(tmp_path, monkeypatch):
     monkeypatch.delenv(VARIABLE)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert open_tuning().path == tmp_path / "onesided" / "tuning.json"
+
+
+def test_parameters_are_kept_and_broken_ones_ignored(tmp_path, monkeypatch):
+    monkeypatch.setenv(kept.VARIABLE, "off")
+    assert kept.known_parameters() is kept.ASSUMED
+    assert kept.keep_parameters(kept.ASSUMED) is None
+    path = tmp_path / "model.json"
+    monkeypatch.setenv(kept.VARIABLE, str(path))
+    assert kept.known_parameters() is kept.ASSUMED
+    measured = replace(kept.ASSUMED, name="measured")
+    assert kept.keep_parameters(measured) == path
+    assert kept.known_parameters() == measured
+    for broken in ("", "[]", '{"format": "something"}'):
+        path.write_text(broken)
+        with pytest.warns(RuntimeWarning, match="is ignored"):
+            assert kept.known_parameters() is kept.ASSUMED

@@ -23,8 +23,10 @@ from onesided.apps.options import settings
 from onesided.apps.progress import console
 from onesided.apps.report import Report, check_json
 from onesided.apps.selection import EVERY, chosen, hints
+from onesided.collectives import agreed
 from onesided.collectives.hints import Hints
 from onesided.collectives.layout import Layout
+from onesided.collectives.modelling.kept import VARIABLE, keep_parameters
 from onesided.collectives.modelling.parameters import Parameters
 from onesided.collectives.modelling.registry import formulas
 
@@ -68,8 +70,19 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
         remarks=[REMARK, *_sentences(findings, outcome)],
         listings=listings(findings.parameters),
     )
+    if options.keep:
+        report.remarks.append(_kept(comm, findings.parameters))
     report.finish(comm, out, options.json)
     return 0
+
+
+def _kept(comm: MPI.Intracomm, parameters: Parameters) -> str:
+    """Collective. A sentence about the file of rank 0; :class:`CommandError` on all ranks."""
+    with agreed(comm, "keep"):
+        path = keep_parameters(parameters) if comm.rank == 0 else None
+        if comm.rank == 0 and path is None:
+            raise CommandError(f"no file for the parameters: {VARIABLE} is off, or there is no home")
+    return f"The parameters are kept in {path}"
 
 
 def modelled(text: str) -> list[str]:

@@ -43,6 +43,11 @@ def bench_model(parser: argparse.ArgumentParser) -> None:
         help=f"bytes that each rank sends in the check, its own block included ({CHECKED})",
     )
     add("--parameters", metavar="FILE", help="check those of FILE, and find no others")
+    add(
+        "--keep",
+        action="store_true",
+        help="keep the parameters for programs that estimate (info key effort)",
+    )
 
 
 def model(parser: argparse.ArgumentParser) -> None:

@@ -52,6 +52,10 @@ class Way:
         """The parameters of the shortest messages."""
         return self.lines[0].network
 
+    def at(self, nbytes: float) -> Network:
+        """Local. The parameters of a message of so many bytes."""
+        return self.lines[int(self._line(nbytes))].network
+
     def time(self, messages: Any, nbytes: Any, link: Any = 0.0, size: Any = None) -> Numbers:
         """Local. Seconds until so many messages, ``nbytes`` in all, have come; all ranks at once.
 

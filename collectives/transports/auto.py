@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from onesided.collectives.construction import construct
 from onesided.collectives.exchange import Exchange
 from onesided.collectives.registry import Method
 from onesided.collectives.request import PersistentRequest
-from onesided.collectives.tuning import situation
+from onesided.collectives.tuning import estimate, situation
 from onesided.collectives.tuning.choice import choose
 
 
@@ -22,7 +23,8 @@ class Auto(PersistentRequest):
     caller promises it (info key ``mpi_assert_strict_persistent_collective_ordering``). With the
     info key ``expected_iterations`` = N the cost T_init + N T of each decides (the break-even rule
     of the paper, equations 1 to 3), and measuring takes no more than a twentieth of the expected
-    time; without it T alone. Measured on scratch receive memory: the caller's is not touched.
+    time; without it T alone. Measured on scratch receive memory: the caller's is not touched. With
+    ``effort=estimate`` in the info nothing is measured: the model of every method decides.
     """
 
     @classmethod
@@ -39,7 +41,8 @@ class Auto(PersistentRequest):
 
         candidates = [m for m in known if m.candidate and (m.any_order or hints.strict)]
         found = situation.of_exchange(exchange)
-        return choose(exchange.context, found, candidates, trial, build, hints)
+        ask = partial(estimate.of_exchange, exchange)
+        return choose(exchange.context, found, candidates, trial, build, ask, hints)
 
 
 def _scratch(method: Method[PersistentRequest], exchange: Exchange) -> Exchange:

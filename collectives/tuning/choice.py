@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from onesided.collectives.context import Context
 from onesided.collectives.errors import ResourceError, UnsupportedError
-from onesided.collectives.hints import Hints
+from onesided.collectives.hints import ESTIMATE, Hints
 from onesided.collectives.persistent import Persistent
 from onesided.collectives.registry import Method
 from onesided.collectives.tuning.decisions import open_tuning
@@ -28,11 +28,13 @@ def choose(
     candidates: Sequence[Method[R]],
     trial: Callable[[Method[R]], R],
     build: Callable[[Method[R]], R],
+    estimate: Callable[[Sequence[str]], Record],
     hints: Hints,
 ) -> R:
     """Collective. The request of the best candidate for this situation, made by ``build``.
 
-    ``trial`` is a collective call that makes a request to be tried, on memory of its own. With
+    ``trial`` is a collective call that makes a request to be tried, on memory of its own, and
+    ``estimate`` one that asks the model instead, where the hints say so. With
     ``expected_iterations`` of the hints set-up counts as well. What has been measured is kept.
 
     Raises :class:`UnsupportedError` where none of them works here.
@@ -40,10 +42,10 @@ def choose(
     by_name = {method.name: method for method in candidates}
     record = _recall(context, situation)
     if record is None or not record.covers(by_name):
-        race = Race(context.comm, hints.expected_iterations)
-        record = race.run(candidates, trial)
-        if race.complete:
-            _learn(context, situation, record)
+        if hints.effort == ESTIMATE:
+            record = estimate(list(by_name))
+        else:
+            record = _measured(context, situation, candidates, trial, hints)
     reasons = dict(record.refused)
     for name in record.ranking(by_name, hints.expected_iterations):
         try:
@@ -52,6 +54,21 @@ def choose(
             reasons[name] = str(error)
     words = "; ".join(f"{name}: {why}" for name, why in reasons.items())
     raise UnsupportedError(f"no method works here: {words}")
+
+
+def _measured(
+    context: Context,
+    situation: str,
+    candidates: Sequence[Method[R]],
+    trial: Callable[[Method[R]], R],
+    hints: Hints,
+) -> Record:
+    """Collective. What a race tells; kept where every candidate has been tried."""
+    race = Race(context.comm, hints.expected_iterations)
+    record = race.run(candidates, trial)
+    if race.complete:
+        _learn(context, situation, record)
+    return record
 
 
 def _recall(context: Context, situation: str) -> Record | None:

@@ -9,10 +9,24 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from cases import parameters, ranks
+import pytest
+from cases import parameters, ranks, skip
 from mpi4py import MPI
 
-from onesided.collectives import Alltoallv_init, Bcast_init, empty, free, methods
+from onesided.collectives import (
+    Alltoallv_init,
+    Bcast_init,
+    PatternError,
+    broadcast_methods,
+    empty,
+    free,
+    methods,
+)
+from onesided.collectives.modelling.kept import VARIABLE as MODEL
+from onesided.collectives.modelling.kept import keep_parameters
+from onesided.collectives.modelling.parameters import Level, Parameters
+from onesided.collectives.modelling.way import Line, Way
+from onesided.collectives.models import Network
 from onesided.collectives.tuning import race
 from onesided.collectives.tuning.decisions import VARIABLE, read_records
 from onesided.collectives.tuning.record import Cost, Record
@@ -164,3 +178,52 @@ def case_uneven_patterns_are_one_situation_on_all_ranks(comm):
         assert len(set(comm.allgather(request.method))) == 1
         request.Free()
         assert comm.allreduce(1, MPI.SUM) == comm.size
+
+
+@parameters(count=[8, 1 << 16])
+def case_an_estimate_measures_nothing(comm, count):
+    """The model decides, the same on all ranks, and nothing is kept."""
+    with tuning_file(comm) as path:
+        assert exchange(comm, count, info={"effort": "estimate"}) in CANDIDATES
+        info = {"effort": "estimate"}
+        with Bcast_init(comm, np.ones(count), method="auto", info=info) as request:
+            assert request.method in broadcast_methods()
+        assert comm.rank or not path.exists()
+
+
+@ranks(at_least=2)
+def case_an_estimate_goes_by_the_parameters(comm):
+    """Parameters of rank 0 with messages that take a second, then with copies that do."""
+    slow, fast = Way((Line(0, Network(1.0, 0, 0)),)), Way((Line(0, Network(1e-9, 0, 0)),))
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    alone = node.size == comm.size
+    node.Free()
+    if not alone:
+        skip("stores are for ranks of one node")
+    for stores, messages, stored in [(fast, slow, True), (slow, fast, False)]:
+        level = Level(messages, slow, 1e-9, 1e-9)
+        with tuning_file(comm), parameters_of(comm, Parameters(stores, level, level)):
+            got = exchange(comm, info={"effort": "estimate"})
+            assert got.startswith("rma-") == stored, got
+
+
+@contextmanager
+def parameters_of(comm, parameters):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.json"
+        before = os.environ.get(MODEL)
+        os.environ[MODEL] = str(path)
+        if comm.rank == 0:
+            keep_parameters(parameters)
+        try:
+            yield
+        finally:
+            comm.Barrier()
+            os.environ.pop(MODEL)
+            if before is not None:
+                os.environ[MODEL] = before
+
+
+def case_efforts_are_known_words(comm):
+    with pytest.raises(PatternError, match="'effort' is 'much', not one of measure, estimate"):
+        exchange(comm, info={"effort": "much"})

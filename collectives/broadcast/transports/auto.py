@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from onesided.collectives.context import Resources
 from onesided.collectives.errors import ResourceError
 from onesided.collectives.memory import Region
 from onesided.collectives.registry import Method
-from onesided.collectives.tuning import situation
+from onesided.collectives.tuning import estimate, situation
 from onesided.collectives.tuning.choice import choose
 
 #: Most bytes that are sent for a measurement; longer data behave as these do.
@@ -27,7 +28,8 @@ class Auto(BroadcastRequest):
     Never a strictly ordered one. With the info key ``expected_iterations`` = N the cost
     T_init + N T of each decides, and measuring takes no more than a twentieth of the expected
     time; without it T alone. Measured on scratch memory of the same kind: the caller's is not
-    touched.
+    touched. With ``effort=estimate`` in the info nothing is measured: LogGP decides between nodes,
+    and on one node the first candidate is taken.
     """
 
     @classmethod
@@ -49,7 +51,8 @@ class Auto(BroadcastRequest):
         candidates = [m for m in known if m.candidate and m.any_order]
         found = situation.of_broadcast(broadcast)
         try:
-            return choose(broadcast.context, found, candidates, trial, build, broadcast.hints)
+            ask = partial(estimate.of_broadcast, broadcast)
+            return choose(broadcast.context, found, candidates, trial, build, ask, broadcast.hints)
         finally:
             resources.release()
 

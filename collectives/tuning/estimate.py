@@ -1,0 +1,82 @@
+"""What the model says of the candidates: nothing is measured, and set-up costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onesided.collectives.broadcast.operation import Broadcast
+from onesided.collectives.context import Context, Node
+from onesided.collectives.exchange import Exchange
+from onesided.collectives.modelling.kept import ASSUMED, known_parameters
+from onesided.collectives.modelling.parameters import Parameters
+from onesided.collectives.modelling.prediction import predict
+from onesided.collectives.modelling.registry import formulas
+from onesided.collectives.modelling.traffic import Traffic, of_rows, row_of
+from onesided.collectives.models import binomial, linear
+from onesided.collectives.pattern import Block
+from onesided.collectives.tuning.record import Cost, Record
+
+
+def of_exchange(exchange: Exchange, names: Sequence[str]) -> Record:
+    """Collective, the same on all ranks. Seconds of a round by the model of each method."""
+    context = exchange.context
+    traffic = _traffic(exchange)
+    parameters = _parameters(context, bool(traffic.near_messages), bool(traffic.far_messages))
+    known = [name for name in names if name in formulas()]
+    times = predict(traffic, parameters, known)
+    return Record({name: Cost(0.0, seconds) for name, seconds in times.items()}, {})
+
+
+def of_broadcast(broadcast: Broadcast, names: Sequence[str]) -> Record:
+    """Collective, the same on all ranks. By LogGP between nodes, for the methods it describes."""
+    first = _nodes(broadcast.context, broadcast.node)
+    nodes, nbytes = len(set(first)), broadcast.nbytes
+    if nodes < 2:
+        return Record({}, {})
+    parameters = _parameters(broadcast.context, False, True)
+    network = parameters.level("network").messages.at(nbytes)
+    times = {
+        "rma-linear": linear(network, nodes, max(nbytes, 1)),
+        "rma-binomial": binomial(network, nodes, max(nbytes, 1), broadcast.hints.child_order),
+    }
+    return Record({name: Cost(0.0, times[name]) for name in names if name in times}, {})
+
+
+def _traffic(exchange: Exchange) -> Traffic:
+    comm, rank = exchange.context.comm, exchange.rank
+    nodes = _nodes(exchange.context, exchange.node)
+    sides = [(exchange.send.blocks, exchange.send.dtype), (exchange.recv.blocks,
+             exchange.recv.dtype)]
+    mine = [row_of(_line(blocks, dtype.itemsize, comm.size), nodes, rank)
+            for blocks, dtype in sides]
+    rows = np.array(comm.allgather(mine))
+    slots = exchange.hints.slots if exchange.owned else 1
+    return of_rows(rows[:, 0], rows[:, 1], nodes, slots)
+
+
+def _line(blocks: Sequence[Block], itemsize: int, size: int) -> NDArray[np.float64]:
+    """Bytes by peer."""
+    line = np.zeros(size)
+    for block in blocks:
+        line[block.peer] += block.size * itemsize
+    return line
+
+
+def _nodes(context: Context, node: Node) -> list[int]:
+    """Collective. For every rank the lowest rank of its node."""
+    return context.comm.allgather(node.ranks[0])
+
+
+def _parameters(context: Context, near: bool, far: bool) -> Parameters:
+    """Collective. Those of rank 0; levels that it has not measured are assumed."""
+    mine = known_parameters() if context.comm.rank == 0 else None
+    found: Parameters = context.comm.bcast(mine)
+    if near and found.node is None:
+        found = replace(found, node=ASSUMED.node)
+    if far and found.network is None:
+        found = replace(found, network=ASSUMED.network)
+    return found
