@@ -81,7 +81,7 @@ def _kept(comm: MPI.Intracomm, parameters: Parameters) -> str:
     with agreed(comm, "keep"):
         path = keep_parameters(parameters) if comm.rank == 0 else None
         if comm.rank == 0 and path is None:
-            raise CommandError(f"no file for the parameters: {VARIABLE} is off, or there is no home")
+            raise CommandError(f"no file for the parameters: {VARIABLE} is off, or no home")
     return f"The parameters are kept in {path}"
 
 
