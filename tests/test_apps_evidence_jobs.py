@@ -18,7 +18,7 @@ from mpi4py import MPI
 from onesided.apps.commands import COMMANDS
 from onesided.apps.evidence import applications, everything
 from onesided.apps.evidence.experiments import EXPERIMENTS, REPORT, Experiment
-from onesided.apps.evidence.job import run_job
+from onesided.apps.evidence.job import Ended, run_job
 from onesided.apps.failures import CommandError
 from onesided.apps.foreign import ForeignError
 from onesided.apps.main import build_parser
@@ -35,6 +35,7 @@ from onesided.apps.spmv import vector
 from onesided.sparse import stencil27
 
 MATRICES = mpi_harness.TESTS / "matrices"
+DONE = Ended("done", 1.0)
 PIPES = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 SMALL = ["--shape", "8", "6", "5", "--points", "5", "--steps", "6", "--iterations", "2"]
 
@@ -208,6 +209,20 @@ def test_after_a_failure_the_others_go_on(table, tmp_path, capsys):
 
 def test_what_is_not_there_is_no_failure(table, tmp_path, capsys):
     assert everything.run(MPI.COMM_SELF, options(tmp_path, only=["absent"])) == 0
+
+
+def test_without_matplotlib_pictures_are_named_as_skipped(table, tmp_path, monkeypatch, capsys):
+    given = []
+    drawing = Experiment("draws", "fft", "nothing", draws="{output}/picture")
+    monkeypatch.setattr(everything, "EXPERIMENTS", (drawing,))
+    monkeypatch.setattr(everything, "run_job", lambda words, *_: given.append(words) or DONE)
+    for draws in (object(), None):
+        monkeypatch.setattr(everything, "find_spec", lambda name, draws=draws: draws)
+        assert everything.run(MPI.COMM_SELF, options(tmp_path)) == 0
+    assert given == [["fft", "--picture", str(tmp_path / "picture")], ["fft"]]
+    content, _ = rows_of(tmp_path)
+    assert "matplotlib is not installed" in content["pattern"]["pictures"]
+    assert "pictures are skipped" in capsys.readouterr().out
 
 
 def test_when_the_time_of_a_quick_run_is_over_the_rest_is_left_out(table, tmp_path, monkeypatch):

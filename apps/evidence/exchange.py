@@ -135,34 +135,28 @@ class Contest:
     def rows(self, problem: Problem, tick: Callable[[], None]) -> list[Row]:
         """Collective. A row for every contestant, or why it is missing."""
         comm = self.comm
-        field = _field(comm, problem)
+        running = _without_request(comm, problem)
         made: list[tuple[str, Candidate[Exchanger]]] = []
         try:
             for place in self.options.memory:
                 maker = self._maker(problem, place)
                 candidates = prepare(comm, self.names, maker, Exchanger.free) if self.names else []
                 made += [(place, candidate) for candidate in candidates]
-                field += [
+                running += [
                     self._entered(candidate, maker, place)
                     for candidate in candidates
                     if candidate.made is not None
                 ]
-            for each in field:
+            for each in running:
                 each.wrong = _wrong_elements(comm, problem, each, ROUNDS)
-            times, counts = self._times(field, tick)
-            for each in field:
+            times, counts = self._times(running, tick)
+            for each in running:
                 each.wrong += _wrong_elements(comm, problem, each, 1)
-        finally:
-            for contestant in field:
-                contestant.call = _nothing  # no view of the memory is left
-            for _, candidate in reversed(made):
-                release(comm, [candidate], Exchanger.free)
-        freed = {(place, candidate.method): candidate.freeing for place, candidate in made}
-        for contestant in field:
-            key = (contestant.labels["memory"], contestant.labels["method"])
-            if contestant.startup is not None:
-                contestant.startup.frees.append(freed[key])
-        return self._table(problem, field, made, times, counts)
+        except CommandError:  # the same on every rank
+            _release(comm, running, made)
+            raise
+        _release(comm, running, made)
+        return self._table(problem, running, made, times, counts)
 
     def _maker(self, problem: Problem, place: str) -> Callable[[str], Exchanger]:
         """Local. What makes the exchange of a method, Collective."""
@@ -192,12 +186,12 @@ class Contest:
         return _Contestant(labels, candidate.made.round, startup, used=used)
 
     def _times(
-        self, field: Sequence[_Contestant], tick: Callable[[], None]
+        self, running: Sequence[_Contestant], tick: Callable[[], None]
     ) -> tuple[list[list[float]], list[int]]:
-        counts = [repeats(self.comm, each.call) for each in field]
+        counts = [repeats(self.comm, each.call) for each in running]
         subjects = [
             Subject(each.labels["method"], each.call, repeats=count)
-            for each, count in zip(field, counts, strict=True)
+            for each, count in zip(running, counts, strict=True)
         ]
         seconds = (1.0 - SETUP_SHARE) * self.seconds
         iterations = self.options.iterations
@@ -209,7 +203,7 @@ class Contest:
     def _table(
         self,
         problem: Problem,
-        field: Sequence[_Contestant],
+        running: Sequence[_Contestant],
         made: Sequence[tuple[str, Candidate[Exchanger]]],
         times: Sequence[list[float]],
         counts: Sequence[int],
@@ -217,11 +211,11 @@ class Contest:
         """Local. The rows, those of methods that could not be made at the end."""
         plain = {
             each.labels["method"]: taken
-            for each, taken in zip(field, times, strict=True)
+            for each, taken in zip(running, times, strict=True)
             if each.startup is None
         }
         rows: list[Row] = []
-        for each, taken, count in zip(field, times, counts, strict=True):
+        for each, taken, count in zip(running, times, counts, strict=True):
             rows.append(
                 ExchangeRow(
                     {**self.labels, **each.labels},
@@ -244,7 +238,7 @@ class Contest:
         return rows
 
 
-def _field(comm: MPI.Intracomm, problem: Problem) -> list[_Contestant]:
+def _without_request(comm: MPI.Intracomm, problem: Problem) -> list[_Contestant]:
     """Local. Those that need no request: the bare call of mpi4py, and copies of as many bytes."""
     sent, received = problem.sent, np.zeros_like(problem.expected)
     turn = cycle([np.zeros_like(sent), np.zeros_like(sent)])
@@ -285,6 +279,23 @@ def _wrong_elements(
         received[...] = POISON  # the caller's until the next round
         comm.Barrier()
     return int(comm.allreduce(wrong))
+
+
+def _release(
+    comm: MPI.Comm,
+    running: Sequence[_Contestant],
+    made: Sequence[tuple[str, Candidate[Exchanger]]],
+) -> None:
+    """Collective. Free every exchange, in reverse order, and note how long it took."""
+    for contestant in running:
+        contestant.call = _nothing  # no view of the memory is left
+    for _, candidate in reversed(made):
+        release(comm, [candidate], Exchanger.free)
+    freed = {(place, candidate.method): candidate.freeing for place, candidate in made}
+    for contestant in running:
+        if contestant.startup is not None:
+            key = (contestant.labels["memory"], contestant.labels["method"])
+            contestant.startup.frees.append(freed[key])
 
 
 def _nothing() -> None:

@@ -52,19 +52,19 @@ def gradients(
     candidates: list[Candidate[DistMatrix]] = prepare(
         comm, names, block.maker(comm, hints(options)), DistMatrix.Free
     )
+    entrants = [Entrant(each.method, reason=each.reason) for each in candidates]
     try:
-        entrants = [Entrant(each.method, reason=each.reason) for each in candidates]
         for entrant, candidate in zip(entrants, candidates, strict=True):
             if candidate.made is not None:
                 _enter(comm, entrant, candidate.made, options.steps)
-        opponent = _Opponent(comm, block, options.steps)
-        try:
-            times = timed(comm, [*entrants, opponent.entrant], options, seconds, tick)
-            opponent.conclude(comm)
-        finally:
-            opponent.close()
-    finally:
+    except CommandError:  # the same on every rank
         release(comm, candidates, DistMatrix.Free)
+        raise
+    opponent = _Opponent(comm, block, options.steps)
+    times = timed(comm, [*entrants, opponent.entrant], options, seconds, tick)
+    opponent.conclude(comm)
+    opponent.close()
+    release(comm, candidates, DistMatrix.Free)
     for entrant, candidate in zip(entrants, candidates, strict=True):
         if entrant.setup is not None:
             entrant.setup += candidate.freeing
