@@ -87,7 +87,7 @@ class Sweep:
             received = MEMORY[options.memory](comm, options.buffer, stack)
             team = stack.enter_context(Team(max(place.threads for place in places)))
             lane = Lane(comm, received, 1)
-            if lane.is_sender:
+            if lane.is_sender:  # checks write to it before it is timed: untouched pages are all one
                 lane = replace(lane, message=np.zeros(options.buffer, np.uint8))
             tags = iter(range(len(places) * len(self.contestants)))
             for part in dict.fromkeys(place.part for place in places):
