@@ -24,7 +24,7 @@ from onesided.apps.partitioned.contestants import Contestant, Entry, entries
 from onesided.apps.partitioned.markings import busy
 from onesided.apps.partitioned.orders import ORDERS, Share
 from onesided.apps.partitioned.rounds import TURNS, Check, Round, pace
-from onesided.apps.partitioned.runner import Lane, Runner
+from onesided.apps.partitioned.runner import SENDER, Lane, Runner
 from onesided.apps.partitioned.team import Team
 from onesided.apps.report import duration
 from onesided.apps.selection import Candidate, prepare, release
@@ -87,7 +87,7 @@ class Sweep:
             received = MEMORY[options.memory](comm, options.buffer, stack)
             team = stack.enter_context(Team(max(place.threads for place in places)))
             lane = Lane(comm, received, 1)
-            if lane.is_sender:
+            if lane.is_sender:  # checks write to it before it is timed: untouched pages are all one
                 lane = replace(lane, message=np.zeros(options.buffer, np.uint8))
             tags = iter(range(len(places) * len(self.contestants)))
             for part in dict.fromkeys(place.part for place in places):
@@ -127,6 +127,7 @@ class Sweep:
         shares = order.shares(lane.partitions, place.threads, self.options.seed)
         runners = {each.method: each for each in candidates if each.made is not None}
         rounds: dict[str, Round] = {}
+        begin = time.perf_counter()
         found = self.results[place] = []
         for entry in entries([each for each in self.contestants if each.name in runners]):
             candidate = runners[entry.contestant.name]
@@ -143,7 +144,7 @@ class Sweep:
                 rounds[entry.name] = round_
             result.pace = runner.pace
         timed = [result for result in found if not result.reason]
-        self._time(lane, timed, [rounds[result.entry.name] for result in timed])
+        self._time(lane, timed, [rounds[result.entry.name] for result in timed], begin)
 
     def _round(
         self, entry: Entry, runner: Runner, lane: Lane, shares: Sequence[Share], team: Team
@@ -158,23 +159,34 @@ class Sweep:
         """Local, alike on both ranks. Why a contestant is not run so often here."""
         if contestant.multiple and place.threads > 1 and MPI.Query_thread() < MPI.THREAD_MULTIPLE:
             return "several threads need MPI_THREAD_MULTIPLE"
-        if rounds * runner.pace > self.share:
+        if rounds * runner.pace > self.share / 2:
             return f"rounds take too long for the {duration(self.share)} that --seconds leaves"
         return ""
 
-    def _time(self, lane: Lane, results: Sequence[Result], rounds: Sequence[Round]) -> None:
-        """Collective. All in the same rounds for half of the time; then those that are fast."""
+    def _time(
+        self, lane: Lane, results: Sequence[Result], rounds: Sequence[Round], begin: float
+    ) -> None:
+        """Collective. All in the same rounds for half of the time; then those that are fast.
+
+        ``begin``: when the checks of the place began, which take some of its time.
+        """
         if not results:
             return
-        most, half = self.options.iterations, self.share / 2
+        most = self.options.iterations
         pairs = list(zip(results, rounds, strict=True))
         costs = [result.pace + max(result.pace, LEAD) for result in results]
         bound = SLOW * geometric_mean(costs)
         fast = [pair for pair, cost in zip(pairs, costs, strict=True) if cost < bound]
-        self._measure(lane, pairs, most, half)
-        done = len(results[0].times)
-        if done < most:
-            self._measure(lane, fast, most - done, half)
+        left = self._left(lane, begin)
+        self._measure(lane, pairs, most, max(left, self.share / 4) / 2)
+        done, left = len(results[0].times), self._left(lane, begin)
+        if done < most and left > self.share / 8:
+            self._measure(lane, fast, most - done, left)
+
+    def _left(self, lane: Lane, begin: float) -> float:
+        """Collective. Seconds of a place's share that are left, by the sender's clock."""
+        left: float = lane.comm.bcast(self.share - (time.perf_counter() - begin), SENDER)
+        return left
 
     def _measure(
         self, lane: Lane, pairs: Sequence[tuple[Result, Round]], iterations: int, seconds: float

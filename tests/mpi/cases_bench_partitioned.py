@@ -7,19 +7,20 @@ import contextlib
 import io
 import time
 from itertools import count
+from types import SimpleNamespace
 
 import numpy as np
 from mpi4py import MPI
 
 from onesided.apps.partitioned import bench, contestants, sweep
-from onesided.apps.partitioned.contestants import Contestant
+from onesided.apps.partitioned.contestants import Contestant, Entry
 from onesided.apps.partitioned.markings import ONE_BY_ONE, WHOLE
 from onesided.apps.partitioned.messages import blocking, single
 from onesided.apps.partitioned.options import bench_partitioned
 from onesided.apps.partitioned.orders import ORDERS
 from onesided.apps.partitioned.rounds import TURNS, Check, Round
 from onesided.apps.partitioned.runner import Lane, Runner
-from onesided.apps.partitioned.sweep import Place, Sweep
+from onesided.apps.partitioned.sweep import Place, Result, Sweep
 from onesided.apps.partitioned.team import Team
 from onesided.apps.timing import WARM_UP
 from onesided.collectives import ResourceError, UnsupportedError
@@ -150,15 +151,36 @@ def case_everybody_is_timed_in_the_same_rounds(comm):
 
 
 def case_a_slow_contestant_has_fewer_rounds(comm):
-    field, places = [contestants.SINGLE, slow(0.09)], PLACES[:1]
-    found = swept(comm, field, "--iterations", "9", share=0.8, places=places)
-    fast, late = found.results[places[0]]
-    assert 1 <= len(late.times) < len(fast.times) <= 9
-    assert min(late.times) >= 0.09
+    """All in four rounds, for more there is no time; the other five without the slow one."""
+    asked = []
+
+    def measure(comm, subjects, *, iterations, seconds):
+        rounds = min(iterations, 4 if len(subjects) == 3 else 9)
+        asked.append(([each.name for each in subjects], iterations))
+        for each in subjects:
+            each.call.ready += (WARM_UP + rounds) * [0.5]
+        return [rounds * [1.0] for _ in subjects]
+
+    paces = {"single": 1e-4, "slow": 0.2, "isend": 5e-4}
+    results = [
+        Result(Entry(Contestant(name, single, []), WHOLE), pace=pace)
+        for name, pace in paces.items()
+    ]
+    rounds = [SimpleNamespace(ready=[]) for _ in results]
+    original, sweep.measure = sweep.measure, measure
+    try:
+        found = Sweep(options("--iterations", "9"), [], 1e3)
+        found._time(lane_of(comm), results, rounds, time.perf_counter())
+    finally:
+        sweep.measure = original
+    names = [f"{name} -" for name in paces]
+    assert asked == [(names, 9), ([names[0], names[2]], 5)]
+    assert [len(each.times) for each in results] == [9, 4, 9]
+    assert all(each.tails == len(each.times) * [0.5] for each in results)
 
 
 def case_a_contestant_that_is_too_slow_has_a_reason(comm):
-    for results in swept(comm, [contestants.SINGLE, slow(0.15)], share=0.4).results.values():
+    for results in swept(comm, [contestants.SINGLE, slow(0.15)], share=1.6).results.values():
         fast, late = results
         assert fast.times
         assert not late.times
