@@ -22,6 +22,7 @@ from onesided.apps.partitioned.orders import ORDERS
 from onesided.apps.partitioned.rows import reasons, timed_row
 from onesided.apps.partitioned.sweep import Place, Result, Sweep, whole_sweep
 from onesided.collectives import partitioned_methods
+from onesided.collectives.partitioned.counter import COMPILED
 from onesided.collectives.partitioned.init import AGGREGATE
 
 FAULTS = Path(__file__).resolve().parent / "programs" / "partitioned_fault.py"
@@ -47,6 +48,16 @@ def test_the_single_message_takes_part_always_and_once():
     assert names == ["single", "p2p 0 B", "p2p 4 KiB"]
     with pytest.raises(CommandError, match=r"no method 'abacus'; the methods are single, send, "):
         contestants.contestants("send,abacus", [0])
+
+
+def test_ours_count_in_python_where_that_is_asked_for():
+    found = contestants.contestants("rma,p2p,send", [0, 4096], python=True)
+    names = [each.name for each in found]
+    wanted = ["rma, in Python 4 KiB"] if COMPILED else []
+    assert [name for name in names if "Python" in name] == wanted
+    assert [name for name in names if "Python" not in name] == [
+        each.name for each in contestants.contestants("rma,p2p,send", [0, 4096])
+    ]
 
 
 def test_all_are_the_paper_s_and_every_method_of_ours():

@@ -47,7 +47,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
         )
     options = narrowed(options) if options.targets else options
     parts = partition_sizes(options)
-    field = contestants(options.comm, options.aggregates)
+    field = contestants(options.comm, options.aggregates, options.python)
     places = whole_sweep(
         parts, list(dict.fromkeys(options.orders)), list(dict.fromkeys(options.threads))
     )

@@ -13,8 +13,12 @@ from onesided.apps.partitioned.requests import native, ours
 from onesided.apps.partitioned.runner import Lane, Runner
 from onesided.apps.report import NOTHING, byte_count
 from onesided.collectives import partitioned_methods
+from onesided.collectives.partitioned.counter import COMPILED
 
 AUTO = "auto"
+
+#: Methods whose time is not that of counting.
+NOT_COUNTED = ("p2p", "mpi")
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,7 @@ class Contestant:
 
     ``aggregate``: of ours, bytes of a group. ``multiple``: several threads that mark are
     several that call MPI. ``foreign``: what is measured is the MPI's own, faults included.
+    ``python``: it counts in Python although a compiled counter is there.
     """
 
     method: str
@@ -31,19 +36,21 @@ class Contestant:
     aggregate: int | None = None
     multiple: bool = True
     foreign: bool = False
+    python: bool = False
 
     @property
     def name(self) -> str:
         """Local. The method and the bytes of a group, for the legend of a figure."""
         if self.aggregate is None:
             return self.method
-        return f"{self.method} {byte_count(self.aggregate)}"
+        return f"{self.labels['method']} {byte_count(self.aggregate)}"
 
     @property
     def labels(self) -> dict[str, str]:
         """Local. For a table."""
         grouped = NOTHING if not self.aggregate else byte_count(self.aggregate)
-        return {"method": self.method, "aggregate": grouped}
+        method = f"{self.method}, in Python" if self.python else self.method
+        return {"method": method, "aggregate": grouped}
 
 
 @dataclass(frozen=True)
@@ -75,17 +82,20 @@ _OTHERS = (
 )
 
 
-def contestants(text: str, aggregates: Sequence[int]) -> list[Contestant]:
+def contestants(
+    text: str, aggregates: Sequence[int], python: bool = False
+) -> list[Contestant]:
     """Local. Those that ``--comm`` means, the single message first.
 
     ``all``: the mechanisms of the paper and every method of ours with every aggregation; ``auto``
-    is no method of its own, but can be asked for. :class:`CommandError` for an unknown name.
+    is no method of its own, but can be asked for. ``python``: ours count in Python as well, beside
+    the compiled counter. :class:`CommandError` for an unknown name.
     """
     known = {each.method: [each] for each in _OTHERS}
     for method in partitioned_methods():
-        known[method] = _ours(method, aggregates)
+        known[method] = _ours(method, aggregates, python)
     asked = list(known) if text == EVERY else [name.strip() for name in text.split(",")]
-    known[AUTO] = _ours(AUTO, aggregates)
+    known[AUTO] = _ours(AUTO, aggregates, python)
     for name in asked:
         if name not in known:
             names = ", ".join(known)
@@ -93,11 +103,17 @@ def contestants(text: str, aggregates: Sequence[int]) -> list[Contestant]:
     return [each for name in dict.fromkeys([SINGLE.method, *asked]) for each in known[name]]
 
 
-def _ours(method: str, aggregates: Sequence[int]) -> list[Contestant]:
-    return [
+def _ours(method: str, aggregates: Sequence[int], python: bool) -> list[Contestant]:
+    """Local. With ``python`` the largest groups are counted in Python as well, if C is there."""
+    found = [
         Contestant(method, ours(method, size), [ONE_BY_ONE, BULK], size, multiple=False)
         for size in dict.fromkeys(aggregates)
     ]
+    if python and COMPILED and method not in NOT_COUNTED:
+        most = max(aggregates)
+        make = ours(method, most, compiled=False)
+        found.append(Contestant(method, make, [ONE_BY_ONE], most, multiple=False, python=True))
+    return found
 
 
 def entries(field: Sequence[Contestant]) -> list[Entry]:

@@ -111,7 +111,8 @@ def _rows(place: Place, result: Result, others: list[Result], nbytes: int) -> It
     vendor = MPI.get_vendor()[0]
     for opponent, times in compared(result, others).items():
         rounds = min(len(times), len(result.times))
-        least = bound(opponent, place.part, result.entry, vendor)
+        found = bound(opponent, place.part, result.entry, vendor)
+        least = None if contestant.python else found
         yield comparison(
             labels,
             result.times[:rounds],

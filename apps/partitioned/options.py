@@ -72,6 +72,11 @@ def bench_partitioned(parser: argparse.ArgumentParser) -> None:
         default="empty",
         help="of the receive buffer: from collectives.empty, or NumPy's (empty)",
     )
+    add(
+        "--python",
+        action="store_true",
+        help="count ours in Python as well, beside the compiled counter",
+    )
     add("--seed", metavar="N", type=whole, default=0, help="of the randomized order (default 0)")
     add(
         "--targets",

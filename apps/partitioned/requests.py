@@ -25,15 +25,16 @@ def native(lane: Lane) -> Runner:
     return _runner(lane, request, request.Free)
 
 
-def ours(method: str, aggregate: int) -> Callable[[Lane], Runner]:
-    """Local. What makes a contestant of one of our methods."""
+def ours(method: str, aggregate: int, compiled: bool = True) -> Callable[[Lane], Runner]:
+    """Local. What makes a contestant of one of our methods, counting in C where that is built."""
+    info = {"compiled": str(compiled)}
 
     def make(lane: Lane) -> Runner:
         """Local. The handshake comes with the first round, and with it the method's refusal."""
         init: Any = Psend_init if lane.is_sender else Precv_init
         request = init(
             lane.comm, lane.message, lane.partitions, lane.peer, lane.tag,
-            method=method, aggregate=aggregate,
+            method=method, aggregate=aggregate, info=info,
         )
         return _runner(lane, request, request.Free)
 
