@@ -208,7 +208,7 @@ def case_what_cannot_be_made_has_a_reason(comm):
 def command(comm, monkeyed, *words):
     """The exit code of the command with other contestants, and what rank 0 printed."""
     original = bench.contestants
-    bench.contestants = lambda text, aggregates: [contestants.SINGLE, monkeyed]
+    bench.contestants = lambda text, aggregates, python: [contestants.SINGLE, monkeyed]
     out = io.StringIO()
     given = options("--partition-sizes", str(PART), "--threads", "1", *words)
     vars(given).update(ranks=None)
