@@ -233,7 +233,7 @@ def case_random_grids(comm, trial, seed):
 def case_every_rank_its_own(comm, memory):
     """Ranks cut their faces in different ways, and their arrays lie differently in memory."""
     mine = memory if comm.rank % 2 else "C"
-    world = world_of((1, comm.size), (True, True), [(1, 1), (2, 1)], more=6)
+    world = world_of((1, comm.size), (True, True), [(1, 1), (2, 1)], more=10)
     block = Block(comm, world, mine if memory != "shared" else memory, partitions=1 + comm.rank,
                   aggregate=64 * comm.rank)
     left = block.halo.faces[next(i for i, f in enumerate(block.halo.faces) if f.offset == (0, -1))]
