@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import threading
 from itertools import product
@@ -14,11 +15,14 @@ from hypothesis import strategies as st
 
 from onesided.apps.heat.decomposition import SIDES, Block, beside, cut, meet
 from onesided.apps.heat.field import serial
+from onesided.apps.heat.halos.registry import ways
+from onesided.apps.heat.options import heat
 from onesided.apps.heat.problem import Problem
 from onesided.apps.heat.stencil import settings, update, wrap
 from onesided.apps.heat.team import Team
 from onesided.apps.heat.tiling import POINTS, tiling
 from onesided.apps.heat.work import Queue, Tile, after
+from onesided.collectives import methods
 
 DOUBLE, SINGLE = np.dtype(np.float64), np.dtype(np.float32)
 
@@ -249,6 +253,17 @@ def test_grids_on_four_ranks(run_cases):
     run_cases("cases_heat", 4, select="which=periodic,threads=1")
 
 
+@pytest.mark.full
+def test_grids_on_two_nodes(run_cases, two_nodes):
+    run_cases(
+        "cases_heat",
+        two_nodes.ranks,
+        select="which=periodic",
+        env=two_nodes.env,
+        nodes=two_nodes.nodes,
+    )
+
+
 def test_the_command_draws_and_tells(tmp_path):
     pytest.importorskip("matplotlib", reason="the picture needs matplotlib")
     files = tmp_path / "out.json", tmp_path / "out.png"
@@ -270,6 +285,19 @@ def test_the_command_draws_and_tells(tmp_path):
     assert (pattern["grid"], pattern["halo_bytes"]) == ([2, 1, 1], 20 * 16 * 8)
     assert pattern["dt"] == pytest.approx(0.9 * pattern["stable_dt"])
     assert files[1].read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_help_names_every_way():
+    text = heat_help()
+    own = [name for name in ways() if name not in methods()]
+    assert len(own) == 4
+    assert [name for name in own if name not in text] == []
+
+
+def heat_help():
+    parser = argparse.ArgumentParser()
+    heat(parser)
+    return parser.format_help().replace("\n", " ")
 
 
 def test_mistakes_are_sentences():

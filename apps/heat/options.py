@@ -6,11 +6,14 @@ import argparse
 
 from onesided.apps.options import above_zero, common, positive, process_grid
 
+#: Those of :mod:`onesided.apps.heat.halos.registry` that are no exchanges, for a help text.
+OWN = "blocking, persistent (the reference), partitioned, partitioned-aggregated"
 COMM = "blocking,persistent,partitioned,partitioned-aggregated,rma-fence"
 
 
 def heat(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided heat``."""
+    parser.epilog = f"METHOD may also be one of {OWN}."
     add = parser.add_argument
     add(
         "--shape",
