@@ -11,6 +11,7 @@ import pytest
 from onesided.apps.report import Row
 from onesided.apps.reporting.claims.claim import Outcome
 from onesided.apps.reporting.claims.papers import CLAIMS
+from onesided.apps.reporting.claims.partitions import Keeps
 from onesided.apps.reporting.claims.verdicts import Judged, judged
 from onesided.apps.reporting.folder import findings
 from onesided.apps.verdict import Verdict
@@ -130,3 +131,21 @@ def test_a_machine_that_was_not_quiet_is_told(tmp_path, spread, quiet):
     told = envelopes.page(tmp_path)
     assert ("was not quiet" not in told) == quiet
     assert ("at least 2.0 times the first" in told) != quiet
+
+
+@pytest.mark.parametrize(
+    ("rates", "keeps", "loses"),
+    [
+        ({64: 1, 65536: 19, envelopes.MEBI: 20}, Outcome.HOLDS, Outcome.HOLDS),
+        ({64: 1, 65536: 10, envelopes.MEBI: 20}, Outcome.FAILS, Outcome.HOLDS),
+        ({64: 19, 128: 30, envelopes.MEBI: 20}, Outcome.OPEN, Outcome.FAILS),
+        ({64: 1, 128: 20}, Outcome.OPEN, Outcome.HOLDS),
+        ({2 * envelopes.MEBI: 1, envelopes.MEBI: 20}, Outcome.HOLDS, Outcome.OPEN),
+    ],
+)
+def test_bandwidth_is_kept_or_lost_where_it_is(tmp_path, rates, keeps, loses):
+    shapes = {("send", "left-to-right", 1): rates}
+    envelopes.write(tmp_path / "a.json", "bench partitioned", envelopes.partitions(shapes))
+    found = findings(str(tmp_path)).results
+    kept, lost = Keeps(["send"], 65536, 0.9), Keeps(["send"], 128, 0.9, keeps=False)
+    assert [rule.judge(found)[0].outcome for rule in (kept, lost)] == [keeps, loses]

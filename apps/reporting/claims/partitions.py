@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -92,17 +93,16 @@ class Keeps(_OfRates):
         return found or [untested(f"{', '.join(self.methods)}: not measured over the sizes")]
 
     def _finding(self, variant: str, rates: Rates) -> Finding:
-        best = rates[max(rates)]
-        told = f"GB/s {_told(rates)}"
-        if self.keeps:
-            chosen = [speed for size, speed in rates.items() if size >= self.size]
-            holds = min(chosen) >= self.share * best
-        else:
-            smaller = [size for size in rates if size <= self.size]
-            if not smaller:
-                return untested(f"no partition of at most {byte_count(int(self.size))}", variant)
-            holds = rates[max(smaller)] < self.share * best
-        return Finding(Outcome.of(holds), told, variant)
+        whole = max(rates)
+        bound = self.share * rates[whole]
+        fits = operator.ge if self.keeps else operator.le
+        others = [size for size in rates if size < whole and fits(size, self.size)]
+        if not others:
+            words = "at least" if self.keeps else "at most"
+            why = f"no partition of {words} {byte_count(int(self.size))} beside the largest"
+            return untested(why, variant)
+        lowest = min(rates[size] for size in others) if self.keeps else rates[max(others)]
+        return Finding(Outcome.of((lowest >= bound) == self.keeps), f"GB/s {_told(rates)}", variant)
 
 
 @dataclass(frozen=True)
