@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onesided.apps.report import Row
+from onesided.apps.reporting import command as report_command
 from onesided.apps.reporting import export
 from onesided.apps.reporting.command import make
 from onesided.apps.reporting.scale import MOST, Scale
@@ -98,6 +99,11 @@ def test_the_page_stands_by_itself(text):
     assert ("html", {"lang": "en"}) in tags.seen
     assert "prefers-color-scheme: dark" in text
     assert any(about.get("name") == "viewport" for tag, about in tags.seen if tag == "meta")
+
+
+def test_the_style_needs_no_escaping():
+    style = Path(report_command.__file__).parents[1] / "data" / "report.css"
+    assert not set(style.read_text()) & set("<>&\"'")
 
 
 def test_every_figure_is_told_in_words_and_has_its_table(text):

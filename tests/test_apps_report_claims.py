@@ -8,8 +8,10 @@ from pathlib import Path
 import envelopes
 import pytest
 
+from onesided.apps.report import Row
 from onesided.apps.reporting.claims.claim import Outcome
 from onesided.apps.reporting.claims.papers import CLAIMS
+from onesided.apps.reporting.claims.partitions import Keeps
 from onesided.apps.reporting.claims.verdicts import Judged, judged
 from onesided.apps.reporting.folder import findings
 from onesided.apps.verdict import Verdict
@@ -94,3 +96,56 @@ def test_more_ranks_than_cores_decide_nothing(tmp_path):
     # between nodes the network may be what counts, and then the evidence says so
     assert crowded
     assert all("8 nodes, more than there are cores" in evidence for evidence in crowded)
+
+
+def test_what_may_not_decide_is_named(tmp_path):
+    ratios = {"rma-fence": dict.fromkeys(envelopes.SIZES, 0.5)}
+    for ranks in (2, 4):
+        rows = list(envelopes.exchanges(ratios, [ranks]))
+        path = tmp_path / f"{ranks}.json"
+        envelopes.write(path, "bench alltoallv", rows, ranks=ranks, all_cores=2)
+    scaling = next(claim for claim in CLAIMS if "fence stays ahead" in claim.words)
+    (finding,) = scaling.rule.judge(findings(str(tmp_path)).results)
+    assert finding.outcome is Outcome.OPEN
+    assert "on one number of ranks only" in finding.evidence
+    assert "4 ranks are more than there are cores" in finding.evidence
+
+
+def test_more_threads_than_cores_decide_nothing(tmp_path):
+    envelopes.world(tmp_path, True)
+    content = json.loads((tmp_path / "partitions.json").read_text())
+    envelopes.edit(tmp_path / "partitions.json", machine=content["machine"] | {"all_cores": 31})
+    told = [
+        finding.evidence
+        for claim, found in verdicts(tmp_path).findings
+        for finding in found
+        if "16 threads" in claim.words
+    ]
+    assert told == ["16 threads of each of 2 ranks are more than 31 cores"] * 2
+
+
+@pytest.mark.parametrize(("spread", "quiet"), [(1.1, True), (2.0, False)])
+def test_a_machine_that_was_not_quiet_is_told(tmp_path, spread, quiet):
+    times = [1e-3, 1e-3, spread * 1e-3, spread * 1e-3]
+    envelopes.write(tmp_path / "a.json", "other", [Row({"method": "p2p"}, times)])
+    told = envelopes.page(tmp_path)
+    assert ("was not quiet" not in told) == quiet
+    assert ("at least 2.0 times the first" in told) != quiet
+
+
+@pytest.mark.parametrize(
+    ("rates", "keeps", "loses"),
+    [
+        ({64: 1, 65536: 19, envelopes.MEBI: 20}, Outcome.HOLDS, Outcome.HOLDS),
+        ({64: 1, 65536: 10, envelopes.MEBI: 20}, Outcome.FAILS, Outcome.HOLDS),
+        ({64: 19, 128: 30, envelopes.MEBI: 20}, Outcome.OPEN, Outcome.FAILS),
+        ({64: 1, 128: 20}, Outcome.OPEN, Outcome.HOLDS),
+        ({2 * envelopes.MEBI: 1, envelopes.MEBI: 20}, Outcome.HOLDS, Outcome.OPEN),
+    ],
+)
+def test_bandwidth_is_kept_or_lost_where_it_is(tmp_path, rates, keeps, loses):
+    shapes = {("send", "left-to-right", 1): rates}
+    envelopes.write(tmp_path / "a.json", "bench partitioned", envelopes.partitions(shapes))
+    found = findings(str(tmp_path)).results
+    kept, lost = Keeps(["send"], 65536, 0.9), Keeps(["send"], 128, 0.9, keeps=False)
+    assert [rule.judge(found)[0].outcome for rule in (kept, lost)] == [keeps, loses]

@@ -14,7 +14,7 @@ from onesided.apps.failures import CommandError, words
 from onesided.apps.reporting import registry
 from onesided.apps.reporting.claims.verdicts import Judged, judged
 from onesided.apps.reporting.export import export, sentence
-from onesided.apps.reporting.facts import facts
+from onesided.apps.reporting.facts import facts, unsteady
 from onesided.apps.reporting.folder import Findings, findings, groups
 from onesided.apps.reporting.page import page
 from onesided.apps.reporting.payoff import payoff
@@ -50,6 +50,7 @@ def make(options: Namespace) -> list[str]:
         verdicts = judged(results)
         library = f"{results[0].place[2]}: " if len(grouped) > 1 else ""
         told.append(f"{library}{verdicts.counted}")
+        told += [f"{library}{each}" for each in [unsteady(results)] if each]
         parts.append((results, sections(results, verdicts)))
     whole = parts[0][1] if len(parts) == 1 else [_group(*part) for part in parts]
     figures = [figure for each in whole for figure in each.figures]

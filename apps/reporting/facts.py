@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from onesided.apps.reporting.result import Result
@@ -10,6 +11,7 @@ from onesided.apps.reporting.section import Section
 from onesided.apps.reporting.sections.rows import text
 from onesided.apps.reporting.table import Table
 
+UNSTEADY = 1.3  # third quartile over the first, from which on a machine is said not to be quiet
 #: Facts of a machine by their names in the files.
 NAMES: Mapping[str, str] = {
     "processor": "processor",
@@ -40,6 +42,22 @@ def facts(results: Sequence[Result]) -> Section:
             Table("Facts; several where the results differ", ["fact", "value"], known, prose=True),
             Table("Results", ["file", "command", "where"], files, prose=True),
         ],
+    )
+
+
+def unsteady(results: Sequence[Result]) -> str:
+    """Local. A sentence where the machine did something else as well; empty where it was quiet."""
+    spreads = []
+    for entry in (entry for result in results for entry in result.timed):
+        first, third = entry.number("quartile_1_s"), entry.number("quartile_3_s")
+        if first is not None and third is not None and first > 0:
+            spreads.append(third / first)
+    middle = median(spreads) if spreads else 1.0
+    if middle < UNSTEADY:
+        return ""
+    return (
+        f"The machine was not quiet: in half of the rows the third quartile of the times is at "
+        f"least {middle:.1f} times the first. Verdicts may be others in another hour."
     )
 
 

@@ -134,13 +134,13 @@ class OverRanks(Rule):
                 for ratio in _ratios(entries, self.size, self.size).values():
                     ratios[sample.ranks] = ratio
             if ratios:
-                found.append(self._finding(method, ratios))
+                found.append(self._finding(samples, method, ratios))
         return found or [untested(f"{byte_count(self.size)} was not measured")]
 
-    def _finding(self, method: str, ratios: Mapping[int, float]) -> Finding:
+    def _finding(self, samples: Samples, method: str, ratios: Mapping[int, float]) -> Finding:
         told = ", ".join(f"{ratio:.2f} on {ranks} ranks" for ranks, ratio in ratios.items())
         if len(ratios) < 2:
-            return untested(f"measured on one number of ranks only: {told}", method)
+            return samples.untested(f"measured on one number of ranks only: {told}", method)
         ends = [ratios[ranks] for ranks in (min(ratios), max(ratios))]
         behind = ends[1] > 1 and ends[1] > ends[0]
         holds = all(ratio < 1 for ratio in ratios.values()) if self.ahead else behind

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from onesided.apps.report import byte_count
 from onesided.apps.reporting.claims.claim import Finding, Outcome, Rule, untested
-from onesided.apps.reporting.claims.samples import Samples
+from onesided.apps.reporting.claims.samples import Sample, Samples
 from onesided.apps.reporting.result import Entry, Result
 from onesided.apps.reporting.sections.partitions import PART, rate
 
@@ -60,10 +61,10 @@ class _OfRates(Rule):
         samples = Samples.of(results, COMMAND)
         if samples.reason:
             return [untested(samples.reason)]
-        return self._findings(samples.most.entries)
+        return self._findings(samples.most)
 
     @abstractmethod
-    def _findings(self, entries: Sequence[Entry]) -> list[Finding]:
+    def _findings(self, sample: Sample) -> list[Finding]:
         """What the rows say."""
 
 
@@ -71,7 +72,7 @@ class _OfRates(Rule):
 class Keeps(_OfRates):
     """The bandwidth of the largest partition, down to ``size`` bytes, but for the share ``share``.
 
-    ``keeps`` false: it does not, at the smallest partition of at most ``size`` bytes.
+    ``keeps`` false: it does not, at the largest measured partition of at most ``size`` bytes.
     """
 
     methods: Sequence[str]
@@ -81,7 +82,8 @@ class Keeps(_OfRates):
     grouped: bool = False
     orders: Sequence[str] = (LEFT_TO_RIGHT,)
 
-    def _findings(self, entries: Sequence[Entry]) -> list[Finding]:
+    def _findings(self, sample: Sample) -> list[Finding]:
+        entries = sample.entries
         found = []
         for method in self.methods:
             for order in self.orders:
@@ -91,16 +93,40 @@ class Keeps(_OfRates):
         return found or [untested(f"{', '.join(self.methods)}: not measured over the sizes")]
 
     def _finding(self, variant: str, rates: Rates) -> Finding:
-        best = rates[max(rates)]
-        told = f"GB/s {_told(rates)}"
-        if self.keeps:
-            chosen = [speed for size, speed in rates.items() if size >= self.size]
-            holds = min(chosen) >= self.share * best
-        else:
-            if min(rates) > self.size:
-                return untested(f"no partition of at most {byte_count(int(self.size))}", variant)
-            holds = rates[min(rates)] < self.share * best
-        return Finding(Outcome.of(holds), told, variant)
+        whole = max(rates)
+        bound = self.share * rates[whole]
+        fits = operator.ge if self.keeps else operator.le
+        others = [size for size in rates if size < whole and fits(size, self.size)]
+        if not others:
+            words = "at least" if self.keeps else "at most"
+            why = f"no partition of {words} {byte_count(int(self.size))} beside the largest"
+            return untested(why, variant)
+        lowest = min(rates[size] for size in others) if self.keeps else rates[max(others)]
+        return Finding(Outcome.of((lowest >= bound) == self.keeps), f"GB/s {_told(rates)}", variant)
+
+
+@dataclass(frozen=True)
+class Loses(_OfRates):
+    """With some size, an order has less than a share of the bandwidth of another; groups gather."""
+
+    methods: Sequence[str]
+    order: str
+    other: str
+    share: float
+
+    def _findings(self, sample: Sample) -> list[Finding]:
+        found = []
+        for method in self.methods:
+            mine, theirs = (
+                Choice(method, order, grouped=True).rates(sample.entries)
+                for order in (self.order, self.other)
+            )
+            parts = {size: mine[size] / theirs[size] for size in mine if size in theirs}
+            if parts:
+                holds = any(part < self.share for part in parts.values())
+                words = f"bandwidth {self.order} over {self.other} {_told(parts)}"
+                found.append(Finding(Outcome.of(holds), words, method))
+        return found or [untested(f"{', '.join(self.methods)}: not measured in both orders")]
 
 
 @dataclass(frozen=True)
@@ -111,7 +137,8 @@ class Together(_OfRates):
     share: float
     smallest: bool = False
 
-    def _findings(self, entries: Sequence[Entry]) -> list[Finding]:
+    def _findings(self, sample: Sample) -> list[Finding]:
+        entries = sample.entries
         rates = [Choice(method).rates(entries) for method in self.pair]
         both = sorted(rates[0].keys() & rates[1].keys())
         variant = ", ".join(self.pair)
@@ -136,7 +163,11 @@ class Threads(_OfRates):
     loss: float
     loses: bool = True
 
-    def _findings(self, entries: Sequence[Entry]) -> list[Finding]:
+    def _findings(self, sample: Sample) -> list[Finding]:
+        entries = sample.entries
+        if sample.ranks * self.threads > sample.cores:
+            crowd = f"{self.threads} threads of each of {sample.ranks} ranks"
+            return [untested(f"{crowd} are more than {sample.cores} cores", self.method)]
         one = Choice(self.method).rates(entries)
         many = Choice(self.method, threads=self.threads).rates(entries)
         both = one.keys() & many.keys()
@@ -160,7 +191,8 @@ class OrderMatters(_OfRates):
     orders: Sequence[str]
     share: float
 
-    def _findings(self, entries: Sequence[Entry]) -> list[Finding]:
+    def _findings(self, sample: Sample) -> list[Finding]:
+        entries = sample.entries
         rates = {order: Choice(self.method, order).rates(entries) for order in self.orders}
         known = {order: each for order, each in rates.items() if each}
         if len(known) < 2:

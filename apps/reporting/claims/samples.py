@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from onesided.apps.reporting.claims.claim import Finding, untested
 from onesided.apps.reporting.result import Entry, Result, known
 
 CLOSE = 0.01  # sizes that differ by so little, because they are whole elements, are the same
@@ -18,12 +19,17 @@ MEMORIES = ("empty", "plain", "slots")
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows of a command on so many ranks and nodes; ``crowded``: more ranks than cores."""
+    """Rows of a command on so many ranks and nodes; ``cores``: of all ranks together."""
 
     ranks: int
     nodes: int
-    crowded: bool
+    cores: int
     entries: Sequence[Entry]
+
+    @property
+    def crowded(self) -> bool:
+        """Local. More ranks than cores."""
+        return self.ranks > self.cores
 
     def __str__(self) -> str:
         where = f"{self.ranks} rank{'s'[: self.ranks != 1]} on {self.nodes} "
@@ -33,10 +39,14 @@ class Sample:
 
 @dataclass(frozen=True)
 class Samples:
-    """Those that may decide, fewest ranks first, or the reason why there are none."""
+    """Those that may decide, fewest ranks first, or the reason why there are none.
+
+    ``crowded`` says which may not, for a sentence about why something cannot be tested.
+    """
 
     found: Sequence[Sample]
     reason: str = ""
+    crowded: str = ""
 
     @classmethod
     def of(cls, results: Sequence[Result], command: str) -> Samples:
@@ -44,18 +54,23 @@ class Samples:
         mine = [result for result in results if result.command == command]
         if not mine:
             return cls([], f"onesided {command} was not run")
-        rows: dict[tuple[int, int, bool], list[Entry]] = {}
+        rows: dict[tuple[int, int, int], list[Entry]] = {}
         for result in mine:
             for ranks, entry in _by_ranks(result):
                 nodes = _nodes(result, ranks)
-                crowded = ranks > _whole(result, "all_cores", ranks)
-                rows.setdefault((ranks, nodes, crowded), []).append(entry)
+                cores = _whole(result, "all_cores", ranks)
+                rows.setdefault((ranks, nodes, cores), []).append(entry)
         every = [Sample(*key, entries) for key, entries in sorted(rows.items())]
         usable = [each for each in every if not each.crowded or each.nodes > 1]
-        if every and not usable:
-            told = ", ".join(str(each.ranks) for each in every)
-            return cls([], f"{told} ranks are more than there are cores")
-        return cls(usable, "" if usable else f"onesided {command} measured nothing")
+        others = dict.fromkeys(str(each.ranks) for each in every if each not in usable)
+        told = f"{', '.join(others)} ranks are more than there are cores" if others else ""
+        if not usable:
+            return cls([], told or f"onesided {command} measured nothing")
+        return cls(usable, crowded=told)
+
+    def untested(self, why: str, variant: str = "") -> Finding:
+        """Local. A finding for want of measurements, of which some may not decide."""
+        return untested("; ".join(each for each in (why, self.crowded) if each), variant)
 
     @property
     def most(self) -> Sample:

@@ -53,7 +53,8 @@ class _OfRaces(Rule):
             return [untested(samples.reason)]
         usable = [sample for sample in samples.found if sample.ranks >= LEAST]
         if not usable:
-            return [untested(f"on fewer than {LEAST} ranks a tree is the linear broadcast")]
+            why = f"on fewer than {LEAST} ranks a tree is the linear broadcast"
+            return [samples.untested(why)]
         found = [self._finding(race, usable) for race in _races(usable)]
         return found or [untested("no tree and linear broadcast were measured together")]
 
