@@ -21,12 +21,13 @@ def test_an_example(tmp_path, name, text):
 
 
 def test_there_is_an_example_of_each_layer():
-    names = ["ring.py", "broadcast.py", "poisson.py", "power.py", "solve.py"]
+    exchanges = ["ring.py", "broadcast.py", "pieces.py", "halo.py"]
+    names = [*exchanges, "poisson.py", "power.py", "solve.py"]
     assert [name for name, _ in PROGRAMS] == names
 
 
 def test_every_method_is_described():
-    from onesided.collectives import methods
+    from onesided.collectives import broadcast_methods, methods, partitioned_methods
 
-    for name in methods():
+    for name in (*methods(), *broadcast_methods(), *partitioned_methods()):
         assert f"`{name}`" in README
