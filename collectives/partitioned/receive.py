@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from onesided.collectives import progress
 from onesided.collectives.errors import RequestError
 from onesided.collectives.handle import ACTIVE, FREED
 from onesided.collectives.partitioned.arguments import Arguments
@@ -37,11 +38,20 @@ class PartitionedReceive(PartitionedRequest):
     def Parrived(self, partition: int) -> bool:
         """Local. Whether a partition can be read: all groups that it is made of have come.
 
-        True on an inactive request, as in MPI. Advances this request only; under a
-        thread level below multiple it does so in the main thread only, elsewhere it is false.
+        True on an inactive request, as in MPI. Where it is false all active requests of the
+        process have been advanced, so that it may be asked until it is true; under a thread level
+        below multiple in the main thread only, and elsewhere it is false.
+
         Raises :class:`RequestError` where there is no such partition, and on a freed request; the
         error of the handshake comes from :meth:`Wait` and :meth:`Test`.
         """
+        if self._arrived(partition):
+            return True
+        if self.may_call():
+            progress.drive(self)
+        return False
+
+    def _arrived(self, partition: int) -> bool:
         with self._lock:
             if self._state is FREED:
                 raise self._misuse("asked for a partition")

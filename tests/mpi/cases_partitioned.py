@@ -111,6 +111,25 @@ def case_parrived_while_others_are_missing(comm, method):
     pair.free()
 
 
+@parameters(method=METHODS)
+def case_asking_advances_the_sends_of_this_rank(comm, method):
+    """All ranks mark before anybody receives, and then only ask."""
+    able(method)
+    pair = Pair(comm, method, 8, 4, count=4096, aggregate=0)
+    for turn in range(TURNS):
+        pair.send.Start()
+        pair.fill(turn)
+        pair.send.Pready_range(0, 7)
+        comm.Barrier()
+        pair.receive.Start()
+        for index in range(4):
+            while not pair.receive.Parrived(index):
+                pass
+            pair.check_part(turn, index)
+        pair.complete()
+    pair.free()
+
+
 @parameters(method=PROMPT)
 def case_groups_wait_for_their_last_partition(comm, method):
     """Two partitions of 64 bytes to a group; the last group has one."""
