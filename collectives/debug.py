@@ -9,6 +9,8 @@
   active is an error of the program (MPI-4.1 section 7.13). Not so in a round that was opened.
 * Strictly ordered requests compare their calls on all ranks, so that different orders become an
   error on every rank instead of a deadlock.
+* In partitioned sends a partition must not change from its mark until the round is complete, and
+  the receive buffer is poisoned at the beginning of a round.
 * A watchdog prints the stacks and the state of all requests of this rank when nothing has moved
   for ``ONESIDED_DEBUG_SECONDS`` (30); every rank has one.
 """
@@ -22,7 +24,7 @@ import threading
 import weakref
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from mpi4py import MPI
@@ -46,6 +48,30 @@ def watch(request: Persistent) -> Watch | None:
         return None
     _Watchdog.start()
     return Watch(request)
+
+
+def observe(request: Observed) -> bool:
+    """Local. Let the watchdog tell of a request that is not collective; false without debugging."""
+    if enabled():
+        _Watchdog.start()
+        _Watchdog.requests.add(request)
+    return enabled()
+
+
+def moved() -> None:
+    """Local. A request has moved."""
+    _Watchdog.moves += 1
+
+
+class Observed(Protocol):
+    """What the watchdog asks of a request."""
+
+    @property
+    def active(self) -> bool:
+        """True between ``Start`` and completion."""
+
+    def waiting_for(self) -> str:
+        """Local. What an active request lacks, in words."""
 
 
 @dataclass
@@ -131,7 +157,7 @@ def views(array: NDArray[Any] | None, blocks: Any) -> list[NDArray[Any]]:
 class _Watchdog:
     """One thread per process that notices when nothing moves."""
 
-    requests: ClassVar[weakref.WeakSet[Persistent]] = weakref.WeakSet()
+    requests: ClassVar[weakref.WeakSet[Observed]] = weakref.WeakSet()
     moves = 0
     _thread: threading.Thread | None = None
 

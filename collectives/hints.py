@@ -25,6 +25,8 @@ class Hints:
     For broadcasts: ``child_order`` is the order in which the children in a binomial tree are
     served, ``largest-first`` or ``low-bit-first``, and ``segment_bytes`` the size of the segments
     in which long data travel (0: the method's own).
+
+    For partitioned sends: ``compiled`` lets the compiled counter be used where it has been built.
     """
 
     ranks_per_node: int | None = None
@@ -33,6 +35,7 @@ class Hints:
     expected_iterations: int = 0
     child_order: str = LARGEST_FIRST
     segment_bytes: int = 0
+    compiled: bool = True
 
     @classmethod
     def of(cls, info: Mapping[str, str] | MPI.Info | None) -> Hints:
@@ -48,11 +51,16 @@ class Hints:
         return cls(
             ranks_per_node=nodes or None,
             slots=_number(values, "slots", 1, 2, most=2),
-            strict=values.get(STRICT, "false").strip().lower() in ("true", "1", "yes"),
+            strict=_truth(values, STRICT, False),
             expected_iterations=_number(values, "expected_iterations", 1, 0),
             child_order=order,
             segment_bytes=_number(values, "segment_bytes", 1, 0),
+            compiled=_truth(values, "compiled", True),
         )
+
+
+def _truth(values: Mapping[str, str], key: str, default: bool) -> bool:
+    return values.get(key, str(default)).strip().lower() in ("true", "1", "yes")
 
 
 def _number(

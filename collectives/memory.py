@@ -20,6 +20,7 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.agreement import agree, agreed
+from onesided.collectives.boards import STEP, Boards
 from onesided.collectives.context import Context, Node, Resources, refusal
 from onesided.collectives.errors import (
     PatternError,
@@ -28,10 +29,14 @@ from onesided.collectives.errors import (
     UnsupportedError,
 )
 
+#: Partitioned sends that may store into one array from :func:`empty` at a time.
+LINKS = 32
+
 #: Alignment of everything that is laid out in shared memory, in bytes: two cache lines.
 ALIGNMENT = 128
 
 _regions: dict[str, Region] = {}
+_wide_regions: dict[str, Region] = {}
 
 
 def aligned(nbytes: int) -> int:
@@ -46,14 +51,16 @@ class Region:
     so that a weak reference tells whether anybody still looks at the memory.
     """
 
-    def __init__(self, context: Context, node: Node, nbytes: int) -> None:
-        """Collective over the context."""
+    def __init__(self, context: Context, node: Node, nbytes: int, boards: int = 0) -> None:
+        """Collective over the context. ``boards`` lie behind the ``nbytes`` of data."""
         self.context, self.node, self.nbytes = context, node, nbytes
-        _require_space(context, node, nbytes)
+        self.boards = Boards(aligned(nbytes), boards)
+        room = nbytes if not boards else aligned(nbytes) + boards * STEP
+        _require_space(context, node, room)
         info = MPI.Info.Create({"alloc_shared_noncontig": "true"})
         try:
             node.comm.Dup().Free()  # MPICH 5.0 crashes in Allocate_shared where this fails
-            size = max(nbytes, ALIGNMENT)
+            size = max(room, ALIGNMENT)
             self.window = MPI.Win.Allocate_shared(size, 1, info, node.comm)
         except MPI.Exception as error:
             raise refusal(error) from error
@@ -63,6 +70,8 @@ class Region:
         if self.window.model != MPI.WIN_UNIFIED:  # loads, stores and Puts must see one memory
             raise UnsupportedError("this MPI has no unified memory model for windows; use p2p")
         self.key: str = node.comm.bcast(uuid.uuid4().hex if node.comm.rank == 0 else None)
+        self.wide: MPI.Win | None = None
+        self.wide_key = ""
         self.users = 0
         self.freed = False
         root = self._map()
@@ -104,6 +113,19 @@ class Region:
         looks = any(part() is not None for part in self._parts.values())
         return self._first is None and self._root() is None and not looks
 
+    def widen(self) -> None:
+        """Collective over the context. A window for ranks of other nodes, if there are any."""
+        if self.node.alone:
+            return
+        comm = self.context.comm
+        try:
+            self.wide = MPI.Win.Create(self.segment(self.node.comm.rank), 1, MPI.INFO_NULL, comm)
+        except MPI.Exception as error:
+            raise refusal(error) from error
+        self.wide.Lock_all(MPI.MODE_NOCHECK)
+        self.wide_key = comm.bcast(uuid.uuid4().hex if comm.rank == 0 else None)
+        _wide_regions[self.wide_key] = self
+
     def retire(self) -> None:
         """Local, in the same order on all ranks. Unmap later, when nobody looks any more."""
         self._first = None
@@ -111,8 +133,12 @@ class Region:
         self.context.retired.append(self)
 
     def unmap(self) -> None:
-        """Collective over the node."""
+        """Collective over the context."""
         _regions.pop(self.key, None)
+        if self.wide is not None:
+            _wide_regions.pop(self.wide_key)
+            self.wide.Unlock_all()
+            self.wide.Free()
         self.window.Unlock_all()
         self.window.Free()
 
@@ -154,14 +180,24 @@ def region_with_key(key: str | None) -> Region | None:
     return None if key is None else _regions.get(key)
 
 
+def wide_region(key: str) -> Region | None:
+    """Local. The region whose window for ranks of other nodes has this key."""
+    return _wide_regions.get(key)
+
+
 def empty(
-    comm: MPI.Comm, shape: int | tuple[int, ...], dtype: DTypeLike = float
+    comm: MPI.Comm,
+    shape: int | tuple[int, ...],
+    dtype: DTypeLike = float,
+    *,
+    links: int = LINKS,
 ) -> NDArray[Any]:
     """Collective. An uninitialized array in memory that MPI allocated for one-sided access.
 
     Shape and dtype may differ between ranks, zero sizes included. Given as ``recvbuf``, the array
     or any contiguous view of it is the fast way to receive: peers on the node store straight into
-    it. Give it back with :func:`free`; what is left is freed before Finalize.
+    it. ``links`` of :func:`Precv_init` at a time may receive into parts of it in this way. Give it
+    back with :func:`free`; what is left is freed before Finalize.
 
     Raises :class:`ResourceError` on every rank where a node's shared memory does not suffice.
     """
@@ -173,7 +209,10 @@ def empty(
         count = int(np.prod(shape, dtype=object))
         if count < 0 or np.any(np.asarray(shape) < 0):
             raise PatternError(f"negative dimensions in shape {shape}")
-    region = Region(context, context.node(), count * kind.itemsize)
+        if not isinstance(links, int | np.integer) or links < 0:
+            raise PatternError(f"links must be an integer of at least 0, not {links!r}")
+    region = Region(context, context.node(), count * kind.itemsize, int(links))
+    region.widen()
     resources = Resources(context)
     resources.on_release(region.retire)
     region.context.allocations[region.key] = resources

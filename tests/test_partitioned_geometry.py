@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onesided.collectives.partitioned.counter import Counter
+from onesided.collectives.partitioned.counter import COMPILED, Counter, compiled_counter
 from onesided.collectives.partitioned.grouping import Grouping
 from onesided.collectives.partitioned.letter import LENGTH, Letter
 
@@ -47,9 +47,16 @@ def test_what_covers_a_partition(sends, receives, aggregate):
         assert list(range(first, stop)) == touching
 
 
+NEEDS_COMPILER = pytest.mark.skipif(not COMPILED, reason="no compiler was there to build it")
+COUNTERS = [Counter, pytest.param(compiled_counter, marks=NEEDS_COMPILER)]
+
+
+@pytest.mark.parametrize("make", COUNTERS)
 @given(st.integers(1, 60), st.integers(1, 70), st.randoms(use_true_random=False))
-def test_marks_in_any_way_complete_every_group_once(partitions, per, random):
-    counter = Counter(Grouping(partitions, partitions * 8, min(per, partitions)))
+def test_marks_in_any_way_complete_every_group_once(make, partitions, per, random):
+    per = min(per, partitions)
+    counter = make(Grouping(partitions, partitions * 8, per))
+    assert counter.unmarked() == []  # nothing can be marked before the first round
     for _ in range(2):
         counter.reset()
         seen: list[int] = []
@@ -63,33 +70,72 @@ def test_marks_in_any_way_complete_every_group_once(partitions, per, random):
             kind = random.randrange(3)
             if kind == 0:
                 some = [index]
-                told = counter.mark(index)
+                assert counter.mark(index)
             elif kind == 1:
-                told = counter.mark_range(index, stop - 1)
+                assert counter.mark_range(index, stop - 1) == -1
             else:
                 some = sorted({*some, random.choice(left)})
-                told = counter.mark_list(np.array(some))
+                assert counter.mark_list(np.array(some)) == -1
             left = [value for value in left if value not in some]
             assert counter.missing == len(left)
             assert counter.unmarked() == left
-            done = [g for g in range(counter.grouping.groups) if not any(
-                p // counter.grouping.per == g for p in left)]
-            fresh = [g for g in done if g not in seen]
-            assert told == bool(fresh)
+            done = [g for g in range(-(-partitions // per)) if not any(
+                p // per == g for p in left)]
             while counter.waiting:
                 seen += range(*counter.take())
             assert sorted(seen) == done
-        assert sorted(seen) == list(range(counter.grouping.groups))
+        assert sorted(seen) == list(range(-(-partitions // per)))
 
 
-def test_groups_beside_each_other_leave_together():
-    counter = Counter(Grouping(8, 64, 1))
+@pytest.mark.parametrize("make", COUNTERS)
+def test_what_is_marked_already_changes_nothing(make):
+    counter = make(Grouping(8, 64, 2))
     counter.reset()
-    counter.mark_list(np.array([5, 1, 2, 7, 4]))
+    assert counter.mark(5)
+    assert not counter.mark(5)
+    assert counter.mark_range(2, 6) == 5
+    assert counter.mark_list(np.array([1, 5, 0])) == 5
+    assert counter.mark_list(np.array([1, 3, 1])) == 1
+    assert counter.unmarked() == [0, 1, 2, 3, 4, 6, 7]
+    assert (counter.missing, counter.waiting) == (7, 0)
+    counter.close()
+    assert (counter.missing, counter.waiting) == (0, 0)
+    assert not counter.mark(0)
+
+
+@pytest.mark.parametrize("make", COUNTERS)
+def test_groups_beside_each_other_leave_together(make):
+    counter = make(Grouping(8, 64, 1))
+    counter.reset()
+    assert counter.mark_list(np.array([5, 1, 2, 7, 4])) == -1
     assert [counter.take() for _ in range(3)] == [(1, 3), (4, 6), (7, 8)]
     assert counter.waiting == 0
-    assert counter.first_ready(2, 6) == 2
-    assert counter.first_ready(6, 6) == -1
+
+
+@NEEDS_COMPILER
+def test_the_compiled_counter_refuses_what_is_not_there():
+    counter = compiled_counter(Grouping(8, 64, 2))
+    refused = []
+    counter.bind(lambda: None, refused.append)
+    counter.pready(3)  # before a round
+    counter.reset()
+    for wrong in (-1, 8, 1 << 80, "x", None, 2.0):
+        counter.pready(wrong)
+    counter.pready(3)
+    counter.pready(3)
+    assert refused == [3, -1, 8, 1 << 80, "x", None, 2.0, 3]
+    with pytest.raises(IndexError):
+        counter.mark(8)
+    with pytest.raises(IndexError):
+        counter.mark_range(0, 8)
+    with pytest.raises(IndexError):
+        counter.take()
+    with pytest.raises(ValueError, match="64"):
+        counter.connect(bytearray(63), bytes(64), bytearray(768))
+    with pytest.raises(ValueError, match="700 for a board"):
+        counter.connect(bytearray(64), bytes(64), bytearray(700))
+    with pytest.raises(BufferError):
+        counter.connect(bytes(64), bytes(64), bytearray(768))
 
 
 def test_letters_survive_the_post():

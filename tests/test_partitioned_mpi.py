@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import pytest
 
+MODULES = ["cases_partitioned", "cases_partitioned_limits"]
 RANKS = [1, 2, 3, *(pytest.param(ranks, marks=pytest.mark.full) for ranks in (4, 7))]
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_partitioned_sends(run_cases, ranks):
-    run_cases("cases_partitioned", ranks)
+@pytest.mark.parametrize("module", MODULES)
+def test_partitioned_sends(run_cases, module, ranks):
+    run_cases(module, ranks)
 
 
 def test_two_nodes(run_cases, two_nodes):
-    """Receive memory of another node is not seen: auto sends messages, rma says why it cannot."""
-    run_cases("cases_partitioned", select=["method=auto", "disagree"], **vars(two_nodes))
+    """Receive memory of another node is Put to by rma; auto sends messages."""
+    select = ["method=auto", "method=rma", "disagree", "board"]
+    run_cases("cases_partitioned_limits", select=select, **vars(two_nodes))
+
+
+@pytest.mark.full
+def test_two_nodes_in_full(run_cases, two_nodes):
+    run_cases("cases_partitioned", select=["method=auto", "method=rma"], **vars(two_nodes))
+
+
+def test_debugging(run_cases):
+    run_cases("cases_partitioned_limits", 2, env={"ONESIDED_DEBUG": "1"})
+
+
+@pytest.mark.full
+def test_debugging_in_full(run_cases):
+    run_cases("cases_partitioned", 2, env={"ONESIDED_DEBUG": "1"})
 
 
 def test_without_single_copy(run_cases, mpi_name):

@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives.partitioned.grouping import Grouping
 
+try:
+    from onesided.collectives.partitioned import _compiled
+except ImportError:  # no compiler was present
+    _compiled = None  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from onesided.collectives.partitioned._compiled import Counter as CompiledCounter
+
+    AnyCounter: TypeAlias = "Counter | CompiledCounter"
+
+#: Whether the compiled counter is there.
+COMPILED = _compiled is not None
+
+
+def compiled_counter(grouping: Grouping) -> CompiledCounter | None:
+    """Local. A counter in C, with every partition marked; None where it has not been built."""
+    if _compiled is None:
+        return None
+    return _compiled.Counter(grouping.partitions, grouping.part, grouping.per)
+
 
 class Counter:
     """One flag per partition, one counter per group, and the complete groups that have not left.
 
-    Not locked: the request that owns it is. Single marks go through memoryviews, which Python
-    indexes faster than arrays; marks in bulk through the arrays over the same memory.
+    Not locked: the request that owns it is. Before the first round, and after :meth:`close`, every
+    partition counts as marked. Single marks go through memoryviews, which Python indexes faster
+    than arrays; marks in bulk through the arrays over the same memory.
     """
 
     def __init__(self, grouping: Grouping) -> None:
-        self.grouping = grouping
-        self._flags = np.zeros(grouping.partitions, np.uint8)
+        self._grouping = grouping
+        self._flags = np.ones(grouping.partitions, np.uint8)
         self._counts = np.zeros(grouping.groups, np.int64)
         self._full = np.full(grouping.groups, grouping.per, np.int64)
         self._full[-1] = grouping.last
@@ -37,59 +58,70 @@ class Counter:
         self._flags[:] = 0
         self._counts[:] = 0
         self._pending[:] = False
-        self.missing, self.waiting = self.grouping.partitions, 0
+        self.missing, self.waiting = self._grouping.partitions, 0
+
+    def close(self) -> None:
+        """There is no round: nothing can be marked, nothing leaves."""
+        self._flags[:] = 1
+        self._pending[:] = False
+        self.missing = self.waiting = 0
 
     def mark(self, index: int) -> bool:
-        """Mark a partition that is not ready; true where this completes its group."""
+        """Mark a partition; false where it is marked already."""
+        if self.flags[index]:
+            return False
         self.flags[index] = 1
         self.missing -= 1
-        group = index // self.grouping.per
+        group = index // self._grouping.per
         count = self.counts[group] + 1
         self.counts[group] = count
-        if count < self.full[group]:
-            return False
-        self.pending[group] = True
-        self.waiting += 1
+        if count == self.full[group]:
+            self.pending[group] = True
+            self.waiting += 1
         return True
 
-    def first_ready(self, low: int, high: int) -> int:
-        """The first partition from low to high, both included, that is ready; -1 for none."""
-        part = self._flags[low : high + 1]
-        return low + int(part.argmax()) if part.any() else -1
+    def mark_range(self, low: int, high: int) -> int:
+        """Mark the partitions from low to high, both included, and return -1.
 
-    def mark_range(self, low: int, high: int) -> bool:
-        """Mark the partitions from low to high, both included; true where a group is complete."""
-        per = self.grouping.per
-        self._flags[low : high + 1] = 1
+        Where some of them are marked already it changes nothing and returns the first of those.
+        """
+        flags = self._flags[low : high + 1]
+        if flags.any():
+            return low + int(flags.argmax())
+        per = self._grouping.per
+        flags[:] = 1
         self.missing -= high + 1 - low
         first, last = low // per, high // per
         counts = self._counts[first : last + 1]
         counts += per
         counts[0] -= low - first * per
         counts[-1] -= (last + 1) * per - (high + 1)
-        complete = counts == self._full[first : last + 1]
-        return self._add(slice(first, last + 1), complete)
+        self._add(np.arange(first, last + 1), counts == self._full[first : last + 1])
+        return -1
 
-    def mark_list(self, ids: NDArray[np.int64]) -> bool:
-        """Mark different partitions, none of them ready; true where a group is complete."""
+    def mark_list(self, ids: NDArray[np.int64]) -> int:
+        """Mark these partitions, and return -1.
+
+        Where some are marked already, or occur twice, it changes nothing and returns such a one.
+        """
+        ready = ids[self._flags[ids] != 0]
+        if ready.size:
+            return int(ready[0])
+        found, times = np.unique(ids, return_counts=True)
+        if found.size < ids.size:
+            return int(found[times > 1][0])
         self._flags[ids] = 1
         self.missing -= ids.size
-        groups, added = np.unique(ids // self.grouping.per, return_counts=True)
+        groups, added = np.unique(ids // self._grouping.per, return_counts=True)
         self._counts[groups] += added
-        complete = groups[self._counts[groups] == self._full[groups]]
-        return self._add(complete, np.ones(complete.size, np.bool_))
+        self._add(groups, self._counts[groups] == self._full[groups])
+        return -1
 
-    def _add(self, where: Any, complete: NDArray[np.bool_]) -> bool:
+    def _add(self, groups: NDArray[np.int64], complete: NDArray[np.bool_]) -> None:
         count = int(np.count_nonzero(complete))
         if count:
-            self._pending[where] |= complete
+            self._pending[groups[complete]] = True
             self.waiting += count
-        return count > 0
-
-    def ready(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Those of the partitions that are ready."""
-        found: NDArray[np.int64] = ids[self._flags[ids] != 0]
-        return found
 
     def take(self) -> tuple[int, int]:
         """First and one past the last of the first run of complete groups; they leave now."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from onesided.collectives.memory import find_region
+from onesided.collectives.hints import Hints
 from onesided.collectives.partitioned.arguments import Arguments, checked
 from onesided.collectives.partitioned.letter import RECEIVER, SENDER, Letter
 from onesided.collectives.partitioned.mailbox import Mailbox
@@ -14,6 +14,7 @@ from onesided.collectives.partitioned.receive import PartitionedReceive
 from onesided.collectives.partitioned.registry import AUTO
 from onesided.collectives.partitioned.send import PartitionedSend
 from onesided.collectives.partitioned.transports.p2p import tags_wanted
+from onesided.collectives.partitioned.view import View, view_of
 
 #: Bytes that a group holds at least, where partitions are smaller.
 AGGREGATE = 65536
@@ -28,7 +29,8 @@ def Psend_init(
     ``buf``: a contiguous array or buffer of ``partitions`` equal parts. Partitions are joined to
     *groups* of at most ``aggregate`` bytes (one partition at least), and a group leaves when all
     its partitions are ready; 0 joins nothing. The sender's value counts. ``method`` is a name of
-    :func:`partitioned_methods`, the same on both sides or "auto" on one; ``info`` is not read.
+    :func:`partitioned_methods`, the same on both sides or "auto" on one; ``info`` with ``compiled``
+    set to ``false`` counts partitions in Python where a compiled counter has been built.
 
     The receiver calls :func:`Precv_init` with as many bytes and the same tag, in as many
     partitions as it likes; requests of one pair and tag are matched in the order of their
@@ -41,11 +43,11 @@ def Psend_init(
     Raises :class:`PatternError` for partitions that do not divide the buffer, a buffer that is not
     contiguous, and tags or ranks out of range, :class:`MethodError` for an unknown method.
     """
-    mailbox = Mailbox.of(comm)
+    mailbox, compiled = Mailbox.of(comm), Hints.of(info).compiled
     given = checked(comm, buf, partitions, dest, tag, method, aggregate, False)
     grouping = given.grouping
     base = mailbox.take_tags(tags_wanted(grouping.groups, grouping.size))
-    return PartitionedSend(given, mailbox, _letter(SENDER, given, base))
+    return PartitionedSend(given, mailbox, _letter(SENDER, given, base), compiled)
 
 
 def Precv_init(
@@ -55,37 +57,19 @@ def Precv_init(
     """Local. The receiving side of a partitioned send, inactive; see :func:`Psend_init`.
 
     Into a contiguous part of an array from :func:`empty` a sender on the same node stores, which
-    is the fastest way. ``MPI.ANY_SOURCE`` and ``MPI.ANY_TAG`` are refused, as by MPI.
+    is the fastest way; one on another node can Put there (``method="rma"``). As many receives at a
+    time as the array has links. ``MPI.ANY_SOURCE`` and ``MPI.ANY_TAG`` are refused, as by MPI.
     """
     mailbox = Mailbox.of(comm)
     given = checked(comm, buf, partitions, source, tag, method, aggregate, True)
     base = mailbox.take_tags(1)
-    place = {} if given.nowhere else _place(comm, given)
-    return PartitionedReceive(given, mailbox, _letter(RECEIVER, given, base, place))
+    view = View() if given.nowhere else view_of(comm, given.memory, given.peer)
+    letter = _letter(RECEIVER, given, base, view.fields())
+    return PartitionedReceive(given, mailbox, letter, view.give_back)
 
 
 def _letter(
-    side: int, given: Arguments, base: int, place: dict[str, int] | None = None
+    side: int, given: Arguments, base: int, view: dict[str, int] | None = None
 ) -> Letter:
     return Letter(side, given.tag, given.memory.size, given.partitions, given.aggregate, base,
-                  given.code, **(place or {}))
-
-
-def _place(comm: MPI.Intracomm, given: Arguments) -> dict[str, int]:
-    """Where the sender sees the receive buffer; nothing where it does not."""
-    region = find_region(given.memory)
-    if region is None or not given.memory.size:
-        return {}
-    ours, theirs = comm.Get_group(), region.node.comm.Get_group()
-    (seen,) = ours.Translate_ranks([given.peer], theirs)
-    for group in (ours, theirs):
-        group.Free()
-    if seen == MPI.UNDEFINED:
-        return {}
-    return {
-        "visible": 1,
-        "key_high": int(region.key[:16], 16),
-        "key_low": int(region.key[16:], 16),
-        "segment": region.node.comm.rank,
-        "offset": given.memory.ctypes.data - region.address,
-    }
+                  given.code, **(view or {}))

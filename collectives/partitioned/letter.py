@@ -9,15 +9,20 @@ from numpy.typing import NDArray
 
 SENDER, RECEIVER = 0, 1
 
+#: How the sender sees the receive buffer: not at all, in shared memory, or through a window.
+NOWHERE, ON_NODE, BY_WINDOW = 0, 1, 2
+
 
 @dataclass(frozen=True)
 class Letter:
     """The parameters of one side, as integers.
 
     ``base`` is the first of the message tags that the writer chose for what it sends; ``method``
-    its place in the registry, -1 for auto. ``visible`` is 1 where the receive buffer lies in
-    node-shared memory that the sender sees too: then ``key_high`` and ``key_low`` name the region,
-    ``segment`` the receiver's segment of it and ``offset`` the place in there, in bytes.
+    its place in the registry, -1 for auto. ``visible`` tells whether the receive buffer lies in
+    memory that the sender sees: then ``key_high`` and ``key_low`` name the region, ``segment`` the
+    receiver's rank in its node, or in its window, and ``offset`` the place in its memory. In shared
+    memory ``board`` is the place of the receiver's board, and ``generation`` tells its links from
+    each other. Places are in bytes.
     """
 
     side: int
@@ -32,6 +37,8 @@ class Letter:
     key_low: int = 0
     segment: int = 0
     offset: int = 0
+    board: int = 0
+    generation: int = 0
 
     def packed(self) -> NDArray[np.uint64]:
         mask = (1 << 64) - 1

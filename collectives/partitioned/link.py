@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from mpi4py import MPI
@@ -13,10 +14,16 @@ from onesided.collectives.copies import LARGEST_PIECE
 from onesided.collectives.partitioned.grouping import Grouping
 from onesided.collectives.partitioned.letter import Letter
 
+if TYPE_CHECKING:
+    from onesided.collectives.partitioned.counter import AnyCounter, CompiledCounter
+
 
 @dataclass
 class Link:
-    """What a transport needs: the peer, the bytes of the buffer, the groups, both letters."""
+    """What a transport needs: the peer, the bytes of the buffer, the groups, both letters.
+
+    ``compiled`` is the compiled counter of the sending side, where there is one.
+    """
 
     comm: MPI.Intracomm
     peer: int
@@ -24,6 +31,7 @@ class Link:
     grouping: Grouping
     sender: Letter
     receiver: Letter
+    compiled: CompiledCounter | None = None
     closing: list[Callable[[], object]] = field(default_factory=list)
 
     def on_release(self, action: Callable[[], object]) -> None:
@@ -61,6 +69,16 @@ class Outbound:
         self.link = link
 
     @classmethod
+    def of(cls, link: Link) -> Outbound:
+        """Local. The sending end of a link by this transport."""
+        return cls(link)
+
+    @classmethod
+    def recommended(cls, sender: Letter, receiver: Letter) -> bool:
+        """Local, the same on both sides. Whether ``auto`` takes this transport where it can."""
+        return True
+
+    @classmethod
     def obstacle(cls, sender: Letter, receiver: Letter) -> str:
         """Local, the same on both sides. Why this transport cannot serve them; "" if it can."""
         return ""
@@ -75,9 +93,45 @@ class Outbound:
     def leave(self, first: int, stop: int) -> None:
         """Send the groups ``first`` to ``stop - 1``."""
 
+    def drain(self, counter: AnyCounter) -> None:
+        """Send what is complete, as far as it may leave."""
+        while counter.waiting and self.may_leave():
+            self.leave(*counter.take())
+
+    def push(self) -> None:
+        """Bring on its way what has left. The only call that may wait: for a flush."""
+
     def idle(self) -> bool:
         """Whether all that has left is on its way and the buffer can be used again."""
         return True
+
+
+class Arrivals:
+    """Which groups have come in a round."""
+
+    def __init__(self, groups: int) -> None:
+        self._come = np.zeros(groups, np.bool_)
+        self._flags: memoryview = self._come.data
+        self.missing = 0
+
+    def reset(self) -> None:
+        """A round begins: nothing has come."""
+        self._come[:] = False
+        self.missing = self._come.size
+
+    def add(self, first: int, stop: int) -> None:
+        """The groups ``first`` to ``stop - 1`` have come."""
+        if stop - first == 1:
+            self._flags[first] = True
+        else:
+            self._come[first:stop] = True
+        self.missing -= stop - first
+
+    def all(self, first: int, stop: int) -> bool:
+        """Whether the groups ``first`` to ``stop - 1`` have come."""
+        if stop - first == 1:
+            return bool(self._flags[first])
+        return bool(self._come[first:stop].all())
 
 
 class Inbound:
@@ -85,6 +139,11 @@ class Inbound:
 
     def __init__(self, link: Link) -> None:
         self.link = link
+
+    @classmethod
+    def of(cls, link: Link) -> Inbound:
+        """Local. The receiving end of a link by this transport."""
+        return cls(link)
 
     def begin(self) -> None:
         """A round begins: the buffer may be written."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from onesided.collectives.errors import RequestError
 from onesided.collectives.handle import ACTIVE, FREED
+from onesided.collectives.partitioned.arguments import Arguments
+from onesided.collectives.partitioned.letter import Letter
 from onesided.collectives.partitioned.link import Inbound, Link
+from onesided.collectives.partitioned.mailbox import Mailbox
 from onesided.collectives.partitioned.registry import PartitionedMethod
 from onesided.collectives.partitioned.request import PartitionedRequest, as_index
 
@@ -18,7 +22,17 @@ class PartitionedReceive(PartitionedRequest):
     :meth:`Parrived` has said that they are there.
     """
 
-    _end: Inbound | None = None
+    def __init__(
+        self,
+        arguments: Arguments,
+        mailbox: Mailbox,
+        letter: Letter,
+        give_back: Callable[[], object] | None,
+    ) -> None:
+        """``give_back``: called when the request is freed."""
+        super().__init__(arguments, mailbox, letter)
+        self._end: Inbound | None = None
+        self._give_back = give_back
 
     def Parrived(self, partition: int) -> bool:
         """Local. Whether a partition can be read: all groups that it is made of have come.
@@ -61,7 +75,14 @@ class PartitionedReceive(PartitionedRequest):
     # -- inside ----------------------------------------------------------------------------------
 
     def connect(self, method: PartitionedMethod | None, link: Link) -> None:
-        self._end = (Inbound if method is None else method.receiver())(link)
+        self._end = (Inbound if method is None else method.receiver()).of(link)
+
+    def reset(self) -> None:
+        if self._watched and not self.arguments.nowhere:
+            self.arguments.memory[:] = 0xFF  # nothing can have come: the round has not begun
+
+    def waiting_for(self) -> str:
+        return "its peer" if self._link is None else "partitions to arrive"
 
     def begin(self) -> None:
         if self._end is not None:
@@ -72,3 +93,6 @@ class PartitionedReceive(PartitionedRequest):
 
     def forget(self) -> None:
         self._end = None
+        if self._give_back is not None:
+            self._give_back()
+            self._give_back = None

@@ -43,7 +43,7 @@ class PartitionedMethod:
 
 # fmt: off
 _METHODS = (
-    PartitionedMethod("rma", "rma", True, "store into memory from empty() on the node, then a note"),
+    PartitionedMethod("rma", "rma", True, "store into memory from empty() on the node, Put off it, then tell"),
     PartitionedMethod("p2p-gather", "gather", True, "a note, then one message of all groups that gathered meanwhile"),
     PartitionedMethod("p2p", "p2p", False, "one persistent send per group"),
     PartitionedMethod("mpi", "mpi", False, "the MPI's own partitioned send, where it works"),
@@ -52,7 +52,7 @@ _METHODS = (
 
 
 def partitioned_methods() -> dict[str, PartitionedMethod]:
-    """Local. The transports of partitioned sends by name; ``auto`` takes the first that can."""
+    """Local. The transports of partitioned sends by name; ``auto`` takes the first that suits."""
     return {method.name: method for method in _METHODS}
 
 
@@ -71,13 +71,17 @@ def chosen(sender: Letter, receiver: Letter) -> PartitionedMethod:
         names = [_METHODS[letter.method].name for letter in (sender, receiver)]
         raise MethodError(f"the sender wants {names[0]}, the receiver {names[1]}")
     if not wishes:
-        able = (m for m in _METHODS if m.candidate and not _obstacle(m, sender, receiver))
-        return next(able)
+        return next(m for m in _METHODS if m.candidate and _suits(m, sender, receiver))
     method = _METHODS[wishes[0]]
     obstacle = _obstacle(method, sender, receiver)
     if obstacle:
         raise UnsupportedError(f"{method.name}: {obstacle}")
     return method
+
+
+def _suits(method: PartitionedMethod, sender: Letter, receiver: Letter) -> bool:
+    end = method.sender()
+    return not end.obstacle(sender, receiver) and end.recommended(sender, receiver)
 
 
 def _obstacle(method: PartitionedMethod, sender: Letter, receiver: Letter) -> str:

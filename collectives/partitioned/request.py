@@ -24,7 +24,7 @@ from typing import Any, Self
 import numpy as np
 from mpi4py import MPI
 
-from onesided.collectives import progress
+from onesided.collectives import debug, progress
 from onesided.collectives.errors import PatternError, RequestError
 from onesided.collectives.handle import ACTIVE, FREED, INACTIVE
 from onesided.collectives.partitioned.arguments import Arguments
@@ -50,6 +50,7 @@ class PartitionedRequest:
         self._link: Link | None = None
         self._error: Exception | None = None
         self._everywhere = MPI.Query_thread() == MPI.THREAD_MULTIPLE
+        self._watched = debug.observe(self)
         self._seat = None if arguments.nowhere else mailbox.post(letter, arguments.peer)
 
     # -- what a side implements ------------------------------------------------------------------
@@ -67,6 +68,16 @@ class PartitionedRequest:
     def advance(self) -> bool:
         """Local. Do what can be done now; true when the round is complete on this side."""
         return True
+
+    def stop(self) -> None:
+        """Local. The round has ended, and will never be complete."""
+
+    def complete(self) -> None:
+        """Local. The round is complete."""
+
+    def waiting_for(self) -> str:
+        """Local. What an active request lacks, in words, for the watchdog."""
+        return ""
 
     def check_hope(self) -> None:
         """Local. Raise where waiting is in vain."""
@@ -116,6 +127,8 @@ class PartitionedRequest:
             self.reset()
             self._rounds += 1
             self._state = ACTIVE
+            if self._watched:
+                debug.moved()
             if self._link is not None:
                 self.begin()
             progress.active[self] = None
@@ -259,11 +272,19 @@ class PartitionedRequest:
                 if self._state is INACTIVE:
                     return True
                 if self._advance():
-                    self._state = INACTIVE
-                    progress.active.pop(self, None)
-                    self._raise_error()
+                    self._end_round()
                     return True
         return False
+
+    def _end_round(self) -> None:
+        self._state = INACTIVE
+        progress.active.pop(self, None)
+        if self._watched:
+            debug.moved()
+        if self._error is not None:
+            self.stop()
+            raise self._error
+        self.complete()
 
     def _raise_error(self) -> None:
         if self._error is not None:

@@ -7,16 +7,19 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from onesided.collectives import debug
 from onesided.collectives.errors import RequestError
 from onesided.collectives.handle import ACTIVE
 from onesided.collectives.partitioned.arguments import Arguments
-from onesided.collectives.partitioned.counter import Counter
+from onesided.collectives.partitioned.counter import Counter, compiled_counter
 from onesided.collectives.partitioned.letter import Letter
 from onesided.collectives.partitioned.link import Link, Outbound
 from onesided.collectives.partitioned.mailbox import Mailbox
 from onesided.collectives.partitioned.registry import PartitionedMethod
 from onesided.collectives.partitioned.request import PartitionedRequest, as_index
+from onesided.collectives.partitioned.seal import Seal
 
 
 class PartitionedSend(PartitionedRequest):
@@ -26,10 +29,25 @@ class PartitionedSend(PartitionedRequest):
     mark in any order and at the same time; a mark never waits for the peer.
     """
 
-    def __init__(self, arguments: Arguments, mailbox: Mailbox, letter: Letter) -> None:
+    def __init__(
+        self, arguments: Arguments, mailbox: Mailbox, letter: Letter, compiled: bool = True
+    ) -> None:
+        """``compiled``: count in C, where that has been built."""
         super().__init__(arguments, mailbox, letter)
-        self._counter = Counter(arguments.grouping)
+        grouping = arguments.grouping
+        self._seal = Seal(arguments) if debug.enabled() else None
+        in_c = compiled and self._seal is None
+        self._compiled = compiled_counter(grouping) if in_c else None
+        self._counter = Counter(grouping) if self._compiled is None else self._compiled
         self._end: Outbound | None = None
+        if self._compiled is not None:
+            self._compiled.bind(self._completed, self._mark)
+            self.__dict__["Pready"] = self._compiled.pready
+
+    @property
+    def compiled(self) -> bool:
+        """Local. Whether partitions are counted in C."""
+        return self._compiled is not None
 
     def Pready(self, partition: int) -> None:
         """Local. A partition is ready; its group leaves when it is the last one of it.
@@ -37,20 +55,23 @@ class PartitionedSend(PartitionedRequest):
         Raises :class:`RequestError`, and changes nothing, where the request is not active, the
         partition is ready already or does not exist.
         """
+        self._mark(partition)
+
+    def _mark(self, partition: int) -> None:
         counter = self._counter
         self._lock.acquire()  # "with" takes longer, and this is called for every partition
         try:
             if self._state is not ACTIVE:
                 raise self._misuse("marked ready")
-            if not 0 <= partition < len(counter.flags):
-                as_index(partition, len(counter.flags), self)
-            if counter.flags[partition]:
+            if partition.__class__ is not int or not 0 <= partition < self.partitions:
+                partition = as_index(partition, self.partitions, self)
+            before = counter.waiting
+            if not counter.mark(partition):
                 raise self._twice(partition)
-            if counter.mark(partition):
+            if self._seal is not None:
+                self._seal.marked([partition])
+            if counter.waiting > before:
                 self._push()
-        except TypeError:
-            as_index(partition, len(counter.flags), self)
-            raise
         finally:
             self._lock.release()
 
@@ -65,10 +86,12 @@ class PartitionedSend(PartitionedRequest):
             low, high = (as_index(value, self.partitions, self) for value in (low, high))
             if low > high:
                 raise RequestError(f"no partitions from {low} to {high}: {self!r}")
-            ready = self._counter.first_ready(low, high)
+            ready = self._counter.mark_range(low, high)
             if ready >= 0:
                 raise self._twice(ready)
-            if self._counter.mark_range(low, high):
+            if self._seal is not None:
+                self._seal.marked(range(low, high + 1))
+            if self._counter.waiting:
                 self._push()
 
     def Pready_list(self, partitions: Iterable[int]) -> None:
@@ -81,23 +104,20 @@ class PartitionedSend(PartitionedRequest):
             if not partitions.size:
                 return
             ids = self._ids(partitions)
-            if self._counter.mark_list(ids):
+            ready = self._counter.mark_list(ids)
+            if ready >= 0:
+                raise self._twice(ready)
+            if self._seal is not None:
+                self._seal.marked(ids.tolist())
+            if self._counter.waiting:
                 self._push()
 
-    def _ids(self, partitions: Any) -> Any:
+    def _ids(self, partitions: Any) -> NDArray[np.int64]:
         if partitions.dtype.kind not in "iu" or partitions.ndim != 1:
             raise RequestError(f"no list of partitions: {partitions!r}")
-        low, high = int(partitions.min()), int(partitions.max())
-        for value in (low, high):
+        for value in (int(partitions.min()), int(partitions.max())):
             as_index(value, self.partitions, self)
-        ids = partitions.astype(np.int64)
-        ready = self._counter.ready(ids)
-        if ready.size:
-            raise self._twice(int(ready[0]))
-        found, counts = np.unique(ids, return_counts=True)
-        if found.size < ids.size:
-            raise self._twice(int(found[counts > 1][0]))
-        return ids
+        return np.ascontiguousarray(partitions, np.int64)
 
     def Parrived(self, partition: int) -> bool:
         """Local. It raises: only the receiving side knows what has arrived."""
@@ -110,14 +130,34 @@ class PartitionedSend(PartitionedRequest):
     # -- inside ----------------------------------------------------------------------------------
 
     def connect(self, method: PartitionedMethod | None, link: Link) -> None:
-        self._end = (Outbound if method is None else method.sender())(link)
+        link.compiled = self._compiled
+        self._end = (Outbound if method is None else method.sender()).of(link)
 
     def reset(self) -> None:
         self._counter.reset()
 
+    def stop(self) -> None:
+        self._counter.close()
+
+    def complete(self) -> None:
+        if self._seal is not None:
+            self._seal.check(self)
+
+    def waiting_for(self) -> str:
+        counter = self._counter
+        if counter.missing:
+            return f"{counter.missing} partitions to be marked"
+        return f"{counter.waiting} groups to leave, and for what has left to arrive"
+
     def begin(self) -> None:
         if self._end is not None:
             self._end.begin()
+
+    def _completed(self) -> None:
+        """The compiled counter has a group that it cannot send."""
+        with self._lock:
+            if self._state is ACTIVE:
+                self._push()
 
     def _push(self) -> None:
         """Let go what is complete, where this thread may call MPI and the peer is known."""
@@ -127,17 +167,16 @@ class PartitionedSend(PartitionedRequest):
             if not self.find_peer():
                 return
             self.begin()
-        self._let_go()
-
-    def _let_go(self) -> None:
-        end, counter = self._end, self._counter
-        while end is not None and counter.waiting and end.may_leave():
-            end.leave(*counter.take())
+        if self._end is not None:
+            self._end.drain(self._counter)
 
     def advance(self) -> bool:
-        self._let_go()
         counter, end = self._counter, self._end
-        return not (counter.missing or counter.waiting) and (end is None or end.idle())
+        if end is None:
+            return not counter.missing
+        end.drain(counter)
+        end.push()
+        return not (counter.missing or counter.waiting) and end.idle()
 
     def check_hope(self) -> None:
         if self._state is ACTIVE and self._counter.missing and threading.active_count() == 1:
@@ -151,6 +190,13 @@ class PartitionedSend(PartitionedRequest):
 
     def forget(self) -> None:
         self._end = None
+        self._counter.close()
+        if self.__dict__.pop("Pready", None) is not None and self._compiled is not None:
+            self._compiled.bind(_freed, _freed)  # or the two keep each other alive
 
     def _twice(self, partition: int) -> RequestError:
         return RequestError(f"partition {partition} is marked ready twice: {self!r}")
+
+
+def _freed(*partition: object) -> None:
+    raise RequestError("a freed request cannot be marked ready")

@@ -1,0 +1,422 @@
+/* The counter of a partitioned send, compiled, with its way into memory of the node.
+
+   It does what counter.py and transports/board.py do, under Python's global lock, which makes every
+   method of it atomic. Built where a compiler is present; nothing depends on it. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <structmember.h>
+
+/* Words of a board, as in board.py. */
+enum { CREDIT = 0, HEAD = 8, TAIL = 16, ENTRIES = 24, ROOM = 64 };
+
+/* Copies of fewer bytes keep the global lock: getting it back from a thread that computes in
+   Python takes up to 5 ms. */
+enum { ALONE = 1 << 18 };
+
+typedef struct {
+    PyObject_HEAD
+    Py_ssize_t partitions, part, per, groups;
+    Py_ssize_t missing;  /* partitions that are not ready */
+    Py_ssize_t waiting;  /* complete groups that have not left */
+    Py_ssize_t copying;  /* runs of groups that are being stored */
+    Py_ssize_t first;    /* no group before this one waits */
+    uint8_t *flags;      /* by partition: ready */
+    uint8_t *pending;    /* by group: complete, and has not left */
+    Py_ssize_t *counts;  /* by group: partitions that are ready */
+    PyObject *push;      /* called when a group is complete and no board is connected */
+    PyObject *refuse;    /* called with what cannot be marked */
+    int connected, granted;
+    int64_t credit, head;
+    Py_buffer target, source, board;
+} Counter;
+
+static Py_ssize_t full(const Counter *self, Py_ssize_t group)
+{
+    Py_ssize_t rest = self->partitions - group * self->per;
+    return rest < self->per ? rest : self->per;
+}
+
+static void close_round(Counter *self)
+{
+    memset(self->flags, 1, (size_t)self->partitions);
+    memset(self->pending, 0, (size_t)self->groups);
+    self->missing = self->waiting = 0;
+}
+
+/* -- marks ------------------------------------------------------------------------------------- */
+
+static void add(Counter *self, Py_ssize_t group, Py_ssize_t count)
+{
+    self->counts[group] += count;
+    if (self->counts[group] == full(self, group)) {
+        self->pending[group] = 1;
+        self->waiting++;
+        if (group < self->first)
+            self->first = group;
+    }
+}
+
+static PyObject *mark(Counter *self, PyObject *partition)
+{
+    Py_ssize_t index = PyLong_AsSsize_t(partition);
+    if (index == -1 && PyErr_Occurred())
+        return NULL;
+    if (index < 0 || index >= self->partitions)
+        return PyErr_Format(PyExc_IndexError, "no partition %zd", index);
+    if (self->flags[index])
+        Py_RETURN_FALSE;
+    self->flags[index] = 1;
+    self->missing--;
+    add(self, index / self->per, 1);
+    Py_RETURN_TRUE;
+}
+
+static PyObject *mark_range(Counter *self, PyObject *args)
+{
+    Py_ssize_t low, high;
+    if (!PyArg_ParseTuple(args, "nn", &low, &high))
+        return NULL;
+    if (low < 0 || high >= self->partitions || low > high)
+        return PyErr_Format(PyExc_IndexError, "no partitions from %zd to %zd", low, high);
+    uint8_t *found = memchr(self->flags + low, 1, (size_t)(high + 1 - low));
+    if (found != NULL)
+        return PyLong_FromSsize_t(found - self->flags);
+    memset(self->flags + low, 1, (size_t)(high + 1 - low));
+    self->missing -= high + 1 - low;
+    for (Py_ssize_t group = low / self->per; group <= high / self->per; group++) {
+        Py_ssize_t start = group * self->per, stop = start + full(self, group);
+        add(self, group, (stop < high + 1 ? stop : high + 1) - (start > low ? start : low));
+    }
+    return PyLong_FromLong(-1);
+}
+
+static PyObject *mark_list(Counter *self, PyObject *ids)
+{
+    Py_buffer view;
+    if (PyObject_GetBuffer(ids, &view, PyBUF_CONTIG_RO) < 0)
+        return NULL;
+    const int64_t *values = view.buf;
+    Py_ssize_t count = view.len / (Py_ssize_t)sizeof *values, done = 0;
+    int64_t culprit = -1;
+    for (; done < count; done++) {
+        int64_t index = values[done];
+        if (index < 0 || index >= self->partitions || self->flags[index]) {
+            culprit = index;
+            break;
+        }
+        self->flags[index] = 1;
+    }
+    if (done < count)
+        while (done-- > 0)
+            self->flags[values[done]] = 0;
+    else {
+        self->missing -= count;
+        for (Py_ssize_t i = 0; i < count; i++)
+            add(self, (Py_ssize_t)values[i] / self->per, 1);
+    }
+    PyBuffer_Release(&view);
+    return PyLong_FromLongLong(culprit);
+}
+
+/* -- what leaves -------------------------------------------------------------------------------- */
+
+static int take_run(Counter *self, Py_ssize_t *first, Py_ssize_t *stop)
+{
+    if (!self->waiting)
+        return 0;
+    uint8_t *found = memchr(self->pending + self->first, 1, (size_t)(self->groups - self->first));
+    if (found == NULL)
+        return 0;
+    Py_ssize_t begin = found - self->pending, end = begin;
+    while (end < self->groups && self->pending[end])
+        self->pending[end++] = 0;
+    self->waiting -= end - begin;
+    self->first = end;
+    *first = begin;
+    *stop = end;
+    return 1;
+}
+
+static PyObject *take(Counter *self, PyObject *Py_UNUSED(nothing))
+{
+    Py_ssize_t first, stop;
+    if (!take_run(self, &first, &stop))
+        return PyErr_Format(PyExc_IndexError, "no group waits");
+    return Py_BuildValue("nn", first, stop);
+}
+
+static int64_t *word(const Counter *self, int place)
+{
+    return (int64_t *)self->board.buf + place;
+}
+
+static int may_leave(Counter *self)
+{
+    if (!self->granted)
+        self->granted = __atomic_load_n(word(self, CREDIT), __ATOMIC_ACQUIRE) == self->credit;
+    /* runs that are being stored have no entry yet, but each will want one */
+    return self->granted &&
+        self->head + self->copying - __atomic_load_n(word(self, TAIL), __ATOMIC_ACQUIRE) < ROOM;
+}
+
+/* Store what is complete, and tell of it. */
+static void leave(Counter *self)
+{
+    Py_ssize_t first, stop;
+    while (self->waiting && may_leave(self) && take_run(self, &first, &stop)) {
+        Py_ssize_t size = self->per * self->part, start = first * size;
+        Py_ssize_t end = stop < self->groups ? stop * size : self->partitions * self->part;
+        char *to = (char *)self->target.buf + start;
+        const char *from = (const char *)self->source.buf + start;
+        self->copying++;
+        if (end - start < ALONE)
+            memcpy(to, from, (size_t)(end - start));
+        else {
+            Py_BEGIN_ALLOW_THREADS
+            memcpy(to, from, (size_t)(end - start));
+            Py_END_ALLOW_THREADS
+        }
+        self->copying--;
+        *word(self, ENTRIES + (int)(self->head % ROOM)) = (int64_t)first << 32 | (int64_t)stop;
+        __atomic_store_n(word(self, HEAD), ++self->head, __ATOMIC_RELEASE);
+    }
+}
+
+static PyObject *drain(Counter *self, PyObject *Py_UNUSED(nothing))
+{
+    if (self->connected)
+        leave(self);
+    Py_RETURN_NONE;
+}
+
+/* Pready: mark one partition, and let go what is complete. */
+static PyObject *pready(Counter *self, PyObject *partition)
+{
+    Py_ssize_t index = PyLong_CheckExact(partition) ? PyLong_AsSsize_t(partition) : -1;
+    if (index < 0 || index >= self->partitions || self->flags[index]) {
+        PyErr_Clear();
+        return PyObject_CallOneArg(self->refuse, partition);
+    }
+    Py_ssize_t before = self->waiting;
+    self->flags[index] = 1;
+    self->missing--;
+    add(self, index / self->per, 1);
+    if (self->waiting) {
+        if (self->connected)
+            leave(self);
+        else if (self->waiting > before)
+            return PyObject_CallNoArgs(self->push);
+    }
+    Py_RETURN_NONE;
+}
+
+/* -- the round, the board ------------------------------------------------------------------------ */
+
+static PyObject *reset(Counter *self, PyObject *Py_UNUSED(nothing))
+{
+    memset(self->flags, 0, (size_t)self->partitions);
+    memset(self->pending, 0, (size_t)self->groups);
+    memset(self->counts, 0, (size_t)self->groups * sizeof *self->counts);
+    self->missing = self->partitions;
+    self->waiting = self->first = 0;
+    Py_RETURN_NONE;
+}
+
+static PyObject *close_marks(Counter *self, PyObject *Py_UNUSED(nothing))
+{
+    close_round(self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *unmarked(Counter *self, PyObject *Py_UNUSED(nothing))
+{
+    PyObject *found = PyList_New(0);
+    for (Py_ssize_t i = 0; found != NULL && i < self->partitions; i++) {
+        if (self->flags[i])
+            continue;
+        PyObject *index = PyLong_FromSsize_t(i);
+        if (index == NULL || PyList_Append(found, index) < 0)
+            Py_CLEAR(found);
+        Py_XDECREF(index);
+    }
+    return found;
+}
+
+static void release_board(Counter *self)
+{
+    if (!self->connected)
+        return;
+    self->connected = self->granted = 0;
+    PyBuffer_Release(&self->target);
+    PyBuffer_Release(&self->source);
+    PyBuffer_Release(&self->board);
+}
+
+static PyObject *disconnect(Counter *self, PyObject *Py_UNUSED(nothing))
+{
+    release_board(self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *connect_board(Counter *self, PyObject *args)
+{
+    PyObject *target, *source, *board;
+    if (!PyArg_ParseTuple(args, "OOO", &target, &source, &board))
+        return NULL;
+    release_board(self);
+    if (PyObject_GetBuffer(target, &self->target, PyBUF_WRITABLE) < 0)
+        return NULL;
+    if (PyObject_GetBuffer(source, &self->source, PyBUF_SIMPLE) < 0)
+        goto target_only;
+    if (PyObject_GetBuffer(board, &self->board, PyBUF_WRITABLE) < 0)
+        goto no_board;
+    Py_ssize_t nbytes = self->partitions * self->part;
+    if (self->target.len != nbytes || self->source.len != nbytes ||
+        self->board.len < (ENTRIES + ROOM) * (Py_ssize_t)sizeof(int64_t)) {
+        PyErr_Format(PyExc_ValueError, "%zd and %zd bytes for a message of %zd, %zd for a board",
+                     self->target.len, self->source.len, nbytes, self->board.len);
+        PyBuffer_Release(&self->board);
+        goto no_board;
+    }
+    self->connected = 1;
+    self->head = 0;
+    Py_RETURN_NONE;
+no_board:
+    PyBuffer_Release(&self->source);
+target_only:
+    PyBuffer_Release(&self->target);
+    return NULL;
+}
+
+static PyObject *expect(Counter *self, PyObject *credit)
+{
+    long long value = PyLong_AsLongLong(credit);
+    if (value == -1 && PyErr_Occurred())
+        return NULL;
+    self->credit = value;
+    self->granted = 0;
+    Py_RETURN_NONE;
+}
+
+static PyObject *bind(Counter *self, PyObject *args)
+{
+    PyObject *push, *refuse;
+    if (!PyArg_ParseTuple(args, "OO", &push, &refuse))
+        return NULL;
+    Py_INCREF(push);
+    Py_INCREF(refuse);
+    Py_XSETREF(self->push, push);
+    Py_XSETREF(self->refuse, refuse);
+    Py_RETURN_NONE;
+}
+
+/* -- the type ------------------------------------------------------------------------------------- */
+
+static int initialize(Counter *self, PyObject *args, PyObject *names)
+{
+    static char *words[] = {"partitions", "part", "per", NULL};
+    Py_ssize_t partitions, part, per;
+    if (!PyArg_ParseTupleAndKeywords(args, names, "nnn", words, &partitions, &part, &per))
+        return -1;
+    if (self->flags != NULL || partitions < 1 || part < 0 || per < 1 || per > partitions) {
+        PyErr_Format(PyExc_ValueError, "%zd partitions of %zd bytes, %zd to a group",
+                     partitions, part, per);
+        return -1;
+    }
+    self->partitions = partitions;
+    self->part = part;
+    self->per = per;
+    self->groups = (partitions + per - 1) / per;
+    self->flags = PyMem_Malloc((size_t)partitions);
+    self->pending = PyMem_Malloc((size_t)self->groups);
+    self->counts = PyMem_Calloc((size_t)self->groups, sizeof *self->counts);
+    self->push = Py_NewRef(Py_None);
+    self->refuse = Py_NewRef(Py_None);
+    if (self->flags == NULL || self->pending == NULL || self->counts == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    close_round(self);
+    return 0;
+}
+
+static int traverse(Counter *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->push);
+    Py_VISIT(self->refuse);
+    return 0;
+}
+
+static int clear(Counter *self)
+{
+    Py_CLEAR(self->push);
+    Py_CLEAR(self->refuse);
+    return 0;
+}
+
+static void deallocate(Counter *self)
+{
+    PyObject_GC_UnTrack(self);
+    release_board(self);
+    clear(self);
+    PyMem_Free(self->flags);
+    PyMem_Free(self->pending);
+    PyMem_Free(self->counts);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyMethodDef methods[] = {
+    {"bind", (PyCFunction)bind, METH_VARARGS, NULL},
+    {"reset", (PyCFunction)reset, METH_NOARGS, NULL},
+    {"close", (PyCFunction)close_marks, METH_NOARGS, NULL},
+    {"pready", (PyCFunction)pready, METH_O, NULL},
+    {"mark", (PyCFunction)mark, METH_O, NULL},
+    {"mark_range", (PyCFunction)mark_range, METH_VARARGS, NULL},
+    {"mark_list", (PyCFunction)mark_list, METH_O, NULL},
+    {"take", (PyCFunction)take, METH_NOARGS, NULL},
+    {"unmarked", (PyCFunction)unmarked, METH_NOARGS, NULL},
+    {"connect", (PyCFunction)connect_board, METH_VARARGS, NULL},
+    {"disconnect", (PyCFunction)disconnect, METH_NOARGS, NULL},
+    {"expect", (PyCFunction)expect, METH_O, NULL},
+    {"drain", (PyCFunction)drain, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef members[] = {
+    {"missing", T_PYSSIZET, offsetof(Counter, missing), READONLY, NULL},
+    {"waiting", T_PYSSIZET, offsetof(Counter, waiting), READONLY, NULL},
+    {"copying", T_PYSSIZET, offsetof(Counter, copying), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyTypeObject CounterType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "onesided.collectives.partitioned._compiled.Counter",
+    .tp_basicsize = sizeof(Counter),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_new = PyType_GenericNew,
+    .tp_init = (initproc)initialize,
+    .tp_dealloc = (destructor)deallocate,
+    .tp_traverse = (traverseproc)traverse,
+    .tp_clear = (inquiry)clear,
+    .tp_methods = methods,
+    .tp_members = members,
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, .m_name = "_compiled", .m_size = -1,
+};
+
+PyMODINIT_FUNC PyInit__compiled(void)
+{
+    if (PyType_Ready(&CounterType) < 0)
+        return NULL;
+    PyObject *made = PyModule_Create(&module);
+    if (made != NULL && PyModule_AddObjectRef(made, "Counter", (PyObject *)&CounterType) < 0)
+        Py_CLEAR(made);
+    return made;
+}

@@ -1,0 +1,306 @@
+"""Partitioned sends: misuse, sides that do not fit, boards, what is given back."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+from cases import parameters, skip
+from mpi4py import MPI
+from partitioned import METHODS, Pair, able, at_once, raises, random_order
+
+from onesided.collectives import (
+    MethodError,
+    PatternError,
+    Precv_init,
+    Psend_init,
+    RequestError,
+    Startall,
+    UnsupportedError,
+    Waitall,
+    debug,
+    empty,
+    free,
+)
+
+TURNS = 3
+
+
+@parameters(method=METHODS)
+def case_life_and_misuse(comm, method):
+    able(method)
+    pair = Pair(comm, method, 8, 4, count=64, aggregate=0)
+    send, receive = pair.send, pair.receive
+    assert send.state == receive.state == "inactive"
+    assert send.Wait() is pair.source
+    assert send.Test()
+    for mark in (lambda: send.Pready(0), lambda: send.Pready_range(0, 1),
+                 lambda: send.Pready_list([0])):
+        raises(RequestError, mark, "an inactive request cannot be marked ready")
+    raises(RequestError, lambda: receive.Pready(0), "a receive has no partition to mark")
+    pair.start()
+    assert send.active
+    raises(RequestError, send.Start, "started")
+    raises(RequestError, send.Free, "freed")
+    raises(RequestError, receive.Free, "freed")
+    pair.fill(0)
+    send.Pready(3)
+    raises(RequestError, lambda: send.Pready(3), "partition 3 is marked ready twice")
+    raises(RequestError, lambda: send.Pready_range(1, 6), "partition 3 is marked ready twice")
+    raises(RequestError, lambda: send.Pready_list([1, 3]), "partition 3 is marked ready twice")
+    raises(RequestError, lambda: send.Pready_list([5, 1, 5]), "partition 5 is marked ready twice")
+    for index in (-1, 8, 1 << 40):
+        raises(RequestError, lambda index=index: send.Pready(index), f"no partition {index}")
+        raises(RequestError, lambda index=index: send.Pready_list([1, index]), "no partition")
+        raises(RequestError, lambda index=index: receive.Parrived(index), "no partition")
+    raises(RequestError, lambda: send.Pready_range(0, 8), "no partition 8")
+    raises(RequestError, lambda: send.Pready_range(5, 4), "from 5 to 4")
+    raises(RequestError, lambda: send.Pready(1.5), "no partition 1.5")
+    raises(RequestError, lambda: send.Pready_list([0.5]), "no list of partitions")
+    raises(RequestError, lambda: send.Parrived(0), "a send")
+    send.Pready_list([])
+    if threading.active_count() == 1:
+        raises(RequestError, send.Wait, r"7 partitions are not ready (0, 1, 2, 4, 5, 6, 7)")
+    send.Pready_list(np.array([0, 1, 2, 4]))
+    send.Pready_range(5, 7)
+    pair.complete()
+    pair.check(0)
+    pair.free()
+    send.Free()
+    for call in (send.Start, send.Wait, send.Test, lambda: send.Pready(0),
+                 lambda: receive.Parrived(0), receive.Start):
+        raises(RequestError, call, "freed")
+
+
+@parameters(method=METHODS, seen=["Start", "Wait", "Test"])
+def case_sizes_that_disagree(comm, method, seen):
+    able(method)
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    target = empty(comm, 96, np.int64)
+    send = Psend_init(comm, np.zeros(64, np.int64), 4, right, 2, method=method)
+    receive = Precv_init(comm, target, 4, left, 2, method=method)
+    wanted = [f"rank {comm.rank} sends 512 bytes with tag 2, rank {right} receives 768",
+              f"rank {left} sends 512 bytes with tag 2, rank {comm.rank} receives 768"]
+    if seen == "Start":
+        comm.Barrier()
+        time.sleep(0.01)
+        comm.Barrier()
+    for request, text in zip((send, receive), wanted, strict=True):
+        try:
+            request.Start()
+            if request is send:
+                request.Pready_range(0, 3)
+            if seen == "Test":
+                while not request.Test():
+                    pass
+            request.Wait()
+        except PatternError as error:
+            assert str(error) == text, error
+        else:
+            raise AssertionError("no error")
+        assert request.state == "inactive"
+        raises(PatternError, request.Start, text)
+        request.Free()
+    free(target)
+
+
+def case_methods_that_disagree(comm):
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    for wishes, kind, text in [
+        (("p2p", "p2p-gather"), MethodError, "the sender wants p2p, the receiver p2p-gather"),
+        (("rma", "auto"), UnsupportedError, "rma: the receive buffer is not in memory from empty"),
+    ]:
+        send = Psend_init(comm, np.zeros(64), 4, right, method=wishes[0])
+        receive = Precv_init(comm, np.zeros(64), 4, left, method=wishes[1])
+        for request in (send, receive):
+            try:
+                request.Start()
+                while not request.Test():
+                    pass
+            except kind as error:
+                assert text in str(error), error
+            else:
+                raise AssertionError("no error")
+            request.Free()
+
+
+def case_one_wish_is_enough(comm, seed):
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    source, target = np.arange(640.0), np.zeros(640)
+    with Psend_init(comm, source, 10, right, method="p2p") as send, \
+            Precv_init(comm, target, 5, left) as receive:
+        Startall([send, receive])
+        send.Pready_range(0, 9)
+        Waitall([send, receive])
+        assert send.method == receive.method == "p2p"
+        assert np.array_equal(source, target)
+
+
+def case_bad_arguments(comm):
+    data = np.zeros(64)
+    peer = comm.rank
+    tag_bound = comm.Get_attr(MPI.TAG_UB)
+    for init in (Psend_init, Precv_init):
+        for arguments, text in [
+            ((data, 0, peer), "partitions must be"),
+            ((data, -1, peer), "partitions must be"),
+            ((data, 2.0, peer), "partitions must be"),
+            ((data, 65, peer), "do not divide a buffer of 64"),
+            ((data, 7, peer), "7 partitions do not divide"),
+            ((data, 4, comm.size), "no rank"),
+            ((data, 4, MPI.ANY_SOURCE), "no rank"),
+            ((data, 4, peer, MPI.ANY_TAG), "tag must be"),
+            ((data, 4, peer, tag_bound + 1), "tag must be"),
+            ((data[::2], 4, peer), "contiguous"),
+            ((np.array([None] * 4), 4, peer), "Python objects"),
+            ((3, 4, peer), "no contiguous buffer"),
+        ]:
+            raises(PatternError, lambda init=init, a=arguments: init(comm, *a), text)
+        raises(MethodError, lambda init=init: init(comm, data, 4, peer, method="smoke"),
+               "no method 'smoke'; the methods are auto, rma")
+        raises(PatternError, lambda init=init: init(comm, data, 4, peer, aggregate=-1), "aggregate")
+    fixed = np.zeros(4)
+    fixed.flags.writeable = False
+    raises(PatternError, lambda: Precv_init(comm, fixed, 4, peer), "cannot be written")
+
+
+def case_nobody(comm):
+    """MPI.PROC_NULL on both sides: everything completes."""
+    send = Psend_init(comm, np.zeros(8), 4, MPI.PROC_NULL)
+    receive = Precv_init(comm, np.ones(8), 4, MPI.PROC_NULL)
+    for _ in range(TURNS):
+        Startall([receive, send])
+        assert receive.Parrived(3)
+        assert not send.Test()
+        send.Pready_range(0, 3)
+        assert (receive.Wait() == 1).all()
+        send.Wait()
+    send.Free()
+    receive.Free()
+
+
+@parameters(method=[m for m in METHODS if m != "mpi"], own=[True, False])
+def case_nothing_to_send(comm, method, own):
+    pair = Pair(comm, method, 3, 2, count=0, own=own)
+    for _ in range(TURNS):
+        pair.start()
+        pair.send.Pready_range(0, 2)
+        pair.complete()
+    pair.free()
+
+
+def case_memory_in_use_is_not_freed(comm):
+    pair = Pair(comm, "rma", 4, 4, count=64)
+    pair.start()
+    at_once(pair, 0, 0)
+    pair.complete()
+    raises(RequestError, lambda: free(pair.shared), "still use this memory")
+    pair.free()
+
+
+@parameters(method=METHODS)
+def case_beside_other_messages(comm, method, seed):
+    """Messages of the caller with the same tag are not disturbed."""
+    able(method)
+    pair = Pair(comm, method, 8, 8, count=800, aggregate=800, tag=0)
+    for turn in range(TURNS):
+        value, got = np.full(3, turn + 10 * comm.rank), np.zeros(3, np.int64)
+        request = comm.Irecv([got, MPI.INT64_T], pair.left, 0)
+        pair.start()
+        random_order(pair, turn, seed)
+        comm.Send([value, MPI.INT64_T], pair.right, 0)
+        pair.complete()
+        request.Wait()
+        assert (got == turn + 10 * pair.left).all()
+        pair.check(turn)
+        comm.Barrier()
+    pair.free()
+
+
+@parameters(compiled=[True, False])
+def case_a_board_that_is_full(comm, compiled, seed):
+    """More groups than a board has entries, and nobody reads: they gather, and all arrive."""
+    pair = Pair(comm, "rma", 300, 300, count=2400, aggregate=0, compiled=compiled)
+    for turn in range(TURNS):
+        pair.start()
+        comm.Barrier()  # every receiver has granted the round
+        for index in range(0, 300, 2):  # none beside another
+            pair.part(turn, index)
+            pair.send.Pready(index)
+        comm.Barrier()  # nobody has read
+        for index in range(1, 300, 2):
+            pair.part(turn, index)
+            pair.send.Pready(index)
+        pair.complete()
+        pair.check(turn)
+    pair.free()
+
+
+def case_boards_are_used_again(comm):
+    """Many more links one after the other than an array has boards."""
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    source, target = np.zeros(64), empty(comm, 64, links=2)
+    for turn in range(40):
+        with Psend_init(comm, source, 4, right, method="rma") as send, \
+                Precv_init(comm, target, 4, left) as receive:
+            for again in range(2):
+                Startall([send, receive])
+                source[:] = 100 * turn + 10 * again + comm.rank
+                send.Pready_range(0, 3)
+                send.Wait()
+                assert (receive.Wait() == 100 * turn + 10 * again + left).all()
+    free(target)
+
+
+def case_more_receives_than_links(comm):
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    alone = node.size == comm.size
+    node.Free()
+    if not alone:
+        skip("links are counted on a node, and there are several")
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    source, target = np.zeros(64), empty(comm, 64, links=2)
+    unstarted = [Precv_init(comm, target, 4, left, tag=1) for _ in range(2)]
+    third = Precv_init(comm, target, 4, left, tag=2)
+    first = Psend_init(comm, source, 4, right, tag=2, method="rma")
+    for request in (third, first):
+        raises(UnsupportedError, lambda request=request: fail(request), "all links of it are in")
+    for request in [*unstarted, third, first]:
+        request.Free()
+    for request in [Psend_init(comm, source, 4, right, tag=1) for _ in range(2)]:
+        request.Free()
+    free(target)
+
+
+def fail(request):
+    request.Start()
+    while not request.Test():
+        pass
+
+
+def case_links_of_an_array(comm):
+    for wrong in (-1, 1.5, "many"):
+        raises(PatternError, lambda wrong=wrong: empty(comm, 8, links=wrong), "links must be")
+    array = empty(comm, 8, links=0)
+    array[:] = comm.rank
+    assert array.shape == (8,)
+    free(array)
+
+
+@parameters(method=METHODS)
+def case_debugging(comm, method):
+    """A partition that changes after its mark, and a receive buffer that is read too early."""
+    if not debug.enabled():
+        skip("debugging is off")
+    able(method)
+    pair = Pair(comm, method, 4, 4, count=64, aggregate=0)
+    pair.fill(0)
+    pair.start()
+    assert (pair.target == -1).all()
+    comm.Barrier()
+    pair.send.Pready_range(0, 3)
+    pair.source[17] += 1
+    raises(RequestError, pair.send.Wait, "partitions [1] were changed")
+    pair.receive.Wait()
+    pair.free()
