@@ -30,10 +30,9 @@ def test_mistakes(run_cases, ranks):
 
 
 def test_two_nodes(run_cases, two_nodes):
-    """Messages between nodes, stores on them; rma for all is refused at initialization."""
-    run_cases("cases_halo", select=["memory=shared,partitions=2", "case_methods[method=auto"],
-              **vars(two_nodes))
-    run_cases("cases_halo_errors", select=["cannot"], **vars(two_nodes))
+    """Messages between nodes, stores on them."""
+    run_cases("cases_halo", select=["memory=shared,partitions=2", "case_methods[method=auto,aggr"
+              "egate=0", "case_methods[method=rma,aggregate=0"], **vars(two_nodes))
 
 
 @pytest.mark.full

@@ -16,11 +16,13 @@ from onesided.collectives import (
     Precv_init,
     Psend_init,
     Startall,
+    UnsupportedError,
     Waitall,
     empty,
     free,
     partitioned_methods,
 )
+from onesided.collectives.context import Context
 
 METHODS = ["auto", *partitioned_methods()]
 DTYPES = ["u1", "?", ">i2", "f4", "f8", "c16", "S5", "V3", "M8[s]", "i4,(2,)f8"]
@@ -35,6 +37,16 @@ def able(method):
 
         if distrust():
             skip(distrust())
+
+
+def made(comm, method, make):
+    """Skip where rma cannot serve ranks of another node."""
+    try:
+        return make()
+    except UnsupportedError as error:
+        if method != "rma" or Context.of(comm).node().alone:
+            raise
+        skip(f"not between nodes: {error}")
 
 
 def array_like(comm, shape, dtype, memory):
@@ -66,7 +78,8 @@ class Block:
         self.array, self.shared = array_like(comm, shape, world.dtype, memory)
         self.array[...] = world.guard()
         before = self.array.copy()
-        self.halo = HaloExchange(self.cart, self.array, world.layers, corners=corners, **options)
+        self.halo = made(comm, options.get("method"), lambda: HaloExchange(
+            self.cart, self.array, world.layers, corners=corners, **options))
         assert same(self.array, before), "the array was written at initialization"
 
     def fill(self, turn):

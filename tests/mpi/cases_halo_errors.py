@@ -7,7 +7,7 @@ import threading
 import warnings
 
 import numpy as np
-from cases import parameters, ranks, skip
+from cases import parameters, ranks
 from mpi4py import MPI
 
 from onesided.collectives import (
@@ -163,29 +163,32 @@ def case_life_and_misuse(comm):
     cart.Free()
 
 
+def without_shared_memory(call, *arguments, **options):
+    def full(*_, **__):
+        raise ResourceError("no shared memory is left")
+
+    original, traffic.empty = traffic.empty, full
+    try:
+        return call(*arguments, **options)
+    finally:
+        traffic.empty = original
+
+
 @ranks(at_least=2)
 def case_a_transport_that_cannot(comm):
-    """Two nodes share no memory: every rank learns it at initialization."""
+    """Every rank learns it at initialization, before anything is sent."""
     cart = grid(comm)
-    if Context.of(cart).node().alone:
-        skip("all ranks are on one node")
-    everywhere(cart, UnsupportedError, "rma: the receive buffer is not in memory from empty",
-               np.zeros((6, 6)), 1, method="rma")
+    without_shared_memory(
+        everywhere, cart, UnsupportedError, "rma: the receive buffer is not in memory from empty",
+        np.zeros((6, 6)), 1, method="rma")  # fmt: skip
     cart.Free()
 
 
 def case_too_little_shared_memory(comm):
     """Then the messages come in plain memory."""
     cart = grid(comm)
-
-    def full(*arguments):
-        raise ResourceError("no shared memory is left")
-
-    original, traffic.empty = traffic.empty, full
-    try:
-        halo = HaloExchange(cart, array := np.full((6, 6), float(comm.rank)), 1)
-    finally:
-        traffic.empty = original
+    array = np.full((6, 6), float(comm.rank))
+    halo = without_shared_memory(HaloExchange, cart, array, 1)
     halo.exchange()
     assert (array[0, 1:-1] == (comm.rank - 1) % comm.size).all()
     halo.Free()
