@@ -19,38 +19,26 @@ piece that is sent must not be modified from its mark until ``Wait``. All else i
 
 from __future__ import annotations
 
-import operator
 import threading
 import time
-import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives import progress
 from onesided.collectives.agreement import agree
-from onesided.collectives.errors import RequestError
-from onesided.collectives.halo.face import Face
-from onesided.collectives.halo.halves import Incoming, Outgoing
+from onesided.collectives.halo.handle import HaloHandle
 from onesided.collectives.halo.initialization import initialize
 from onesided.collectives.halo.traffic import Transport
 from onesided.collectives.handle import ACTIVE, FREED, INACTIVE
 from onesided.collectives.partitioned.init import AGGREGATE
 from onesided.collectives.partitioned.registry import AUTO
-from onesided.collectives.pattern import Box
-
-H = TypeVar("H", Incoming, Outgoing)
 
 
-class HaloExchange:
+class HaloExchange(HaloHandle):
     """Ghost layers of an n-dimensional block, filled from all neighbors at once, step by step."""
-
-    #: A halo has no place among the requests that are completed in order.
-    turn = (0, 0)
-    _state = FREED  # until it has been made
 
     def __init__(
         self,
@@ -63,9 +51,9 @@ class HaloExchange:
         method: str = AUTO,
         aggregate: int = AGGREGATE,
         corners: bool = True,
-        info: MPI.Info | None = None,
+        info: Mapping[str, str] | MPI.Info | None = None,
     ) -> None:
-        """Collective. Plan the exchange; nothing is sent of the array, and nothing written to it.
+        """Collective. Plan the exchange and rehearse it; afterwards the array is as it was before.
 
         Parameters
         ----------
@@ -109,62 +97,8 @@ class HaloExchange:
         began = time.perf_counter()
         plan = initialize(comm, array, width, neighbors, partitions, corners,
                           Transport(method, aggregate, info))
-        self.array = array
-        self.faces: tuple[Face, ...] = plan.faces
-        self._resources, self._traffic = plan.resources, plan.traffic
-        self.method: str = plan.method
-        self._number = plan.number
-        self.probe = plan.resources.context.comm.Iprobe
-        self._everywhere = MPI.Query_thread() == MPI.THREAD_MULTIPLE
-        self._lock = threading.Lock()
-        traffic = plan.traffic
-        self._outgoing, self._incoming = traffic.outgoing, traffic.incoming
-        self._flags = traffic.flags.bytes
-        self._zeros = bytes(len(self._flags))
-        self._starts = [request.Start for request in (*traffic.receives, *traffic.sends)]
-        self._coming = [half for half in traffic.incoming if half.pieces]
-        self._send_waits = [request.Wait for request in traffic.sends]
-        self._send_tests = [request.Test for request in traffic.sends]
-        self._total = self._missing = sum(len(half.pieces) for half in traffic.outgoing)
-        self._sent = len(self._flags) - self._total  # the flags of what leaves are the last ones
-        self._ones = b"\1" * len(self._flags)
-        self._rounds = 0
-        self._state = INACTIVE
+        super().__init__(array, plan)
         self.setup_time = time.perf_counter() - began
-
-    # -- what can be asked -----------------------------------------------------------------------
-
-    @property
-    def state(self) -> str:
-        """Local. ``"inactive"``, ``"active"`` or ``"freed"``."""
-        return self._state
-
-    @property
-    def active(self) -> bool:
-        """Local. True between ``Start`` and completion."""
-        return self._state is ACTIVE
-
-    @property
-    def filling(self) -> bool:
-        """Local. True while pieces are not ready."""
-        return self._state is ACTIVE and self._missing > 0
-
-    @property
-    def rounds(self) -> int:
-        """Local. How many times the exchange has been started."""
-        return self._rounds
-
-    def pieces(self, face: int) -> tuple[Box, ...]:
-        """Local. The boxes of the array that the marks of a face are about, by partition."""
-        return self._half(self._outgoing, face, "asked for its pieces").pieces
-
-    def arrivals(self, face: int) -> tuple[Box, ...]:
-        """Local. The boxes of the array that arrive, by partition, as the neighbor cuts them."""
-        return self._half(self._incoming, face, "asked for its arrivals").pieces
-
-    def __repr__(self) -> str:
-        count = len(self.faces)
-        return f"<{self.method} halo of {count} faces: {self._state}, {self._rounds} starts>"
 
     # -- the verbs -------------------------------------------------------------------------------
 
@@ -177,10 +111,10 @@ class HaloExchange:
             raise self._misuse("started")
         self._flags[:] = self._zeros
         self._missing = self._total
-        self._rounds += 1
-        self._state = ACTIVE
         for start in self._starts:
             start()
+        self._rounds += 1
+        self._state = ACTIVE
 
     def Pready(self, face: int, partition: int | None = None) -> None:
         """Local. A piece of a face, or all of it, is ready, and leaves; from any thread.
@@ -312,114 +246,3 @@ class HaloExchange:
     ) -> None:
         if kind is None:
             self.Free()  # on an exception nothing collective is called
-
-    def __del__(self) -> None:
-        if self._state is not FREED:
-            warnings.warn(f"{self!r} was never freed", ResourceWarning, source=self, stacklevel=2)
-
-    # -- inside ----------------------------------------------------------------------------------
-
-    def advance_if_free(self) -> None:
-        """Local. Nothing: the messages are active requests of their own."""
-
-    def _half(self, halves: Sequence[H], face: int, verb: str) -> H:
-        if self._state is FREED:
-            raise self._misuse(verb)
-        try:
-            if face >= 0:
-                return halves[face]
-        except (IndexError, TypeError):
-            pass
-        raise RequestError(f"no face {face!r}: there are {len(self.faces)}, {self!r}")
-
-    def _flag(self, half: Outgoing | Incoming, face: int, partition: int) -> int:
-        """The place of a piece among the flags."""
-        try:
-            if 0 <= operator.index(partition) < len(half.pieces):
-                return half.first + partition
-        except TypeError:
-            pass
-        raise RequestError(
-            f"no piece {partition!r} of face {face}: there are {len(half.pieces)}, {self!r}"
-        )
-
-    def _claim_face(self, face: int, half: Outgoing) -> None:
-        """Mark all pieces of a face, none of which is ready."""
-        first, stop = half.first, half.first + len(half.pieces)
-        with self._lock:
-            if self._state is not ACTIVE:
-                raise self._misuse("marked ready")
-            ready = self._flags.find(1, first, stop)
-            if ready >= 0:
-                raise self._twice(face, ready - first)
-            self._flags[first:stop] = b"\1" * (stop - first)
-            self._missing -= stop - first
-
-    def _claim_all(self) -> None:
-        """Mark all pieces of all faces, none of which is ready."""
-        with self._lock:
-            if self._state is not ACTIVE:
-                raise self._misuse("marked ready")
-            for face, half in enumerate(self._outgoing if self._missing < self._total else ()):
-                ready = self._flags.find(1, half.first, half.first + len(half.pieces))
-                if ready >= 0:
-                    raise self._twice(face, ready - half.first)
-            self._flags[self._sent :] = self._ones[self._sent :]
-            self._missing = 0
-
-    def _has_arrived(self, half: Incoming, flag: int) -> bool:
-        """Whether a piece can be read; it is unpacked where that is needed."""
-        if self._state is not ACTIVE or self._flags[flag]:
-            return True
-        piece = flag - half.first
-        if not half.arrived(piece):
-            if self._everywhere or MPI.Is_thread_main():
-                progress.drive(self)
-            return False
-        if half.copies:
-            with half.lock:
-                if not self._flags[flag]:
-                    target, source = half.copies[piece]
-                    target[...] = source
-                    self._flags[flag] = 1
-        return True
-
-    def _unpack(self, half: Incoming) -> None:
-        """Everything has arrived: unpack what nobody has asked for."""
-        flags, first, stop = self._flags, half.first, half.first + len(half.pieces)
-        half.lock.acquire()
-        try:
-            if flags.find(1, first, stop) < 0:
-                for target, source in half.whole:
-                    target[...] = source
-            else:
-                for flag in range(first, stop):
-                    if not flags[flag]:
-                        target, source = half.copies[flag - first]
-                        target[...] = source
-            flags[first:stop] = self._ones[: stop - first]
-        finally:
-            half.lock.release()
-
-    def _inactive(self, verb: str) -> NDArray[Any]:
-        if self._state is FREED:
-            raise self._misuse(verb)
-        return self.array
-
-    def _incomplete(self) -> RequestError:
-        missing = [
-            (face, piece) for face, half in enumerate(self._outgoing)
-            for piece in range(len(half.pieces)) if not self._flags[half.first + piece]
-        ]  # fmt: skip
-        first = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
-        return RequestError(
-            f"{len(missing)} pieces are not ready (face and piece: {first}) and there is no other "
-            f"thread to mark them: {self!r}"
-        )
-
-    def _misuse(self, verb: str) -> RequestError:
-        article = "a" if self._state is FREED else "an"
-        return RequestError(f"{article} {self._state} halo exchange cannot be {verb}: {self!r}")
-
-    def _twice(self, face: int, piece: int) -> RequestError:
-        return RequestError(f"piece {piece} of face {face} is marked ready twice: {self!r}")

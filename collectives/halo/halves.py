@@ -41,7 +41,7 @@ def _nothing(*_: object) -> None:
     """Local. A half without pieces, and one that needs no call."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Outgoing:
     """What leaves. ``pieces`` are boxes of the array, ``first`` is the flag of the first one.
 
@@ -57,7 +57,7 @@ class Outgoing:
     request: PartitionedSend | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Incoming:
     """What comes. A piece that has arrived is copied, where ``copies`` has any; then its flag is
     set. ``lock`` guards these copies."""

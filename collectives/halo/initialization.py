@@ -46,12 +46,13 @@ def initialize(
         else:
             faces = listed_faces(neighbors, array.shape, context.comm.size, width)
         check_apart(faces)
-        sends = _cut(array, faces, read_partitions(partitions, array.ndim))
+        block = np.asarray(array)  # subclasses cut in their own ways
+        sends = _cut(block, faces, read_partitions(partitions, array.ndim))
     agree(context.comm, None, ("HaloExchange", transport.method))
     context.node()  # collective where it is the first
-    routes = match(context, faces, sends, array.dtype)
+    routes = match(context, faces, sends, block.dtype)
     number = context.next_tag()
-    traffic = Traffic(context, array, routes, transport)
+    traffic = Traffic(context, block, routes, transport)
     traffic.allocate(comm)
     resources = Resources(context)
     resources.keep.append(array)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -39,7 +39,7 @@ class Transport:
 
     method: str
     aggregate: int
-    info: MPI.Info | None
+    info: Mapping[str, str] | MPI.Info | None
 
 
 class Traffic:
