@@ -184,8 +184,8 @@ class HaloExchange(HaloHandle):
             return self._inactive("waited for")
         if self._missing and threading.active_count() == 1:
             raise self._incomplete()
-        for half in self._coming:
-            half.wait()
+        for wait, half in self._receive_waits:
+            wait()
             if half.whole:
                 self._unpack(half)
         for wait in self._send_waits:
@@ -231,7 +231,7 @@ class HaloExchange(HaloHandle):
             raise self._misuse("freed")
         agree(self._resources.context.comm, None, ("Free", self._number))
         self._state = FREED
-        self._starts, self._coming, self._send_waits, self._send_tests = [], [], [], []
+        self.let_go()
         self._resources.release()
         self._traffic.give_back()
 

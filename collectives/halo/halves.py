@@ -41,15 +41,25 @@ def _nothing(*_: object) -> None:
     """Local. A half without pieces, and one that needs no call."""
 
 
-@dataclass(frozen=True, eq=False)
-class Outgoing:
-    """What leaves. ``pieces`` are boxes of the array, ``first`` is the flag of the first one.
-
-    A piece is copied, where ``copies`` has any, and then marked; all of them by ``whole``.
-    """
+@dataclass(eq=False)
+class Half:
+    """``pieces`` are boxes of the array, ``first`` is the flag of the first one."""
 
     pieces: tuple[Box, ...] = ()
     first: int = 0
+    span: slice = field(init=False)
+    ones: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.span = slice(self.first, self.first + len(self.pieces))
+        self.ones = b"\1" * len(self.pieces)
+
+
+@dataclass(eq=False)
+class Outgoing(Half):
+    """What leaves. A piece is copied, where ``copies`` has any, and then marked; all of them by
+    ``whole``."""
+
     copies: Sequence[Copy] = ()
     whole: Sequence[Copy] = ()
     mark: Callable[[int], None] = _nothing
@@ -57,13 +67,11 @@ class Outgoing:
     request: PartitionedSend | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Incoming:
+@dataclass(eq=False)
+class Incoming(Half):
     """What comes. A piece that has arrived is copied, where ``copies`` has any; then its flag is
     set. ``lock`` guards these copies."""
 
-    pieces: tuple[Box, ...] = ()
-    first: int = 0
     copies: Sequence[Copy] = ()
     whole: Sequence[Copy] = ()
     arrived: Callable[[int], bool] = bool

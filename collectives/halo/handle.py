@@ -42,13 +42,15 @@ class HaloHandle:
         traffic = plan.traffic
         self._outgoing, self._incoming = traffic.outgoing, traffic.incoming
         self._coming = [half for half in traffic.incoming if half.pieces]
+        self._receive_waits = [(half.wait, half) for half in self._coming]
         self._starts = [request.Start for request in (*traffic.receives, *traffic.sends)]
         self._send_waits = [request.Wait for request in traffic.sends]
         self._send_tests = [request.Test for request in traffic.sends]
         self._flags = traffic.flags.bytes
-        self._zeros, self._ones = bytes(len(self._flags)), b"\1" * len(self._flags)
+        self._zeros = bytes(len(self._flags))
         self._total = self._missing = sum(len(half.pieces) for half in traffic.outgoing)
         self._sent = len(self._flags) - self._total  # the flags of what leaves are the last ones
+        self._ones = b"\1" * self._total
         self._rounds = 0
         self._state = INACTIVE
 
@@ -118,27 +120,28 @@ class HaloHandle:
 
     def _claim_face(self, face: int, half: Outgoing) -> None:
         """Mark all pieces of a face, none of which is ready."""
-        first, stop = half.first, half.first + len(half.pieces)
         with self._lock:
             if self._state is not ACTIVE:
                 raise self._misuse("marked ready")
-            ready = self._flags.find(1, first, stop)
-            if ready >= 0:
-                raise self._twice(face, ready - first)
-            self._flags[first:stop] = b"\1" * (stop - first)
-            self._missing -= stop - first
+            self._check_unmarked(face, half)
+            self._flags[half.span] = half.ones
+            self._missing -= len(half.pieces)
 
     def _claim_all(self) -> None:
         """Mark all pieces of all faces, none of which is ready."""
         with self._lock:
             if self._state is not ACTIVE:
                 raise self._misuse("marked ready")
-            for face, half in enumerate(self._outgoing if self._missing < self._total else ()):
-                ready = self._flags.find(1, half.first, half.first + len(half.pieces))
-                if ready >= 0:
-                    raise self._twice(face, ready - half.first)
-            self._flags[self._sent :] = self._ones[self._sent :]
+            if self._missing < self._total:
+                for face, half in enumerate(self._outgoing):
+                    self._check_unmarked(face, half)
+            self._flags[self._sent :] = self._ones
             self._missing = 0
+
+    def _check_unmarked(self, face: int, half: Outgoing) -> None:
+        ready = self._flags[half.span].find(1)
+        if ready >= 0:
+            raise self._twice(face, ready)
 
     def _has_arrived(self, half: Incoming, flag: int) -> bool:
         """Whether a piece can be read; it is unpacked where that is needed."""
@@ -159,20 +162,24 @@ class HaloHandle:
 
     def _unpack(self, half: Incoming) -> None:
         """Everything has arrived: unpack what nobody has asked for."""
-        flags, first, stop = self._flags, half.first, half.first + len(half.pieces)
-        half.lock.acquire()
+        flags, span = self._flags, half.span
+        half.lock.acquire()  # "with" takes longer, and this is done for every face
         try:
-            if flags.find(1, first, stop) < 0:
+            if 1 not in flags[span]:
                 for target, source in half.whole:
                     target[...] = source
             else:
-                for flag in range(first, stop):
-                    if not flags[flag]:
-                        target, source = half.copies[flag - first]
+                for ready, (target, source) in zip(flags[span], half.copies, strict=True):
+                    if not ready:
                         target[...] = source
-            flags[first:stop] = self._ones[: stop - first]
+            flags[span] = half.ones
         finally:
             half.lock.release()
+
+    def let_go(self) -> None:
+        """Local. Drop what the exchange knows of its messages."""
+        self._coming, self._receive_waits = [], []
+        self._starts, self._send_waits, self._send_tests = [], [], []
 
     def _inactive(self, verb: str) -> NDArray[Any]:
         if self._state is FREED:

@@ -195,6 +195,28 @@ def case_too_little_shared_memory(comm):
     cart.Free()
 
 
+@parameters(call=["Psend_init", "Precv_init", "message_out", "message_in"])
+@ranks(at_least=2)
+def case_one_rank_fails(comm, call):
+    """While the messages are made: all ranks give back what they have, and can try again."""
+    cart = grid(comm)
+
+    def refuse(*_, **__):
+        raise ResourceError("no more of it")
+
+    original = getattr(traffic, call)
+    if comm.rank == comm.size - 1:
+        setattr(traffic, call, refuse)
+    try:
+        everywhere(cart, ResourceError, "no more of it", np.zeros((6, 6)), 1)
+    finally:
+        setattr(traffic, call, original)
+    with HaloExchange(cart, array := np.full((6, 6), float(comm.rank)), 1) as halo:
+        halo.exchange()
+        assert (array[0, 1:-1] == (comm.rank - 1) % comm.size).all()
+    cart.Free()
+
+
 def settled(comm):
     """What the library holds when what nobody looks at has been given back."""
     gc.collect()
