@@ -8,7 +8,7 @@ FULL = [pytest.param(ranks, marks=pytest.mark.full) for ranks in (1, 2, 3, 4, 6,
 SOME = {
     1: ["case_grids", "method=auto", "dtypes"],
     2: ["case_grids", "case_methods[method=auto", "partitions=2,layers=1", "beside", "orders["],
-    3: ["every_rank", "case_random_graphs", "method=auto,late"],
+    3: ["every_rank", "case_random", "method=auto,late"],
     4: ["grid=((2, 2)", "case_many_neighbors", "case_threads", "case_arrivals", "case_four_axes"],
 }
 
@@ -26,6 +26,12 @@ def test_all_halos(run_cases, ranks):
 @pytest.mark.parametrize("ranks", [2, *FULL[:1], *FULL[2:]])
 def test_mistakes(run_cases, ranks):
     run_cases("cases_halo_errors", ranks)
+
+
+@pytest.mark.full
+def test_more_halos_than_mpi_has_windows(run_cases):
+    run_cases("cases_halo_errors", 2, select="many_cycles", options={"cycles": "2500"},
+              env={"ONESIDED_CASE_TIMEOUT": "500"}, timeout=600)
 
 
 def test_two_nodes(run_cases, two_nodes):

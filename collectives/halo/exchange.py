@@ -28,7 +28,9 @@ from typing import Any, Self
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.collectives import progress
 from onesided.collectives.agreement import agree
+from onesided.collectives.halo.halves import Incoming
 from onesided.collectives.halo.handle import HaloHandle
 from onesided.collectives.halo.initialization import initialize
 from onesided.collectives.halo.traffic import Transport
@@ -246,3 +248,22 @@ class HaloExchange(HaloHandle):
     ) -> None:
         if kind is None:
             self.Free()  # on an exception nothing collective is called
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _has_arrived(self, half: Incoming, flag: int) -> bool:
+        """Whether a piece can be read; it is unpacked where that is needed."""
+        if self._state is not ACTIVE or self._flags[flag]:
+            return True
+        piece = flag - half.first
+        if not half.arrived(piece):
+            if self._everywhere or MPI.Is_thread_main():
+                progress.drive(self)
+            return False
+        if half.copies:
+            with half.lock:
+                if not self._flags[flag]:
+                    target, source = half.copies[piece]
+                    target[...] = source
+                    self._flags[flag] = 1
+        return True

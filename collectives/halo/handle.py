@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives import progress
 from onesided.collectives.errors import RequestError
 from onesided.collectives.halo.face import Face
 from onesided.collectives.halo.halves import Incoming, Outgoing
@@ -142,23 +141,6 @@ class HaloHandle:
         ready = self._flags[half.span].find(1)
         if ready >= 0:
             raise self._twice(face, ready)
-
-    def _has_arrived(self, half: Incoming, flag: int) -> bool:
-        """Whether a piece can be read; it is unpacked where that is needed."""
-        if self._state is not ACTIVE or self._flags[flag]:
-            return True
-        piece = flag - half.first
-        if not half.arrived(piece):
-            if self._everywhere or MPI.Is_thread_main():
-                progress.drive(self)
-            return False
-        if half.copies:
-            with half.lock:
-                if not self._flags[flag]:
-                    target, source = half.copies[piece]
-                    target[...] = source
-                    self._flags[flag] = 1
-        return True
 
     def _unpack(self, half: Incoming) -> None:
         """Everything has arrived: unpack what nobody has asked for."""

@@ -66,8 +66,10 @@ def read_box(box: Any, shape: tuple[int, ...], name: str) -> Box:
     parts = []
     for part in box:
         if isinstance(part, slice):
-            ends = [None if end is None else _integer(end, name) for end in (part.start, part.stop)]
-            parts.append(slice(*ends, part.step))
+            start, stop = (
+                None if end is None else _integer(end, name) for end in (part.start, part.stop)
+            )
+            parts.append(slice(start, stop, part.step))
         elif isinstance(part, list | tuple) and len(part) == 2:
             parts.append(slice(_integer(part[0], name), _integer(part[1], name)))
         else:

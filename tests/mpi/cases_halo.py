@@ -203,11 +203,37 @@ def case_memory_orders(comm, memory, partitions, layers):
     block.free()
 
 
+@parameters(trial=range(6))
+def case_random_grids(comm, trial, seed):
+    """Everything drawn at once; the same on all ranks, but for how they cut and what they have."""
+    rng = np.random.default_rng([seed, trial])
+    axes = int(rng.integers(1, 4))
+    choices = factorizations(comm.size, axes)
+    dims = choices[rng.integers(len(choices))]
+    layers = [tuple(int(n) for n in rng.integers(0, 4, 2)) for _ in dims]
+    trailing = tuple(int(n) for n in rng.integers(1, 4, rng.integers(0, 2)))
+    world = world_of(dims, [bool(n) for n in rng.integers(0, 2, axes)], layers,
+                     DTYPES[rng.integers(len(DTYPES))], int(rng.integers(0, 5)), trailing)
+    corners = bool(rng.integers(0, 2))
+    memory = MEMORY[rng.integers(len(MEMORY))]
+    own = np.random.default_rng([seed, trial, comm.rank])
+    partitions = tuple(int(n) for n in own.integers(1, 5, axes + len(trailing)))
+    block = Block(comm, world, memory, corners, partitions=partitions,
+                  aggregate=int(own.integers(0, 200)))
+    for turn in range(TURNS):
+        block.fill(turn)
+        block.halo.Start()
+        block.mark_randomly(turn, seed + comm.rank)
+        block.halo.Wait()
+        block.check(turn)
+    block.free()
+
+
 @parameters(memory=["C", "F", "shared"])
 def case_every_rank_its_own(comm, memory):
     """Ranks cut their faces in different ways, and their arrays lie differently in memory."""
     mine = memory if comm.rank % 2 else "C"
-    world = world_of((1, comm.size), (True, True), [(1, 1), (2, 1)], more=6)
+    world = world_of((1, comm.size), (True, True), [(1, 1), (2, 1)], more=10)
     block = Block(comm, world, mine if memory != "shared" else memory, partitions=1 + comm.rank,
                   aggregate=64 * comm.rank)
     left = block.halo.faces[next(i for i, f in enumerate(block.halo.faces) if f.offset == (0, -1))]

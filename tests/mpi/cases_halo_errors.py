@@ -243,6 +243,17 @@ def case_memory_is_given_back(comm, memory):
     cart.Free()
 
 
+def case_many_cycles(comm, options):
+    """More halos than MPI has windows and communicators, one after the other."""
+    cart, array = grid(comm), np.zeros((6, 6))
+    for cycle in range(int(options.get("cycles", 20))):
+        array[1:-1, 1:-1] = 10 * cycle + comm.rank
+        with HaloExchange(cart, array, 1) as halo:
+            halo.exchange()
+        assert (array[0, 1:-1] == 10 * cycle + (comm.rank - 1) % comm.size).all()
+    cart.Free()
+
+
 def case_freed_in_another_order(comm):
     """The communicator first, and of two halos the first one first."""
     cart = grid(comm)
