@@ -77,6 +77,7 @@ class Context:
         self.key: str = self.comm.bcast(uuid.uuid4().hex if self.comm.rank == 0 else None)
         self._nodes: dict[int | None, Node] = {}
         self._tags = 0
+        self._spare_tags: list[int] = []
         Context._born += 1
         self.number = Context._born
         Context._all[self.number] = self
@@ -118,6 +119,15 @@ class Context:
         bound = self.comm.Get_attr(MPI.TAG_UB)
         self._tags = self._tags % (bound if isinstance(bound, int) else 32767) + 1
         return self._tags
+
+    def take_tags(self, count: int) -> list[int]:
+        """Local, but called in the same order on all ranks. Tags that no other request uses."""
+        taken, self._spare_tags = self._spare_tags[:count], self._spare_tags[count:]
+        return taken + [self.next_tag() for _ in range(count - len(taken))]
+
+    def give_tags(self, tags: list[int]) -> None:
+        """Local, but called in the same order on all ranks. Others may use these tags again."""
+        self._spare_tags += tags
 
     def collect(self) -> None:
         """Collective. Free retired memory that no rank looks at any more.

@@ -236,6 +236,7 @@ class HaloExchange(HaloHandle):
         self.let_go()
         self._resources.release()
         self._traffic.give_back()
+        self._resources.context.give_tags(self._tags)
 
     def __enter__(self) -> Self:
         return self

@@ -35,7 +35,7 @@ class HaloHandle:
         self.setup_time = 0.0
         self.probe = plan.resources.context.comm.Iprobe
         self._resources, self._traffic = plan.resources, plan.traffic
-        self._number = plan.number
+        self._number, self._tags = plan.number, plan.tags
         self._everywhere = MPI.Query_thread() == MPI.THREAD_MULTIPLE
         self._lock = threading.Lock()
         traffic = plan.traffic

@@ -24,13 +24,18 @@ from onesided.collectives.partitioned.registry import code_of
 
 @dataclass(frozen=True)
 class Plan:
-    """An exchange as all ranks have agreed on it. ``number`` is the same on all ranks."""
+    """An exchange as all ranks have agreed on it.
+
+    ``number`` and ``tags`` are the same on all ranks. The tags of an exchange that was not
+    completed are not used again: some ranks may have written letters under them.
+    """
 
     faces: tuple[Face, ...]
     traffic: Traffic
     resources: Resources
     method: str
     number: int
+    tags: list[int]
 
 
 def initialize(
@@ -50,7 +55,7 @@ def initialize(
         sends = _cut(block, faces, read_partitions(partitions, array.ndim))
     agree(context.comm, None, ("HaloExchange", transport.method))
     context.node()  # collective where it is the first
-    routes = match(context, faces, sends, block.dtype)
+    routes, tags = match(context, faces, sends, block.dtype)
     number = context.next_tag()
     traffic = Traffic(context, block, routes, transport)
     traffic.allocate(comm)
@@ -66,7 +71,8 @@ def initialize(
         resources.release()
         traffic.give_back()
         raise
-    return Plan(_counted(routes), traffic, resources, _method(traffic, transport), number)
+    return Plan(_counted(routes), traffic, resources, _method(traffic, transport), number,
+                tags)
 
 
 def _check(array: Any, transport: Transport) -> None:

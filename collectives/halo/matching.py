@@ -34,8 +34,10 @@ class Route:
 
 def match(
     context: Context, faces: Sequence[Face], sends: Sequence[Pieces | None], dtype: np.dtype[Any]
-) -> list[Route]:
-    """Collective. The routes of the faces; ``sends`` are the pieces of their send boxes.
+) -> tuple[list[Route], list[int]]:
+    """Collective. The routes of the faces, and the tags that they use, the same on all ranks.
+
+    ``sends`` are the pieces of their send boxes.
 
     Raises :class:`PatternError` on every rank, naming the pair of ranks, where a rank expects
     another shape or dtype than comes, something that nobody sends, or nothing where something
@@ -50,7 +52,7 @@ def match(
     with agreed(comm, "boxes of a halo"):
         _compare(comm.rank, faces, come, dtype)
     most = max(map(len, [*offers, *come]))
-    tags = [context.next_tag() for _ in range(max(agree(comm, None, "tags of a halo", most)))]
+    tags = context.take_tags(max(agree(comm, None, "tags of a halo", most)))
     leaving = [_numbered(offer, tags) for offer in offers]
     coming = [_numbered(offer, tags) for offer in come]
     routes = []
@@ -61,7 +63,7 @@ def match(
             -1 if pieces is None else leaving[face.rank][face.send_key],
             -1 if expected is None else coming[face.rank][face.recv_key],
         ))  # fmt: skip
-    return routes
+    return routes, tags
 
 
 def _numbered(offers: Offers, tags: Sequence[int]) -> dict[int, int]:

@@ -23,6 +23,7 @@ from onesided.collectives import (
 )
 from onesided.collectives.context import Context
 from onesided.collectives.halo import traffic
+from onesided.collectives.partitioned.mailbox import Mailbox
 
 WHOLE = (slice(0, 1), slice(0, 8))
 
@@ -251,6 +252,9 @@ def case_many_cycles(comm, options):
         with HaloExchange(cart, array, 1) as halo:
             halo.exchange()
         assert (array[0, 1:-1] == 10 * cycle + (comm.rank - 1) % comm.size).all()
+        if cycle == 1:
+            seats = len(Mailbox.of(Context.of(cart).comm)._seats)
+    assert len(Mailbox.of(Context.of(cart).comm)._seats) == seats, "something is left of a halo"
     cart.Free()
 
 
