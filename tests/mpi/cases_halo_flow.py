@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 from cases import parameters, ranks
-from halo_blocks import METHODS, TURNS, Block, able, world_of
+from halo_blocks import METHODS, TURNS, Block, able, made, world_of
 from halo_data import GUARD
 from mpi4py import MPI
 
@@ -132,7 +132,8 @@ def case_many_neighbors(comm, method):
     neighbors = [(peer, (slice(0, 1), slice(peer, peer + 1), slice(n, n + 1)),
                   ((1, 2), (peer, peer + 1), (n, n + 1), (0, 10)))
                  for n in range(3) for peer in np.roll(range(comm.size), -here)]
-    with HaloExchange(comm, array, None, neighbors=neighbors, partitions=3, method=method) as halo:
+    with made(comm, method, lambda: HaloExchange(
+        comm, array, None, neighbors=neighbors, partitions=3, method=method)) as halo:
         for turn in range(TURNS):
             numbers = np.arange(comm.size * 30).reshape(comm.size, 3, 10) + 1000 * turn
             array[0] = numbers + 10000 * here
