@@ -5,27 +5,27 @@ from __future__ import annotations
 import pytest
 
 FULL = [pytest.param(ranks, marks=pytest.mark.full) for ranks in (1, 2, 3, 4, 6, 8)]
-SOME = {
-    1: ["case_grids", "method=auto", "dtypes"],
-    2: ["case_grids", "case_methods[method=auto", "partitions=2,layers=1", "beside", "orders["],
-    3: ["every_rank", "case_random", "method=auto,late"],
-    4: ["grid=((2, 2)", "case_many_neighbors", "case_threads", "case_arrivals", "case_four_axes"],
-}
+BOTH = ["cases_halo", "cases_halo_flow"]
+SOME = [
+    ("cases_halo", 1, ["case_grids", "method=auto", "dtypes"]),
+    ("cases_halo", 2, ["case_grids", "case_methods[method=auto", "partitions=2,layers=1"]),
+    ("cases_halo", 3, ["every_rank", "case_random"]),
+    ("cases_halo", 4, ["grid=((2, 2)", "case_four_axes"]),
+    ("cases_halo_flow", 2, ["beside", "orders", "case_threads"]),
+    ("cases_halo_flow", 4, ["case_many_neighbors", "case_arrivals", "graphs", "auto,late=mark"]),
+    ("cases_halo_errors", 2, []),
+]
 
 
-@pytest.mark.parametrize("ranks", SOME)
-def test_halos(run_cases, ranks):
-    run_cases("cases_halo", ranks, select=SOME[ranks])
+@pytest.mark.parametrize(("module", "ranks", "select"), SOME)
+def test_halos(run_cases, module, ranks, select):
+    run_cases(module, ranks, select=select)
 
 
+@pytest.mark.parametrize("module", [*BOTH, "cases_halo_errors"])
 @pytest.mark.parametrize("ranks", FULL)
-def test_all_halos(run_cases, ranks):
-    run_cases("cases_halo", ranks, timeout=600)
-
-
-@pytest.mark.parametrize("ranks", [2, *FULL[:1], *FULL[2:]])
-def test_mistakes(run_cases, ranks):
-    run_cases("cases_halo_errors", ranks)
+def test_all_halos(run_cases, module, ranks):
+    run_cases(module, ranks, timeout=600)
 
 
 @pytest.mark.full
@@ -41,21 +41,22 @@ def test_two_nodes(run_cases, two_nodes):
 
 
 @pytest.mark.full
-def test_everything_on_two_nodes(run_cases, two_nodes):
-    run_cases("cases_halo", select=["method=auto", "method=p2p", "case_grids", "memory"],
-              timeout=600, **vars(two_nodes))
+@pytest.mark.parametrize("module", BOTH)
+def test_everything_on_two_nodes(run_cases, two_nodes, module):
+    run_cases(module, timeout=600, **vars(two_nodes))
 
 
 @pytest.mark.full
 def test_without_single_copy(run_cases, mpi_name):
     """Large messages need both sides' progress where one side cannot copy them alone."""
     settings = {"mpich": {"MPIR_CVAR_CH4_CMA_ENABLE": "0"}, "openmpi": {"OMPI_MCA_smsc": "^cma"}}
-    run_cases("cases_halo", 2, select=["case_late", "in_different_orders", "case_threads"],
+    run_cases("cases_halo_flow", 2, select=["case_late", "in_different_orders", "case_threads"],
               env=settings[mpi_name])
 
 
-@pytest.mark.parametrize("level", ["serialized", pytest.param("funneled", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("level", ["funneled", "serialized"])
 def test_lower_thread_levels(run_cases, level):
     """Marks of other threads count; the main thread sends and receives."""
-    run_cases("cases_halo", 2, select=["case_methods[method=auto,aggregate=0", "case_threads"],
+    run_cases("cases_halo_flow", 2, select=["beside", "case_threads"],
               env={"MPI4PY_RC_THREAD_LEVEL": level})
