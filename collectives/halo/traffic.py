@@ -72,7 +72,8 @@ class Traffic:
         if not any(agree(self.context.comm, None, "memory of a halo", wanted)):
             return
         try:
-            self._memory, self._shared = empty(comm, wanted, np.uint8), True
+            links = sum(self._unpacked)
+            self._memory, self._shared = empty(comm, wanted, np.uint8, links=links), True
         except ResourceError:
             self._memory = np.empty(wanted, np.uint8)
 

@@ -7,11 +7,12 @@ import time
 
 import numpy as np
 from cases import parameters, ranks
-from halo_blocks import METHODS, TURNS, Block, able, world_of
+from halo_blocks import METHODS, TURNS, Block, able, made, world_of
 from halo_data import GUARD
 from mpi4py import MPI
 
 from onesided.collectives import HaloExchange, Precv_init, Psend_init, Startall, Waitall
+from onesided.collectives.context import Context
 
 
 @parameters(method=METHODS)
@@ -132,7 +133,8 @@ def case_many_neighbors(comm, method):
     neighbors = [(peer, (slice(0, 1), slice(peer, peer + 1), slice(n, n + 1)),
                   ((1, 2), (peer, peer + 1), (n, n + 1), (0, 10)))
                  for n in range(3) for peer in np.roll(range(comm.size), -here)]
-    with HaloExchange(comm, array, None, neighbors=neighbors, partitions=3, method=method) as halo:
+    with made(comm, method, lambda: HaloExchange(
+        comm, array, None, neighbors=neighbors, partitions=3, method=method)) as halo:
         for turn in range(TURNS):
             numbers = np.arange(comm.size * 30).reshape(comm.size, 3, 10) + 1000 * turn
             array[0] = numbers + 10000 * here
@@ -237,3 +239,23 @@ def case_waits_in_different_orders(comm):
             block.check(turn)
     for block in blocks:
         block.free()
+
+
+@parameters(method=["auto", "rma"])
+@ranks(at_least=2)
+def case_more_faces_than_an_array_has_links(comm, method):
+    """The memory of a halo has a link for every message, however many there are."""
+    count, right, left = 40, (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    array = np.full((2, count), GUARD, np.int64)
+    neighbors = [(peer, box, other, n) for n in range(count) for peer, box, other in (
+        (right, ((0, 1), (n, n + 1)), None), (left, None, ((1, 2), (n, n + 1))))]
+    if comm.size == 2:  # one and the same rank
+        neighbors = [(right, ((0, 1), (n, n + 1)), ((1, 2), (n, n + 1)), n) for n in range(count)]
+    halo = made(comm, method, lambda: HaloExchange(
+        comm, array, None, neighbors=neighbors, method=method))
+    for turn in range(TURNS):
+        array[0] = np.arange(count) + 100 * comm.rank + 1000 * turn
+        halo.exchange()
+        assert np.array_equal(array[1], np.arange(count) + 100 * left + 1000 * turn)
+    assert "p2p" not in halo.method or not Context.of(comm).node().alone
+    halo.Free()
