@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,7 +17,9 @@ import pytest
 from envelopes import options, page, parsed
 from hypothesis import given
 from hypothesis import strategies as st
+from mpi4py import MPI
 
+from onesided.apps import machine
 from onesided.apps.report import Row
 from onesided.apps.reporting import command as report_command
 from onesided.apps.reporting import export
@@ -256,3 +259,9 @@ def test_a_mistake_is_one_sentence_in_a_job(tmp_path):
     finished = commands.onesided("report", str(tmp_path / "none"), ranks=2)
     assert finished.code == 2, finished
     assert finished.sentences == [f"onesided: {tmp_path / 'none'}: No such folder"]
+
+
+def test_a_result_tells_all_cores_once():
+    found = machine.facts(MPI.COMM_SELF)
+    assert found["hosts"] == 1
+    assert found["all_cores"] == len(os.sched_getaffinity(0))

@@ -11,6 +11,7 @@ from onesided.apps.reporting.fold import Fold
 from onesided.apps.reporting.result import METHOD, Entry, Result
 from onesided.apps.reporting.section import Block, Section
 from onesided.apps.reporting.sections.rows import text
+from onesided.apps.reporting.sections.sweep import named
 from onesided.apps.reporting.table import Paragraph, Table
 from onesided.apps.selection import BASELINE
 from onesided.apps.summary import break_even
@@ -23,6 +24,8 @@ WORDS = (
 )
 #: Labels in which a method and the plain call may differ although they do the same.
 OWN = (METHOD, "memory", "order", "product")
+#: Those of a column of counts.
+COLUMNS = (METHOD, "order", "product")
 
 
 def payoff(results: Sequence[Result]) -> Section | None:
@@ -87,12 +90,12 @@ def _rows(result: Result) -> list[_Row]:
 
 def _counts(caption: str, rows: Sequence[_Row]) -> Table:
     """A row for everything that was done, a column for every method."""
-    names = [name for name in rows[0].entry.labels if name != METHOD]
-    methods = list(dict.fromkeys(row.entry.method for row in rows))
+    names = [name for name in rows[0].entry.labels if name not in COLUMNS]
+    methods = list(dict.fromkeys(named(row.entry, COLUMNS) for row in rows))
     found: dict[tuple[str, ...], dict[str, str]] = {}
     for row in rows:
         key = tuple(row.entry.label(name) for name in names)
-        found.setdefault(key, {})[row.entry.method] = text(row.count)
+        found.setdefault(key, {})[named(row.entry, COLUMNS)] = text(row.count)
     cells = [
         [*(key or ("all",)), *(counts.get(method, NOTHING) for method in methods)]
         for key, counts in found.items()
