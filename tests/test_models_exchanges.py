@@ -43,6 +43,8 @@ def test_a_way_by_hand():
     assert TWO.time(2, 20, link=100.0) == pytest.approx(10 + 4 + 100)
     assert TWO.one_by_one(3, 30) == pytest.approx(3 * 14 + 3)
     assert TWO.busy(4) == pytest.approx(3 * 5)
+    assert TWO.time(2, 20, size=100) == pytest.approx(10 + 4 + 5 + 20 * 0.5)  # at the pace of 100
+    assert TWO.time(1, 100, size=8) == TWO.time(1, 100)
     busy = Way((Line(0, Network(10.0, 4.0, 5.0)),), 2)  # the processor holds the sender up
     assert busy.time(2, 0) == pytest.approx(10 + 8 + 8)
 

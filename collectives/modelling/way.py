@@ -61,14 +61,18 @@ class Way:
 
         ``L + e o + (k - 1) max(g, e o) + B G``: the first message, the others a gap apart, and
         the bytes; nothing where there are no messages. ``link`` is how long the link of the node
-        is busy with what all its ranks send: gaps and bytes take no less. The line is that of
-        messages of ``size`` bytes (None: of their mean).
+        is busy with what all its ranks send: gaps and bytes take no less. The line is that of the
+        mean message; with ``size``, G is that of messages of so many bytes, where that is more.
         """
         count, total = np.asarray(messages, float), np.asarray(nbytes, float)
-        at = self._line(total / np.maximum(count, 1.0) if size is None else size)
+        mean = total / np.maximum(count, 1.0)
+        at = self._line(mean)
+        pace = self._of("byte_gap", at)
+        if size is not None:
+            pace = np.maximum(pace, self._of("byte_gap", self._line(size)))
         busy = self.ends * self._of("overhead", at)
         rest = np.maximum(self._of("gap", at), busy) * (count - 1.0)
-        moved = np.maximum(rest + total * self._of("byte_gap", at), link)
+        moved = np.maximum(rest + total * pace, link)
         return np.where(count > 0, self._of("latency", at) + busy + moved, 0.0)
 
     def one_by_one(self, messages: Any, nbytes: Any, link: Any = 0.0) -> Numbers:

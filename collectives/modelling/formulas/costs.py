@@ -11,7 +11,7 @@ import numpy as np
 
 from onesided.collectives.modelling.parameters import Level, Parameters
 from onesided.collectives.modelling.traffic import Traffic
-from onesided.collectives.modelling.way import Numbers
+from onesided.collectives.modelling.way import Numbers, Way
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,7 @@ class Costs:
         traffic = self.traffic
         cost: Numbers = 0.0
         if np.any(traffic.near_messages):
-            way = self.parameters.level("node").messages
-            cost = way.time(traffic.near_messages, traffic.near_bytes)
+            cost = self._near(self.parameters.level("node").messages)
         if np.any(traffic.far_messages):
             level = self.parameters.level("network")
             cost = cost + self._far(level, level.messages.time, level.congestion)
@@ -62,13 +61,17 @@ class Costs:
         traffic = self.traffic
         cost: Numbers = 0.0
         if near and np.any(traffic.near_messages):
-            way = self.parameters.level("node").puts
-            cost = way.time(traffic.near_messages, traffic.near_bytes)
+            cost = self._near(self.parameters.level("node").puts)
         if np.any(traffic.far_messages):
             level = self.parameters.level("network")
             issue = level.puts.one_by_one if apart else level.puts.time
             cost = cost + self._far(level, issue, level.contention if locked else 0.0)
         return cost
+
+    def _near(self, way: Way) -> Numbers:
+        """Blocks for ranks of the node, which are copied: slower where that leaves the cache."""
+        traffic = self.traffic
+        return way.time(traffic.near_messages, traffic.near_bytes, size=traffic.copied_bytes)
 
     def _far(self, level: Level, issue: Callable[..., Numbers], share: float) -> Numbers:
         """Off-node blocks, whose bytes take longer by ``share`` for every doubling of the nodes."""
