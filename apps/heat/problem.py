@@ -101,6 +101,7 @@ class Problem:
         if self.periodic[axis]:
             x = np.arange(count) * self.spacing - place * length
             x -= length * np.round(x / length)
-            return np.exp(-((x / width) ** 2)).take(range(-1, count + 1), mode="wrap")
+            bell: NDArray[Any] = np.exp(-((x / width) ** 2))
+            return bell.take(range(-1, count + 1), mode="wrap")
         x = np.arange(1, count + 1) * self.spacing - place * length
         return np.pad(np.exp(-((x / width) ** 2)), 1)

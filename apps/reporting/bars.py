@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from onesided.apps.reporting.figure import COLORS, NOTHING, WIDTH, Figure, key
-from onesided.apps.reporting.markup import element
+from onesided.apps.reporting.markup import Attributes, element
 from onesided.apps.reporting.quantities import Quantity
 from onesided.apps.reporting.table import Table
 
@@ -40,7 +40,7 @@ class Bars(Figure):
             top += NAME
             for name, value in bars.items():
                 length = max(unit * value, 1.0)
-                about = {
+                about: Attributes = {
                     "class": f"bar c{names[name] % COLORS}",
                     "x": 0,
                     "y": top + 1,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from onesided.apps.reporting.markup import element
+from onesided.apps.reporting.markup import Attributes, element
 from onesided.apps.reporting.quantities import Quantity
 from onesided.apps.reporting.scale import Scale
 from onesided.apps.reporting.table import Table
@@ -91,7 +91,7 @@ class Frame:
         for tick in self.x.ticks():
             at = self.left(tick)
             parts.append(_line("grid", at, TOP, at, bottom))
-            place = {"x": at, "y": bottom + 16, "text-anchor": "middle"}
+            place: Attributes = {"x": at, "y": bottom + 16, "text-anchor": "middle"}
             parts.append(element("text", place, across.tick(tick)))
         for tick in self.y.ticks():
             at = self.top(tick)
@@ -100,10 +100,10 @@ class Frame:
             parts.append(element("text", place, up.tick(tick)))
         parts.append(_line("axis", LEFT, bottom, right, bottom))
         parts.append(_line("axis", LEFT, TOP, LEFT, bottom))
-        middle = {"x": (LEFT + right) / 2, "y": HEIGHT - 8, "text-anchor": "middle"}
+        middle: Attributes = {"x": (LEFT + right) / 2, "y": HEIGHT - 8, "text-anchor": "middle"}
         parts.append(element("text", middle, across.name))
         height = (TOP + bottom) / 2
-        turned = {
+        turned: Attributes = {
             "x": 12,
             "y": height,
             "text-anchor": "middle",
@@ -132,8 +132,10 @@ def key(number: int, name: str, *, line: bool = True) -> Element:
     if line:
         parts = [stroke(number, [(1.0, 7.0), (29.0, 7.0)]), mark(number, 15.0, 7.0)]
     else:
-        box = {"x": 8, "y": 1, "width": 20, "height": 12}
-        parts = [element("rect", {"class": f"bar c{number % COLORS}"} | box)]
+        box: Attributes = {
+            "class": f"bar c{number % COLORS}", "x": 8, "y": 1, "width": 20, "height": 12
+        }
+        parts = [element("rect", box)]
     return element("li", None, element("svg", about, *parts), name)
 
 

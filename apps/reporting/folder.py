@@ -43,7 +43,7 @@ def findings(path: str) -> Findings:
     for file in files:
         text = _text(file)
         content = _content(file, text) if text.strip() else None
-        if _is_ours(content):
+        if content is not None and _is_ours(content):
             results.append(Result.of(file.name, content))
         else:
             why = "no result" if text.strip() else "empty, its command did not come to its end"

@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from onesided.apps.reporting.figure import COLORS, WIDTH, Figure, key
-from onesided.apps.reporting.markup import element
+from onesided.apps.reporting.markup import Attributes, element
 from onesided.apps.reporting.quantities import Quantity
 from onesided.apps.reporting.scale import MOST
 from onesided.apps.reporting.table import Table
@@ -157,19 +157,20 @@ def _squares(
         for column in range(len(columns)):
             drawn = square(row, column)
             if drawn is not None:
-                place = {"x": LEFT + side * column, "y": TOP + side * row}
-                for name, value in (place | {"width": 0.96 * side, "height": 0.96 * side}).items():
+                corner = {"x": LEFT + side * column, "y": TOP + side * row}
+                for name, value in (corner | {"width": 0.96 * side, "height": 0.96 * side}).items():
                     drawn.set(name, f"{value:.1f}")
                 parts.append(drawn)
     bottom = TOP + side * len(rows)
     for row in range(0, len(rows), math.ceil(LINE / side)):
-        place = {"x": LEFT - 6, "y": TOP + side * (row + 0.5) + 4, "text-anchor": "end"}
+        place: Attributes = {"x": LEFT - 6, "y": TOP + side * (row + 0.5) + 4, "text-anchor": "end"}
         parts.append(element("text", place, rows[row]))
     widest = LETTER * (1 + max((len(name) for name in columns), default=0))
     for column in range(0, len(columns), math.ceil(widest / side)):
         place = {"x": LEFT + side * (column + 0.5), "y": bottom + 14, "text-anchor": "middle"}
         parts.append(element("text", place, columns[column]))
-    middle = {"x": LEFT + 0.5 * side * len(columns), "y": bottom + 32, "text-anchor": "middle"}
+    center = LEFT + 0.5 * side * len(columns)
+    middle: Attributes = {"x": center, "y": bottom + 32, "text-anchor": "middle"}
     parts.append(element("text", middle, f"{down} (down), {across} (across)"))
     return figure.canvas(element("g", {"class": "frame"}, *parts), height=bottom + 40)
 

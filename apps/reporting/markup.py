@@ -14,13 +14,16 @@ from xml.etree.ElementTree import Element
 #: What an element may hold; numbers are written as they are.
 Child: TypeAlias = "Element | str"
 
+#: The attributes of an element.
+Attributes: TypeAlias = Mapping[str, str | float]
+
 VOID = frozenset(("br", "hr", "meta"))
 ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 REPLACEMENT = "\ufffd"
 
 
 def element(
-    tag: str, attributes: Mapping[str, str | float] | None = None, *children: Child
+    tag: str, attributes: Attributes | None = None, *children: Child
 ) -> Element:
     """Local. An element with its children in order; numbers get as many digits as a picture needs.
 

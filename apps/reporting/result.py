@@ -193,4 +193,4 @@ class Result:
         )
 
 
-_WORDS = {str: "text", dict: "object", list: "list"}
+_WORDS: dict[type, str] = {str: "text", dict: "object", list: "list"}

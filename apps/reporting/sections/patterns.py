@@ -50,7 +50,7 @@ class Patterns(Kind):
             patterns = matrix.get("patterns") if isinstance(matrix, dict) else None
             for pattern, record in patterns.items() if isinstance(patterns, dict) else ():
                 counts = record.get("counts") if isinstance(record, dict) else None
-                if _is_square(counts):
+                if counts is not None and _is_square(counts):
                     yield str(name), str(pattern), counts
 
 
