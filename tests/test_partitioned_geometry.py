@@ -116,7 +116,7 @@ def test_groups_beside_each_other_leave_together(make):
 def test_the_compiled_counter_refuses_what_is_not_there():
     counter = compiled_counter(Grouping(8, 64, 2))
     refused = []
-    counter.bind(lambda: None, refused.append)
+    counter.bind(lambda: None, refused.append, lambda *ends: refused.append(ends))
     counter.pready(3)  # before a round
     counter.reset()
     for wrong in (-1, 8, 1 << 80, "x", None, 2.0):
@@ -124,6 +124,16 @@ def test_the_compiled_counter_refuses_what_is_not_there():
     counter.pready(3)
     counter.pready(3)
     assert refused == [3, -1, 8, 1 << 80, "x", None, 2.0, 3]
+    refused.clear()
+    wrong_ranges = [(0, 8), (-1, 2), (5, 4), (2, 3), (0, "x"), (0.0, 1), (), (1,), (1, 2, 3)]
+    for wrong in wrong_ranges:
+        counter.pready_range(*wrong)
+    counter.pready_range(0, 2)
+    counter.pready_range(4, 7)
+    assert refused == wrong_ranges
+    assert counter.missing == 0
+    counter.reset()
+    counter.mark(3)
     with pytest.raises(IndexError):
         counter.mark(8)
     with pytest.raises(IndexError):

@@ -29,6 +29,7 @@ typedef struct {
     Py_ssize_t *counts;  /* by group: partitions that are ready */
     PyObject *push;      /* called when a group is complete and no board is connected */
     PyObject *refuse;    /* called with what cannot be marked */
+    PyObject *refuse_range;
     int connected, granted;
     int64_t credit, head;
     Py_buffer target, source, board;
@@ -75,6 +76,21 @@ static PyObject *mark(Counter *self, PyObject *partition)
     Py_RETURN_TRUE;
 }
 
+/* Marks a range that exists; -1, or the first partition that is marked already. */
+static Py_ssize_t add_range(Counter *self, Py_ssize_t low, Py_ssize_t high)
+{
+    uint8_t *found = memchr(self->flags + low, 1, (size_t)(high + 1 - low));
+    if (found != NULL)
+        return found - self->flags;
+    memset(self->flags + low, 1, (size_t)(high + 1 - low));
+    self->missing -= high + 1 - low;
+    for (Py_ssize_t group = low / self->per; group <= high / self->per; group++) {
+        Py_ssize_t start = group * self->per, stop = start + full(self, group);
+        add(self, group, (stop < high + 1 ? stop : high + 1) - (start > low ? start : low));
+    }
+    return -1;
+}
+
 static PyObject *mark_range(Counter *self, PyObject *args)
 {
     Py_ssize_t low, high;
@@ -82,16 +98,7 @@ static PyObject *mark_range(Counter *self, PyObject *args)
         return NULL;
     if (low < 0 || high >= self->partitions || low > high)
         return PyErr_Format(PyExc_IndexError, "no partitions from %zd to %zd", low, high);
-    uint8_t *found = memchr(self->flags + low, 1, (size_t)(high + 1 - low));
-    if (found != NULL)
-        return PyLong_FromSsize_t(found - self->flags);
-    memset(self->flags + low, 1, (size_t)(high + 1 - low));
-    self->missing -= high + 1 - low;
-    for (Py_ssize_t group = low / self->per; group <= high / self->per; group++) {
-        Py_ssize_t start = group * self->per, stop = start + full(self, group);
-        add(self, group, (stop < high + 1 ? stop : high + 1) - (start > low ? start : low));
-    }
-    return PyLong_FromLong(-1);
+    return PyLong_FromSsize_t(add_range(self, low, high));
 }
 
 static PyObject *mark_list(Counter *self, PyObject *ids)
@@ -193,18 +200,17 @@ static PyObject *drain(Counter *self, PyObject *Py_UNUSED(nothing))
     Py_RETURN_NONE;
 }
 
-/* Pready: mark one partition, and let go what is complete. */
-static PyObject *pready(Counter *self, PyObject *partition)
+/* The number of a partition, -1 for anything else. */
+static Py_ssize_t as_index(const Counter *self, PyObject *partition)
 {
     Py_ssize_t index = PyLong_CheckExact(partition) ? PyLong_AsSsize_t(partition) : -1;
-    if (index < 0 || index >= self->partitions || self->flags[index]) {
+    if (index < 0)
         PyErr_Clear();
-        return PyObject_CallOneArg(self->refuse, partition);
-    }
-    Py_ssize_t before = self->waiting;
-    self->flags[index] = 1;
-    self->missing--;
-    add(self, index / self->per, 1);
+    return index < self->partitions ? index : -1;
+}
+
+static PyObject *let_go(Counter *self, Py_ssize_t before)
+{
     if (self->waiting) {
         if (self->connected)
             leave(self);
@@ -212,6 +218,31 @@ static PyObject *pready(Counter *self, PyObject *partition)
             return PyObject_CallNoArgs(self->push);
     }
     Py_RETURN_NONE;
+}
+
+/* Pready: mark one partition, and let go what is complete. */
+static PyObject *pready(Counter *self, PyObject *partition)
+{
+    Py_ssize_t index = as_index(self, partition), before = self->waiting;
+    if (index < 0 || self->flags[index])
+        return PyObject_CallOneArg(self->refuse, partition);
+    self->flags[index] = 1;
+    self->missing--;
+    add(self, index / self->per, 1);
+    return let_go(self, before);
+}
+
+/* Pready_range: the same for the partitions from the first to the last, both included. */
+static PyObject *pready_range(Counter *self, PyObject *const *args, Py_ssize_t count)
+{
+    Py_ssize_t low = -1, high = -1, before = self->waiting;
+    if (count == 2) {
+        low = as_index(self, args[0]);
+        high = as_index(self, args[1]);
+    }
+    if (low < 0 || high < low || add_range(self, low, high) >= 0)
+        return PyObject_Vectorcall(self->refuse_range, args, (size_t)count, NULL);
+    return let_go(self, before);
 }
 
 /* -- the round, the board ------------------------------------------------------------------------ */
@@ -304,13 +335,15 @@ static PyObject *expect(Counter *self, PyObject *credit)
 
 static PyObject *bind(Counter *self, PyObject *args)
 {
-    PyObject *push, *refuse;
-    if (!PyArg_ParseTuple(args, "OO", &push, &refuse))
+    PyObject *push, *refuse, *refuse_range;
+    if (!PyArg_ParseTuple(args, "OOO", &push, &refuse, &refuse_range))
         return NULL;
     Py_INCREF(push);
     Py_INCREF(refuse);
+    Py_INCREF(refuse_range);
     Py_XSETREF(self->push, push);
     Py_XSETREF(self->refuse, refuse);
+    Py_XSETREF(self->refuse_range, refuse_range);
     Py_RETURN_NONE;
 }
 
@@ -336,6 +369,7 @@ static int initialize(Counter *self, PyObject *args, PyObject *names)
     self->counts = PyMem_Calloc((size_t)self->groups, sizeof *self->counts);
     self->push = Py_NewRef(Py_None);
     self->refuse = Py_NewRef(Py_None);
+    self->refuse_range = Py_NewRef(Py_None);
     if (self->flags == NULL || self->pending == NULL || self->counts == NULL) {
         PyErr_NoMemory();
         return -1;
@@ -348,6 +382,7 @@ static int traverse(Counter *self, visitproc visit, void *arg)
 {
     Py_VISIT(self->push);
     Py_VISIT(self->refuse);
+    Py_VISIT(self->refuse_range);
     return 0;
 }
 
@@ -355,6 +390,7 @@ static int clear(Counter *self)
 {
     Py_CLEAR(self->push);
     Py_CLEAR(self->refuse);
+    Py_CLEAR(self->refuse_range);
     return 0;
 }
 
@@ -374,6 +410,7 @@ static PyMethodDef methods[] = {
     {"reset", (PyCFunction)reset, METH_NOARGS, NULL},
     {"close", (PyCFunction)close_marks, METH_NOARGS, NULL},
     {"pready", (PyCFunction)pready, METH_O, NULL},
+    {"pready_range", (PyCFunction)(void (*)(void))pready_range, METH_FASTCALL, NULL},
     {"mark", (PyCFunction)mark, METH_O, NULL},
     {"mark_range", (PyCFunction)mark_range, METH_VARARGS, NULL},
     {"mark_list", (PyCFunction)mark_list, METH_O, NULL},

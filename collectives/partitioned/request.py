@@ -122,8 +122,9 @@ class PartitionedRequest:
         with self._lock:
             if self._state is not INACTIVE:
                 raise self._misuse("started")
-            self.find_peer()
-            self._raise_error()
+            if self._link is None:
+                self.find_peer()
+                self._raise_error()
             self.reset()
             self._rounds += 1
             self._state = ACTIVE

@@ -41,8 +41,9 @@ class PartitionedSend(PartitionedRequest):
         self._counter = Counter(grouping) if self._compiled is None else self._compiled
         self._end: Outbound | None = None
         if self._compiled is not None:
-            self._compiled.bind(self._completed, self._mark)
+            self._compiled.bind(self._completed, self._mark, self._mark_range)
             self.__dict__["Pready"] = self._compiled.pready
+            self.__dict__["Pready_range"] = self._compiled.pready_range
 
     @property
     def compiled(self) -> bool:
@@ -80,6 +81,9 @@ class PartitionedSend(PartitionedRequest):
 
         Raises as :meth:`Pready` does, and :class:`RequestError` where ``low`` exceeds ``high``.
         """
+        self._mark_range(low, high)
+
+    def _mark_range(self, low: int, high: int) -> None:
         with self._lock:
             if self._state is not ACTIVE:
                 raise self._misuse("marked ready")
@@ -191,8 +195,10 @@ class PartitionedSend(PartitionedRequest):
     def forget(self) -> None:
         self._end = None
         self._counter.close()
-        if self.__dict__.pop("Pready", None) is not None and self._compiled is not None:
-            self._compiled.bind(_freed, _freed)  # or the two keep each other alive
+        if self._compiled is not None:
+            for verb in ("Pready", "Pready_range"):
+                self.__dict__.pop(verb, None)
+            self._compiled.bind(_freed, _freed, _freed)  # or the two keep each other alive
 
     def _twice(self, partition: int) -> RequestError:
         return RequestError(f"partition {partition} is marked ready twice: {self!r}")
