@@ -34,18 +34,20 @@ def choose(
     """Collective. The request of the best candidate for this situation, made by ``build``.
 
     ``trial`` is a collective call that makes a request to be tried, on memory of its own, and
-    ``estimate`` one that asks the model instead, where the hints say so. With
-    ``expected_iterations`` of the hints set-up counts as well. What has been measured is kept.
+    ``estimate`` one that asks the model instead, where the hints say so, and where the caller
+    expects too few rounds for any measurement. With ``expected_iterations`` of the hints set-up
+    counts as well. What has been measured is kept.
 
     Raises :class:`UnsupportedError` where none of them works here.
     """
     by_name = {method.name: method for method in candidates}
     record = _recall(context, situation)
     if record is None or not record.covers(by_name):
-        if hints.effort == ESTIMATE:
-            record = estimate(list(by_name))
-        else:
+        record = None
+        if hints.effort != ESTIMATE:
             record = _measured(context, situation, candidates, trial, hints)
+        if record is None:
+            record = estimate(list(by_name))
     reasons = dict(record.refused)
     for name in record.ranking(by_name, hints.expected_iterations):
         try:
@@ -62,13 +64,13 @@ def _measured(
     candidates: Sequence[Method[R]],
     trial: Callable[[Method[R]], R],
     hints: Hints,
-) -> Record:
-    """Collective. What a race tells; kept where every candidate has been tried."""
+) -> Record | None:
+    """Collective. What a race tells; kept where every candidate has been tried. None: nothing."""
     race = Race(context.comm, hints.expected_iterations)
     record = race.run(candidates, trial)
     if race.complete:
         _learn(context, situation, record)
-    return record
+    return record if record.costs or record.refused else None
 
 
 def _recall(context: Context, situation: str) -> Record | None:

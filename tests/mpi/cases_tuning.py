@@ -111,6 +111,24 @@ def case_few_rounds_are_not_worth_measuring(comm, info):
         assert comm.rank or not path.exists()
 
 
+@ranks(at_least=2)
+def case_few_long_rounds_are_worth_a_window(comm):
+    """By the model: messages that take a second are worth any set-up."""
+    slow, fast = Way((Line(0, Network(1.0, 0, 0)),)), Way((Line(0, Network(1e-9, 0, 0)),))
+    if not alone(comm):
+        skip("stores are for ranks of one node")
+    level = Level(slow, slow, 1e-9, 1e-9)
+    with tuning_file(comm), parameters_of(comm, Parameters(fast, level, level)):
+        assert exchange(comm, info={"expected_iterations": "10"}).startswith("rma-")
+
+
+def alone(comm):
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    size = node.size
+    node.Free()
+    return size == comm.size
+
+
 def case_some_rounds_are_worth_some_measuring(comm):
     """What was not tried to the end is not kept."""
     assert race.SHARE * 200 > race.FIRST_LOOK
@@ -195,10 +213,7 @@ def case_an_estimate_measures_nothing(comm, count):
 def case_an_estimate_goes_by_the_parameters(comm):
     """Parameters of rank 0 with messages that take a second, then with copies that do."""
     slow, fast = Way((Line(0, Network(1.0, 0, 0)),)), Way((Line(0, Network(1e-9, 0, 0)),))
-    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    alone = node.size == comm.size
-    node.Free()
-    if not alone:
+    if not alone(comm):
         skip("stores are for ranks of one node")
     for stores, messages, stored in [(fast, slow, True), (slow, fast, False)]:
         level = Level(messages, slow, 1e-9, 1e-9)
