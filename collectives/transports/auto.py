@@ -23,8 +23,9 @@ class Auto(PersistentRequest):
     caller promises it (info key ``mpi_assert_strict_persistent_collective_ordering``). With the
     info key ``expected_iterations`` = N the cost T_init + N T of each decides (the break-even rule
     of the paper, equations 1 to 3), and measuring takes no more than a twentieth of the expected
-    time (fewer than 100 rounds: nothing is measured); without it T alone. Measured on scratch receive memory: the caller's is not touched. With
-    ``effort=estimate`` in the info nothing is measured: the model of every method decides.
+    time (fewer than 100 rounds: nothing is measured); without it T alone. Measured on scratch
+    receive memory: the caller's is not touched. With ``effort=estimate`` in the info nothing is
+    measured: the model of every method decides.
     """
 
     @classmethod
