@@ -58,8 +58,9 @@ def test_both_levels_are_found(measured):
         assert level.messages.time(1, 1 << 20) > level.messages.time(1, 8) > 0
         assert level.puts.time(1, 1 << 20) > 0
     assert 0 < parameters.node.notice < 1
+    kinds = ("messages", "collective", "puts")
     assert set(content["pattern"]["fit_errors"]) == {
-        "stores", "messages, node", "puts, node", "messages, network", "puts, network"
+        "stores", *(f"{kind}, {level}" for kind in kinds for level in ("node", "network"))
     }  # fmt: skip
     for words in ("Stores on the node", "Puts, network", "Synchronization, node", "Typical error"):
         assert words in outcome.stdout

@@ -132,11 +132,23 @@ def test_two_ranks_on_two_nodes_by_hand(method, two_slots, one_slot):
     assert predict(uniform(2, 1, 10, slots=1), PAIR)[method] == pytest.approx(two_slots + one_slot)
 
 
+def test_a_collective_may_send_by_another_protocol():
+    slower = Way((Line(0, replace(SHORT, latency=50.0)),), 2)
+    times = predict(uniform(2, 1, 10), Parameters(FREE, None, replace(FAR, collective=slower)))
+    assert times["mpi"] == times["mpi-persistent"] == pytest.approx(50 + 4 + 1)
+    assert times["p2p"] == pytest.approx(10 + 4 + 1)
+    near = Parameters(FREE, replace(FAR, collective=slower))
+    times = predict(uniform(2, 2, 10), near)  # on the node the own block is a message, too
+    assert times["mpi"] == pytest.approx(50 + 4 + 5 + 2)
+    assert times["p2p"] == pytest.approx(10 + 4 + 1)
+
+
 def test_software_and_the_own_block_come_on_top():
     alone = Way((Line(0, Network(100.0, 0.0, 0.0, 1.0)),), 1)
-    known = replace(PAIR, software={"mpi": alone})
-    more = predict(uniform(2, 1, 10), known)["mpi"] - predict(uniform(2, 1, 10), PAIR)["mpi"]
-    assert more == pytest.approx(100 + 10)
+    known = replace(PAIR, software={"mpi": alone, "p2p": alone})
+    for method, more in (("mpi", 100), ("p2p", 100 + 10)):  # the collective sends its own block
+        times = [predict(uniform(2, 1, 10), parameters)[method] for parameters in (known, PAIR)]
+        assert times[0] - times[1] == pytest.approx(more)
 
 
 def test_barriers_grow_with_the_logarithm():
@@ -259,6 +271,8 @@ def test_a_simulation_says_what_never_comes_and_what_is_too_large():
 @pytest.mark.parametrize("parameters", [*NETWORKS.values(), PAIR, Parameters(FREE)])
 def test_parameters_come_back_from_json(parameters):
     known = replace(parameters, software={"mpi": TWO})
+    if known.network is not None:
+        known = replace(known, network=replace(known.network, collective=TWO))
     assert of_record(json.loads(json.dumps(known.record()))) == known
 
 

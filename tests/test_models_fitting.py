@@ -63,6 +63,14 @@ def test_the_way_has_the_overhead_within_its_intercept():
     assert found.way(1.0, 1.0, 2).time(1, 4096) == pytest.approx(3e-6 + 2e-9 * 4096)
 
 
+def test_a_message_of_two():
+    """Twice L + 2o would be wrong: the second of two follows a gap after the first."""
+    one = fit(SIZES, times((0, 3e-6 + 1e-6, 2 * 2e-9))).halved(1e-6).way(0.5e-6, 1e-6, 2)
+    for size in (8, 1 << 20):
+        assert one.time(2, 2 * size) == pytest.approx(4e-6 + 4e-9 * size)
+        assert one.time(1, size) == pytest.approx(3e-6 + 2e-9 * size)
+
+
 @pytest.mark.parametrize(
     ("sizes", "seconds"),
     [([1, 2], [1, 1]), ([1, 2, 2], [1, 1, 1]), ([1, 2, 3], [1, 0, 1]), ([1, 2, 3], [1, 1])],

@@ -21,8 +21,10 @@ def listings(parameters: Parameters) -> dict[str, Listing]:
         level: Level | None = getattr(parameters, which)
         if level is None:
             continue
-        for kind in ("messages", "puts"):
-            way: Way = getattr(level, kind)
+        for kind in ("messages", "collective", "puts"):
+            way: Way | None = getattr(level, kind)
+            if way is None:
+                continue
             title = f"{kind.capitalize()}, {which}"
             found[f"{kind} {which}"] = Listing(title, LINES, _rows(way))
         columns = {f"{name.replace('_', ' ')} (us)": ".4g" for name in SYNCHRONIZATION}

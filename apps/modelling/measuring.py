@@ -6,12 +6,14 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 from mpi4py import MPI
 
 from onesided.apps.modelling.probes import IN_A_ROW, SHORT, Call, Probes, SharedProbes
+from onesided.apps.selection import BASELINE
 from onesided.apps.summary import quartiles
 from onesided.apps.timing import Subject, measure, repeats, rest
 from onesided.collectives import Alltoallv_init, PersistentRequest, UnsupportedError
@@ -57,9 +59,10 @@ def find(comm: MPI.Intracomm, options: Namespace, nodes: Sequence[int]) -> Findi
     errors, times = {"stores": error}, {}
     levels: dict[str, Level | None] = {"node": None, "network": None}
     for which, partner in known.items():
-        level, more, seconds_of = among(
-            comm, [0, partner], lambda few: _level(few, options, 2 * share)
+        work = partial(
+            _level, options=options, seconds=2 * share, software=software, near=which == "node"
         )
+        level, more, seconds_of = among(comm, [0, partner], work)
         levels[which] = level
         errors |= {f"{way}, {which}": error for way, error in more.items()}
         times[which] = seconds_of
@@ -138,25 +141,42 @@ def round_of(request: PersistentRequest) -> Call:
 
 
 def _level(
-    pair: MPI.Intracomm, options: Namespace, seconds: float
+    pair: MPI.Intracomm,
+    options: Namespace,
+    seconds: float,
+    software: Mapping[str, Way],
+    near: bool,
 ) -> tuple[Level, dict[str, float], dict[str, float]]:
     """Collective over two ranks. The level, the errors of its lines, and what was timed."""
     with ExitStack() as stack:
-        probes = Probes(pair, SIZES, stack)
+        probes = Probes(pair, SIZES, stack, own=near)
         overhead = probes.overhead()
         times = _times(pair, probes.calls, options, seconds)
         pair.Barrier()
-    messages, puts = _fit(times, "messages"), _fit(times, "puts")
+    calling = float(software[BASELINE].time(1, 0)) if BASELINE in software else 0.0
+    for nbytes in SIZES:  # without what the call takes in any case
+        name = f"collective {nbytes}"
+        times[name] = max(times[name] - calling, 0.1 * times[name])
+    messages, puts, collective = (
+        _fit(times, "messages"), _fit(times, "puts"), _fit(times, "collective")
+    )  # fmt: skip
     gap = max(times["stream"] - times["message"], 0.0) / (IN_A_ROW - 1)
     put_gap = max(times["puts in a row"] - times["put"], 0.0) / (IN_A_ROW - 1)
     sent = messages.way(gap / 2, gap, 2)
+    if near:  # two messages, of which one is the rank's own
+        collective = collective.halved(gap)
     level = Level(
         messages=sent,
         puts=puts.way(overhead, put_gap, 1),
+        collective=collective.way(gap / 2, gap, 2),
         link_byte_gap=sent.lines[-1].network.byte_gap,
         **synchronization(times),
     )
-    errors = {"messages": messages.typical_error, "puts": puts.typical_error}
+    errors = {
+        "messages": messages.typical_error,
+        "collective": collective.typical_error,
+        "puts": puts.typical_error,
+    }
     return level, errors, times
 
 

@@ -50,13 +50,19 @@ class Probes:
     ``calls`` are by name; those that have a size are named ``"messages 1024"``.
     """
 
-    def __init__(self, pair: MPI.Intracomm, sizes: Sequence[int], stack: ExitStack) -> None:
-        """Collective. Windows and requests are freed with the stack, which is left collectively."""
+    def __init__(
+        self, pair: MPI.Intracomm, sizes: Sequence[int], stack: ExitStack, own: bool
+    ) -> None:
+        """Collective. Windows and requests are freed with the stack, which is left collectively.
+
+        ``own``: MPI's collective sends as much to each rank itself as to the other.
+        """
         self._pair, self._stack = pair, stack
         self._other = 1 - pair.rank
         self._sizes = list(sizes)
-        longest = max(*sizes, IN_A_ROW * SHORT)
-        self._places = Places(sizes)
+        self._own = own
+        longest = max(2 * max(sizes), IN_A_ROW * SHORT)
+        self._places = Places([*sizes, *(2 * nbytes for nbytes in sizes)])
         self._out = np.ones(longest, np.uint8)
         self._into = np.zeros(max(longest, self._places.nbytes), np.uint8)
         self.calls: dict[str, Call] = {}
@@ -89,11 +95,23 @@ class Probes:
                 pair.Sendrecv(out, other, 1, next(turn), other, 1)
 
             self.calls[f"messages {nbytes}"] = exchange
+            self.calls[f"collective {nbytes}"] = self._alltoallv(nbytes)
         self.calls["barrier"] = pair.Barrier
         for name, count, nbytes in (
             ("signal", 1, 0), ("message", 1, SHORT), ("stream", IN_A_ROW, SHORT)
         ):
             self.calls[name] = self._started(count, nbytes)
+
+    def _alltoallv(self, nbytes: int) -> Call:
+        """The collective, with or without a block for the rank itself."""
+        counts = np.full(2, nbytes, np.intc)
+        if not self._own:
+            counts[self._pair.rank] = 0
+        layout = (counts, np.array([0, nbytes], np.intc))
+        out = [self._out, layout, MPI.BYTE]
+        starts = self._places.of(2 * nbytes)
+        turn = cycle([[self._into[at : at + 2 * nbytes], layout, MPI.BYTE] for at in starts])
+        return lambda: self._pair.Alltoallv(out, next(turn))
 
     def _started(self, count: int, nbytes: int) -> Call:
         requests = []

@@ -9,7 +9,7 @@ and a third line must earn their place (:data:`WORTH`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -43,6 +43,11 @@ class Fit:
     def typical_error(self) -> float:
         """The median of the sizes of the relative errors."""
         return float(np.median(np.abs(self.errors)))
+
+    def halved(self, gap: float) -> Fit:
+        """Local. For one message, where the times are of two of this size, a gap apart."""
+        first = tuple(max(intercept - gap, 0.0) for intercept in self.intercepts)
+        return replace(self, intercepts=first, slopes=tuple(slope / 2 for slope in self.slopes))
 
     def way(self, overhead: float, gap: float, ends: int) -> Way:
         """Local. As LogGP: of an intercept L + e o, the overhead o is known, the rest is L."""

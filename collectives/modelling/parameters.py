@@ -26,14 +26,16 @@ VERSION = 1
 class Level:
     """One level: the ranks of a node, or ranks of different nodes.
 
-    ``messages`` are two-sided; ``puts`` are Put into a window and flushed, so their latency holds
-    the way back. ``signal`` is an empty message, ``barrier`` one step of a barrier,
-    ``empty_fence`` a fence with nothing to complete, and ``opening`` one that is asserted to
-    follow on nothing (NOPRECEDE). Beside these, what a round costs more than its Puts flushed:
-    ``done`` an empty message after the flush, ``notice`` a counter accumulated and flushed,
-    ``fence`` the fence that ends it, ``epoch`` post, start, complete and wait (without the signal
-    before), ``relock`` the locks and both barriers of the printed Algorithm 3. A fence is that of
-    two ranks, and so holds one step of a barrier, ``relock`` two.
+    ``messages`` are two-sided, and ``collective`` those of ``MPI_Alltoallv`` beyond its software,
+    which may be slower, and on the node are one more, to the rank itself (None: as ``messages``).
+    ``puts`` are Put into a window and flushed, so their latency holds the way back. ``signal`` is
+    an empty message, ``barrier`` one step of a barrier, ``empty_fence`` a fence with nothing to
+    complete, and ``opening`` one that is asserted to follow on nothing (NOPRECEDE). Beside these,
+    what a round costs more than its Puts flushed: ``done`` an empty message after the flush,
+    ``notice`` a counter accumulated and flushed, ``fence`` the fence that ends it, ``epoch`` post,
+    start, complete and wait (without the signal before), ``relock`` the locks and both barriers of
+    the printed Algorithm 3. A fence is that of two ranks, and so holds one step of a barrier,
+    ``relock`` two.
 
     ``link_byte_gap`` and ``link_gap`` are the times that a byte, and a message, keep the link that
     all ranks of a node share. The last two are fits to what others measured, and 0 elsewhere: the
@@ -56,10 +58,11 @@ class Level:
     link_gap: float = 0.0
     congestion: float = 0.0
     contention: float = 0.0
+    collective: Way | None = None
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if not isinstance(value, Way):
+            if not isinstance(value, Way | None):
                 _check_number(name, value)
 
 
@@ -129,6 +132,8 @@ def _level(content: dict[str, Any]) -> Level:
     if unknown:
         raise PatternError(f"broken {FORMAT}: a level with {', '.join(sorted(unknown))}")
     ways = {name: _way(content[name]) for name in ("messages", "puts")}
+    if content.get("collective") is not None:
+        ways["collective"] = _way(content["collective"])
     return Level(**{**content, **ways})
 
 

@@ -43,7 +43,8 @@ def predict_all(
     costs = Costs(traffic, parameters)
 
     def seconds(name: str) -> Numbers:
-        alone = parameters.alone(name, traffic.own_bytes, traffic.copied_bytes)
+        own = np.asarray(traffic.own_bytes, float) * known[name].copies_own
+        alone = parameters.alone(name, own, traffic.copied_bytes)
         return np.asarray(known[name].seconds(costs) + alone)
 
     return {name: seconds(name) for name in names}

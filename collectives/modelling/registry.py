@@ -18,12 +18,12 @@ from onesided.collectives.modelling.formulas.lock import (
 )
 from onesided.collectives.modelling.formulas.notify import NotifyRound
 from onesided.collectives.modelling.formulas.pscw import PscwRound
-from onesided.collectives.modelling.formulas.two_sided import Messages
+from onesided.collectives.modelling.formulas.two_sided import Collective, PointToPoint
 
 _FORMULAS: dict[str, Formula] = {
-    "mpi": Messages(),
-    "mpi-persistent": Messages(),
-    "p2p": Messages(),
+    "mpi": Collective(),
+    "mpi-persistent": Collective(),
+    "p2p": PointToPoint(),
     "rma-fence": FenceRound(),
     "rma-lock": LockRound(),
     "rma-notify": NotifyRound(),

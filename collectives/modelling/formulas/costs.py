@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -41,15 +41,23 @@ class Costs:
         copied = way.time(count > 0, self.traffic.near_bytes, size=self.traffic.copied_bytes)
         return copied + way.busy(count)
 
-    def messages(self) -> Numbers:
-        """Local. Two-sided messages on the node and off it, by the same processor."""
+    def messages(self, *, collective: bool = False) -> Numbers:
+        """Local. Two-sided messages on the node and off it, by the same processor.
+
+        ``collective``: as MPI's own collective sends them, and on the node to the rank itself.
+        """
         traffic = self.traffic
         cost: Numbers = 0.0
         if np.any(traffic.near_messages):
-            cost = self._near(self.parameters.level("node").messages)
+            way = _two_sided(self.parameters.level("node"), collective)
+            cost = self._near_and_own(way) if collective else self._near(way)
+        elif collective:
+            own = np.asarray(traffic.own_bytes, float)
+            cost = self.parameters.stores.time(own > 0, own)
         if np.any(traffic.far_messages):
             level = self.parameters.level("network")
-            cost = cost + self._far(level, level.messages.time, level.congestion)
+            way = _two_sided(level, collective)
+            cost = cost + self._far(level, way.time, level.congestion)
         return cost
 
     def puts(self, *, near: bool = False, apart: bool = False, locked: bool = False) -> Numbers:
@@ -72,6 +80,18 @@ class Costs:
         """Blocks for ranks of the node, which are copied: slower where that leaves the cache."""
         traffic = self.traffic
         return way.time(traffic.near_messages, traffic.near_bytes, size=traffic.copied_bytes)
+
+    def _near_and_own(self, way: Way) -> Numbers:
+        """The same with a message to the rank itself, where other ranks of the node get some.
+
+        The parameters were found with two messages, so half of all bytes tells what is cached.
+        """
+        traffic = self.traffic
+        near, own = np.asarray(traffic.near_messages), np.asarray(traffic.own_bytes, float)
+        nbytes = np.asarray(traffic.copied_bytes, float)
+        count = np.where(near > 0, near + (own > 0), 0)
+        copied = self.parameters.stores.time(own > 0, own)
+        return np.where(near > 0, way.time(count, nbytes, size=nbytes / 2), copied)
 
     def _far(self, level: Level, issue: Callable[..., Numbers], share: float) -> Numbers:
         """Off-node blocks, whose bytes take longer by ``share`` for every doubling of the nodes."""
@@ -145,8 +165,17 @@ class Costs:
         return cost
 
 
+def _two_sided(level: Level, collective: bool) -> Way:
+    return level.collective if collective and level.collective is not None else level.messages
+
+
 class Formula(ABC):
-    """The cost of a method's round beyond what a rank does alone: software, and its own block."""
+    """The cost of a method's round beyond what a rank does alone: software, and its own block.
+
+    ``copies_own`` is false where the own block is in this cost.
+    """
+
+    copies_own: ClassVar[bool] = True
 
     @abstractmethod
     def seconds(self, costs: Costs) -> Numbers:
