@@ -9,19 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from onesided.collectives.broadcast.operation import Broadcast
 from onesided.collectives.context import Context, Node
 from onesided.collectives.exchange import Exchange
+from onesided.collectives.modelling import observed
 from onesided.collectives.modelling.kept import ASSUMED, known_parameters
 from onesided.collectives.modelling.parameters import Parameters
 from onesided.collectives.modelling.prediction import predict
 from onesided.collectives.modelling.registry import formulas
-from onesided.collectives.modelling.traffic import Traffic, of_rows, row_of
 from onesided.collectives.models import binomial, linear
-from onesided.collectives.pattern import Block
 from onesided.collectives.tuning.record import Cost, Record
 
 #: Seconds of making and freeing a window and its memory, as assumed.
@@ -31,7 +27,8 @@ SETUP = 5e-3
 def of_exchange(exchange: Exchange, names: Sequence[str]) -> Record:
     """Collective, the same on all ranks. Seconds of a round by the model of each method."""
     context = exchange.context
-    traffic = _traffic(exchange)
+    slots = exchange.hints.slots if exchange.owned else 1
+    traffic = replace(observed.of_exchange(exchange), slots=slots)
     parameters = _parameters(context, bool(traffic.near_messages), bool(traffic.far_messages))
     known = [name for name in names if name in formulas()]
     times = predict(traffic, parameters, known)
@@ -56,26 +53,6 @@ def of_broadcast(broadcast: Broadcast, names: Sequence[str]) -> Record:
 def _record(names: Sequence[str], times: Mapping[str, float]) -> Record:
     setups = {name: SETUP if place else 0.0 for place, name in enumerate(names)}
     return Record({name: Cost(setups[name], times[name]) for name in names if name in times}, {})
-
-
-def _traffic(exchange: Exchange) -> Traffic:
-    comm, rank = exchange.context.comm, exchange.rank
-    nodes = _nodes(exchange.context, exchange.node)
-    sides = [(exchange.send.blocks, exchange.send.dtype), (exchange.recv.blocks,
-             exchange.recv.dtype)]
-    mine = [row_of(_line(blocks, dtype.itemsize, comm.size), nodes, rank)
-            for blocks, dtype in sides]
-    rows = np.array(comm.allgather(mine))
-    slots = exchange.hints.slots if exchange.owned else 1
-    return of_rows(rows[:, 0], rows[:, 1], nodes, slots)
-
-
-def _line(blocks: Sequence[Block], itemsize: int, size: int) -> NDArray[np.float64]:
-    """Bytes by peer."""
-    line = np.zeros(size)
-    for block in blocks:
-        line[block.peer] += block.size * itemsize
-    return line
 
 
 def _nodes(context: Context, node: Node) -> list[int]:
