@@ -43,10 +43,11 @@ lint: $(LINT)/ready
 		$(foreach package,$(PACKAGES),-p onesided.$(package))
 
 bench: $(BENCH)/ready
-	$(BENCH)/bin/onesided bench alltoallv --ranks $(BENCH_RANKS)
+	$(BENCH)/bin/onesided bench all -o bench-results --ranks $(BENCH_RANKS)
+	$(BENCH)/bin/onesided bench partitioned --targets --python --ranks 2
+	$(BENCH)/bin/onesided bench model --check --ranks $(BENCH_RANKS)
 	$(BENCH)/bin/onesided bench fft --suite --seconds 60 --ranks 2
 	$(BENCH)/bin/onesided bench fft --suite --seconds 60 --ranks 4
-	$(BENCH)/bin/onesided bench broadcast --ranks $(BENCH_RANKS)
 	$(BENCH)/bin/onesided bench spmv --suite --seconds 120 --ranks $(BENCH_RANKS)
 
 clean:
