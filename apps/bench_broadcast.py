@@ -20,6 +20,7 @@ from onesided.apps.crossings import Crossing, crossings
 from onesided.apps.evidence.ranks import counted
 from onesided.apps.failures import user_errors
 from onesided.apps.forecast import Forecast
+from onesided.apps.modelling.nodes import node_of_ranks
 from onesided.apps.network import parameters
 from onesided.apps.options import settings
 from onesided.apps.picture import check_picture
@@ -51,7 +52,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     for figure in drawn:
         check_picture(comm, figure.path(options.picture))
     out = console(options.terminal) if comm.rank == 0 else None
-    nodes = _nodes(comm, ranks_per_node)
+    nodes = node_of_ranks(comm, ranks_per_node)
     timeouts = (options.waiter_timeout, options.flush_timeout)
     networks, reasons = _networks(comm, nodes, timeouts)
     forecast = Forecast(networks, nodes)
@@ -86,17 +87,6 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
 def _counts(size: int) -> list[int]:
     """Local. The usual numbers of ranks."""
     return [*range(2, min(size, FEW) + 1), *range(2 * FEW, size + 1, FEW), size]
-
-
-def _nodes(comm: MPI.Intracomm, ranks_per_node: int | None) -> list[int]:
-    """Collective. For every rank the lowest rank of its node, as the methods see nodes."""
-    shared = comm.Split_type(MPI.COMM_TYPE_SHARED, key=comm.rank)
-    if ranks_per_node is not None:
-        whole, shared = shared, shared.Split(comm.rank // ranks_per_node)
-        whole.Free()
-    first = shared.bcast(comm.rank)
-    shared.Free()
-    return comm.allgather(first)
 
 
 def _networks(

@@ -15,16 +15,16 @@ is complete) and ``complete`` (make the data visible).
 from __future__ import annotations
 
 import warnings
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from onesided.collectives import progress
 from onesided.collectives.agreement import agree
 from onesided.collectives.errors import RequestError
 from onesided.collectives.handle import ACTIVE, FREED, INACTIVE, Handle
+from onesided.collectives.scope import Scoped
 
 
-class Persistent(Handle):
+class Persistent(Handle, Scoped):
     """A persistent collective; made by an initialization function, never directly."""
 
     # -- what a transport implements ---------------------------------------------------------
@@ -148,18 +148,6 @@ class Persistent(Handle):
     def Cancel(self) -> None:
         """Local. Persistent collectives cannot be canceled (MPI-4.1 section 7.13); it raises."""
         raise self._misuse("canceled; no persistent collective can be")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.Free()  # on an exception nothing collective is called
 
     def __del__(self) -> None:
         if getattr(self, "_state", FREED) is not FREED and self._turns:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -13,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from onesided.collectives import RequestError, agreed
+from onesided.collectives.scope import Scoped
 from onesided.sparse import stored
 from onesided.sparse.adjoint import Adjoint, TransposedProduct
 from onesided.sparse.contest import Contest, candidates
@@ -43,7 +43,7 @@ def vector_dtype(values: np.dtype[Any], wanted: DTypeLike | None) -> np.dtype[An
     return given
 
 
-class DistMatrix(Linear):
+class DistMatrix(Linear, Scoped):
     """A sparse matrix in contiguous blocks of rows, one block a rank.
 
     ``A @ x`` takes this rank's block of x (``A.col_range``), (n,) or (n, k), and returns its block
@@ -315,20 +315,6 @@ class DistMatrix(Linear):
         if self.ordering is not None and not self._shares:
             self.ordering.Free()
         self._freed = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Collective on normal exit; after an exception nothing collective is called."""
-        if kind is None:
-            self.Free()
-
 
 def _check_rows(
     comm: MPI.Comm, rows: sparse.csr_array, row_partition: Partition, col_partition: Partition

@@ -22,8 +22,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from mpi4py import MPI
 from numpy.typing import NDArray
@@ -37,9 +36,10 @@ from onesided.collectives.halo.traffic import Transport
 from onesided.collectives.handle import ACTIVE, FREED, INACTIVE
 from onesided.collectives.partitioned.init import AGGREGATE
 from onesided.collectives.partitioned.registry import AUTO
+from onesided.collectives.scope import Scoped
 
 
-class HaloExchange(HaloHandle):
+class HaloExchange(HaloHandle, Scoped):
     """Ghost layers of an n-dimensional block, filled from all neighbors at once, step by step."""
 
     def __init__(
@@ -237,18 +237,6 @@ class HaloExchange(HaloHandle):
         self._resources.release()
         self._traffic.give_back()
         self._resources.context.give_tags(self._tags)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.Free()  # on an exception nothing collective is called
 
     # -- inside ----------------------------------------------------------------------------------
 

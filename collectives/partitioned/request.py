@@ -18,8 +18,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -32,9 +31,10 @@ from onesided.collectives.partitioned.letter import SENDER, Letter
 from onesided.collectives.partitioned.link import Link
 from onesided.collectives.partitioned.mailbox import Mailbox
 from onesided.collectives.partitioned.registry import PartitionedMethod, chosen
+from onesided.collectives.scope import Scoped
 
 
-class PartitionedRequest:
+class PartitionedRequest(Scoped):
     """One side of a partitioned send; made by ``Psend_init`` and ``Precv_init``."""
 
     #: Partitioned requests have no place among those that are completed in order.
@@ -184,18 +184,6 @@ class PartitionedRequest:
 
     def forget(self) -> None:
         """Local. Drop the end of the link."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.Free()
 
     def __del__(self) -> None:
         if getattr(self, "_state", FREED) is not FREED:
