@@ -212,9 +212,14 @@ def empty(
         if not isinstance(links, int | np.integer) or links < 0:
             raise PatternError(f"links must be an integer of at least 0, not {links!r}")
     region = Region(context, context.node(), count * kind.itemsize, int(links))
-    region.widen()
     resources = Resources(context)
     resources.on_release(region.retire)
+    try:
+        with agreed(context.comm, "window of empty"):
+            region.widen()
+    except Exception:
+        resources.release()
+        raise
     region.context.allocations[region.key] = resources
     root = region.take_root()
     array: NDArray[Any] = root[: count * kind.itemsize].view(kind).reshape(shape)

@@ -5,6 +5,8 @@ A new method is a class in ``formulas/`` and one line here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from onesided.collectives.modelling.formulas.costs import Formula
 from onesided.collectives.modelling.formulas.fence import (
     FenceHierarchyRound,
@@ -19,6 +21,7 @@ from onesided.collectives.modelling.formulas.lock import (
 from onesided.collectives.modelling.formulas.notify import NotifyRound
 from onesided.collectives.modelling.formulas.pscw import PscwRound
 from onesided.collectives.modelling.formulas.two_sided import Collective, PointToPoint
+from onesided.collectives.models import Network, binomial, linear
 
 _FORMULAS: dict[str, Formula] = {
     "mpi": Collective(),
@@ -38,3 +41,19 @@ _FORMULAS: dict[str, Formula] = {
 def formulas() -> dict[str, Formula]:
     """Local. The formulas by method, in the order of the methods' own registry."""
     return dict(_FORMULAS)
+
+
+def _linear(network: Network, ranks: int, nbytes: int, order: str) -> float:
+    return linear(network, ranks, nbytes)
+
+
+#: Between nodes: parameters, number of nodes, bytes, order of the children; seconds.
+_BROADCASTS: dict[str, Callable[[Network, int, int, str], float]] = {
+    "rma-linear": _linear,
+    "rma-binomial": binomial,
+}
+
+
+def broadcast_formulas() -> dict[str, Callable[[Network, int, int, str], float]]:
+    """Local. The formulas of broadcasts between nodes by method; not every method has one."""
+    return dict(_BROADCASTS)

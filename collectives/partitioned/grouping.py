@@ -48,7 +48,10 @@ class Grouping:
         return first * self.size, min(stop * self.size, self.nbytes)
 
     def covering(self, start: int, end: int) -> tuple[int, int]:
-        """First group, and the one after the last, that overlap the bytes from start to end."""
+        """First group, and the one after the last, that overlap the bytes from start to end.
+
+        A message without bytes is one group, and its partitions come with it.
+        """
         if start == end:
-            return 0, 0
+            return 0, self.groups
         return start // self.size, -(-end // self.size)

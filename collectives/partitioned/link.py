@@ -40,9 +40,9 @@ class Link:
         self.closing.append(action)
 
     def pieces(self, first: int, stop: int) -> list[NDArray[np.uint8]]:
-        """Local. The bytes of some groups, in parts that one message can carry."""
+        """Local. The bytes of some groups, in parts that one message can carry; one at least."""
         start, end = self.grouping.span(first, stop)
-        cuts = range(start, end, LARGEST_PIECE)
+        cuts = range(start, end, LARGEST_PIECE) or [start]
         return [self.memory[cut : min(cut + LARGEST_PIECE, end)] for cut in cuts]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from mpi4py import MPI
@@ -58,8 +57,22 @@ def view_of(comm: MPI.Intracomm, memory: NDArray[np.uint8], peer: int) -> View:
     if _takes_part(comm, peer, region.node.comm):
         return _on_node(region, offset)
     if region.wide is not None and _takes_part(comm, peer, region.context.comm):
-        return View(BY_WINDOW, region.wide_key, region.context.comm.rank, offset)
+        give_back = _use(region)
+        rank = region.context.comm.rank
+        return View(BY_WINDOW, region.wide_key, rank, offset, give_back=give_back)
     return View()
+
+
+def _use(region: Region, place: int | None = None) -> Callable[[], object]:
+    """Local. The region cannot be freed until what is returned is called; gives a board back."""
+    region.users += 1
+
+    def give_back() -> None:
+        region.users -= 1
+        if place is not None:
+            region.boards.give(place)
+
+    return give_back
 
 
 def _takes_part(comm: MPI.Intracomm, peer: int, members: MPI.Intracomm) -> bool:
@@ -78,5 +91,5 @@ def _on_node(region: Region, offset: int) -> View:
     region.part(rank)[place : place + STEP] = 0
     region.window.Sync()
     generation = next(_generations) & LAST_GENERATION
-    give_back = partial(region.boards.give, place)
+    give_back = _use(region, place)
     return View(ON_NODE, region.key, rank, offset, place, generation, give_back)

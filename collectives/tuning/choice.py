@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from onesided.collectives.agreement import agreed
 from onesided.collectives.context import Context
 from onesided.collectives.errors import ResourceError, UnsupportedError
 from onesided.collectives.hints import ESTIMATE, Hints
@@ -76,16 +77,17 @@ def _measured(
 def _recall(context: Context, situation: str) -> Record | None:
     """Collective. What the file of rank 0 says."""
     known = None
-    if context.comm.rank == 0:
-        tuning = open_tuning()
-        known = None if tuning is None else tuning.recall(machine(), situation)
+    with agreed(context.comm, "recall"):  # a warning may have been made an error
+        if context.comm.rank == 0:
+            tuning = open_tuning()
+            known = None if tuning is None else tuning.recall(machine(), situation)
     found: Record | None = context.comm.bcast(known)
     return found
 
 
 def _learn(context: Context, situation: str, record: Record) -> None:
-    """Local. Keep a record in the file of rank 0."""
-    if context.comm.rank == 0:
-        tuning = open_tuning()
+    """Collective. Keep a record in the file of rank 0."""
+    with agreed(context.comm, "learn"):
+        tuning = open_tuning() if context.comm.rank == 0 else None
         if tuning is not None:
             tuning.learn(machine(), situation, record)

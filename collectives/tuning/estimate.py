@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from mpi4py import MPI
+
+from onesided.collectives.agreement import agreed
 from onesided.collectives.broadcast.operation import Broadcast
 from onesided.collectives.context import Context, Node
 from onesided.collectives.exchange import Exchange
@@ -16,8 +19,7 @@ from onesided.collectives.modelling import observed
 from onesided.collectives.modelling.kept import ASSUMED, known_parameters
 from onesided.collectives.modelling.parameters import Parameters
 from onesided.collectives.modelling.prediction import predict
-from onesided.collectives.modelling.registry import formulas
-from onesided.collectives.models import binomial, linear
+from onesided.collectives.modelling.registry import broadcast_formulas, formulas
 from onesided.collectives.tuning.record import Cost, Record
 
 #: Seconds of making and freeing a window and its memory, as assumed.
@@ -27,7 +29,8 @@ SETUP = 5e-3
 def of_exchange(exchange: Exchange, names: Sequence[str]) -> Record:
     """Collective, the same on all ranks. Seconds of a round by the model of each method."""
     context = exchange.context
-    slots = exchange.hints.slots if exchange.owned else 1
+    mine = exchange.hints.slots if exchange.owned else 1
+    slots = context.comm.allreduce(mine, MPI.MIN)  # receive memory may differ between ranks
     traffic = replace(observed.of_exchange(exchange), slots=slots)
     parameters = _parameters(context, bool(traffic.near_messages), bool(traffic.far_messages))
     known = [name for name in names if name in formulas()]
@@ -44,8 +47,8 @@ def of_broadcast(broadcast: Broadcast, names: Sequence[str]) -> Record:
     parameters = _parameters(broadcast.context, False, True)
     network = parameters.level("network").messages.at(nbytes)
     times = {
-        "rma-linear": linear(network, nodes, max(nbytes, 1)),
-        "rma-binomial": binomial(network, nodes, max(nbytes, 1), broadcast.hints.child_order),
+        name: formula(network, nodes, max(nbytes, 1), broadcast.hints.child_order)
+        for name, formula in broadcast_formulas().items()
     }
     return _record(names, times)
 
@@ -62,7 +65,10 @@ def _nodes(context: Context, node: Node) -> list[int]:
 
 def _parameters(context: Context, near: bool, far: bool) -> Parameters:
     """Collective. Those of rank 0; levels that it has not measured are assumed."""
-    mine = known_parameters() if context.comm.rank == 0 else None
+    mine = None
+    with agreed(context.comm, "parameters"):  # a warning may have been made an error
+        if context.comm.rank == 0:
+            mine = known_parameters()
     found: Parameters = context.comm.bcast(mine)
     if near and found.node is None:
         found = replace(found, node=ASSUMED.node)

@@ -185,8 +185,14 @@ def case_nothing_to_send(comm, method, own):
     pair = Pair(comm, method, 3, 2, count=0, own=own)
     for _ in range(TURNS):
         pair.start()
+        assert not pair.send.Test()  # nothing is marked
+        assert not pair.receive.Test()
+        assert not pair.receive.Parrived(1)
+        comm.Barrier()
         pair.send.Pready_range(0, 2)
         pair.complete()
+        assert all(pair.receive.Parrived(q) for q in range(2))
+        assert pair.send.state == pair.receive.state == "inactive"
     pair.free()
 
 
@@ -197,6 +203,17 @@ def case_memory_in_use_is_not_freed(comm):
     pair.complete()
     raises(RequestError, lambda: free(pair.shared), "still use this memory")
     pair.free()
+
+
+def case_memory_of_a_receive_that_was_never_started(comm):
+    """A sender may still store there: it has been told the place."""
+    peer = comm.rank
+    memory = empty(comm, 64)
+    receive = Precv_init(comm, memory, 4, peer)
+    raises(RequestError, lambda: free(memory), "still use this memory")
+    receive.Free()
+    Psend_init(comm, np.zeros(64), 4, peer).Free()
+    free(memory)
 
 
 @parameters(method=METHODS)

@@ -169,6 +169,38 @@ def case_a_broken_file_is_a_warning_on_one_rank(comm):
             assert read_records(path)
 
 
+def case_a_warning_that_is_an_error_is_one_on_all_ranks(comm):
+    """Where the program makes errors of warnings, no rank waits for rank 0."""
+    with tuning_file(comm) as path, warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        if comm.rank == 0:
+            path.write_text("{")
+        with pytest.raises(RuntimeWarning, match="no tuning file"):
+            exchange(comm)
+        path.unlink(missing_ok=True)
+    with parameters_file(comm) as path, warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        if comm.rank == 0:
+            path.write_text("{")
+        with pytest.raises(RuntimeWarning, match="is ignored"):
+            exchange(comm, info={"effort": "estimate"})
+
+
+@ranks(at_least=2)
+def case_an_estimate_for_memory_of_different_kinds(comm):
+    """Rank 0 lets the request own its memory, the others receive into their own."""
+    with tuning_file(comm):
+        sent = np.arange(64.0 * comm.size) + comm.rank
+        received = None if comm.rank == 0 else np.zeros(64 * comm.size)
+        request = Alltoallv_init(comm, sent, received, method="auto", info={"effort": "estimate"})
+        request.Start()
+        got = request.Wait()
+        mine = np.arange(64.0) + 64 * comm.rank
+        assert np.array_equal(got, np.concatenate([mine + peer for peer in range(comm.size)]))
+        assert len(set(comm.allgather(request.method))) == 1
+        request.Free()
+
+
 def case_strict_order_has_more_candidates(comm):
     info = {"mpi_assert_strict_persistent_collective_ordering": "true"}
     strict = [m.name for m in methods().values() if m.candidate]
@@ -224,14 +256,21 @@ def case_an_estimate_goes_by_the_parameters(comm):
 
 @contextmanager
 def parameters_of(comm, parameters):
+    with parameters_file(comm):
+        if comm.rank == 0:
+            keep_parameters(parameters)
+        yield
+
+
+@contextmanager
+def parameters_file(comm):
+    """A file of each rank; that of rank 0 counts."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.json"
         before = os.environ.get(MODEL)
         os.environ[MODEL] = str(path)
-        if comm.rank == 0:
-            keep_parameters(parameters)
         try:
-            yield
+            yield path
         finally:
             comm.Barrier()
             os.environ.pop(MODEL)

@@ -7,7 +7,10 @@ for nobody. The receiver grants a round by an empty message, its *credit*.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from mpi4py import MPI
 
 from onesided.collectives.copies import LARGEST_PIECE
 from onesided.collectives.errors import ResourceError
@@ -21,6 +24,7 @@ from onesided.collectives.partitioned.link import (
     persistent_send,
 )
 from onesided.collectives.partitioned.notes import NotesIn, NotesOut
+from onesided.collectives.partitioned.runs import KEPT
 
 
 class CreditedSend(Outbound):
@@ -67,14 +71,25 @@ class RemoteSend(CreditedSend):
         if region.wide is None:
             raise ResourceError("the receive buffer has no window for ranks of other nodes")
         self._window, self._target = region.wide, link.receiver.segment
+        self._puts: dict[tuple[int, int], list[tuple[Any, Any]]] = {}  # by run
 
     def leave(self, first: int, stop: int) -> None:
-        begin, _ = self.link.grouping.span(first, stop)
-        at = self.link.receiver.offset + begin
-        for piece in self.link.pieces(first, stop):
-            self._window.Put([piece, "B"], self._target, [at, piece.size, "B"])
-            at += LARGEST_PIECE
+        puts = self._puts.get((first, stop)) or self._prepare(first, stop)
+        for origin, target in puts:
+            self._window.Put(origin, self._target, target)
         super().leave(first, stop)
+
+    def _prepare(self, first: int, stop: int) -> list[tuple[Any, Any]]:
+        """The same runs come back where partitions are marked in the same way in every round."""
+        if len(self._puts) >= KEPT:
+            self._puts.clear()
+        start = self.link.receiver.offset + self.link.grouping.span(first, stop)[0]
+        puts = [
+            ([piece, MPI.BYTE], [start + number * LARGEST_PIECE, piece.size, MPI.BYTE])
+            for number, piece in enumerate(self.link.pieces(first, stop))
+        ]
+        self._puts[first, stop] = puts
+        return puts
 
     def settle(self) -> None:
         self._window.Flush(self._target)
