@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from mpi4py import MPI
 
@@ -46,16 +45,18 @@ REMARK = (
     "with what was sent."
 )
 LOCK = (
-    "Python's lock: the part of the time that goes where the calls of all threads are one call into "
-    "C, outside of the lock; over_alone in the JSON file: the time over that of the main thread "
-    "alone, which makes the same calls; alone_over_c: that of the main thread over C's."
+    "Python's lock: the part of the time that goes where the calls of every thread are one call "
+    "into C, outside of the lock; over_alone in the JSON file: the time over that of the main "
+    "thread alone, which makes the same calls; alone_over_c: that of the main thread over C's."
 )
 
 
 def run(comm: MPI.Intracomm, options: Namespace) -> int:
     """Local. The command; its exit code is 1 where a cell failed."""
     if jobs.in_job():
-        raise CommandError("bench rma-mt starts its own jobs: run it without mpiexec, with --ranks N")
+        raise CommandError(
+            "bench rma-mt starts its own jobs: run it without mpiexec, with --ranks N"
+        )
     folder = results_folder(options.output)
     options.json = options.json or str(folder / JSON)
     cells, plan = cells_of(options), plan_of(options)
@@ -143,7 +144,7 @@ def _report(
     missing = len(cells) - len(outcomes)
     if missing:
         report.remarks.append(
-            f"{missing} of {len(cells)} cells were not measured; the same command goes on with them."
+            f"{missing} of {len(cells)} cells were not measured; the same command goes on."
         )
     return report
 
@@ -160,7 +161,9 @@ def _draw(folder: Path, report: MatrixReport, second: list[Entry] | None) -> lis
     return []
 
 
-def _columns(points: list[tuple[float, float, float]]) -> tuple[list[float], ...]:
+def _columns(
+    points: Sequence[tuple[float, float, float]],
+) -> tuple[list[float], list[float], list[float]]:
     x, y, spread = zip(*points, strict=True)
     return list(x), list(y), list(spread)
 

@@ -1,4 +1,4 @@
-"""Where messages lie, and whether they came: the same places in the origin's and target's memory."""
+"""Where messages lie, the same places at origin and target, and whether they came."""
 
 from __future__ import annotations
 

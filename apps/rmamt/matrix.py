@@ -30,11 +30,13 @@ class Batch:
 def plan_of(options: Namespace) -> Plan:
     """Local. What the cells are measured with."""
     return Plan(
-        **{
-            name: usual(options, name)
-            for name in ("messages", "window", "runs", "iterations", "seconds", "limit")
-        },
+        messages=int(usual(options, "messages")),
+        window=int(usual(options, "window")),
         neighbours=options.neighbours,
+        runs=int(usual(options, "runs")),
+        iterations=int(usual(options, "iterations")),
+        seconds=usual(options, "seconds"),
+        limit=usual(options, "limit"),
     )
 
 

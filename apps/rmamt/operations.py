@@ -104,7 +104,7 @@ def python_loop(
     call: Call, win: MPI.Win, memory: Bytes, size: int, part: Sequence[Step], *, flush: bool
 ) -> Work:
     """Local. A loop of calls of mpi4py, whose arguments are made before: nothing else is timed."""
-    view = memoryview(memory)
+    view = memory.data
     calls = [
         (
             (view[step.place : step.place + size], size, MPI.BYTE),

@@ -6,6 +6,7 @@ import contextlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -35,6 +36,7 @@ class Stage(ABC):
         self.sent = len(self.route.outgoing) * self.layout.threads * self.layout.messages
         self.names: Sequence[str] = ()
 
+    @abstractmethod
     def prepare(self, name: str) -> None:
         """Local. Before the barrier of a round: who transfers in it is there."""
 
@@ -50,9 +52,9 @@ class Stage(ABC):
     def wrong(self, turn: int) -> int:
         """Messages of this rank that did not come as they should; a barrier comes before it."""
 
-    @abstractmethod
     def free(self) -> None:
-        """Give back everything."""
+        """Collective. Give back everything that MPI holds, which may be nothing."""
+        self.names = ()
 
 
 def route_of(comm: MPI.Intracomm, cell: Cell, plan: Plan) -> Route:
@@ -77,7 +79,8 @@ class OneSided(Stage):
         super().__init__(comm, cell, plan)
         operation, layout = OPERATIONS[cell.op], self.layout
         self._win = MPI.Win.Allocate(layout.nbytes, 1, comm=comm)
-        exposed: Bytes = np.frombuffer(self._win.tomemory(), np.uint8)
+        window: Any = self._win.tomemory()
+        exposed: Bytes = np.frombuffer(window, np.uint8)
         own: Bytes = np.zeros(layout.nbytes, np.uint8)
         sends, receives = (exposed, own) if operation.getting else (own, exposed)
         givers = givers_of(self.route, getting=operation.getting)
@@ -162,7 +165,7 @@ class TwoSided(Stage):
         self._memory = Memory(layout, self._sends, self._receives, comm.rank, givers)
         if not many:
             self.sent = 1  # both sides send
-        views = memoryview(self._sends), memoryview(self._receives)
+        views = self._sends.data, self._receives.data
         places = layout.places(0)
         self._outgoing, self._incoming = (
             [
@@ -180,6 +183,9 @@ class TwoSided(Stage):
         begin = time.perf_counter()
         self._call()
         return time.perf_counter() - begin
+
+    def prepare(self, name: str) -> None:
+        """Local. The main thread is there always."""
 
     def _together(self) -> None:
         """Receives are posted before sends; all complete together."""
@@ -207,9 +213,6 @@ class TwoSided(Stage):
     def wrong(self, turn: int) -> int:
         """Local."""
         return self._memory.wrong(turn)
-
-    def free(self) -> None:
-        """Local."""
 
 
 def stage(comm: MPI.Intracomm, cell: Cell, plan: Plan, compiled: Compiled | None) -> Stage:

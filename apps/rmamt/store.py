@@ -63,7 +63,7 @@ class Store:
         os.replace(beside, self.path)
 
     def outcomes(self, wanted: Sequence[Cell] | None = None) -> dict[Cell, Outcome]:
-        """By cell what came of it, the last where there are several; of all, or those ``wanted``."""
+        """By cell what came of it, the last where there are several; only of those ``wanted``."""
         every = self._outcomes()
         if wanted is None:
             return every

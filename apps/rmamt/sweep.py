@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from onesided.apps.evidence.job import Ended, run_job
 from onesided.apps.failures import USAGE, CommandError

@@ -28,6 +28,7 @@ class Synchronisation(ABC):
 
     def free(self) -> None:
         """Local. What it holds of MPI."""
+        self._targets = self._origins = []
 
 
 class Fence(Synchronisation):
@@ -48,9 +49,8 @@ class Pscw(Synchronisation):
     def __init__(self, win: MPI.Win, route: Route) -> None:
         super().__init__(win, route)
         everyone = win.Get_group()
-        self._to, self._from = self._group(everyone, self._targets), self._group(
-            everyone, self._origins
-        )
+        self._to = self._group(everyone, self._targets)
+        self._from = self._group(everyone, self._origins)
         everyone.Free()
 
     def open(self) -> None:
@@ -73,6 +73,7 @@ class Pscw(Synchronisation):
             if group is not None:
                 group.Free()
         self._to = self._from = None
+        super().free()
 
     @staticmethod
     def _group(everyone: MPI.Group, ranks: Sequence[int]) -> MPI.Group | None:
