@@ -29,6 +29,7 @@ from onesided.apps.reporting.result import Entry
 from onesided.apps.rmamt.cell import Cell, Outcome
 from onesided.apps.rmamt.compiled import build
 from onesided.apps.rmamt.figures import panels
+from onesided.apps.rmamt.goals import goals
 from onesided.apps.rmamt.matrix import cells_of, check, plan_of, usual
 from onesided.apps.rmamt.plan import Plan
 from onesided.apps.rmamt.rows import MatrixReport, failures, failures_remark, row
@@ -75,7 +76,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
                 sweep.run(cells, options.job_ranks, int(usual(options, "batch")), steps)
         finally:  # after an interrupt, too
             outcomes = store.outcomes(cells)
-            report = _report(options, plan, cells, outcomes)
+            report = _report(options, plan, cells, outcomes, store.machine())
             report.remarks += [f"No loop in C: {lack}"] if lack else []
             report.remarks += _draw(folder, report, second)
             report.finish(comm, out, options.json)
@@ -126,9 +127,13 @@ def _loop(folder: Path) -> tuple[str, str]:
 
 
 def _report(
-    options: Namespace, plan: Plan, cells: list[Cell], outcomes: Mapping[Cell, Outcome]
+    options: Namespace,
+    plan: Plan,
+    cells: Sequence[Cell],
+    outcomes: Mapping[Cell, Outcome],
+    place: Mapping[str, object],
 ) -> MatrixReport:
-    """Local. Of all cells that were measured, now or before."""
+    """Local. Of all cells that were measured, now or before; ``place``: where."""
     given = settings(Namespace(**vars(options), info=[]))
     for name in NOT_KEPT:
         given.pop(name, None)
@@ -139,8 +144,8 @@ def _report(
     }
     report = MatrixReport("bench rma-mt", given, pattern, remarks=[REMARK, LOCK])
     report.measured = [row(cell, outcomes[cell]) for cell in cells if cell in outcomes]
-    report.rows = list(report.measured)
-    report.remarks.append(failures_remark(outcomes))
+    report.rows, report.place = list(report.measured), place
+    report.remarks += [failures_remark(outcomes), *goals(outcomes)]
     missing = len(cells) - len(outcomes)
     if missing:
         report.remarks.append(

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from statistics import fmean, median, stdev
 from typing import Any
 
+from mpi4py import MPI
 from rich.console import Group
 from rich.table import Table
 
+from onesided.apps.machine import library
 from onesided.apps.report import NOTHING, Report, Row, byte_count, duration
 from onesided.apps.rmamt.cell import ALONE, MAIN, RELEASED, THREADS, C, Cell, Outcome
 from onesided.apps.verdict import Verdict
@@ -96,12 +98,21 @@ UNITS = {"latency": "time", "bandwidth": "GB/s"}
 
 @dataclass
 class MatrixReport(Report):
-    """A report with a table for every pattern, a column for every size of messages."""
+    """A report with a table for every pattern, a column for every size of messages.
+
+    ``measured``: its rows; ``place``: facts of the machine as the jobs found it.
+    """
 
     measured: list[CellRow] = field(default_factory=list)
+    place: Mapping[str, object] = field(default_factory=dict)
+
+    def machine(self, comm: MPI.Comm) -> Mapping[str, object]:
+        """Collective. Where the jobs ran, if there was any."""
+        return self.place or super().machine(comm)
 
     def table(self, title: str) -> Group:
         """Local. For a person."""
+        title = f"onesided {self.command}: {library()}, jobs of {self.pattern['ranks']} ranks"
         measured = [each for each in self.measured if not each.reason]
         parts: list[str | Table] = [title]
         for pattern in dict.fromkeys(each.labels["pattern"] for each in measured):

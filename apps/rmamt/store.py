@@ -15,7 +15,8 @@ from typing import Any
 from onesided.apps.failures import CommandError, words
 from onesided.apps.rmamt.cell import Cell, Outcome
 
-SETTINGS = "settings"
+SETTINGS, MACHINE, CELL = "settings", "machine", "cell"
+LEVEL, RANKS = "thread_level", "ranks"
 
 
 class Store:
@@ -50,12 +51,25 @@ class Store:
 
     def add(self, cell: Cell, found: Outcome) -> None:
         """Append a cell; it is on the disk when this returns."""
-        self._append({"cell": cell.record(), "outcome": found.record()})
+        self._append({CELL: cell.record(), "outcome": found.record()})
+
+    def add_machine(self, facts: Mapping[str, object]) -> None:
+        """Append where the cells that follow are measured."""
+        self._append({MACHINE: dict(facts)})
+
+    def machine(self) -> dict[str, Any]:
+        """That of the job with the most ranks, with the thread levels of all; empty before any."""
+        jobs = [line[MACHINE] for line in self._lines() if isinstance(line.get(MACHINE), dict)]
+        if not jobs:
+            return {}
+        levels = dict.fromkeys(str(job.get(LEVEL)) for job in jobs)
+        largest = max(jobs, key=lambda job: int(job.get(RANKS, 0)))
+        return {**largest, LEVEL: ", ".join(levels)}
 
     def forget_failures(self) -> None:
         """Failed cells are as if they had not been measured."""
         kept = [
-            line for line in self._lines() if SETTINGS in line or not line["outcome"]["kind"]
+            line for line in self._lines() if CELL not in line or not line["outcome"]["kind"]
         ]
         whole = "".join(f"{json.dumps(line)}\n" for line in kept)
         beside = self.path.with_name(self.path.name + ".new")
@@ -72,7 +86,7 @@ class Store:
     def _outcomes(self) -> dict[Cell, Outcome]:
         found = {}
         for line in self._lines():
-            if SETTINGS in line:
+            if CELL not in line:
                 continue
             try:
                 found[Cell.of(line["cell"])] = Outcome.of(line["outcome"])

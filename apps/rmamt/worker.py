@@ -16,6 +16,7 @@ from mpi4py import MPI
 
 from onesided.apps.failures import CommandError, user_errors
 from onesided.apps.foreign import ForeignError
+from onesided.apps.machine import facts
 from onesided.apps.rmamt.cell import Cell, Outcome
 from onesided.apps.rmamt.compiled import Compiled
 from onesided.apps.rmamt.measuring import outcome
@@ -33,6 +34,9 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     with user_errors(), agreed(comm):
         task = Task.read(Path(options.cells))
     store = Store(Path(options.output))
+    machine = facts(comm)
+    if comm.rank == 0:
+        store.add_machine(machine)
     compiled = _compiled(comm, task.library)
     for cell in task.cells:
         found = _measured(comm, cell, task, compiled)
