@@ -15,7 +15,17 @@ from onesided.apps.failures import CommandError
 from onesided.apps.reporting.result import Entry
 from onesided.apps.rmamt import options as given
 from onesided.apps.rmamt import sweep as sweeping
-from onesided.apps.rmamt.cell import ALONE, RELEASED, SEND, THREADS, TWO_SIDED, C, Cell, Outcome, Run
+from onesided.apps.rmamt.cell import (
+    ALONE,
+    RELEASED,
+    SEND,
+    THREADS,
+    TWO_SIDED,
+    C,
+    Cell,
+    Outcome,
+    Run,
+)
 from onesided.apps.rmamt.figures import best, panels, per_core
 from onesided.apps.rmamt.gang import Gang
 from onesided.apps.rmamt.goals import goals
@@ -276,6 +286,7 @@ def test_failures_can_be_forgotten(tmp_path):
         (Ended("failed", 1.0, "exit code 139", 139), "", "crash"),
         (Ended("failed", 1.0, "exit code 1", 1), "Fatal Python error: Aborted", "crash"),
         (Ended("failed", 1.0, "exit code 1", 1), "Assertion `x == y' failed.", "crash"),
+        (Ended("failed", 1.0, "exit code 1", 1), "Assertion failed in file ch4.c", "crash"),
         (Ended("failed", 1.0, "exit code 1", 1), "MPI_ERR_RMA_RANGE", "error"),
         (Ended("done", 1.0, code=0), "", "error"),
     ],

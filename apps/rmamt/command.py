@@ -154,12 +154,15 @@ def _report(
     return report
 
 
-def _draw(folder: Path, report: MatrixReport, second: list[Entry] | None) -> list[str]:
+def _draw(
+    folder: Path, report: MatrixReport, second: tuple[list[Entry], str] | None
+) -> list[str]:
     """Local. Figures 1 to 7 as images; a sentence where they cannot be drawn."""
     entries = [Entry.of(each.record()) for each in report.measured if not each.reason]
     if find_spec("matplotlib") is None:
         return [f"no images of Figures 1 to 7: that {NEEDS}"]
-    for panel in panels(entries, entries if second is None else second, cores()):
+    others, name = (entries, "") if second is None else second
+    for panel in panels(entries, others, cores(), name):
         lines = {name: _columns(points) for name, points in panel.lines.items()}
         path = str(folder / f"figure-{panel.name}.png")
         save_spreads(path, panel.title, (panel.across.name, panel.up.name), lines)
@@ -173,10 +176,12 @@ def _columns(
     return list(x), list(y), list(spread)
 
 
-def _second(folder: Path) -> list[Entry]:
-    """Local. The rows of another folder."""
-    outcomes = Store(folder / CELLS).outcomes()
+def _second(folder: Path) -> tuple[list[Entry], str]:
+    """Local. The rows of another folder, and the MPI that they were measured with."""
+    store = Store(folder / CELLS)
+    outcomes = store.outcomes()
     if not outcomes:
         raise CommandError(f"--second {folder}: no cells of bench rma-mt in this folder")
     rows = (row(cell, each) for cell, each in outcomes.items())
-    return [Entry.of(each.record()) for each in rows if not each.reason]
+    name = str((store.settings() or {}).get("mpi", ""))
+    return [Entry.of(each.record()) for each in rows if not each.reason], name

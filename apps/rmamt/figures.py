@@ -48,11 +48,14 @@ class Panel:
     lines: dict[str, list[Point]]
 
 
-def panels(entries: Sequence[Entry], second: Sequence[Entry], cores: int) -> list[Panel]:
+def panels(
+    entries: Sequence[Entry], second: Sequence[Entry], cores: int, name: str = ""
+) -> list[Panel]:
     """Local. All that there are data for; ``second``: results of another MPI, or the same.
 
-    ``cores``: of the machine, for one thread per core.
+    ``cores``: of the machine, for one thread per core; ``name``: of the second MPI, for the titles.
     """
+    where = f" ({name})" if name else ""
     many, each = most_threads(entries), per_core(entries, cores)
     others, other_each = most_threads(second), per_core(second, cores)
     found = [
@@ -64,12 +67,12 @@ def panels(entries: Sequence[Entry], second: Sequence[Entry], cores: int) -> lis
         _syncs("3b", entries, LATENCY, many),
         _syncs("4a", entries, HALO, 1),
         _syncs("4b", entries, HALO, each),
-        _syncs("5a", second, BANDWIDTH, 1),
-        _syncs("5b", second, BANDWIDTH, others),
-        _syncs("6a", second, LATENCY, 1),
-        _syncs("6b", second, LATENCY, others),
-        _syncs("7a", second, HALO, 1),
-        _syncs("7b", second, HALO, other_each),
+        _syncs("5a", second, BANDWIDTH, 1, where),
+        _syncs("5b", second, BANDWIDTH, others, where),
+        _syncs("6a", second, LATENCY, 1, where),
+        _syncs("6b", second, LATENCY, others, where),
+        _syncs("7a", second, HALO, 1, where),
+        _syncs("7b", second, HALO, other_each, where),
     ]
     return [panel for panel in found if panel.lines]
 
@@ -145,7 +148,9 @@ def _threads(name: str, entries: Sequence[Entry]) -> Panel:
     return Panel(name, title, TOTAL, MEASURES[BANDWIDTH].quantity, lines)
 
 
-def _syncs(name: str, entries: Sequence[Entry], pattern: str, threads: int) -> Panel:
+def _syncs(
+    name: str, entries: Sequence[Entry], pattern: str, threads: int, where: str = ""
+) -> Panel:
     """All synchronizations and operations at so many threads; rates with the two-sided baseline."""
     here = [
         e
@@ -158,7 +163,7 @@ def _syncs(name: str, entries: Sequence[Entry], pattern: str, threads: int) -> P
     ]
     one_sided = [e for e in here if e.label("sync") != TWO_SIDED]
     lines = _lines(here, pattern, lambda e: _words(e, "sync", "op")) if one_sided else {}
-    title = f"Figure {name}: {pattern}, {_counted(threads)}"
+    title = f"Figure {name}: {pattern}, {_counted(threads)}{where}"
     return Panel(name, title, BYTES, MEASURES[pattern].quantity, lines)
 
 

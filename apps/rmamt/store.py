@@ -30,8 +30,7 @@ class Store:
 
         :class:`CommandError` where what it has was measured with other settings.
         """
-        lines = self._lines()
-        before = next((line[SETTINGS] for line in lines if SETTINGS in line), None)
+        lines, before = self._lines(), self.settings()
         wanted = json.loads(json.dumps(settings))
         if before is None:
             if lines:
@@ -48,6 +47,11 @@ class Store:
                 "choose another folder, or --afresh"
             )
         return len(self.outcomes())
+
+    def settings(self) -> dict[str, Any] | None:
+        """What it was begun with; None where it was not."""
+        every = (line[SETTINGS] for line in self._lines() if SETTINGS in line)
+        return next(every, None)
 
     def add(self, cell: Cell, found: Outcome) -> None:
         """Append a cell; it is on the disk when this returns."""
