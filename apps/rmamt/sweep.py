@@ -22,7 +22,8 @@ SIGNALS = range(129, 160)  # exit codes of processes that a signal has ended
 #: What a job prints where a cell takes too long, and where a signal or MPI itself ends it.
 LATE = re.compile(r"^Timeout \(\d", re.MULTILINE)
 FATAL = re.compile(
-    r"Fatal Python error|Segmentation fault|Assertion (.* )?failed|signal (6|7|8|11)\b|SIG(SEGV|ABRT)",
+    r"Fatal Python error|Segmentation fault|Assertion (.* )?failed|"
+    r"signal (6|7|8|11)\b|SIG(SEGV|ABRT)",
     re.IGNORECASE,
 )
 
