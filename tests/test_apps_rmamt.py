@@ -361,13 +361,15 @@ def test_failures_are_counted():
 
 
 def test_a_row_has_means_spreads_and_what_the_lock_costs():
-    found = measured(2.0, **{ALONE: 1.0, RELEASED: 0.5, C: 0.25})
+    found = measured(2.0, **{ALONE: 0.75, RELEASED: 0.25, C: 0.5})
     found.loops[THREADS] = [Run(2.0, 1.0), Run(4.0, 1.0)]
     record = row(CELL, found).record()
     assert record["times_s"] == [2.0, 4.0]
     assert (record["latency_s"], record["messages_per_s"]) == (3.0, 8 / 3.0)
     assert record["relative_spread"] == pytest.approx(2**0.5 / 3)
-    assert (record["lock_share"], record["over_alone"], record["alone_over_c"]) == (0.5, 1.0, 4.0)
+    shares = [record[f"{name}_share"] for name in ("python", "calls", "lock")]
+    assert shares == [0.75, 0.25, 0.5]
+    assert (record["over_alone"], record["alone_over_c"]) == (1 / 0.75, 1.5)
     assert record["message_bytes"] == 1024
     assert record["verified"] is True
     json.dumps(record)

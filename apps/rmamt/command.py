@@ -46,9 +46,10 @@ REMARK = (
     "with what was sent."
 )
 LOCK = (
-    "Python's lock: the part of the time that goes where the calls of every thread are one call "
-    "into C, outside of the lock; over_alone in the JSON file: the time over that of the main "
-    "thread alone, which makes the same calls; alone_over_c: that of the main thread over C's."
+    "Python: the part of the time that goes where every thread makes its calls in C, outside of "
+    "Python's lock; its lock: what is left of that without the time of the calls themselves, which "
+    "the main thread alone takes more in Python than in C. In the JSON file over_alone: the time "
+    "over that of the main thread alone; alone_over_c: that of the main thread over C's."
 )
 
 

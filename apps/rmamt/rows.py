@@ -56,11 +56,13 @@ def row(cell: Cell, found: Outcome) -> CellRow:
 
 
 def shares(found: Outcome) -> dict[str, float | None]:
-    """Local. What threads and Python's lock cost, by medians of the same rounds.
+    """Local. What threads and Python cost, by medians of the same rounds.
 
-    ``lock_share``: the part of the time that goes when the calls of all threads are made outside of
-    Python's lock. ``over_alone``: the time over that of the main thread alone, which makes the same
-    calls. ``alone_over_c``: how much slower than in C that thread is.
+    ``python_share``: the part of the time that goes where every thread makes its calls in C,
+    outside of Python's lock. ``calls_share``: the part that Python's calls take by themselves, by
+    the main thread alone in Python and in C. ``lock_share``: the rest, which threads lose to each
+    other for the lock. ``over_alone``: the time over that of the main thread alone, which makes
+    the same calls. ``alone_over_c``: how much slower than in C that thread is.
     """
     times = {
         name: median(run.median for run in runs) for name, runs in found.loops.items() if runs
@@ -68,8 +70,12 @@ def shares(found: Outcome) -> dict[str, float | None]:
     mine = times[THREADS]
     alone = times.get(ALONE, mine)
     released, compiled = times.get(RELEASED), times.get(C)
+    python = None if released is None else 1.0 - released / mine
+    calls = None if compiled is None else (alone - compiled) / mine
     return {
-        "lock_share": None if released is None else 1.0 - released / mine,
+        "python_share": calls if ALONE not in times else python,
+        "calls_share": calls,
+        "lock_share": None if python is None or calls is None else python - calls,
         "over_alone": mine / alone if ALONE in times else None,
         "alone_over_c": None if compiled is None else alone / compiled,
         "median_round_s": mine,
@@ -120,15 +126,17 @@ class MatrixReport(Report):
             unit = UNITS.get(pattern, "million messages/s")
             parts.append(_table(f"{pattern}: {unit}", here, lambda each: each.shown))
             if any(each.values["lock_share"] is not None for each in here):
-                words = f"{pattern}: per cent of the time that Python's lock costs"
+                words = f"{pattern}: per cent of the time that Python costs, its lock of these"
                 threaded = [each for each in here if each.labels["threads"] != MAIN]
                 parts.append(_table(words, threaded, _share))
         return Group(*parts)
 
 
 def _share(each: CellRow) -> str:
-    share = each.values["lock_share"]
-    return NOTHING if share is None else f"{100 * share:.0f}"
+    python, lock = each.values["python_share"], each.values["lock_share"]
+    if python is None or lock is None:
+        return NOTHING
+    return f"{100 * python:.0f}, {100 * lock:.0f}"
 
 
 def _table(title: str, rows: Sequence[CellRow], cell: Callable[[CellRow], str]) -> Table:
