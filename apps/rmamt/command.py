@@ -38,6 +38,7 @@ from onesided.apps.rmamt.sweep import Sweep
 from onesided.collectives.processor import processor
 
 CELLS, LOOP, JSON = "cells.jsonl", "rma_loop.so", "rma-mt.json"
+LEAST_RANKS = 2
 QUICK_SECONDS = 270.0  # for all jobs of a quick run
 NOT_KEPT = ("output", "afresh", "retry", "second", "batch", "job_ranks")
 REMARK = (
@@ -58,6 +59,11 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     if jobs.in_job():
         raise CommandError(
             "bench rma-mt starts its own jobs: run it without mpiexec, with --ranks N"
+        )
+    if options.job_ranks < LEAST_RANKS:
+        raise CommandError(
+            f"--ranks {options.job_ranks}: messages go from one rank to another, it needs "
+            f"{LEAST_RANKS} at least"
         )
     folder = results_folder(options.output)
     options.json = options.json or str(folder / JSON)

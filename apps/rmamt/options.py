@@ -59,7 +59,8 @@ def bench_rma_mt(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=positive,
         default=2,
-        help="ranks of the message rates; latency and bandwidth take 2 (default 2)",
+        help="ranks of the message rates, rate-pairs takes an even number of them, latency and "
+        "bandwidth take 2 (default 2)",
     )
     add("--patterns", choices=PATTERNS, nargs="+", default=list(PATTERNS), help="default all")
     add("--syncs", choices=SYNCS, nargs="+", default=list(SYNCS), help="default all")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median, stdev
 from typing import Any
@@ -18,6 +18,7 @@ from onesided.apps.rmamt.cell import ALONE, MAIN, RELEASED, THREADS, C, Cell, Ou
 from onesided.apps.verdict import Verdict
 
 NAMES = ("sync", "op", "threads", "level")
+COLUMNS = 8  # sizes in a table
 SMALL = 64 * 1024  # bytes from which on paper 002 calls messages large
 
 
@@ -124,11 +125,11 @@ class MatrixReport(Report):
         for pattern in dict.fromkeys(each.labels["pattern"] for each in measured):
             here = [each for each in measured if each.labels["pattern"] == pattern]
             unit = UNITS.get(pattern, "million messages/s")
-            parts.append(_table(f"{pattern}: {unit}", here, lambda each: each.shown))
+            parts += _tables(f"{pattern}: {unit}", here, lambda each: each.shown)
             if any(each.values["lock_share"] is not None for each in here):
                 words = f"{pattern}: per cent of the time that Python costs, its lock of these"
                 threaded = [each for each in here if each.labels["threads"] != MAIN]
-                parts.append(_table(words, threaded, _share))
+                parts += _tables(words, threaded, _share)
         return Group(*parts)
 
 
@@ -139,22 +140,26 @@ def _share(each: CellRow) -> str:
     return f"{100 * python:.0f}, {100 * lock:.0f}"
 
 
-def _table(title: str, rows: Sequence[CellRow], cell: Callable[[CellRow], str]) -> Table:
-    """Rows of the same pattern."""
-    table = Table(title=title, title_justify="left")
-    sizes = sorted({each.cell.size for each in rows if each.cell is not None})
-    for name in NAMES:
-        table.add_column(name, no_wrap=True)
-    for nbytes in sizes:
-        table.add_column(byte_count(nbytes), justify="right", no_wrap=True)
+def _tables(
+    title: str, rows: Sequence[CellRow], cell: Callable[[CellRow], str]
+) -> Iterator[Table]:
+    """Rows of the same pattern, so many sizes side by side."""
     lines: dict[tuple[str, ...], dict[int, str]] = {}
     for each in rows:
         if each.cell is not None:
             key = tuple(each.labels[name] for name in NAMES)
             lines.setdefault(key, {})[each.cell.size] = cell(each)
-    for key, found in lines.items():
-        table.add_row(*key, *(found.get(nbytes, NOTHING) for nbytes in sizes))
-    return table
+    sizes = sorted({nbytes for found in lines.values() for nbytes in found})
+    for start in range(0, len(sizes), COLUMNS):
+        shown = sizes[start : start + COLUMNS]
+        table = Table(title=title, title_justify="left")
+        for name in NAMES:
+            table.add_column(name, no_wrap=True)
+        for nbytes in shown:
+            table.add_column(byte_count(nbytes), justify="right", no_wrap=True)
+        for key, found in lines.items():
+            table.add_row(*key, *(found.get(nbytes, NOTHING) for nbytes in shown))
+        yield table
 
 
 def failures(outcomes: Mapping[Cell, Outcome]) -> dict[str, Any]:
