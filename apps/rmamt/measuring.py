@@ -9,13 +9,24 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.rmamt.cell import Cell, Outcome, Run
+from onesided.apps.rmamt.cell import MULTIPLE, Cell, Outcome, Run
 from onesided.apps.rmamt.compiled import Compiled
+from onesided.apps.rmamt.epochs import OneSided
 from onesided.apps.rmamt.plan import Plan
-from onesided.apps.rmamt.stage import Stage, stage
+from onesided.apps.rmamt.stage import Stage
+from onesided.apps.rmamt.twosided import TwoSided
 
 WRONG = "wrong data"
 LEAST = 2  # rounds of a run
+
+
+def refusal(cell: Cell) -> str:
+    """Local, alike on all ranks. Why a cell cannot be measured by this job; empty where it can."""
+    if cell.level == MULTIPLE and MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        return "it needs the thread level multiple, this MPI gives less"
+    if cell.threads and cell.level != MULTIPLE:
+        return f"{cell.threads} threads need the thread level multiple, not {cell.level}"
+    return ""
 
 
 def outcome(comm: MPI.Intracomm, cell: Cell, plan: Plan, compiled: Compiled | None) -> Outcome:
@@ -26,7 +37,7 @@ def outcome(comm: MPI.Intracomm, cell: Cell, plan: Plan, compiled: Compiled | No
     """
     found, turn = Outcome(), 0
     for number in range(plan.runs):
-        now = stage(comm, cell, plan, compiled)
+        now = _stage(comm, cell, plan, compiled)
         turn += 1
         now.fill(turn)
         comm.Barrier()
@@ -47,6 +58,13 @@ def outcome(comm: MPI.Intracomm, cell: Cell, plan: Plan, compiled: Compiled | No
     if found.wrong:
         found.kind, found.reason = WRONG, f"{found.wrong} messages came with other data"
     return found
+
+
+def _stage(comm: MPI.Intracomm, cell: Cell, plan: Plan, compiled: Compiled | None) -> Stage:
+    """Collective. What runs in a cell."""
+    if cell.is_two_sided:
+        return TwoSided(comm, cell, plan)
+    return OneSided(comm, cell, plan, compiled)
 
 
 def _checked(comm: MPI.Intracomm, now: Stage, name: str, turn: int) -> int:

@@ -19,10 +19,9 @@ from onesided.apps.foreign import ForeignError
 from onesided.apps.machine import facts
 from onesided.apps.rmamt.cell import Cell, Outcome
 from onesided.apps.rmamt.compiled import Compiled
-from onesided.apps.rmamt.measuring import outcome
+from onesided.apps.rmamt.measuring import outcome, refusal
 from onesided.apps.rmamt.patterns import PATTERNS
 from onesided.apps.rmamt.plan import Task
-from onesided.apps.rmamt.stage import refusal
 from onesided.apps.rmamt.store import Store
 from onesided.collectives import agreed
 

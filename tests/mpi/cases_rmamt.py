@@ -8,14 +8,13 @@ import numpy as np
 from cases import parameters, skip
 from mpi4py import MPI
 
-from onesided.apps.rmamt import stage
+from onesided.apps.rmamt import epochs
 from onesided.apps.rmamt.cell import ALONE, RELEASED, SEND, THREADS, TWO_SIDED, C, Cell
 from onesided.apps.rmamt.compiled import Compiled
-from onesided.apps.rmamt.measuring import LEAST, outcome
+from onesided.apps.rmamt.measuring import LEAST, outcome, refusal
 from onesided.apps.rmamt.operations import OPERATIONS
 from onesided.apps.rmamt.patterns import PATTERNS
 from onesided.apps.rmamt.plan import Plan
-from onesided.apps.rmamt.stage import refusal
 from onesided.apps.rmamt.synchronisations import SYNCHRONISATIONS
 
 PLAN = Plan(5, 1 << 16, 6, 2, 4, 0.05, 60.0)
@@ -82,11 +81,11 @@ def case_a_lost_message_is_seen(comm, op, threads):
         return some
 
     faulty = {op: replace(real, call=forgetful)}
-    before, stage.OPERATIONS = stage.OPERATIONS, faulty
+    before, epochs.OPERATIONS = epochs.OPERATIONS, faulty
     try:
         found = outcome(comm, Cell("bandwidth", "fence", op, threads, 24, "multiple"), PLAN, None)
     finally:
-        stage.OPERATIONS = before
+        epochs.OPERATIONS = before
     assert found.kind == "wrong data"
     assert found.wrong >= PLAN.runs * max(1, threads)
 
@@ -102,11 +101,11 @@ def case_a_message_to_the_wrong_place_is_seen(comm):
 
         return call
 
-    before, stage.OPERATIONS = stage.OPERATIONS, {"put": replace(real, call=shifted)}
+    before, epochs.OPERATIONS = epochs.OPERATIONS, {"put": replace(real, call=shifted)}
     try:
         found = outcome(comm, Cell("bandwidth", "pscw", "put", 0, 24, "multiple"), PLAN, None)
     finally:
-        stage.OPERATIONS = before
+        epochs.OPERATIONS = before
     assert found.kind == "wrong data"
 
 
