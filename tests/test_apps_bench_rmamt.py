@@ -93,7 +93,7 @@ def test_a_sweep_goes_on_and_is_drawn_and_reported(tmp_path):
     found = content(tmp_path)
     assert found["verified"] is True
     assert found["machine"]["ranks"] == 2
-    assert len(found["rows"]) == 4 * 2 * 2 * (2 + 3)
+    assert len(found["rows"]) == 4 * 2 * (2 + 2 * 3)
     for row in found["rows"]:
         assert row["median_s"] > 0
     if find_spec("matplotlib") is not None:
@@ -107,7 +107,7 @@ def test_a_sweep_goes_on_and_is_drawn_and_reported(tmp_path):
     assert report.code == 0, report
     page = (tmp_path / "report.html").read_text()
     assert page.count("Figure 3a") >= 1
-    assert "No failure in 80 cells" in page
+    assert "No failure in 64 cells" in page
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,12 @@ def test_failures_are_of_a_kind(ended, printed, kind):
     assert found.reason
 
 
+def test_an_error_is_told_in_python_s_words():
+    printed = "Traceback\n  File x\nmpi4py.MPI.Exception: MPI_ERR_RANK: no such rank\nAbort(1)\n"
+    found = failure(Ended("failed", 1.0, "exit code 1: Abort(1)", 1), printed)
+    assert found.reason == "mpi4py.MPI.Exception: MPI_ERR_RANK: no such rank"
+
+
 class Jobs:
     """In the place of jobs: measures cells into the file, and fails at some of them."""
 

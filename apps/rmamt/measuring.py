@@ -51,10 +51,10 @@ def outcome(comm: MPI.Intracomm, cell: Cell, plan: Plan, compiled: Compiled | No
         found.wrong += comm.allreduce(wrong)
         found.messages = comm.allreduce(now.sent)
         found.nbytes, found.ways = found.messages * cell.size, now.ways
-        now.free()
         found.rounds += len(times)
         for name, column in zip(now.names, times.T.tolist(), strict=True):
             found.loops.setdefault(name, []).append(Run(fmean(column), median(column)))
+        now.free()
     if found.wrong:
         found.kind, found.reason = WRONG, f"{found.wrong} messages came with other data"
     return found

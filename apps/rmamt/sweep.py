@@ -26,6 +26,8 @@ FATAL = re.compile(
     r"signal (6|7|8|11)\b|SIG(SEGV|ABRT)",
     re.IGNORECASE,
 )
+#: The last line of what Python prints about an error that ends a rank.
+RAISED = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception)\b.*$", re.MULTILINE)
 
 
 class Sweep:
@@ -97,4 +99,6 @@ def failure(ended: Ended, printed: str) -> Outcome:
         found = FATAL.search(printed)
         words = found.group(0) if found else f"ended by signal {ended.code - 128}"
         return Outcome(kind=CRASH, reason=f"{words} ({ended.reason})")
-    return Outcome(kind=ERROR, reason=ended.reason or "the job ended before its last cell")
+    raised = RAISED.findall(printed)
+    words = raised[0] if raised else ended.reason
+    return Outcome(kind=ERROR, reason=words or "the job ended before its last cell")
