@@ -82,6 +82,7 @@ def test_failures_cost_a_cell_each_and_are_counted(tmp_path):
     assert content(tmp_path)["pattern"]["failures"]["failed"] == 0
 
 
+@pytest.mark.full
 def test_a_sweep_goes_on_and_is_drawn_and_reported(tmp_path):
     words = "--sizes 8 1K --threads 1 2 --syncs fence lock_all --ops put".split()
     first = sweep(tmp_path, *words, "--patterns", "latency")

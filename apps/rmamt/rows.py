@@ -127,7 +127,7 @@ class MatrixReport(Report):
             unit = UNITS.get(pattern, "million messages/s")
             parts += _tables(f"{pattern}: {unit}", here, lambda each: each.shown)
             if any(each.values["lock_share"] is not None for each in here):
-                words = f"{pattern}: per cent of the time that Python costs, its lock of these"
+                words = f"{pattern}: per cent for Python, of these its lock"
                 threaded = [each for each in here if each.labels["threads"] != MAIN]
                 parts += _tables(words, threaded, _share)
         return Group(*parts)

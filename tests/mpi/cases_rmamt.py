@@ -31,7 +31,7 @@ def library(options):
 
 
 @parameters(
-    pattern=list(PATTERNS), sync=list(SYNCHRONISATIONS), op=list(OPERATIONS), threads=[0, 1, 3]
+    pattern=list(PATTERNS), sync=list(SYNCHRONISATIONS), op=list(OPERATIONS), threads=[0, 2]
 )
 def case_every_message_comes(comm, pattern, sync, op, threads, options):
     fitting(comm, pattern)
