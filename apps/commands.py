@@ -15,6 +15,7 @@ from onesided.apps.heat import options as heat_options
 from onesided.apps.modelling import options as model_options
 from onesided.apps.partitioned.options import bench_partitioned
 from onesided.apps.reporting import options as report_options
+from onesided.apps.rmamt import options as rmamt_options
 from onesided.apps.tuning import options as tuning_options
 
 
@@ -138,6 +139,18 @@ COMMANDS = (
         "onesided.apps.partitioned.bench",
         "Compare partitioned sends with messages, and with the MPI's own partitioned send.",
         bench_partitioned,
+    ),
+    Command(
+        "bench rma-mt",
+        "onesided.apps.rmamt.command",
+        "Measure one-sided messages of several threads, as the suite RMA-MT does.",
+        rmamt_options.bench_rma_mt,
+    ),
+    Command(
+        "bench rma-mt-cells",
+        "onesided.apps.rmamt.worker",
+        "Measure some cells of rma-mt in this job, which is how rma-mt does it.",
+        rmamt_options.bench_rma_mt_cells,
     ),
     Command(
         "bench model",

@@ -63,6 +63,26 @@ def save_lines(
     figure.savefig(path)
 
 
+def save_spreads(
+    path: str,
+    title: str,
+    labels: tuple[str, str],
+    lines: Mapping[str, tuple[Sequence[float], Sequence[float], Sequence[float]]],
+) -> None:
+    """Local. Draw y over x with a bar of its spread, one line for every name, both logarithmic."""
+    figure, axes = _figure(title)
+    for name, (x, y, spread) in lines.items():
+        below = [min(one, 0.99 * value) for one, value in zip(spread, y, strict=True)]
+        axes.errorbar(x, y, yerr=[below, list(spread)], marker="o", capsize=3, label=name)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xlabel(labels[0])
+    axes.set_ylabel(labels[1])
+    axes.grid(True, which="major", alpha=0.3)
+    axes.legend(fontsize="small")
+    figure.savefig(path)
+
+
 def save_slice(
     path: str,
     title: str,

@@ -185,9 +185,13 @@ class Report:
         """Local. The rows for a person."""
         return _table(title, self.rows)
 
+    def machine(self, comm: MPI.Comm) -> Mapping[str, object]:
+        """Collective. Where it was measured."""
+        return facts(comm)
+
     def finish(self, comm: MPI.Comm, out: Console | None, path: str | None) -> None:
         """Collective. Print the table on rank 0, and write the JSON file where one is wanted."""
-        machine = facts(comm)
+        machine = self.machine(comm)
         layout = Layout.of(comm)
         if comm.rank != 0 or out is None:
             return
@@ -209,7 +213,7 @@ class Report:
                 "settings": dict(self.settings),
                 "pattern": dict(self.pattern),
                 "versions": versions(),
-                "machine": machine,
+                "machine": dict(machine),
                 "verified": self.verified,
                 "verdicts": {
                     what: {

@@ -15,6 +15,8 @@ from rich.console import Console
 
 from onesided.apps.report import Report, Row, byte_count, write_json
 from onesided.apps.reporting.command import make
+from onesided.apps.rmamt.cell import THREADS, Cell, Outcome, Run
+from onesided.apps.rmamt.rows import row
 from onesided.apps.verdict import Verdict
 
 KIBI, MEBI = 1 << 10, 1 << 20
@@ -156,6 +158,23 @@ def world(folder: Path, papers_are_right: bool) -> None:
               ranks=96, nodes=nodes, pattern={"crossings": [CROSSING]})  # fmt: skip
     write(folder / "partitions.json", "bench partitioned", partitions(_rates(right)),
           all_cores=32)  # fmt: skip
+    write(folder / "threads.json", "bench rma-mt", threads(THREADED[right]),
+          all_cores=32)  # fmt: skip
+
+
+def threads(values: Mapping[tuple[str, str, str, int], float]) -> Iterator[Row]:
+    """Rows of ``bench rma-mt``: microseconds, GB/s or messages per microsecond of every size."""
+    for (pattern, sync, op, count), value in values.items():
+        for size in (8, KIBI, MEBI):
+            level = "multiple" if count else "single"
+            cell = Cell(pattern, sync, op, count, size, level)
+            large = (sync, op, size) == ("fence", "put", MEBI)
+            shown = LARGE_FENCE[value] if large and pattern == "rate-halo" else value
+            mean = {
+                "latency": 1e-6 * value, "bandwidth": 1e-9 * size / value,
+            }.get(pattern, 1e-6 / shown)  # fmt: skip
+            loops = {THREADS: [Run(mean, mean)] * 3}
+            yield row(cell, Outcome(1, size, 1, 9, 0, loops))
 
 
 def model(path: Path) -> None:
@@ -182,6 +201,46 @@ def model(path: Path) -> None:
 CROSSING = {
     "method": "rma-binomial", "order": "largest-first", "other": "rma-linear", "over": "bytes",
     "at": 96, "predicted": 2e30, "measured": 2048.0, "modelled": True,
+}  # fmt: skip
+
+
+ONE = {
+    ("latency", "two-sided", "send", 0): 0.2,
+    ("rate-halo", "two-sided", "send", 0): 10.0,
+}
+#: The rate of Put under fence at 1 MiB by that at other sizes.
+LARGE_FENCE = {4.34: 9.64, 8.0: 5.0}
+#: By whether the papers are right.
+THREADED = {
+    True: ONE | {
+        ("latency", "pscw", "put", 0): 0.44,
+        **{("latency", s, "put", 1): x for s, x in zip(
+            ("fence", "pscw", "lock", "lock_all"), (0.5, 0.44, 0.9, 1.0), strict=True)},
+        **{("latency", s, "put", 16): x for s, x in zip(
+            ("fence", "pscw", "lock", "lock_all"), (2.5, 2.2, 7.2, 8.0), strict=True)},
+        **{("bandwidth", s, "put", 1): 10.0 for s in ("fence", "pscw", "lock", "lock_all")},
+        ("bandwidth", "lock_all", "put", 16): 8.1,
+        ("bandwidth", "fence", "put", 16): 7.2,
+        ("bandwidth", "lock", "put", 16): 9.1,
+        ("rate-halo", "lock_all", "get", 1): 4.95,
+        ("rate-halo", "fence", "get", 1): 8.6,
+        ("rate-halo", "pscw", "get", 1): 8.5,
+        ("rate-halo", "fence", "get", 16): 5.9,
+        ("rate-halo", "fence", "put", 1): 4.34,
+    },
+    False: ONE | {
+        ("latency", "pscw", "put", 0): 0.1,
+        **{("latency", s, "put", 1): 1.0 for s in ("fence", "pscw", "lock", "lock_all")},
+        **{("latency", s, "put", 16): 2.0 for s in ("fence", "pscw", "lock", "lock_all")},
+        **{("bandwidth", s, "put", 1): x for s, x in zip(
+            ("fence", "pscw", "lock", "lock_all"), (10.0, 20.0, 20.0, 10.0), strict=True)},
+        **{("bandwidth", s, "put", 16): 10.0 for s in ("fence", "lock", "lock_all")},
+        ("rate-halo", "lock_all", "get", 1): 10.0,
+        ("rate-halo", "fence", "get", 1): 10.0,
+        ("rate-halo", "pscw", "get", 1): 5.0,
+        ("rate-halo", "fence", "get", 16): 10.0,
+        ("rate-halo", "fence", "put", 1): 8.0,
+    },
 }  # fmt: skip
 
 

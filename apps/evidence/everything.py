@@ -7,24 +7,20 @@ gets a JSON file of every experiment, what it printed, its pictures where matplo
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType
 
 from mpi4py import MPI
 from rich.console import Console
 
 from onesided.apps import commands, jobs
 from onesided.apps.evidence.experiments import EXPERIMENTS, QUICK_SECONDS, REPORT, Experiment
-from onesided.apps.evidence.job import Ended, run_job
-from onesided.apps.failures import CommandError, words
+from onesided.apps.evidence.job import Ended, results_folder, run_job, signals_interrupt
+from onesided.apps.failures import CommandError
 from onesided.apps.options import settings
 from onesided.apps.progress import console
 from onesided.apps.report import NOTHING, PLAIN, Report, Row, duration
@@ -41,7 +37,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     """Local. The command; its exit code is 1 where an experiment did not come to its end."""
     if jobs.in_job():
         raise CommandError("bench all starts its own jobs: run it without mpiexec, with --ranks N")
-    output = _folder(options.output)
+    output = results_folder(options.output)
     matrices = _existing(options.matrices)
     table = _chosen(options.only)
     out = console(options.terminal)
@@ -53,7 +49,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     report = Report("bench all", given, {"ranks": options.job_ranks, "pictures": pictures})
     report.remarks = [] if draws else [NO_PICTURES]
     series = Series(options, output, matrices, table, out, report)
-    with _signals_interrupt():
+    with signals_interrupt():
         try:
             for experiment in table:
                 series.run(experiment)
@@ -64,21 +60,6 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
         if not options.only:
             series.last(REPORT)
     return FAILED if series.failures else 0
-
-
-@contextmanager
-def _signals_interrupt() -> Iterator[None]:
-    """Local. Asked to end, it ends as by Ctrl-C: no job stays behind."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = {each: signal.signal(each, interrupt) for each in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @dataclass
@@ -201,18 +182,6 @@ def _chosen(names: Sequence[str] | None) -> list[Experiment]:
         if name not in known:
             raise CommandError(f"no experiment {name!r}; they are {', '.join(known)}")
     return [known[name] for name in dict.fromkeys(names or known)]
-
-
-def _folder(path: str) -> Path:
-    """Local. The folder for the results, made if it is not there; :class:`CommandError`."""
-    folder = Path(path).resolve()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CommandError(words(error)) from error
-    if not os.access(folder, os.W_OK):
-        raise CommandError(f"{path}: Permission denied")
-    return folder
 
 
 def _existing(files: Sequence[str]) -> list[str]:

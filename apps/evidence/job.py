@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
-from onesided.apps.failures import words
+from onesided.apps.failures import CommandError, words
 
 LEAVING = 15.0  # seconds for a job to leave when it is told to
 PARTIAL = ".part"  # what the name of a JSON file ends with until its command has come to its end
@@ -20,15 +22,54 @@ PARTIAL = ".part"  # what the name of a JSON file ends with until its command ha
 
 @dataclass(frozen=True)
 class Ended:
-    """How a job ended: ``state`` in a word, ``reason`` in more where it did not do its work."""
+    """How a job ended: ``state`` in a word, ``reason`` in more where it did not do its work.
+
+    ``code``: its exit code; None where it had to be ended.
+    """
 
     state: str
     seconds: float
     reason: str = ""
+    code: int | None = None
 
 
-def run_job(arguments: Sequence[str], ranks: int, target: Path | None, limit: float) -> Ended:
+def results_folder(path: str) -> Path:
+    """Local. The folder for the results, made if it is not there; :class:`CommandError`."""
+    folder = Path(path).resolve()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(words(error)) from error
+    if not os.access(folder, os.W_OK):
+        raise CommandError(f"{path}: Permission denied")
+    return folder
+
+
+@contextmanager
+def signals_interrupt() -> Iterator[None]:
+    """Local. Asked to end, it ends as by Ctrl-C: no job stays behind."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {each: signal.signal(each, interrupt) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def run_job(
+    arguments: Sequence[str],
+    ranks: int,
+    target: Path | None,
+    limit: float,
+    variables: Mapping[str, str] | None = None,
+) -> Ended:
     """Local. ``onesided`` with these arguments on so many ranks; at most ``limit`` seconds.
+
+    ``variables``: of its environment, beside ours.
 
     What it writes with ``--json`` is at ``target`` if it is whole, else nothing is there; None
     where the command writes none. What it prints is beside it, in a file that ends with .log.
@@ -43,7 +84,7 @@ def run_job(arguments: Sequence[str], ranks: int, target: Path | None, limit: fl
         line += ["--ranks", str(ranks), "--json", str(partial)]
     began = time.monotonic()
     try:
-        code = _exit_code(line, log, limit)
+        code = _exit_code(line, log, limit, variables or {})
         whole = partial is None or _whole(partial)
         if whole and partial is not None and target is not None:
             os.replace(partial, target)
@@ -54,17 +95,20 @@ def run_job(arguments: Sequence[str], ranks: int, target: Path | None, limit: fl
     if code is None:
         return Ended("ended", seconds, f"not done after {limit:.0f} s")
     if code != 0:
-        return Ended("failed", seconds, f"exit code {code}: {_last_words(log)}")
+        return Ended("failed", seconds, f"exit code {code}: {_last_words(log)}", code)
     if not whole:
-        return Ended("failed", seconds, f"it wrote no result: {_last_words(log)}")
-    return Ended("done", seconds)
+        return Ended("failed", seconds, f"it wrote no result: {_last_words(log)}", code)
+    return Ended("done", seconds, code=code)
 
 
-def _exit_code(line: Sequence[str], log: Path, limit: float) -> int | None:
+def _exit_code(
+    line: Sequence[str], log: Path, limit: float, variables: Mapping[str, str]
+) -> int | None:
     """Local. Of a program that prints to ``log``; None where it had to be ended."""
     with open(log, "wb") as out:
         process = subprocess.Popen(
             line,
+            env=os.environ | dict(variables),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,

@@ -15,6 +15,7 @@ from onesided.apps.reporting.sections.model import Check, Model
 from onesided.apps.reporting.sections.partitions import Partitions
 from onesided.apps.reporting.sections.patterns import Patterns
 from onesided.apps.reporting.sections.products import Products
+from onesided.apps.reporting.sections.rma_mt import RmaMt
 from onesided.apps.reporting.sections.suites import Suite
 
 #: In the order of the page.
@@ -25,6 +26,7 @@ KINDS: Mapping[str, type[Kind]] = {
     "bench broadcast": Broadcasts,
     "bench partitioned": Partitions,
     "bench partitioned --targets": Suite,
+    "bench rma-mt": RmaMt,
     "bench fft": Kind,
     "bench fft --suite": Suite,
     "bench spmv": Products,

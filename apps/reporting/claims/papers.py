@@ -23,6 +23,13 @@ from onesided.apps.reporting.claims.partitions import (
     Threads,
     Together,
 )
+from onesided.apps.reporting.claims.threads import (
+    MANY,
+    Choice,
+    Quotient,
+    baseline,
+    threads_of,
+)
 from onesided.apps.reporting.claims.trees import (
     CrossesBy,
     GainGrows,
@@ -43,6 +50,11 @@ ALLTOALLV = Paper(
     "paper 000",
     "Analyzing Persistent Alltoallv RMA Implementations for High-Performance MPI Communication",
     "up to 448 processes, 28 per node, InfiniBand, MVAPICH2",
+)
+THREADED = Paper(
+    "paper 002",
+    "RMA-MT: A Benchmark Suite for Assessing MPI Multi-threaded RMA Performance",
+    "2 nodes of 16 cores and more, InfiniBand QDR, MVAPICH 2.1 and Open MPI of October 2015",
 )
 BROADCAST = Paper(
     "paper 003",
@@ -127,6 +139,128 @@ CLAIMS = (
         "Section 5.1, Figure 3",
         "On the pattern of a sparse matrix, fence is faster than lock.",
         Beside(IRREGULAR, BESIDE),
+    ),
+    Claim(
+        THREADED,
+        "Section V, Figure 1",
+        "With one thread, the latency of one-sided messages is above that of two-sided ones, also "
+        "with the best synchronization, PSCW.",
+        Quotient([(Choice("latency", "pscw", "put", 0), baseline("latency"))], least=1.0),
+    ),
+    Claim(
+        THREADED,
+        "Section VI.A, Figure 3",
+        "The latency of PSCW is less than half of that of lock_all, with one thread and with "
+        "sixteen (44 % and 27 % of it there).",
+        Quotient(
+            [
+                (Choice("latency", "pscw", "put", n), Choice("latency", "lock_all", "put", n))
+                for n in (1, MANY)
+            ],
+            most=0.5,
+        ),
+    ),
+    Claim(
+        THREADED,
+        "Section VI.A, Figure 3",
+        "From one thread to sixteen, latencies grow at least fourfold (almost 5 times with fence "
+        "and PSCW there, almost 8 times with lock and lock_all).",
+        Quotient(threads_of("latency", "put", "fence", "pscw", "lock", "lock_all"), least=4.0),
+    ),
+    Claim(
+        THREADED,
+        "Section VI.A, Figure 2",
+        "From one thread to sixteen, lock_all loses bandwidth (19 % there; a tenth counts as "
+        "well).",
+        Quotient(threads_of("bandwidth", "put", "lock_all"), most=0.9),
+    ),
+    Claim(
+        THREADED,
+        "Section VI.A, Figure 4",
+        "With messages below 2 KiB, lock_all has about half of the halo exchange rate of the "
+        "two-sided baseline (49.5 % there; up to 60 % count as well).",
+        Quotient(
+            [(Choice("rate-halo", "lock_all", "get"), baseline("rate-halo"))],
+            most=0.6,
+            high=2 * KIBI - 1,
+        ),
+    ),
+    Claim(
+        THREADED,
+        "Section VI.A, Figure 4",
+        "Fence and PSCW have the same halo exchange rate with one thread (2.3 % apart there; "
+        "within 10 %).",
+        Quotient(
+            [(Choice("rate-halo", "fence", "get"), Choice("rate-halo", "pscw", "get"))],
+            least=0.9,
+            most=1.1,
+        ),
+    ),
+    Claim(
+        THREADED,
+        "Section VI.A, Figure 4",
+        "With messages below 2 KiB, fence loses halo exchange rate from one thread to sixteen "
+        "(68.2 % are left there; up to 80 % count as well).",
+        Quotient(threads_of("rate-halo", "get", "fence"), most=0.8, high=2 * KIBI - 1),
+    ),
+    Claim(
+        THREADED,
+        "Section VI.B, Figure 5",
+        "With one thread, bandwidths at 1 MiB hardly depend on the synchronization (within 10 %).",
+        Quotient(
+            [
+                (Choice("bandwidth", sync, "put"), Choice("bandwidth", "fence", "put"))
+                for sync in ("lock", "pscw")
+            ],
+            least=0.9,
+            most=1.1,
+            low=MEBI,
+            high=MEBI,
+        ),
+    ),
+    Claim(
+        THREADED,
+        "Section VI.B, Figure 5",
+        "With sixteen threads, fence has less bandwidth than lock (21 % less there; a tenth "
+        "counts as well).",
+        Quotient(
+            [
+                (
+                    Choice("bandwidth", "fence", "put", MANY),
+                    Choice("bandwidth", "lock", "put", MANY),
+                )
+            ],
+            most=0.9,
+        ),
+    ),
+    Claim(
+        THREADED,
+        "Section VI.B, Figure 5",
+        "From one thread to sixteen, fence loses bandwidth (28 % there; 15 % count as well).",
+        Quotient(threads_of("bandwidth", "put", "fence"), most=0.85),
+    ),
+    Claim(
+        THREADED,
+        "Section VI.B, Figure 7",
+        "At 8 bytes, fence has less than 60 % of the halo exchange rate of the two-sided baseline "
+        "(43.4 % there).",
+        Quotient(
+            [(Choice("rate-halo", "fence", "put"), baseline("rate-halo"))],
+            most=0.6,
+            low=8,
+            high=8,
+        ),
+    ),
+    Claim(
+        THREADED,
+        "Section VI.B, Figure 7",
+        "At 1 MiB, fence has at least 90 % of it (96.4 % there).",
+        Quotient(
+            [(Choice("rate-halo", "fence", "put"), baseline("rate-halo"))],
+            least=0.9,
+            low=MEBI,
+            high=MEBI,
+        ),
     ),
     Claim(
         BROADCAST,

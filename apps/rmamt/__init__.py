@@ -1,0 +1,1 @@
+"""Multi-threaded one-sided micro-benchmarks, as in paper 002 (RMA-MT)."""

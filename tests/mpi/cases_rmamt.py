@@ -1,0 +1,127 @@
+"""RMA-MT on several ranks: right data in every kind of cell, and wrong data that are seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from cases import parameters, skip
+from mpi4py import MPI
+
+from onesided.apps.rmamt import epochs
+from onesided.apps.rmamt.cell import ALONE, RELEASED, SEND, THREADS, TWO_SIDED, C, Cell
+from onesided.apps.rmamt.compiled import Compiled
+from onesided.apps.rmamt.measuring import LEAST, outcome, refusal
+from onesided.apps.rmamt.operations import OPERATIONS
+from onesided.apps.rmamt.patterns import PATTERNS
+from onesided.apps.rmamt.plan import Plan
+from onesided.apps.rmamt.synchronisations import SYNCHRONISATIONS
+
+PLAN = Plan(5, 1 << 16, 6, 2, 4, 0.05, 60.0)
+
+
+def fitting(comm, pattern):
+    if PATTERNS[pattern].ranks(comm.size) != comm.size:
+        skip(f"{pattern} does not take {comm.size} ranks")
+
+
+def library(options):
+    """The loop in C, if the test has built it."""
+    return Compiled(options["loop"]) if options.get("loop") else None
+
+
+@parameters(
+    pattern=list(PATTERNS), sync=list(SYNCHRONISATIONS), op=list(OPERATIONS), threads=[0, 2]
+)
+def case_every_message_comes(comm, pattern, sync, op, threads, options):
+    fitting(comm, pattern)
+    compiled = library(options)
+    for size in (1, 24, 5000):
+        cell = Cell(pattern, sync, op, threads, size, "multiple")
+        found = outcome(comm, cell, PLAN, compiled)
+        assert (found.kind, found.wrong) == ("", 0), found
+        names = {THREADS} | ({ALONE} if threads else set())
+        if compiled is not None:
+            names |= {C} | ({RELEASED} if threads else set())
+        assert set(found.loops) == names
+        assert all(len(runs) == PLAN.runs for runs in found.loops.values())
+        assert all(run.mean > 0 and run.median > 0 for runs in found.loops.values() for run in runs)
+        assert PLAN.runs * LEAST <= found.rounds <= PLAN.runs * PLAN.iterations
+        messages = PLAN.messages if PATTERNS[pattern].many else 1
+        origins = comm.size * 6 if pattern == "rate-halo" else comm.size // 2
+        if size < 5000:
+            assert found.messages == origins * max(1, threads) * messages
+        assert found.nbytes == found.messages * size
+
+
+@parameters(pattern=list(PATTERNS))
+def case_the_baseline_sends(comm, pattern):
+    fitting(comm, pattern)
+    for size in (1, 24, 5000):
+        found = outcome(comm, Cell(pattern, TWO_SIDED, SEND, 0, size, "multiple"), PLAN, None)
+        assert (found.kind, found.wrong) == ("", 0), found
+        assert list(found.loops) == [THREADS]
+        assert found.ways == (2 if pattern == "latency" else 1)
+
+
+@parameters(op=list(OPERATIONS), threads=[0, 2])
+def case_a_lost_message_is_seen(comm, op, threads):
+    """One of five messages of a thread is not put, or not gotten."""
+    fitting(comm, "bandwidth")
+    real = OPERATIONS[op]
+
+    def forgetful(win):
+        call, number = real.call(win), [0]
+
+        def some(origin, rank, target):
+            number[0] += 1
+            if number[0] % PLAN.messages:
+                call(origin, rank, target)
+
+        return some
+
+    faulty = {op: replace(real, call=forgetful)}
+    before, epochs.OPERATIONS = epochs.OPERATIONS, faulty
+    try:
+        found = outcome(comm, Cell("bandwidth", "fence", op, threads, 24, "multiple"), PLAN, None)
+    finally:
+        epochs.OPERATIONS = before
+    assert found.kind == "wrong data"
+    assert found.wrong >= PLAN.runs * max(1, threads)
+
+
+def case_a_message_to_the_wrong_place_is_seen(comm):
+    fitting(comm, "bandwidth")
+    real = OPERATIONS["put"]
+
+    def shifted(win):
+        def call(origin, rank, target):
+            place, size, kind = target
+            win.Put(origin, rank, (max(0, place - size), size, kind))
+
+        return call
+
+    before, epochs.OPERATIONS = epochs.OPERATIONS, {"put": replace(real, call=shifted)}
+    try:
+        found = outcome(comm, Cell("bandwidth", "pscw", "put", 0, 24, "multiple"), PLAN, None)
+    finally:
+        epochs.OPERATIONS = before
+    assert found.kind == "wrong data"
+
+
+def case_a_level_that_is_too_low_is_refused(comm):
+    many = Cell("latency", "fence", "put", 2, 8, "multiple")
+    enough = MPI.Query_thread() == MPI.THREAD_MULTIPLE
+    assert (refusal(many) == "") == enough
+    assert "2 threads need the thread level multiple" in refusal(replace(many, level="single"))
+    assert refusal(replace(many, threads=0, level="single")) == ""
+
+
+def case_nothing_of_mpi_is_left(comm):
+    """Many cells one after the other: windows and groups are given back."""
+    fitting(comm, "rate-halo")
+    plan = replace(PLAN, runs=1, iterations=2)
+    for turn in range(60):
+        sync = list(SYNCHRONISATIONS)[turn % len(SYNCHRONISATIONS)]
+        cell = Cell("rate-halo", sync, "put", 2, int(np.int64(1) << (turn % 8)), "multiple")
+        assert outcome(comm, cell, plan, None).kind == ""

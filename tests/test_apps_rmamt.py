@@ -1,0 +1,263 @@
+"""RMA-MT without MPI: who transfers what, threads, the file of cells, failures, rows, figures."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+
+import numpy as np
+import pytest
+
+from onesided.apps.failures import CommandError
+from onesided.apps.rmamt import options as given
+from onesided.apps.rmamt.cell import (
+    SEND,
+    THREADS,
+    TWO_SIDED,
+    Cell,
+    Outcome,
+    Run,
+)
+from onesided.apps.rmamt.gang import Gang
+from onesided.apps.rmamt.layout import Content, Layout, Memory, messages_of
+from onesided.apps.rmamt.matrix import batches, cells_of, check, plan_of
+from onesided.apps.rmamt.operations import OPERATIONS, steps_of
+from onesided.apps.rmamt.patterns import PATTERNS, distances
+from onesided.apps.rmamt.plan import Plan, Task
+from onesided.apps.rmamt.store import Store
+from onesided.apps.rmamt.synchronisations import SYNCHRONISATIONS
+
+PLAN = Plan(64, 1 << 20, 6, 2, 10, 0.1, 5.0)
+CELL = Cell("latency", "fence", "put", 2, 1024, "multiple")
+
+
+def options(*words):
+    parser = argparse.ArgumentParser()
+    given.bench_rma_mt(parser)
+    return parser.parse_args(["-o", "folder", *words])
+
+
+# -- the matrix ------------------------------------------------------------------------------------
+
+
+def test_the_options_name_what_there_is():
+    assert list(given.PATTERNS) == list(PATTERNS)
+    assert list(given.SYNCS) == list(SYNCHRONISATIONS)
+    assert list(given.OPS) == list(OPERATIONS)
+
+
+def test_the_full_matrix_is_that_of_the_paper():
+    cells = cells_of(options())
+    assert {cell.threads for cell in cells} == {0, 1, 2, 4, 8, 16}
+    sizes = {name: sorted({c.size for c in cells if c.pattern == name}) for name in PATTERNS}
+    assert len(sizes["latency"]) == len(sizes["bandwidth"]) == 20
+    assert sizes["latency"][:3] == [1, 16, 32]
+    assert sizes["rate-halo"] == [1 << power for power in range(23)]
+    for name in PATTERNS:
+        here = [c for c in cells if c.pattern == name and c.op != SEND]
+        assert len(here) == 4 * 2 * (5 + 1) * len(sizes[name])
+        baselines = [c for c in cells if c.pattern == name and c.op == SEND]
+        assert {(c.sync, c.threads) for c in baselines} == {(TWO_SIDED, 0)}
+        assert {c.level for c in baselines} == {"single", "multiple"}
+    assert len(cells) == len(set(cells))
+
+
+def test_threads_need_the_level_multiple():
+    for cell in cells_of(options("--quick")):
+        assert cell.is_two_sided or (cell.threads > 0) == (cell.level == "multiple")
+
+
+def test_too_many_threads_are_refused():
+    with pytest.raises(SystemExit):
+        options("--threads", "65")
+
+
+def test_a_target_outside_of_the_window_is_refused():
+    words = ["--threads", "4", "--sizes", "1K", "--patterns", "rate-halo", "--window", "8K"]
+    asked = options(*words)
+    with pytest.raises(CommandError, match=r"rate-halo of 4 threads .* bytes 23552 to 24576, lies"):
+        check(cells_of(asked), asked)
+    asked.window = 24 * 1024
+    check(cells_of(asked), asked)
+
+
+def test_jobs_have_cells_of_the_same_ranks_and_level():
+    cells = cells_of(options("--quick"))
+    found = batches(cells, 5, 50)
+    assert [cell for batch in found for cell in batch.cells] == cells
+    for batch in found:
+        assert len(batch.cells) <= 50
+        assert {cell.level for cell in batch.cells} == {batch.level}
+        assert {PATTERNS[cell.pattern].ranks(5) for cell in batch.cells} == {batch.ranks}
+    assert {batch.ranks for batch in found} == {2, 4, 5}
+
+
+def test_a_task_is_read_as_it_was_written(tmp_path):
+    task = Task(cells_of(options("--quick"))[:5], plan_of(options("--quick")), "loop.so")
+    task.write(tmp_path / "cells.json")
+    assert Task.read(tmp_path / "cells.json") == task
+    (tmp_path / "cells.json").write_text('{"cells": [{}]}')
+    with pytest.raises(CommandError, match="no cells of bench rma-mt"):
+        Task.read(tmp_path / "cells.json")
+
+
+# -- who transfers, and what -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ranks", range(2, 10))
+@pytest.mark.parametrize("name", list(PATTERNS))
+def test_what_a_rank_sends_another_one_expects(name, ranks):
+    pattern = PATTERNS[name]
+    ranks = pattern.ranks(ranks)
+    routes = [pattern.route(rank, ranks, 6) for rank in range(ranks)]
+    for rank, route in enumerate(routes):
+        assert rank not in (*route.outgoing, *route.incoming)
+        for slot, target in enumerate(route.outgoing):
+            assert routes[target].incoming[slot] == rank
+        for slot, origin in enumerate(route.incoming):
+            assert routes[origin].outgoing[slot] == rank
+    if name == "rate-halo":
+        assert {len(route.outgoing) for route in routes} == {6}
+
+
+def test_neighbours_are_the_nearest_on_both_sides():
+    assert distances(9, 6) == [1, 8, 2, 7, 3, 6]
+    assert distances(2, 3) == [1, 1, 1]
+    assert distances(4, 6) == [1, 3, 2, 1, 3, 2]
+
+
+@pytest.mark.parametrize(("slots", "threads", "messages", "size"), [(1, 1, 1, 1), (6, 4, 3, 5)])
+def test_no_two_messages_share_a_byte(slots, threads, messages, size):
+    layout = Layout(slots, threads, messages, size)
+    used = np.zeros(layout.nbytes, int)
+    for thread in range(threads):
+        for slot, place in layout.places(thread):
+            part = layout.slot(slot)
+            assert part.start <= place
+            assert place + size <= part.stop
+            used[place : place + size] += 1
+    assert (used == 1).all()
+
+
+def test_messages_are_fewer_where_they_are_large():
+    assert messages_of(64, 1, 4, 1024, 1 << 20) == 64
+    assert messages_of(64, 1, 4, 1 << 16, 1 << 20) == 4
+    assert messages_of(64, 6, 16, 1 << 22, 1 << 20) == 1
+
+
+def test_targets_have_nothing_to_do():
+    layout = Layout(1, 3, 2, 8)
+    assert steps_of(layout, []) == [[], [], []]
+    assert [len(part) for part in steps_of(layout, [1])] == [2, 2, 2]
+
+
+def test_data_differ_by_rank_turn_and_place():
+    content, part = Content(), slice(70000, 70256)
+    first = content.of(0, 1, part)
+    assert (first != content.of(1, 1, part)).all()
+    assert (first != content.of(0, 2, part)).all()
+    assert (first != content.of(0, 1, slice(70256, 70512))).any()
+    assert (content.of(0, 1, slice(69900, 70256))[100:] == first).all()
+
+
+def test_every_message_is_looked_at():
+    layout = Layout(2, 2, 3, 5)
+    mine, theirs = (np.zeros(layout.nbytes, np.uint8) for _ in range(2))
+    memory = Memory(layout, mine, theirs, 0, [1, 2])
+    memory.fill(1)
+    assert memory.wrong(1) == layout.count
+    for slot, giver in enumerate((1, 2)):
+        theirs[layout.slot(slot)] = Content().of(giver, 1, layout.slot(slot))
+    assert memory.wrong(1) == 0
+    theirs[7] += 1
+    theirs[29] += 1
+    assert memory.wrong(1) == 2
+    assert memory.wrong(2) == layout.count
+
+
+# -- threads ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [0, 1, 5])
+def test_threads_transfer_between_the_broadcasts_only(threads):
+    events = []
+    works = [lambda number=number: events.append(number) for number in range(threads or 3)]
+    with Gang(threads) as gang:
+        for _ in range(20):
+            gang.ready(works)
+            events.append("open")
+            gang.begin()
+            gang.transferred()
+            events.append("close")
+            gang.end()
+    rounds = [events[start : start + len(works) + 2] for start in range(0, 20, len(works) + 2)]
+    for each in rounds:
+        assert (each[0], each[-1]) == ("open", "close")
+        assert set(each[1:-1]) == set(range(len(works)))
+
+
+def test_every_thread_is_another_one_and_the_same_in_all_rounds():
+    seen = [[] for _ in range(3)]
+    works = [lambda mine=mine: mine.append(threading.get_ident()) for mine in seen]
+    with Gang(3) as gang:
+        for _ in range(4):
+            gang.ready(works)
+            gang.begin()
+            gang.transferred()
+            gang.end()
+    assert len({mine[0] for mine in seen} | {threading.get_ident()}) == 4
+    assert all(len(mine) == 4 and len(set(mine)) == 1 for mine in seen)
+
+
+def test_an_error_of_a_thread_is_raised_by_the_main_thread():
+    gang = Gang(2)
+    gang.ready([lambda: None, lambda: 1 / 0])
+    gang.begin()
+    with pytest.raises(ZeroDivisionError):
+        gang.transferred()
+    with pytest.raises(ValueError, match="3 works for 2 threads"):
+        gang.end() or gang.ready([lambda: None] * 3)
+
+
+# -- the file of cells -----------------------------------------------------------------------------
+
+
+def measured(mean, *, wrong=0, kind="", **loops):
+    found = {name: [Run(value, value)] * 2 for name, value in loops.items()}
+    return Outcome(8, 8192, 1, 20, wrong, {THREADS: [Run(mean, mean)] * 2, **found}, kind)
+
+
+def test_a_killed_run_goes_on(tmp_path):
+    store = Store(tmp_path / "cells.jsonl")
+    assert store.begin({"ranks": 2}) == 0
+    store.add(CELL, measured(1.0))
+    with open(store.path, "a") as file:
+        file.write('{"cell": {"pattern": "lat')
+    again = Store(store.path)
+    assert again.begin({"ranks": 2}) == 1
+    other = Cell("latency", "lock", "get", 0, 1, "single")
+    again.add(other, measured(2.0, alone=3.0))
+    found = Store(store.path).outcomes()
+    assert found == {CELL: measured(1.0), other: measured(2.0, alone=3.0)}
+    assert again.outcomes([other]) == {other: measured(2.0, alone=3.0)}
+
+
+def test_other_settings_are_refused(tmp_path):
+    store = Store(tmp_path / "cells.jsonl")
+    store.begin({"ranks": 2, "plan": PLAN.record()})
+    with pytest.raises(CommandError, match=r"other settings \(ranks: 2 then, 4 now\)"):
+        store.begin({"ranks": 4, "plan": PLAN.record()})
+
+
+def test_failures_can_be_forgotten(tmp_path):
+    store = Store(tmp_path / "cells.jsonl")
+    store.begin({})
+    store.add_machine({"ranks": 2, "thread_level": "single"})
+    store.add_machine({"ranks": 4, "thread_level": "multiple"})
+    store.add(CELL, Outcome(kind="crash", reason="signal 11"))
+    good = Cell("latency", "lock", "get", 0, 1, "single")
+    store.add(good, measured(1.0))
+    store.forget_failures()
+    assert list(store.outcomes()) == [good]
+    assert store.begin({}) == 1
+    assert store.machine() == {"ranks": 4, "thread_level": "single, multiple"}

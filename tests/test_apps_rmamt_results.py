@@ -1,0 +1,203 @@
+"""RMA-MT without MPI: jobs that fail, rows, goals, figures."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from onesided.apps.evidence.job import Ended
+from onesided.apps.failures import CommandError
+from onesided.apps.reporting.result import Entry
+from onesided.apps.rmamt import options as given
+from onesided.apps.rmamt import sweep as sweeping
+from onesided.apps.rmamt.cell import (
+    ALONE,
+    RELEASED,
+    THREADS,
+    TWO_SIDED,
+    C,
+    Cell,
+    Outcome,
+    Run,
+)
+from onesided.apps.rmamt.figures import best, panels, per_core
+from onesided.apps.rmamt.goals import goals
+from onesided.apps.rmamt.matrix import cells_of
+from onesided.apps.rmamt.plan import Plan, Task
+from onesided.apps.rmamt.rows import failures, failures_remark, row
+from onesided.apps.rmamt.store import Store
+from onesided.apps.rmamt.sweep import Sweep, failure
+from onesided.apps.rmamt.synchronisations import SYNCHRONISATIONS
+
+PLAN = Plan(64, 1 << 20, 6, 2, 10, 0.1, 5.0)
+CELL = Cell("latency", "fence", "put", 2, 1024, "multiple")
+
+
+def options(*words):
+    parser = argparse.ArgumentParser()
+    given.bench_rma_mt(parser)
+    return parser.parse_args(["-o", "folder", *words])
+
+
+def measured(mean, *, wrong=0, kind="", **loops):
+    found = {name: [Run(value, value)] * 2 for name, value in loops.items()}
+    return Outcome(8, 8192, 1, 20, wrong, {THREADS: [Run(mean, mean)] * 2, **found}, kind)
+
+
+# -- failures --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ended", "printed", "kind"),
+    [
+        (Ended("ended", 9.0, "not done after 9 s"), "", "hang"),
+        (Ended("failed", 9.0, "exit code 1", 1), "x\nTimeout (0:00:05)!\nThread", "hang"),
+        (Ended("failed", 1.0, "exit code 139", 139), "", "crash"),
+        (Ended("failed", 1.0, "exit code 1", 1), "Fatal Python error: Aborted", "crash"),
+        (Ended("failed", 1.0, "exit code 1", 1), "Assertion `x == y' failed.", "crash"),
+        (Ended("failed", 1.0, "exit code 1", 1), "Assertion failed in file ch4.c", "crash"),
+        (Ended("failed", 1.0, "exit code 1", 1), "MPI_ERR_RMA_RANGE", "error"),
+        (Ended("done", 1.0, code=0), "", "error"),
+    ],
+)
+def test_failures_are_of_a_kind(ended, printed, kind):
+    found = failure(ended, printed)
+    assert found.kind == kind
+    assert found.reason
+
+
+def test_an_error_is_told_in_python_s_words():
+    printed = "Traceback\n  File x\nmpi4py.MPI.Exception: MPI_ERR_RANK: no such rank\nAbort(1)\n"
+    found = failure(Ended("failed", 1.0, "exit code 1: Abort(1)", 1), printed)
+    assert found.reason == "mpi4py.MPI.Exception: MPI_ERR_RANK: no such rank"
+
+
+class Jobs:
+    """In the place of jobs: measures cells into the file, and fails at some of them."""
+
+    def __init__(self, path, fatal):
+        self.path, self.fatal, self.given = path, fatal, []
+
+    def __call__(self, words, ranks, target, limit, variables):
+        task = Task.read(Path(words[2]))
+        self.given.append((len(task.cells), ranks, variables["MPI4PY_RC_THREAD_LEVEL"]))
+        store = Store(self.path)
+        for cell in task.cells:
+            if cell in self.fatal:
+                return Ended("failed", 1.0, "exit code 139: it is gone", 139)
+            store.add(cell, measured(1.0))
+        return Ended("done", 1.0, code=0)
+
+
+def test_a_crash_costs_one_cell(tmp_path, monkeypatch):
+    cells = [Cell("latency", "fence", "put", 1, size, "multiple") for size in range(1, 8)]
+    store, ticks = Store(tmp_path / "cells.jsonl"), []
+    jobs = Jobs(store.path, {cells[2], cells[6]})
+    monkeypatch.setattr(sweeping, "run_job", jobs)
+    Sweep(store, PLAN, "").run(cells, 2, 5, ticks.append)
+    assert [count for count, _, _ in jobs.given] == [5, 2, 2]
+    assert {level for _, _, level in jobs.given} == {"multiple"}
+    found = store.outcomes()
+    assert list(found) == cells
+    assert [cell for cell in cells if found[cell].kind == "crash"] == [cells[2], cells[6]]
+    assert sum(ticks) == 7
+    Sweep(store, PLAN, "").run(cells, 2, 5, ticks.append)
+    assert len(jobs.given) == 3
+
+
+def test_a_mistake_in_what_was_asked_for_ends_the_sweep(tmp_path, monkeypatch):
+    store = Store(tmp_path / "cells.jsonl")
+    ended = Ended("failed", 1.0, "exit code 2: onesided: no mpiexec", 2)
+    monkeypatch.setattr(sweeping, "run_job", lambda *_: ended)
+    with pytest.raises(CommandError, match="no mpiexec"):
+        Sweep(store, PLAN, "").run([CELL], 2, 5, lambda count: None)
+    assert store.outcomes() == {}
+
+
+def test_failures_are_counted():
+    outcomes = {
+        CELL: measured(1.0),
+        Cell("latency", "lock", "get", 1, 16, "multiple"): Outcome(kind="crash", reason="gone"),
+        Cell("latency", "lock", "put", 4, 1 << 20, "multiple"): measured(1.0, kind="wrong data"),
+    }
+    found = failures(outcomes)
+    assert (found["cells"], found["failed"]) == (3, 2)
+    assert found["by_kind"] == {"crash": 1, "wrong data": 1}
+    assert found["by_threads"] == {"1": 1, "4": 1}
+    assert failures_remark(outcomes) == (
+        "2 of 3 cells FAILED: crash 1, wrong data 1; 50% of Get, 50% of one thread, "
+        "50% of messages below 64 KiB."
+    )
+    assert row(*list(outcomes.items())[1]).reason == "crash: gone"
+    assert "no crash" in failures_remark({CELL: measured(1.0)})
+
+
+# -- rows and figures ------------------------------------------------------------------------------
+
+
+def test_a_row_has_means_spreads_and_what_the_lock_costs():
+    found = measured(2.0, **{ALONE: 0.75, RELEASED: 0.25, C: 0.5})
+    found.loops[THREADS] = [Run(2.0, 1.0), Run(4.0, 1.0)]
+    record = row(CELL, found).record()
+    assert record["times_s"] == [2.0, 4.0]
+    assert (record["latency_s"], record["messages_per_s"]) == (3.0, 8 / 3.0)
+    assert record["relative_spread"] == pytest.approx(2**0.5 / 3)
+    shares = [record[f"{name}_share"] for name in ("python", "calls", "lock")]
+    assert shares == [0.75, 0.25, 0.5]
+    assert (record["over_alone"], record["alone_over_c"]) == (1 / 0.75, 1.5)
+    assert record["message_bytes"] == 1024
+    assert record["verified"] is True
+    json.dumps(record)
+
+
+def test_without_a_compiler_nothing_is_said_of_the_lock():
+    values = row(CELL, measured(2.0)).values
+    assert values["lock_share"] is None
+    assert values["alone_over_c"] is None
+
+
+def entries(words=()):
+    """Rows of a small matrix; more threads are slower, and fence is the best."""
+    found = []
+    for cell in cells_of(options("--sizes", "1", "1K", "--threads", "1", "2", "16", *words)):
+        order = [*SYNCHRONISATIONS, TWO_SIDED].index(cell.sync) + 1
+        outcome = measured(1e-6 * order * (1 + cell.threads) * cell.size)
+        found.append(Entry.of(row(cell, outcome).record()))
+    return found
+
+
+def test_there_are_all_figures_of_the_paper():
+    found = {panel.name: panel for panel in panels(entries(), entries(), 2)}
+    assert list(found) == [*"1a 1b 1c 2 3a 3b 4a 4b 5a 5b 6a 6b 7a 7b".split()]
+    for name in ("1a", "1b", "1c"):
+        assert list(found[name].lines) == ["two-sided send", "fence put", "fence get"]
+    assert list(found["2"].lines) == ["1 thread", "2 threads", "16 threads"]
+    assert [x for x, _, _ in found["2"].lines["16 threads"]] == [16, 16384]
+    assert len(found["3a"].lines) == 8
+    assert "16 threads" in found["3b"].title
+    assert "2 threads" in found["4b"].title
+    assert "two-sided send" in found["4b"].lines
+    assert per_core(entries(), 1) == 16
+
+
+def test_figures_without_data_are_left_out():
+    only = entries(["--patterns", "latency", "--levels", "multiple"])
+    assert [panel.name for panel in panels(only, only, 2)] == ["3a", "3b", "6a", "6b"]
+    assert panels([], [], 2) == []
+
+
+def test_the_best_line_is_best_on_average():
+    lines = {"a": [(1, 1.0, 0), (2, 9.0, 0)], "b": [(1, 2.0, 0), (2, 8.0, 0), (3, 1.0, 0)]}
+    assert best(lines, more=True) == "b"
+    assert best({name: lines[name] for name in ("b", "a")}, more=False) == "a"
+
+
+def test_goals_are_told_where_there_are_data():
+    cell = Cell("bandwidth", "lock", "put", 0, 1 << 20, "single")
+    (told,) = goals({cell: measured(2.0, **{C: 1.9})})
+    assert told.startswith("Bandwidth of Put at 1 MiB")
+    assert told.endswith("lock 0.95.")
+    assert goals({CELL: measured(1.0)}) == []
