@@ -171,8 +171,7 @@ class _Sums:
         )
         places, values = sent_to(comm, owners(foreign), [foreign, shares])
         with agreed(comm):
-            if len(came.values):
-                rows = rows + came.to_rows(first, last, mesh.nodes)
+            rows = _added(rows, came, first)
             np.add.at(side, places - first, values)
         return rows, side
 
@@ -206,3 +205,24 @@ class _Sums:
         """Local. Entries of nodes that others own."""
         counts, columns, values = self._entries_of(numbers, which)
         return Triplets(np.repeat(numbers[which], counts), columns, values)
+
+
+def _added(rows: sparse.csr_array, more: Triplets, first: int) -> sparse.csr_array:
+    """Local. Rows with further entries; ``first`` is the number of the first row.
+
+    Zeros stay stored, so that all meshes have the same entries however they are cut; SciPy's sum
+    of two matrices would leave them out.
+    """
+    if not len(more.values):
+        return rows
+    places = more.rows - first
+    touched = np.unique(places)
+    rest = np.setdiff1d(np.arange(rows.shape[0]), touched)
+    old = rows[touched].tocoo()
+    new = np.searchsorted(touched, places)
+    lines, columns = (np.concatenate(pair) for pair in ((old.row, new), (old.col, more.cols)))
+    values = np.concatenate([old.data, more.values])
+    shape = (len(touched), rows.shape[1])
+    both = [rows[rest], sparse.coo_array((values, (lines, columns)), shape=shape).tocsr()]
+    order = np.argsort(np.concatenate([rest, touched]))
+    return sparse.csr_array(sparse.vstack(both, format="csr")[order])
