@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from onesided.apps import broadcast_options, generate_options, options, solve_options
 from onesided.apps.evidence import options as evidence_options
 from onesided.apps.heat import options as heat_options
+from onesided.apps.minife import options as minife_options
 from onesided.apps.modelling import options as model_options
 from onesided.apps.partitioned.options import bench_partitioned
 from onesided.apps.reporting import options as report_options
@@ -78,6 +79,12 @@ COMMANDS = (
         "onesided.apps.heat.command",
         "Follow the heat equation, its halos exchanged in several ways.",
         heat_options.heat,
+    ),
+    Command(
+        "minife",
+        "onesided.apps.minife.command",
+        "Run the mini-app MiniFE: finite elements for steady heat in a box.",
+        minife_options.minife,
     ),
     Command(
         "doctor",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from onesided.apps.options import above_zero, common, not_negative, positive, timed
+from onesided.apps.mini.options import mini
+from onesided.apps.options import above_zero, not_negative, positive
 
-COMM = "two-sided,fence,rma-fence,rma-notify,auto"
-#: Names of what the modules of this folder define, which import more than a help text may.
-PROBLEMS, SCALINGS = ("smooth", "hot-wall"), ("weak", "strong")
-OWN = "fence, fence-threads, two-sided (the reference), lock-all-threads"
+#: Those of :mod:`onesided.apps.minife.halos.registry` that are no exchanges, for a help text.
+OWN = "two-sided (the reference, always there), fence, fence-threads, lock-all-threads"
+COMM = "two-sided,fence,fence-threads,rma-fence,rma-notify"
+#: Names of :data:`onesided.apps.minife.problem.PROBLEMS`, which needs NumPy.
+PROBLEMS = ("smooth", "hot-wall")
 
 
 def minife(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +24,8 @@ def minife(parser: argparse.ArgumentParser) -> None:
         type=positive,
         nargs="+",
         default=[64],
-        help="elements along each axis, one number for a cube; of weak scaling: on one rank (64)",
+        help="elements along each axis, one number for a cube; with --scaling those of one rank's "
+        "share (default 64)",
     )
     add(
         "--problem",
@@ -35,44 +38,35 @@ def minife(parser: argparse.ArgumentParser) -> None:
         metavar="D",
         type=not_negative,
         default=0.0,
-        help="move the nodes inside by up to D along an axis, D below 0.2 (default 0)",
+        help="move the nodes inside by up to D, below about 0.2 (default 0)",
     )
     add(
         "--levels",
         metavar="N",
         type=positive,
         default=3,
-        help="meshes for the order of convergence, each with half the elements of the next (3)",
+        help="meshes for the order of convergence, each with half the elements of the next along "
+        "an axis; --size is the last (default 3)",
     )
-    add("--rtol", metavar="R", type=above_zero, default=1e-10, help="of the solutions (1e-10)")
+    add(
+        "--iterations",
+        metavar="N",
+        type=positive,
+        default=100,
+        help="iterations of conjugate gradients in a timed run (default 100)",
+    )
+    add(
+        "--rtol",
+        metavar="R",
+        type=above_zero,
+        default=1e-10,
+        help="relative residual of the solutions, which are not timed (default 1e-10)",
+    )
     add(
         "--maxiter",
         metavar="N",
         type=positive,
         default=5000,
-        help="iterations of conjugate gradients for a solution at most (default 5000)",
+        help="iterations that a solution may take (default 5000)",
     )
-    add(
-        "--steps",
-        metavar="N",
-        type=positive,
-        default=50,
-        help="iterations of conjugate gradients that are timed in a row (default 50)",
-    )
-    add(
-        "--scaling",
-        choices=SCALINGS,
-        nargs="+",
-        default=[],
-        help="also on fewer ranks: as many elements on each (weak), or in all (strong)",
-    )
-    add(
-        "--ranks-list",
-        metavar="N",
-        type=positive,
-        nargs="+",
-        help="numbers of ranks of --scaling (default 1 2 4 ... and all)",
-    )
-    common(parser, COMM)
-    timed(parser, 5)
-    add("--picture", metavar="FILE", help="draw the temperature in a slice into an image FILE")
+    mini(parser, COMM, "the temperature in a slice")

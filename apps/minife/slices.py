@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.apps.minife.bisection import Box
+from onesided.apps.minife.sizes import words
 from onesided.apps.minife.system import System
 from onesided.apps.picture import save_slice
 
@@ -41,5 +42,5 @@ def draw(system: System, x: NDArray[np.float64], path: str) -> None:
     place = (mesh.points[2] // 2) / mesh.elements[2]
     shape = "" if not mesh.distortion else ", distorted"
     lengths = [points / count for points, count in zip(mesh.points, mesh.elements, strict=True)]
-    title = f"Temperature at z = {place:.3g}, {system.name} elements{shape}"
+    title = f"Temperature at z = {place:.3g}, {words(mesh.elements)} elements{shape}"
     save_slice(path, title, ("x", "y"), values, (lengths[0], lengths[1]))

@@ -17,6 +17,7 @@ from onesided.apps.minife.assembly import assembled
 from onesided.apps.minife.bisection import Triple
 from onesided.apps.minife.mesh import Mesh
 from onesided.apps.minife.problem import Problem
+from onesided.apps.spmv import traffic
 from onesided.apps.timing import setup_time
 from onesided.sparse import DistMatrix, Linear, cg
 from onesided.sparse.solvers import Solution
@@ -25,6 +26,8 @@ Values = NDArray[np.float64]
 
 _METHOD = "p2p"  # of the matrix's own halo, which no way uses
 _AT_ONCE = 1 << 15  # nodes at which the known solution is computed
+_FLOPS = 10  # of the vectors for an unknown in an iteration: two products, three sums
+_VECTORS = 10  # read and written: two for (p, A p), three for the residual, five for x and p
 _DISTORTED = 20.0  # what a distortion of 1 adds to the bound of the error, in times of it
 
 
@@ -52,18 +55,11 @@ class System:
         with user_errors():
             self.mesh = mesh = Mesh.of(elements, comm.size, distortion)
             equations = assembled(comm, mesh, problem)
-            seconds = setup_time(
-                comm, lambda: made.append(_matrix(comm, mesh, equations.rows))
-            )
+            seconds = setup_time(comm, lambda: made.append(_matrix(comm, mesh, equations.rows)))
         self.side, self.guess = equations.side, equations.guess
         self.matrix = made[0]
         self.seconds = {**equations.seconds, "matrix": seconds}
         self._known: tuple[NDArray[np.intp], Values] | None = None
-
-    @property
-    def name(self) -> str:
-        """Local. The numbers of elements."""
-        return " x ".join(map(str, self.mesh.elements))
 
     @property
     def unknowns(self) -> int:
@@ -75,6 +71,16 @@ class System:
         """Local. The largest error that the spacing explains."""
         factor = 1.0 + _DISTORTED * self.mesh.distortion
         return self.problem.bound * factor * self.mesh.spacing**2
+
+    @property
+    def flops(self) -> float:
+        """Local. Operations of an iteration of conjugate gradients on all ranks."""
+        return float(2 * self.matrix.nnz + _FLOPS * self.matrix.shape[0])
+
+    @property
+    def nbytes(self) -> int:
+        """Local. Bytes that an iteration reads and writes at least, on all ranks."""
+        return traffic(self.matrix) + _VECTORS * self.matrix.shape[0] * self.matrix.dtype.itemsize
 
     def need(self, info: Mapping[str, str]) -> Need:
         """Local. What halos are made of."""

@@ -82,7 +82,8 @@ def _window(
         window.Free()
         comm.Free()
         raise UnsupportedError("windows of this MPI have not the unified memory model")
-    local: NDArray[Any] = np.frombuffer(window, dtype, room)[:count]
+    memory: Any = window.tomemory()
+    local: NDArray[Any] = np.frombuffer(memory, dtype, room)[:count]
     local[:] = 0
     comm.Barrier()  # nobody puts before all have cleared their memory
     return window, local
