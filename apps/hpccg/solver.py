@@ -17,7 +17,7 @@ from onesided.sparse.solvers import Solution
 
 #: Parts of an iteration; the rest of it are the vectors.
 EXCHANGE, PRODUCT, SUMS = "exchange", "product", "sums"
-WARM_UP = 5  # iterations before the first run
+WARM_UP = 20  # iterations before the first run
 ROUNDING = 1e-12  # by which x is off where the residual is nothing
 
 

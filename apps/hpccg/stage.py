@@ -22,8 +22,8 @@ from onesided.apps.selection import Candidate, prepare, release
 from onesided.apps.verdict import Verdict
 
 VECTORS = "vectors"
-#: Shares of a bound: of the product with its exchange, and of an iteration with all its vectors.
-MATRIX_BOUND, WHOLE_BOUND = "product/bound", "all/bound"
+#: Of the bound of memory: of a product with its exchange, and of an iteration with its vectors.
+PRODUCT_SHARE, WHOLE_SHARE = "product share", "whole share"
 
 
 @dataclass
@@ -104,12 +104,13 @@ def _rows(
             details=_details(times, parts),
             verdict=solver.verdict(),
             shares={
-                MATRIX_BOUND: product / whole_product,
-                WHOLE_BOUND: iteration / median(times),
+                PRODUCT_SHARE: product / whole_product,
+                WHOLE_SHARE: iteration / median(times),
             },
-            facts={"GFLOP/s": system.flops / median(times) / 1e9, "residual": solver.residual},
+            facts={"residual": solver.residual},
             more={
                 **system.facts(),
+                "flops_per_s": system.flops / median(times),
                 "cg_iterations": solver.solution.iterations,
                 "run_s": taken[name].times,
                 "bound_product_s": product,

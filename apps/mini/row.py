@@ -34,11 +34,13 @@ class MiniRow(Row):
         return stdev(self.times) if len(self.times) > 1 else 0.0
 
     def cells(self) -> dict[str, str]:
-        """Local. For the table; few runs have no quartiles."""
+        """Local. For the table; few runs have no quartiles, and what is right is not repeated."""
         shown = super().cells()
         if self.reason:
             return shown
         shown.pop("quartiles", None)
+        if self.verdict is not None and self.verdict.passed:
+            del shown["error"]
         if self.used:
             shown["method"] = f"{self.labels['method']} ({self.used})"
         shown |= {name: f"{100 * share:.0f} %" for name, share in self.shares.items()}

@@ -134,9 +134,10 @@ def _window(
         window.Free()
         comm.Free()
         raise UnsupportedError("windows of this MPI have not the unified memory model")
-    memory: NDArray[Any] = np.frombuffer(window.tomemory(), dtype, room)
-    memory[:] = 0
-    return window, [memory[slot * count : (slot + 1) * count] for slot in range(SLOTS)]
+    memory: Any = window.tomemory()
+    ghosts: NDArray[Any] = np.frombuffer(memory, dtype, room)
+    ghosts[:] = 0
+    return window, [ghosts[slot * count : (slot + 1) * count] for slot in range(SLOTS)]
 
 
 def _places(comm: MPI.Intracomm, pattern: HaloPattern, near: list[Neighbor]) -> NDArray[np.int64]:
