@@ -44,9 +44,8 @@ def minife(parser: argparse.ArgumentParser) -> None:
         "--levels",
         metavar="N",
         type=positive,
-        default=3,
         help="meshes for the order of convergence, each with half the elements of the next along "
-        "an axis; --size is the last (default 3)",
+        "an axis; --size is the last (default 3, if it is large enough)",
     )
     add(
         "--iterations",

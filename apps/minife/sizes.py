@@ -9,6 +9,7 @@ from onesided.apps.mini.scaling import Stage
 from onesided.apps.minife.bisection import Triple
 
 LEAST = 2  # elements along an axis, so that there is a node inside
+LEVELS = 3  # meshes, where nothing else is wanted and so many are possible
 
 
 def extents(numbers: Sequence[int]) -> Triple:
@@ -38,8 +39,13 @@ def grown(elements: Triple, shares: int) -> Triple:
     return a, b, c
 
 
-def halved(finest: Triple, count: int) -> list[Triple]:
-    """Local. From coarse to fine, each with half the elements of the next along each axis."""
+def halved(finest: Triple, count: int | None) -> list[Triple]:
+    """Local. From coarse to fine, each with half the elements of the next along each axis.
+
+    :class:`CommandError` where the coarsest has no node inside.
+    """
+    if count is None:
+        count = max(n for n in range(1, LEVELS + 1) if n == 1 or min(finest) >> n - 1 >= LEAST)
     found = []
     for power in range(count - 1, -1, -1):
         a, b, c = (length >> power for length in finest)
