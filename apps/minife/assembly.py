@@ -30,6 +30,7 @@ Values = NDArray[np.float64]
 AT_ONCE = 1024  # elements whose matrices fit the cache, about
 _NEIGHBORS = np.indices((3, 3, 3)).reshape(3, 27).T - 1  # steps from a node, the last axis fastest
 _EACH = np.arange(8)
+_ROWS_AT_ONCE = 1 << 15
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +66,8 @@ def assembled(comm: MPI.Intracomm, mesh: Mesh, problem: Problem) -> Equations:
     guess = _given(problem, mesh.surface(box), mesh.coordinates(box)).reshape(-1)
     times = np.array([middle - began, time.perf_counter() - middle])
     comm.Allreduce(MPI.IN_PLACE, times, op=MPI.MAX)
-    return Equations(rows, side, guess, dict(zip(("integration", "sharing"), times, strict=True)))
+    seconds = dict(zip(("integration", "sharing"), times.tolist(), strict=True))
+    return Equations(rows, side, guess, seconds)
 
 
 def _slabs(box: Box) -> Iterator[Box]:
@@ -176,34 +178,43 @@ class _Sums:
         return rows, side
 
     def _entries_of(
-        self, numbers: NDArray[np.int64], which: NDArray[np.intp]
+        self, numbers: NDArray[np.int64], which: NDArray[np.intp], kind: type[np.integer[Any]]
     ) -> tuple[NDArray[np.int64], NDArray[Any], Values]:
-        """Local. How many entries some rows have, their columns, and their values."""
+        """Local. How many entries some rows have, their columns of that type, and their values."""
+        pieces = [
+            self._piece(numbers, which[first : first + _ROWS_AT_ONCE], kind)
+            for first in range(0, max(len(which), 1), _ROWS_AT_ONCE)
+        ]
+        counts, columns, values = (np.concatenate(part) for part in zip(*pieces, strict=True))
+        return counts, columns, values
+
+    def _piece(
+        self, numbers: NDArray[np.int64], which: NDArray[np.intp], kind: type[np.integer[Any]]
+    ) -> tuple[NDArray[np.int64], NDArray[Any], Values]:
         shape = self._box.extent
         place = np.unravel_index(which, shape)
         inside = np.ones((len(which), len(_NEIGHBORS)), np.bool_)
         for position, step, length in zip(place, _NEIGHBORS.T, shape, strict=True):
-            inside &= (position == 0)[:, None] <= (step >= 0)
-            inside &= (position == length - 1)[:, None] <= (step <= 0)
+            moved = position[:, None] + step
+            inside &= (moved >= 0) & (moved < length)
         _, lines, points = shape
-        steps = _NEIGHBORS @ (lines * points, points, 1)
-        columns = (which[:, None] + steps)[inside]
+        columns = (which[:, None] + _NEIGHBORS @ (lines * points, points, 1))[inside]
         values = self._entries.reshape(-1, len(_NEIGHBORS))[which][inside]
-        return inside.sum(axis=1), numbers[columns], values
+        return inside.sum(axis=1), numbers[columns].astype(kind), values
 
     def _rows(self, numbers: NDArray[np.int64], which: NDArray[np.intp]) -> sparse.csr_array:
         """Local. Rows of own nodes, in the order of their numbers, their columns ascending."""
-        counts, columns, values = self._entries_of(numbers, which)
-        kind = index_dtype(max(self._mesh.nodes, len(values)))
+        kind = index_dtype(len(_NEIGHBORS) * self._mesh.nodes)
+        counts, columns, values = self._entries_of(numbers, which, kind)
         pointers = np.concatenate([np.zeros(1, kind), np.cumsum(counts, dtype=kind)])
         shape = (len(which), self._mesh.nodes)
-        rows = sparse.csr_array((values, columns.astype(kind), pointers), shape=shape)
+        rows = sparse.csr_array((values, columns, pointers), shape=shape)
         rows.sort_indices()
         return rows
 
     def _triplets(self, numbers: NDArray[np.int64], which: NDArray[np.intp]) -> Triplets:
         """Local. Entries of nodes that others own."""
-        counts, columns, values = self._entries_of(numbers, which)
+        counts, columns, values = self._entries_of(numbers, which, np.int64)
         return Triplets(np.repeat(numbers[which], counts), columns, values)
 
 

@@ -50,11 +50,12 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     check_picture(comm, options.picture)
     check_picture(comm, options.overhead, "--overhead")
     out = console(options.terminal) if comm.rank == 0 else None
-    levels, system, x = converged(comm, options, problem, meshes)
-    if options.picture is not None:
-        draw(system, x, options.picture)
     found = Findings()
-    with progress(out, "solving", len(every) * len(wanted) * options.runs) as tick:
+    total = len(meshes) + len(every) * len(wanted) * options.runs
+    with progress(out, "solving", total) as tick:
+        levels, system, x = converged(comm, options, problem, meshes, tick)
+        if options.picture is not None:
+            draw(system, x, options.picture)
 
         def run_stage(sub: MPI.Intracomm, stage: Stage) -> None:
             mine = System(sub, of_stage(size, stage), problem, options.distort)

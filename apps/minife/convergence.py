@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,19 +67,25 @@ def level(system: System, options: Namespace) -> tuple[Level, NDArray[np.float64
 
 
 def converged(
-    comm: MPI.Intracomm, options: Namespace, problem: Problem, meshes: Sequence[Triple]
+    comm: MPI.Intracomm,
+    options: Namespace,
+    problem: Problem,
+    meshes: Sequence[Triple],
+    tick: Callable[[], None],
 ) -> tuple[list[Level], System, NDArray[np.float64]]:
     """Collective. All levels, and the system and the solution of the last, the finest.
 
-    :class:`CommandError` on every rank where a mesh does not fit the ranks.
+    :class:`.CommandError` on every rank where a mesh does not fit the ranks.
     """
     found = []
     for elements in meshes[:-1]:
         system = System(comm, elements, problem, options.distort)
         found.append(level(system, options)[0])
         system.Free()
+        tick()
     system = System(comm, meshes[-1], problem, options.distort)
     last, x = level(system, options)
+    tick()
     return [*found, last], system, x
 
 
