@@ -48,7 +48,11 @@ class Solver:
 
     def warm_up(self) -> None:
         """Collective. A few iterations."""
-        cg(self._operator, self._system.b, rtol=0.0, maxiter=min(WARM_UP, self._iterations))
+        self.after(min(WARM_UP, self._iterations))
+
+    def after(self, iterations: int) -> Solution:
+        """Collective. What another number of iterations comes to, beside the runs."""
+        return cg(self._operator, self._system.b, rtol=0.0, maxiter=iterations)
 
     @property
     def residual(self) -> float:

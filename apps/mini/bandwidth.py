@@ -1,8 +1,9 @@
 """The bandwidth of memory, as STREAM measures it: simple loops over long arrays, on all ranks.
 
-All ranks run at the same time, because they share the memory of a node. The arrays of a
-loop have together as many bytes as what they are compared with, so that they are in the same
-caches, if they are in caches at all; there is a limit, beyond which no cache goes. As in STREAM, bytes are those that a loop reads and writes by its text.
+All ranks run at the same time, because they share the memory of a node. The arrays of a loop have
+together as many bytes as what they are compared with, so that they are in the same caches, if they
+are in caches at all; there is a limit, beyond which no cache goes. As in STREAM, bytes are those
+that a loop reads and writes by its text.
 """
 
 from __future__ import annotations
