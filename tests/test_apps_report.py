@@ -50,7 +50,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     parts = {"communication": [1e-3], "compute": [2e-3]}
     rows = [Row({"application": "cg", "method": "p2p"}, [3e-3], 1.0, details=parts)]
     envelopes.write(folder / "apps.json", "bench apps", rows)
-    _mini_app(folder / "hpccg.json")
+    _mini_app(folder / "mini.json")
     rows = [Row({"speed": str(k), "method": "p2p"}, [1e-3 / k]) for k in (1, 2, 3)]
     path = envelopes.write(folder / "unknown.json", "bench unheard-of", rows)
     envelopes.edit(path, list_of_things=[{"name": "one", "number": 1.5}, {"name": "two"}])
