@@ -82,7 +82,7 @@ def case_boxes(comm, box):
 
 @parameters(way=["two-sided", THREADS, "rma-notify", "rma-lock"], product=["fused", "split"])
 def case_vectors_that_change_meanwhile(comm, way, product):
-    """Many rounds with other numbers, ranks of other speeds; x is spoiled after every start."""
+    """Many rounds with other numbers, on ranks of other speeds."""
     if way == THREADS:
         need_threads()
     grid = Grid((2 * comm.size, 5, 4))
@@ -103,6 +103,27 @@ def case_vectors_that_change_meanwhile(comm, way, product):
     operator.Free()
     assert operator.freed
     matrix.Free()
+
+
+@parameters(way=["two-sided", THREADS, "rma-notify"])
+def case_x_may_be_changed_after_start(comm, way):
+    if way == THREADS:
+        need_threads()
+    grid = Grid((comm.size, 3, 2))
+    partition = grid.partition(comm.size)
+    rows = grid.rows(partition.range(comm.rank))
+    with DistMatrix(comm, rows, partition, partition, method="p2p") as matrix:
+        halo = ways()[way].make(Need(comm, matrix.pattern, DTYPE))
+        for number in range(20):
+            x = np.arange(6.0) + 10 * comm.rank + 100 * number
+            halo.start(x)
+            halo.fill(x)
+            x[:] = -1
+            local = halo.finish()
+            near = [rank for rank in (comm.rank - 1, comm.rank + 1) if 0 <= rank < comm.size]
+            expected = [np.arange(6.0) + 10 * rank + 100 * number for rank in (comm.rank, *near)]
+            assert (local == np.concatenate(expected)).all()
+        halo.Free()
 
 
 @ranks(at_least=2)
