@@ -34,4 +34,4 @@ def hpccg(parser: argparse.ArgumentParser) -> None:
         default=ITERATIONS,
         help=f"iterations of conjugate gradients in a run (default {ITERATIONS})",
     )
-    mini(parser, COMM, "the error in a slice of the grid")
+    mini(parser, COMM, "the error in a slice, after a tenth of the iterations,")

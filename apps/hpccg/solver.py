@@ -48,12 +48,22 @@ class Solver:
 
     def warm_up(self) -> None:
         """Collective. A few iterations."""
-        cg(self._operator, self._system.b, rtol=0.0, maxiter=min(WARM_UP, self._iterations))
+        self.after(min(WARM_UP, self._iterations))
+
+    def after(self, iterations: int) -> Solution:
+        """Collective. What another number of iterations comes to, beside the runs."""
+        return cg(self._operator, self._system.b, rtol=0.0, maxiter=iterations)
+
+    @property
+    def residuals(self) -> list[float]:
+        """Local. The norms of the last run, the first before any iteration."""
+        norms: list[float] = self.solution.residuals.tolist()
+        return norms
 
     @property
     def residual(self) -> float:
         """Local. The norm after the last iteration of the last run."""
-        return float(self.solution.residuals[-1])
+        return self.residuals[-1]
 
     def verdict(self) -> Verdict:
         """Collective. How far x is from 1 at most, and how far the residual lets it be."""

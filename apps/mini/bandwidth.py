@@ -1,8 +1,9 @@
 """The bandwidth of memory, as STREAM measures it: simple loops over long arrays, on all ranks.
 
-All ranks run at the same time, because they share the memory of a node. The arrays have together
-as many bytes as what they are compared with, so that they are in the same caches, if they are in
-caches at all. As in STREAM, bytes are those that a loop reads and writes by its text.
+All ranks run at the same time, because they share the memory of a node. The arrays of a loop have
+together as many bytes as what they are compared with, so that they are in the same caches, if they
+are in caches at all; there is a limit, beyond which no cache goes. As in STREAM, bytes are those
+that a loop reads and writes by its text.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from onesided.apps.timing import LEAD, Subject, measure
 
 ROUNDS = 12
 SECONDS = 1.0  # that the probe takes at most, about
-LEAST_BYTES = 1 << 16
+LEAST_BYTES, MOST_BYTES = 1 << 16, 1 << 28
 ITEM = 8
 
 
@@ -39,15 +40,17 @@ class Bandwidth:
 
 def bandwidth(comm: MPI.Comm, nbytes: int) -> Bandwidth:
     """Collective. Copy (a = b), add (a = b + c) and dot (b . c), with ``nbytes`` on each rank."""
-    nbytes = int(comm.allreduce(max(nbytes, LEAST_BYTES), op=MPI.MIN))
-    pair = [np.full(nbytes // (2 * ITEM), 1.0) for _ in range(2)]
-    three = [np.full(nbytes // (3 * ITEM), 1.0) for _ in range(3)]
+    nbytes = int(comm.allreduce(min(max(nbytes, LEAST_BYTES), MOST_BYTES), op=MPI.MIN))
+    memory = np.full(nbytes // ITEM, 1.0)
+    half, third = len(memory) // 2, len(memory) // 3
+    pair = [memory[part * half : (part + 1) * half] for part in range(2)]
+    three = [memory[part * third : (part + 1) * third] for part in range(3)]
     subjects = [
         Subject("copy", partial(np.copyto, pair[0], pair[1]), lead=LEAD),
         Subject("add", partial(np.add, three[1], three[2], three[0]), lead=LEAD),
         Subject("dot", partial(np.vdot, pair[0], pair[1]), lead=LEAD),
     ]
-    moved = [array[0].nbytes * len(array) for array in (pair, three, pair)]
+    moved = [arrays[0].nbytes * len(arrays) for arrays in (pair, three, pair)]
     times = measure(comm, subjects, iterations=ROUNDS, seconds=SECONDS)
     loops = {
         subject.name: size / min(taken)

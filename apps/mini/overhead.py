@@ -13,6 +13,7 @@ from onesided.apps.mini.way import REFERENCE
 from onesided.apps.picture import save_lines
 from onesided.apps.report import NOTHING, Listing
 
+DEVIATION, SECONDS = " deviation", " s"  # what names in JSON end with, beside the overhead itself
 REMARK = (
     f"Overhead as in Figure 8 of the paper: the mean time of the runs over that of {REFERENCE} on "
     "as many ranks, +- their standard deviation over the same mean."
@@ -73,8 +74,8 @@ class OverheadTable(Listing):
                 if each.ranks == ranks:
                     record |= {
                         each.name: each.mean,
-                        f"{each.name} deviation": each.deviation,
-                        f"{each.name} s": each.mean_s,
+                        f"{each.name}{DEVIATION}": each.deviation,
+                        f"{each.name}{SECONDS}": each.mean_s,
                     }
             records.append(record)
         return records

@@ -11,6 +11,7 @@ from onesided.apps.reporting.sections.broadcasts import Broadcasts
 from onesided.apps.reporting.sections.exchanges import Exchanges
 from onesided.apps.reporting.sections.experiments import Experiments
 from onesided.apps.reporting.sections.kind import Kind
+from onesided.apps.reporting.sections.miniapps import MiniApps
 from onesided.apps.reporting.sections.model import Check, Model
 from onesided.apps.reporting.sections.partitions import Partitions
 from onesided.apps.reporting.sections.patterns import Patterns
@@ -25,6 +26,7 @@ KINDS: Mapping[str, type[Kind]] = {
     "bench broadcast": Broadcasts,
     "bench partitioned": Partitions,
     "bench partitioned --targets": Suite,
+    "hpccg": MiniApps,
     "bench fft": Kind,
     "bench fft --suite": Suite,
     "bench spmv": Products,
