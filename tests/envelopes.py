@@ -122,13 +122,13 @@ def partitions(rates: Mapping[tuple[str, str, int], Mapping[int, float]]) -> Ite
                       verdict=Verdict(0.0, 0.0))  # fmt: skip
 
 
-def mini_app(ratios: Mapping[int, float]) -> Iterator[Row]:
+def mini_app(ratios: Mapping[int, float], way: str = "lock-all-threads") -> Iterator[Row]:
     """Rows of ``hpccg``: by ranks the time with threads over that of messages; 3 times on one."""
     for ranks, ratio in {1: 3.0, **ratios}.items():
         plain = [1e-2, 2e-2]
         for method, times in (
             ("two-sided", plain),
-            ("lock-all-threads", [ratio * each for each in plain]),
+            (way, [ratio * each for each in plain]),
         ):
             labels = {"scaling": "weak", "ranks": str(ranks), "method": method}
             yield MiniRow(labels, times, against={"two-sided": plain})
@@ -168,6 +168,8 @@ def world(folder: Path, papers_are_right: bool) -> None:
         write(folder / f"broadcasts-{nodes}.json", "bench broadcast", broadcasts(tree, counts),
               ranks=96, nodes=nodes, pattern={"crossings": [CROSSING]})  # fmt: skip
     write(folder / "hpccg.json", "hpccg", mini_app({2: 1.02 if right else 1.04, 4: 1.01}))
+    write(folder / "minife.json", "minife",
+          mini_app({2: 1.4 if right else 1.5, 4: 1.3}, "fence-threads"))  # fmt: skip
     write(folder / "partitions.json", "bench partitioned", partitions(_rates(right)),
           all_cores=32)  # fmt: skip
 

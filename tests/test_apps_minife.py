@@ -256,6 +256,8 @@ def test_sizes():
     assert len(halved((64, 64, 64), None)) == 3
     assert halved((4, 4, 4), None) == [(2, 2, 2), (4, 4, 4)]
     assert halved((2, 2, 2), None) == [(2, 2, 2)]
+    assert len(halved((8, 8, 8), None, 8)) == 2
+    assert len(halved((4, 4, 4), None, 64)) == 1
     with pytest.raises(CommandError, match=r"--levels 4 leaves 1 elements .* 12 x 12 x 12"):
         halved((12, 12, 12), 4)
 

@@ -73,6 +73,10 @@ def _mini_app(path: Path) -> None:
         for method, seconds in (("two-sided", 2e-3), ("rma-notify", 1e-3))
     ]
     envelopes.write(path, "hpccg", rows)
+    levels = [{"x": n, "y": n, "z": 2 * n, "max error": n**-2, "rms error": 0.1} for n in (8, 16)]
+    other = path.with_name("minife.json")
+    envelopes.write(other, "minife", rows)
+    envelopes.edit(other, levels=levels)
     found = {name: listing.records() for name, listing in listings(rows).items()}
     envelopes.edit(path, **found)
 
@@ -160,6 +164,7 @@ def test_every_figure_is_told_in_words_and_has_its_table(text):
         "hpccg, weak scaling: time over that of two-sided",
         "hpccg, strong scaling: time over that of two-sided",
         "Where the time goes: scaling weak, ranks 2",
+        "Errors on finer and finer meshes",
     ):
         assert wanted in titles
 

@@ -228,12 +228,24 @@ def _added(rows: sparse.csr_array, more: Triplets, first: int) -> sparse.csr_arr
         return rows
     places = more.rows - first
     touched = np.unique(places)
-    rest = np.setdiff1d(np.arange(rows.shape[0]), touched)
-    old = rows[touched].tocoo()
-    new = np.searchsorted(touched, places)
-    lines, columns = (np.concatenate(pair) for pair in ((old.row, new), (old.col, more.cols)))
+    part = _summed(rows[touched], np.searchsorted(touched, places), more)
+    stays = np.ones(rows.shape[0], np.bool_)
+    stays[touched] = False
+    before = np.diff(rows.indptr)
+    counts = before.copy()
+    counts[touched] = np.diff(part.indptr)
+    kind = rows.indices.dtype
+    pointers = np.concatenate([np.zeros(1, kind), np.cumsum(counts, dtype=kind)])
+    old, kept = np.repeat(stays, before), np.repeat(stays, counts)
+    columns, values = np.empty(len(kept), kind), np.empty(len(kept))
+    columns[kept], values[kept] = rows.indices[old], rows.data[old]
+    columns[~kept], values[~kept] = part.indices, part.data
+    return sparse.csr_array((values, columns, pointers), shape=rows.shape)
+
+
+def _summed(rows: sparse.csr_array, places: NDArray[np.intp], more: Triplets) -> sparse.csr_array:
+    """Local. Few rows with further entries; ``places`` are the rows of those."""
+    old = rows.tocoo()
+    lines, columns = np.concatenate([old.row, places]), np.concatenate([old.col, more.cols])
     values = np.concatenate([old.data, more.values])
-    shape = (len(touched), rows.shape[1])
-    both = [rows[rest], sparse.coo_array((values, (lines, columns)), shape=shape).tocsr()]
-    order = np.argsort(np.concatenate([rest, touched]))
-    return sparse.csr_array(sparse.vstack(both, format="csr")[order])
+    return sparse.coo_array((values, (lines, columns)), shape=rows.shape).tocsr()

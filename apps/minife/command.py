@@ -44,7 +44,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     """Collective. The command; its exit code is 1 where a result is wrong."""
     wanted = by_name(chosen(options.comm, ways()))
     problem, size = PROBLEMS[options.problem], extents(options.size)
-    meshes = halved(size, options.levels)
+    meshes = halved(size, options.levels, comm.size)
     every = stages(comm.size, options)
     check_json(comm, options)
     check_picture(comm, options.picture)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from onesided.apps.failures import CommandError
 from onesided.apps.mini.scaling import Stage
 from onesided.apps.minife.bisection import Triple
 
 LEAST = 2  # elements along an axis, so that there is a node inside
+SHARE = 8  # elements of a rank on the coarsest mesh at least, where its size is not given
 LEVELS = 3  # meshes, where nothing else is wanted and so many are possible
 
 
@@ -39,13 +41,16 @@ def grown(elements: Triple, shares: int) -> Triple:
     return a, b, c
 
 
-def halved(finest: Triple, count: int | None) -> list[Triple]:
+def halved(finest: Triple, count: int | None, ranks: int = 1) -> list[Triple]:
     """Local. From coarse to fine, each with half the elements of the next along each axis.
 
+    As many as are usual and possible on so many ranks, unless a number is given;
     :class:`CommandError` where the coarsest has no node inside.
     """
     if count is None:
-        count = max(n for n in range(1, LEVELS + 1) if n == 1 or min(finest) >> n - 1 >= LEAST)
+        count = 1
+        while count < LEVELS and _coarse(finest, count, ranks):
+            count += 1
     found = []
     for power in range(count - 1, -1, -1):
         a, b, c = (length >> power for length in finest)
@@ -56,6 +61,12 @@ def halved(finest: Triple, count: int | None) -> list[Triple]:
             )
         found.append((a, b, c))
     return found
+
+
+def _coarse(finest: Triple, power: int, ranks: int) -> bool:
+    """Local. Whether a mesh is still one for these ranks when it is halved so many times."""
+    lengths = [length >> power for length in finest]
+    return min(lengths) >= LEAST and prod(lengths) >= SHARE * ranks
 
 
 def words(elements: Triple) -> str:

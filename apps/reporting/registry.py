@@ -12,6 +12,7 @@ from onesided.apps.reporting.sections.exchanges import Exchanges
 from onesided.apps.reporting.sections.experiments import Experiments
 from onesided.apps.reporting.sections.kind import Kind
 from onesided.apps.reporting.sections.miniapps import MiniApps
+from onesided.apps.reporting.sections.minife import MiniFe
 from onesided.apps.reporting.sections.model import Check, Model
 from onesided.apps.reporting.sections.partitions import Partitions
 from onesided.apps.reporting.sections.patterns import Patterns
@@ -27,6 +28,7 @@ KINDS: Mapping[str, type[Kind]] = {
     "bench partitioned": Partitions,
     "bench partitioned --targets": Suite,
     "hpccg": MiniApps,
+    "minife": MiniFe,
     "bench fft": Kind,
     "bench fft --suite": Suite,
     "bench spmv": Products,
