@@ -16,7 +16,7 @@ from mpi4py import MPI
 from scipy import sparse
 
 from onesided.apps.failures import CommandError
-from onesided.apps.minife.assembly import _added, assembled
+from onesided.apps.minife.assembly import assembled
 from onesided.apps.minife.bisection import Box, bisected
 from onesided.apps.minife.convergence import converged, orders
 from onesided.apps.minife.halos.registry import ways
@@ -25,6 +25,7 @@ from onesided.apps.minife.mesh import Mesh
 from onesided.apps.minife.options import COMM, PROBLEMS, minife
 from onesided.apps.minife.problem import PROBLEMS as KNOWN
 from onesided.apps.minife.sizes import extents, grown, halved
+from onesided.apps.minife.sums import added
 from onesided.collectives import methods
 from onesided.sparse.triplets import Triplets
 
@@ -184,14 +185,14 @@ def test_added_rows_keep_stored_zeros():
     rows.data[::3] = 0
     places, columns = rng.integers(0, 9, 20), rng.integers(0, 12, 20)
     values = rng.standard_normal(20)
-    found = _added(rows, Triplets(places + 100, columns, values), 100)
+    found = added(rows, Triplets(places + 100, columns, values), 100)
     more = sparse.coo_array((values, (places, columns)), shape=rows.shape)
     np.testing.assert_allclose(found.toarray(), rows.toarray() + more.toarray(), atol=1e-15)
     pattern = rows.copy()
     pattern.data[:] = 1
     ones = sparse.coo_array((np.ones(20), (places, columns)), shape=rows.shape)
     assert found.nnz == (pattern + ones).nnz
-    assert _added(rows, Triplets(places[:0], columns[:0], values[:0]), 100) is rows
+    assert added(rows, Triplets(places[:0], columns[:0], values[:0]), 100) is rows
 
 
 def test_the_smooth_solution_solves_its_equation():
