@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 import time
+from argparse import Namespace
 from math import prod
 
 import numpy as np
@@ -18,11 +19,13 @@ from onesided.apps.main import build_parser
 from onesided.apps.mini.halos.two_sided import TwoSided
 from onesided.apps.mini.operator import Operator
 from onesided.apps.minife import command
+from onesided.apps.minife.alone import Alone
 from onesided.apps.minife.bisection import Box
 from onesided.apps.minife.halos.fence import Fence
 from onesided.apps.minife.halos.fence_threads import FenceThreads
 from onesided.apps.minife.halos.registry import ways
 from onesided.apps.minife.problem import PROBLEMS
+from onesided.apps.minife.slices import middle
 from onesided.apps.minife.system import System
 
 THREADED = ("fence-threads", "lock-all-threads")
@@ -147,6 +150,36 @@ def case_packed_values_leave_at_the_start(comm, way):
         assert (local[pattern.n_own :] == pattern.ghosts + 1000.0 * turn).all()
     assert len(pattern.ghosts) or comm.size == 1
     halo.Free()
+    system.Free()
+
+
+def case_the_slice_has_every_node_of_the_middle(comm):
+    system = System(comm, (5, 4, 2 + comm.size), PROBLEMS["smooth"], 0.0)
+    mesh = system.mesh
+    whole = Box((0, 0, 0), mesh.points)
+    places = np.arange(mesh.nodes, dtype=float).reshape(mesh.points)
+    mine = places[mesh.own(comm.rank).within(whole)].reshape(-1)
+    found = middle(system, mine)
+    if comm.rank == 0:
+        assert (found == places[:, :, mesh.points[2] // 2]).all()
+    else:
+        assert found is None
+    system.Free()
+
+
+def case_one_wrong_node_is_noticed(comm):
+    """A solution is compared with that of rank 0 alone at every node of every rank."""
+    system = System(comm, (4, 4, 2 + comm.size), PROBLEMS["smooth"], 0.0)
+    options = Namespace(rtol=1e-10, maxiter=500)
+    x = system.solution(system.matrix, options.rtol, options.maxiter).x
+    alone = Alone(system, options)
+    good = alone.compared(x)
+    assert good.passed, good
+    if comm.rank == comm.size - 1:
+        x[-1] += 1e-4
+    bad = alone.compared(x)
+    assert not bad.passed
+    assert 1e-5 < bad.error < 1e-3
     system.Free()
 
 
