@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from onesided.apps import broadcast_options, generate_options, options, solve_options
 from onesided.apps.evidence import options as evidence_options
 from onesided.apps.heat import options as heat_options
+from onesided.apps.hpccg import options as hpccg_options
+from onesided.apps.minife import options as minife_options
 from onesided.apps.modelling import options as model_options
 from onesided.apps.partitioned.options import bench_partitioned
 from onesided.apps.reporting import options as report_options
@@ -79,6 +81,18 @@ COMMANDS = (
         "onesided.apps.heat.command",
         "Follow the heat equation, its halos exchanged in several ways.",
         heat_options.heat,
+    ),
+    Command(
+        "hpccg",
+        "onesided.apps.hpccg.command",
+        "Solve the system of the mini-application HPCCG, its ghosts brought in several ways.",
+        hpccg_options.hpccg,
+    ),
+    Command(
+        "minife",
+        "onesided.apps.minife.command",
+        "Solve for steady heat by finite elements as the mini-application MiniFE does.",
+        minife_options.minife,
     ),
     Command(
         "doctor",

@@ -71,7 +71,9 @@ def info_entry(text: str) -> tuple[str, str]:
 
 def settings(options: argparse.Namespace) -> dict[str, object]:
     """Local. What a command was given, for its report; nothing about where it writes."""
-    left_out = "command terminal json ranks picture traffic checkpoint restart solution".split()
+    left_out = (
+        "command terminal json ranks picture overhead traffic checkpoint restart solution".split()
+    )
     given = {name: value for name, value in vars(options).items() if name not in left_out}
     return given | {"info": dict(options.info)}
 

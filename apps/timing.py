@@ -57,7 +57,7 @@ def measure(
     At most ``iterations`` rounds, fewer where they would take longer than ``seconds``. Every time
     is the largest over the ranks. ``tick`` is called after each round, outside the timed regions.
     """
-    with _no_garbage_collection():
+    with no_garbage_collection():
         for _ in range(WARM_UP):
             trial = np.array([_region(comm, subject) * subject.repeats for subject in subjects])
         comm.Allreduce(MPI.IN_PLACE, trial, op=MPI.MAX)
@@ -141,7 +141,8 @@ def rest(comm: MPI.Comm) -> None:
 
 
 @contextmanager
-def _no_garbage_collection() -> Iterator[None]:
+def no_garbage_collection() -> Iterator[None]:
+    """Local. Garbage is collected before the block, and not inside it."""
     was_enabled = gc.isenabled()
     gc.collect()
     gc.disable()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from mpi4py import MPI
@@ -54,6 +54,28 @@ class HaloPattern:
     def neighbors(self) -> int:
         """Local. Number of ranks that this one sends to or receives from."""
         return int(np.count_nonzero(self.send_counts + self.recv_counts))
+
+
+class Ghosts(Protocol):
+    """What brings the ghosts of x up to date for a product: :class:`Halo`, or another way.
+
+    ``n_own`` entries of x are the rank's own, ``k`` vectors travel at once.
+    """
+
+    n_own: int
+    k: int
+
+    def start(self, x: NDArray[Any]) -> None:
+        """Send what neighbors need of ``x``, which may be changed as soon as this returns."""
+
+    def fill(self, x: NDArray[Any]) -> None:
+        """Local. Copy ``x`` to the owned part of the local vector."""
+
+    def finish(self) -> NDArray[Any]:
+        """Wait for the ghosts; returns the local vector [owned | ghost] until the next start."""
+
+    def Free(self) -> None:
+        """Collective. Give everything back; a second time has no effect."""
 
 
 class Halo:

@@ -23,6 +23,7 @@ from onesided.sparse.linear import Linear
 from onesided.sparse.operator import BlockOperator, WholeOperator
 from onesided.sparse.orderings.ordering import Ordering
 from onesided.sparse.partition import Partition, split_columns
+from onesided.sparse.product import Product
 from onesided.sparse.report import MatrixReport, report
 
 _DTYPES = tuple(np.dtype(kind) for kind in ("f4", "f8", "c8", "c16"))
@@ -170,6 +171,14 @@ class DistMatrix(Linear, Scoped):
         if k == 1:
             x, y = x.reshape(-1), y.reshape(-1)
         self._product(self._halos.get(k) or self._halo(k), x, y)
+
+    @property
+    def product(self) -> Product:
+        """Local. What multiplies one vector, its ghosts brought by any halo of ``pattern``.
+
+        The entries are shared with this matrix; all ranks call it with halos of the same kind.
+        """
+        return self._product
 
     def multiply_transposed(self, x: NDArray[Any], y: NDArray[Any]) -> None:
         """Collective. y = A.T x as :meth:`multiply` does y = A x."""

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.sparse.halo import Halo
+from onesided.sparse.halo import Ghosts
 from onesided.sparse.kernels.protocol import MakeKernel
 from onesided.sparse.kernels.scipy_calls import Csr, IndexedSum
 
@@ -17,7 +17,7 @@ from onesided.sparse.kernels.scipy_calls import Csr, IndexedSum
 class Product(Protocol):
     """y = A x for the rows of this rank."""
 
-    def __call__(self, halo: Halo, x: NDArray[Any], y: NDArray[Any]) -> None:
+    def __call__(self, halo: Ghosts, x: NDArray[Any], y: NDArray[Any]) -> None:
         """Multiply; x and y are contiguous, as the halo's dtype and k say, and do not overlap."""
 
 
@@ -30,7 +30,7 @@ class FusedProduct:
     def __init__(self, rows: Csr, n_own: int, make: MakeKernel) -> None:
         self._kernel = make(rows)
 
-    def __call__(self, halo: Halo, x: NDArray[Any], y: NDArray[Any]) -> None:
+    def __call__(self, halo: Ghosts, x: NDArray[Any], y: NDArray[Any]) -> None:
         halo.start(x)
         halo.fill(x)
         self._kernel(halo.finish(), y)
@@ -55,7 +55,7 @@ class SplitProduct:
         self._add = IndexedSum(index, len(rows), rows.data.dtype)
         self._partials: dict[int, NDArray[Any]] = {}
 
-    def __call__(self, halo: Halo, x: NDArray[Any], y: NDArray[Any]) -> None:
+    def __call__(self, halo: Ghosts, x: NDArray[Any], y: NDArray[Any]) -> None:
         halo.start(x)
         self._own(x, y)
         local = halo.finish()

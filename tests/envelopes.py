@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 from mpi4py import MPI
 from rich.console import Console
 
+from onesided.apps.mini.row import MiniRow
 from onesided.apps.report import Report, Row, byte_count, write_json
 from onesided.apps.reporting.command import make
 from onesided.apps.rmamt.cell import THREADS, Cell, Outcome, Run
@@ -123,6 +124,18 @@ def partitions(rates: Mapping[tuple[str, str, int], Mapping[int, float]]) -> Ite
                       verdict=Verdict(0.0, 0.0))  # fmt: skip
 
 
+def mini_app(ratios: Mapping[int, float], way: str = "lock-all-threads") -> Iterator[Row]:
+    """Rows of ``hpccg``: by ranks the time with threads over that of messages; 3 times on one."""
+    for ranks, ratio in {1: 3.0, **ratios}.items():
+        plain = [1e-2, 2e-2]
+        for method, times in (
+            ("two-sided", plain),
+            (way, [ratio * each for each in plain]),
+        ):
+            labels = {"scaling": "weak", "ranks": str(ranks), "method": method}
+            yield MiniRow(labels, times, against={"two-sided": plain})
+
+
 def world(folder: Path, papers_are_right: bool) -> None:
     """Results of a machine where every claim of the papers holds, or where none does.
 
@@ -156,6 +169,9 @@ def world(folder: Path, papers_are_right: bool) -> None:
         }
         write(folder / f"broadcasts-{nodes}.json", "bench broadcast", broadcasts(tree, counts),
               ranks=96, nodes=nodes, pattern={"crossings": [CROSSING]})  # fmt: skip
+    write(folder / "hpccg.json", "hpccg", mini_app({2: 1.02 if right else 1.04, 4: 1.01}))
+    write(folder / "minife.json", "minife",
+          mini_app({2: 1.4 if right else 1.5, 4: 1.3}, "fence-threads"))  # fmt: skip
     write(folder / "partitions.json", "bench partitioned", partitions(_rates(right)),
           all_cores=32)  # fmt: skip
     write(folder / "threads.json", "bench rma-mt", threads(THREADED[right]),

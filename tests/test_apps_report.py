@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 from mpi4py import MPI
 
 from onesided.apps import machine
+from onesided.apps.mini.overhead import listings
+from onesided.apps.mini.row import MiniRow
 from onesided.apps.report import Row
 from onesided.apps.reporting import command as report_command
 from onesided.apps.reporting import export
@@ -48,6 +50,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     parts = {"communication": [1e-3], "compute": [2e-3]}
     rows = [Row({"application": "cg", "method": "p2p"}, [3e-3], 1.0, details=parts)]
     envelopes.write(folder / "apps.json", "bench apps", rows)
+    _mini_app(folder / "mini.json")
     rows = [Row({"speed": str(k), "method": "p2p"}, [1e-3 / k]) for k in (1, 2, 3)]
     path = envelopes.write(folder / "unknown.json", "bench unheard-of", rows)
     envelopes.edit(path, list_of_things=[{"name": "one", "number": 1.5}, {"name": "two"}])
@@ -55,6 +58,27 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Row({"direction": way, "method": "p2p"}, [1e-3]) for way in ("forward", "backward")
     ])  # fmt: skip
     return folder
+
+
+def _mini_app(path: Path) -> None:
+    """A mini-application on one and two ranks, in two kinds of scaling, of which one has a hole."""
+    rows = [
+        MiniRow(
+            {"scaling": scaling, "ranks": str(ranks), "method": method},
+            [ranks * seconds, ranks * (seconds + 1e-3)],
+            details={"exchange": [1e-4, 1e-4]},
+        )
+        for scaling, counts in (("weak", (1, 2)), ("strong", (2,)))
+        for ranks in counts
+        for method, seconds in (("two-sided", 2e-3), ("rma-notify", 1e-3))
+    ]
+    envelopes.write(path, "hpccg", rows)
+    levels = [{"x": n, "y": n, "z": 2 * n, "max error": n**-2, "rms error": 0.1} for n in (8, 16)]
+    other = path.with_name("minife.json")
+    envelopes.write(other, "minife", rows)
+    envelopes.edit(other, levels=levels)
+    found = {name: listing.records() for name, listing in listings(rows).items()}
+    envelopes.edit(path, **found)
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +161,10 @@ def test_every_figure_is_told_in_words_and_has_its_table(text):
         "Figure 1 of paper 000, by the model",
         "The model beside the times",
         "Time of a run: application cg",
+        "hpccg, weak scaling: time over that of two-sided",
+        "hpccg, strong scaling: time over that of two-sided",
+        "Where the time goes: scaling weak, ranks 2",
+        "Errors on finer and finer meshes",
     ):
         assert wanted in titles
 

@@ -65,6 +65,17 @@ def test_a_size_that_is_slower_makes_a_claim_fail_and_is_named(tmp_path):
     assert "at 8 KiB" not in finding.evidence
 
 
+def test_one_rank_alone_says_nothing_about_overheads(tmp_path):
+    claim = next(claim for claim in CLAIMS if "In HPCCG" in claim.words)
+    envelopes.write(tmp_path / "a.json", "hpccg", envelopes.mini_app({}))
+    (finding,) = claim.rule.judge(findings(str(tmp_path)).results)
+    assert finding.outcome is Outcome.OPEN
+    envelopes.write(tmp_path / "a.json", "hpccg", envelopes.mini_app({2: 1.0}))
+    (finding,) = claim.rule.judge(findings(str(tmp_path)).results)
+    assert finding.outcome is Outcome.HOLDS
+    assert "+0.0 % on 2 ranks" in finding.evidence
+
+
 def test_wrong_data_decide_nothing(tmp_path):
     rows = list(envelopes.exchanges({"rma-fence": dict.fromkeys(envelopes.SIZES, 0.5)}))
     for row in rows:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.sparse import _sparsetools
 
-from onesided.sparse import stencil27
+from onesided.sparse import stencil7, stencil27
 from onesided.sparse.kernels import scipy_calls as kernels
 from onesided.sparse.matrix import vector_dtype
 
@@ -41,6 +41,20 @@ def test_stencil_rows_are_rows_of_the_whole(bounds):
         rows = stencil27(4, (start, stop))
         assert rows.shape == (stop - start, 64)
         assert np.array_equal(rows.toarray(), whole[start:stop].toarray())
+
+
+def test_stencils_of_grids_that_are_no_cubes():
+    whole = stencil27((2, 3, 4))
+    near = whole.toarray() != 0
+    points = np.array(list(itertools.product(range(2), range(3), range(4))))
+    steps = np.abs(points[:, None] - points[None]).max(axis=2)
+    assert np.array_equal(near, steps <= 1)
+    assert np.array_equal(stencil27((2, 3, 4), (5, 17)).toarray(), whole[5:17].toarray())
+    assert stencil7((1, 1, 3)).toarray().tolist() == [[6, -1, 0], [-1, 6, -1], [0, -1, 6]]
+    with pytest.raises(ValueError, match="grid with 2 x 0 x 3 points"):
+        stencil27((2, 0, 3))
+    with pytest.raises(ValueError, match="grid with 2 x 3 points"):
+        stencil27((2, 3))
 
 
 @pytest.mark.parametrize("rows", [(-1, 3), (5, 4), (0, 65)])

@@ -11,6 +11,8 @@ from onesided.apps.reporting.sections.broadcasts import Broadcasts
 from onesided.apps.reporting.sections.exchanges import Exchanges
 from onesided.apps.reporting.sections.experiments import Experiments
 from onesided.apps.reporting.sections.kind import Kind
+from onesided.apps.reporting.sections.miniapps import MiniApps
+from onesided.apps.reporting.sections.minife import MiniFe
 from onesided.apps.reporting.sections.model import Check, Model
 from onesided.apps.reporting.sections.partitions import Partitions
 from onesided.apps.reporting.sections.patterns import Patterns
@@ -27,6 +29,8 @@ KINDS: Mapping[str, type[Kind]] = {
     "bench partitioned": Partitions,
     "bench partitioned --targets": Suite,
     "bench rma-mt": RmaMt,
+    "hpccg": MiniApps,
+    "minife": MiniFe,
     "bench fft": Kind,
     "bench fft --suite": Suite,
     "bench spmv": Products,

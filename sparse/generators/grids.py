@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -13,30 +16,35 @@ _CUBE = np.indices((3, 3, 3)).reshape(3, 27) - 1  # steps to a point and its nei
 _CROSS = _CUBE[:, np.abs(_CUBE).sum(axis=0) <= 1]
 
 
-def stencil27(n: int, rows: tuple[int, int] | None = None) -> sparse.csr_array:
+def stencil27(n: int | Sequence[int], rows: tuple[int, int] | None = None) -> sparse.csr_array:
     """Local. Rows ``rows`` (half-open, default all) of the 27-point matrix of an n x n x n grid.
 
     26 on the diagonal and -1 for each of up to 26 neighbors of a grid point; the last grid axis
-    varies fastest. Columns are global: the shape is ``(rows[1] - rows[0], n**3)``.
+    varies fastest. ``n`` may also be the three extents of the grid. Columns are global: the shape
+    is ``(rows[1] - rows[0], n**3)``. ``ValueError`` for rows or extents that there are not.
     """
     return _stencil(n, rows, _CUBE)
 
 
-def stencil7(n: int, rows: tuple[int, int] | None = None) -> sparse.csr_array:
+def stencil7(n: int | Sequence[int], rows: tuple[int, int] | None = None) -> sparse.csr_array:
     """Local. Rows of the 7-point matrix of an n x n x n grid: 6 on the diagonal, -1 for each
     neighbor along an axis; otherwise as :func:`stencil27`.
     """
     return _stencil(n, rows, _CROSS)
 
 
-def _stencil(n: int, rows: tuple[int, int] | None, steps: NDArray[np.int64]) -> sparse.csr_array:
-    size = n**3
+def _stencil(
+    n: int | Sequence[int], rows: tuple[int, int] | None, steps: NDArray[np.int64]
+) -> sparse.csr_array:
+    shape = (n, n, n) if isinstance(n, int | np.integer) else tuple(n)
+    words = f"{n}**3" if isinstance(n, int | np.integer) else " x ".join(map(str, shape))
+    size = prod(shape)
     start, stop = (0, size) if rows is None else rows
-    if n < 1 or not 0 <= start <= stop <= size:
-        raise ValueError(f"rows {start} to {stop} of a grid with {n}**3 points")
+    if len(shape) != 3 or min(shape) < 1 or not 0 <= start <= stop <= size:
+        raise ValueError(f"rows {start} to {stop} of a grid with {words} points")
     dtype = index_dtype(steps.shape[1] * size)
     pieces = [
-        _rows(n, first, min(first + _ROWS_AT_ONCE, stop), steps, dtype)
+        _rows(shape, first, min(first + _ROWS_AT_ONCE, stop), steps, dtype)
         for first in range(start, stop, _ROWS_AT_ONCE)
     ]
     none = np.zeros(0, dtype)
@@ -49,7 +57,7 @@ def _stencil(n: int, rows: tuple[int, int] | None, steps: NDArray[np.int64]) -> 
 
 
 def _rows(
-    n: int,
+    shape: Sequence[int],
     start: int,
     stop: int,
     steps: NDArray[np.int64],
@@ -57,10 +65,10 @@ def _rows(
 ) -> tuple[NDArray[np.int32 | np.int64], NDArray[np.int32 | np.int64]]:
     """How many nonzeros each row has, and their columns in ascending order."""
     row = np.arange(start, stop, dtype=np.int64)
-    point = np.unravel_index(row, (n, n, n))
+    point = np.unravel_index(row, tuple(shape))
     inside = np.ones((len(row), steps.shape[1]), bool)
-    for position, step in zip(point, steps, strict=True):
+    for position, step, extent in zip(point, steps, shape, strict=True):
         moved = position[:, None] + step
-        inside &= (moved >= 0) & (moved < n)
-    columns = row[:, None] + np.array([n * n, n, 1]) @ steps
+        inside &= (moved >= 0) & (moved < extent)
+    columns = row[:, None] + np.array([shape[1] * shape[2], shape[2], 1]) @ steps
     return inside.sum(axis=1, dtype=dtype), columns[inside].astype(dtype)

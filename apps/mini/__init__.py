@@ -1,0 +1,1 @@
+"""What mini-applications share: ways to communicate, scaling runs, overheads, bounds."""

@@ -1,0 +1,1 @@
+"""Ways of bringing the ghosts of a distributed vector up to date."""

@@ -1,0 +1,1 @@
+"""The mini-app MiniFE: finite elements for the Poisson equation on a box."""

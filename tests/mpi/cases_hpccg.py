@@ -1,0 +1,241 @@
+"""``onesided hpccg`` inside a job: ways, uneven boxes, slow ranks, wrong ghosts, faults."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+
+import numpy as np
+import pytest
+from cases import need, parameters, ranks, skip
+from mpi4py import MPI
+
+from onesided.apps.failures import CommandError
+from onesided.apps.hpccg import command
+from onesided.apps.hpccg.grid import DTYPE, Grid
+from onesided.apps.main import build_parser
+from onesided.apps.mini.halos.halo import Need, Packed
+from onesided.apps.mini.halos.lock_all_threads import LockAllThreads
+from onesided.apps.mini.halos.registry import ways
+from onesided.apps.mini.halos.two_sided import TwoSided
+from onesided.apps.mini.operator import Operator
+from onesided.collectives import UnsupportedError
+from onesided.sparse import DistMatrix
+
+THREADS = "lock-all-threads"
+
+
+def run(comm, words):
+    """Exit code of the command, and what it wrote as JSON."""
+    path = comm.bcast(tempfile.mkstemp(suffix=".json")[1] if comm.rank == 0 else None)
+    options = build_parser().parse_args(["hpccg", "--verify", *words.split(), "--json", path])
+    code = command.run(comm, options)
+    found = None
+    if comm.rank == 0:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+        os.unlink(path)
+    return code, comm.bcast(found)
+
+
+def need_threads():
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        skip("threads that call MPI need MPI_THREAD_MULTIPLE")
+
+
+@parameters(way=list(ways()))
+def case_every_way(comm, way):
+    if way == THREADS:
+        need_threads()
+    code, found = run(comm, f"--size 5 4 3 --iterations 30 --runs 2 --comm {way}")
+    assert code == 0, found["verdicts"]
+    row = next(row for row in found["rows"] if row["method"] == way)
+    if "reason" in row:
+        skip(f"{way}: {row['reason']}")
+    assert row["verified"] is True, row
+    assert row["residuals_error"] < 1e-8
+    assert row["iterations"] == 2
+    assert row["cg_iterations"] == 30
+    assert set(row["ratios"]) == {"two-sided"}
+    assert set(row["parts"]) == {"exchange", "product", "sums", "vectors"}
+
+
+BOXES = {
+    "cube": "--size 6",
+    "point": "--size 1",
+    "column": "--size 1 1 9",
+    "plane": "--size 9 7 1",
+    "uneven": "--size 4 3 5 --scaling strong",
+}
+
+
+@parameters(box=list(BOXES))
+def case_boxes(comm, box):
+    need_threads()
+    code, found = run(comm, f"{BOXES[box]} --iterations 40 --runs 1 --comm {THREADS},rma-notify")
+    assert code == 0, found["verdicts"]
+    assert [row["verified"] for row in found["rows"]] == [True] * len(found["rows"])
+    assert len(found["rows"]) >= 3
+
+
+@parameters(way=["two-sided", THREADS, "rma-notify", "rma-lock"], product=["fused", "split"])
+def case_vectors_that_change_meanwhile(comm, way, product):
+    """Many rounds with other numbers, on ranks of other speeds."""
+    if way == THREADS:
+        need_threads()
+    grid = Grid((2 * comm.size, 5, 4))
+    partition = grid.partition(comm.size)
+    rows = grid.rows(partition.range(comm.rank))
+    matrix = DistMatrix(comm, rows, partition, partition, method="p2p", product=product)
+    operator = Operator(matrix, ways()[way].make(Need(comm, matrix.pattern, DTYPE)))
+    y = np.empty(rows.shape[0])
+    start, stop = partition.range(comm.rank)
+    for number in range(60):
+        whole = np.random.default_rng(number).standard_normal(grid.points)
+        if (number + comm.rank) % 7 == 0:
+            time.sleep(0.001)
+        operator.multiply(whole[start:stop].copy(), y)
+        assert y == pytest.approx(rows @ whole, abs=1e-11), number
+    assert (operator @ np.ones(stop - start)) == pytest.approx(rows.sum(axis=1))
+    operator.Free()
+    operator.Free()
+    assert operator.freed
+    matrix.Free()
+
+
+@parameters(way=["two-sided", THREADS, "rma-notify"])
+def case_x_may_be_changed_after_start(comm, way):
+    if way == THREADS:
+        need_threads()
+    grid = Grid((comm.size, 3, 2))
+    partition = grid.partition(comm.size)
+    rows = grid.rows(partition.range(comm.rank))
+    with DistMatrix(comm, rows, partition, partition, method="p2p") as matrix:
+        halo = ways()[way].make(Need(comm, matrix.pattern, DTYPE))
+        for number in range(20):
+            x = np.arange(6.0) + 10 * comm.rank + 100 * number
+            halo.start(x)
+            halo.fill(x)
+            x[:] = -1
+            local = halo.finish()
+            near = [rank for rank in (comm.rank - 1, comm.rank + 1) if 0 <= rank < comm.size]
+            expected = [np.arange(6.0) + 10 * rank + 100 * number for rank in (comm.rank, *near)]
+            assert (local == np.concatenate(expected)).all()
+        halo.Free()
+
+
+@ranks(at_least=2)
+def case_wrong_ghosts_are_noticed(comm):
+    """Entries that one rank packs wrongly."""
+    pack = Packed._pack
+
+    def wrong(self, x):
+        pack(self, x)
+        if isinstance(self, LockAllThreads) and comm.rank == 1:
+            self._packed[0] *= 1 + 1e-6
+
+    Packed._pack = wrong
+    try:
+        code, found = run(comm, f"--size 4 --iterations 20 --runs 1 --comm {THREADS}")
+    finally:
+        Packed._pack = pack
+    if any("reason" in row for row in found["rows"]):
+        skip("threads that call MPI need MPI_THREAD_MULTIPLE")
+    assert code == 1
+    assert found["verified"] is False
+    errors = {row["method"]: row["residuals_error"] for row in found["rows"]}
+    assert errors["two-sided"] < 1e-8 < errors[THREADS]
+
+
+@ranks(at_least=2)
+def case_stale_ghosts_are_noticed(comm):
+    """A way that does not wait for its neighbors."""
+    finish = TwoSided.finish
+
+    def early(self):
+        local = finish(self)
+        local[self.n_own :] = 0
+        return local
+
+    TwoSided.finish = early
+    try:
+        code, found = run(comm, "--size 4 --iterations 20 --runs 1 --comm p2p")
+    finally:
+        TwoSided.finish = finish
+    assert code == 1
+    assert {row["method"]: row["verified"] for row in found["rows"]} == {
+        "two-sided": False,
+        "p2p": True,
+    }
+
+
+def case_threads_need_their_level(comm):
+    """The way is left out with a reason, and the others run."""
+    query = MPI.Query_thread
+    MPI.Query_thread = lambda: MPI.THREAD_SERIALIZED
+    try:
+        code, found = run(comm, f"--size 4 --iterations 5 --runs 1 --comm {THREADS},p2p")
+    finally:
+        MPI.Query_thread = query
+    assert code == 0
+    reasons = {row["method"]: row.get("reason", "") for row in found["rows"]}
+    assert reasons["two-sided"] == reasons["p2p"] == ""
+    assert "needs MPI_THREAD_MULTIPLE, this MPI runs with MPI_THREAD_SERIALIZED" in reasons[THREADS]
+
+
+def case_one_rank_with_too_low_a_level(comm):
+    query = MPI.Query_thread
+    matrix_grid = Grid((comm.size, 3, 3))
+    partition = matrix_grid.partition(comm.size)
+    rows = matrix_grid.rows(partition.range(comm.rank))
+    with DistMatrix(comm, rows, partition, partition, method="p2p") as matrix:
+        if comm.rank == comm.size - 1:
+            MPI.Query_thread = lambda: MPI.THREAD_FUNNELED
+        try:
+            with pytest.raises(UnsupportedError, match="MPI_THREAD_FUNNELED"):
+                LockAllThreads(Need(comm, matrix.pattern, DTYPE))
+        finally:
+            MPI.Query_thread = query
+
+
+@ranks(at_least=2)
+def case_an_error_of_a_thread_is_raised(comm):
+    need_threads()
+    grid = Grid((comm.size, 3, 3))
+    partition = grid.partition(comm.size)
+    rows = grid.rows(partition.range(comm.rank))
+    with DistMatrix(comm, rows, partition, partition, method="p2p") as matrix:
+        halo = LockAllThreads(Need(comm, matrix.pattern, DTYPE))
+
+        def fail():
+            raise RuntimeError("a thread fails")
+
+        works = halo._works
+        halo._works = [[each[0], fail] for each in works]
+        with pytest.raises(RuntimeError, match="a thread fails"):
+            halo.start(np.ones(9))
+        halo.Free()
+
+
+MISTAKES = {
+    "size": ("--size 3 4", "--size 3 4: one number"),
+    "method": ("--comm two-sided,magic", "no method 'magic'; the methods are two-sided, "),
+    "list": ("--ranks-list 1", "--ranks-list is for --scaling"),
+    "ranks": ("--scaling weak --ranks-list 99", "--ranks-list 99: the job has"),
+    "info": ("--size 3 --comm rma-notify --info slots=9", "slots"),
+    "picture": ("--picture out.doc", "out.doc: an image is one of"),
+    "overhead": ("--overhead out.doc", "out.doc: an image is one of"),
+    "json": ("--json none/out.json", "No such file"),
+}
+
+
+@parameters(mistake=list(MISTAKES))
+def case_mistake(comm, mistake):
+    words, fragment = MISTAKES[mistake]
+    if mistake in ("picture", "overhead"):
+        need("matplotlib")
+    options = build_parser().parse_args(["hpccg", *words.split()])
+    with pytest.raises(CommandError, match=fragment):
+        command.run(comm, options)

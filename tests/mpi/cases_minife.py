@@ -1,0 +1,290 @@
+"""``onesided minife`` inside a job: equations, ways, scaling, wrong ghosts, faults."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from argparse import Namespace
+from math import prod
+
+import numpy as np
+import pytest
+from cases import parameters, ranks, skip
+from mpi4py import MPI
+
+from onesided.apps.failures import CommandError
+from onesided.apps.main import build_parser
+from onesided.apps.mini.halos.two_sided import TwoSided
+from onesided.apps.mini.operator import Operator
+from onesided.apps.minife import command
+from onesided.apps.minife.alone import Alone
+from onesided.apps.minife.bisection import Box
+from onesided.apps.minife.halos.fence import Fence
+from onesided.apps.minife.halos.fence_threads import FenceThreads
+from onesided.apps.minife.halos.registry import ways
+from onesided.apps.minife.problem import PROBLEMS
+from onesided.apps.minife.slices import middle
+from onesided.apps.minife.system import System
+
+THREADED = ("fence-threads", "lock-all-threads")
+
+
+def run(comm, words):
+    """Exit code of the command, and what it wrote as JSON."""
+    path = comm.bcast(tempfile.mkstemp(suffix=".json")[1] if comm.rank == 0 else None)
+    options = build_parser().parse_args(["minife", *words.split(), "--json", path])
+    code = command.run(comm, options)
+    found = None
+    if comm.rank == 0:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+        os.unlink(path)
+    return code, comm.bcast(found)
+
+
+def need_threads():
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        skip("threads that call MPI need MPI_THREAD_MULTIPLE")
+
+
+@parameters(way=list(ways()))
+def case_every_way(comm, way):
+    if way in THREADED:
+        need_threads()
+    words = f"--size 6 7 9 --levels 1 --iterations 12 --runs 2 --verify --comm {way}"
+    code, found = run(comm, words)
+    assert code == 0, found["verdicts"]
+    row = next(row for row in found["rows"] if row["method"] == way)
+    if "reason" in row:
+        skip(f"{way}: {row['reason']}")
+    assert row["verified"] is True, row
+    assert row["iterations"] == 2
+    assert row["cg_iterations"] == 12
+    assert row["converged"] is True
+    assert row["residual"] < 2e-10
+    assert set(row["ratios"]) == {"two-sided"}
+    assert set(row["parts"]) == {"exchange", "product", "sums", "vectors"}
+
+
+MESHES = {
+    "cube": ((6, 6, 6), "smooth", 0.0),
+    "uneven": ((5, 8, 7), "hot-wall", 0.1),
+    "rod": ((2, 3, 14), "smooth", 0.12),
+    "small": ((2, 2, 2), "hot-wall", 0.0),
+}
+
+
+@parameters(mesh=list(MESHES))
+def case_same_equations(comm, mesh):
+    """Matrix and right side are those of one rank, in another order; zeros are stored as well."""
+    elements, name, distortion = MESHES[mesh]
+    if prod(elements) < comm.size:
+        skip(f"{prod(elements)} elements on {comm.size} ranks")
+    system = System(comm, elements, PROBLEMS[name], distortion)
+    order = system.mesh.numbers(Box((0, 0, 0), system.mesh.points)).reshape(-1)
+    rows = system.matrix.gather()
+    blocks = comm.gather((system.side, system.guess))
+    if comm.rank == 0:
+        one = System(MPI.COMM_SELF, elements, PROBLEMS[name], distortion)
+        expected = one.matrix.gather()
+        assert rows.nnz == expected.nnz == prod(3 * n - 2 for n in system.mesh.points)
+        assert abs(rows[order][:, order] - expected).max() < 1e-14
+        side, guess = (np.concatenate(parts)[order] for parts in zip(*blocks, strict=True))
+        np.testing.assert_allclose(side, one.side, rtol=0, atol=1e-14)
+        assert (guess == one.guess).all()
+        one.Free()
+    lengths = comm.allgather(len(system.side))
+    assert lengths == system.mesh.partition.lengths().tolist()
+    system.Free()
+
+
+@parameters(way=["two-sided", "fence", "fence-threads", "rma-notify"])
+def case_vectors_that_change_meanwhile(comm, way):
+    """Many products with other numbers, ranks of other speeds; x is spoiled after every start."""
+    if way in THREADED:
+        need_threads()
+    system = System(comm, (5, 4, 2 + 2 * comm.size), PROBLEMS["smooth"], 0.05)
+    halo = ways()[way].make(system.need({}))
+    operator = Operator(system.matrix, halo)
+    rng = np.random.default_rng(comm.rank)
+    count = len(system.side)
+    begin = halo.start
+    given = np.empty(count)
+
+    def start(x):
+        begin(x)
+        given[:] = x
+
+    halo.start = start
+    found = np.empty(count)
+    for turn in range(12):
+        if turn % comm.size == comm.rank:
+            time.sleep(0.002)
+        x = rng.standard_normal(count)
+        operator.multiply(x, found)
+        expected = system.matrix @ x
+        assert (given == x).all()
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14)
+    operator.Free()
+    operator.Free()
+    assert operator.freed
+    system.Free()
+
+
+@parameters(way=["fence", "fence-threads"])
+def case_packed_values_leave_at_the_start(comm, way):
+    """What x becomes after the start is not what neighbors get."""
+    if way in THREADED:
+        need_threads()
+    system = System(comm, (4, 4, 2 + 2 * comm.size), PROBLEMS["smooth"], 0.0)
+    pattern = system.matrix.pattern
+    halo = ways()[way].make(system.need({}))
+    first = system.mesh.partition.range(comm.rank)[0]
+    for turn in range(5):
+        x = np.arange(first, first + pattern.n_own, dtype=float) + 1000.0 * turn
+        halo.start(x)
+        x[:] = -1.0
+        local = halo.finish()
+        assert (local[pattern.n_own :] == pattern.ghosts + 1000.0 * turn).all()
+    assert len(pattern.ghosts) or comm.size == 1
+    halo.Free()
+    system.Free()
+
+
+def case_the_slice_has_every_node_of_the_middle(comm):
+    system = System(comm, (5, 4, 2 + comm.size), PROBLEMS["smooth"], 0.0)
+    mesh = system.mesh
+    whole = Box((0, 0, 0), mesh.points)
+    places = np.arange(mesh.nodes, dtype=float).reshape(mesh.points)
+    mine = places[mesh.own(comm.rank).within(whole)].reshape(-1)
+    found = middle(system, mine)
+    if comm.rank == 0:
+        assert (found == places[:, :, mesh.points[2] // 2]).all()
+    else:
+        assert found is None
+    system.Free()
+
+
+def case_one_wrong_node_is_noticed(comm):
+    """A solution is compared with that of rank 0 alone at every node of every rank."""
+    system = System(comm, (4, 4, 2 + comm.size), PROBLEMS["smooth"], 0.0)
+    options = Namespace(rtol=1e-10, maxiter=500)
+    x = system.solution(system.matrix, options.rtol, options.maxiter).x
+    alone = Alone(system, options)
+    good = alone.compared(x)
+    assert good.passed, good
+    if comm.rank == comm.size - 1:
+        x[-1] += 1e-4
+    bad = alone.compared(x)
+    assert not bad.passed
+    assert 1e-5 < bad.error < 1e-3
+    system.Free()
+
+
+@parameters(problem=list(PROBLEMS))
+def case_order_of_convergence(comm, problem):
+    words = f"--size 16 --problem {problem} --distort 0.1 --iterations 5 --runs 1 --comm fence"
+    code, found = run(comm, words)
+    assert code == 0, found["verdicts"]
+    levels = found["levels"]
+    assert [each["x"] for each in levels] == [4, 8, 16]
+    assert levels[0]["order"] is None
+    assert abs(levels[2]["order"] - 2) < 0.3
+    assert "order of convergence, off 2" in found["verdicts"]
+
+
+def case_scaling(comm):
+    words = "--size 4 5 6 --levels 1 --iterations 8 --runs 2 --scaling weak strong --comm fence"
+    code, found = run(comm, words)
+    assert code == 0, found["verdicts"]
+    counts = sorted({1 << power for power in range(8) if 1 << power <= comm.size} | {comm.size})
+    whole = found["rows"][-1]["elements"]
+    for scaling in ("weak", "strong"):
+        rows = [row for row in found["rows"] if row["labels"]["scaling"] == scaling]
+        assert [int(row["labels"]["ranks"]) for row in rows[::2]] == counts
+        assert [row["method"] for row in rows] == ["two-sided", "fence"] * len(counts)
+        assert all(row["verified"] for row in rows)
+        sizes = [prod(row["elements"]) for row in rows[::2]]
+        expected = [120 * count for count in counts]
+        assert sizes == (expected if scaling == "weak" else [120 * comm.size] * len(counts))
+        assert f"overhead_{scaling}" in found
+    assert prod(whole) == 120 * comm.size
+    assert [each["ranks"] for each in found["assembly"]] == [*counts, *counts]
+
+
+@ranks(at_least=2)
+@parameters(which=[Fence, FenceThreads])
+def case_wrong_ghosts_are_noticed(comm, which):
+    """One way whose ghosts are not brought is told apart from the other."""
+    if which is FenceThreads:
+        need_threads()
+    put, name = which._put, "fence" if which is Fence else "fence-threads"
+    which._put = lambda self: None
+    try:
+        words = f"--size 8 --levels 1 --iterations 5 --runs 1 --maxiter 60 --comm {name}"
+        code, found = run(comm, words)
+    finally:
+        which._put = put
+    assert code == 1
+    assert found["verified"] is False
+    assert {row["method"]: row["verified"] for row in found["rows"]} == {
+        "two-sided": True,
+        name: False,
+    }
+
+
+@ranks(at_least=2)
+def case_a_slow_rank(comm):
+    start = TwoSided.start
+
+    def late(self, x):
+        if comm.rank == 1:
+            time.sleep(0.002)
+        start(self, x)
+
+    TwoSided.start = late
+    try:
+        code, found = run(comm, "--size 6 --levels 1 --iterations 10 --runs 2 --comm fence")
+    finally:
+        TwoSided.start = start
+    assert code == 0, found["verdicts"]
+
+
+def case_too_few_iterations_are_no_solution(comm):
+    code, found = run(comm, "--size 8 --levels 1 --iterations 5 --runs 1 --maxiter 2")
+    assert code == 1
+    assert found["verdicts"]["residuals of the solutions"]["verified"] is False
+    assert not any(row["converged"] for row in found["rows"] if "reason" not in row)
+
+
+def case_a_thread_level_too_low(comm):
+    """The way with threads is left out, with a reason; the others run."""
+    query = MPI.Query_thread
+    MPI.Query_thread = lambda: MPI.THREAD_SERIALIZED
+    try:
+        words = "--size 4 --levels 1 --iterations 5 --runs 1 --comm fence,fence-threads"
+        code, found = run(comm, words)
+    finally:
+        MPI.Query_thread = query
+    assert code == 0, found["verdicts"]
+    rows = {row["method"]: row for row in found["rows"]}
+    assert "MPI_THREAD_MULTIPLE" in rows["fence-threads"]["reason"]
+    assert rows["fence"]["verified"] is True
+
+
+@ranks(at_least=2)
+def case_an_element_that_one_rank_finds_inside_out(comm):
+    with pytest.raises(CommandError, match="turns elements inside out"):
+        run(comm, "--size 6 --levels 1 --distort 0.9")
+    with pytest.raises(CommandError, match="--ranks-list 99: the job has"):
+        run(comm, "--size 6 --levels 1 --scaling weak --ranks-list 99")
+    with pytest.raises(CommandError, match="--ranks-list is for --scaling"):
+        run(comm, "--size 6 --levels 1 --ranks-list 1")
+
+
+@ranks(at_least=9)
+def case_a_mesh_too_small_for_the_ranks(comm):
+    with pytest.raises(CommandError, match=f"cannot be cut for {comm.size} ranks"):
+        run(comm, "--size 2 --levels 1")
