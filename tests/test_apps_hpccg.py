@@ -81,6 +81,20 @@ def test_the_reference_is_conjugate_gradients():
         assert norm == pytest.approx(np.linalg.norm(b - matrix @ x), rel=1e-7)
 
 
+#: What Mantevo's HPCCG prints for 16 x 20 x 24 points, by the number of products before it.
+PRINTED = {0: 505.213, 14: 1.0195, 29: 7.98429e-05, 44: 1.11523e-09}
+LAST = {148: 5.17268e-41}  # rounding decides its digits, which other orders of sums have not
+
+
+def test_residuals_are_those_of_the_original():
+    found = residuals(Grid.stacked((16, 20, 24), 1), 150)
+    assert len(found) == 151
+    for number, norm in PRINTED.items():
+        assert found[number] == pytest.approx(norm, rel=1e-5), number
+    for number, norm in LAST.items():
+        assert 0.01 < found[number] / norm < 100.0
+
+
 def test_no_eigenvalue_is_below_one():
     """So an error is at most the residual, which the verdict on x says."""
     assert np.linalg.eigvalsh(whole((5, 4, 6)))[0] >= 1.0

@@ -14,9 +14,9 @@ from functools import partial
 import numpy as np
 from mpi4py import MPI
 
-from onesided.apps.timing import LEAD, Subject, measure
+from onesided.apps.timing import STEADY, Subject, measure, repeats
 
-ROUNDS = 12
+ROUNDS = 8
 SECONDS = 1.0  # that the probe takes at most, about
 LEAST_BYTES, MOST_BYTES = 1 << 16, 1 << 28
 ITEM = 8
@@ -45,15 +45,16 @@ def bandwidth(comm: MPI.Comm, nbytes: int) -> Bandwidth:
     half, third = len(memory) // 2, len(memory) // 3
     pair = [memory[part * half : (part + 1) * half] for part in range(2)]
     three = [memory[part * third : (part + 1) * third] for part in range(3)]
-    subjects = [
-        Subject("copy", partial(np.copyto, pair[0], pair[1]), lead=LEAD),
-        Subject("add", partial(np.add, three[1], three[2], three[0]), lead=LEAD),
-        Subject("dot", partial(np.vdot, pair[0], pair[1]), lead=LEAD),
-    ]
+    loops = {
+        "copy": partial(np.copyto, pair[0], pair[1]),
+        "add": partial(np.add, three[1], three[2], three[0]),
+        "dot": partial(np.vdot, pair[0], pair[1]),
+    }
+    subjects = [Subject(name, call, repeats(comm, call, STEADY)) for name, call in loops.items()]
     moved = [arrays[0].nbytes * len(arrays) for arrays in (pair, three, pair)]
     times = measure(comm, subjects, iterations=ROUNDS, seconds=SECONDS)
-    loops = {
+    speeds = {
         subject.name: size / min(taken)
         for subject, size, taken in zip(subjects, moved, times, strict=True)
     }
-    return Bandwidth(loops, nbytes)
+    return Bandwidth(speeds, nbytes)
