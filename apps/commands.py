@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from onesided.apps import broadcast_options, generate_options, options, solve_options
 from onesided.apps.evidence import options as evidence_options
 from onesided.apps.heat import options as heat_options
+from onesided.apps.minimd import options as minimd_options
 from onesided.apps.modelling import options as model_options
 from onesided.apps.partitioned.options import bench_partitioned
 from onesided.apps.reporting import options as report_options
@@ -78,6 +79,12 @@ COMMANDS = (
         "onesided.apps.heat.command",
         "Follow the heat equation, its halos exchanged in several ways.",
         heat_options.heat,
+    ),
+    Command(
+        "minimd",
+        "onesided.apps.minimd.command",
+        "Move atoms that attract and repel each other, ghost atoms exchanged in several ways.",
+        minimd_options.minimd,
     ),
     Command(
         "doctor",

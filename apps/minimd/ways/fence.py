@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from onesided.apps.minimd.ways.link import Counts, Line, Link, Pair
 from onesided.apps.partitioned.team import Team
@@ -24,7 +25,7 @@ class Fence(Link):
     def __init__(self, line: Line) -> None:
         super().__init__(line)
         self._window = _allocate(line)
-        memory = np.frombuffer(self._window.tomemory(), dtype=float)
+        memory: NDArray[np.float64] = np.asarray(self._window.tomemory()).view(np.float64)
         memory[:] = 0.0
         self._into = line.sides(memory)
         self._window.Fence(MPI.MODE_NOPRECEDE)

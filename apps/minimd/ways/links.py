@@ -55,9 +55,8 @@ class Links:
     @property
     def nbytes(self) -> int:
         """Local. Of the room that is planned, forward and back."""
-        return sum(
-            part.nbytes for link in self.forward + self.back if link is not None for part in link.out
-        )
+        links = [link for link in self.forward + self.back if link is not None]
+        return sum(part.nbytes for link in links for part in link.out)
 
     def fit(self, needed: NDArray[np.int64]) -> None:
         """Collective. Plan again where the room is too small; ``needed`` is the same on all."""
