@@ -20,6 +20,7 @@ from onesided.apps.minimd.kernels.registry import usable
 from onesided.apps.minimd.options import STRONG
 from onesided.apps.minimd.problem import Problem
 from onesided.apps.minimd.setting import base_problem, grid_of, rank_counts, sized
+from onesided.apps.minimd.thermo import conservation
 from onesided.apps.minimd.turns import rounds_of
 from onesided.apps.minimd.ways.registry import Way, chosen
 from onesided.apps.options import settings
@@ -99,7 +100,7 @@ def _report(
     report.listings["output"] = listing
     if options.scaling:
         _efficiencies(options, outcomes, len(ways))
-    report.remarks = [REMARK, _moves(last), _judgement(report)]
+    report.remarks = [REMARK, _energy(last), _moves(last), _judgement(report)]
     return report
 
 
@@ -135,6 +136,15 @@ def _efficiencies(options: Namespace, outcomes: dict[int, Outcome], ways: int) -
             if options.scaling == STRONG:
                 gain *= fewest / count
             row.values = {**row.values, EFFICIENCY: gain}
+
+
+def _energy(outcome: Outcome) -> str:
+    """Local. A sentence on what is conserved."""
+    change = conservation(outcome.problem, outcome.outputs).error
+    return (
+        "T, U and P are those of Mantevo's output; energy is kinetic and of the potential that is "
+        f"shifted to end at zero. It changed by {change:.1e} of the kinetic energy at the start."
+    )
 
 
 def _moves(outcome: Outcome) -> str:

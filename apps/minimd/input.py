@@ -40,10 +40,11 @@ def parse(text: str, name: str) -> Problem:
     for number, (line, (what, kinds)) in enumerate(
         zip(lines[HEAD:], LINES, strict=False), HEAD + 1
     ):
-        found[what] = _values(line, what, kinds, f"{name}, line {number}")
-    for what, only in FIXED.items():
-        if found[what] != [only]:
-            raise CommandError(f"{name}: {what} {found[what][0]!r}, only {only!r} is known")
+        where = f"{name}, line {number}"
+        found[what] = _values(line, what, kinds, where)
+        only = FIXED.get(what)
+        if only is not None and found[what] != [only]:
+            raise CommandError(f"{where}: {what} {found[what][0]!r}, only {only!r} is known")
     cells = found["size of problem"]
     cutoff, skin = found["force cutoff and skin"]
     epsilon, sigma = found["epsilon and sigma"]

@@ -49,8 +49,10 @@ def base_problem(comm: MPI.Intracomm, options: Namespace) -> tuple[Problem, bool
 def _read(name: str) -> Problem:
     try:
         return parse(Path(name).read_text(encoding="utf-8"), name)
-    except (OSError, UnicodeError) as error:
-        raise CommandError(f"{name}: {words(error)}") from error
+    except OSError as error:
+        raise CommandError(words(error)) from error
+    except UnicodeError as error:
+        raise CommandError(f"{name}: no text, {words(error)}") from error
 
 
 def check(problem: Problem) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite, prod
+from math import exp, isfinite, prod
 from typing import Any
 
 import numpy as np
@@ -83,7 +83,7 @@ def conservation(problem: Problem, outputs: Sequence[Output]) -> Verdict:
     """
     first = outputs[0]
     kinetic = max(0.5 * AXES * first.temperature, 1e-300)
-    change = max(abs(each.energy - first.energy) for each in outputs)
+    change = float(np.max(np.abs([each.energy - first.energy for each in outputs])))
     return Verdict(change / kinetic, DRIFT * max(1.0, (problem.dt / USUAL_STEP) ** 2))
 
 
@@ -92,11 +92,13 @@ def agreement(problem: Problem, outputs: Sequence[Output], alone: Sequence[Outpu
 
     What rounding explains grows exponentially, as the paths of the atoms are chaotic.
     """
-    worst, allowed = 0.0, ROUNDING
+    worst = Verdict(0.0, ROUNDING)
     for one, other in zip(outputs, alone, strict=True):
-        grown = min(MOST, ROUNDING * np.exp(min(GROWTH * one.step * problem.dt, 100.0)))
+        grown = min(MOST, ROUNDING * exp(min(GROWTH * one.step * problem.dt, 100.0)))
         for a, b in zip(one.numbers, other.numbers, strict=True):
             error = abs(a - b) / max(abs(b), 1.0)
-            if not error * allowed <= worst * grown:
-                worst, allowed = error, float(grown)
-    return Verdict(worst, allowed)
+            if not isfinite(error):
+                return Verdict(error, grown)
+            if error * worst.tolerance > worst.error * grown:
+                worst = Verdict(error, grown)
+    return worst

@@ -119,4 +119,5 @@ def differing(one: NDArray[Any], other: NDArray[Any]) -> float:
     if one.shape != other.shape:
         return 1.0
     first, second = (np.ascontiguousarray(array).view(np.uint64) for array in (one, other))
-    return float(np.count_nonzero((first != second).any(axis=0))) / max(one.shape[1], 1)
+    wrong = int(np.count_nonzero((first != second).any(axis=0)))
+    return wrong / max(int(one.shape[1]), 1)
