@@ -24,6 +24,7 @@ from onesided.apps.report import Row
 from onesided.apps.selection import Candidate, prepare, release
 from onesided.apps.timing import rest
 from onesided.apps.verdict import Verdict
+from onesided.collectives import OnesidedError
 
 ROOT = 0
 EFFICIENCY = "efficiency"
@@ -79,7 +80,7 @@ class Experiment:
         try:
             rounds = rounds_of(self.problem, self.options.rounds)
             course = follow(simulation, runs, rounds, tick)
-        except CommandError:  # all ranks have it
+        except (CommandError, OnesidedError):  # all ranks have it
             simulation.links = None
             release(comm, candidates, Links.free)
             simulation.free()
@@ -117,10 +118,13 @@ class Experiment:
             {**self.labels, "method": labels[name]},
             course.times[name],
             setup=each.setup + each.freeing,
-            nbytes=rooms[name],
             against={REFERENCE: course.times[REFERENCE]},
             details=course.parts[name],
-            values={"overhead %": overhead, "plans": float(plans[name])},
+            values={
+                "overhead %": overhead,
+                "plans": float(plans[name]),
+                "room KiB": rooms[name] / 1024.0,
+            },
             verdict=Verdict(course.differing[name], 0.0),
         )
 

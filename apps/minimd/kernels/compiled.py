@@ -111,6 +111,14 @@ def _force_loops(
     sums[0], sums[1], sums[2] = energy, virial, pairs
 
 
-_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
-_lists = numba.njit(**_OPTIONS)(_list_loops)
-_forces = numba.njit(**_OPTIONS)(_force_loops)
+def _compiled(function: Any) -> Any:
+    """Local. The function when it is called; kept on disk where there is a place for it."""
+    options = {"nogil": True, "error_model": "numpy"}
+    try:
+        return numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # no folder that can be written
+        return numba.njit(**options)(function)
+
+
+_lists = _compiled(_list_loops)
+_forces = _compiled(_force_loops)
