@@ -178,6 +178,8 @@ def test_velocities_are_those_of_the_minimal_standard():
 def test_the_input_of_mantevo():
     problem = parse(INPUT, "in.lj.miniMD")
     assert problem == Problem((6, 5, 4), 45, 0.004, 1.2, 0.7, 10, 2.4, 0.25, 15, 1.0, 1.0)
+    early = INPUT.replace("1.0 1.0        LJ parameters (epsilon and sigma)\n", "")
+    assert parse(early, "in.lj.miniMD") == problem
     assert problem.due(0)
     assert problem.due(15)
     assert not problem.due(20)

@@ -61,6 +61,24 @@ def case_every_way(comm, way):
     assert all(each["verified"] for each in found["verdicts"].values()), found["verdicts"]
 
 
+#: Temperature, potential energy and pressure, as Mantevo's known good output has them.
+MANTEVO = {
+    0: (1.440000, -6.773368, -5.019973),
+    100: (0.7208599, -5.701261, 0.5236926),
+    200: (0.7127749, -5.690223, 0.6106253),
+}
+
+
+def case_output_of_mantevo(comm):
+    """The standard problem with 4,000 atoms: every digit that the reference prints."""
+    code, found = run(comm, "--cells 10 10 10 --steps 200 --rounds 1 --comm rma-notify")
+    assert code == 0
+    lines = {line["step"]: (line["T"], line["U"], line["P"]) for line in found["output"]}
+    assert lines.keys() == MANTEVO.keys()
+    for step, numbers in MANTEVO.items():
+        assert lines[step] == pytest.approx(numbers, rel=1e-6, abs=6e-8), step
+
+
 @parameters(axis=[0, 1, 2])
 def case_slabs(comm, axis):
     """Each axis is cut in turn; atoms cross its ends."""
