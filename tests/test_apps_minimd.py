@@ -196,7 +196,8 @@ def test_the_input_of_mantevo():
         ("45", "many", "line 8: .* is not timesteps"),
         ("2.4 0.25", "2.4", "line 13: .* is not force cutoff and skin"),
         ("15 ", "", "line 14: "),
-        ("lj             units (lj or metal)\n", "", "13 lines; MiniMD's input has 14"),
+        ("lj             units (lj or metal)\n", "", "line 3: units 'none'"),
+        ("\n15 ", " 15 ", "13 lines; MiniMD's input has 14"),
     ],
 )
 def test_wrong_input(old, new, words):

@@ -18,7 +18,7 @@ from onesided.apps.minimd.start import degrees
 from onesided.apps.verdict import Verdict
 
 #: Per unit of time, by how much two runs that differ by rounding drift apart: exp(GROWTH t).
-GROWTH = 6.0
+GROWTH = 4.0
 ROUNDING = 1e-12  # of sums of so many terms, in another order
 MOST = 0.05  # outputs of runs that have nothing in common any more but the energy
 #: Part of the kinetic energy by which the total energy may change: of a time step of 0.005.
