@@ -289,8 +289,8 @@ def test_verdicts():
     assert not conservation(problem, [line(0, -4.0), line(100, float("nan"))]).passed
     first = [line(0, -4.0), line(100, -4.0)]
     assert agreement(problem, first, first).error == 0
-    assert agreement(problem, first, [line(0, -4.0), line(100, -4.0 - 1e-12)]).passed
-    assert not agreement(problem, first, [line(0, -4.0 + 1e-10), line(100, -4.0)]).passed
+    assert agreement(problem, first, [line(0, -4.0), line(100, -4.0 - 1e-11)]).passed
+    assert not agreement(problem, first, [line(0, -4.0 + 1e-9), line(100, -4.0)]).passed
     assert not agreement(problem, first, [line(0, -4.0), line(100, float("nan"))]).passed
 
 

@@ -31,10 +31,9 @@ from onesided.apps.report import Listing, Report, Row, check_json
 REMARK = (
     "An iteration is a time step, by the slowest rank; a time is the mean over the steps of a "
     "round. forces, lists and communication (forward and reverse) are parts of it, on average over "
-    "the ranks. overhead: over the two-sided version. plans: how often the links were planned, "
-    "because the room for ghosts did not suffice; room: of a step, forward and reverse. error: the "
-    "part of the atoms whose position or velocity is not, bit by bit, that of the two-sided "
-    "version."
+    "the ranks. plans: how often the links were planned, because the room for ghosts did not "
+    "suffice; KiB: this room, forward and reverse. error: the part of the atoms whose position or "
+    "velocity is not, bit by bit, that of the two-sided version."
 )
 OUTPUT = {"ranks": ".0f", "step": ".0f", "T": ".6f", "U": ".6f", "P": ".6f", "energy": ".6f"}
 

@@ -110,10 +110,6 @@ class Experiment:
         name = each.method
         if each.reason:
             return Row({**self.labels, "method": name}, reason=each.reason)
-        overhead = None
-        if name != REFERENCE:
-            pairs = zip(course.times[name], course.times[REFERENCE], strict=True)
-            overhead = 100.0 * (float(np.median([one / other for one, other in pairs])) - 1.0)
         return Row(
             {**self.labels, "method": labels[name]},
             course.times[name],
@@ -121,9 +117,8 @@ class Experiment:
             against={REFERENCE: course.times[REFERENCE]},
             details=course.parts[name],
             values={
-                "overhead %": overhead,
                 "plans": float(plans[name]),
-                "room KiB": rooms[name] / 1024.0,
+                "KiB": rooms[name] / 1024.0,
             },
             verdict=Verdict(course.differing[name], 0.0),
         )

@@ -19,7 +19,8 @@ from onesided.apps.verdict import Verdict
 
 #: Per unit of time, by how much two runs that differ by rounding drift apart: exp(GROWTH t).
 GROWTH = 4.0
-ROUNDING = 1e-12  # of sums of so many terms, in another order
+ROUNDING = 1e-12  # of sums in another order,
+TERM = 4e-15  # and more for every atom
 MOST = 0.05  # outputs of runs that have nothing in common any more but the energy
 #: Part of the kinetic energy by which the total energy may change: of a time step of 0.005.
 DRIFT, USUAL_STEP = 5e-3, 0.005
@@ -92,9 +93,10 @@ def agreement(problem: Problem, outputs: Sequence[Output], alone: Sequence[Outpu
 
     What rounding explains grows exponentially, as the paths of the atoms are chaotic.
     """
-    worst = Verdict(0.0, ROUNDING)
+    base = ROUNDING + TERM * problem.atoms
+    worst = Verdict(0.0, base)
     for one, other in zip(outputs, alone, strict=True):
-        grown = min(MOST, ROUNDING * exp(min(GROWTH * one.step * problem.dt, 100.0)))
+        grown = min(MOST, base * exp(min(GROWTH * one.step * problem.dt, 100.0)))
         for a, b in zip(one.numbers, other.numbers, strict=True):
             error = abs(a - b) / max(abs(b), 1.0)
             if not isfinite(error):
