@@ -14,6 +14,7 @@ from onesided.apps.evidence import options as evidence_options
 from onesided.apps.heat import options as heat_options
 from onesided.apps.hpccg import options as hpccg_options
 from onesided.apps.minife import options as minife_options
+from onesided.apps.minimd import options as minimd_options
 from onesided.apps.modelling import options as model_options
 from onesided.apps.partitioned.options import bench_partitioned
 from onesided.apps.reporting import options as report_options
@@ -93,6 +94,12 @@ COMMANDS = (
         "onesided.apps.minife.command",
         "Solve for steady heat by finite elements as the mini-application MiniFE does.",
         minife_options.minife,
+    ),
+    Command(
+        "minimd",
+        "onesided.apps.minimd.command",
+        "Move atoms that attract and repel each other, ghost atoms exchanged in several ways.",
+        minimd_options.minimd,
     ),
     Command(
         "doctor",

@@ -15,7 +15,7 @@ from mpi4py import MPI
 from onesided.collectives.layout import Layout
 from onesided.collectives.processor import processor
 
-PACKAGES = ("onesided", "numpy", "scipy", "mpi4py", "ducc0", "pyfftw", "mpi4py-fft")
+PACKAGES = ("onesided", "numpy", "scipy", "mpi4py", "ducc0", "pyfftw", "mpi4py-fft", "numba")
 BUILDS = ("mpich", "openmpi", "mpiabi", "impi")  # what a wheel of mpi4py has in its file names
 THREAD_LEVELS = {
     MPI.THREAD_SINGLE: "single",

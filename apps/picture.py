@@ -109,6 +109,32 @@ def save_slice(
     figure.savefig(path)
 
 
+def save_atoms(
+    path: str,
+    title: str,
+    places: tuple[NDArray[Any], NDArray[Any]],
+    speeds: NDArray[Any],
+    lengths: Sequence[float],
+    cuts: Sequence[Sequence[float]],
+) -> None:
+    """Local. Draw atoms in a plane, colored by their speed; ``cuts``: where the parts of the ranks
+    end, by axis."""
+    figure, axes = _figure(title)
+    size = max(1.0, 20000.0 / max(speeds.size, 100))
+    dots = axes.scatter(*places, c=speeds, s=size, cmap="magma")
+    for at in cuts[0]:
+        axes.axvline(at, color="gray", linewidth=0.8)
+    for at in cuts[1]:
+        axes.axhline(at, color="gray", linewidth=0.8)
+    axes.set_xlim(0.0, lengths[0])
+    axes.set_ylim(0.0, lengths[1])
+    axes.set_aspect("equal")
+    axes.set_xlabel("x")
+    axes.set_ylabel("y")
+    figure.colorbar(dots, label="speed")
+    figure.savefig(path)
+
+
 def save_bars(path: str, title: str, label: str, bars: Mapping[str, float]) -> None:
     """Local. Draw a bar for every name, from the first at the top, over a logarithmic axis."""
     figure, axes = _figure(title)

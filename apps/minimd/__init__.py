@@ -1,0 +1,1 @@
+"""Molecular dynamics: the mini-application MiniMD, its ghost atoms exchanged in several ways."""

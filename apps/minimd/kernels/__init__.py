@@ -1,0 +1,1 @@
+"""Neighbor lists and forces of the atoms of one rank."""

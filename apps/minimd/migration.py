@@ -1,0 +1,44 @@
+"""Atoms that have left the part of their rank move to the rank that they have come to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onesided.apps.minimd.axis import HIGH, LOW, Axis
+from onesided.apps.minimd.decomposition import Domain
+
+
+def wrap(x: NDArray[Any], domain: Domain) -> None:
+    """Local. Bring positions back into the periodic box."""
+    for row, length in zip(x, domain.lengths, strict=True):
+        row -= length * np.floor(row / length)
+        row[row >= length] = 0.0  # where a tiny negative number was rounded to the length
+
+
+def lost(x: NDArray[Any], axes: Sequence[Axis]) -> int:
+    """Local. Atoms in the box that belong to no neighbor of this rank, or nowhere."""
+    astray = ~np.isfinite(x).all(axis=0)
+    for axis in axes:
+        steps = axis.steps(np.where(astray, 0.0, x[axis.number]))
+        astray |= (steps > 1) & (steps < axis.comm.size - 1)
+    return int(np.count_nonzero(astray))
+
+
+def migrate(state: NDArray[Any], axes: Sequence[Axis]) -> NDArray[Any]:
+    """Collective. Columns of atoms in the box; those that belong to this rank.
+
+    They move along one axis after the other, to a neighbor each time.
+    """
+    for axis in axes:
+        if axis.alone:
+            continue
+        steps = axis.steps(state[axis.number])
+        higher = steps == 1
+        lower = (steps != 0) & ~higher
+        coming = axis.swap((state[:, lower], state[:, higher]))
+        state = np.concatenate([state[:, steps == 0], coming[LOW], coming[HIGH]], axis=1)
+    return state

@@ -1,0 +1,1 @@
+"""Ways of exchanging ghost atoms, and the forces on them."""

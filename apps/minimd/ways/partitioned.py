@@ -1,0 +1,37 @@
+"""A halo of partitioned sends, each of one piece: HaloExchange with listed neighbors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onesided.apps.minimd.ways.link import Counts, Line, Link, Pair
+from onesided.collectives import HaloExchange
+
+
+class Partitioned(Link):
+    """Collective. One array has the parts that leave, and behind them those that come."""
+
+    def __init__(self, line: Line) -> None:
+        super().__init__(line)
+        array = np.zeros(4 * line.room)
+        parts = [slice(n * line.room, (n + 1) * line.room) for n in range(4)]
+        to_low, to_high, from_low, from_high = parts
+        self.out, self._into = (array[to_low], array[to_high]), (array[from_low], array[from_high])
+        low, high = line.neighbors
+        if low == high:  # its n-th entry for this rank is matched with the n-th one here
+            neighbors = [(low, (to_low,), (from_high,)), (low, (to_high,), (from_low,))]
+        else:
+            neighbors = [(low, (to_low,), (from_low,)), (high, (to_high,), (from_high,))]
+        self._halo = HaloExchange(
+            line.comm, array, None, neighbors=neighbors, info=dict(line.info)
+        )
+        self.label = self._halo.method
+
+    def exchange(self, sent: Counts, received: Counts) -> Pair:
+        """Collective over the line."""
+        self._halo.exchange()
+        return self._into
+
+    def free(self) -> None:
+        """Collective over the line."""
+        self._halo.Free()

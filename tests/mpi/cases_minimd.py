@@ -1,0 +1,283 @@
+"""``onesided minimd`` inside a job: ways, process grids, growing rooms, blow-ups, empty ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+
+import numpy as np
+import pytest
+from cases import parameters, ranks
+from mpi4py import MPI
+
+from onesided.apps.failures import CommandError
+from onesided.apps.main import build_parser
+from onesided.apps.minimd import command
+from onesided.apps.minimd.axis import Axis
+from onesided.apps.minimd.decomposition import Domain, process_grid
+from onesided.apps.minimd.migration import migrate
+from onesided.apps.minimd.problem import Problem
+from onesided.apps.minimd.simulation import Simulation
+from onesided.apps.minimd.ways import links
+from onesided.apps.minimd.ways.exchange import Exchange
+from onesided.apps.minimd.ways.link import Line
+from onesided.apps.minimd.ways.links import Links
+from onesided.apps.minimd.ways.registry import REFERENCE, ways
+from onesided.collectives import UnsupportedError
+
+NUMPY = "--kernel numpy"
+
+
+def run(comm, words):
+    """Exit code of the command, and what it wrote as JSON."""
+    path = comm.bcast(tempfile.mkstemp(suffix=".json")[1] if comm.rank == 0 else None)
+    options = build_parser().parse_args(["minimd", *words.split(), "--json", path])
+    code = command.run(comm, options)
+    found = None
+    if comm.rank == 0:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+        os.unlink(path)
+    return code, comm.bcast(found)
+
+
+@parameters(way=list(ways()))
+def case_every_way(comm, way):
+    words = f"--cells 6 6 6 --steps 25 --thermo 5 {NUMPY} --rounds 2 --verify"
+    code, found = run(comm, f"{words} --comm {way}")
+    assert code == 0, found
+    row = next(row for row in found["rows"] if row["method"].split()[0] == way)
+    if "reason" in row:
+        assert way == "fence-threads", row
+        return
+    assert row["verified"] is True, row
+    assert row["iterations"] == 2
+    assert set(row["ratios"]) == {REFERENCE}
+    assert row["parts"]["forces"] > 0
+    assert [line["step"] for line in found["output"]] == [0, 5, 10, 15, 20, 25]
+    assert found["pattern"]["atoms"] == 864
+    assert len(found["verdicts"]) == 2
+    assert all(each["verified"] for each in found["verdicts"].values()), found["verdicts"]
+
+
+#: Temperature, potential energy and pressure, as Mantevo's known good output has them.
+MANTEVO = {
+    0: (1.440000, -6.773368, -5.019973),
+    100: (0.7208599, -5.701261, 0.5236926),
+}
+
+
+def case_output_of_mantevo(comm):
+    """The standard problem with 4,000 atoms: every digit that the reference prints."""
+    code, found = run(comm, "--cells 10 10 10 --steps 100 --rounds 1 --comm rma-notify")
+    assert code == 0
+    lines = {line["step"]: (line["T"], line["U"], line["P"]) for line in found["output"]}
+    assert lines.keys() == MANTEVO.keys()
+    for step, numbers in MANTEVO.items():
+        assert lines[step] == pytest.approx(numbers, rel=1e-6, abs=6e-8), step
+
+
+@parameters(axis=[0, 1, 2])
+def case_slabs(comm, axis):
+    """Each axis is cut in turn; atoms cross its ends."""
+    cells, grid = ["4"] * 3, ["1"] * 3
+    cells[axis], grid[axis] = str(4 * comm.size), str(comm.size)
+    words = f"--cells {' '.join(cells)} --grid {' '.join(grid)} --steps 30 --temperature 4 {NUMPY}"
+    code, found = run(comm, f"{words} --verify --rounds 2 --comm fence,rma-notify --every 5")
+    assert code == 0, found["remarks"]
+    assert found["pattern"]["grid"] == [int(part) for part in grid]
+
+
+def case_ranks_without_atoms(comm):
+    words = f"--cells 2 2 {comm.size} --density 0.001 --grid 1 1 {comm.size} --steps 40"
+    code, found = run(comm, f"{words} {NUMPY} --verify --comm fence,rma-notify,partitioned")
+    assert code == 0, found["remarks"]
+    narrow = f"--cells 1 1 1 --density 0.0003 --grid {comm.size} 1 1 --steps 3 {NUMPY}"
+    code, found = run(comm, f"{narrow} --comm fence,rma-notify")
+    assert code == 0
+    if comm.size > 2:
+        assert found["pattern"]["atoms of a rank"][0] == 0
+
+
+@ranks(at_least=2)
+def case_rooms_grow(comm):
+    """Ghosts for which there is no room: all links are planned again, and the state is right."""
+    spare = links.SPARE, links.LEAST
+    links.SPARE, links.LEAST = 1.0, 0  # the lattice has few ghosts within 2.51
+    try:
+        words = f"--cells 6 4 4 --skin 0.01 --steps 10 --every 1 {NUMPY} --verify --rounds 1"
+        words += " --comm fence,rma-fence,p2p"
+        code, found = run(comm, words)
+    finally:
+        links.SPARE, links.LEAST = spare
+    assert code == 0, found["remarks"]
+    assert all(row["plans"] > 1 for row in found["rows"]), found["rows"]
+
+
+@ranks(at_least=2)
+@parameters(way=["fence", "rma-notify", "partitioned"])
+def case_links_bring_what_was_sent(comm, way):
+    """Different numbers for both neighbors, in many rounds, between all pairs of a line."""
+    low, high = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
+    room = 10
+    link = ways()[way].make(Line(comm, (low, high), room))
+    for number in range(20):
+        mark = 100.0 * number
+        link.out[0][:4] = mark + comm.rank + np.arange(4)
+        link.out[1][:7] = -(mark + comm.rank + np.arange(7))
+        from_low, from_high = link.exchange((4, 7), (7, 4))
+        assert (from_low[:7] == -(mark + low + np.arange(7))).all()
+        assert (from_high[:4] == mark + high + np.arange(4)).all()
+    from_low = from_high = None
+    link.free()
+
+
+def simulation(comm, cells, **changes):
+    problem = Problem(cells=cells, **changes)
+    return Simulation(comm, problem, process_grid(problem, comm.size, []), "numpy")
+
+
+def case_ghosts_are_all_atoms_within_reach(comm):
+    one = simulation(comm, (6, 6, 6))
+    atoms, problem = one.atoms, one.problem
+    own = comm.allgather(atoms.x[:, : atoms.own])
+    every = np.concatenate(own, axis=1)
+    steps = np.array([(i, j, k) for i in (-1, 0, 1) for j in (-1, 0, 1) for k in (-1, 0, 1)])
+    images = (every[:, :, None] + (steps * problem.lengths).T[:, None, :]).reshape(3, -1)
+    low, high = one.domain.low[:, None], one.domain.high[:, None]
+    inside = ((images >= low) & (images < high)).all(axis=0)
+    reach = problem.reach
+    near = ((images >= low - reach) & (images < high + reach)).all(axis=0) & ~inside
+    expected = {tuple(place) for place in np.round(images[:, near], 9).T + 0.0}
+    ghosts = np.round(atoms.x[:, atoms.own : atoms.total], 9).T + 0.0
+    assert {tuple(place) for place in ghosts} == expected
+    assert len(ghosts) == len(expected)
+    one.free()
+
+
+def case_atoms_find_their_ranks(comm):
+    """Columns that may be anywhere next to their rank come where they belong, unchanged."""
+    problem = Problem(cells=(8, 8, 8))
+    grid = process_grid(problem, comm.size, [])
+    cart = comm.Create_cart(grid, [True] * 3)
+    domain = Domain(problem.lengths, grid, tuple(cart.coords))
+    axes = [Axis(cart, number, domain) for number in range(3)]
+    draw = np.random.default_rng(comm.rank)
+    width = (domain.high - domain.low)[:, None]
+    x = domain.low[:, None] + width * draw.uniform(-0.9, 1.9, (3, 200))
+    x %= np.array(problem.lengths)[:, None]
+    numbers = 200.0 * comm.rank + np.arange(200)[None]
+    state = np.concatenate([x, draw.standard_normal((3, 200)), numbers])
+    mine = migrate(state, axes)
+    assert (mine[:3] >= domain.low[:, None]).all()
+    assert (mine[:3] < domain.high[:, None]).all()
+    sent, come = (np.concatenate(comm.allgather(each), axis=1) for each in (state, mine))
+    assert sent.shape == come.shape
+    assert (sent[:, np.argsort(sent[6])] == come[:, np.argsort(come[6])]).all()
+    for axis in axes:
+        axis.free()
+    cart.Free()
+
+
+def case_momentum_is_conserved(comm):
+    one = simulation(comm, (6, 6, 6), steps=30)
+    made = Links(one.cart, one.axes, ways()["rma-notify"], {}, one.needed)
+    one.resume(one.atoms.state(), 0, made)
+    one.advance(30)
+    momentum = one.atoms.v[:, : one.atoms.own].sum(axis=1)
+    comm.Allreduce(MPI.IN_PLACE, momentum)
+    assert np.abs(momentum).max() < 1e-9
+    made.free()
+    one.free()
+
+
+@ranks(at_least=2)
+def case_wrong_ghosts_are_noticed(comm):
+    exchange = Exchange.exchange
+
+    def wrong(self, sent, received):
+        low, high = exchange(self, sent, received)
+        low[:1] += 1e-9 * (comm.rank == 0)
+        return low, high
+
+    Exchange.exchange = wrong
+    try:
+        code, found = run(comm, f"--cells 6 6 6 --steps 5 {NUMPY} --comm p2p,fence")
+    finally:
+        Exchange.exchange = exchange
+    assert code == 1
+    verified = {row["method"]: row["verified"] for row in found["rows"]}
+    assert verified == {REFERENCE: True, "p2p": False, "fence": True}
+    assert any("WRONG: p2p came to another state" in remark for remark in found["remarks"])
+
+
+@ranks(at_least=2)
+def case_a_way_that_only_some_ranks_have(comm):
+    """All ranks give up, and what was made is given back."""
+    made = Exchange.__init__
+
+    def broken(self, line, method):
+        if method == "p2p":
+            raise UnsupportedError("not here")
+        made(self, line, method)
+
+    Exchange.__init__ = broken
+    try:
+        code, found = run(comm, f"--cells 6 6 6 --steps 2 {NUMPY} --comm p2p,rma-notify")
+    finally:
+        Exchange.__init__ = made
+    assert code == 0
+    rows = {row["method"]: row for row in found["rows"]}
+    assert "not here" in rows["p2p"]["reason"]
+    assert rows["rma-notify"]["verified"] is True
+
+
+BLOW_UPS = {
+    "moves": "--dt 1 --thermo 0",
+    "energy": "--dt 0.05 --thermo 1 --every 50",
+    "hot": "--dt 0.02 --temperature 1e6 --thermo 1",
+}
+
+
+@parameters(which=list(BLOW_UPS))
+def case_blow_up(comm, which):
+    words = f"minimd --cells 6 6 6 --steps 100 {NUMPY} {BLOW_UPS[which]} --comm fence,rma-notify"
+    options = build_parser().parse_args(words.split())
+    with pytest.raises(CommandError, match=r"step \d+: .* is too long"):
+        command.run(comm, options)
+
+
+MISTAKES = {
+    "method": ("--comm fence,magic", "no method 'magic'; the methods are two-sided, fence"),
+    "kernel": ("--kernel magic", "no kernel 'magic'"),
+    "small": ("--cells 1 9 9", "1 x 9 x 9 lattice cells are too few for"),
+    "grid": ("--grid 7 11", "cannot be arranged like this"),
+    "file": ("no-such-file", "no-such-file: No such file"),
+    "ranks": ("--scaling weak --ranks-list 99", "--ranks-list 99: the job has"),
+    "list": ("--ranks-list 1", "--ranks-list needs --scaling"),
+    "picture": ("--picture out.doc", "out.doc: an image is one of|matplotlib"),
+    "json": ("--json none/out.json", "No such file"),
+}
+
+
+@parameters(mistake=list(MISTAKES))
+def case_mistake(comm, mistake):
+    words, fragment = MISTAKES[mistake]
+    options = build_parser().parse_args(["minimd", *words.split()])
+    with pytest.raises(CommandError, match=fragment):
+        command.run(comm, options)
+
+
+@parameters(scaling=["weak", "strong"])
+def case_scaling(comm, scaling):
+    words = f"--cells 5 5 5 --scaling {scaling} --steps 10 {NUMPY} --comm fence"
+    if scaling == "strong":
+        words = words.replace("5 5 5", "8 8 8")
+    code, found = run(comm, words)
+    assert code == 0
+    counts = sorted({int(row["ranks"]) for row in found["rows"]})
+    assert counts[0] == 1
+    assert counts[-1] == comm.size
+    assert {row["efficiency"] for row in found["rows"] if row["ranks"] == "1"} == {1.0}
+    assert found["pattern"]["atoms"] == 500 * comm.size if scaling == "weak" else 2048

@@ -1,0 +1,340 @@
+"""``onesided minimd``: the problem, its input, lists, forces, and the command on several ranks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from math import prod
+
+import commands
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onesided.apps.failures import CommandError
+from onesided.apps.minimd.decomposition import Domain, grids, process_grid
+from onesided.apps.minimd.input import parse
+from onesided.apps.minimd.kernels.registry import kernels, load, usable
+from onesided.apps.minimd.migration import wrap
+from onesided.apps.minimd.problem import Problem
+from onesided.apps.minimd.setting import check, shape_of
+from onesided.apps.minimd.start import degrees, lattice, velocities
+from onesided.apps.minimd.thermo import Output, agreement, check_energy, conservation
+from onesided.apps.minimd.turns import differing, rounds_of
+
+#: The potential energy of an atom of the lattice, and the pressure with 4,000 atoms, as other
+#: programs print them for the same problem.
+LATTICE_ENERGY, PRESSURE = -6.7733681, -5.0199732
+INPUT = """Lennard-Jones input file for MiniMD
+
+lj             units (lj or metal)
+none           data file (none or filename)
+lj             force style (lj or eam)
+1.0 1.0        LJ parameters (epsilon and sigma)
+6 5 4          size of problem
+45             timesteps
+0.004          timestep size
+1.2            initial temperature
+0.7            density
+10             reneighboring every this many steps
+2.4 0.25       force cutoff and neighbor skin
+15             thermo calculation every this many steps (0 = start,end)
+"""
+
+
+@pytest.fixture(params=kernels())
+def kernel(request):
+    try:
+        return usable(request.param)
+    except CommandError as error:
+        pytest.skip(str(error))
+
+
+def atoms_with_images(problem, disorder, seed=1):
+    """Own positions, and those with all periodic images within reach."""
+    lengths = np.array(problem.lengths)
+    x, _ = lattice(problem, np.zeros(3), lengths)
+    draw = np.random.default_rng(seed)
+    own = (x + disorder * draw.standard_normal(x.shape)) % lengths[:, None]
+    every = own
+    for axis in range(3):
+        low = every[:, every[axis] < problem.reach].copy()
+        high = every[:, every[axis] >= lengths[axis] - problem.reach].copy()
+        low[axis] += lengths[axis]
+        high[axis] -= lengths[axis]
+        every = np.concatenate([every, low, high], axis=1)
+    return own, np.ascontiguousarray(every), lengths
+
+
+def folded(problem, own, every, forces):
+    """Forces on own atoms with those on their images."""
+    lengths = np.array(problem.lengths)[:, None]
+    places = {tuple(np.round(place, 6)): number for number, place in enumerate(own.T)}
+    total = np.zeros_like(own)
+    for place, force in zip((every % lengths).T, forces.T, strict=True):
+        key = tuple(np.round(place, 6))
+        if key not in places:  # at the upper end, by rounding
+            key = min(places, key=lambda one: np.abs(np.subtract(one, key)).max())
+        total[:, places[key]] += force
+    return total
+
+
+def by_all_pairs(problem, own):
+    """Energy, virial, pairs and forces by the nearest images of all pairs."""
+    lengths = np.array(problem.lengths)[:, None, None]
+    apart = own[:, :, None] - own[:, None, :]
+    apart -= lengths * np.round(apart / lengths)
+    squares = (apart**2).sum(axis=0)
+    np.fill_diagonal(squares, np.inf)
+    near = squares < problem.cutoff**2
+    sixths = np.where(near, (problem.sigma**2 / squares) ** 3, 0.0)
+    weights = 48.0 * problem.epsilon * sixths * (sixths - 0.5) / squares
+    forces = (apart * weights).sum(axis=2)
+    energy = 2.0 * problem.epsilon * (sixths * (sixths - 1.0)).sum()
+    return energy, 0.5 * (weights[near] * squares[near]).sum(), near.sum() // 2, forces
+
+
+@pytest.mark.parametrize(
+    ("changes", "disorder"),
+    [
+        ({}, 0.0),
+        ({}, 0.1),
+        ({"cells": (4, 5, 6), "epsilon": 0.7, "sigma": 1.1}, 0.1),
+        ({"cells": (5, 4, 4), "cutoff": 2.0, "skin": 0.0}, 0.2),
+        ({"cells": (3, 3, 3), "density": 0.05}, 0.3),
+    ],
+)
+def test_forces_are_those_of_all_pairs(kernel, changes, disorder):
+    problem = replace(Problem(cells=(4, 4, 4)), **changes)
+    own, every, lengths = atoms_with_images(problem, disorder)
+    made = load(kernel, problem)
+    forces = np.full_like(every, np.nan)
+    for _ in range(2):  # the second lists have the room of the first ones
+        made.build(every, own.shape[1], every.shape[1], np.zeros(3), lengths)
+    tally = made.forces(every, forces, own.shape[1], every.shape[1], True)
+    energy, virial, pairs, expected = by_all_pairs(problem, own)
+    assert tally.pairs == pairs
+    assert tally.energy == pytest.approx(energy, rel=1e-12)
+    assert tally.virial == pytest.approx(virial, rel=1e-11)
+    scale = max(np.abs(expected).max(), 1.0)
+    assert np.abs(folded(problem, own, every, forces) - expected).max() < 1e-9 * scale
+    again = np.full_like(every, np.nan)
+    made.forces(every, again, own.shape[1], every.shape[1], False)
+    assert (again == forces).all()
+
+
+def test_a_rank_without_atoms_has_no_forces(kernel):
+    problem = Problem(cells=(4, 4, 4))
+    made = load(kernel, problem)
+    nothing, ghosts = np.zeros((3, 0)), np.zeros((3, 5))
+    for x in (nothing, ghosts):
+        made.build(x, 0, x.shape[1], np.zeros(3), np.full(3, 4.0))
+        forces = np.ones_like(x)
+        assert made.forces(x, forces, 0, x.shape[1], True).pairs == 0
+        assert not forces.any()
+
+
+def test_the_lattice_has_the_energy_that_others_print():
+    problem = Problem()
+    own, every, lengths = atoms_with_images(problem, 0.0)
+    assert own.shape == (3, 4000)
+    made = load("numpy", problem)
+    made.build(every, 4000, every.shape[1], np.zeros(3), lengths)
+    tally = made.forces(every, np.empty_like(every), 4000, every.shape[1], True)
+    assert tally.energy / 4000 == pytest.approx(LATTICE_ENERGY, abs=1e-7)
+    squares = problem.temperature * degrees(problem)
+    assert (squares + tally.virial) / (3 * prod(lengths)) == pytest.approx(PRESSURE, abs=1e-7)
+
+
+@pytest.mark.parametrize("grid", [(2, 1, 1), (1, 3, 2), (2, 2, 3)])
+def test_every_atom_starts_on_one_rank(grid):
+    problem = Problem(cells=(5, 6, 7))
+    found = []
+    for place in product(*map(range, grid)):
+        domain = Domain(problem.lengths, grid, place)
+        x, numbers = lattice(problem, domain.low.tolist(), domain.high.tolist())
+        assert (x >= domain.low[:, None]).all()
+        assert (x < domain.high[:, None]).all()
+        found += numbers.tolist()
+    assert len(found) == problem.atoms
+    assert len(set(found)) == problem.atoms
+
+
+def test_velocities_are_those_of_the_minimal_standard():
+    """After 10,000 draws from 1 the seed is 1043618065, as Park and Miller tell."""
+    seed, drawn = 1, []
+    for number in range(1, 10001):
+        seed = 16807 * seed % (2**31 - 1)
+        if number in (6, 12, 18):
+            drawn.append(seed / (2**31 - 1))
+    assert seed == 1043618065
+    assert velocities(np.array([1]))[:, 0].tolist() == pytest.approx(drawn, rel=1e-15)
+    many = velocities(np.arange(1, 2000))
+    assert many.shape == (3, 1999)
+    assert np.abs(many.mean(axis=1) - 0.5).max() < 0.05
+
+
+def test_the_input_of_mantevo():
+    problem = parse(INPUT, "in.lj.miniMD")
+    assert problem == Problem((6, 5, 4), 45, 0.004, 1.2, 0.7, 10, 2.4, 0.25, 15, 1.0, 1.0)
+    early = INPUT.replace("1.0 1.0        LJ parameters (epsilon and sigma)\n", "")
+    assert parse(early, "in.lj.miniMD") == problem
+    assert problem.due(0)
+    assert problem.due(15)
+    assert not problem.due(20)
+    assert replace(problem, thermo=0).due(45)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("lj             units", "metal units", "line 3: units 'metal', only 'lj' is known"),
+        ("none", "atoms.dat", "line 4: data file 'atoms.dat', only 'none'"),
+        ("lj             force", "eam force", "line 5: force style 'eam'"),
+        ("6 5 4 ", "6 5 ", "line 7: .* is not size of problem"),
+        ("45", "many", "line 8: .* is not timesteps"),
+        ("2.4 0.25", "2.4", "line 13: .* is not force cutoff and skin"),
+        ("15 ", "", "line 14: "),
+        ("lj             units (lj or metal)\n", "", "line 3: units 'none'"),
+        ("\n15 ", " 15 ", "13 lines; MiniMD's input has 14"),
+    ],
+)
+def test_wrong_input(old, new, words):
+    with pytest.raises(CommandError, match=words):
+        parse(INPUT.replace(old, new, 1), "in.lj.miniMD")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"dt": 0.0}, {"cells": (0, 1, 1)}, {"density": float("nan")}, {"every": 0}, {"skin": -1.0},
+     {"thermo": -1}, {"cutoff": float("inf")}, {"sigma": 0.0}],
+)  # fmt: skip
+def test_numbers_that_mean_nothing(changes):
+    check(Problem())
+    with pytest.raises(CommandError):
+        check(replace(Problem(), **changes))
+
+
+def test_process_grids():
+    problem = Problem(cells=(20, 10, 10))
+    assert process_grid(problem, 2, []) == (2, 1, 1)
+    assert process_grid(problem, 4, ["auto", 2]) == (2, 2, 1)
+    assert process_grid(problem, 4, [1, 4, 1]) == (1, 4, 1)
+    assert len(list(grids(12))) == 18
+    assert shape_of(8, ["auto"]) == (2, 2, 2)
+    assert prod(shape_of(6, ["auto"])) == 6
+    with pytest.raises(CommandError, match="cannot be arranged"):
+        process_grid(problem, 4, [3])
+    with pytest.raises(CommandError, match="4 entries for 3 axes"):
+        process_grid(problem, 1, [1, 1, 1, 1])
+    with pytest.raises(CommandError, match="2 x 2 x 2 lattice cells are too few for 8 ranks"):
+        process_grid(Problem(cells=(2, 2, 2)), 8, [])
+
+
+@settings(max_examples=50)
+@given(st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=3), st.integers(1, 5))
+def test_positions_come_back_into_the_box(place, parts):
+    domain = Domain((3.0, 4.5, 7.1), (parts, 1, 1), (0, 0, 0))
+    x = np.array(place)[:, None]
+    wrap(x, domain)
+    for axis, length in enumerate(domain.lengths):
+        assert 0 <= x[axis, 0] < length
+        turns = (x[axis, 0] - place[axis]) / length
+        assert abs(turns - round(turns)) < 1e-9
+    edges = domain.edges(0)
+    assert edges[0] == 0
+    assert edges[-1] == 3.0
+
+
+def test_a_tiny_negative_number_is_no_length():
+    x = np.array([[-1e-30], [0.0], [7.1]])
+    wrap(x, Domain((3.0, 4.5, 7.1), (1, 1, 1), (0, 0, 0)))
+    assert x[:, 0].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_rounds_end_where_lists_are_made():
+    problem = Problem(steps=110, every=20)
+    assert rounds_of(problem, 3) == [40, 40, 30]
+    assert rounds_of(problem, 100) == [20, 20, 20, 20, 20, 10]
+    assert rounds_of(replace(problem, steps=7), 5) == [7]
+
+
+def test_states_are_compared_bit_by_bit():
+    one = np.random.default_rng(0).standard_normal((7, 10))
+    other = one.copy()
+    assert differing(one, other) == 0
+    other[3, 4] = np.nextafter(other[3, 4], 9)
+    assert differing(one, other) == 0.1
+    assert differing(one, other[:, :9]) == 1
+    assert differing(one[:, :0], one[:, :0]) == 0
+
+
+def line(step, energy, temperature=1.0):
+    return Output(step, temperature, -5.0, 0.1, energy)
+
+
+def test_a_blow_up_is_told():
+    problem = Problem()
+    check_energy(problem, line(0, -4.0), line(10, -4.5))
+    for energy in (3.0, -20.0, float("nan"), float("inf")):
+        with pytest.raises(CommandError, match=r"step 10: .*time step 0\.005 is too long"):
+            check_energy(problem, line(0, -4.0), line(10, energy))
+
+
+def test_verdicts():
+    problem = Problem()
+    assert conservation(problem, [line(0, -4.0), line(100, -4.001)]).passed
+    assert not conservation(problem, [line(0, -4.0), line(50, -4.1), line(100, -4.0)]).passed
+    assert not conservation(problem, [line(0, -4.0), line(100, float("nan"))]).passed
+    first = [line(0, -4.0), line(100, -4.0)]
+    assert agreement(problem, first, first).error == 0
+    assert agreement(problem, first, [line(0, -4.0), line(100, -4.0 - 1e-11)]).passed
+    assert not agreement(problem, first, [line(0, -4.0 + 1e-9), line(100, -4.0)]).passed
+    assert not agreement(problem, first, [line(0, -4.0), line(100, float("nan"))]).passed
+
+
+def test_unknown_kernels():
+    assert usable("auto") in kernels()
+    with pytest.raises(CommandError, match="no kernel 'magic'; the kernels are numba, numpy"):
+        usable("magic")
+
+
+@pytest.mark.parametrize("ranks", [2, pytest.param(1, marks=pytest.mark.full)])
+def test_minimd(run_cases, ranks):
+    run_cases("cases_minimd", ranks)
+
+
+def test_three_ranks_of_which_one_has_no_atoms(run_cases):
+    run_cases("cases_minimd", 3, select="ranks_without_atoms")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("ranks", [3, 4, 8])
+def test_minimd_on_more_ranks(run_cases, ranks):
+    run_cases("cases_minimd", ranks)
+
+
+@pytest.mark.full
+def test_minimd_on_two_nodes(run_cases, two_nodes):
+    run_cases(
+        "cases_minimd",
+        two_nodes.ranks,
+        select="case_every_way",
+        env=two_nodes.env,
+        nodes=two_nodes.nodes,
+    )
+
+
+def test_the_command_draws_and_tells(tmp_path):
+    pytest.importorskip("matplotlib", reason="the picture needs matplotlib")
+    files = [tmp_path / name for name in ("in.lj.miniMD", "out.json", "out.png")]
+    files[0].write_text(INPUT)
+    words = f"minimd {files[0]} --verify --comm fence --scaling strong --kernel numpy --ranks 2"
+    words += f" --json {files[1]} --picture {files[2]}"
+    finished = commands.onesided(*words.split())
+    assert finished.code == 0, finished
+    assert "All ways came to the same state, bit by bit." in finished.out
+    assert "efficiency" in finished.out
+    assert files[1].stat().st_size > 1000
+    assert files[2].read_bytes().startswith(b"\x89PNG")
