@@ -19,7 +19,7 @@ MOST_THREADS = 64
 LARGEST = "4M"
 #: By the name of an option: what it is usually, and in a quick run.
 USUAL = {
-    "messages": (64, 64),
+    "messages": (256, 256),
     "window": (64 << 20, 8 << 20),
     "runs": (5, 2),
     "iterations": (200, 40),
