@@ -19,9 +19,9 @@ from onesided.apps.heat.halos.registry import ways
 from onesided.apps.heat.options import heat
 from onesided.apps.heat.problem import Problem
 from onesided.apps.heat.stencil import settings, update, wrap
-from onesided.apps.heat.team import Team
 from onesided.apps.heat.tiling import POINTS, tiling
 from onesided.apps.heat.work import Queue, Tile, after
+from onesided.apps.team import Team
 from onesided.collectives import methods
 
 DOUBLE, SINGLE = np.dtype(np.float64), np.dtype(np.float32)
@@ -164,30 +164,6 @@ def test_heat_stays_in_a_periodic_box_and_leaves_between_walls():
         assert abs(end - 1) < 1e-12 if kept == 1.0 else end < kept
 
 
-def test_every_thread_of_a_team_works_and_errors_come_back():
-    with Team(3) as team:
-        for _ in range(50):
-            seen = []
-            meeting = threading.Barrier(3, timeout=20)
-
-            def work(seen=seen, meeting=meeting):
-                meeting.wait()
-                seen.append(threading.get_ident())
-
-            team.run(work)
-            assert len(set(seen)) == 3
-
-        def fail():
-            if threading.current_thread() is not threading.main_thread():
-                raise ZeroDivisionError("in a thread")
-
-        with pytest.raises(ZeroDivisionError, match="in a thread"):
-            team.run(fail)
-        team.run(lambda: None)
-        alive = threading.active_count()
-    assert threading.active_count() == alive - 2
-
-
 @pytest.mark.parametrize("threads", [1, 4])
 def test_a_queue_gives_every_tile_once_a_round(threads):
     done = []
@@ -208,7 +184,7 @@ def test_a_queue_gives_every_tile_once_a_round(threads):
         for _ in range(5):
             done.clear()
             waiting |= dict.fromkeys(waiting, 2)
-            team.run(queue)
+            team.together(queue)
             assert sorted(n for n in done if n != "marked") == list(range(20))
             assert done.count("marked") == 2
             if threads == 1:
@@ -224,7 +200,7 @@ def test_an_error_ends_the_wait_for_what_does_not_come():
     never = Tile([], [lambda: False])
     with Team(2) as team:
         with pytest.raises(ZeroDivisionError, match="in a tile"):
-            team.run(Queue([never, Tile([(fail, ())]), never], team))
+            team.together(Queue([never, Tile([(fail, ())]), never], team))
         assert team.broken
 
 

@@ -11,7 +11,6 @@ import pytest
 from onesided.apps.partitioned.markings import BULK, ONE_BY_ONE, WHOLE, busy
 from onesided.apps.partitioned.orders import ORDERS, Share, rectangle
 from onesided.apps.partitioned.runner import Runner
-from onesided.apps.partitioned.team import Team
 
 SIZES = [1, 2, 7, 16, 36, 101, 256]
 TEAMS = [1, 2, 3, 4, 16]
@@ -60,39 +59,6 @@ def test_grids_are_as_square_as_they_can_be(cells):
 
 
 # -- threads and marks -----------------------------------------------------------------------------
-
-
-def test_a_team_works_in_threads_and_tells_the_latest_time():
-    with Team(4) as team:
-        for count in (4, 2, 1, 3):
-            names = []
-
-            def work(number, names=names):
-                names.append(threading.current_thread())
-                return float(number)
-
-            order = [lambda n=n: work(n) for n in reversed(range(count))]
-            assert team.run(order) == count - 1
-            assert len(set(names)) == count
-            assert threading.main_thread() in names
-    assert not [each for each in threading.enumerate() if each.name == "marker"]
-
-
-def test_a_team_without_work_tells_the_time():
-    with Team(1) as team:
-        before = time.perf_counter()
-        assert before <= team.run([]) <= time.perf_counter()
-        with pytest.raises(ValueError, match="2 works for 1 threads"):
-            team.run([float, float])
-
-
-def test_an_error_of_a_thread_is_the_callers():
-    def fail():
-        raise ZeroDivisionError("in a thread")
-
-    with Team(2) as team:
-        with pytest.raises(ZeroDivisionError, match="in a thread"):
-            team.run([float, fail])
 
 
 @pytest.mark.parametrize("computing", [False, True])

@@ -18,13 +18,14 @@ from onesided.apps.heat.halos.registry import REFERENCE, chosen
 from onesided.apps.heat.outcome import check_finite, draw, judgement, temperatures, verified
 from onesided.apps.heat.setting import block_of, check_threads, problem_of, process_grid
 from onesided.apps.heat.simulation import Simulation, arrays_of
-from onesided.apps.heat.team import Team
+from onesided.apps.heat.stencil import settings as stencil_settings
 from onesided.apps.heat.turns import follow
 from onesided.apps.options import settings
 from onesided.apps.picture import check_picture
 from onesided.apps.progress import console, progress
 from onesided.apps.report import Report, Row, check_json
 from onesided.apps.selection import Candidate, prepare, release
+from onesided.apps.team import Team
 from onesided.apps.verdict import Verdict
 
 REMARK = (
@@ -45,7 +46,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     check_picture(comm, options.picture)
     out = console(options.terminal) if comm.rank == ROOT else None
     arrays = arrays_of(block, problem)
-    with Team(options.threads) as team:
+    with Team(options.threads, stencil_settings) as team:
 
         def make(name: str) -> Simulation:
             return Simulation(cart, problem, block, arrays, team, ways[name], options)

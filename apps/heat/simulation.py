@@ -22,9 +22,9 @@ from onesided.apps.heat.halos.halo import Arrays, Sides
 from onesided.apps.heat.halos.registry import Way
 from onesided.apps.heat.problem import Problem
 from onesided.apps.heat.stencil import settings, update, wrap
-from onesided.apps.heat.team import Team
 from onesided.apps.heat.tiling import tiling
 from onesided.apps.heat.work import Queue, Tile, after
+from onesided.apps.team import Team
 
 SPOILED = -1.0  # no temperature that there can be
 
@@ -113,7 +113,7 @@ class Simulation:
             halo.finish(now)
         halo.begin(following)
         spent = time.perf_counter() - began
-        self._team.run(first)
+        self._team.together(first)
         began = time.perf_counter()
         if self._pending and halo.gradual:
             halo.finish(now)
@@ -122,7 +122,7 @@ class Simulation:
             began = time.perf_counter()
             halo.send(following)
             spent += time.perf_counter() - began
-            self._team.run(queue)
+            self._team.together(queue)
         self.communication += spent
         self._pending, self._now = True, following
 

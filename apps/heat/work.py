@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from onesided.apps.heat.stencil import Call
-from onesided.apps.heat.team import Team
+from onesided.apps.team import Team
 
 
 @dataclass(frozen=True)

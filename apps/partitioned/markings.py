@@ -13,10 +13,11 @@ import numpy as np
 
 from onesided.apps.partitioned.orders import Order, Share
 from onesided.apps.partitioned.runner import Runner
-from onesided.apps.partitioned.team import Work
 
 BLOCK = 2048  # numbers whose square roots are taken at a time; other threads run meanwhile
 Compute = Callable[[], None] | None
+#: What one thread does in a round; returns when its last partition was ready, by the clock.
+Work = Callable[[], float]
 clock = time.perf_counter
 
 

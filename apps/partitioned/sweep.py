@@ -25,9 +25,9 @@ from onesided.apps.partitioned.markings import busy
 from onesided.apps.partitioned.orders import ORDERS, Share
 from onesided.apps.partitioned.rounds import TURNS, Check, Round, pace
 from onesided.apps.partitioned.runner import SENDER, Lane, Runner
-from onesided.apps.partitioned.team import Team
 from onesided.apps.report import duration
 from onesided.apps.selection import Candidate, prepare, release
+from onesided.apps.team import Team
 from onesided.apps.timing import WARM_UP, Subject, measure
 from onesided.collectives import agreed
 

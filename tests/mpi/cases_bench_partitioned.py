@@ -21,7 +21,7 @@ from onesided.apps.partitioned.orders import ORDERS
 from onesided.apps.partitioned.rounds import TURNS, Check, Round
 from onesided.apps.partitioned.runner import Lane, Runner
 from onesided.apps.partitioned.sweep import Place, Result, Sweep
-from onesided.apps.partitioned.team import Team
+from onesided.apps.team import Team
 from onesided.apps.timing import WARM_UP
 from onesided.collectives import ResourceError, UnsupportedError
 

@@ -6,14 +6,14 @@ the main thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.minimd.ways.link import Counts, Line, Link, Pair
-from onesided.apps.partitioned.team import Team
+from onesided.apps.team import Team
 from onesided.collectives import ResourceError, UnsupportedError, agree
 
 ITEM = MPI.DOUBLE.Get_size()
@@ -68,14 +68,7 @@ class ThreadedFence(Fence):
         self._team = Team(2)
 
     def _put(self, sent: Counts) -> None:
-        self._team.run([self._work(side, sent[side]) for side in range(2)])
-
-    def _work(self, side: int, count: int) -> Callable[[], float]:
-        def put() -> float:
-            self._put_one(side, count)
-            return 0.0
-
-        return put
+        self._team.run([partial(self._put_one, side, sent[side]) for side in range(2)])
 
     def free(self) -> None:
         """Collective over the line."""

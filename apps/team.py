@@ -1,0 +1,124 @@
+"""Threads that wait for work, so that neither their making nor their end is in what is timed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
+from typing import Any, Self
+
+#: What one thread does in a round.
+Work = Callable[[], Any]
+#: Makes a context that a thread lives in.
+Setting = Callable[[], AbstractContextManager[object]]
+
+
+class Team:
+    """Local. So many threads, of which the caller is one; the others sleep between rounds.
+
+    They are made now, live in a context of ``setting``, and are ended by ``close``.
+    """
+
+    def __init__(self, threads: int, setting: Setting = nullcontext) -> None:
+        self.threads = threads
+        self._errors: list[BaseException] = []  # of the last round
+        self._members: list[_Member] = []
+        try:
+            for _ in range(threads - 1):
+                self._members.append(_Member(setting, self._errors))
+        except RuntimeError:  # no more threads can be made
+            self.close()
+            raise
+
+    @property
+    def broken(self) -> bool:
+        """Local. A thread has raised in this round: who waits for what it does must stop."""
+        return bool(self._errors)
+
+    def run(self, works: Sequence[Work]) -> list[Any]:
+        """Local. Every thread does one of the works, the caller the first; what they returned.
+
+        Returns when all of them have ended. An error of any of them is raised then, and the team
+        can go on.
+        """
+        if not works:
+            return []
+        busy = self._members[: len(works) - 1]
+        if len(busy) < len(works) - 1:
+            raise ValueError(f"{len(works)} works for {self.threads} threads")
+        self._errors.clear()
+        for member, work in zip(busy, works[1:], strict=True):
+            member.begin(work)
+        try:
+            found = [works[0]()]
+        except BaseException as error:
+            self._errors.append(error)
+            raise
+        finally:
+            for member in busy:
+                member.wait()
+        if self._errors:
+            raise self._errors[0]
+        return found + [member.answer for member in busy]
+
+    def together(self, work: Work) -> None:
+        """Local. Every thread does the same work once."""
+        self.run([work] * self.threads)
+
+    def close(self) -> None:
+        """Local, between two rounds. The threads end; a second call does nothing."""
+        for member in self._members:
+            member.close()
+        self._members = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _Member:
+    """One thread, with a lock that lets it go and one that lets the caller go on."""
+
+    def __init__(self, setting: Setting, errors: list[BaseException]) -> None:
+        self._setting, self._errors = setting, errors
+        self._go, self._done = threading.Lock(), threading.Lock()
+        self._go.acquire()
+        self._done.acquire()
+        self._work: Work | None = None
+        self.answer: Any = None
+        # a daemon: where the job ends by an error, nobody waits for it
+        self._thread = threading.Thread(target=self._serve, name="team", daemon=True)
+        self._thread.start()
+
+    def begin(self, work: Work) -> None:
+        self._work = work
+        self._go.release()
+
+    def wait(self) -> None:
+        self._done.acquire()
+
+    def close(self) -> None:
+        self._work = None
+        self._go.release()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        with self._setting():
+            while True:
+                self._go.acquire()
+                if self._work is None:
+                    return
+                try:
+                    self.answer = self._work()
+                except BaseException as error:
+                    self._errors.append(error)
+                finally:
+                    self._done.release()
