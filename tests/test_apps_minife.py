@@ -16,10 +16,10 @@ from mpi4py import MPI
 from scipy import sparse
 
 from onesided.apps.failures import CommandError
+from onesided.apps.mini.halos.registry import ways
 from onesided.apps.minife.assembly import assembled
 from onesided.apps.minife.bisection import Box, bisected
 from onesided.apps.minife.convergence import converged, orders
-from onesided.apps.minife.halos.registry import ways
 from onesided.apps.minife.hexahedron import CORNERS, GRADIENTS, SHAPES, Hexahedra
 from onesided.apps.minife.mesh import Mesh
 from onesided.apps.minife.options import COMM, PROBLEMS, minife

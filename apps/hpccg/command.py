@@ -4,31 +4,21 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from mpi4py import MPI
 
 from onesided.apps.hpccg.grid import Grid, box_of
-from onesided.apps.hpccg.picture import draw
 from onesided.apps.hpccg.stage import PRODUCT_SHARE, WHOLE_SHARE, Findings, work
-from onesided.apps.mini import overhead
+from onesided.apps.mini import command
 from onesided.apps.mini.halos.registry import ways
 from onesided.apps.mini.scaling import Stage, scaled, stages
 from onesided.apps.mini.way import by_name, chosen
 from onesided.apps.options import settings
-from onesided.apps.picture import check_picture
-from onesided.apps.progress import console, progress
-from onesided.apps.report import Report, check_json
-from onesided.apps.spmv import FAILED
+from onesided.apps.report import Report
 from onesided.apps.verdict import Verdict
 
-REMARK = (
-    "Times are those of an iteration, the mean over a run, by the slowest rank; exchange: what the "
-    "ranks spend with their ghosts, waiting included; product: the local one; sums: the two "
-    "reductions; vectors: the rest. residual: its norm after the last iteration, by the "
-    "recurrence."
-)
+RESIDUAL = "residual: its norm after the last iteration, by the recurrence."
 BOUNDS = (
     f"{PRODUCT_SHARE}: the time in which memory could read the matrix and both vectors, over that "
     f"of product and exchange; {WHOLE_SHARE}: the same of an iteration with all its vectors. The "
@@ -42,34 +32,22 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     wanted = by_name(chosen(options.comm, ways()))
     box = box_of(options.size)
     every = stages(comm.size, options)
-    grids = [Grid.stacked(box, stage.shares) for stage in every]
-    for stage, grid in zip(every, grids, strict=True):
+    grids = {stage: Grid.stacked(box, stage.shares) for stage in every}
+    for stage, grid in grids.items():
         grid.planes(stage.ranks)
-    check_json(comm, options)
-    check_picture(comm, options.picture)
-    check_picture(comm, options.overhead, "--overhead")
-    out = console(options.terminal) if comm.rank == 0 else None
     found = Findings()
     last = max(every, key=lambda stage: stage.ranks)
-    with progress(out, "solving", len(every) * len(wanted) * options.runs) as tick:
+    with command.solving(comm, options, len(every) * len(wanted) * options.runs) as (out, tick):
 
         def stage_work(sub: MPI.Intracomm, stage: Stage) -> None:
-            drawing = None
-            if options.picture is not None and stage is last:
-                drawing = partial(draw, path=options.picture)
-            grid = grids[every.index(stage)]
-            work(sub, stage, grid, wanted, options, found, tick, drawing)
+            picture = options.picture if stage == last else None
+            work(sub, stage, grids[stage], wanted, options, found, tick, picture)
 
         scaled(comm, every, stage_work)
     report = Report("hpccg", settings(options), _pattern(comm, options, box, every))
-    report.rows = list(found.rows)
-    report.remarks = [REMARK, BOUNDS, overhead.REMARK]
-    report.listings = overhead.listings(found.rows)
+    report.remarks = [f"{command.REMARK} {RESIDUAL}", BOUNDS]
     report.verdicts = _verdicts(found)
-    if comm.rank == 0 and options.overhead is not None:
-        overhead.draw(options.overhead, "HPCCG", found.rows)
-    report.finish(comm, out, options.json)
-    return FAILED if comm.bcast(report.verified) is False else 0
+    return command.finish(comm, options, out, report, found.rows, "HPCCG")
 
 
 def _verdicts(found: Findings) -> dict[str, Verdict]:
@@ -77,15 +55,10 @@ def _verdicts(found: Findings) -> dict[str, Verdict]:
     verdicts = {}
     solutions = [row.verdict for row in found.rows if row.verdict is not None]
     if solutions:
-        verdicts["x, which has to be 1"] = _worst(solutions)
+        verdicts["x, which has to be 1"] = command.worst(solutions)
     if found.histories:
-        verdicts["residuals, against rank 0 alone"] = _worst(found.histories)
+        verdicts["residuals, against rank 0 alone"] = command.worst(found.histories)
     return verdicts
-
-
-def _worst(verdicts: Sequence[Verdict]) -> Verdict:
-    """Local. A wrong one where there is one, and the one with the largest error among these."""
-    return max(verdicts, key=lambda each: (not each.passed, each.error))
 
 
 def _pattern(
@@ -96,7 +69,5 @@ def _pattern(
         "box": list(box),
         "iterations": options.iterations,
         "ranks": comm.size,
-        "stages": [
-            {"scaling": each.scaling, "ranks": each.ranks, "boxes": each.shares} for each in every
-        ],
+        "stages": command.staged(every, lambda stage: {"boxes": stage.shares}),
     }

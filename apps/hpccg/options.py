@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from onesided.apps.mini.options import mini
+from onesided.apps.mini.options import HALOS, mini
 from onesided.apps.options import positive
 
-#: Those of :mod:`onesided.apps.mini.halos.registry` that are no exchanges, for a help text.
-OWN = "two-sided (the reference, always there), lock-all-threads"
 COMM = "two-sided,lock-all-threads,rma-notify"
 SIZE = 64
 ITERATIONS = 150
@@ -16,7 +14,7 @@ ITERATIONS = 150
 
 def hpccg(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided hpccg``."""
-    parser.epilog = f"METHOD may also be one of {OWN}."
+    parser.epilog = f"METHOD may also be one of {HALOS}."
     add = parser.add_argument
     add(
         "--size",

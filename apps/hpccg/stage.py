@@ -1,29 +1,28 @@
-"""One stage: all ways in turns on some ranks, and the rows that come of them."""
+"""One stage: what all ways came to with the grid of some ranks."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from statistics import median
+from typing import Any
 
 from mpi4py import MPI
 
-from onesided.apps.failures import CommandError
-from onesided.apps.hpccg.check import compared, reference
+from onesided.apps.closing import closing
+from onesided.apps.hpccg.check import compared, reference, solved
 from onesided.apps.hpccg.grid import Grid
-from onesided.apps.hpccg.solver import EXCHANGE, PRODUCT, SUMS, Solver
+from onesided.apps.hpccg.picture import draw
 from onesided.apps.hpccg.system import System
+from onesided.apps.mini.race import Iteration, race
 from onesided.apps.mini.row import MiniRow
 from onesided.apps.mini.scaling import Stage
-from onesided.apps.mini.turns import Taken, Turn, in_turns
-from onesided.apps.mini.way import REFERENCE, Way
-from onesided.apps.selection import Candidate, prepare, release
+from onesided.apps.mini.solver import Solver
+from onesided.apps.mini.way import Way
 from onesided.apps.verdict import Verdict
 
-VECTORS = "vectors"
 PRINTED = 10  # residuals in JSON, without the first
-#: Of the bound of memory: of a product with its exchange, and of an iteration with its vectors.
+#: Of what memory needs: of a product with its exchange, and of an iteration with its vectors.
 PRODUCT_SHARE, WHOLE_SHARE = "product share", "whole share"
 
 
@@ -43,131 +42,67 @@ def work(
     options: Namespace,
     found: Findings,
     tick: Callable[[], None],
-    draw: Callable[[MPI.Intracomm, Grid, Solver], None] | None,
+    picture: str | None,
 ) -> None:
     """Collective. Run all ways with the grid; what comes of it is added to ``found``.
 
-    ``draw`` is called with the first way after the runs. :class:`CommandError` on every rank for
-    what cannot be done.
+    ``picture``: the file where the first way is drawn after the runs. :class:`.CommandError` on
+    every rank for what cannot be done.
     """
-    system = System(comm, grid, options)
-    candidates: list[Candidate[Solver]] = []
-    try:
-        candidates += prepare(
-            comm,
-            list(ways),
-            lambda name: Solver(system, ways[name], options.iterations),
-            Solver.free,
-        )
-        runs = {each.method: each.made for each in candidates if each.made is not None}
-        taken = _timed(comm, runs, options.runs, tick)
-        rows = _rows(system, stage, runs, taken)
-        if options.verify:
-            found.histories += _verify(system, options.iterations, runs, rows)
-        if draw is not None:
-            draw(comm, grid, next(iter(runs.values())))
-    except CommandError:  # the same on every rank
-        release(comm, candidates, Solver.free)
-        system.free()
-        raise
-    release(comm, candidates, Solver.free)
-    found.rows += [_finished(each, rows, stage, system) for each in candidates]
-    system.free()
+    with closing() as stack:
+        system = System(comm, grid)
+        stack.callback(system.free)
+        judge = Judge(system, stage, options, found, picture)
+        found.rows += race(system, ways, options, judge, tick)
 
 
-def _timed(
-    comm: MPI.Intracomm, runs: Mapping[str, Solver], count: int, tick: Callable[[], None]
-) -> dict[str, Taken]:
-    """Collective."""
-    for each in runs.values():
-        each.warm_up()
-    turns = [Turn(each.run, each.parts) for each in runs.values()]
-    return dict(zip(runs, in_turns(comm, turns, count, tick), strict=True))
+@dataclass(frozen=True)
+class Judge:
+    """Residuals, errors of x, and shares of what memory allows."""
 
+    system: System
+    stage: Stage
+    options: Namespace
+    found: Findings
+    picture: str | None
 
-def _rows(
-    system: System, stage: Stage, runs: Mapping[str, Solver], taken: Mapping[str, Taken]
-) -> dict[str, MiniRow]:
-    """Collective. By way; times are those of an iteration."""
-    product, iteration = system.bounds()
-    reference_times = _per_iteration(runs[REFERENCE], taken[REFERENCE].times)
-    rows = {}
-    for name, solver in runs.items():
-        times = _per_iteration(solver, taken[name].times)
-        parts = {
-            part: _per_iteration(solver, seconds) for part, seconds in taken[name].parts.items()
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Local."""
+        return self.stage.labels
+
+    def complete(self, row: MiniRow, solver: Solver, iteration: Iteration) -> None:
+        """Collective."""
+        system, residuals = self.system, solver.last.residuals.tolist()
+        product, whole = system.bounds()
+        row.verdict = solved(system.comm, solver.last)
+        row.shares = {
+            PRODUCT_SHARE: product / iteration.product,
+            WHOLE_SHARE: whole / iteration.median,
         }
-        whole_product = median(parts[PRODUCT])
-        rows[name] = MiniRow(
-            {**stage.labels, "method": name},
-            times,
-            against={REFERENCE: reference_times},
-            details=_details(times, parts),
-            verdict=solver.verdict(),
-            shares={
-                PRODUCT_SHARE: product / whole_product,
-                WHOLE_SHARE: iteration / median(times),
-            },
-            facts={"residual": solver.residual},
-            more={
-                **system.facts(),
-                "flops_per_s": system.flops / median(times),
-                "cg_iterations": solver.solution.iterations,
-                "run_s": taken[name].times,
-                "bound_product_s": product,
-                "bound_iteration_s": iteration,
-                "residuals": some(solver.residuals),
-            },
-            used=solver.label,
-        )
-    return rows
+        row.facts = {"residual": residuals[-1]}
+        row.more = {
+            **row.more,
+            **system.facts(),
+            "flops_per_s": system.flops / iteration.median,
+            "bound_product_s": product,
+            "bound_iteration_s": whole,
+            "residuals": some(residuals),
+        }
+
+    def judge(self, runs: Mapping[str, Solver], rows: Mapping[str, MiniRow]) -> None:
+        """Collective. Every way's residuals against those of rank 0 alone, and a picture."""
+        system, iterations = self.system, self.options.iterations
+        if self.options.verify:
+            expected = reference(system.comm, system.grid, iterations)
+            for name, solver in runs.items():
+                verdict = compared(solver.last.residuals.tolist(), expected)
+                rows[name].more = {**rows[name].more, "residuals_error": verdict.error}
+                self.found.histories.append(verdict)
+        if self.picture is not None:
+            draw(system.comm, system.grid, next(iter(runs.values())), self.picture)
 
 
-def _per_iteration(solver: Solver, seconds: Sequence[float]) -> list[float]:
-    count = max(1, solver.solution.iterations)
-    return [each / count for each in seconds]
-
-
-def some(residuals: list[float]) -> list[float]:
+def some(residuals: list[Any]) -> list[Any]:
     """Local. About ten of them, the first and every so many, as the reference prints them."""
     return residuals[:: max(1, (len(residuals) - 1) // PRINTED)]
-
-
-def _details(
-    times: Sequence[float], parts: Mapping[str, Sequence[float]]
-) -> dict[str, list[float]]:
-    """Local. What an iteration consists of; vectors are the rest."""
-    exchange, product, sums = parts[EXCHANGE], parts[PRODUCT], parts[SUMS]
-    local = [one - other for one, other in zip(product, exchange, strict=True)]
-    known = zip(times, product, sums, strict=True)
-    return {
-        EXCHANGE: list(exchange),
-        PRODUCT: local,
-        SUMS: list(sums),
-        VECTORS: [whole - one - other for whole, one, other in known],
-    }
-
-
-def _verify(
-    system: System, iterations: int, runs: Mapping[str, Solver], rows: Mapping[str, MiniRow]
-) -> list[Verdict]:
-    """Collective. Compare the residuals of every way with those of rank 0 alone."""
-    expected = reference(system.comm, system.grid, iterations)
-    verdicts = []
-    for name, solver in runs.items():
-        verdict = compared(solver.residuals, expected)
-        rows[name].more = {**rows[name].more, "residuals_error": verdict.error}
-        verdicts.append(verdict)
-    return verdicts
-
-
-def _finished(
-    each: Candidate[Solver], rows: Mapping[str, MiniRow], stage: Stage, system: System
-) -> MiniRow:
-    """Local. The row of a way, with its set-up; or why there is none."""
-    if each.reason:
-        labels = {**stage.labels, "method": each.method}
-        return MiniRow(labels, reason=each.reason, more={"ranks": system.comm.size})
-    row = rows[each.method]
-    row.setup = each.setup + each.freeing
-    return row

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,10 @@ from mpi4py import MPI
 from onesided.apps.failures import user_errors
 from onesided.apps.hpccg.grid import DTYPE, Grid, right_side
 from onesided.apps.mini.bandwidth import Bandwidth, bandwidth
-from onesided.apps.mini.halos.halo import Need
-from onesided.apps.selection import hints
 from onesided.collectives import agreed
-from onesided.sparse import DistMatrix
+from onesided.sparse import DistMatrix, Linear, cg
 from onesided.sparse.partition import index_dtype
+from onesided.sparse.solvers import Solution
 
 #: Vectors that an iteration has to read and write at least: two for (p, A p), three for the next
 #: residual and its square, five for the next x and p.
@@ -27,22 +25,29 @@ FLOPS_PER_ENTRY = 2
 class System:
     """A x = b on the ranks of ``comm``, which is borrowed.
 
-    ``matrix`` has a halo of its own, which no run uses; ``need`` is what halos are made of.
+    ``matrix`` has a halo of its own, which no run uses.
     """
 
-    def __init__(self, comm: MPI.Intracomm, grid: Grid, options: Namespace) -> None:
+    def __init__(self, comm: MPI.Intracomm, grid: Grid) -> None:
         """Collective. :class:`CommandError` where there is not enough memory."""
         partition = grid.partition(comm.size)
-        info = hints(options)
         with user_errors():
             with agreed(comm):
                 rows = grid.rows(partition.range(comm.rank))
                 self.b = right_side(rows)
             self.matrix = DistMatrix(comm, rows, partition, partition, method="p2p")
         self.comm, self.grid = comm, grid
-        self.need = Need(comm, self.matrix.pattern, DTYPE, info)
         self._product_bytes, matrix_bytes = _bytes(self.matrix, rows.nnz)
         self.bandwidth: Bandwidth = bandwidth(comm, matrix_bytes)
+
+    @property
+    def unknowns(self) -> int:
+        """Local. The points of the grid."""
+        return self.grid.points
+
+    def solution(self, operator: Linear, rtol: float, most: int) -> Solution:
+        """Collective. By conjugate gradients from x = 0, the products those of ``operator``."""
+        return cg(operator, self.b, rtol=rtol, maxiter=most)
 
     @property
     def flops(self) -> float:
@@ -60,12 +65,7 @@ class System:
     def facts(self) -> dict[str, Any]:
         """Local. For JSON."""
         return {
-            "ranks": self.comm.size,
             "shape": list(self.grid.shape),
-            "unknowns": self.grid.points,
-            "nonzeros": self.matrix.nnz,
-            "kernel": self.matrix.kernel_name,
-            "product": self.matrix.product_name,
             "bandwidth_bytes_per_s": dict(self.bandwidth.loops),
             "bandwidth_probe_bytes": self.bandwidth.nbytes,
         }

@@ -14,7 +14,7 @@ from onesided.apps.minife.bisection import Box
 from onesided.apps.minife.system import System
 from onesided.apps.timing import rest
 from onesided.apps.verdict import Verdict
-from onesided.collectives import agree
+from onesided.collectives import agree, agreed
 
 ROOT = 0
 ROUNDING = 1e-12  # by which solutions differ where residuals are nothing
@@ -48,14 +48,15 @@ class Alone:
         mesh, comm = self._system.mesh, self._system.comm
         parts: list[Any] | None = comm.gather(x, root=ROOT)
         error = 0.0
-        if parts is not None and self._expected is not None:
-            whole = Box((0, 0, 0), mesh.points)
-            found = np.empty(mesh.points)
-            for rank, part in enumerate(parts):
-                own = mesh.own(rank)
-                found[own.within(whole)] = part.reshape(own.extent)
-            scale = float(np.max(np.abs(self._expected)))
-            error = float(np.max(np.abs(found - self._expected))) / scale
+        with user_errors(), agreed(comm):
+            if parts is not None and self._expected is not None:
+                whole = Box((0, 0, 0), mesh.points)
+                found = np.empty(mesh.points)
+                for rank, part in enumerate(parts):
+                    own = mesh.own(rank)
+                    found[own.within(whole)] = part.reshape(own.extent)
+                scale = float(np.max(np.abs(self._expected)))
+                error = float(np.max(np.abs(found - self._expected))) / scale
         return Verdict(float(comm.bcast(error, root=ROOT)), self._tolerance)
 
 

@@ -12,29 +12,24 @@ from typing import Any
 
 from mpi4py import MPI
 
-from onesided.apps.mini import overhead
+from onesided.apps.closing import closing
+from onesided.apps.mini import command
+from onesided.apps.mini.halos.registry import ways
 from onesided.apps.mini.scaling import Stage, scaled, stages
 from onesided.apps.mini.way import by_name, chosen
 from onesided.apps.minife.bisection import Triple
 from onesided.apps.minife.convergence import converged, listing, verdicts
-from onesided.apps.minife.halos.registry import ways
 from onesided.apps.minife.problem import PROBLEMS
 from onesided.apps.minife.sizes import extents, halved, of_stage, words
 from onesided.apps.minife.slices import draw
 from onesided.apps.minife.stage import Findings, work
 from onesided.apps.minife.system import System
 from onesided.apps.options import settings
-from onesided.apps.picture import check_picture
-from onesided.apps.progress import console, progress
-from onesided.apps.report import Report, check_json
-from onesided.apps.spmv import FAILED
-from onesided.apps.verdict import Verdict
+from onesided.apps.report import Report
 
 REMARKS = (
-    "Times are those of an iteration of conjugate gradients, the mean over a run, by the slowest "
-    "rank; exchange: what the ranks spend with their ghosts, waiting included; product: the local "
-    "one; sums: the two reductions; vectors: the rest. GB/s: what the product and the vectors read "
-    "and write at least, on all ranks.",
+    f"{command.REMARK} GB/s: what the product and the vectors read and write at least, on all "
+    "ranks.",
     "error: the largest of all nodes that are compared with the known solution, relative to its "
     "largest value; order: the power of the spacing with which it fell since the coarser mesh.",
 )
@@ -46,43 +41,32 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     problem, size = PROBLEMS[options.problem], extents(options.size)
     meshes = halved(size, options.levels, comm.size)
     every = stages(comm.size, options)
-    check_json(comm, options)
-    check_picture(comm, options.picture)
-    check_picture(comm, options.overhead, "--overhead")
-    out = console(options.terminal) if comm.rank == 0 else None
     found = Findings()
-    total = len(meshes) + len(every) * len(wanted) * options.runs
-    with progress(out, "solving", total) as tick:
-        levels, system, x = converged(comm, options, problem, meshes, tick)
-        if options.picture is not None:
-            draw(system, x, options.picture)
+    steps = len(meshes) + len(every) * len(wanted) * options.runs
+    with command.solving(comm, options, steps) as (out, tick):
 
-        def run_stage(sub: MPI.Intracomm, stage: Stage) -> None:
-            mine = System(sub, of_stage(size, stage), problem, options.distort)
-            work(mine, stage, wanted, options, found, tick)
+        def stage_work(sub: MPI.Intracomm, stage: Stage) -> None:
+            with closing() as stack:
+                mine = System(sub, of_stage(size, stage), problem, options.distort)
+                stack.callback(mine.Free)
+                work(mine, stage, wanted, options, found, tick)
 
+        with closing() as stack:
+            levels, system, x = converged(comm, options, problem, meshes, tick)
+            stack.callback(system.Free)
+            if options.picture is not None:
+                draw(system, x, options.picture)
+            if not options.scaling:
+                work(system, every[0], wanted, options, found, tick)
         if options.scaling:
-            system.Free()
-            scaled(comm, every, run_stage)
-        else:
-            work(system, every[0], wanted, options, found, tick)
+            scaled(comm, every, stage_work)
     report = Report("minife", settings(options), _pattern(comm, options, size, every))
-    report.rows = list(found.rows)
-    report.remarks = [f"{problem.name}: {problem.summary}.", *REMARKS, overhead.REMARK]
+    report.remarks = [f"{problem.name}: {problem.summary}.", *REMARKS]
     report.listings = {"levels": listing(levels), "assembly": found.setup}
-    report.listings |= overhead.listings(found.rows)
     report.verdicts = verdicts(levels, options.rtol)
     if found.compared:
-        report.verdicts["solutions, against rank 0 alone"] = _worst(found.compared)
-    if comm.rank == 0 and options.overhead is not None:
-        overhead.draw(options.overhead, "MiniFE", found.rows)
-    report.finish(comm, out, options.json)
-    return FAILED if comm.bcast(report.verified) is False else 0
-
-
-def _worst(each: Sequence[Verdict]) -> Verdict:
-    """Local. The one with the largest error for its tolerance; no number is the largest."""
-    return max(each, key=lambda one: (not one.passed, one.error / one.tolerance))
+        report.verdicts["solutions, against rank 0 alone"] = command.worst(found.compared)
+    return command.finish(comm, options, out, report, found.rows, "MiniFE")
 
 
 def _pattern(
@@ -94,12 +78,5 @@ def _pattern(
         "elements": list(size),
         "distortion": options.distort,
         "ranks": comm.size,
-        "stages": [
-            {
-                "scaling": each.scaling,
-                "ranks": each.ranks,
-                "elements": words(of_stage(size, each)),
-            }
-            for each in every
-        ],
+        "stages": command.staged(every, lambda stage: {"elements": words(of_stage(size, stage))}),
     }

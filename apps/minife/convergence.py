@@ -11,6 +11,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.apps.closing import closing
 from onesided.apps.minife.bisection import Triple
 from onesided.apps.minife.problem import Problem
 from onesided.apps.minife.system import Errors, System
@@ -79,12 +80,16 @@ def converged(
     """
     found = []
     for elements in meshes[:-1]:
-        system = System(comm, elements, problem, options.distort)
-        found.append(level(system, options)[0])
-        system.Free()
+        with closing() as stack:
+            system = System(comm, elements, problem, options.distort)
+            stack.callback(system.Free)
+            found.append(level(system, options)[0])
         tick()
-    system = System(comm, meshes[-1], problem, options.distort)
-    last, x = level(system, options)
+    with closing() as stack:
+        system = System(comm, meshes[-1], problem, options.distort)
+        stack.callback(system.Free)
+        last, x = level(system, options)
+        stack.pop_all()
     tick()
     return [*found, last], system, x
 

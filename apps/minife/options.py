@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from onesided.apps.mini.options import mini
+from onesided.apps.mini.options import HALOS, mini
 from onesided.apps.options import above_zero, not_negative, positive
 
-#: Those of :mod:`onesided.apps.minife.halos.registry` that are no exchanges, for a help text.
-OWN = "two-sided (the reference, always there), fence, fence-threads, lock-all-threads"
 COMM = "two-sided,fence,fence-threads,rma-fence,rma-notify"
 #: Names of :data:`onesided.apps.minife.problem.PROBLEMS`, which needs NumPy.
 PROBLEMS = ("smooth", "hot-wall")
@@ -16,7 +14,7 @@ PROBLEMS = ("smooth", "hot-wall")
 
 def minife(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided minife``."""
-    parser.epilog = f"METHOD may also be one of {OWN}."
+    parser.epilog = f"METHOD may also be one of {HALOS}."
     add = parser.add_argument
     add(
         "--size",

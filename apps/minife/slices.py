@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onesided.apps.mini.command import ROOT, drawing
 from onesided.apps.minife.bisection import Box
+from onesided.apps.minife.mesh import Mesh
 from onesided.apps.minife.sizes import words
 from onesided.apps.minife.system import System
 from onesided.apps.picture import save_slice
-
-ROOT = 0
 
 
 def middle(system: System, x: NDArray[np.float64]) -> NDArray[np.float64] | None:
@@ -36,9 +36,13 @@ def middle(system: System, x: NDArray[np.float64]) -> NDArray[np.float64] | None
 def draw(system: System, x: NDArray[np.float64], path: str) -> None:
     """Collective. An image of it, written by rank 0."""
     values = middle(system, x)
-    if values is None:
-        return
-    mesh = system.mesh
+    with drawing(system.comm):
+        if values is not None:
+            _save(system.mesh, values, path)
+
+
+def _save(mesh: Mesh, values: NDArray[np.float64], path: str) -> None:
+    """Local."""
     place = (mesh.points[2] // 2) / mesh.elements[2]
     shape = "" if not mesh.distortion else ", distorted"
     lengths = [points / count for points, count in zip(mesh.points, mesh.elements, strict=True)]

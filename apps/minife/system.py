@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -12,13 +11,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from onesided.apps.failures import user_errors
-from onesided.apps.mini.halos.halo import Need
 from onesided.apps.minife.assembly import assembled
 from onesided.apps.minife.bisection import Triple
 from onesided.apps.minife.mesh import Mesh
 from onesided.apps.minife.problem import Problem
 from onesided.apps.spmv import traffic
 from onesided.apps.timing import setup_time
+from onesided.collectives import agreed
 from onesided.sparse import DistMatrix, Linear, cg
 from onesided.sparse.solvers import Solution
 
@@ -82,10 +81,6 @@ class System:
         """Local. Bytes that an iteration reads and writes at least, on all ranks."""
         return traffic(self.matrix) + _VECTORS * self.matrix.shape[0] * self.matrix.dtype.itemsize
 
-    def need(self, info: Mapping[str, str]) -> Need:
-        """Local. What halos are made of."""
-        return Need(self.comm, self.matrix.pattern, self.matrix.dtype, info)
-
     def solution(self, operator: Linear, rtol: float, most: int) -> Solution:
         """Collective. By conjugate gradients, the products those of ``operator``."""
         return cg(operator, self.side, self.guess, rtol=rtol, maxiter=most)
@@ -98,8 +93,12 @@ class System:
         return float(np.sqrt(squares[0] / squares[1]))
 
     def errors(self, x: Values) -> Errors:
-        """Collective. How far a solution lies off the known one."""
-        where, known = self._judged()
+        """Collective. How far a solution lies off the known one.
+
+        :class:`.CommandError` on every rank where one has no memory for the known one.
+        """
+        with user_errors(), agreed(self.comm):
+            where, known = self._judged()
         off = np.abs(x[where] - known)
         most = np.array([np.max(np.abs(known), initial=0.0), np.max(off, initial=0.0)])
         sums = np.array([np.vdot(off, off), float(len(where))])

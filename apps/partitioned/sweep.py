@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import geometric_mean
 from typing import Any
@@ -19,7 +18,7 @@ import numpy as np
 from mpi4py import MPI
 
 from onesided.apps.broadcast_sweep import MEMORY
-from onesided.apps.failures import CommandError
+from onesided.apps.closing import closing
 from onesided.apps.partitioned.contestants import Contestant, Entry, entries
 from onesided.apps.partitioned.markings import busy
 from onesided.apps.partitioned.orders import ORDERS, Share
@@ -83,7 +82,7 @@ class Sweep:
     def run(self, comm: MPI.Intracomm, places: Sequence[Place], tick: Tick) -> None:
         """Collective. Measure at every place; ``tick`` is called after each."""
         options = self.options
-        with _closing() as stack:
+        with closing() as stack:
             received = MEMORY[options.memory](comm, options.buffer, stack)
             team = stack.enter_context(Team(max(place.threads for place in places)))
             lane = Lane(comm, received, 1)
@@ -201,18 +200,6 @@ class Sweep:
             ready = each.ready[WARM_UP + step - 1 :: step]
             result.times += times
             result.tails += [time - until for time, until in zip(times, ready, strict=True)]
-
-
-@contextmanager
-def _closing() -> Iterator[ExitStack]:
-    """Collective at its end, so nothing is closed after an error that one rank may have alone."""
-    stack = ExitStack()
-    try:
-        yield stack
-    except CommandError:  # raised on both ranks
-        stack.close()
-        raise
-    stack.close()
 
 
 def made_ready(contestant: Contestant, lane: Lane, team: Team) -> Runner:

@@ -16,14 +16,15 @@ from mpi4py import MPI
 
 from onesided.apps.failures import CommandError
 from onesided.apps.main import build_parser
+from onesided.apps.mini.halos.fence import Fence
+from onesided.apps.mini.halos.fence_threads import FenceThreads
+from onesided.apps.mini.halos.halo import Need
+from onesided.apps.mini.halos.registry import ways
 from onesided.apps.mini.halos.two_sided import TwoSided
 from onesided.apps.mini.operator import Operator
 from onesided.apps.minife import command
 from onesided.apps.minife.alone import Alone
 from onesided.apps.minife.bisection import Box
-from onesided.apps.minife.halos.fence import Fence
-from onesided.apps.minife.halos.fence_threads import FenceThreads
-from onesided.apps.minife.halos.registry import ways
 from onesided.apps.minife.problem import PROBLEMS
 from onesided.apps.minife.slices import middle
 from onesided.apps.minife.system import System
@@ -106,7 +107,7 @@ def case_vectors_that_change_meanwhile(comm, way):
     if way in THREADED:
         need_threads()
     system = System(comm, (5, 4, 2 + 2 * comm.size), PROBLEMS["smooth"], 0.05)
-    halo = ways()[way].make(system.need({}))
+    halo = ways()[way].make(Need(comm, system.matrix.pattern, system.matrix.dtype))
     operator = Operator(system.matrix, halo)
     rng = np.random.default_rng(comm.rank)
     count = len(system.side)
@@ -140,7 +141,7 @@ def case_packed_values_leave_at_the_start(comm, way):
         need_threads()
     system = System(comm, (4, 4, 2 + 2 * comm.size), PROBLEMS["smooth"], 0.0)
     pattern = system.matrix.pattern
-    halo = ways()[way].make(system.need({}))
+    halo = ways()[way].make(Need(comm, system.matrix.pattern, system.matrix.dtype))
     first = system.mesh.partition.range(comm.rank)[0]
     for turn in range(5):
         x = np.arange(first, first + pattern.n_own, dtype=float) + 1000.0 * turn

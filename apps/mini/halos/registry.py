@@ -8,6 +8,8 @@ from onesided.collectives import methods
 _HERE = "onesided.apps.mini.halos"
 _WAYS = (
     Way(REFERENCE, f"{_HERE}.two_sided:TwoSided"),
+    Way("fence", f"{_HERE}.fence:Fence"),
+    Way("fence-threads", f"{_HERE}.fence_threads:FenceThreads"),
     Way("lock-all-threads", f"{_HERE}.lock_all_threads:LockAllThreads"),
 )
 

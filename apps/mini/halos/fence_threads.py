@@ -6,14 +6,10 @@ computes. The threads are made once, before anything is timed.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from functools import partial
-
+from onesided.apps.mini.halos.fence import Fence
 from onesided.apps.mini.halos.halo import Need
-from onesided.apps.mini.halos.lock_all_threads import check_threads
-from onesided.apps.minife.halos.fence import Fence
-from onesided.apps.partitioned.team import Team, Work
+from onesided.apps.mini.halos.threads import beside, check_threads, team_of
+from onesided.collectives import OnesidedError
 
 
 class FenceThreads(Fence):
@@ -22,9 +18,13 @@ class FenceThreads(Fence):
     def __init__(self, need: Need) -> None:
         check_threads(need.comm)
         super().__init__(need)
-        puts: list[Work] = [partial(_timed, put) for put in self._puts]
-        self._works: list[Work] = [time.perf_counter, *puts]
-        self._team = Team(len(self._works))
+        self._works = beside(self._puts)
+        try:
+            self._team = team_of(need.comm, len(self._puts))
+        except OnesidedError:  # the same on every rank
+            self._works = []
+            super().Free()
+            raise
 
     def Free(self) -> None:
         """Collective. End the threads, then give the window back; once more has no effect."""
@@ -36,9 +36,3 @@ class FenceThreads(Fence):
     def _put(self) -> None:
         """Local. Returns when all threads have called Put."""
         self._team.run(self._works)
-
-
-def _timed(put: Callable[[], object]) -> float:
-    """Local. The work of one thread; returns when it has ended, by the clock."""
-    put()
-    return time.perf_counter()

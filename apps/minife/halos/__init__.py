@@ -1,1 +1,0 @@
-"""Ways of bringing ghosts up to date that MiniFE has besides those of all mini-applications."""
