@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,10 +14,10 @@ from onesided.apps.hpccg.check import compared, reference, solved
 from onesided.apps.hpccg.grid import Grid
 from onesided.apps.hpccg.picture import draw
 from onesided.apps.hpccg.system import System
-from onesided.apps.mini.race import Iteration, race
+from onesided.apps.mini.bandwidth import Bandwidth
+from onesided.apps.mini.race import Ran, race
 from onesided.apps.mini.row import MiniRow
 from onesided.apps.mini.scaling import Stage
-from onesided.apps.mini.solver import Solver
 from onesided.apps.mini.way import Way
 from onesided.apps.verdict import Verdict
 
@@ -52,55 +52,61 @@ def work(
     with closing() as stack:
         system = System(comm, grid)
         stack.callback(system.free)
-        judge = Judge(system, stage, options, found, picture)
+        judge = Judge(system, stage, options, found, picture, system.bandwidth())
         found.rows += race(system, ways, options, judge, tick)
 
 
 @dataclass(frozen=True)
 class Judge:
-    """Residuals, errors of x, and shares of what memory allows."""
+    """Residuals, errors of x, and shares of what memory allows, as fast as it was ``before``."""
 
     system: System
     stage: Stage
     options: Namespace
     found: Findings
     picture: str | None
+    before: Bandwidth
 
     @property
     def labels(self) -> Mapping[str, str]:
         """Local."""
         return self.stage.labels
 
-    def complete(self, row: MiniRow, solver: Solver, iteration: Iteration) -> None:
+    def judge(self, runs: Sequence[Ran]) -> None:
+        """Collective. Complete the rows; every way's residuals against those of rank 0 alone."""
+        system = self.system
+        memory = self.before.or_faster(system.bandwidth())
+        for ran in runs:
+            self._complete(ran, memory)
+        if self.options.verify:
+            expected = reference(system.comm, system.grid, self.options.iterations)
+            for ran in runs:
+                verdict = compared(ran.solution.residuals.tolist(), expected)
+                ran.row.more = {**ran.row.more, "residuals_error": verdict.error}
+                self.found.histories.append(verdict)
+        if self.picture is not None:
+            draw(system.comm, system.grid, runs[0].solver, self.picture)
+
+    def _complete(self, ran: Ran, memory: Bandwidth) -> None:
         """Collective."""
-        system, residuals = self.system, solver.last.residuals.tolist()
-        product, whole = system.bounds()
-        row.verdict = solved(system.comm, solver.last)
+        system, row, residuals = self.system, ran.row, ran.solution.residuals.tolist()
+        product, whole = system.bounds(memory)
+        row.verdict = solved(system.comm, ran.solution)
         row.shares = {
-            PRODUCT_SHARE: product / iteration.product,
-            WHOLE_SHARE: whole / iteration.median,
+            PRODUCT_SHARE: product / ran.iteration.product,
+            WHOLE_SHARE: whole / ran.iteration.median,
         }
         row.facts = {"residual": residuals[-1]}
         row.more = {
             **row.more,
-            **system.facts(),
-            "flops_per_s": system.flops / iteration.median,
+            "shape": list(system.grid.shape),
+            "bandwidth_bytes_per_s": dict(memory.loops),
+            "bandwidth_probe_bytes": memory.nbytes,
+            "flops_per_s": system.flops / ran.iteration.median,
             "bound_product_s": product,
             "bound_iteration_s": whole,
             "residuals": some(residuals),
         }
-
-    def judge(self, runs: Mapping[str, Solver], rows: Mapping[str, MiniRow]) -> None:
-        """Collective. Every way's residuals against those of rank 0 alone, and a picture."""
-        system, iterations = self.system, self.options.iterations
-        if self.options.verify:
-            expected = reference(system.comm, system.grid, iterations)
-            for name, solver in runs.items():
-                verdict = compared(solver.last.residuals.tolist(), expected)
-                rows[name].more = {**rows[name].more, "residuals_error": verdict.error}
-                self.found.histories.append(verdict)
-        if self.picture is not None:
-            draw(system.comm, system.grid, next(iter(runs.values())), self.picture)
 
 
 def some(residuals: list[Any]) -> list[Any]:

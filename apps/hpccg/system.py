@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from mpi4py import MPI
 
@@ -37,8 +35,15 @@ class System:
                 self.b = right_side(rows)
             self.matrix = DistMatrix(comm, rows, partition, partition, method="p2p")
         self.comm, self.grid = comm, grid
-        self._product_bytes, matrix_bytes = _bytes(self.matrix, rows.nnz)
-        self.bandwidth: Bandwidth = bandwidth(comm, matrix_bytes)
+        self._product_bytes, self._matrix_bytes = _bytes(self.matrix, rows.nnz)
+
+    def bandwidth(self) -> Bandwidth:
+        """Collective. That of memory now, with as many bytes as the matrix has.
+
+        :class:`.CommandError` on every rank where one has not the memory for it.
+        """
+        with user_errors():
+            return bandwidth(self.comm, self._matrix_bytes)
 
     @property
     def unknowns(self) -> int:
@@ -54,21 +59,13 @@ class System:
         """Local. Operations of an iteration on all ranks, as the reference counts them."""
         return float(FLOPS_PER_ENTRY * self.matrix.nnz + FLOPS_PER_ROW * self.grid.points)
 
-    def bounds(self) -> tuple[float, float]:
+    def bounds(self, memory: Bandwidth) -> tuple[float, float]:
         """Collective. Seconds that memory needs for a product, and for an iteration."""
         vectors = VECTORS * len(self.b) * DTYPE.itemsize
         own = np.array([self._product_bytes, self._product_bytes + vectors], float)
         self.comm.Allreduce(MPI.IN_PLACE, own, op=MPI.MAX)
-        product, iteration = (own / self.bandwidth.best).tolist()
+        product, iteration = (own / memory.best).tolist()
         return product, iteration
-
-    def facts(self) -> dict[str, Any]:
-        """Local. For JSON."""
-        return {
-            "shape": list(self.grid.shape),
-            "bandwidth_bytes_per_s": dict(self.bandwidth.loops),
-            "bandwidth_probe_bytes": self.bandwidth.nbytes,
-        }
 
     def free(self) -> None:
         """Collective."""

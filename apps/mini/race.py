@@ -14,6 +14,7 @@ from onesided.apps.mini.solver import EXCHANGE, PRODUCT, SUMS, Solver, System
 from onesided.apps.mini.turns import Taken, Turn, in_turns
 from onesided.apps.mini.way import REFERENCE, Way
 from onesided.apps.selection import Candidate, hints, prepare, release
+from onesided.sparse.solvers import Solution
 
 VECTORS = "vectors"
 
@@ -61,6 +62,20 @@ def _each(seconds: Sequence[float], count: int) -> list[float]:
     return [run / count for run in seconds]
 
 
+@dataclass(frozen=True)
+class Ran:
+    """A way that has run, before its halo is freed; ``solution`` is that of its last run."""
+
+    row: MiniRow
+    solver: Solver
+    iteration: Iteration
+
+    @property
+    def solution(self) -> Solution:
+        """Local."""
+        return self.solver.last
+
+
 class Judge(Protocol):
     """What a mini-application makes of the runs: ``labels`` are those of its rows."""
 
@@ -68,11 +83,8 @@ class Judge(Protocol):
     def labels(self) -> Mapping[str, str]:
         """Local."""
 
-    def complete(self, row: MiniRow, solver: Solver, iteration: Iteration) -> None:
-        """Collective. Add shares, facts and more to the row of a way."""
-
-    def judge(self, runs: Mapping[str, Solver], rows: Mapping[str, MiniRow]) -> None:
-        """Collective. Look at what came out, when all rows are complete."""
+    def judge(self, runs: Sequence[Ran]) -> None:
+        """Collective. Look at what came out, and complete the rows."""
 
 
 def race(
@@ -101,22 +113,22 @@ def race(
         turns = [Turn(solver.run, solver.parts) for solver in runs.values()]
         taken = dict(zip(runs, in_turns(comm, turns, options.runs, tick), strict=True))
         iterations = {name: Iteration.of(solver, taken[name]) for name, solver in runs.items()}
-        reference, rows = iterations[REFERENCE].times, {}
-        for name, solver in runs.items():
-            rows[name] = row = MiniRow(
+        rows = {
+            name: MiniRow(
                 {**judge.labels, "method": name},
                 iterations[name].times,
-                against={REFERENCE: reference},
+                against={REFERENCE: iterations[REFERENCE].times},
                 details=iterations[name].details(),
-                more={**_facts(system, solver), "run_s": taken[name].times},
+                more=_facts(system, solver, taken[name]),
                 used=solver.label,
             )
-            judge.complete(row, solver, iterations[name])
-        judge.judge(runs, rows)
+            for name, solver in runs.items()
+        }
+        judge.judge([Ran(rows[name], runs[name], iterations[name]) for name in runs])
     return [_finished(each, rows, judge, system) for each in candidates]
 
 
-def _facts(system: System, solver: Solver) -> dict[str, object]:
+def _facts(system: System, solver: Solver, taken: Taken) -> dict[str, object]:
     """Local. For JSON."""
     return {
         "ranks": system.comm.size,
@@ -125,6 +137,7 @@ def _facts(system: System, solver: Solver) -> dict[str, object]:
         "kernel": system.matrix.kernel_name,
         "product": system.matrix.product_name,
         "cg_iterations": solver.last.iterations,
+        "run_s": taken.times,
     }
 
 

@@ -66,10 +66,10 @@ class Solver:
 
     def after(self, iterations: int) -> Solution:
         """Collective. What another number of iterations comes to, beside the runs."""
-        return self.solution(0.0, iterations)
+        return self.to_tolerance(0.0, iterations)
 
-    def solution(self, rtol: float, most: int) -> Solution:
-        """Collective. To a tolerance."""
+    def to_tolerance(self, rtol: float, most: int) -> Solution:
+        """Collective. Until the residual is so much of the first, or so many iterations."""
         return self._system.solution(self._operator, rtol, most)
 
     def free(self) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from onesided.apps.mini.race import Iteration, race
+from onesided.apps.mini.race import Ran, race
 from onesided.apps.mini.row import MiniRow
 from onesided.apps.mini.scaling import Stage
-from onesided.apps.mini.solver import Solver
 from onesided.apps.mini.way import Way
 from onesided.apps.minife.alone import Alone
 from onesided.apps.minife.sizes import words
@@ -71,22 +70,18 @@ class Judge:
         """Local."""
         return {**self.stage.labels, "elements": words(self.system.mesh.elements)}
 
-    def complete(self, row: MiniRow, solver: Solver, iteration: Iteration) -> None:
-        """Local."""
-        system = self.system
-        row.nbytes = system.nbytes
-        row.facts = {"GFLOP/s": system.flops / iteration.median / 1e9}
-        row.more = {**row.more, "elements": list(system.mesh.elements)}
-
-    def judge(self, runs: Mapping[str, Solver], rows: Mapping[str, MiniRow]) -> None:
+    def judge(self, runs: Sequence[Ran]) -> None:
         """Collective. Every way's solution against the known one, and that of rank 0 if wanted."""
         system, options = self.system, self.options
         alone = Alone(system, options) if options.verify else None
-        for name, solver in runs.items():
-            solution = solver.solution(options.rtol, options.maxiter)
-            rows[name].verdict = Verdict(system.errors(solution.x).largest, system.bound)
-            rows[name].more = {
-                **rows[name].more,
+        for ran in runs:
+            row, solution = ran.row, ran.solver.to_tolerance(options.rtol, options.maxiter)
+            row.nbytes = system.nbytes
+            row.facts = {"GFLOP/s": system.flops / ran.iteration.median / 1e9}
+            row.verdict = Verdict(system.errors(solution.x).largest, system.bound)
+            row.more = {
+                **row.more,
+                "elements": list(system.mesh.elements),
                 "residual": system.residual(solution.x),
                 "converged": solution.converged,
                 "solution_iterations": solution.iterations,
