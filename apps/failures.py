@@ -59,7 +59,7 @@ def fail(error: CommandError) -> int:
         return USAGE
     if comm.rank == 0:
         print(sentence, file=sys.stderr, flush=True)
-    if not _together(comm):
+    if not together(comm):
         if comm.rank != 0:
             print(f"{sentence} (rank {comm.rank} alone)", file=sys.stderr, flush=True)
         comm.Abort(USAGE)
@@ -86,7 +86,7 @@ def _world() -> MPI.Comm | None:
     return MPI.COMM_WORLD
 
 
-def _together(comm: MPI.Comm) -> bool:
+def together(comm: MPI.Comm) -> bool:
     """Collective. Wait, asleep, for all ranks; false where they do not come in time."""
     arrived = comm.Ibarrier()
     deadline = time.monotonic() + LONGEST_WAIT

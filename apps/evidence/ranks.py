@@ -7,14 +7,19 @@ from typing import Any
 
 from mpi4py import MPI
 
-from onesided.apps.failures import CommandError, user_errors
+from onesided.apps.failures import CommandError, together, user_errors
 from onesided.apps.timing import rest
+
+
+class Alone(Exception):
+    """What one rank cannot do while others wait for it; it ends the job."""
 
 
 def among(comm: MPI.Intracomm, count: int, work: Callable[[MPI.Intracomm], None]) -> None:
     """Collective. Call ``work`` with a communicator of the first ``count`` ranks, on these alone.
 
-    :class:`CommandError` on all ranks, also for what those that slept cannot know.
+    :class:`CommandError` on all ranks, also for what those that slept cannot know. An error that a
+    rank turns out to have alone, because the others do not come, is :class:`Alone` there.
     """
     taking_part = comm.rank < count
     sub: Any = comm.Split(0 if taking_part else MPI.UNDEFINED, comm.rank)
@@ -25,8 +30,12 @@ def among(comm: MPI.Intracomm, count: int, work: Callable[[MPI.Intracomm], None]
                 work(sub)
         except CommandError as error:
             trouble = str(error)
+            if not together(comm):
+                raise Alone(f"rank {comm.rank} alone: {trouble}") from error
+    if not trouble:
+        rest(comm)
+    if taking_part:
         sub.Free()
-    rest(comm)
     trouble = comm.bcast(trouble)
     if trouble:
         raise CommandError(trouble)

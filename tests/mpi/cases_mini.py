@@ -1,0 +1,311 @@
+"""What mini-applications share, inside a job: halos among any neighbors and at any speed, faults."""
+
+from __future__ import annotations
+
+import random
+import time
+from argparse import Namespace
+
+import numpy as np
+import pytest
+from cases import parameters, ranks, skip
+from mpi4py import MPI
+
+from onesided.apps.failures import CommandError
+from onesided.apps.hpccg import check as hpccg_check
+from onesided.apps.hpccg import command as hpccg
+from onesided.apps.main import build_parser
+from onesided.apps.mini import bandwidth as memory
+from onesided.apps.mini import overhead
+from onesided.apps.mini.halos import fence, lock_all_threads, threads, two_sided, window
+from onesided.apps.mini.halos.fence_threads import FenceThreads
+from onesided.apps.mini.halos.halo import Need
+from onesided.apps.mini.halos.registry import ways
+from onesided.apps.mini.halos.window import Landing
+from onesided.apps.minife import alone as minife_alone
+from onesided.apps.minife import command as minife
+from onesided.apps.minife import system as minife_system
+from onesided.apps.team import Team
+from onesided.collectives import ResourceError, UnsupportedError, agree, methods
+from onesided.sparse import HaloPattern
+
+OWN = [name for name in ways() if name not in methods()]
+THREADED = ("fence-threads", "lock-all-threads")
+
+
+def need_threads(way):
+    if way in THREADED and MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        skip("threads that call MPI need MPI_THREAD_MULTIPLE")
+
+
+def _counts(kind, size):
+    """Entries that every rank (a row) sends to every other."""
+    counts = np.zeros((size, size), int)
+    rng = np.random.default_rng(size)
+    if kind == "ring":  # who sends to a rank gets nothing from it
+        for rank in range(size):
+            counts[rank, (rank + 1) % size] = 3 + rank
+    elif kind == "star":
+        counts[0, 1:] = np.arange(1, size)
+    elif kind == "lonely":
+        counts[: size - 1, : size - 1] = rng.integers(0, 4, (size - 1, size - 1))
+    elif kind == "all":
+        counts[:] = rng.integers(1, 3000, (size, size))
+    np.fill_diagonal(counts, 0)
+    return counts
+
+
+class Traffic:
+    """A pattern of this rank, with the ghosts that it must find in every round."""
+
+    def __init__(self, comm, kind):
+        self.comm, counts = comm, _counts(kind, comm.size)
+        self.owns = [3 + 2 * rank + 5 * counts[rank].sum() for rank in range(comm.size)]
+        rng = np.random.default_rng(7)
+        index = [
+            [rng.permutation(self.owns[rank])[: counts[rank, to]] for to in range(comm.size)]
+            for rank in range(comm.size)
+        ]
+        self._from = [index[rank][comm.rank] for rank in range(comm.size)]
+        self.pattern = HaloPattern(
+            self.owns[comm.rank],
+            np.arange(counts[:, comm.rank].sum()),
+            np.concatenate(index[comm.rank]).astype(np.intp),
+            counts[comm.rank].astype(np.int64),
+            counts[:, comm.rank].astype(np.int64),
+        )
+
+    def x(self, rank, number):
+        return np.arange(self.owns[rank], dtype=float) + 1e6 * rank + 1e8 * number
+
+    def local(self, number):
+        ghosts = [self.x(rank, number)[index] for rank, index in enumerate(self._from)]
+        return np.concatenate([self.x(self.comm.rank, number), *ghosts])
+
+
+KINDS = ("ring", "star", "lonely", "none", "all")
+
+
+def rounds(comm, traffic, halo, dice, count):
+    """Ranks that are late at any place; x is spoiled at once, ghosts are read twice."""
+
+    def dawdle():
+        if dice.random() < 0.3:
+            time.sleep(dice.random() * 0.004)
+
+    for number in range(count):
+        x = traffic.x(comm.rank, number)
+        dawdle()
+        halo.start(x)
+        halo.fill(x)
+        x[:] = -1
+        dawdle()
+        local = halo.finish()
+        expected = traffic.local(number)
+        assert (local == expected).all(), number
+        dawdle()
+        assert (local == expected).all(), f"overwritten in round {number}"
+
+
+def hesitating(work, dice):
+    """A thread that comes late with its Put."""
+
+    def late():
+        time.sleep(dice.random() * 0.002)
+        work()
+
+    return late
+
+
+@parameters(way=list(ways()))
+def case_any_neighbors_at_any_speed(comm, way):
+    """One-sided neighbors, none at all, and orders of the neighbors that differ by rank."""
+    need_threads(way)
+    dice = random.Random(comm.rank)
+    modules = (fence, lock_all_threads, two_sided)
+    plain = two_sided.neighbors
+
+    def shuffled(pattern):
+        found = plain(pattern)
+        dice.shuffle(found)
+        return found
+
+    for module in modules:
+        module.neighbors = shuffled
+    try:
+        for kind in KINDS:
+            traffic = Traffic(comm, kind)
+            try:
+                halo = ways()[way].make(Need(comm, traffic.pattern, np.dtype(float)))
+            except UnsupportedError as error:
+                skip(str(error))
+            if way in THREADED:
+                lists = halo._works if isinstance(halo._works[0], list) else [halo._works]
+                for works in lists:
+                    works[1:] = [hesitating(work, dice) for work in works[1:]]
+            rounds(comm, traffic, halo, dice, 12)
+            halo.Free()
+            halo.Free()
+    finally:
+        for module in modules:
+            module.neighbors = plain
+
+
+@parameters(way=OWN)
+@ranks(at_least=2)
+def case_one_rank_is_always_late(comm, way):
+    """The others may be a round ahead, and must not be farther."""
+    need_threads(way)
+    traffic = Traffic(comm, "all")
+    halo = ways()[way].make(Need(comm, traffic.pattern, np.dtype(float)))
+    for place in range(3):
+        for number in range(6):
+            slow = comm.rank == comm.size - 1
+            x = traffic.x(comm.rank, number)
+            if slow and place == 0:
+                time.sleep(0.01)
+            halo.start(x)
+            if slow and place == 1:
+                time.sleep(0.01)
+            halo.fill(x)
+            local = halo.finish()
+            if slow and place == 2:
+                time.sleep(0.01)
+            assert (local == traffic.local(number)).all(), (place, number)
+    halo.Free()
+
+
+@parameters(way=THREADED)
+@ranks(at_least=2)
+def case_an_error_of_a_thread_is_raised_after_the_others(comm, way):
+    """On its rank; the halo can be freed, for no thread is at work any more."""
+    need_threads(way)
+    traffic = Traffic(comm, "all")
+    halo = ways()[way].make(Need(comm, traffic.pattern, np.dtype(float)))
+
+    def fail():
+        raise RuntimeError("a thread fails")
+
+    for works in halo._works if isinstance(halo._works[0], list) else [halo._works]:
+        works[1] = fail
+    with pytest.raises(RuntimeError, match="a thread fails"):
+        halo.start(traffic.x(comm.rank, 0))
+    if isinstance(halo, FenceThreads):
+        halo.finish()
+    halo.Free()
+
+
+@parameters(way=THREADED)
+def case_threads_that_cannot_be_made(comm, way):
+    """On one rank; what all have made before is given back on all."""
+    need_threads(way)
+    traffic = Traffic(comm, "all")
+    freed = []
+    free = Landing.free
+    last = comm.rank == comm.size - 1
+
+    class Poor(Team):
+        def __init__(self, count):
+            if last and count > 1:
+                raise RuntimeError("can't start new thread")
+            super().__init__(count)
+
+    threads.Team, Landing.free = Poor, lambda self: (freed.append(self), free(self))
+    try:
+        if comm.size == 1:
+            ways()[way].make(Need(comm, traffic.pattern, np.dtype(float))).Free()
+        else:
+            with pytest.raises(ResourceError, match="threads: can't start new thread"):
+                ways()[way].make(Need(comm, traffic.pattern, np.dtype(float)))
+    finally:
+        threads.Team, Landing.free = Team, free
+    assert len(freed) == 1
+
+
+@parameters(way=["fence", "lock-all-threads"])
+def case_no_memory_for_a_window(comm, way):
+    """Or one that has two copies: an error on every rank, and nothing is left."""
+    need_threads(way)
+    pattern = Traffic(comm, "all").pattern
+    faults = {
+        "_allocated": ResourceError("no window"),
+        "_check_model": UnsupportedError("two copies"),
+    }
+    for name, error in faults.items():
+        plain = getattr(window, name)
+
+        def failing(comm, *_, error=error):
+            agree(comm, error if comm.rank == comm.size - 1 else None)
+
+        setattr(window, name, failing)
+        try:
+            with pytest.raises(type(error), match=str(error)):
+                ways()[way].make(Need(comm, pattern, np.dtype(float)))
+        finally:
+            setattr(window, name, plain)
+
+
+@parameters(way=THREADED)
+def case_one_rank_with_too_low_a_level(comm, way):
+    query = MPI.Query_thread
+    if comm.rank == comm.size - 1:
+        MPI.Query_thread = lambda: MPI.THREAD_FUNNELED
+    try:
+        with pytest.raises(UnsupportedError, match="MPI_THREAD_FUNNELED"):
+            ways()[way].make(Need(comm, Traffic(comm, "all").pattern, np.dtype(float)))
+    finally:
+        MPI.Query_thread = query
+
+
+def no_memory(*_):
+    raise MemoryError("no memory for this")
+
+
+#: What one rank cannot do, the words that need it, and the rank.
+FAULTS = {
+    "known solution": (minife, minife_system.System, "_judged", "minife --size 6", -1),
+    "solution of rank 0": (minife, minife_alone, "_solved", "minife --size 6 --verify", 0),
+    "residuals of rank 0": (hpccg, hpccg_check, "residuals", "hpccg --size 4 --verify", 0),
+    "bandwidth": (hpccg, memory, "_loops", "hpccg --size 4", -1),
+    "chart": (hpccg, overhead, "draw", "hpccg --size 4 --overhead out.png", 0),
+    "scaled": (minife, minife_system.System, "_judged", "minife --size 4 --scaling weak", -1),
+}
+
+
+@parameters(fault=list(FAULTS))
+def case_a_fault_of_one_rank_is_the_error_of_all(comm, fault):
+    """And everything that was made is freed."""
+    command, holder, name, words, rank = FAULTS[fault]
+    plain, made, freed = getattr(holder, name), [], []
+    init, free = Landing.__init__, Landing.free
+
+    def counted(self, *given):
+        made.append(self)
+        init(self, *given)
+
+    Landing.__init__, Landing.free = counted, lambda self: (freed.append(self), free(self))
+    if comm.rank == rank % comm.size:
+        setattr(holder, name, no_memory)
+    words += " --iterations 5 --runs 1 --comm fence"
+    if command is minife:
+        words += " --levels 1"
+    options: Namespace = build_parser().parse_args(words.split())
+    try:
+        with pytest.raises(CommandError, match="no memory for this"):
+            command.run(comm, options)
+    finally:
+        setattr(holder, name, plain)
+        Landing.__init__, Landing.free = init, free
+    assert len(made) == len(freed)
+
+
+def case_the_bandwidth_is_that_of_the_faster_measurement(comm):
+    first = memory.bandwidth(comm, 1 << 20)
+    assert set(first.loops) == {"copy", "add", "dot", "sum", "rows"}
+    assert all(speed > 0 for speed in first.loops.values())
+    assert first.best == max(first.loops.values())
+    assert comm.allgather(first) == [first] * comm.size
+    slower = memory.Bandwidth({name: 0.5 * speed for name, speed in first.loops.items()}, 1 << 20)
+    slower.loops["copy"] = 10 * first.best
+    assert first.or_faster(slower).best == slower.or_faster(first).best == 10 * first.best
+    assert first.or_faster(slower).loops["dot"] == first.loops["dot"]
