@@ -1,14 +1,16 @@
-"""What mini-applications share, inside a job: halos among any neighbors and at any speed, faults."""
+"""What mini-applications share, inside a job: halos among any neighbors at any speed, faults."""
 
 from __future__ import annotations
 
+import os
 import random
+import tempfile
 import time
 from argparse import Namespace
 
 import numpy as np
 import pytest
-from cases import parameters, ranks, skip
+from cases import need, parameters, ranks, skip
 from mpi4py import MPI
 
 from onesided.apps.failures import CommandError
@@ -33,7 +35,7 @@ OWN = [name for name in ways() if name not in methods()]
 THREADED = ("fence-threads", "lock-all-threads")
 
 
-def need_threads(way):
+def need_level(way):
     if way in THREADED and MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         skip("threads that call MPI need MPI_THREAD_MULTIPLE")
 
@@ -117,10 +119,20 @@ def hesitating(work, dice):
     return late
 
 
-@parameters(way=list(ways()))
+@parameters(way=OWN)
 def case_any_neighbors_at_any_speed(comm, way):
+    _any_neighbors(comm, way)
+
+
+@ranks(at_least=4)
+@parameters(way=list(methods()))
+def case_any_neighbors_of_an_exchange(comm, way):
+    _any_neighbors(comm, way)
+
+
+def _any_neighbors(comm, way):
     """One-sided neighbors, none at all, and orders of the neighbors that differ by rank."""
-    need_threads(way)
+    need_level(way)
     dice = random.Random(comm.rank)
     modules = (fence, lock_all_threads, two_sided)
     plain = two_sided.neighbors
@@ -155,7 +167,7 @@ def case_any_neighbors_at_any_speed(comm, way):
 @ranks(at_least=2)
 def case_one_rank_is_always_late(comm, way):
     """The others may be a round ahead, and must not be farther."""
-    need_threads(way)
+    need_level(way)
     traffic = Traffic(comm, "all")
     halo = ways()[way].make(Need(comm, traffic.pattern, np.dtype(float)))
     for place in range(3):
@@ -179,7 +191,7 @@ def case_one_rank_is_always_late(comm, way):
 @ranks(at_least=2)
 def case_an_error_of_a_thread_is_raised_after_the_others(comm, way):
     """On its rank; the halo can be freed, for no thread is at work any more."""
-    need_threads(way)
+    need_level(way)
     traffic = Traffic(comm, "all")
     halo = ways()[way].make(Need(comm, traffic.pattern, np.dtype(float)))
 
@@ -198,7 +210,7 @@ def case_an_error_of_a_thread_is_raised_after_the_others(comm, way):
 @parameters(way=THREADED)
 def case_threads_that_cannot_be_made(comm, way):
     """On one rank; what all have made before is given back on all."""
-    need_threads(way)
+    need_level(way)
     traffic = Traffic(comm, "all")
     freed = []
     free = Landing.free
@@ -225,7 +237,7 @@ def case_threads_that_cannot_be_made(comm, way):
 @parameters(way=["fence", "lock-all-threads"])
 def case_no_memory_for_a_window(comm, way):
     """Or one that has two copies: an error on every rank, and nothing is left."""
-    need_threads(way)
+    need_level(way)
     pattern = Traffic(comm, "all").pattern
     faults = {
         "_allocated": ResourceError("no window"),
@@ -267,7 +279,7 @@ FAULTS = {
     "solution of rank 0": (minife, minife_alone, "_solved", "minife --size 6 --verify", 0),
     "residuals of rank 0": (hpccg, hpccg_check, "residuals", "hpccg --size 4 --verify", 0),
     "bandwidth": (hpccg, memory, "_loops", "hpccg --size 4", -1),
-    "chart": (hpccg, overhead, "draw", "hpccg --size 4 --overhead out.png", 0),
+    "chart": (hpccg, overhead, "draw", "hpccg --size 4 --overhead PNG", 0),
     "scaled": (minife, minife_system.System, "_judged", "minife --size 4 --scaling weak", -1),
 }
 
@@ -276,6 +288,8 @@ FAULTS = {
 def case_a_fault_of_one_rank_is_the_error_of_all(comm, fault):
     """And everything that was made is freed."""
     command, holder, name, words, rank = FAULTS[fault]
+    if "PNG" in words:
+        need("matplotlib")
     plain, made, freed = getattr(holder, name), [], []
     init, free = Landing.__init__, Landing.free
 
@@ -286,7 +300,8 @@ def case_a_fault_of_one_rank_is_the_error_of_all(comm, fault):
     Landing.__init__, Landing.free = counted, lambda self: (freed.append(self), free(self))
     if comm.rank == rank % comm.size:
         setattr(holder, name, no_memory)
-    words += " --iterations 5 --runs 1 --comm fence"
+    picture = comm.bcast(tempfile.mkstemp(suffix=".png")[1] if comm.rank == 0 else None)
+    words = words.replace("PNG", picture) + " --iterations 5 --runs 1 --comm fence"
     if command is minife:
         words += " --levels 1"
     options: Namespace = build_parser().parse_args(words.split())
@@ -296,6 +311,8 @@ def case_a_fault_of_one_rank_is_the_error_of_all(comm, fault):
     finally:
         setattr(holder, name, plain)
         Landing.__init__, Landing.free = init, free
+        if comm.rank == 0:
+            os.unlink(picture)
     assert len(made) == len(freed)
 
 
