@@ -44,10 +44,12 @@ class Team:
         """
         if not works:
             return []
+        self._errors.clear()
+        if len(works) == 1:
+            return [works[0]()]
         busy = self._members[: len(works) - 1]
         if len(busy) < len(works) - 1:
             raise ValueError(f"{len(works)} works for {self.threads} threads")
-        self._errors.clear()
         for member, work in zip(busy, works[1:], strict=True):
             member.begin(work)
         try:
