@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.apps.minimd.axis import HIGH, LOW, Axis
+from onesided.apps.minimd.axis import Axis
 from onesided.apps.minimd.decomposition import Domain
+from onesided.apps.minimd.sides import HIGH, LOW
 
 
 def wrap(x: NDArray[Any], domain: Domain) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from onesided.apps.minimd.ways.link import Counts, Line, Link, Pair
+from onesided.apps.minimd.sides import Counts, Pair
+from onesided.apps.minimd.ways.link import Line, Link
 from onesided.collectives import HaloExchange
 
 
