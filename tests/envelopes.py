@@ -125,7 +125,7 @@ def partitions(rates: Mapping[tuple[str, str, int], Mapping[int, float]]) -> Ite
 
 
 def mini_app(ratios: Mapping[int, float], way: str = "lock-all-threads") -> Iterator[Row]:
-    """Rows of a mini-application: by ranks the time with threads over that of messages; 3 times on one."""
+    """Rows of a mini-application: by ranks the time of a way over that of messages; 3 on one."""
     for ranks, ratio in {1: 3.0, **ratios}.items():
         plain = [1e-2, 2e-2]
         for method, times in (

@@ -21,7 +21,7 @@ from onesided.apps.minimd.problem import Problem
 from onesided.apps.minimd.setting import check, shape_of
 from onesided.apps.minimd.start import degrees, lattice, velocities
 from onesided.apps.minimd.thermo import Output, agreement, check_energy, conservation
-from onesided.apps.minimd.turns import differing, rounds_of
+from onesided.apps.minimd.turns import differing, steps_of_runs
 
 #: The potential energy of an atom of the lattice, and the pressure with 4,000 atoms, as other
 #: programs print them for the same problem.
@@ -253,11 +253,11 @@ def test_a_tiny_negative_number_is_no_length():
     assert x[:, 0].tolist() == [0.0, 0.0, 0.0]
 
 
-def test_rounds_end_where_lists_are_made():
+def test_runs_end_where_lists_are_made():
     problem = Problem(steps=110, every=20)
-    assert rounds_of(problem, 3) == [40, 40, 30]
-    assert rounds_of(problem, 100) == [20, 20, 20, 20, 20, 10]
-    assert rounds_of(replace(problem, steps=7), 5) == [7]
+    assert steps_of_runs(problem, 3) == [40, 40, 30]
+    assert steps_of_runs(problem, 100) == [20, 20, 20, 20, 20, 10]
+    assert steps_of_runs(replace(problem, steps=7), 5) == [7]
 
 
 def test_states_are_compared_bit_by_bit():
