@@ -17,7 +17,7 @@ def wrap(x: NDArray[Any], domain: Domain) -> None:
     """Local. Bring positions back into the periodic box."""
     for row, length in zip(x, domain.lengths, strict=True):
         row -= length * np.floor(row / length)
-        row[row >= length] = 0.0  # where a tiny negative number was rounded to the length
+        row[(row < 0.0) | (row >= length)] = 0.0  # tiny negative numbers, or what became of them
 
 
 def lost(x: NDArray[Any], axes: Sequence[Axis]) -> int:
