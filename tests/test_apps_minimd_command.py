@@ -7,9 +7,12 @@ import json
 
 import commands
 import pytest
+from mpi4py import MPI
 
+from onesided.apps.evidence.stopwatch import Stopwatch
 from onesided.apps.mini.row import MiniRow
 from onesided.apps.mini.scaling import Stage
+from onesided.apps.mini.turns import Turn, in_turns
 from onesided.apps.mini.way import REFERENCE
 from onesided.apps.minimd.efficiency import EFFICIENCY, add_efficiencies
 from onesided.apps.minimd.options import minimd
@@ -23,8 +26,8 @@ INPUT = """A problem without epsilon and sigma
 lj   units
 none data file
 lj   force style
-6 5 4
-45
+5 4 4
+25
 0.004
 1.2
 0.7
@@ -75,13 +78,13 @@ def test_the_command_draws_and_tells(tmp_path):
     found = json.loads(files[1].read_text())
     assert found["verified"] is True
     assert [(row["scaling"], row["ranks"], row["cells"]) for row in found["rows"][::2]] == [
-        ("weak", 1, [6, 5, 4]),
-        ("weak", 2, [12, 5, 4]),
-        ("strong", 1, [12, 5, 4]),
-        ("strong", 2, [12, 5, 4]),
+        ("weak", 1, [5, 4, 4]),
+        ("weak", 2, [10, 4, 4]),
+        ("strong", 1, [10, 4, 4]),
+        ("strong", 2, [10, 4, 4]),
     ]
     for row in found["rows"]:
-        assert row["steps"] == [20, 20, 5]
+        assert row["steps"] == [10, 10, 5]
         assert row["times_s"] == [
             each / steps for each, steps in zip(row["run_s"], row["steps"], strict=True)
         ]
@@ -122,6 +125,19 @@ def test_the_help_names_every_way():
     assert len(own) == 4
     assert [name for name in own if name not in text] == []
     assert parser.parse_args([]).runs == 5
+
+
+def test_what_is_around_a_run_is_called_for_every_run():
+    called = []
+
+    def turn(name):
+        steps = [lambda step=step: called.append(name + step) for step in "bca"]
+        return Turn(steps[1], {"part": Stopwatch()}, before=steps[0], after=steps[2])
+
+    taken = in_turns(MPI.COMM_SELF, [turn("1"), turn("2")], 2, lambda: called.append("t"))
+    assert " ".join(called) == "1b 1c 1a t 2b 2c 2a t 2b 2c 2a t 1b 1c 1a t"
+    assert [len(each.times) for each in taken] == [2, 2]
+    assert [each.parts for each in taken] == [{"part": [0.0, 0.0]}] * 2
 
 
 def test_boxes_of_shares():

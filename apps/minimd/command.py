@@ -37,9 +37,10 @@ REMARK = (
     "Times are those of a time step, the mean over a run, by the slowest rank; forces, lists and "
     "communication (forward and reverse, waiting included) are parts of it, on average over the "
     "ranks. plans: how often the links were planned, because the room for ghosts did not suffice; "
-    "KiB: this room, forward and reverse. error: the part of the atoms whose position or velocity "
-    "is not, bit by bit, that of the two-sided version. The runs are of different steps, whose "
-    f"times may differ in all methods alike; vs {REFERENCE} is of the same steps."
+    "KiB: this room, forward and reverse, which persistent methods send as a whole. error: "
+    "the part of the atoms whose position or velocity is not, bit by bit, that of the two-sided "
+    "version. The runs are of different steps, whose times may differ in all methods alike; vs "
+    f"{REFERENCE} is of the same steps."
 )
 OUTPUT = {"ranks": ".0f", "step": ".0f", "T": ".6f", "U": ".6f", "P": ".6f", "energy": ".6f"}
 

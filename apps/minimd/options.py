@@ -55,6 +55,6 @@ def minimd(parser: argparse.ArgumentParser) -> None:
         COMM,
         "the atoms in the middle of the box",
         RUNS,
-        "the steps are cut into N runs, where new neighbor lists are due; the methods take turns "
-        "with each of them",
+        "the steps are cut into N runs at most, where new neighbor lists are due; the methods take "
+        "turns with each of them",
     )

@@ -1,4 +1,7 @@
-"""A halo of partitioned sends, each of one piece: HaloExchange with listed neighbors."""
+"""A halo of partitioned sends, each of one piece: HaloExchange with listed neighbors.
+
+As with persistent exchanges, all the room is sent.
+"""
 
 from __future__ import annotations
 
