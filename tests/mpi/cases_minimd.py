@@ -87,7 +87,7 @@ def case_slabs(comm, axis):
     """Each axis is cut in turn; atoms cross its ends."""
     cells, grid = ["4"] * 3, ["1"] * 3
     cells[axis], grid[axis] = str(4 * comm.size), str(comm.size)
-    words = f"--cells {' '.join(cells)} --grid {' '.join(grid)} --steps 30 --temperature 4 {NUMPY}"
+    words = f"--cells {' '.join(cells)} --grid {' '.join(grid)} --steps 20 --temperature 4 {NUMPY}"
     code, found = run(comm, f"{words} --verify --runs 2 --comm fence,rma-notify --every 5")
     assert code == 0, found["remarks"]
     assert found["pattern"]["grid"] == [int(part) for part in grid]
