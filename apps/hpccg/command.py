@@ -21,7 +21,7 @@ from onesided.apps.picture import check_picture
 from onesided.apps.progress import console, progress
 from onesided.apps.report import Report, check_json
 from onesided.apps.spmv import FAILED
-from onesided.apps.verdict import Verdict
+from onesided.apps.verdict import Verdict, worst
 
 REMARK = (
     "Times are those of an iteration, the mean over a run, by the slowest rank; exchange: what the "
@@ -77,15 +77,10 @@ def _verdicts(found: Findings) -> dict[str, Verdict]:
     verdicts = {}
     solutions = [row.verdict for row in found.rows if row.verdict is not None]
     if solutions:
-        verdicts["x, which has to be 1"] = _worst(solutions)
+        verdicts["x, which has to be 1"] = worst(solutions)
     if found.histories:
-        verdicts["residuals, against rank 0 alone"] = _worst(found.histories)
+        verdicts["residuals, against rank 0 alone"] = worst(found.histories)
     return verdicts
-
-
-def _worst(verdicts: Sequence[Verdict]) -> Verdict:
-    """Local. A wrong one where there is one, and the one with the largest error among these."""
-    return max(verdicts, key=lambda each: (not each.passed, each.error))
 
 
 def _pattern(

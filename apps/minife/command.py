@@ -28,7 +28,7 @@ from onesided.apps.picture import check_picture
 from onesided.apps.progress import console, progress
 from onesided.apps.report import Report, check_json
 from onesided.apps.spmv import FAILED
-from onesided.apps.verdict import Verdict
+from onesided.apps.verdict import worst
 
 REMARKS = (
     "Times are those of an iteration of conjugate gradients, the mean over a run, by the slowest "
@@ -73,16 +73,11 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     report.listings |= overhead.listings(found.rows)
     report.verdicts = verdicts(levels, options.rtol)
     if found.compared:
-        report.verdicts["solutions, against rank 0 alone"] = _worst(found.compared)
+        report.verdicts["solutions, against rank 0 alone"] = worst(found.compared)
     if comm.rank == 0 and options.overhead is not None:
         overhead.draw(options.overhead, "MiniFE", found.rows)
     report.finish(comm, out, options.json)
     return FAILED if comm.bcast(report.verified) is False else 0
-
-
-def _worst(each: Sequence[Verdict]) -> Verdict:
-    """Local. The one with the largest error for its tolerance; no number is the largest."""
-    return max(each, key=lambda one: (not one.passed, one.error / one.tolerance))
 
 
 def _pattern(
