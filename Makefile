@@ -76,16 +76,18 @@ $(BENCH)/ready: $(SOURCES)
 	$(BENCH)/$(PIP) ".[$(MPI),fast]"
 	-$(BENCH)/$(PIP) ".[$(MPI),mkl]"
 	-$(BENCH)/$(PIP) ".[$(MPI),gzip]"
+	-$(BENCH)/$(PIP) ".[$(MPI),md]"
 	-$(BENCH)/$(PIP) ".[$(MPI),compare]"
 	touch $@
 
 # an editable install: files are seen as they are, new folders need a new install; the kernels
-# that need a compiler and FFTW, or an x86 processor, may be missing, and isal
+# that need a compiler and FFTW, or an x86 processor, may be missing, and isal, and numba
 $(TEST)/ready: pyproject.toml
 	$(PYTHON) -m venv $(TEST)
 	$(TEST)/$(PIP) -e ".[$(MPI),fast,plot,test]"
 	-$(TEST)/$(PIP) -e ".[$(MPI),partition]"
 	-$(TEST)/$(PIP) -e ".[$(MPI),mkl]"
 	-$(TEST)/$(PIP) -e ".[$(MPI),gzip]"
+	-$(TEST)/$(PIP) -e ".[$(MPI),md]"
 	-$(TEST)/$(PIP) -e ".[$(MPI),compare]"
 	touch $@

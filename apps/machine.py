@@ -70,13 +70,13 @@ def all_cores(comm: MPI.Comm) -> tuple[int, int]:
 
     Virtual nodes of one machine are one host: they share its cores.
     """
-    mine = (_boot(), sorted(os.sched_getaffinity(0)))
+    mine = (boot(), sorted(os.sched_getaffinity(0)))
     everyone = comm.allgather(mine)
     cores = {(boot, core) for boot, usable in everyone for core in usable}
     return len({boot for boot, _ in everyone}), len(cores)
 
 
-def _boot() -> str:
+def boot() -> str:
     """Local. What differs from one running kernel to another; it is compared, and never shown."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

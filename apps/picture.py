@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from onesided.apps.failures import CommandError, words
 
 NEEDS = "needs matplotlib (the extra plot)"
+COLORS = 10  # that matplotlib has for lines; then the style changes
+STYLES = ("-", "--", ":")
 
 
 def check_picture(comm: MPI.Comm, path: str | None, option: str = "--picture") -> None:
@@ -80,6 +82,32 @@ def save_spreads(
     axes.set_ylabel(labels[1])
     axes.grid(True, which="major", alpha=0.3)
     axes.legend(fontsize="small")
+    figure.savefig(path)
+
+
+def save_overheads(
+    path: str,
+    title: str,
+    label: str,
+    lines: Mapping[str, tuple[Sequence[int], Sequence[float], Sequence[float]]],
+) -> None:
+    """Local. Draw times over that of a reference, ``label``, with bars of their spread.
+
+    A line over the number of ranks for every name, and one at 1; the names are beside them.
+    """
+    figure, axes = _figure(title)
+    counts = sorted({count for x, _, _ in lines.values() for count in x})
+    axes.axhline(1.0, color="black", linewidth=0.8)
+    for number, (name, (x, y, spread)) in enumerate(lines.items()):
+        look = {"color": f"C{number % COLORS}", "fmt": STYLES[number // COLORS % len(STYLES)]}
+        axes.errorbar(x, y, spread, marker="o", capsize=3, elinewidth=0.8, label=name, **look)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(counts, [str(count) for count in counts], minor=False)
+    axes.set_xlabel("ranks")
+    axes.set_ylabel(label)
+    axes.grid(True, which="major", alpha=0.3)
+    if lines:
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")
     figure.savefig(path)
 
 

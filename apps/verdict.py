@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -20,6 +20,11 @@ class Verdict:
 
     def __str__(self) -> str:
         return f"{self.error:.1e} {'ok' if self.passed else 'WRONG'}"
+
+
+def worst(verdicts: Sequence[Verdict]) -> Verdict:
+    """Local. A wrong one where there is one; among these the largest error for its tolerance."""
+    return max(verdicts, key=lambda each: (not each.passed, each.error / (each.tolerance or 1.0)))
 
 
 def conclusion(verdicts: Iterable[Verdict], against: str) -> str:

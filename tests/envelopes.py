@@ -125,7 +125,7 @@ def partitions(rates: Mapping[tuple[str, str, int], Mapping[int, float]]) -> Ite
 
 
 def mini_app(ratios: Mapping[int, float], way: str = "lock-all-threads") -> Iterator[Row]:
-    """Rows of ``hpccg``: by ranks the time with threads over that of messages; 3 times on one."""
+    """Rows of a mini-application: by ranks the time of a way over that of messages; 3 on one."""
     for ranks, ratio in {1: 3.0, **ratios}.items():
         plain = [1e-2, 2e-2]
         for method, times in (
@@ -172,6 +172,8 @@ def world(folder: Path, papers_are_right: bool) -> None:
     write(folder / "hpccg.json", "hpccg", mini_app({2: 1.02 if right else 1.04, 4: 1.01}))
     write(folder / "minife.json", "minife",
           mini_app({2: 1.4 if right else 1.5, 4: 1.3}, "fence-threads"))  # fmt: skip
+    write(folder / "minimd.json", "minimd",
+          mini_app({2: 1.07 if right else 1.09, 4: 1.05}, "fence-threads"))  # fmt: skip
     write(folder / "partitions.json", "bench partitioned", partitions(_rates(right)),
           all_cores=32)  # fmt: skip
     write(folder / "threads.json", "bench rma-mt", threads(THREADED[right]),

@@ -42,6 +42,12 @@ def test_cells(run_cases, ranks, loop):
     run_cases("cases_rmamt", ranks, options=loop)
 
 
+@pytest.mark.full
+def test_cells_between_nodes(run_cases, two_nodes, loop):
+    layout = {"env": two_nodes.env, "nodes": two_nodes.nodes}
+    run_cases("cases_rmamt", two_nodes.ranks, options=loop, **layout)
+
+
 def test_a_level_that_is_too_low(run_cases):
     run_cases("cases_rmamt", 2, select="too_low", env={"MPI4PY_RC_THREAD_LEVEL": "single"})
 

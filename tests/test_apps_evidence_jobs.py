@@ -302,7 +302,7 @@ def test_every_command_takes_the_words_that_it_is_given(quick):
     }
     for each in taken:
         words = each.arguments(quick, places)
-        words += ["--picture", "prefix"] if each.draws else []
+        words += [each.picture, "prefix"] if each.draws else []
         words += [] if each is REPORT else ["--ranks", "2", "--json", "file"]
         assert build_parser().parse_args(words).command.name == each.command
     wanted = sum(each.expected(True) for each in EXPERIMENTS)
@@ -312,9 +312,13 @@ def test_every_command_takes_the_words_that_it_is_given(quick):
 def test_with_less_time_less_is_measured():
     one = Experiment("one", "fft", "nothing", seconds=(100.0, 10.0))
     assert one.arguments(True, {}) == ["fft", "--seconds", "10"]
-    assert one.arguments(True, {}, 0.75) == ["fft", "--seconds", "5.5"]
+    assert one.arguments(True, {}, 0.75) == ["fft", "--seconds", "6.25"]
     assert one.arguments(True, {}, 0.1) == ["fft", "--seconds", "1"]
     assert one.arguments(False, {}) == ["fft", "--seconds", "100"]
     assert one.limit(True) < one.limit(False)
+    long = Experiment("long", "fft", "nothing", takes=(7200.0, 20.0))
+    assert long.arguments(True, {}, 0.5) == long.arguments(False, {}) == ["fft"]
+    assert long.limit(False) > 7200.0
+    assert 20.0 < long.limit(True) < everything.QUICK_SECONDS
     assert Experiment("two", "fft", "nothing", least=4, most=8).ranks(2) == 4
     assert Experiment("two", "fft", "nothing", least=4, most=8).ranks(64) == 8

@@ -79,6 +79,9 @@ def _mini_app(path: Path) -> None:
     envelopes.edit(other, levels=levels)
     found = {name: listing.records() for name, listing in listings(rows).items()}
     envelopes.edit(path, **found)
+    third = path.with_name("minimd.json")
+    envelopes.write(third, "minimd", rows)
+    envelopes.edit(third, **found)
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +166,7 @@ def test_every_figure_is_told_in_words_and_has_its_table(text):
         "Time of a run: application cg",
         "hpccg, weak scaling: time over that of two-sided",
         "hpccg, strong scaling: time over that of two-sided",
+        "minimd, weak scaling: time over that of two-sided",
         "Where the time goes: scaling weak, ranks 2",
         "Errors on finer and finer meshes",
     ):

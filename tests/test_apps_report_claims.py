@@ -65,15 +65,27 @@ def test_a_size_that_is_slower_makes_a_claim_fail_and_is_named(tmp_path):
     assert "at 8 KiB" not in finding.evidence
 
 
-def test_one_rank_alone_says_nothing_about_overheads(tmp_path):
-    claim = next(claim for claim in CLAIMS if "In HPCCG" in claim.words)
-    envelopes.write(tmp_path / "a.json", "hpccg", envelopes.mini_app({}))
-    (finding,) = claim.rule.judge(findings(str(tmp_path)).results)
-    assert finding.outcome is Outcome.OPEN
-    envelopes.write(tmp_path / "a.json", "hpccg", envelopes.mini_app({2: 1.0}))
-    (finding,) = claim.rule.judge(findings(str(tmp_path)).results)
-    assert finding.outcome is Outcome.HOLDS
-    assert "+0.0 % on 2 ranks" in finding.evidence
+@pytest.mark.parametrize(
+    ("app", "way", "most"),
+    [
+        ("HPCCG", "lock-all-threads", 1.029),
+        ("MiniFE", "fence-threads", 1.441),
+        ("MiniMD", "fence-threads", 1.078),
+    ],
+)
+def test_one_rank_alone_says_nothing_about_overheads(tmp_path, app, way, most):
+    claim = next(claim for claim in CLAIMS if f"In {app}" in claim.words)
+
+    def finding(ratios):
+        envelopes.write(tmp_path / "a.json", app.lower(), envelopes.mini_app(ratios, way))
+        (found,) = claim.rule.judge(findings(str(tmp_path)).results)
+        return found
+
+    assert finding({}).outcome is Outcome.OPEN
+    assert finding({2: 1.0}).outcome is Outcome.HOLDS
+    assert "+0.0 % on 2 ranks" in finding({2: 1.0}).evidence
+    assert finding({2: most - 1e-3}).outcome is Outcome.HOLDS
+    assert finding({2: most + 1e-3}).outcome is Outcome.FAILS
 
 
 def test_wrong_data_decide_nothing(tmp_path):

@@ -18,6 +18,7 @@ from onesided.apps.rmamt.cell import (
     Outcome,
     Run,
 )
+from onesided.apps.rmamt.cores import FREE, part, unbound
 from onesided.apps.rmamt.gang import Gang
 from onesided.apps.rmamt.layout import Content, Layout, Memory, messages_of
 from onesided.apps.rmamt.matrix import batches, cells_of, check, plan_of
@@ -261,3 +262,25 @@ def test_failures_can_be_forgotten(tmp_path):
     assert list(store.outcomes()) == [good]
     assert store.begin({}) == 1
     assert store.machine() == {"ranks": 4, "thread_level": "single, multiple"}
+
+
+# -- where threads run -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("cores", "ranks"), [(2, 2), (5, 2), (8, 3), (4, 1)])
+def test_ranks_share_the_cores_of_a_host(cores, ranks):
+    usable = [list(range(10, 10 + cores))] * ranks
+    parts = [part(usable, place) for place in range(ranks)]
+    assert [core for each in parts for core in each] == usable[0]
+    lengths = {len(each) for each in parts}
+    assert min(lengths) >= 1
+    assert max(lengths) - min(lengths) <= 1
+
+
+def test_ranks_that_are_bound_or_too_many_stay_where_they_are():
+    assert part([[0], [1]], 0) == []
+    assert part([[0, 1], [0, 1], [0, 1]], 1) == []
+
+
+def test_a_binding_that_was_asked_for_stays():
+    assert unbound({FREE[0]: "core"}) == {FREE[1]: "none"}

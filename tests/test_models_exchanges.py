@@ -41,7 +41,6 @@ def test_a_way_by_hand():
     assert TWO.time(2, 198) == pytest.approx(10 + 4 + 5 + 19.8)  # 99 bytes each: the first line
     assert TWO.time(0, 0) == 0
     assert TWO.time(2, 20, link=100.0) == pytest.approx(10 + 4 + 100)
-    assert TWO.one_by_one(3, 30) == pytest.approx(3 * 14 + 3)
     assert TWO.busy(4) == pytest.approx(3 * 5)
     assert TWO.time(2, 20, size=100) == pytest.approx(10 + 4 + 5 + 20 * 0.5)  # at the pace of 100
     assert TWO.time(1, 100, size=8) == TWO.time(1, 100)

@@ -133,7 +133,7 @@ class Series:
     def _arguments(self, experiment: Experiment, share: float) -> list[str]:
         words = experiment.arguments(self._options.quick, self._places, share)
         if experiment.draws and self._draws:
-            words += ["--picture", experiment.draws]
+            words += [experiment.picture, experiment.draws]
         return [word.replace("{output}", str(self._output)) for word in words]
 
     def _left(self) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 QUICK_SECONDS = 165.0  # for all of --quick together, but for the report
-BESIDE = 8.0  # seconds that a job needs beside its measurements, about
+BESIDE = 5.0  # seconds that a job needs beside its measurements, about
 LEAST = 1.0  # seconds that are measured, at least
 PATIENCE = 4.0  # times what it is expected to take that a job may take
 LIMIT = 900.0  # seconds for a job that is not told how long to measure
@@ -21,7 +21,8 @@ class Experiment:
 
     ``words`` are those of a full run, ``quick`` of a quick one; ``{output}``, ``{matrices}``
     among them are replaced. ``least``: ranks that it needs at least, ``most`` at most.
-    ``seconds``, of both: what it is told to measure for, 0 where it takes as long as it takes.
+    ``seconds``, of both: what it is told to measure for, 0 where it takes as long as it takes,
+    which is ``takes``, about. ``draws``: an image, the value of its option ``picture``.
     """
 
     name: str
@@ -30,9 +31,11 @@ class Experiment:
     words: Sequence[str] = ()
     quick: Sequence[str] = ()
     seconds: tuple[float, float] = (0.0, 0.0)
+    takes: tuple[float, float] = (0.0, 0.0)
     least: int = 1
     most: int | None = None
     draws: str = ""
+    picture: str = "--picture"
 
     def ranks(self, asked: int) -> int:
         """Local. Of its job, where so many were asked for."""
@@ -41,7 +44,7 @@ class Experiment:
 
     def expected(self, quick: bool) -> float:
         """Local. Seconds that it takes, about."""
-        return BESIDE + self.seconds[quick]
+        return BESIDE + self.seconds[quick] + self.takes[quick]
 
     def arguments(
         self, quick: bool, places: Mapping[str, Sequence[str]], share: float = 1.0
@@ -52,7 +55,7 @@ class Experiment:
         """
         words = [*self.command.split(), *(self.quick if quick else self.words)]
         if self.seconds[quick]:
-            seconds = share * self.expected(quick) - BESIDE
+            seconds = share * self.expected(quick) - BESIDE - self.takes[quick]
             words += ["--seconds", f"{max(LEAST, seconds):.3g}"]
         given: list[str] = []
         for word in words:
@@ -66,6 +69,8 @@ class Experiment:
 
 
 FEW = "rma-fence,rma-lock,rma-notify,rma-fence-paper,rma-lock-paper"
+SAMPLE = "--patterns latency rate-halo --sizes 8 16K 1M"
+PERSISTENT = "rma-fence,rma-lock,rma-notify,mpi-persistent"
 EXPERIMENTS = (
     Experiment(
         "alltoallv",
@@ -132,6 +137,48 @@ EXPERIMENTS = (
         least=2,
         most=2,
         draws="{output}/partitioned",
+    ),
+    Experiment(
+        "rma-mt",
+        "bench rma-mt",
+        "paper 002, Figures 1 to 7",
+        "-o {output}/rma-mt".split(),
+        f"--quick --afresh {SAMPLE} -o {{output}}/rma-mt-quick".split(),
+        takes=(7200.0, 20.0),
+        least=2,
+    ),
+    Experiment(
+        "hpccg",
+        "hpccg",
+        "paper 002, Figure 8: HPCCG",
+        f"--size 64 --scaling weak --comm lock-all-threads,{PERSISTENT}".split(),
+        f"--size 24 --iterations 50 --scaling weak --comm lock-all-threads,{PERSISTENT}".split(),
+        takes=(120.0, 3.0),
+        least=2,
+        draws="{output}/hpccg.png",
+        picture="--overhead",
+    ),
+    Experiment(
+        "minife",
+        "minife",
+        "paper 002, Figure 8: MiniFE",
+        f"--size 64 --scaling weak --comm fence-threads,{PERSISTENT}".split(),
+        f"--size 16 --iterations 50 --scaling weak --comm fence-threads,{PERSISTENT}".split(),
+        takes=(120.0, 3.0),
+        least=2,
+        draws="{output}/minife.png",
+        picture="--overhead",
+    ),
+    Experiment(
+        "minimd",
+        "minimd",
+        "paper 002, Figure 8: MiniMD",
+        f"--scaling weak --comm fence-threads,{PERSISTENT}".split(),
+        f"--cells 6 6 6 --scaling weak --comm fence-threads,{PERSISTENT}".split(),
+        takes=(120.0, 5.0),
+        least=2,
+        draws="{output}/minimd.png",
+        picture="--overhead",
     ),
     Experiment(
         "model",

@@ -16,7 +16,7 @@ from onesided.apps.mini.scaling import Stage, scaled, stages
 from onesided.apps.mini.way import by_name, chosen
 from onesided.apps.options import settings
 from onesided.apps.report import Report
-from onesided.apps.verdict import Verdict
+from onesided.apps.verdict import Verdict, worst
 
 RESIDUAL = "residual: its norm after the last iteration, by the recurrence."
 BOUNDS = (
@@ -56,9 +56,9 @@ def _verdicts(found: Findings) -> dict[str, Verdict]:
     verdicts = {}
     solutions = [row.verdict for row in found.rows if row.verdict is not None]
     if solutions:
-        verdicts["x, which has to be 1"] = command.worst(solutions)
+        verdicts["x, which has to be 1"] = worst(solutions)
     if found.histories:
-        verdicts["residuals, against rank 0 alone"] = command.worst(found.histories)
+        verdicts["residuals, against rank 0 alone"] = worst(found.histories)
     return verdicts
 
 

@@ -18,7 +18,6 @@ from onesided.apps.picture import check_picture
 from onesided.apps.progress import console, progress
 from onesided.apps.report import Report, check_json
 from onesided.apps.spmv import FAILED
-from onesided.apps.verdict import Verdict
 from onesided.collectives import agreed
 
 ROOT = 0
@@ -77,8 +76,3 @@ def finish(
 def staged(every: Sequence[Stage], size: Callable[[Stage], dict[str, Any]]) -> list[dict[str, Any]]:
     """Local. The stages for JSON; ``size`` tells how large the problem of one is."""
     return [{"scaling": each.scaling, "ranks": each.ranks, **size(each)} for each in every]
-
-
-def worst(verdicts: Sequence[Verdict]) -> Verdict:
-    """Local. A wrong one where there is one, with the largest error for its tolerance."""
-    return max(verdicts, key=lambda each: (not each.passed, each.error / each.tolerance))

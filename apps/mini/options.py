@@ -12,16 +12,25 @@ HALOS = "two-sided (the reference, always there), fence, fence-threads, lock-all
 RUNS = 3  # as in the paper
 
 
-def mini(parser: argparse.ArgumentParser, comm: str, picture: str) -> None:
-    """Local. ``comm`` is the default of ``--comm``; ``picture`` says what is drawn."""
+def mini(
+    parser: argparse.ArgumentParser,
+    comm: str,
+    picture: str,
+    runs: int = RUNS,
+    what: str = "runs of every method, in turns",
+) -> None:
+    """Local. ``comm`` is the default of ``--comm``, ``runs`` that of ``--runs``.
+
+    ``picture`` says what is drawn, ``what`` which runs these are.
+    """
     common(parser, comm)
     add = parser.add_argument
     add(
         "--runs",
         metavar="N",
         type=positive,
-        default=RUNS,
-        help=f"runs of every method, in turns (default {RUNS})",
+        default=runs,
+        help=f"{what} (default {runs})",
     )
     add(
         "--scaling",

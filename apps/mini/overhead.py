@@ -10,7 +10,7 @@ from rich.table import Table
 from onesided.apps.mini.row import MiniRow
 from onesided.apps.mini.scaling import STRONG, WEAK
 from onesided.apps.mini.way import REFERENCE
-from onesided.apps.picture import save_lines
+from onesided.apps.picture import save_overheads
 from onesided.apps.report import NOTHING, Listing
 
 DEVIATION, SECONDS = " deviation", " s"  # what names in JSON end with, beside the overhead itself
@@ -122,10 +122,12 @@ def draw(path: str, title: str, rows: Sequence[MiniRow]) -> None:
     """Local. A line for every way but the reference; of weak scaling where there is any."""
     scalings = _scalings(rows)
     scaling = next((each for each in (WEAK, STRONG) if each in scalings), "")
-    lines: dict[str, tuple[list[float], list[float]]] = {}
+    lines: dict[str, tuple[list[int], list[float], list[float]]] = {}
     for each in overheads(_of_scaling(rows, scaling)):
         if each.name != REFERENCE:
-            x, y = lines.setdefault(each.name, ([], []))
-            x.append(float(each.ranks))
+            x, y, spread = lines.setdefault(each.name, ([], [], []))
+            x.append(each.ranks)
             y.append(each.mean)
-    save_lines(path, title, ("ranks", f"time over that of {REFERENCE}"), lines)
+            spread.append(each.deviation)
+    words = f"{title}, {scaling} scaling" if scaling else title
+    save_overheads(path, words, f"time over that of {REFERENCE}", lines)

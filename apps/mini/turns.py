@@ -17,12 +17,21 @@ from onesided.apps.evidence.stopwatch import Stopwatch
 from onesided.apps.timing import no_garbage_collection
 
 
+def _nothing() -> None:
+    """Local."""
+
+
 @dataclass(frozen=True)
 class Turn:
-    """What is run, and the stopwatches of parts of it, by name."""
+    """What is run, and the stopwatches of parts of it, by name.
+
+    ``before`` and ``after`` are called around every run, and not timed.
+    """
 
     call: Callable[[], object]
     parts: Mapping[str, Stopwatch] = field(default_factory=dict)
+    before: Callable[[], object] = _nothing
+    after: Callable[[], object] = _nothing
 
 
 @dataclass(frozen=True)
@@ -34,7 +43,7 @@ class Taken:
 
 
 def in_turns(
-    comm: MPI.Comm, turns: Sequence[Turn], runs: int, tick: Callable[[], None] = lambda: None
+    comm: MPI.Comm, turns: Sequence[Turn], runs: int, tick: Callable[[], object] = _nothing
 ) -> list[Taken]:
     """Collective. ``runs`` runs of each, from a barrier on; the same numbers on every rank."""
     calls = [_lapped(turn) for turn in turns]
@@ -43,10 +52,12 @@ def in_turns(
     with no_garbage_collection():
         for run in range(runs):
             for index in order:
+                turns[index].before()
                 comm.Barrier()
                 began = time.perf_counter()
                 calls[index]()
                 times[index, run] = time.perf_counter() - began
+                turns[index].after()
                 tick()
             order.reverse()
     comm.Allreduce(MPI.IN_PLACE, times, op=MPI.MAX)

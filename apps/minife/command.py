@@ -26,6 +26,7 @@ from onesided.apps.minife.stage import Findings, work
 from onesided.apps.minife.system import System
 from onesided.apps.options import settings
 from onesided.apps.report import Report
+from onesided.apps.verdict import worst
 
 REMARKS = (
     f"{command.REMARK} GB/s: what the product and the vectors read and write at least, on all "
@@ -65,7 +66,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     report.listings = {"levels": listing(levels), "assembly": found.setup}
     report.verdicts = verdicts(levels, options.rtol)
     if found.compared:
-        report.verdicts["solutions, against rank 0 alone"] = command.worst(found.compared)
+        report.verdicts["solutions, against rank 0 alone"] = worst(found.compared)
     return command.finish(comm, options, out, report, found.rows, "MiniFE")
 
 

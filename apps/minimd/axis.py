@@ -13,10 +13,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.minimd.decomposition import Domain
-
-LOW, HIGH = 0, 1
-SIDES = (LOW, HIGH)
-Pair = tuple[NDArray[Any], NDArray[Any]]
+from onesided.apps.minimd.sides import HIGH, LOW, SIDES, Counts, Pair
 
 
 class Axis:
@@ -47,7 +44,7 @@ class Axis:
         steps: NDArray[np.int64] = (place - self.comm.rank) % self.comm.size
         return steps
 
-    def counts(self, leaving: tuple[int, int]) -> tuple[int, int]:
+    def counts(self, leaving: Counts) -> Counts:
         """Collective over the line. Tell both neighbors a number; those that they tell."""
         if self.alone:
             return leaving[HIGH], leaving[LOW]

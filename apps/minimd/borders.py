@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.apps.minimd.atoms import Atoms
-from onesided.apps.minimd.axis import HIGH, LOW, SIDES, Axis
-
-Counts = tuple[int, int]
+from onesided.apps.minimd.axis import Axis
+from onesided.apps.minimd.sides import HIGH, LOW, SIDES, Counts
 
 
 @dataclass(frozen=True)

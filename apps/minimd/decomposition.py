@@ -13,6 +13,7 @@ from onesided.apps.failures import CommandError
 from onesided.apps.minimd.problem import AXES, Problem
 
 Grid = tuple[int, int, int]
+AUTO = "auto"
 
 
 def grids(size: int) -> Iterator[Grid]:
@@ -23,6 +24,11 @@ def grids(size: int) -> Iterator[Grid]:
             for second in range(1, rest + 1):
                 if rest % second == 0:
                     yield first, second, rest // second
+
+
+def fits(grid: Grid, given: Sequence[int | str]) -> bool:
+    """Local. Whether a process grid is one that is ``given``, with missing entries at the end."""
+    return all(entry in (AUTO, parts) for entry, parts in zip(given, grid, strict=False))
 
 
 def surface(grid: Sequence[int], lengths: Sequence[float]) -> float:
@@ -38,15 +44,10 @@ def process_grid(problem: Problem, size: int, given: Sequence[int | str]) -> Gri
     arranged like this, and where parts are thinner than the cutoff with its skin: ghost atoms
     come from the next rank only.
     """
-    wanted = list(given) + ["auto"] * (AXES - len(given))
     shown = " ".join(map(str, given))
-    if len(wanted) > AXES:
+    if len(given) > AXES:
         raise CommandError(f"--grid {shown}: {len(given)} entries for {AXES} axes")
-    fitting = [
-        grid
-        for grid in grids(size)
-        if all(entry in ("auto", parts) for entry, parts in zip(wanted, grid, strict=True))
-    ]
+    fitting = [grid for grid in grids(size) if fits(grid, given)]
     if not fitting:
         raise CommandError(
             f"--grid {shown}: {size} rank{'s' if size > 1 else ''} cannot be arranged like this"

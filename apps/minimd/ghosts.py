@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.apps.minimd.axis import HIGH, LOW, SIDES
 from onesided.apps.minimd.borders import Border
 from onesided.apps.minimd.problem import AXES
-from onesided.apps.minimd.ways.link import Link, Pair
+from onesided.apps.minimd.sides import HIGH, LOW, SIDES, Counts, Pair
+from onesided.apps.minimd.ways.link import Link
 
 
 def forward(x: NDArray[Any], borders: Sequence[Border], links: Sequence[Link | None]) -> None:
@@ -55,7 +55,7 @@ def columns(array: NDArray[Any], count: int) -> NDArray[Any]:
     return array[: AXES * count].reshape(AXES, count)
 
 
-def _swap(link: Link, sent: tuple[int, int], received: tuple[int, int]) -> Pair:
+def _swap(link: Link, sent: Counts, received: Counts) -> Pair:
     """Collective over the line."""
     low, high = link.exchange(
         (AXES * sent[LOW], AXES * sent[HIGH]), (AXES * received[LOW], AXES * received[HIGH])

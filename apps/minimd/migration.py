@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.apps.minimd.axis import HIGH, LOW, Axis
+from onesided.apps.minimd.axis import Axis
 from onesided.apps.minimd.decomposition import Domain
+from onesided.apps.minimd.sides import HIGH, LOW
 
 
 def wrap(x: NDArray[Any], domain: Domain) -> None:
     """Local. Bring positions back into the periodic box."""
     for row, length in zip(x, domain.lengths, strict=True):
         row -= length * np.floor(row / length)
-        row[row >= length] = 0.0  # where a tiny negative number was rounded to the length
+        row[(row < 0.0) | (row >= length)] = 0.0  # tiny negative numbers, or what became of them
 
 
 def lost(x: NDArray[Any], axes: Sequence[Axis]) -> int:

@@ -5,31 +5,35 @@ from __future__ import annotations
 import argparse
 
 from onesided.apps.generate_options import whole
-from onesided.apps.options import above_zero, common, positive, process_grid
+from onesided.apps.mini.options import mini
+from onesided.apps.options import above_zero, positive, process_grid
 
 #: Those of :mod:`onesided.apps.minimd.ways.registry` that are no exchanges, for a help text.
-OWN = "two-sided (the reference), fence, fence-threads, partitioned"
-COMM = "two-sided,fence,rma-fence,rma-lock,rma-notify,p2p"
-WEAK, STRONG = "weak", "strong"
+OWN = "two-sided (the reference, always there), fence, fence-threads, partitioned"
+COMM = "two-sided,fence,fence-threads,rma-fence,rma-notify"
+RUNS = 5  # as many sets of neighbor lists as the standard problem has
 
 
 def minimd(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided minimd``."""
-    parser.epilog = f"METHOD may also be one of {OWN}."
+    parser.epilog = (
+        f"METHOD may also be one of {OWN}. With --verify the energy must be conserved as well."
+    )
     add = parser.add_argument
     add(
         "input",
         metavar="FILE",
         nargs="?",
         help="input file of Mantevo's MiniMD; options replace what it says (default: its standard "
-        "problem, with 10 lattice cells for every rank along each axis)",
+        "problem, with 10 x 10 x 10 lattice cells for every rank)",
     )
     add(
         "--cells",
         metavar="N",
         type=positive,
         nargs=3,
-        help="lattice cells of the box along every axis, each with 4 atoms",
+        help="lattice cells of the box along every axis, each with 4 atoms; with --scaling those "
+        "of one rank's share (default 10 10 10 for every rank)",
     )
     add("--steps", metavar="N", type=positive, help="time steps (default 100)")
     add("--dt", metavar="T", type=above_zero, help="time step (default 0.005)")
@@ -45,30 +49,12 @@ def minimd(parser: argparse.ArgumentParser) -> None:
         help="steps between lines of output; 0: at the start and at the end (default 100)",
     )
     add("--kernel", metavar="NAME", default="auto", help="forces by numba or numpy (auto)")
-    add(
-        "--rounds",
-        metavar="N",
-        type=positive,
-        default=5,
-        help="the methods take turns so many times, each with its part of the steps (default 5)",
-    )
-    add(
-        "--scaling",
-        choices=(WEAK, STRONG),
-        help="run on the first 1, 2, 4 ... ranks: each with as many cells (weak), or the same box",
-    )
-    add(
-        "--ranks-list",
-        metavar="N",
-        type=positive,
-        nargs="+",
-        help="numbers of ranks for --scaling (default 1 2 4 ... and all)",
-    )
     process_grid(parser)
-    common(parser, COMM)
-    add(
-        "--verify",
-        action="store_true",
-        help="compare the output with that of one rank; check that the energy is conserved",
+    mini(
+        parser,
+        COMM,
+        "the atoms in the middle of the box",
+        RUNS,
+        "the steps are cut into N runs at most, where new neighbor lists are due; the methods take "
+        "turns with each of them",
     )
-    add("--picture", metavar="FILE", help="draw the atoms in the middle of the box into FILE")

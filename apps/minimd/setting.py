@@ -10,11 +10,10 @@ from typing import Any
 
 from mpi4py import MPI
 
-from onesided.apps.evidence.ranks import counted
 from onesided.apps.failures import CommandError, words
-from onesided.apps.minimd.decomposition import Grid, grids, process_grid
+from onesided.apps.mini.scaling import Stage
+from onesided.apps.minimd.decomposition import AUTO, Grid, fits, grids, process_grid
 from onesided.apps.minimd.input import parse
-from onesided.apps.minimd.options import WEAK
 from onesided.apps.minimd.problem import Problem
 
 NUMBERS = "steps dt temperature density every cutoff skin thermo".split()
@@ -76,34 +75,29 @@ def check(problem: Problem) -> None:
             raise CommandError(f"{what}: {number} is below zero, or no number")
 
 
-def rank_counts(comm: MPI.Intracomm, options: Namespace) -> list[int]:
-    """Local. On how many ranks it is computed; :class:`CommandError` for more than there are."""
-    if options.scaling is None:
-        if options.ranks_list:
-            raise CommandError("--ranks-list needs --scaling")
-        return [comm.size]
-    usual = [1 << power for power in range(comm.size.bit_length())]
-    return counted(comm.size, options.ranks_list, [*usual, comm.size])
+def of_stage(problem: Problem, given: bool, options: Namespace, stage: Stage) -> Problem:
+    """Local. The problem of a stage: its cells are those of a rank, one share for each.
 
-
-def sized(problem: Problem, sized_already: bool, options: Namespace, ranks: int) -> Problem:
-    """Local. The problem for a number of ranks: in weak scaling its cells are those of a rank."""
-    if options.scaling != WEAK and sized_already:
+    Unless nothing is scaled and it was ``given`` how many cells the box has.
+    """
+    if given and not stage.scaling:
         return problem
     x, y, z = problem.cells
-    i, j, k = shape_of(ranks, options.grid)
+    i, j, k = shape_of(stage.shares, options.grid)
     return replace(problem, cells=(x * i, y * j, z * k))
 
 
-def shape_of(ranks: int, given: Sequence[int | str]) -> Grid:
-    """Local. A process grid for boxes that grow with it: the one nearest to a cube."""
-    entries = [entry if isinstance(entry, int) else 0 for entry in given]
-    if len(entries) == 3 and all(entries):
-        return entries[0], entries[1], entries[2]
-    return min(grids(ranks), key=lambda grid: (max(grid) - min(grid), grid[::-1]))
+def shape_of(shares: int, given: Sequence[int | str]) -> Grid:
+    """Local. How shares of the same shape are put together to a box: as near to a cube as can be.
+
+    Like the process grid that is ``given``, where there are as many ranks.
+    """
+    every = list(grids(shares))
+    fitting = [grid for grid in every if fits(grid, given)]
+    return min(fitting or every, key=lambda grid: (max(grid) - min(grid), grid[::-1]))
 
 
 def grid_of(problem: Problem, options: Namespace, ranks: int) -> Grid:
     """Local. The process grid; :class:`CommandError` where the box is too small for it."""
-    given = [] if options.grid == ["auto"] else options.grid
+    given = [] if options.grid == [AUTO] else options.grid
     return process_grid(problem, ranks, given)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.apps.evidence.stopwatch import Stopwatch
 from onesided.apps.failures import CommandError
 from onesided.apps.minimd.atoms import Atoms
 from onesided.apps.minimd.axis import Axis
@@ -24,16 +24,16 @@ from onesided.apps.minimd.problem import AXES, Problem
 from onesided.apps.minimd.start import lattice, velocities, warm
 from onesided.apps.minimd.thermo import Output, check_energy, output
 from onesided.apps.minimd.ways.links import Links
+from onesided.collectives import agreed
 
-FORCES, LISTS, COMMUNICATION = range(3)
-PARTS = ("forces", "lists", "communication")
+PARTS = FORCES, LISTS, COMMUNICATION = "forces", "lists", "communication"
 
 
 class Simulation:
     """One set of atoms for all ways of exchanging, which take turns: ``resume`` sets the scene.
 
-    ``outputs``: lines of output since then. ``spent``: seconds by part since the start, on this
-    rank. ``farthest``: how far an atom has moved between two sets of lists.
+    ``outputs``: lines of output since then. ``farthest``: how far an atom has moved between two
+    sets of lists. ``needed``: atoms that are sent to a neighbor at most, by axis, on any rank.
     """
 
     def __init__(
@@ -52,21 +52,28 @@ class Simulation:
         self.step, self.farthest = 0, 0.0
         self.outputs: list[Output] = []
         self.first: Output | None = None
-        self.spent = np.zeros(len(PARTS))
         self._low, self._high = self.domain.low, self.domain.high
         self._origin: NDArray[Any] | None = None
         self._work = np.empty((AXES, 0))
+        self._watch({part: Stopwatch() for part in PARTS})
         self._begin()
 
     def _begin(self) -> None:
-        x, numbers = lattice(self.problem, self._low.tolist(), self._high.tolist())
-        v = velocities(numbers)
+        with agreed(self.cart, f"{self.problem.atoms} atoms"):
+            x, numbers = lattice(self.problem, self._low.tolist(), self._high.tolist())
+            v = velocities(numbers)
         warm(self.cart, self.problem, v)
         self.atoms.load(np.concatenate([x, v, numbers[None]]))
         self.rebuild()
 
-    def resume(self, state: NDArray[Any], step: int, links: Links) -> None:
-        """Collective. Go on from a state of a step, with new lists and forces."""
+    def resume(
+        self, state: NDArray[Any], step: int, links: Links, watches: Mapping[str, Stopwatch]
+    ) -> None:
+        """Collective. Go on from a state of a step, with new lists and forces.
+
+        The parts of what follows are under ``watches``, by the names of ``PARTS``.
+        """
+        self._watch(watches)
         self.links, self.step, self.outputs = links, step, []
         self.atoms.load(state)
         self._origin = None
@@ -87,13 +94,9 @@ class Simulation:
                 self._kick()
                 self._drift()
                 if self.step % problem.every == 0:
-                    began = time.perf_counter()
-                    self.rebuild()
-                    self.spent[LISTS] += time.perf_counter() - began
+                    self._rebuild()
                 else:
-                    began = time.perf_counter()
-                    forward(self.atoms.x, self.borders, self._need().forward)
-                    self.spent[COMMUNICATION] += time.perf_counter() - began
+                    self._forward(self.atoms.x, self.borders, self._need().forward)
                 due = problem.due(self.step)
                 tally = self._forces(due)
                 self._kick()
@@ -122,6 +125,13 @@ class Simulation:
         for axis in self.axes:
             axis.free()
         self.cart.Free()
+
+    def _watch(self, watches: Mapping[str, Stopwatch]) -> None:
+        """Local."""
+        self._compute = watches[FORCES].timed(self.kernel.forces)
+        self._rebuild = watches[LISTS].timed(self.rebuild)
+        self._forward = watches[COMMUNICATION].timed(forward)
+        self._reverse = watches[COMMUNICATION].timed(reverse)
 
     def _need(self) -> Links:
         if self.links is None:
@@ -172,12 +182,8 @@ class Simulation:
     def _forces(self, tally: bool) -> Tally:
         """Collective. The forces on own atoms."""
         atoms = self.atoms
-        began = time.perf_counter()
-        found = self.kernel.forces(atoms.x, atoms.f, atoms.own, atoms.total, tally)
-        between = time.perf_counter()
-        self.spent[FORCES] += between - began
-        reverse(atoms.f, self.borders, self._need().back)
-        self.spent[COMMUNICATION] += time.perf_counter() - between
+        found: Tally = self._compute(atoms.x, atoms.f, atoms.own, atoms.total, tally)
+        self._reverse(atoms.f, self.borders, self._need().back)
         return found
 
     def _write(self, tally: Tally) -> None:

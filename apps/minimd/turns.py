@@ -1,45 +1,59 @@
 """All steps of all ways, in turns, with their times.
 
-In every round each way goes on from the same state, with the same arrays, and computes the same
-steps. They must come to the same state, bit by bit; the next round goes on from there.
+In every run each way goes on from the same state, with the same arrays, and computes the same
+steps. They must come to the same state, bit by bit; the next run goes on from there.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.apps.evidence.stopwatch import Stopwatch
 from onesided.apps.heat.decomposition import cut
+from onesided.apps.mini.turns import Taken, Turn, in_turns
 from onesided.apps.minimd.problem import Problem
 from onesided.apps.minimd.simulation import PARTS, Simulation
 from onesided.apps.minimd.thermo import Output
 from onesided.apps.minimd.ways.links import Links
 
-WARM_UP = 2  # steps of every way before the first round, which begins again at the start
+WARM_UP = 2  # steps of every way before the first run, which begins again at the start
 
 
-@dataclass
+@dataclass(frozen=True)
 class Course:
-    """What came out. ``times``: seconds of a step by the slowest rank, by way and round; ``parts``:
-    the same of the parts of a step, on average over the ranks. ``differing``: atoms whose state is
-    not that of the reference, of all atoms, by way."""
+    """What came out. ``steps``: of every run; ``taken``: seconds of the runs, by way.
 
-    times: dict[str, list[float]] = field(default_factory=dict)
-    parts: dict[str, dict[str, list[float]]] = field(default_factory=dict)
-    differing: dict[str, float] = field(default_factory=dict)
-    outputs: list[Output] = field(default_factory=list)
+    ``differing``: atoms whose state is not that of the reference, of all atoms of a rank, by way.
+    """
+
+    steps: Sequence[int]
+    taken: Mapping[str, Taken]
+    differing: Mapping[str, float]
+    outputs: Sequence[Output]
+
+    def times(self, way: str) -> list[float]:
+        """Local. Seconds of a step, by run."""
+        return self._of_a_step(self.taken[way].times)
+
+    def parts(self, way: str) -> dict[str, list[float]]:
+        """Local. The same of the parts of a step, on average over the ranks."""
+        return {part: self._of_a_step(times) for part, times in self.taken[way].parts.items()}
+
+    def _of_a_step(self, seconds: Sequence[float]) -> list[float]:
+        return [each / count for each, count in zip(seconds, self.steps, strict=True)]
 
 
-def rounds_of(problem: Problem, wanted: int) -> list[int]:
-    """Local. Steps of the rounds, ``wanted`` of them at most.
+def steps_of_runs(problem: Problem, wanted: int) -> list[int]:
+    """Local. The steps of ``wanted`` runs, of fewer where there are not so many sets of lists.
 
-    Rounds end where new lists are made anyway, so that all rounds have their share of them.
+    Runs end where new lists are made anyway, so that each has its share of them.
     """
     whole, rest = divmod(problem.steps, problem.every)
     blocks = [problem.every] * whole + [rest] * (rest > 0)
@@ -49,69 +63,78 @@ def rounds_of(problem: Problem, wanted: int) -> list[int]:
 
 def follow(
     simulation: Simulation,
-    runs: Mapping[str, Links],
-    rounds: list[int],
-    tick: Callable[[], None],
+    links: Mapping[str, Links],
+    steps: Sequence[int],
+    tick: Callable[[], object],
 ) -> Course:
     """Collective. All steps, by all ways, of which the first is the reference."""
-    comm, course = simulation.cart, Course()
-    state = simulation.atoms.state()
-    for links in runs.values():
-        simulation.resume(state, 0, links)
-        simulation.advance(min(WARM_UP, sum(rounds)))
+    relay = _Relay(simulation, links, steps)
+    turns = [relay.turn(name) for name in links]
+    relay.warm_up()
     simulation.farthest = 0.0
-    times = np.zeros((1 + len(PARTS), len(rounds), len(runs)))
-    wrong = np.zeros(len(runs))
-    order, step = list(range(len(runs))), 0
-    names = list(runs)
-    for number, count in enumerate(rounds):
-        ends: dict[int, NDArray[Any]] = {}
-        for index in order:
-            simulation.resume(state, step, runs[names[index]])
-            times[:, number, index] = np.array(list(_timed(simulation, count))) / count
-            ends[index] = simulation.atoms.state()
-            if index == 0:
-                course.outputs += simulation.outputs
-            tick()
-        for index, end in ends.items():
-            wrong[index] = max(wrong[index], differing(end, ends[0]))
-        state, step = ends[0], step + count
-        order.reverse()
-    simulation.atoms.load(state)
-    _gather(comm, course, names, times, wrong)
-    return course
+    taken = dict(zip(links, in_turns(simulation.cart, turns, len(steps), tick), strict=True))
+    relay.finish()
+    return Course(steps, taken, relay.differing, relay.outputs)
 
 
-def _timed(simulation: Simulation, count: int) -> Iterator[float]:
-    """Collective. So many steps: their seconds, and those of their parts."""
-    before = simulation.spent.copy()
-    simulation.cart.Barrier()
-    began = time.perf_counter()
-    simulation.advance(count)
-    yield time.perf_counter() - began
-    yield from simulation.spent - before
+class _Relay:
+    """Every way begins a run where the one before has ended with the reference."""
 
+    def __init__(
+        self, simulation: Simulation, links: Mapping[str, Links], steps: Sequence[int]
+    ) -> None:
+        self._simulation, self._links, self._steps = simulation, links, steps
+        self._reference = next(iter(links))
+        self._state, self._step, self._run = simulation.atoms.state(), 0, 0
+        self._ends: dict[str, NDArray[Any]] = {}
+        self.outputs: list[Output] = []
+        self.differing = dict.fromkeys(links, 0.0)
 
-def _gather(
-    comm: MPI.Intracomm,
-    course: Course,
-    names: list[str],
-    times: NDArray[Any],
-    wrong: NDArray[Any],
-) -> None:
-    """Collective. The same on all ranks."""
-    slowest = np.ascontiguousarray(times[0])
-    comm.Allreduce(MPI.IN_PLACE, slowest, op=MPI.MAX)
-    parts = np.ascontiguousarray(times[1:])
-    comm.Allreduce(MPI.IN_PLACE, parts)
-    comm.Allreduce(MPI.IN_PLACE, wrong, op=MPI.MAX)
-    for index, name in enumerate(names):
-        course.times[name] = slowest[:, index].tolist()
-        course.parts[name] = {
-            what: (parts[number, :, index] / comm.size).tolist()
-            for number, what in enumerate(PARTS)
-        }
-        course.differing[name] = float(wrong[index])
+    def turn(self, name: str) -> Turn:
+        """Local."""
+        watches = {part: Stopwatch() for part in PARTS}
+        return Turn(
+            self._advance,
+            watches,
+            before=partial(self._resume, name, watches),
+            after=partial(self._arrive, name),
+        )
+
+    def warm_up(self) -> None:
+        """Collective. A few steps of every way."""
+        watches = {part: Stopwatch() for part in PARTS}
+        for name in self._links:
+            self._resume(name, watches)
+            self._simulation.advance(min(WARM_UP, sum(self._steps)))
+
+    def finish(self) -> None:
+        """Collective. The atoms as they are in the end, and the same verdicts on all ranks."""
+        self._simulation.atoms.load(self._state)
+        wrong = np.array(list(self.differing.values()))
+        self._simulation.cart.Allreduce(MPI.IN_PLACE, wrong, op=MPI.MAX)
+        self.differing = dict(zip(self._links, wrong.tolist(), strict=True))
+
+    def _resume(self, name: str, watches: Mapping[str, Stopwatch]) -> None:
+        """Collective."""
+        self._simulation.resume(self._state, self._step, self._links[name], watches)
+
+    def _advance(self) -> None:
+        """Collective."""
+        self._simulation.advance(self._steps[self._run])
+
+    def _arrive(self, name: str) -> None:
+        """Local. Keep the state; the last way of a run starts the next one."""
+        self._ends[name] = self._simulation.atoms.state()
+        if name == self._reference:
+            self.outputs += self._simulation.outputs
+        if len(self._ends) < len(self._links):
+            return
+        end = self._ends[self._reference]
+        for each, state in self._ends.items():
+            self.differing[each] = max(self.differing[each], differing(state, end))
+        self._state, self._ends = end, {}
+        self._step += self._steps[self._run]
+        self._run += 1
 
 
 def differing(one: NDArray[Any], other: NDArray[Any]) -> float:

@@ -31,6 +31,7 @@ KINDS: Mapping[str, type[Kind]] = {
     "bench rma-mt": RmaMt,
     "hpccg": MiniApps,
     "minife": MiniFe,
+    "minimd": MiniApps,
     "bench fft": Kind,
     "bench fft --suite": Suite,
     "bench spmv": Products,

@@ -44,7 +44,8 @@ NOT_KEPT = ("output", "afresh", "retry", "second", "batch", "job_ranks")
 REMARK = (
     "Times go from before an epoch is opened until it is closed, by the slowest rank, without a "
     "round to warm up; mean of the runs, and their standard deviation. Every message was compared "
-    "with what was sent."
+    "with what was sent. The ranks of a host share its cores, a rank's threads stay on its own, "
+    "unless the launcher has bound them."
 )
 LOCK = (
     "Python: the part of the time that goes where every thread makes its calls in C, outside of "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -9,6 +10,7 @@ from collections.abc import Callable, Sequence
 from onesided.apps.evidence.job import Ended, run_job
 from onesided.apps.failures import USAGE, CommandError
 from onesided.apps.rmamt.cell import Cell, Outcome
+from onesided.apps.rmamt.cores import unbound
 from onesided.apps.rmamt.matrix import Batch, batches
 from onesided.apps.rmamt.plan import Plan, Task
 from onesided.apps.rmamt.store import Store
@@ -75,7 +77,8 @@ class Sweep:
         words += ["--ranks", str(batch.ranks)]
         limit = min(left, STARTING + len(batch.cells) * self._plan.limit)
         try:
-            return run_job(words, batch.ranks, None, limit, {LEVEL: batch.level})
+            variables = {LEVEL: batch.level, **unbound(os.environ)}
+            return run_job(words, batch.ranks, None, limit, variables)
         finally:
             task.unlink(missing_ok=True)
 

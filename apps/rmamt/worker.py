@@ -19,6 +19,7 @@ from onesided.apps.foreign import ForeignError
 from onesided.apps.machine import facts
 from onesided.apps.rmamt.cell import Cell, Outcome
 from onesided.apps.rmamt.compiled import Compiled
+from onesided.apps.rmamt.cores import share_cores
 from onesided.apps.rmamt.measuring import outcome, refusal
 from onesided.apps.rmamt.patterns import PATTERNS
 from onesided.apps.rmamt.plan import Task
@@ -36,6 +37,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     machine = facts(comm)
     if comm.rank == 0:
         store.add_machine(machine)
+    share_cores(comm)
     compiled = _compiled(comm, task.library)
     for cell in task.cells:
         found = _measured(comm, cell, task, compiled)

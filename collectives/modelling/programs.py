@@ -110,12 +110,10 @@ def _notify(rank: Actor) -> Iterator[Step]:
             when = rank.machine.now + rank.level(peer).notice
             rank.machine.at(when, there, ("counter", rank.rank))
     yield from _puts(rank, near=False)
+    yield rank.flush()
     for peer, _ in rank.to:
         if not rank.near(peer):
-            yield rank.flush()
-            yield rank.level(peer).notice
-            there = rank.machine.actors[peer]
-            rank.machine.at(rank.machine.now, there, ("counter", rank.rank))
+            yield rank.notify(peer, ("counter", rank.rank))
     for peer in rank.sources:
         yield Arrivals(("counter", peer))
 

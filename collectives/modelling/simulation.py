@@ -136,6 +136,12 @@ class Actor:
         self.machine.at(self.machine.now + latency, self.machine.actors[peer], kind)
         return self.level(peer).messages.short.overhead
 
+    def notify(self, peer: int, kind: object) -> float:
+        """A counter accumulated, which arrives as ``kind``; the next one leaves a gap later."""
+        level = self.level(peer)
+        self.machine.at(self.machine.now + level.notice, self.machine.actors[peer], kind)
+        return max(level.puts.short.gap, level.puts.short.overhead)
+
     def stores(self) -> float:
         """All blocks for ranks of the node."""
         sizes = [nbytes for peer, nbytes in self.to if self.near(peer)]

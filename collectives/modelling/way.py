@@ -75,14 +75,6 @@ class Way:
         moved = np.maximum(rest + total * pace, link)
         return np.where(count > 0, self._of("latency", at) + busy + moved, 0.0)
 
-    def one_by_one(self, messages: Any, nbytes: Any, link: Any = 0.0) -> Numbers:
-        """Local. The same, where each message is awaited before the next one leaves."""
-        count, total = np.asarray(messages, float), np.asarray(nbytes, float)
-        at = self._line(total / np.maximum(count, 1.0))
-        first = self._of("latency", at) + self.ends * self._of("overhead", at)
-        moved = np.maximum(total * self._of("byte_gap", at), link)
-        return np.where(count > 0, count * first + moved, 0.0)
-
     def busy(self, messages: Any) -> Numbers:
         """Local. Seconds that a rank spends on so many short messages beyond the first."""
         each = max(self.short.gap, self.ends * self.short.overhead)

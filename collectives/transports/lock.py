@@ -75,7 +75,7 @@ class Lock(OneSided):
         if self._asks:
             self._take_signals()
             if self._unsent:
-                self._unsent = [d for d in self._unsent if not self._send_if_ready(d)]
+                self._send_granted()
         elif self._unsent:
             for delivery in self._unsent:
                 self._flush(delivery)
@@ -92,18 +92,28 @@ class Lock(OneSided):
                 if index in self._of_ready:
                     self._may_send.add(self._of_ready[index])
 
-    def _send_if_ready(self, delivery: Delivery) -> bool:
-        if delivery.peer not in self._may_send:
-            return False
-        for put in delivery.puts[self._turn]:
-            put.issue()
-        for target, source in delivery.stores[self._turn]:
-            target[:] = source
-        self._flush(delivery)
+    def _send_granted(self) -> None:
+        """To all that are ready: Puts are under way together before the first flush waits."""
+        granted = [d for d in self._unsent if d.peer in self._may_send]
+        if not granted:
+            return
+        self._unsent = [d for d in self._unsent if d.peer not in self._may_send]
+        for delivery in granted:
+            for put in delivery.puts[self._turn]:
+                put.issue()
+            for target, source in delivery.stores[self._turn]:
+                target[:] = source
+            if not delivery.puts[self._turn]:
+                self._tell(delivery)
+        for delivery in granted:
+            if delivery.puts[self._turn]:
+                self._flush(delivery)
+                self._tell(delivery)
+
+    def _tell(self, delivery: Delivery) -> None:
         for sync in self._syncs:
             sync()
         self._done_signals.out[delivery.peer].Start()
-        return True
 
     def _flush(self, delivery: Delivery) -> None:
         if delivery.puts[self._turn]:

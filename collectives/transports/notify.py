@@ -84,7 +84,7 @@ class Notify(OneSided):
         self._signals = {d.peer: self._theirs(d) for d in self.schedule.deliveries if d.shared}
         prompt = [d for d in targets if d.shared and not any(d.puts)]
         self._prompt = [self._signals[d.peer][0] for d in prompt]
-        self._slow = [d for d in targets if d not in prompt]
+        self._slow = [d for d in targets if not d.shared or any(d.puts)]
         self._targets = targets
 
     def _theirs(self, delivery: Delivery) -> tuple[memoryview, memoryview]:
@@ -153,41 +153,43 @@ class Notify(OneSided):
         return not self._late
 
     def _advance_late(self) -> None:
-        """Send what could not leave at ``Start``: flushes may wait for the target."""
+        """Send what could not leave at ``Start``: flushes may wait for the targets."""
+        late = self._late
         if self._credited and not self._filled:
-            self._late = [d for d in self._late if not self._deliver(d, flush=True)]
-            return
-        late, self._late = self._late, []
-        for delivery in late:
-            self._flush(delivery)
-            self._signal(delivery)
+            granted = [d for d in late if self._may_write(d)]
+            if not granted:
+                return
+            self._late = [d for d in late if all(d is not other for other in granted)]
+            late = [d for d in granted if not self._deliver(d)]
+            for delivery in late:
+                self._send(delivery)
+        else:
+            self._late = []
+        self._complete(late)
 
     def _begin_credited(self, slot: int) -> None:
         self._turn = slot
-        self._late = [d for d in self._targets if not self._deliver(d, flush=False)]
+        self._late = [d for d in self._targets if not (self._may_write(d) and self._deliver(d))]
         for target, source in self._local[slot]:
             target[:] = source
 
-    def _deliver(self, delivery: Delivery, flush: bool) -> bool:
-        """Send one peer its blocks if it has granted the credit; false where it must wait."""
-        if not self._may_write(delivery):
+    def _deliver(self, delivery: Delivery) -> bool:
+        """Store a peer its blocks and tell it; false where something has to be flushed before."""
+        if not delivery.shared or delivery.puts[self._turn]:
             return False
-        puts = delivery.puts[self._turn]
-        prompt = delivery.shared and not puts
-        if not (prompt or flush):
-            return False
-        for sync in self._syncs:
-            sync()
-        for put in puts:
-            put.issue()
-        for target, source in delivery.stores[self._turn]:
-            target[:] = source
-        if puts:
-            self._flush(delivery)
+        self._send(delivery)
         for sync in self._syncs:
             sync()
         self._signal(delivery)
         return True
+
+    def _send(self, delivery: Delivery) -> None:
+        for sync in self._syncs:
+            sync()
+        for put in delivery.puts[self._turn]:
+            put.issue()
+        for target, source in delivery.stores[self._turn]:
+            target[:] = source
 
     def _may_write(self, delivery: Delivery) -> bool:
         if delivery.shared:
@@ -197,9 +199,19 @@ class Notify(OneSided):
 
     # -- signals -----------------------------------------------------------------------------------
 
-    def _flush(self, delivery: Delivery) -> None:
-        for window in self.windows:
-            window.Flush(delivery.peer)
+    def _complete(self, sent: list[Delivery]) -> None:
+        """Data, then counters, each at all of these peers at the same time."""
+        for delivery in sent:
+            for window in self.windows:
+                window.Flush(delivery.peer)
+        for sync in self._syncs:
+            sync()
+        for delivery in sent:
+            self._signal(delivery)
+        counters = self.schedule.windows[0]
+        for delivery in sent:
+            if counters is not None and not delivery.shared:
+                counters.Flush(delivery.peer)
 
     def _signal(self, delivery: Delivery) -> None:
         """Raise the peer's counter of arrivals to the number of this round."""
@@ -214,7 +226,6 @@ class Notify(OneSided):
         word[0] = number
         place = [delivery.cell, 1, MPI.INT64_T]
         window.Accumulate([word, 1, MPI.INT64_T], delivery.peer, place, MPI.REPLACE)
-        window.Flush(delivery.peer)
 
     def waiting_for(self) -> str:
         missing = [

@@ -5,25 +5,29 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import threading
 
 import numpy as np
 import pytest
-from cases import parameters, ranks
+from cases import parameters, ranks, skip
 from mpi4py import MPI
 
+from onesided.apps.evidence.stopwatch import Stopwatch
 from onesided.apps.failures import CommandError
 from onesided.apps.main import build_parser
-from onesided.apps.minimd import command
+from onesided.apps.mini.way import REFERENCE
+from onesided.apps.minimd import command, stage
+from onesided.apps.minimd import simulation as simulation_module
 from onesided.apps.minimd.axis import Axis
 from onesided.apps.minimd.decomposition import Domain, process_grid
 from onesided.apps.minimd.migration import migrate
 from onesided.apps.minimd.problem import Problem
-from onesided.apps.minimd.simulation import Simulation
+from onesided.apps.minimd.simulation import PARTS, Simulation
 from onesided.apps.minimd.ways import links
 from onesided.apps.minimd.ways.exchange import Exchange
 from onesided.apps.minimd.ways.link import Line
 from onesided.apps.minimd.ways.links import Links
-from onesided.apps.minimd.ways.registry import REFERENCE, ways
+from onesided.apps.minimd.ways.registry import ways
 from onesided.collectives import UnsupportedError
 
 NUMPY = "--kernel numpy"
@@ -44,10 +48,10 @@ def run(comm, words):
 
 @parameters(way=list(ways()))
 def case_every_way(comm, way):
-    words = f"--cells 6 6 6 --steps 25 --thermo 5 {NUMPY} --rounds 2 --verify"
+    words = f"--cells 4 4 6 --steps 12 --every 5 --thermo 6 {NUMPY} --runs 2 --verify"
     code, found = run(comm, f"{words} --comm {way}")
     assert code == 0, found
-    row = next(row for row in found["rows"] if row["method"].split()[0] == way)
+    row = next(row for row in found["rows"] if row["method"] == way)
     if "reason" in row:
         assert way == "fence-threads", row
         return
@@ -55,8 +59,8 @@ def case_every_way(comm, way):
     assert row["iterations"] == 2
     assert set(row["ratios"]) == {REFERENCE}
     assert row["parts"]["forces"] > 0
-    assert [line["step"] for line in found["output"]] == [0, 5, 10, 15, 20, 25]
-    assert found["pattern"]["atoms"] == 864
+    assert [line["step"] for line in found["output"]] == [0, 6, 12]
+    assert found["pattern"]["atoms"] == 384
     assert len(found["verdicts"]) == 2
     assert all(each["verified"] for each in found["verdicts"].values()), found["verdicts"]
 
@@ -70,7 +74,7 @@ MANTEVO = {
 
 def case_output_of_mantevo(comm):
     """The standard problem with 4,000 atoms: every digit that the reference prints."""
-    code, found = run(comm, "--cells 10 10 10 --steps 100 --rounds 1 --comm rma-notify")
+    code, found = run(comm, "--cells 10 10 10 --steps 100 --runs 1 --comm rma-notify")
     assert code == 0
     lines = {line["step"]: (line["T"], line["U"], line["P"]) for line in found["output"]}
     assert lines.keys() == MANTEVO.keys()
@@ -83,8 +87,8 @@ def case_slabs(comm, axis):
     """Each axis is cut in turn; atoms cross its ends."""
     cells, grid = ["4"] * 3, ["1"] * 3
     cells[axis], grid[axis] = str(4 * comm.size), str(comm.size)
-    words = f"--cells {' '.join(cells)} --grid {' '.join(grid)} --steps 30 --temperature 4 {NUMPY}"
-    code, found = run(comm, f"{words} --verify --rounds 2 --comm fence,rma-notify --every 5")
+    words = f"--cells {' '.join(cells)} --grid {' '.join(grid)} --steps 20 --temperature 4 {NUMPY}"
+    code, found = run(comm, f"{words} --verify --runs 2 --comm fence,rma-notify --every 5")
     assert code == 0, found["remarks"]
     assert found["pattern"]["grid"] == [int(part) for part in grid]
 
@@ -106,7 +110,7 @@ def case_rooms_grow(comm):
     spare = links.SPARE, links.LEAST
     links.SPARE, links.LEAST = 1.0, 0  # the lattice has few ghosts within 2.51
     try:
-        words = f"--cells 6 4 4 --skin 0.01 --steps 10 --every 1 {NUMPY} --verify --rounds 1"
+        words = f"--cells 6 4 4 --skin 0.01 --steps 10 --every 1 {NUMPY} --verify --runs 1"
         words += " --comm fence,rma-fence,p2p"
         code, found = run(comm, words)
     finally:
@@ -115,20 +119,28 @@ def case_rooms_grow(comm):
     assert all(row["plans"] > 1 for row in found["rows"]), found["rows"]
 
 
+def need_threads():
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        skip("threads that call MPI need MPI_THREAD_MULTIPLE")
+
+
 @ranks(at_least=2)
-@parameters(way=["fence", "rma-notify", "partitioned"])
+@parameters(way=[REFERENCE, "fence", "fence-threads", "rma-notify", "partitioned"])
 def case_links_bring_what_was_sent(comm, way):
     """Different numbers for both neighbors, in many rounds, between all pairs of a line."""
+    if way == "fence-threads":
+        need_threads()
     low, high = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
     room = 10
     link = ways()[way].make(Line(comm, (low, high), room))
     for number in range(20):
         mark = 100.0 * number
-        link.out[0][:4] = mark + comm.rank + np.arange(4)
-        link.out[1][:7] = -(mark + comm.rank + np.arange(7))
-        from_low, from_high = link.exchange((4, 7), (7, 4))
-        assert (from_low[:7] == -(mark + low + np.arange(7))).all()
-        assert (from_high[:4] == mark + high + np.arange(4)).all()
+        few, many = number // 8, 7 - number // 8  # as after new lists
+        link.out[0][:few] = mark + comm.rank + np.arange(few)
+        link.out[1][:many] = -(mark + comm.rank + np.arange(many))
+        from_low, from_high = link.exchange((few, many), (many, few))
+        assert (from_low[:many] == -(mark + low + np.arange(many))).all()
+        assert (from_high[:few] == mark + high + np.arange(few)).all()
     from_low = from_high = None
     link.free()
 
@@ -183,7 +195,7 @@ def case_atoms_find_their_ranks(comm):
 def case_momentum_is_conserved(comm):
     one = simulation(comm, (6, 6, 6), steps=30)
     made = Links(one.cart, one.axes, ways()["rma-notify"], {}, one.needed)
-    one.resume(one.atoms.state(), 0, made)
+    one.resume(one.atoms.state(), 0, made, {part: Stopwatch() for part in PARTS})
     one.advance(30)
     momentum = one.atoms.v[:, : one.atoms.own].sum(axis=1)
     comm.Allreduce(MPI.IN_PLACE, momentum)
@@ -233,6 +245,93 @@ def case_a_way_that_only_some_ranks_have(comm):
     assert rows["rma-notify"]["verified"] is True
 
 
+@ranks(at_least=2)
+def case_every_neighbor_has_a_thread_of_its_own(comm):
+    """The calling thread puts nothing; both sides of a line of two ranks are one neighbor."""
+    need_threads()
+    low, high = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
+    link = ways()["fence-threads"].make(Line(comm, (low, high), 4))
+    threads = []
+
+    def noted(put):
+        def call():
+            threads.append(threading.get_ident())
+            put()
+
+        return call
+
+    link.exchange((1, 1), (1, 1))
+    link._puts[:] = [noted(put) for put in link._puts]
+    link.exchange((1, 1), (1, 1))
+    assert len(threads) == 2
+    assert len(set(threads)) == len({low, high})
+    assert threading.get_ident() not in threads
+    link.free()
+
+
+@ranks(at_least=2)
+def case_a_thread_level_too_low(comm):
+    """The way is left out with a reason; also where only one rank has too low a level."""
+    query = MPI.Query_thread
+    for who in (range(comm.size), [comm.size - 1]):
+        if comm.rank in who:
+            MPI.Query_thread = lambda: MPI.THREAD_SERIALIZED
+        try:
+            words = f"--cells 6 6 6 --steps 2 {NUMPY} --comm fence,fence-threads"
+            code, found = run(comm, words)
+        finally:
+            MPI.Query_thread = query
+        assert code == 0
+        reasons = {row["method"]: row.get("reason", "") for row in found["rows"]}
+        assert reasons[REFERENCE] == reasons["fence"] == ""
+        assert "this MPI runs with MPI_THREAD_SERIALIZED" in reasons["fence-threads"]
+
+
+def case_an_input_file_that_only_rank_0_can_read(comm):
+    """What is wrong with it is raised on all ranks."""
+    path = comm.bcast(tempfile.mkstemp()[1] if comm.rank == 0 else None)
+    name = path if comm.rank == 0 else "no-such-file"
+    for text, fragment in (("a\nb\nmetal\n", "3 lines; MiniMD's input has"), ("\xff", "no text")):
+        if comm.rank == 0:
+            with open(path, "w", encoding="latin-1") as file:
+                file.write(text)
+        options = build_parser().parse_args(["minimd", name])
+        with pytest.raises(CommandError, match=fragment):
+            command.run(comm, options)
+    if comm.rank == 0:
+        os.unlink(path)
+
+
+def case_rank_0_has_no_room_to_verify(comm):
+    alone = stage.alone
+
+    def fail(*given):
+        raise MemoryError("no room for all atoms")
+
+    stage.alone = fail
+    try:
+        with pytest.raises(CommandError, match="no room for all atoms"):
+            run(comm, f"--cells 6 6 6 --steps 2 {NUMPY} --verify --comm fence")
+    finally:
+        stage.alone = alone
+
+
+@ranks(at_least=2)
+def case_one_rank_has_no_room_for_its_atoms(comm):
+    lattice = simulation_module.lattice
+
+    def fail(*given):
+        raise MemoryError("no room for atoms here")
+
+    if comm.rank == comm.size - 1:
+        simulation_module.lattice = fail
+    try:
+        with pytest.raises(CommandError, match="no room for atoms here"):
+            run(comm, f"--cells 6 6 6 --steps 2 {NUMPY} --comm fence")
+    finally:
+        simulation_module.lattice = lattice
+
+
 BLOW_UPS = {
     "moves": "--dt 1 --thermo 0",
     "energy": "--dt 0.05 --thermo 1 --every 50",
@@ -255,7 +354,7 @@ MISTAKES = {
     "grid": ("--grid 7 11", "cannot be arranged like this"),
     "file": ("no-such-file", "no-such-file: No such file"),
     "ranks": ("--scaling weak --ranks-list 99", "--ranks-list 99: the job has"),
-    "list": ("--ranks-list 1", "--ranks-list needs --scaling"),
+    "list": ("--ranks-list 1", "--ranks-list is for --scaling"),
     "picture": ("--picture out.doc", "out.doc: an image is one of|matplotlib"),
     "json": ("--json none/out.json", "No such file"),
 }
@@ -269,15 +368,22 @@ def case_mistake(comm, mistake):
         command.run(comm, options)
 
 
-@parameters(scaling=["weak", "strong"])
-def case_scaling(comm, scaling):
-    words = f"--cells 5 5 5 --scaling {scaling} --steps 10 {NUMPY} --comm fence"
-    if scaling == "strong":
-        words = words.replace("5 5 5", "8 8 8")
-    code, found = run(comm, words)
+def case_scaling(comm):
+    """Cells are those of a rank; strong scaling has the box of the largest number of ranks."""
+    code, found = run(
+        comm, f"--cells 4 4 4 --scaling weak strong --steps 4 {NUMPY} --comm fence --verify"
+    )
     assert code == 0
-    counts = sorted({int(row["ranks"]) for row in found["rows"]})
+    counts = sorted({row["ranks"] for row in found["rows"]})
     assert counts[0] == 1
     assert counts[-1] == comm.size
-    assert {row["efficiency"] for row in found["rows"] if row["ranks"] == "1"} == {1.0}
-    assert found["pattern"]["atoms"] == 500 * comm.size if scaling == "weak" else 2048
+    for row in found["rows"]:
+        shares = row["ranks"] if row["scaling"] == "weak" else comm.size
+        assert row["atoms"] == 256 * shares
+        assert row["efficiency"] > 0
+    for name in ("weak", "strong"):
+        mine = [row for row in found["rows"] if row["scaling"] == name]
+        assert {row["efficiency"] for row in mine if row["ranks"] == 1} == {1.0}
+        assert [line["ranks"] for line in found[f"overhead_{name}"]] == counts
+        assert {line["ranks"] for line in found[f"output_{name}"]} == set(counts)
+    assert len(found["verdicts"]) == 2

@@ -1,13 +1,15 @@
 """A persistent exchange by any method of :func:`onesided.collectives.methods`.
 
-Its counts are fixed, those of the ghosts are not: all the room is sent, which is little more.
+Its counts are fixed, those of the ghosts are not: all the room is sent, see
+:data:`onesided.apps.minimd.ways.links.SPARE` how much more that is.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from onesided.apps.minimd.ways.link import Counts, Line, Link, Pair
+from onesided.apps.minimd.sides import Counts, Pair
+from onesided.apps.minimd.ways.link import Line, Link
 from onesided.collectives import Alltoallv_init
 
 

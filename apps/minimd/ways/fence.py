@@ -1,20 +1,17 @@
-"""MPI_Put between two fences, into a window that MPI allocates: MiniMD as in paper 002.
-
-The paper has a thread for every neighbor, which is ``fence-threads`` here. The fences are those of
-the main thread.
-"""
+"""MPI_Put between two fences, into a window that MPI allocates."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.minimd.ways.link import Counts, Line, Link, Pair
-from onesided.apps.team import Team
-from onesided.collectives import ResourceError, UnsupportedError, agree
+from onesided.apps.minimd.sides import SIDES, Counts, Pair
+from onesided.apps.minimd.ways.link import Line, Link
+from onesided.collectives import ResourceError, agree
 
 ITEM = MPI.DOUBLE.Get_size()
 
@@ -28,52 +25,41 @@ class Fence(Link):
         memory: NDArray[np.float64] = np.asarray(self._window.tomemory()).view(np.float64)
         memory[:] = 0.0
         self._into = line.sides(memory)
+        self._sent: Counts = (0, 0)
+        self._puts: list[Callable[[], object]] = [self._put_of(side, 0) for side in SIDES]
         self._window.Fence(MPI.MODE_NOPRECEDE)
 
     def exchange(self, sent: Counts, received: Counts) -> Pair:
         """Collective over the line."""
+        if sent != self._sent:
+            self._sent = sent
+            self._puts[:] = [self._put_of(side, sent[side]) for side in SIDES]
         self._window.Fence(0)
-        self._put(sent)
+        self._put()
         self._window.Fence(0)
         return self._into
 
     def free(self) -> None:
         """Collective over the line."""
-        self._into = (np.empty(0), np.empty(0))
+        self._into, self._puts = (np.empty(0), np.empty(0)), []
         self._window.Fence(MPI.MODE_NOSUCCEED)
         self._window.Free()
 
-    def _put(self, sent: Counts) -> None:
-        for side in range(2):
-            self._put_one(side, sent[side])
+    def _put(self) -> None:
+        """Local. Returns when Put has been called for both sides."""
+        for put in self._puts:
+            put()
 
-    def _put_one(self, side: int, count: int) -> None:
-        """What goes to the lower neighbor comes there from the higher one."""
+    def _put_of(self, side: int, count: int) -> Callable[[], object]:
+        """Local. The call for one side: what goes to the lower neighbor comes there from the
+        higher one."""
         place = (1 - side) * self.line.room
-        self._window.Put(
+        return partial(
+            self._window.Put,
             [self.out[side], count, MPI.DOUBLE],
             self.line.neighbors[side],
             [place, count, MPI.DOUBLE],
         )
-
-
-class ThreadedFence(Fence):
-    """Collective. Every neighbor has a thread, which is made now and ended by ``free``."""
-
-    def __init__(self, line: Line) -> None:
-        level = MPI.Query_thread()
-        if level < MPI.THREAD_MULTIPLE:
-            raise UnsupportedError("a thread for every neighbor needs MPI_THREAD_MULTIPLE")
-        super().__init__(line)
-        self._team = Team(2)
-
-    def _put(self, sent: Counts) -> None:
-        self._team.run([partial(self._put_one, side, sent[side]) for side in range(2)])
-
-    def free(self) -> None:
-        """Collective over the line."""
-        self._team.close()
-        super().free()
 
 
 def _allocate(line: Line) -> MPI.Win:

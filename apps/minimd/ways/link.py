@@ -12,8 +12,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-Pair = tuple[NDArray[Any], NDArray[Any]]
-Counts = tuple[int, int]
+from onesided.apps.minimd.sides import Counts, Pair
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.apps.mini.way import Way
 from onesided.apps.minimd.axis import Axis
 from onesided.apps.minimd.problem import AXES
 from onesided.apps.minimd.ways.link import Line, Link
-from onesided.apps.minimd.ways.registry import Way
 from onesided.collectives import agree
 
 SPARE = 1.15  # room for so many times the atoms that there are at first
@@ -47,10 +47,9 @@ class Links:
 
     @property
     def label(self) -> str:
-        """Local. The way, and what it has chosen itself."""
+        """Local. What the way has chosen itself."""
         used = {link.label for link in self.forward + self.back if link is not None}
-        words = ", ".join(sorted(used - {""}))
-        return f"{self._way.name} ({words})" if words else self._way.name
+        return ", ".join(sorted(used - {""}))
 
     @property
     def nbytes(self) -> int:

@@ -1,10 +1,14 @@
-"""A halo of partitioned sends, each of one piece: HaloExchange with listed neighbors."""
+"""A halo of partitioned sends, each of one piece: HaloExchange with listed neighbors.
+
+As with persistent exchanges, all the room is sent.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from onesided.apps.minimd.ways.link import Counts, Line, Link, Pair
+from onesided.apps.minimd.sides import Counts, Pair
+from onesided.apps.minimd.ways.link import Line, Link
 from onesided.collectives import HaloExchange
 
 

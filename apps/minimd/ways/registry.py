@@ -2,59 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from importlib import import_module
-from typing import Any
-
-from onesided.apps.failures import CommandError
-from onesided.apps.minimd.ways.link import Line, Link
-from onesided.apps.selection import EVERY
+from onesided.apps.mini.way import REFERENCE, Way, by_name
 from onesided.collectives import methods
 
-REFERENCE = "two-sided"
-
-
-@dataclass(frozen=True)
-class Way:
-    """A way of exchanging: its name, where its class is, and what else that is given."""
-
-    name: str
-    where: str
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-
-    def make(self, line: Line) -> Link:
-        """Collective over the line."""
-        module, _, name = self.where.partition(":")
-        kind = getattr(import_module(f"onesided.apps.minimd.ways.{module}"), name)
-        link: Link = kind(line, **self.arguments)
-        return link
-
-
+_HERE = "onesided.apps.minimd.ways"
 _WAYS = (
-    Way(REFERENCE, "two_sided:TwoSided"),
-    Way("fence", "fence:Fence"),
-    Way("fence-threads", "fence:ThreadedFence"),
-    Way("partitioned", "partitioned:Partitioned"),
+    Way(REFERENCE, f"{_HERE}.two_sided:TwoSided"),
+    Way("fence", f"{_HERE}.fence:Fence"),
+    Way("fence-threads", f"{_HERE}.fence_threads:FenceThreads"),
+    Way("partitioned", f"{_HERE}.partitioned:Partitioned"),
 )
 
 
 def ways() -> dict[str, Way]:
     """Local. By name; the methods of persistent exchanges at the end."""
-    exchanges = (Way(name, "exchange:Exchange", {"method": name}) for name in methods())
-    return {way.name: way for way in (*_WAYS, *exchanges)}
-
-
-def chosen(text: str) -> list[Way]:
-    """Local. Those that ``--comm`` means, and the reference first in any case.
-
-    :class:`CommandError` where a name is unknown; it lists the known ones.
-    """
-    known = ways()
-    names = list(known) if text == EVERY else [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in known:
-            raise CommandError(
-                f"no method {name!r}; the methods are {', '.join(known)}, or {EVERY}"
-            )
-    return [known[name] for name in dict.fromkeys([REFERENCE, *names])]
+    where = f"{_HERE}.exchange:Exchange"
+    return by_name([*_WAYS, *(Way(name, where, {"method": name}) for name in methods())])

@@ -60,11 +60,10 @@ class Costs:
             cost = cost + self._far(level, way.time, level.congestion)
         return cost
 
-    def puts(self, *, near: bool = False, apart: bool = False, locked: bool = False) -> Numbers:
+    def puts(self, *, near: bool = False, locked: bool = False) -> Numbers:
         """Local. Off-node blocks Put and flushed.
 
-        ``near``: those of the node as well; ``apart``: every target is flushed before the next one
-        is served; ``locked``: under the locks of the printed algorithm.
+        ``near``: those of the node as well; ``locked``: under the locks of the printed algorithm.
         """
         traffic = self.traffic
         cost: Numbers = 0.0
@@ -72,8 +71,7 @@ class Costs:
             cost = self._near(self.parameters.level("node").puts)
         if np.any(traffic.far_messages):
             level = self.parameters.level("network")
-            issue = level.puts.one_by_one if apart else level.puts.time
-            cost = cost + self._far(level, issue, level.contention if locked else 0.0)
+            cost = cost + self._far(level, level.puts.time, level.contention if locked else 0.0)
         return cost
 
     def _near(self, way: Way) -> Numbers:

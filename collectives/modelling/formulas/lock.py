@@ -1,8 +1,7 @@
 """A passive epoch held from initialization: *ready* and *done* are empty messages.
 
 ``T = stores + puts + done``, the Puts flushed target by target, all of them issued before. With
-one receive slot a rank waits for *ready* first, and a target is flushed before the next one is
-served: ``T = signals + stores + puts, one by one + done``.
+one receive slot a rank waits for *ready* first: ``T = signals + stores + puts + done``.
 
 The printed Algorithm 3, made right, releases its own lock, locks all, Puts, unlocks all, and takes
 its own again between two barriers: ``T = puts + relock(P)``.
@@ -20,9 +19,8 @@ class LockRound(Formula):
     """Stores and Puts, a flush, a message to everyone that got some."""
 
     def seconds(self, costs: Costs) -> Numbers:
-        asks = costs.traffic.slots == 1
-        ready = costs.signals() if asks else 0.0
-        return ready + self.data(costs.stores(), costs.puts(apart=asks)) + costs.signals("done")
+        ready = costs.signals() if costs.traffic.slots == 1 else 0.0
+        return ready + self.data(costs.stores(), costs.puts()) + costs.signals("done")
 
     def data(self, stores: Numbers, puts: Numbers) -> Numbers:
         """Local. Until the blocks are where they belong."""

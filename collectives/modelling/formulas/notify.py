@@ -1,9 +1,9 @@
 """Data, then a counter at the target; nobody waits for everybody.
 
-On the node the counters are stored, and seen a moment later. Off the node every target is flushed,
-gets its counter by Accumulate, and is flushed again, one after the other, k times:
-``T = stores + notice(node) + puts + k notice(network)``. With one receive slot a *credit* comes
-first, and a target is done with before the next one is served.
+On the node the counters are stored, and seen a moment later. Off the node all k targets are
+flushed, get their counters by Accumulate, and are flushed again:
+``T = stores + notice(node) + puts + notice(network) + (k - 1) e o``. With one receive slot a
+*credit* comes first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class NotifyRound(Formula):
         far = np.asarray(costs.traffic.far_messages, float)
         notices = costs.once("node", "notice", np.asarray(costs.traffic.near_messages) > 0)
         if np.any(far):
-            notices = notices + far * costs.parameters.level("network").notice
-        asks = costs.traffic.slots == 1
-        credit = costs.signals(near=False) if asks else 0.0
-        return credit + costs.stores() + costs.puts(apart=asks) + notices
+            others = costs.parameters.level("network").puts.busy(far)
+            notices = notices + costs.once("network", "notice", far > 0) + others
+        credit = costs.signals(near=False) if costs.traffic.slots == 1 else 0.0
+        return credit + costs.stores() + costs.puts() + notices
