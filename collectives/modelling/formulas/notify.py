@@ -4,6 +4,9 @@ On the node the counters are stored, and seen a moment later. Off the node all k
 flushed, get their counters by Accumulate, and are flushed again:
 ``T = stores + notice(node) + puts + notice(network) + (k - 1) e o``. With one receive slot a
 *credit* comes first.
+
+Where Accumulate itself waits for its target, as Open MPI's does over TCP, there are k notices, not
+one: the formula is too small by the others on more than two nodes.
 """
 
 from __future__ import annotations
