@@ -312,7 +312,7 @@ def test_every_command_takes_the_words_that_it_is_given(quick):
 def test_with_less_time_less_is_measured():
     one = Experiment("one", "fft", "nothing", seconds=(100.0, 10.0))
     assert one.arguments(True, {}) == ["fft", "--seconds", "10"]
-    assert one.arguments(True, {}, 0.75) == ["fft", "--seconds", "6.25"]
+    assert one.arguments(True, {}, 0.75) == ["fft", "--seconds", "6.5"]
     assert one.arguments(True, {}, 0.1) == ["fft", "--seconds", "1"]
     assert one.arguments(False, {}) == ["fft", "--seconds", "100"]
     assert one.limit(True) < one.limit(False)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 QUICK_SECONDS = 165.0  # for all of --quick together, but for the report
-BESIDE = 5.0  # seconds that a job needs beside its measurements, about
+BESIDE = 4.0  # seconds that a job needs beside its measurements, about
 LEAST = 1.0  # seconds that are measured, at least
 PATIENCE = 4.0  # times what it is expected to take that a job may take
 LIMIT = 900.0  # seconds for a job that is not told how long to measure

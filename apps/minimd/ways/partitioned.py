@@ -1,6 +1,7 @@
 """A halo of partitioned sends, each of one piece: HaloExchange with listed neighbors.
 
-As with persistent exchanges, all the room is sent.
+As with persistent exchanges, all the room is sent; into memory of a window, where ghosts come to the
+place where they are read.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import numpy as np
 
 from onesided.apps.minimd.sides import Counts, Pair
 from onesided.apps.minimd.ways.link import Line, Link
-from onesided.collectives import HaloExchange
+from onesided.collectives import HaloExchange, empty, free
 
 
 class Partitioned(Link):
@@ -17,7 +18,8 @@ class Partitioned(Link):
 
     def __init__(self, line: Line) -> None:
         super().__init__(line)
-        array = np.zeros(4 * line.room)
+        self._memory = array = empty(line.comm, 4 * line.room, links=2)
+        array[:] = 0.0
         parts = [slice(n * line.room, (n + 1) * line.room) for n in range(4)]
         to_low, to_high, from_low, from_high = parts
         self.out, self._into = (array[to_low], array[to_high]), (array[from_low], array[from_high])
@@ -39,3 +41,5 @@ class Partitioned(Link):
     def free(self) -> None:
         """Collective over the line."""
         self._halo.Free()
+        self.out, self._into = (np.empty(0), np.empty(0)), (np.empty(0), np.empty(0))
+        free(self._memory)
