@@ -1,7 +1,7 @@
 """A halo of partitioned sends, each of one piece: HaloExchange with listed neighbors.
 
-As with persistent exchanges, all the room is sent; into memory of a window, where ghosts come to the
-place where they are read.
+As with persistent exchanges, all the room is sent; into memory of a window, where ghosts come to
+the place where they are read.
 """
 
 from __future__ import annotations
