@@ -12,7 +12,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives import Alltoallw_init, PersistentRequest
+from onesided.collectives import Alltoallw_init, PersistentRequest, agreed
 from onesided.sparse.kernels.scipy_calls import IndexedSum
 from onesided.sparse.partition import LocalColumns, Partition
 
@@ -99,12 +99,13 @@ class Halo:
         method: str,
         info: Info,
     ) -> None:
-        """Collective. Initialize the request; its errors are agreed."""
+        """Collective. Initialize the request; its errors are agreed, a lack of memory, too."""
         self.pattern, self.k = pattern, k
         self.n_own, self.n_local = pattern.n_own, pattern.n_local
         self.send_counts, self.recv_counts = pattern.send_counts, pattern.recv_counts
         self.send_index = pattern.send_index
-        self.sendbuf: NDArray[Any] = np.zeros(_shape(len(self.send_index), k), dtype)
+        with agreed(comm):
+            self.sendbuf: NDArray[Any] = np.zeros(_shape(len(self.send_index), k), dtype)
         self.request: PersistentRequest = Alltoallw_init(
             comm,
             [self.sendbuf, _boxes(self.send_counts, 0)],
@@ -188,7 +189,7 @@ class ReverseHalo:
         method: str,
         info: Info,
     ) -> None:
-        """Collective. Initialize the request; its errors are agreed."""
+        """Collective. Initialize the request; its errors are agreed, a lack of memory, too."""
         self.pattern, self.k = pattern, k
         self.ghosts: NDArray[Any] = np.zeros(_shape(len(pattern.ghosts), k), dtype)
         self._add = IndexedSum(pattern.send_index, pattern.n_own, dtype)

@@ -257,6 +257,26 @@ def case_no_memory_for_a_window(comm, way):
             setattr(window, name, plain)
 
 
+@parameters(way=[*OWN, "rma-notify"])
+def case_no_memory_on_one_rank(comm, way):
+    """The halo of a matrix is asked, too: it is what the persistent ways are."""
+    need_level(way)
+    traffic = Traffic(comm, "all")
+    wanted = Need(comm, traffic.pattern, np.dtype(float))
+
+    def none(*given, **more):
+        raise MemoryError("no memory for entries")
+
+    with pytest.MonkeyPatch.context() as patch:
+        if comm.rank == comm.size - 1:
+            patch.setattr(np, "zeros", none)
+        with pytest.raises(MemoryError, match="no memory for entries"):
+            ways()[way].make(wanted)
+    halo = ways()[way].make(wanted)
+    rounds(comm, traffic, halo, random.Random(comm.rank), 2)
+    halo.Free()
+
+
 @parameters(way=THREADED)
 def case_one_rank_with_too_low_a_level(comm, way):
     query = MPI.Query_thread

@@ -10,6 +10,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.collectives import agreed
 from onesided.sparse import HaloPattern
 
 
@@ -55,14 +56,20 @@ def _parts(counts: NDArray[np.int64], start: int) -> list[slice]:
 
 
 class Packed:
-    """Local. The entries that neighbors need, packed for all of them one after the other."""
+    """Collective. The entries that neighbors need, packed for all of them one after the other.
+
+    ``local``: how many elements its ``_local`` has. ``MemoryError`` on every rank where one has no
+    memory for them.
+    """
 
     k = 1
 
-    def __init__(self, need: Need) -> None:
+    def __init__(self, need: Need, local: int = 0) -> None:
         self.n_own = need.pattern.n_own
         self._index = need.pattern.send_index
-        self._packed: NDArray[Any] = np.zeros(len(self._index), need.dtype)
+        with agreed(need.comm):
+            self._packed: NDArray[Any] = np.zeros(len(self._index), need.dtype)
+            self._local: NDArray[Any] = np.zeros(local, need.dtype)
 
     def _pack(self, x: NDArray[Any]) -> None:
         np.take(x, self._index, out=self._packed, mode="clip")

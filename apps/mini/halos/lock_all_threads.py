@@ -39,10 +39,9 @@ class LockAllThreads(Packed):
     label = ""
 
     def __init__(self, need: Need) -> None:
-        super().__init__(need)
-        check_threads(need.comm)
         pattern = need.pattern
-        self._local: NDArray[Any] = np.zeros(pattern.n_local, need.dtype)
+        super().__init__(need, pattern.n_local)
+        check_threads(need.comm)
         self._landing = Landing(need.comm, SLOTS * len(pattern.ghosts), need.dtype)
         self._window = self._landing.window
         self._slots = np.split(self._landing.memory, SLOTS)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
@@ -23,9 +22,8 @@ class TwoSided(Packed):
     label = ""
 
     def __init__(self, need: Need) -> None:
-        super().__init__(need)
+        super().__init__(need, need.pattern.n_local)
         self._comm = need.comm.Dup()
-        self._local: NDArray[Any] = np.zeros(need.pattern.n_local, need.dtype)
         near = neighbors(need.pattern)
         ghosts = [(self._local[each.ghosts], each.rank) for each in near]
         sent = [(self._packed[each.sent], each.rank) for each in near]
