@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -69,15 +69,22 @@ def save_spreads(
     path: str,
     title: str,
     labels: tuple[str, str],
+    ticks: tuple[Callable[[float], str], Callable[[float], str]],
     lines: Mapping[str, tuple[Sequence[float], Sequence[float], Sequence[float]]],
 ) -> None:
-    """Local. Draw y over x with a bar of its spread, one line for every name, both logarithmic."""
+    """Local. Draw y over x with a bar of its spread, one line for every name, both logarithmic.
+
+    ``ticks`` write the numbers at the axes, with their units.
+    """
     figure, axes = _figure(title)
     for name, (x, y, spread) in lines.items():
         below = [min(one, 0.99 * value) for one, value in zip(spread, y, strict=True)]
         axes.errorbar(x, y, yerr=[below, list(spread)], marker="o", capsize=3, label=name)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
+    across, up = ticks
+    axes.xaxis.set_major_formatter(lambda value, _: across(value))
+    axes.yaxis.set_major_formatter(lambda value, _: up(value))
     axes.set_xlabel(labels[0])
     axes.set_ylabel(labels[1])
     axes.grid(True, which="major", alpha=0.3)

@@ -173,7 +173,8 @@ def _draw(
     for panel in panels(entries, others, cores(), name):
         lines = {name: _columns(points) for name, points in panel.lines.items()}
         path = str(folder / f"figure-{panel.name}.png")
-        save_spreads(path, panel.title, (panel.across.name, panel.up.name), lines)
+        across, up = panel.across, panel.up
+        save_spreads(path, panel.title, (across.name, up.name), (across.tick, up.tick), lines)
     return []
 
 
