@@ -201,3 +201,23 @@ def test_goals_are_told_where_there_are_data():
     assert told.startswith("Bandwidth of Put at 1 MiB")
     assert told.endswith("lock 0.95.")
     assert goals({CELL: measured(1.0)}) == []
+
+
+def test_message_rates_are_those_of_the_smallest_messages():
+    main, woken = (
+        Cell("rate-pairs", "fence", "put", threads, 8, level)
+        for threads, level in ((0, "single"), (1, "multiple"))
+    )
+    larger = Cell("rate-pairs", "fence", "put", 1, 1024, "multiple")
+    outcomes = {
+        main: measured(6.0, **{C: 1.0}),
+        woken: measured(4.0, **{ALONE: 3.0, RELEASED: 2.0, C: 1.0}),
+        larger: measured(9.0, **{ALONE: 1.0, RELEASED: 1.0, C: 1.0}),
+        Cell("rate-pairs", "pscw", "get", 0, 8, "single"): measured(1.0, **{C: 1.0}),
+        Cell("rate-pairs", "lock", "put", 0, 8, "single"): measured(1.0, kind="hang"),
+    }
+    compiled, alone = goals(outcomes)
+    assert compiled.startswith("Message rate of Put at 8 B, one thread: C's")
+    assert compiled.endswith(": fence 6.00.")
+    assert "that the main thread wakes" in alone
+    assert alone.endswith(": fence 0.75.")

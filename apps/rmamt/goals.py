@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from onesided.apps.report import byte_count
 from onesided.apps.rmamt.cell import SINGLE, Cell, Outcome
@@ -13,74 +14,67 @@ LARGE = 1 << 20
 RATE = 0.9  # of that of a bare loop, at least, of a thread that is woken for many messages
 
 
+@dataclass(frozen=True)
+class Goal:
+    """A sentence about Put, with a number for each synchronization.
+
+    ``share``: which of :func:`.shares`, or with ``over`` one over it. ``threads``: 0 for the main
+    thread of a job without others. ``size``: of the messages, 0 for the smallest that there are.
+    """
+
+    words: str
+    pattern: str
+    threads: int
+    share: str
+    over: bool
+    size: int = 0
+
+    def sentence(self, outcomes: Mapping[Cell, Outcome]) -> str:
+        """Local. Empty where there are no data for it."""
+        size = self.size or min((cell.size for cell in outcomes), default=0)
+        found = {}
+        for cell, each in outcomes.items():
+            ratio = shares(each).get(self.share) if self._takes(cell, size) else None
+            if ratio:
+                found[cell.sync] = 1.0 / ratio if self.over else ratio
+        told = ", ".join(f"{name} {ratio:.2f}" for name, ratio in found.items())
+        return f"{self.words.format(size=byte_count(size))}: {told}." if found else ""
+
+    def _takes(self, cell: Cell, size: int) -> bool:
+        alone = self.threads > 0 or cell.level == SINGLE
+        wanted = (self.pattern, "put", self.threads, size)
+        return alone and (cell.pattern, cell.op, cell.threads, cell.size) == wanted
+
+
+GOALS = (
+    Goal(
+        "Bandwidth of Put at {size}, one thread, over that of the same loop in C (at least "
+        f"{BANDWIDTH})",
+        "bandwidth",
+        0,
+        "alone_over_c",
+        over=True,
+        size=LARGE,
+    ),
+    Goal(
+        "Message rate of Put at {size}, one thread: C's is so many times that of mpi4py",
+        "rate-pairs",
+        0,
+        "alone_over_c",
+        over=False,
+    ),
+    Goal(
+        "Message rate of Put at {size}, one thread that the main thread wakes, over that of a "
+        f"bare loop of mpi4py's calls on the main thread (at least {RATE})",
+        "rate-pairs",
+        1,
+        "over_alone",
+        over=True,
+    ),
+)
+
+
 def goals(outcomes: Mapping[Cell, Outcome]) -> list[str]:
     """Local. A sentence for each goal that there are data for."""
     good = {cell: each for cell, each in outcomes.items() if not each.kind}
-    return [words for goal in (_bandwidth, _rate, _protocol) if (words := goal(good))]
-
-
-def _bandwidth(outcomes: Mapping[Cell, Outcome]) -> str:
-    """Put on the main thread, messages of 1 MiB: the part of C's bandwidth."""
-
-    def takes(cell: Cell) -> bool:
-        alone = cell.level == SINGLE and cell.op == "put"
-        return alone and cell.pattern == "bandwidth" and cell.size == LARGE
-
-    found = _ratios(outcomes, takes, "alone_over_c", over=True)
-    if not found:
-        return ""
-    return (
-        f"Bandwidth of Put at {byte_count(LARGE)}, one thread, over that of the same loop in C (at "
-        f"least {BANDWIDTH}): {_told(found)}."
-    )
-
-
-def _protocol(outcomes: Mapping[Cell, Outcome]) -> str:
-    """Put by one thread that waits for broadcasts: the part of the rate of mpi4py's bare calls."""
-    smallest = min((cell.size for cell in outcomes), default=0)
-
-    def takes(cell: Cell) -> bool:
-        one = cell.threads == 1 and cell.op == "put"
-        return one and cell.pattern == "rate-pairs" and cell.size == smallest
-
-    found = _ratios(outcomes, takes, "over_alone", over=True)
-    if not found:
-        return ""
-    return (
-        f"Message rate of Put at {byte_count(smallest)}, one thread that the main thread wakes, "
-        f"over that of a bare loop of mpi4py's calls on the main thread (at least {RATE}): "
-        f"{_told(found)}."
-    )
-
-
-def _rate(outcomes: Mapping[Cell, Outcome]) -> str:
-    """Put on the main thread, the smallest messages: how many times C's rate is."""
-    smallest = min((cell.size for cell in outcomes), default=0)
-
-    def takes(cell: Cell) -> bool:
-        alone = cell.level == SINGLE and cell.op == "put"
-        return alone and cell.pattern == "rate-pairs" and cell.size == smallest
-
-    found = _ratios(outcomes, takes, "alone_over_c", over=False)
-    if not found:
-        return ""
-    return (
-        f"Message rate of Put at {byte_count(smallest)}, one thread: C's is so many times that of "
-        f"mpi4py: {_told(found)}."
-    )
-
-
-def _ratios(
-    outcomes: Mapping[Cell, Outcome], takes: Callable[[Cell], bool], name: str, *, over: bool
-) -> dict[str, float]:
-    """By synchronization, of the cells that are taken; ``over``: one over the number."""
-    found = {}
-    for cell, each in outcomes.items():
-        ratio = shares(each).get(name) if takes(cell) else None
-        if ratio:
-            found[cell.sync] = 1.0 / ratio if over else ratio
-    return found
-
-
-def _told(found: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {ratio:.2f}" for name, ratio in found.items())
+    return [words for goal in GOALS if (words := goal.sentence(good))]

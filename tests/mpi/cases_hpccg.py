@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
 import time
 
 import numpy as np
 import pytest
 from cases import need, parameters, ranks, skip
+from command_runs import need_threads, run_command
 from mpi4py import MPI
 
 from onesided.apps.failures import CommandError
@@ -32,21 +30,7 @@ bandwidth.SECONDS = 0.01  # nobody looks at its digits
 
 
 def run(comm, words):
-    """Exit code of the command, and what it wrote as JSON."""
-    path = comm.bcast(tempfile.mkstemp(suffix=".json")[1] if comm.rank == 0 else None)
-    options = build_parser().parse_args(["hpccg", "--verify", *words.split(), "--json", path])
-    code = command.run(comm, options)
-    found = None
-    if comm.rank == 0:
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file)
-        os.unlink(path)
-    return code, comm.bcast(found)
-
-
-def need_threads():
-    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
-        skip("threads that call MPI need MPI_THREAD_MULTIPLE")
+    return run_command(comm, f"hpccg --verify {words}")
 
 
 @parameters(way=FEW)

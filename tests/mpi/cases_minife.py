@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
 import time
 from argparse import Namespace
 from math import prod
@@ -12,17 +9,16 @@ from math import prod
 import numpy as np
 import pytest
 from cases import parameters, ranks, skip
+from command_runs import need_threads, run_command
 from mpi4py import MPI
 
 from onesided.apps.failures import CommandError
-from onesided.apps.main import build_parser
 from onesided.apps.mini.halos.fence import Fence
 from onesided.apps.mini.halos.fence_threads import FenceThreads
 from onesided.apps.mini.halos.halo import Need
 from onesided.apps.mini.halos.registry import ways
 from onesided.apps.mini.halos.two_sided import TwoSided
 from onesided.apps.mini.operator import Operator
-from onesided.apps.minife import command
 from onesided.apps.minife.alone import Alone
 from onesided.apps.minife.bisection import Box
 from onesided.apps.minife.problem import PROBLEMS
@@ -36,21 +32,7 @@ FEW = [*(way for way in ways() if way not in methods()), "rma-notify", "rma-fenc
 
 
 def run(comm, words):
-    """Exit code of the command, and what it wrote as JSON."""
-    path = comm.bcast(tempfile.mkstemp(suffix=".json")[1] if comm.rank == 0 else None)
-    options = build_parser().parse_args(["minife", *words.split(), "--json", path])
-    code = command.run(comm, options)
-    found = None
-    if comm.rank == 0:
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file)
-        os.unlink(path)
-    return code, comm.bcast(found)
-
-
-def need_threads():
-    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
-        skip("threads that call MPI need MPI_THREAD_MULTIPLE")
+    return run_command(comm, f"minife {words}")
 
 
 @parameters(way=FEW)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import threading
 
 import numpy as np
 import pytest
-from cases import parameters, ranks, skip
+from cases import parameters, ranks
+from command_runs import need_threads, run_command
 from mpi4py import MPI
 
 from onesided.apps.evidence.stopwatch import Stopwatch
@@ -34,16 +34,7 @@ NUMPY = "--kernel numpy"
 
 
 def run(comm, words):
-    """Exit code of the command, and what it wrote as JSON."""
-    path = comm.bcast(tempfile.mkstemp(suffix=".json")[1] if comm.rank == 0 else None)
-    options = build_parser().parse_args(["minimd", *words.split(), "--json", path])
-    code = command.run(comm, options)
-    found = None
-    if comm.rank == 0:
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file)
-        os.unlink(path)
-    return code, comm.bcast(found)
+    return run_command(comm, f"minimd {words}")
 
 
 @parameters(way=list(ways()))
@@ -117,11 +108,6 @@ def case_rooms_grow(comm):
         links.SPARE, links.LEAST = spare
     assert code == 0, found["remarks"]
     assert all(row["plans"] > 1 for row in found["rows"]), found["rows"]
-
-
-def need_threads():
-    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
-        skip("threads that call MPI need MPI_THREAD_MULTIPLE")
 
 
 @ranks(at_least=2)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
-
 import numpy as np
 import pytest
 from cases import need, parameters
+from command_runs import run_command
 
 from onesided.apps import poisson
 from onesided.apps.failures import CommandError
@@ -19,16 +16,7 @@ QUICK = ["--iterations", "2", "--comm", "rma-notify"]
 
 
 def run(comm, *words):
-    """Exit code of the command, and what it wrote as JSON."""
-    path = comm.bcast(tempfile.mkstemp(suffix=".json")[1] if comm.rank == 0 else None)
-    options = build_parser().parse_args(["poisson", *QUICK, *words, "--json", path])
-    code = poisson.run(comm, options)
-    found = None
-    if comm.rank == 0:
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file)
-        os.unlink(path)
-    return code, comm.bcast(found)
+    return run_command(comm, " ".join(["poisson", *QUICK, *words]))
 
 
 WALLS = {

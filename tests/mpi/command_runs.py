@@ -1,0 +1,37 @@
+"""A command inside a job, as a case runs it, and what it wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from importlib import import_module
+
+from cases import skip
+from mpi4py import MPI
+
+from onesided.apps.main import build_parser
+
+
+def run_command(comm, words):
+    """Exit code of the command, and what it wrote as JSON, on every rank."""
+    path = comm.bcast(_new_file() if comm.rank == 0 else None)
+    options = build_parser().parse_args([*words.split(), "--json", path])
+    code = import_module(options.command.module).run(comm, options)
+    found = None
+    if comm.rank == 0:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+        os.unlink(path)
+    return code, comm.bcast(found)
+
+
+def _new_file():
+    handle, path = tempfile.mkstemp(suffix=".json")
+    os.close(handle)
+    return path
+
+
+def need_threads():
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        skip("threads that call MPI need MPI_THREAD_MULTIPLE")
