@@ -6,10 +6,7 @@ if __name__ == "collectives":  # imported from the source folder, not from the p
 from onesided.collectives.abort import abort_on_exception
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.alltoall import Alltoallv_init, Alltoallw_init, Neighbor_alltoallv_init
-from onesided.collectives.alternation import alternate
-from onesided.collectives.broadcast.initialization import Bcast_init
-from onesided.collectives.broadcast.registry import broadcast_methods
-from onesided.collectives.broadcast.request import BroadcastRequest
+#TMP from onesided.collectives.broadcast.initialization import Bcast_init
 from onesided.collectives.errors import (
     BroadcastError,
     MethodError,
@@ -20,27 +17,36 @@ from onesided.collectives.errors import (
     ResourceError,
     UnsupportedError,
 )
-from onesided.collectives.halo.exchange import HaloExchange
-from onesided.collectives.halo.face import Face
+#TMP from onesided.collectives.halo.exchange import HaloExchange
+#TMP from onesided.collectives.halo.face import Face
 from onesided.collectives.memory import empty, free
-from onesided.collectives.partitioned.init import Precv_init, Psend_init
-from onesided.collectives.partitioned.receive import PartitionedReceive
-from onesided.collectives.partitioned.registry import PartitionedMethod, partitioned_methods
-from onesided.collectives.partitioned.request import PartitionedRequest
-from onesided.collectives.partitioned.send import PartitionedSend
-from onesided.collectives.passive.extents import Extents, extents_of
-from onesided.collectives.passive.linear import bcast_linear
-from onesided.collectives.passive.runtime import OneSidedBroadcast
-from onesided.collectives.registry import Method, methods
-from onesided.collectives.request import PersistentRequest
-from onesided.collectives.requests import Startall, Waitall
+#TMP from onesided.collectives.partitioned.init import Precv_init, Psend_init
+#TMP from onesided.collectives.partitioned.receive import PartitionedReceive
+#TMP from onesided.collectives.partitioned.registry import PartitionedMethod, partitioned_methods
+#TMP from onesided.collectives.partitioned.request import PartitionedRequest
+#TMP from onesided.collectives.partitioned.send import PartitionedSend
+#TMP from onesided.collectives.passive.extents import Extents, extents_of
+#TMP from onesided.collectives.passive.linear import bcast_linear
+#TMP from onesided.collectives.passive.runtime import OneSidedBroadcast
+from onesided.collectives.program import interpreter
+from onesided.collectives.progress import (
+    Startall,
+    Testall,
+    Testany,
+    Testsome,
+    Waitall,
+    Waitany,
+    Waitsome,
+)
+from onesided.collectives.registry import Method, broadcast_methods, methods, register
+from onesided.collectives.request import Request, alternate
+from onesided.collectives.transport import Transport
 
 __all__ = [
     "Alltoallv_init",
     "Alltoallw_init",
     "Bcast_init",
     "BroadcastError",
-    "BroadcastRequest",
     "Extents",
     "Face",
     "HaloExchange",
@@ -55,14 +61,20 @@ __all__ = [
     "PartitionedRequest",
     "PartitionedSend",
     "PatternError",
-    "PersistentRequest",
     "Precv_init",
     "Psend_init",
+    "Request",
     "RequestError",
     "ResourceError",
     "Startall",
+    "Testall",
+    "Testany",
+    "Testsome",
+    "Transport",
     "UnsupportedError",
     "Waitall",
+    "Waitany",
+    "Waitsome",
     "abort_on_exception",
     "agree",
     "agreed",
@@ -72,6 +84,8 @@ __all__ = [
     "empty",
     "extents_of",
     "free",
+    "interpreter",
     "methods",
     "partitioned_methods",
+    "register",
 ]

@@ -2,17 +2,25 @@
 
 MPI programs fail by hanging: a rank that raises alone leaves the others in the next collective
 call. Whatever needs agreement is therefore checked here, once, where a request is initialized;
-starting and waiting agree on nothing.
+starting and waiting agree on nothing. Where all agree it costs one Allreduce of a few words; only a
+disagreement gathers what there is to say.
 """
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
 from mpi4py import MPI
 
 from onesided.collectives.errors import MismatchError, OnesidedError
+
+#: The word of a rank that has failed: no sum of a name is as large.
+_FAILED = np.iinfo(np.int64).max
+_NOTHING = object()
 
 
 def _portable(error: BaseException) -> tuple[type[BaseException], str]:
@@ -33,20 +41,55 @@ def agree(
     comm: MPI.Comm,
     error: BaseException | None = None,
     what: object = None,
-    value: object = None,
+    value: object = _NOTHING,
 ) -> list[Any]:
     """Collective. Raise on every rank the error of the lowest rank that has one.
 
-    ``what`` names the call (any picklable object that must be equal on all ranks, or None);
-    ranks that arrive with different names raise :class:`MismatchError` instead of hanging or
-    corrupting each other's memory. Returns the ``value`` of every rank.
+    ``what`` names the call (anything whose ``repr`` is equal on all ranks where they agree, or
+    None); ranks that arrive with different names raise :class:`MismatchError` instead of hanging or
+    corrupting each other's memory. With a ``value`` on every rank it returns those of all ranks.
     """
-    mine = (None if error is None else _portable(error), what, value)
-    everyone = comm.allgather(mine)
+    if value is _NOTHING:
+        return largest(comm, error, what)
+    mine = (None if error is None else _portable(error), _name(what), value)
+    return _examine(comm.allgather(mine), error)
+
+
+def largest(
+    comm: MPI.Comm,
+    error: BaseException | None = None,
+    what: object = None,
+    numbers: Sequence[int] = (),
+) -> list[int]:
+    """Collective. As :func:`agree`; returns the largest of each of the ``numbers`` over all ranks,
+    every one of which gives as many. One Allreduce where nobody has failed."""
+    name = _name(what)
+    words = np.empty(2 + len(numbers), np.int64)
+    words[2:] = numbers
+    if error is None:
+        check = (zlib.crc32(name.encode()) << 24) + len(name) % (1 << 24)
+        words[0], words[1] = check, -check
+    else:
+        words[:2] = _FAILED
+    most = np.empty_like(words)
+    comm.Allreduce(words, most, MPI.MAX)
+    if most[0] != -most[1]:  # somebody has failed, or is somewhere else: say who
+        mine = (None if error is None else _portable(error), name, None)
+        _examine(comm.allgather(mine), error)
+    found: list[int] = most[2:].tolist()
+    return found
+
+
+def _name(what: object) -> str:
+    return "" if what is None else what if isinstance(what, str) else repr(what)
+
+
+def _examine(everyone: Sequence[Any], error: BaseException | None) -> list[Any]:
+    """Raise what the words of all ranks come to, or return their values."""
     failed = [(rank, entry[0]) for rank, entry in enumerate(everyone) if entry[0] is not None]
     if failed:
         rank, (kind, text) = failed[0]
-        if comm.size > 1 and len(failed) < comm.size:
+        if len(failed) < len(everyone):
             text = f"rank {rank}: {text}"
         raise kind(text) from error
     for rank, (_, name, _) in enumerate(everyone):

@@ -12,16 +12,14 @@ from typing import Any
 
 from mpi4py import MPI
 
-from onesided.collectives import buffers, debug, registry
-from onesided.collectives.agreement import agree, agreed
+from onesided.collectives import buffers, registry
+from onesided.collectives.agreement import agree
 from onesided.collectives.buffers import Side
-from onesided.collectives.chunks import Cuts, learn_cuts, read_cuts
 from onesided.collectives.context import Context
-from onesided.collectives.errors import PatternError
-from onesided.collectives.exchange import Exchange, learn_counts, match
+from onesided.collectives.exchange import match
 from onesided.collectives.hints import Hints
-from onesided.collectives.pattern import blocks_of_counts, check_disjoint
-from onesided.collectives.request import PersistentRequest
+from onesided.collectives.pattern import Cuts, check_disjoint, read_cuts
+from onesided.collectives.request import Request, build
 from onesided.collectives.topology import neighbors
 
 Info = Mapping[str, str] | MPI.Info | None
@@ -30,7 +28,7 @@ Chunks = tuple[int, Sequence[int]] | None
 
 def Alltoallv_init(
     comm: MPI.Comm, sendbuf: Any, recvbuf: Any, *, method: str = "auto", info: Info = None
-) -> PersistentRequest:
+) -> Request:
     """Collective. A persistent ``MPI_Alltoallv``: every rank sends a block to every rank.
 
     Parameters
@@ -73,7 +71,7 @@ def Alltoallw_init(
     method: str = "auto",
     info: Info = None,
     chunks: Chunks = None,
-) -> PersistentRequest:
+) -> Request:
     """Collective. A persistent exchange of boxes of n-dimensional arrays.
 
     As ``MPI_Alltoallw`` with subarray types: ``sendbuf`` and ``recvbuf`` are ``[array, boxes]``
@@ -105,7 +103,7 @@ def Alltoallw_init(
 
 def Neighbor_alltoallv_init(
     comm: MPI.Comm, sendbuf: Any, recvbuf: Any, *, method: str = "auto", info: Info = None
-) -> PersistentRequest:
+) -> Request:
     """Collective. A persistent ``MPI_Neighbor_alltoallv``: blocks for real neighbors only.
 
     ``comm`` has a distributed graph topology (``Create_dist_graph_adjacent``) or a Cartesian one.
@@ -156,43 +154,27 @@ def _initialize(
     method: str,
     info: Info,
     neighborhood: bool = False,
-) -> PersistentRequest:
+) -> Request:
+    """Collective. Three agreements, two exchanges of words, and what the transport needs."""
     began = time.perf_counter()
     context = Context.of(comm)
-    with agreed(context.comm):
-        kind = registry.find(method).load()
-        hints = Hints.of(info)
+    hints, error = Hints(), None
+    try:
+        kind = registry.find(method)
+        hints = Hints.of(info, comm)
         sides = read(context)
-    cut = agree(context.comm, None, (call, method, hints), sides.cuts is not None)
-    exchange = _matched(context, sides, method, hints, neighborhood)
-    if any(cut):
-        learn_cuts(exchange)
-    request = kind.build(exchange)
-    request.watch = debug.watch(request)
+    except Exception as problem:
+        error = problem
+    agree(context.comm, error, f"{call} {method} {hints}")
+    context.node(hints.ranks_per_node)  # collective where it is the first
+    exchange = match(
+        context, call, method, kind.any_order, sides.send, sides.recv,
+        (sides.sources, sides.keys), hints, sides.cuts, neighborhood,
+    )  # fmt: skip
+    request: Request
+    if kind.chooses:
+        request = kind.load()(exchange)
+    else:
+        request = build(exchange, kind, [exchange.send.array, exchange.recv.array])
     request.setup_time = time.perf_counter() - began
     return request
-
-
-def _matched(
-    context: Context, sides: _Sides, method: str, hints: Hints, neighborhood: bool
-) -> Exchange:
-    """Collective. The exchange, with counts learned where needed, checked on all ranks."""
-    recv = sides.recv
-    missing = agree(context.comm, None, "counts", recv is None)
-    if any(missing):
-        counts, dtype = learn_counts(context, sides.send, sides.sources, sides.keys)
-        if recv is None:
-            starts = [sum(counts[:i]) for i in range(len(counts))]
-            blocks = blocks_of_counts(counts, starts, sides.sources, sides.keys)
-            recv = Side(None, (sum(counts),), dtype, blocks, None)
-    with agreed(context.comm, "buffers"):
-        if recv is None:
-            raise PatternError("no receive buffer")
-        buffers.check_separate(sides.send, recv)
-    number = context.next_tag()
-    exchange = Exchange(
-        method, context, sides.send, recv, hints, number,
-        neighborhood=neighborhood, cuts=sides.cuts,
-    )  # fmt: skip
-    match(exchange)
-    return exchange

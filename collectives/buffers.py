@@ -119,11 +119,19 @@ def as_array(data: Any, role: str) -> NDArray[Any]:
         raise UnsupportedError(f"the {role} buffer is {data!r}; give separate arrays")
     if data is None:
         raise PatternError(f"the {role} buffer is None; an array is needed")
+    if hasattr(data, "__cuda_array_interface__"):
+        raise UnsupportedError(
+            f"the {role} buffer is in the memory of an accelerator; copy it to an array of the host"
+        )
     if not isinstance(data, np.ndarray):
         try:
-            data = np.asarray(memoryview(data))
-        except TypeError as error:
+            if hasattr(data, "__dlpack__"):
+                data = np.from_dlpack(data)
+            else:
+                data = np.asarray(memoryview(data))
+        except (TypeError, BufferError) as error:
             raise PatternError(f"the {role} buffer is no buffer: {error}") from error
+    data = np.asarray(data)  # subclasses keep their own shapes
     if data.dtype.hasobject:
         raise PatternError(f"the {role} buffer has dtype {data.dtype}: Python objects")
     if role == "recv" and not data.flags.writeable:

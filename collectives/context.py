@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -20,11 +22,8 @@ from typing import Any, ClassVar
 from mpi4py import MPI
 
 from onesided.collectives import progress
-from onesided.collectives.agreement import agree
+from onesided.collectives.agreement import agree, largest
 from onesided.collectives.errors import OnesidedError, ResourceError, UnsupportedError
-
-#: Seconds that the clean-up at exit waits for the other ranks before it leaves them alone.
-EXIT_PATIENCE = 5.0
 
 
 class Resources:
@@ -38,7 +37,7 @@ class Resources:
         self.context = context
         self._closing: list[Callable[[], object]] = []
         self.keep: list[object] = []  # buffers that MPI or peers may still touch
-        context.live.append(self)
+        context.live[self] = None
 
     def on_release(self, action: Callable[[], object]) -> None:
         """Local. Run ``action`` at release, before what was added earlier."""
@@ -48,11 +47,48 @@ class Resources:
         """Collective over the context. Give everything back; a second call does nothing."""
         if self not in self.context.live:
             return
-        self.context.live.remove(self)
+        del self.context.live[self]
         while self._closing:
             self._closing.pop()()
         self.keep.clear()
         self.context.collect()
+
+
+class Attachment:
+    """All that this package attaches to a communicator: its context, and the letters of its
+    partitioned sends.
+
+    One attribute, not two: freeing a communicator with two of them can crash MPICH 5.0.
+    """
+
+    _keyval = MPI.KEYVAL_INVALID
+    _lock = threading.Lock()
+
+    def __init__(self) -> None:
+        self.context: Context | None = None
+        self.mailbox: Any = None
+
+    @classmethod
+    def of(cls, comm: MPI.Comm) -> Attachment:
+        """Local. Raises :class:`OnesidedError` for what is no communicator of this process."""
+        if not MPI.Is_initialized() or MPI.Is_finalized():
+            raise OnesidedError("MPI is not initialized, or has been finalized")
+        if not isinstance(comm, MPI.Comm) or comm == MPI.COMM_NULL:
+            raise OnesidedError("the communicator is null or has been freed")
+        if comm.Is_inter() or not isinstance(comm, MPI.Intracomm):
+            raise UnsupportedError("one-sided exchanges need an intracommunicator")
+        found = None if cls._keyval == MPI.KEYVAL_INVALID else comm.Get_attr(cls._keyval)
+        if found is None:
+            with cls._lock:
+                if cls._keyval == MPI.KEYVAL_INVALID:
+                    cls._keyval = MPI.Comm.Create_keyval(delete_fn=_communicator_freed)
+                    _clean_up_at_finalize()
+                found = comm.Get_attr(cls._keyval)
+                if found is None:
+                    found = cls()
+                    comm.Set_attr(cls._keyval, found)
+        attachment: Attachment = found
+        return attachment
 
 
 class Context:
@@ -60,19 +96,27 @@ class Context:
 
     ``comm`` is the duplicate; ``live`` holds the resources in use in the order of their
     creation, which is the same on all ranks; ``retired`` the shared memory that has been freed
-    but that some rank may still look at.
+    but that some rank may still look at; ``ordered`` the strictly ordered requests that are
+    active, in the order of their starts; ``arena`` the memory that requests share (:mod:`.memory`).
     """
 
-    _keyval = MPI.KEYVAL_INVALID
     _all: ClassVar[dict[int, Context]] = {}  # by number: in the order of creation
     _born = 0
 
     def __init__(self, comm: MPI.Intracomm) -> None:
         self.comm: MPI.Intracomm = comm.Dup()
         self.group = self.comm.Get_group()
-        self.live: list[Resources] = []
+        world = MPI.COMM_WORLD.Get_group()
+        #: By rank of the communicator, its rank in ``MPI.COMM_WORLD``.
+        self.world_ranks: list[int] = MPI.Group.Translate_ranks(
+            self.group, list(range(self.comm.size)), world
+        )
+        world.Free()
+        self.live: dict[Resources, None] = {}
         self.retired: list[Any] = []  # memory.Region
         self.allocations: dict[str, Resources] = {}  # of memory.empty(), by the key of the region
+        self.ordered: list[Any] = []
+        self.arena: Any = None
         self.orphaned = False
         self.key: str = self.comm.bcast(uuid.uuid4().hex if self.comm.rank == 0 else None)
         self._nodes: dict[int | None, Node] = {}
@@ -85,25 +129,13 @@ class Context:
     @classmethod
     def of(cls, comm: MPI.Comm) -> Context:
         """Collective on the first call for a communicator, local afterwards."""
-        if not MPI.Is_initialized() or MPI.Is_finalized():
-            raise OnesidedError("MPI is not initialized, or has been finalized")
-        if not isinstance(comm, MPI.Comm) or comm == MPI.COMM_NULL:
-            raise OnesidedError("the communicator is null or has been freed")
-        if comm.Is_inter() or not isinstance(comm, MPI.Intracomm):
-            raise UnsupportedError("one-sided exchanges need an intracommunicator")
-        if cls._keyval == MPI.KEYVAL_INVALID:
-            cls._keyval = MPI.Comm.Create_keyval(delete_fn=_communicator_freed)
-            _clean_up_at_finalize()
-        context = comm.Get_attr(cls._keyval)
-        if context is None:
+        attachment = Attachment.of(comm)
+        if attachment.context is None:
             try:
-                context = cls(comm)
+                attachment.context = cls(comm)
             except MPI.Exception as error:
                 raise refusal(error) from error
-            comm.Set_attr(cls._keyval, context)
-        if not isinstance(context, Context):
-            raise OnesidedError("the communicator carries a foreign attribute")
-        return context
+        return attachment.context
 
     def node(self, ranks_per_node: int | None = None) -> Node:
         """Collective on the first call for a value. The ranks that share memory with this one.
@@ -129,6 +161,12 @@ class Context:
         """Local, but called in the same order on all ranks. Others may use these tags again."""
         self._spare_tags += tags
 
+    def in_step(self) -> None:
+        """Collective, after an initialization that failed. Ranks may have taken different numbers
+        of tags: go on from the most."""
+        self._tags = largest(self.comm, None, "tags", [self._tags])[0]
+        self._spare_tags = []
+
     def collect(self) -> None:
         """Collective. Free retired memory that no rank looks at any more.
 
@@ -136,10 +174,16 @@ class Context:
         looking: they have no collective calls of their own any more, so they go with one of a
         context that holds all their ranks.
         """
-        orphans = {c.key: c for c in Context._all.values() if c.orphaned and c is not self}
-        mine = [region.unused() for region in self.retired]
+        if not (self.retired or self.orphaned or any(c.orphaned for c in _contexts())):
+            mine = 0
+        else:
+            mine = 1
+        if not largest(self.comm, None, "collect", [mine])[0]:
+            return
+        orphans = {c.key: c for c in _contexts() if c.orphaned and c is not self}
+        unused = [region.unused() for region in self.retired]
         theirs = {key: (other.comm.size, other.idle()) for key, other in orphans.items()}
-        everyone = agree(self.comm, what="collect", value=(mine, theirs))
+        everyone = agree(self.comm, what="collect", value=(unused, theirs))
         free = [all(flags) for flags in zip(*(word[0] for word in everyone), strict=True)]
         dead = [region for region, gone in zip(self.retired, free, strict=True) if gone]
         self.retired = [r for r in self.retired if r not in dead]
@@ -149,19 +193,25 @@ class Context:
             words = [word[1][key] for word in everyone if key in word[1]]
             if len(words) == theirs[key][0] and all(idle for _, idle in words):
                 orphans[key].close()
-        if self.orphaned and not self.live and not self.retired:
-            self.close()  # does nothing where this is part of it
+        if self.orphaned:
+            idle = not self.live and not self.retired
+            if not largest(self.comm, None, "close", [int(not (idle and self.idle()))])[0]:
+                self.close()
 
     def idle(self) -> bool:
         """Local. True where no request is left, and no array of this rank shows its memory."""
-        return not self.live and all(region.unused() for region in self.retired)
+        if self.live or not all(region.unused() for region in self.retired):
+            return False
+        return self.arena is None or bool(self.arena.unused())
 
     def close(self) -> None:
         """Collective. Free what is left, last things first; the context is of no use afterwards."""
         if Context._all.pop(self.number, None) is None:
             return
         while self.live:
-            self.live[-1].release()
+            next(reversed(self.live)).release()
+        if self.arena is not None:
+            self.arena.close()
         while self.retired:
             self.retired.pop(0).unmap()
         for node in self._nodes.values():
@@ -204,40 +254,61 @@ def refusal(error: MPI.Exception) -> OnesidedError:
     )
 
 
-def _communicator_freed(comm: MPI.Comm, keyval: int, context: Context) -> None:
+def _contexts() -> list[Context]:
+    """All contexts of this process; another thread may be making one."""
+    return list(Context._all.values())
+
+
+def _communicator_freed(comm: MPI.Comm, keyval: int, attachment: Attachment) -> None:
     """The caller frees the communicator: requests and views of memory keep the context."""
-    context.orphaned = True
-    if context.number in Context._all:
+    context, attachment.context = attachment.context, None
+    if context is not None and context.number in Context._all:
+        context.orphaned = True
         context.collect()
 
 
 def _clean_up_at_finalize() -> None:
     """Run the clean-up before MPI_Finalize: at exit, or when the program calls it itself."""
-    atexit.register(_clean_up)
-    keyval = MPI.Comm.Create_keyval(delete_fn=lambda *_: _clean_up())
+    process = os.getpid()
+
+    def clean_up() -> None:
+        if os.getpid() == process:  # a forked child never touches MPI
+            _clean_up()
+
+    atexit.register(clean_up)
+    keyval = MPI.Comm.Create_keyval(delete_fn=lambda *_: clean_up())
     MPI.COMM_SELF.Set_attr(keyval, True)
 
 
-def _clean_up() -> None:
-    """Collective, if all ranks come. Free what is left in the order in which it was made.
+#: Seconds between two looks for the other ranks at exit.
+_NAP = 0.0005
 
-    A rank that ends through an exception frees nothing, and ranks that wait for one that does
-    not come give up after a while: the job is being aborted, and must not hang here.
+
+def _clean_up() -> None:
+    """Collective. Free what is left, where all ranks of a communicator can.
+
+    Like MPI_Finalize, which follows, it waits for the other ranks however late they come. A rank
+    that ends through an exception, or with a round that is not complete, comes too, and says that
+    nothing is to be freed: whether to free is agreed before anybody begins. All questions are
+    asked at once, and what is freed is freed in an order that is the same everywhere, because
+    ranks may have made their communicators in different orders.
     """
-    if not MPI.Is_initialized() or MPI.Is_finalized() or hasattr(sys, "last_value"):
+    if not MPI.Is_initialized() or MPI.Is_finalized():
         return
-    deadline = time.monotonic() + EXIT_PATIENCE
-    while time.monotonic() < deadline:  # rounds that nobody waited for
-        unfinished = [request for request in progress.active if not request.filling]
-        if not unfinished:
-            break
-        for request in unfinished:
-            request.Test()
-    for context in list(Context._all.values()):
-        gathering = context.comm.Ibarrier()
-        while not gathering.Test():
-            if time.monotonic() > deadline:
-                return
-            time.sleep(0.0005)
-        with contextlib.suppress(MPI.Exception):  # an epoch left open: MPI's to clean up
-            context.close()
+    progress.finish()
+    well = int(not hasattr(sys, "last_value") and not progress.unfinished())
+    contexts = sorted(_contexts(), key=lambda context: context.key)
+    questions = []
+    for context in contexts:
+        answers = bytearray(2)
+        answers[0] = well
+        send, receive = memoryview(answers)[:1], memoryview(answers)[1:]
+        asked = context.comm.Iallreduce([send, MPI.BYTE], [receive, MPI.BYTE], MPI.BAND)
+        questions.append((context, answers, asked))
+    for _, _, asked in questions:
+        while not asked.Test():
+            time.sleep(_NAP)
+    for context, answers, _ in questions:
+        if answers[1]:
+            with contextlib.suppress(MPI.Exception):  # an epoch left open: MPI's to clean up
+                context.close()

@@ -1,64 +1,71 @@
-"""Copies between blocks, prepared once so that a round only executes them."""
+"""Copies and contiguous pieces of blocks, prepared once so that a round only executes them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from onesided.collectives.exchange import Exchange
+from onesided.collectives.pattern import Cuts, whole
 
-#: A copy, ``target[:] = source``: memoryviews of bytes where both are contiguous, else arrays.
-Copy = tuple[Any, Any]
+#: A copy, ``target[...] = source``: arrays of one shape.
+Copy = tuple[NDArray[Any], NDArray[Any]]
 
 #: Most bytes in one message or Put: counts of the MPI-3 interface are 32-bit (Open MPI up to 5.0).
 LARGEST_PIECE = 1 << 30
 
 
-def copy_of(target: NDArray[Any], source: NDArray[Any]) -> Copy:
-    """Local. The copy ``target[:] = source`` in its fastest form."""
-    if target.flags.c_contiguous and source.flags.c_contiguous:
-        return as_bytes(target), as_bytes(source)
-    if source.shape != target.shape:
-        raise ValueError(f"blocks of shapes {source.shape} and {target.shape}")
-    return target, source
-
-
 def as_bytes(array: NDArray[Any]) -> memoryview:
     """Local. The memory of an array that is one contiguous block, as bytes."""
+    return memoryview(flat_bytes(array))  # type: ignore[arg-type]
+
+
+def flat_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """Local. The memory of an array that is one contiguous block in some order of its axes."""
     if not array.flags.c_contiguous:
         order = np.argsort([-stride for stride in array.strides], kind="stable")
         array = array.transpose(order)
-    flat: Any = array.reshape(-1).view(np.uint8)
-    return memoryview(flat)
+    return array.reshape(-1).view(np.uint8)
 
 
-def allocate_slots(exchange: Exchange) -> list[NDArray[Any]]:
-    """Local. The caller's array, or plain arrays that the request owns, one per slot."""
-    recv = exchange.recv
-    if recv.array is not None:
-        return [recv.array]
-    return [np.zeros(recv.shape, recv.dtype) for _ in range(exchange.slots)]
-
-
-def copies_to_self(exchange: Exchange, arrays: Sequence[NDArray[Any]]) -> list[list[Copy]]:
-    """Local. By slot, how the blocks that this rank sends to itself are copied."""
-    rank, send = exchange.rank, exchange.send.array
-    copies: list[list[Copy]] = [[] for _ in arrays]
-    if send is None:
-        return copies
-    for out, into in zip(exchange.blocks_to(rank), exchange.blocks_from(rank), strict=True):
-        for turn, array in enumerate(arrays):
-            copies[turn] += copies_between(array[into.box], send[out.box])
-    return copies
+def pieces(array: NDArray[Any]) -> list[NDArray[np.uint8]]:
+    """Local. A contiguous array in pieces that one MPI call can carry."""
+    flat = array.reshape(-1).view(np.uint8)
+    return [flat[i : i + LARGEST_PIECE] for i in range(0, flat.size, LARGEST_PIECE)]
 
 
 def copies_between(target: NDArray[Any], source: NDArray[Any]) -> list[Copy]:
     """Local. The copy of a block; elements are matched in C order where the shapes differ."""
     if target.shape == source.shape:
-        return [copy_of(target, source)]
+        return [(target, source)]
     between = np.empty(source.shape, source.dtype)
     return [(between, source), (target, between.reshape(target.shape))]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A part of a block as contiguous memory: its own, or a buffer with the copy that fills it."""
+
+    array: NDArray[Any]
+    pack: Copy | None
+
+    @property
+    def unpack(self) -> Copy | None:
+        """The copy from the buffer to the part."""
+        return None if self.pack is None else (self.pack[1], self.pack[0])
+
+
+def chunks_of(block: NDArray[Any], cuts: Cuts | None) -> list[Chunk]:
+    """Local. The chunks of a block, contiguous, one after the other; one chunk without cuts."""
+    parts = [whole(block.shape)] if cuts is None else cuts.parts(whole(block.shape))
+    chunks = []
+    for part in parts:
+        view = block[part]
+        if view.flags.c_contiguous:
+            chunks.append(Chunk(view, None))
+        else:
+            buffer = np.empty(view.shape, view.dtype)
+            chunks.append(Chunk(buffer, (buffer, view)))
+    return chunks

@@ -23,31 +23,18 @@ import sys
 import threading
 import weakref
 import zlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agree
 from onesided.collectives.errors import RequestError
-
-if TYPE_CHECKING:
-    from onesided.collectives.persistent import Persistent
 
 
 def enabled() -> bool:
     """Local. Whether the environment asks for debugging."""
     return os.environ.get("ONESIDED_DEBUG", "0").strip().lower() not in ("", "0", "false", "no")
-
-
-def watch(request: Persistent) -> Watch | None:
-    """Local. The observer of a new request, where debugging is on."""
-    if not enabled():
-        return None
-    _Watchdog.start()
-    return Watch(request)
 
 
 def observe(request: Observed) -> bool:
@@ -74,30 +61,22 @@ class Observed(Protocol):
         """Local. What an active request lacks, in words."""
 
 
-@dataclass
-class Watched:
-    """What a round sends, and what it fills, by slot; ``dtype`` is that of the latter."""
-
-    sends: list[NDArray[Any]]
-    recvs: list[list[NDArray[Any]]]
-    dtype: np.dtype[Any]
-
-
 class Watch:
     """Observes one request; called by it around every round."""
 
-    def __init__(self, request: Persistent) -> None:
+    def __init__(self, request: Any) -> None:
+        """Local. ``request``: a :class:`~.request.Request`, which calls this around every verb."""
         self._of = weakref.ref(request)
         self._sum: int | None = None
+        _Watchdog.start()
         _Watchdog.requests.add(request)
-        watched = request.watched()
-        self._sends, self._recvs = watched.sends, watched.recvs
-        self._poison = np.frombuffer(b"\xff" * watched.dtype.itemsize, watched.dtype)
+        self._sends, self._recvs, dtype = request.transport.watched()
+        self._poison = np.frombuffer(b"\xff" * dtype.itemsize, dtype)
 
-    def before_start(self, slot: int) -> None:
+    def before_start(self, rounds: int) -> None:
         """Collective for strictly ordered methods, else local."""
         self._compare("Start")
-        self.give_up(slot)
+        self.give_up(rounds)
         self._sum = self._checksum()
         _Watchdog.moves += 1
 
@@ -107,12 +86,12 @@ class Watch:
         self._sum = None
         _Watchdog.moves += 1
 
-    def give_up(self, slot: int) -> None:
-        """Local. Before the next round, which fills ``slot``, is granted; later it does nothing."""
+    def give_up(self, rounds: int) -> None:
+        """Local. Before the round after ``rounds`` others is granted; later it does nothing."""
         request = self._of()
         if request is None or request.granted:
             return
-        for view in self._recvs[(slot + 1) % len(self._recvs)]:
+        for view in self._recvs[(rounds + 1) % len(self._recvs)]:
             view[...] = self._poison[0]
 
     def before_wait(self) -> None:
@@ -147,11 +126,6 @@ class Watch:
         for view in self._sends:
             total = zlib.crc32(np.ascontiguousarray(view).tobytes(), total)
         return total
-
-
-def views(array: NDArray[Any] | None, blocks: Any) -> list[NDArray[Any]]:
-    """Local. The blocks of an array; none where there is no array."""
-    return [] if array is None else [array[block.box] for block in blocks]
 
 
 class _Watchdog:

@@ -11,6 +11,7 @@ from onesided.collectives.errors import PatternError
 from onesided.collectives.trees import LARGEST_FIRST, orders
 
 MEASURE, ESTIMATE = EFFORTS = ("measure", "estimate")
+THREAD, MANUAL = PROGRESS = ("thread", "manual")
 STRICT = "mpi_assert_strict_persistent_collective_ordering"
 
 
@@ -20,9 +21,11 @@ class Hints:
 
     ``ranks_per_node`` emulates nodes of that many consecutive ranks, ``slots`` is the number of
     receive slots that a request owns (2, or 1 to save memory), ``strict`` promises that all ranks
-    start and complete in the same order (MPI-4.1 section 7.13), ``expected_iterations`` is the
-    number of starts that ``auto`` weighs the cost of initialization against (0: not known), and
-    ``effort`` whether it may ``measure`` or decides by the model (``estimate``).
+    start in the same order (MPI-4.1 section 7.13; the communicator's own info says so as well),
+    ``expected_iterations`` is the number of starts that ``auto`` weighs the cost of initialization
+    against (0: not known), and ``effort`` whether it may ``measure`` or decides by the model
+    (``estimate``). ``progress`` is ``thread``, or ``manual`` where only calls of the library may
+    advance rounds: then other ranks may wait for this one until it makes one (:mod:`.progress`).
 
     For broadcasts: ``child_order`` is the order in which the children in a binomial tree are
     served, ``largest-first`` or ``low-bit-first``, and ``segment_bytes`` the size of the segments
@@ -36,16 +39,26 @@ class Hints:
     strict: bool = False
     expected_iterations: int = 0
     effort: str = MEASURE
+    progress: str = THREAD
     child_order: str = LARGEST_FIRST
     segment_bytes: int = 0
     compiled: bool = True
 
     @classmethod
-    def of(cls, info: Mapping[str, str] | MPI.Info | None) -> Hints:
-        """Local. Raises :class:`PatternError` for a known key with a value that makes no sense."""
-        if info is None or (isinstance(info, MPI.Info) and info == MPI.INFO_NULL):
+    def of(
+        cls, info: Mapping[str, str] | MPI.Info | None, comm: MPI.Comm | None = None
+    ) -> Hints:
+        """Local. Raises :class:`PatternError` for a known key with a value that makes no sense.
+
+        ``comm``: the communicator, whose own info may have :data:`STRICT`.
+        """
+        values = {}
+        if info is not None and not (isinstance(info, MPI.Info) and info == MPI.INFO_NULL):
+            values = {str(key): str(value) for key, value in info.items()}
+        if comm is not None and STRICT not in values and _promises_order(comm):
+            values[STRICT] = "true"
+        if not values:
             return cls()
-        values = {str(key): str(value) for key, value in info.items()}
         nodes = _number(values, "ranks_per_node", 1, 0)
         return cls(
             ranks_per_node=nodes or None,
@@ -53,10 +66,20 @@ class Hints:
             strict=_truth(values, STRICT, False),
             expected_iterations=_number(values, "expected_iterations", 1, 0),
             effort=_word(values, "effort", EFFORTS),
+            progress=_word(values, "progress", PROGRESS),
             child_order=_word(values, "child_order", (LARGEST_FIRST, *orders())),
             segment_bytes=_number(values, "segment_bytes", 1, 0),
             compiled=_truth(values, "compiled", True),
         )
+
+
+def _promises_order(comm: MPI.Comm) -> bool:
+    """Local. Whether the communicator's info has the standard's key."""
+    info = comm.Get_info()
+    try:
+        return (info.Get(STRICT) or "").strip().lower() == "true"
+    finally:
+        info.Free()
 
 
 def _word(values: Mapping[str, str], key: str, known: Sequence[str]) -> str:

@@ -2,25 +2,32 @@
 
 On a node a block is stored straight into the peer's memory, so receive memory is allocated by
 MPI on the node communicator (``MPI.Win.Allocate_shared``). Ranks on other nodes Put through an
-*overlay*: a window created over the same memory on the whole communicator, which belongs to one
-request. The shared window is held under ``Lock_all`` from allocation to free, because
-``Win.Sync`` is legal only inside an epoch (MPI-4.1 section 12.5.4); the overlay is the only
-window that is fenced, posted or flushed.
+*overlay*: a window created over the same memory on the whole communicator. The shared window is
+held under ``Lock_all`` from allocation to free, because ``Win.Sync`` is legal only inside an epoch
+(MPI-4.1 section 12.5.4).
+
+A *region* is one such allocation. Requests do not make their own: the counters, slots and staging
+areas of all requests of a communicator lie in its *arena*, a few regions that grow when they are
+full, so that a request costs no window.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import tempfile
+import threading
 import uuid
 import weakref
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
-from onesided.collectives.agreement import agree, agreed
-from onesided.collectives.boards import STEP, Boards
+from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.context import Context, Node, Resources, refusal
 from onesided.collectives.errors import (
     PatternError,
@@ -28,12 +35,25 @@ from onesided.collectives.errors import (
     ResourceError,
     UnsupportedError,
 )
+from onesided.collectives.program import ENTRIES, ROOM
 
 #: Partitioned sends that may store into one array from :func:`empty` at a time.
 LINKS = 32
 
 #: Alignment of everything that is laid out in shared memory, in bytes: two cache lines.
 ALIGNMENT = 128
+
+#: Bytes of a page, which is touched by its owner before anybody else can.
+PAGE = 4096
+
+#: Bytes per rank of the first region of an arena, and of those that one request has for itself.
+FIRST_REGION, OWN_REGION = 1 << 17, 1 << 23
+
+#: Bytes from one board of a partitioned send to the next.
+BOARD = -(-(ENTRIES + ROOM) * 8 // ALIGNMENT) * ALIGNMENT
+
+#: Where MPIs share memory.
+SHARED = "/dev/shm"
 
 _regions: dict[str, Region] = {}
 _wide_regions: dict[str, Region] = {}
@@ -44,6 +64,30 @@ def aligned(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
+class Boards:
+    """Which boards of an array are in use; they lie side by side from ``start``, in bytes.
+
+    A board is the words by which the two ranks of a partitioned send tell each other what has
+    come: it belongs to the receiving end and lies behind the data of an array from :func:`empty`.
+    The receiver writes the number of the round that it has begun, and how many entries it has
+    read; the sender entries, and how many there are. Every word only ever grows.
+    """
+
+    def __init__(self, start: int, count: int) -> None:
+        self._free = [start + BOARD * number for number in reversed(range(count))]
+        self._lock = threading.Lock()
+
+    def take(self) -> int | None:
+        """Local. The place of a board that nobody uses, in bytes; None where all are in use."""
+        with self._lock:
+            return self._free.pop() if self._free else None
+
+    def give(self, place: int) -> None:
+        """Local. Nobody uses this board any more."""
+        with self._lock:
+            self._free.append(place)
+
+
 class Region:
     """Node-shared memory: one segment per rank of a node, each visible to all of them.
 
@@ -52,16 +96,44 @@ class Region:
     """
 
     def __init__(self, context: Context, node: Node, nbytes: int, boards: int = 0) -> None:
-        """Collective over the context. ``boards`` lie behind the ``nbytes`` of data."""
+        """Collective over the context: all ranks get one, or all raise. ``boards`` lie behind the
+        ``nbytes`` of data."""
         self.context, self.node, self.nbytes = context, node, nbytes
         self.boards = Boards(aligned(nbytes), boards)
-        room = nbytes if not boards else aligned(nbytes) + boards * STEP
-        _require_space(context, node, room)
+        room = nbytes if not boards else aligned(nbytes) + boards * BOARD
+        self.window: MPI.Win = MPI.WIN_NULL
+        error: Exception | None = None
+        try:
+            with _space(node, max(room, ALIGNMENT)):
+                self._allocate(max(room, ALIGNMENT))
+        except Exception as problem:
+            error = problem
+        try:
+            agree(context.comm, error, "shared memory")
+        except Exception:
+            if self.window != MPI.WIN_NULL:
+                self.window.Unlock_all()
+                self.window.Free()
+            raise
+        self.key: str = node.comm.bcast(uuid.uuid4().hex if node.comm.rank == 0 else None)
+        self.wide: MPI.Win | None = None
+        self.wide_key = ""
+        self.users = 0
+        self.freed = False
+        self.members = frozenset(world_ranks(node.comm))
+        root = self._map()
+        self.address: int = root.ctypes.data
+        self._root = weakref.ref(root)
+        self._parts: dict[int, weakref.ref[NDArray[np.uint8]]] = {}
+        self._first: NDArray[np.uint8] | None = root  # until somebody asks for it
+        _regions[self.key] = self
+
+    def _allocate(self, nbytes: int) -> None:
+        """Collective over the node. The window, its pages touched by their owners."""
         info = MPI.Info.Create({"alloc_shared_noncontig": "true"})
         try:
-            node.comm.Dup().Free()  # MPICH 5.0 crashes in Allocate_shared where this fails
-            size = max(room, ALIGNMENT)
-            self.window = MPI.Win.Allocate_shared(size, 1, info, node.comm)
+            self.node.comm.Dup().Free()  # MPICH 5.0 crashes in Allocate_shared where this fails
+            self.window = MPI.Win.Allocate_shared(nbytes, 1, info, self.node.comm)
         except MPI.Exception as error:
             raise refusal(error) from error
         finally:
@@ -69,17 +141,7 @@ class Region:
         self.window.Lock_all(MPI.MODE_NOCHECK)
         if self.window.model != MPI.WIN_UNIFIED:  # loads, stores and Puts must see one memory
             raise UnsupportedError("this MPI has no unified memory model for windows; use p2p")
-        self.key: str = node.comm.bcast(uuid.uuid4().hex if node.comm.rank == 0 else None)
-        self.wide: MPI.Win | None = None
-        self.wide_key = ""
-        self.users = 0
-        self.freed = False
-        root = self._map()
-        self.address: int = root.ctypes.data
-        self._root = weakref.ref(root)
-        self._parts: dict[int, weakref.ref[NDArray[np.uint8]]] = {}
-        self._first: NDArray[np.uint8] | None = root  # until somebody asks for it
-        _regions[self.key] = self
+        self._map()[:nbytes:PAGE] = 0
 
     def take_root(self) -> NDArray[np.uint8]:
         """Local. This rank's segment; from now on it lives as long as a view of it."""
@@ -110,21 +172,34 @@ class Region:
 
     def unused(self) -> bool:
         """Local. True where no array of this rank shows this memory any more."""
-        looks = any(part() is not None for part in self._parts.values())
+        looks = any(part() is not None for part in list(self._parts.values()))
         return self._first is None and self._root() is None and not looks
 
-    def widen(self) -> None:
-        """Collective over the context. A window for ranks of other nodes, if there are any."""
-        if self.node.alone:
+    def widen(self, always: bool = False) -> None:
+        """Collective over the context: all ranks get it, or all raise. A window for the ranks of
+        other nodes, if there are any, or ``always``: nodes may be emulated."""
+        if (self.node.alone and not always) or self.wide is not None:
             return
         comm = self.context.comm
+        error: Exception | None = None
         try:
             self.wide = MPI.Win.Create(self.segment(self.node.comm.rank), 1, MPI.INFO_NULL, comm)
-        except MPI.Exception as error:
-            raise refusal(error) from error
-        self.wide.Lock_all(MPI.MODE_NOCHECK)
+            self.wide.Lock_all(MPI.MODE_NOCHECK)
+        except MPI.Exception as problem:
+            error = refusal(problem)
+        try:
+            agree(comm, error, "window of shared memory")
+        except Exception:
+            self._narrow()
+            raise
         self.wide_key = comm.bcast(uuid.uuid4().hex if comm.rank == 0 else None)
         _wide_regions[self.wide_key] = self
+
+    def _narrow(self) -> None:
+        if self.wide is not None:
+            self.wide.Unlock_all()
+            self.wide.Free()
+            self.wide = None
 
     def retire(self) -> None:
         """Local, in the same order on all ranks. Unmap later, when nobody looks any more."""
@@ -135,40 +210,85 @@ class Region:
     def unmap(self) -> None:
         """Collective over the context."""
         _regions.pop(self.key, None)
-        if self.wide is not None:
-            _wide_regions.pop(self.wide_key)
-            self.wide.Unlock_all()
-            self.wide.Free()
+        _wide_regions.pop(self.wide_key, None)
+        self._narrow()
         self.window.Unlock_all()
         self.window.Free()
 
 
-def _require_space(context: Context, node: Node, nbytes: int) -> None:
-    """Collective. MPI shares memory through files in ``/dev/shm``, which may be small.
+@contextlib.contextmanager
+def _space(node: Node, nbytes: int) -> Iterator[None]:
+    """Collective over the node. MPI shares memory through files in ``/dev/shm``, which may be
+    small, and writing to a full one is a bus error.
 
-    Writing to a full one is a bus error, so the space is asked for first, and agreed.
+    Free space does not count pages that are promised and not yet touched. So all ranks of the node
+    come together, ask for what they want together, allocate and touch it, and until then no other
+    communicator of the node does the same: one rank holds a lock of the file system. It takes the
+    lock when all are here, so nobody who holds it waits for anybody who is elsewhere.
+
+    Raises :class:`ResourceError` on every rank of the node.
     """
-    wanted = node.comm.allreduce(max(nbytes, ALIGNMENT) + (1 << 16))
-    with agreed(context.comm, "allocation of shared memory"):
-        try:
-            status = os.statvfs("/dev/shm")
-        except OSError:
-            return  # this system shares memory in another way: MPI will tell
-        free = status.f_bavail * status.f_frsize
-        if wanted > free:
+    wanted = node.comm.allreduce(nbytes + (1 << 16))
+    lock = _FileLock() if node.comm.rank == 0 else None
+    try:
+        free = -1
+        if lock is not None:
+            with contextlib.suppress(OSError):  # memory is shared in another way: MPI will tell
+                status = os.statvfs(SHARED)
+                free = status.f_bavail * status.f_frsize
+        free = node.comm.bcast(free)
+        if 0 <= free < wanted:
             raise ResourceError(
                 f"{wanted:,} bytes of shared memory are wanted on one node and {free:,} are free "
-                "in its /dev/shm; enlarge it, use fewer ranks on a node, a receive buffer of your "
+                f"in its {SHARED}; enlarge it, use fewer ranks on a node, a receive buffer of your "
                 "own, or a method that needs no shared memory (p2p)"
             )
+        try:
+            yield
+        finally:
+            node.comm.Barrier()
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+class _FileLock:
+    """Local. One process of this node at a time; none where no file can be locked."""
+
+    def __init__(self) -> None:
+        self._file: Any = None
+        with contextlib.suppress(OSError):
+            folder = SHARED if os.path.isdir(SHARED) else tempfile.gettempdir()
+            name = os.path.join(folder, f"onesided-{os.getuid()}.lock")
+            self._file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def release(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def world_ranks(comm: MPI.Intracomm) -> list[int]:
+    """Local. The ranks of a communicator as ranks of ``MPI.COMM_WORLD``."""
+    here, world = comm.Get_group(), MPI.COMM_WORLD.Get_group()
+    ranks: list[int] = MPI.Group.Translate_ranks(here, list(range(here.size)), world)
+    here.Free()
+    world.Free()
+    return ranks
 
 
 def find_region(array: NDArray[Any]) -> Region | None:
-    """Local. The region that holds the memory of ``array``, None for plain memory."""
+    """Local. The region that holds the memory of ``array``, None for plain memory.
+
+    Only memory from :func:`empty` counts: what lies in an arena is not the caller's to receive in.
+    """
+    if not _regions:
+        return None
     start, end = np.lib.array_utils.byte_bounds(array)
     if array.size == 0:
         start = end = array.ctypes.data
-    for region in _regions.values():
+    for region in list(_regions.values()):
         inside = region.address <= start and end <= region.address + region.nbytes
         if inside and (array.size or start == region.address) and not region.freed:
             return region
@@ -185,9 +305,169 @@ def wide_region(key: str) -> Region | None:
     return _wide_regions.get(key)
 
 
+# -- the arena ------------------------------------------------------------------------------------
+
+
+class Share:
+    """A part of an arena on this rank: bytes of a request.
+
+    ``root`` shows them to this rank; ``region`` is that of ``number`` in the arena, ``offset`` the
+    place in this rank's segment.
+    """
+
+    def __init__(self, arena: Arena, region: Region, number: int, offset: int, nbytes: int) -> None:
+        """Local."""
+        self.region, self.number, self.offset, self.nbytes = region, number, offset, nbytes
+        self._arena = arena
+        memory = region.segment(region.node.comm.rank)[offset : offset + nbytes]
+        root: NDArray[np.uint8] = np.frombuffer(memory, np.uint8)
+        self.root: NDArray[np.uint8] | None = root
+        self._look = weakref.ref(root)
+
+    def unused(self) -> bool:
+        """Local. True where no array shows these bytes any more."""
+        return self._look() is None
+
+    def release(self) -> None:
+        """Local. The request needs them no more; others get them when nobody looks any more."""
+        self.root = None
+        self._arena.give(self)
+
+
+class Arena:
+    """The shared memory of the requests of one communicator.
+
+    Every rank divides its own segments as it likes; that one of them is full somewhere is agreed
+    at initialization, and then all ranks get another region.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.regions: dict[int, Region] = {}  # by number, the same on all ranks
+        self._free: dict[int, list[tuple[int, int]]] = {}  # (start, stop), in order
+        self._own: dict[int, Region] = {}  # of one request each
+        self._given: list[Share] = []  # back, but somebody may look at them
+        self._born = 0
+        self._next = FIRST_REGION
+
+    @classmethod
+    def of(cls, context: Context) -> Arena:
+        """Local."""
+        if context.arena is None:
+            context.arena = cls(context)
+        arena: Arena = context.arena
+        return arena
+
+    def lacks(self, nbytes: int) -> int:
+        """Local. ``nbytes`` where there is no room for them on this rank, 0 where there is."""
+        self._reclaim()
+        room = aligned(nbytes)
+        return 0 if not room or self._place(room) is not None else room
+
+    def grow(self, lacking: int, mine: int) -> None:
+        """Collective. ``lacking``: the largest number of bytes for which a rank has no room,
+        ``mine``: those of this rank."""
+        own = lacking >= OWN_REGION
+        while not own and self._next < 2 * lacking:
+            self._next *= 2
+        node = self.context.node()
+        region = Region(self.context, node, mine if own else self._next)
+        region.freed = True  # not memory of the caller's
+        region.take_root()
+        self._born += 1
+        self.regions[self._born] = region
+        self._free[self._born] = _gap(region)
+        if own:
+            self._own[self._born] = region
+        else:
+            self._next = min(2 * self._next, OWN_REGION // 2)
+
+    def widen(self) -> None:
+        """Collective. Windows through which ranks of other nodes, emulated ones too, can Put."""
+        for number in sorted(self.regions):
+            self.regions[number].widen(always=True)
+
+    def take(self, nbytes: int) -> Share:
+        """Local. Bytes of this rank, for which there is room, as they are."""
+        room = aligned(max(nbytes, 1))
+        place = self._place(room)
+        if place is None:
+            raise ResourceError(f"the arena has no room for {nbytes:,} bytes")
+        number, gap = place
+        start, stop = self._free[number][gap]
+        if start + room == stop:
+            del self._free[number][gap]
+        else:
+            self._free[number][gap] = (start + room, stop)
+        return Share(self, self.regions[number], number, start, room)
+
+    def give(self, share: Share) -> None:
+        """Local. Bytes come back."""
+        self._given.append(share)
+
+    def shrink(self) -> None:
+        """Collective. Regions of one request whose bytes have come back are given back to MPI."""
+        self._reclaim()
+        empty_ones = [n for n, region in self._own.items() if self._free[n] == _gap(region)]
+        for number in self._common(empty_ones):
+            del self._own[number], self._free[number]
+            self.regions.pop(number).retire()
+
+    def _common(self, numbers: list[int]) -> list[int]:
+        """Collective. Those that are empty on every rank."""
+        if not self._own:
+            return []
+        known = sorted(self._own)
+        used = largest(self.context.comm, None, "shrink", [int(n not in numbers) for n in known])
+        return [number for number, busy in zip(known, used, strict=True) if not busy]
+
+    def unused(self) -> bool:
+        """Local. True where nobody looks at anything that came back, and all has."""
+        self._reclaim()
+        return not self._given
+
+    def close(self) -> None:
+        """Collective. All of it is given back to MPI."""
+        while self.regions:
+            self.regions.pop(next(iter(self.regions))).unmap()
+
+    def _place(self, room: int) -> tuple[int, int] | None:
+        for number, gaps in self._free.items():
+            for i, (start, stop) in enumerate(gaps):
+                if stop - start >= room:
+                    return number, i
+        return None
+
+    def _reclaim(self) -> None:
+        """Local. What has come back, and nobody looks at, can be taken again."""
+        if not self._given:
+            return
+        back = [share for share in self._given if share.unused()]
+        self._given = [share for share in self._given if not share.unused()]
+        for share in back:
+            if share.number not in self._free:
+                continue
+            gaps = sorted([*self._free[share.number], (share.offset, share.offset + share.nbytes)])
+            joined = [gaps[0]]
+            for start, stop in gaps[1:]:
+                if start == joined[-1][1]:
+                    joined[-1] = (joined[-1][0], stop)
+                else:
+                    joined.append((start, stop))
+            self._free[share.number] = joined
+
+
+def _gap(region: Region) -> list[tuple[int, int]]:
+    """All of a region's bytes on this rank."""
+    return [(0, region.nbytes)] if region.nbytes else []
+
+
+# -- memory of the caller's -----------------------------------------------------------------------
+
+
 def empty(
     comm: MPI.Comm,
-    shape: int | tuple[int, ...],
+    shape: int | Sequence[int],
     dtype: DTypeLike = float,
     *,
     links: int = LINKS,
@@ -196,8 +476,9 @@ def empty(
 
     Shape and dtype may differ between ranks, zero sizes included. Given as ``recvbuf``, the array
     or any contiguous view of it is the fast way to receive: peers on the node store straight into
-    it. ``links`` of :func:`Precv_init` at a time may receive into parts of it in this way. Give it
-    back with :func:`free`; what is left is freed before Finalize.
+    it. ``links`` of :func:`Precv_init` at a time may receive into parts of it in this way. Its
+    pages have been touched by this rank. Give it back with :func:`free`; what is left is freed
+    before Finalize.
 
     Raises :class:`ResourceError` on every rank where a node's shared memory does not suffice.
     """
@@ -215,8 +496,7 @@ def empty(
     resources = Resources(context)
     resources.on_release(region.retire)
     try:
-        with agreed(context.comm, "window of empty"):
-            region.widen()
+        region.widen()
     except Exception:
         resources.release()
         raise

@@ -7,8 +7,10 @@ everything behind the initialization functions knows one form only.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -43,15 +45,57 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Pattern:
-    """The static description of an exchange on one rank; blocks without elements are left out."""
+class Cuts:
+    """Where a rank cuts all blocks that it sends: along ``axis``, up to each of ``stops``.
 
-    sends: tuple[Block, ...]
-    recvs: tuple[Block, ...]
+    One chunk can leave while the next is being made. Cuts are the sender's business: ranks may
+    give different ones, and receivers learn them at initialization.
+    """
 
-    def reversed(self) -> Pattern:
-        """The pattern of the way back: what was received is sent, to where it came from."""
-        return Pattern(self.recvs, self.sends)
+    axis: int
+    stops: tuple[int, ...]
+
+    def parts(self, box: Box) -> list[Box]:
+        """The chunks of a box, in the indices of the box."""
+        before, after = box[: self.axis], box[self.axis + 1 :]
+        start = box[self.axis].start
+        edges = [start, *(start + stop for stop in self.stops)]
+        return [(*before, slice(a, b), *after) for a, b in pairwise(edges)]
+
+
+def whole(shape: tuple[int, ...]) -> Box:
+    """The box of a whole array of this shape."""
+    return tuple(slice(0, extent) for extent in shape)
+
+
+def read_cuts(chunks: Any, blocks: tuple[Block, ...], dimensions: int) -> Cuts | None:
+    """Local. The cuts that ``(axis, stops)`` means for these send blocks; None for one chunk.
+
+    Raises :class:`PatternError` where the axis does not exist, a block is of another extent than
+    the others, or ``stops`` is not an increasing sequence that ends with the extent. A rank that
+    sends nothing may give any stops; their number is that of its chunks.
+    """
+    if chunks is None:
+        return None
+    try:
+        axis, stops = chunks
+        axis, stops = operator.index(axis), tuple(operator.index(stop) for stop in stops)
+    except (TypeError, ValueError):
+        raise PatternError(f"chunks is {chunks!r:.60}, not (axis, stops)") from None
+    if not -dimensions <= axis < dimensions:
+        raise PatternError(f"chunks along axis {axis} of an array of {dimensions} dimensions")
+    cuts = Cuts(axis % dimensions, stops)
+    for block in blocks:
+        extent, first = block.shape[cuts.axis], blocks[0].shape[cuts.axis]
+        if extent != first:
+            raise PatternError(
+                f"chunks along axis {cuts.axis}, where the send box for rank {block.peer} has "
+                f"extent {extent} and that for rank {blocks[0].peer} {first}"
+            )
+        edges = (0, *stops)
+        if edges[-1] != extent or any(a >= b for a, b in pairwise(edges)):
+            raise PatternError(f"chunks up to {stops} do not increase to the extent {extent}")
+    return cuts
 
 
 def blocks_of_counts(

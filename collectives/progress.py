@@ -1,33 +1,45 @@
-"""Progress of every active exchange of this process, and how a rank waits.
+"""Progress of every round in flight, also while the program is somewhere else.
 
-A program may wait for its requests in any order (MPI-4.1 section 7.13), so whoever waits or
-tests advances all active requests, not only its own; and each wait drives MPI, without which a
-partner that is stuck in a large send, and this rank that spins on shared memory, would wait for
-each other for ever.
+Between ``Start`` and ``Wait`` a rank may be anywhere: in ``comm.Barrier``, in a blocking ``Recv``,
+in NumPy, asleep. What could leave at ``Start`` has left. What could not, because a peer has not
+given its credit, data have not come that are to be passed on, or a flush waits for its target,
+makes a request *late*: some other rank may be waiting for it. Late requests are advanced by every
+``Wait`` and ``Test`` of the process, and by its *progress thread*, which exists only while something
+is late, and for a moment after, and sleeps between looks. A process with nothing late has none.
+
+The thread calls MPI where steps of a round need it, so ``MPI_THREAD_MULTIPLE`` is needed for these;
+what happens in shared memory needs nothing. The info key ``progress=manual`` forbids it for a
+request: then only calls of the library advance it.
+
+Here, too, is what completes several requests at once, ours and mpi4py's mixed.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Protocol
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from mpi4py import MPI
 
-if TYPE_CHECKING:
-    from onesided.collectives.persistent import Persistent
+from onesided.collectives.errors import RequestError
+
+#: Seconds before the first look of the progress thread, between its rarest ones, and after the last
+#: late request until it ends.
+FIRST, RAREST, LINGER = 0.0003, 0.003, 0.5
+
+#: A tag that no message of ours carries: a probe for it finds nothing, and so drives progress.
+NO_TAG = 0
 
 
 class Request(Protocol):
-    """What any request is to the others: something that is started, and advanced meanwhile."""
+    """What any request is to the others."""
 
     @property
     def state(self) -> str:
-        """``"inactive"``, ``"active"`` or ``"freed"``."""
-        ...
-
-    @property
-    def turn(self) -> tuple[int, int]:
-        """The place among strictly ordered requests, the same on all ranks; (0, 0) for others."""
+        """``"inactive"``, ``"active"``, ``"broken"`` or ``"freed"``."""
         ...
 
     @property
@@ -35,60 +47,265 @@ class Request(Protocol):
         """True while the caller still has to do something before the round can be completed."""
         ...
 
-    def probe(self, source: int, tag: int) -> bool:
-        """Local. Drive MPI on the communicator of the request."""
-        ...
-
-    def advance_if_free(self) -> None:
-        """Local. Advance, unless another thread is at it."""
-        ...
-
-    def Start(self) -> None:
-        """Begin a round."""
-        ...
-
-    def Wait(self) -> Any:
-        """Return when the round is complete."""
-        ...
-
-    def Test(self) -> bool:
-        """Local. True when the round is complete."""
+    def advance(self, may_call: bool) -> bool:
+        """Local. Execute what can be executed, unless another thread is at it."""
         ...
 
 
-#: Polls between two looks at everything else. A yield costs less than a microsecond where a core
-#: is free, and a time slice is lost by not yielding where none is.
-SPINS = 24
-
-#: Active requests that any rank may complete in any order; in the order of their starts.
-active: dict[Request, None] = {}
-
-#: Active requests that must be completed in the order of their starts.
-ordered: list[Persistent] = []
-
-#: A tag that no message of ours carries: a probe for it finds nothing, and so drives progress.
-NO_TAG = 0
+#: Requests that some other rank may be waiting for, in the order of their starts, and whether the
+#: progress thread may advance them.
+_late: dict[Request, bool] = {}
+_guard = threading.Lock()
+_thread: threading.Thread | None = None
+_woken = threading.Event()
+_ending = False
 
 
-def drive(request: Request) -> None:
-    """Local. Advance MPI and every active request except ``request``, which the caller advances.
+def may_call_from_any_thread() -> bool:
+    """Local. Whether the progress thread may call MPI."""
+    return MPI.Query_thread() == MPI.THREAD_MULTIPLE
 
-    The probe is one on the request's own communicator: MPICH 5 answers a probe on COMM_SELF, or a
-    duplicate of it, without looking at what other ranks want from this one.
+
+def enlist(request: Request, by_thread: bool = True) -> None:
+    """Local. The request is late. ``by_thread``: the progress thread may advance it."""
+    global _thread
+    with _guard:
+        _late[request] = by_thread
+        if by_thread and not _ending and (_thread is None or not _thread.is_alive()):
+            _thread = threading.Thread(target=_look, name="onesided-progress", daemon=True)
+            _thread.start()
+
+
+def delist(request: Request) -> None:
+    """Local. The request is complete, or broken."""
+    with _guard:
+        _late.pop(request, None)
+
+
+def drive(probe: Any, request: Request | None = None) -> None:
+    """Local. Advance MPI and every late request but this one, which the caller advances.
+
+    ``probe`` is ``Iprobe`` of the request's own communicator: MPICH 5 answers a probe on COMM_SELF,
+    or a duplicate of it, without looking at what other ranks want from this one.
     """
-    request.probe(MPI.ANY_SOURCE, NO_TAG)
-    if len(active) > 1 or (active and request not in active):
-        for other in list(active):
+    probe(MPI.ANY_SOURCE, NO_TAG)
+    if _late:
+        for other in list(_late):
             if other is not request:
-                other.advance_if_free()
+                _attempt(other, True)
 
 
-def spin(request: Persistent) -> None:
-    """Local. Return when ``request`` has nothing left to do; the caller holds its lock."""
-    advance = request.advance
+def unfinished() -> bool:
+    """Local. Whether some round is late, and can be completed no more."""
+    return bool(_late)
+
+
+def finish(seconds: float = 5.0) -> None:
+    """Local. At exit: complete what others wait for, and end the progress thread."""
+    global _ending
+    _ending = True
+    _woken.set()
+    if _thread is not None and _thread is not threading.current_thread():
+        _thread.join(seconds)
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        waiting = [request for request in list(_late) if not request.filling]
+        for request in waiting:
+            if not _attempt(request, True) and not _is_late(request):
+                delist(request)
+        if not waiting:
+            break
+        time.sleep(0.0002)
+
+
+def _is_late(request: Any) -> bool:
+    return bool(request.late())
+
+
+def _attempt(request: Request, may_call: bool) -> bool:
+    """Advance; an error stays with the request, whose own verbs raise it."""
+    try:
+        return request.advance(may_call)
+    except Exception:
+        return False
+
+
+def _look() -> None:
+    """The progress thread."""
+    global _thread
+    calls = may_call_from_any_thread()
+    pause, idle = FIRST, 0.0
+    while not _ending:
+        _woken.wait(pause)
+        if not any(_late.values()):
+            idle += pause
+            pause = RAREST
+            if idle > LINGER:
+                with _guard:
+                    if not any(_late.values()):
+                        _thread = None
+                        return
+            continue
+        idle = 0.0
+        moved = [_attempt(request, calls) for request, ours in list(_late.items()) if ours]
+        pause = FIRST if any(moved) else min(pause * 1.3, RAREST)
+
+
+def _after_fork() -> None:
+    """The child of a fork has no progress thread, and must not complete the parent's rounds."""
+    global _thread, _guard
+    _thread, _guard = None, threading.Lock()
+    _late.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+# -- several requests at once ---------------------------------------------------------------------
+
+
+def _ours(request: Any) -> bool:
+    return not isinstance(request, MPI.Request)
+
+
+def Startall(requests: Sequence[Any]) -> None:
+    """Local. Start every request, ours and ``MPI.Prequest``; in any order of the list, which may
+    differ between ranks.
+
+    Raises :class:`RequestError`, before anything is started, where one occurs twice or is not
+    inactive. Strictly ordered requests are started in the order of their initialization.
+    """
+    if len({id(request) for request in requests}) != len(requests):
+        raise RequestError("a request occurs twice in Startall")
+    for request in requests:
+        if _ours(request) and request.state != "inactive":
+            raise RequestError(f"{request!r} cannot be started; nothing has been started")
+    for request in sorted(requests, key=lambda each: each.turn if _ours(each) else (0, 0)):
+        request.Start()
+
+
+def Waitall(requests: Sequence[Any], statuses: list[MPI.Status] | None = None) -> list[Any]:
+    """Wait for every request, ours and mpi4py's mixed; all are advanced meanwhile.
+
+    Returns by request the receive array of ours, None for mpi4py's.
+    """
+    values: list[Any] = [None] * len(requests)
+    left = list(range(len(requests)))
+    spins = 0
+    while left:
+        left = [i for i in left if not _completed(requests, i, values, statuses)]
+        spins = _rest(spins) if left else 0
+    return values
+
+
+def Waitany(requests: Sequence[Any], status: MPI.Status | None = None) -> int:
+    """Wait until one of the active requests is complete; returns its index.
+
+    ``MPI.UNDEFINED`` where none is active.
+    """
+    spins = 0
     while True:
-        for _ in range(SPINS):
-            if advance():
-                return
-        drive(request)
+        index, found = Testany(requests, status)
+        if found:
+            return index
+        spins = _rest(spins)
+
+
+def Waitsome(
+    requests: Sequence[Any], statuses: list[MPI.Status] | None = None
+) -> list[int] | None:
+    """Wait until some of the active requests are complete; returns their indices.
+
+    None where none is active.
+    """
+    spins = 0
+    while True:
+        found = Testsome(requests, statuses)
+        if found is None or found:
+            return found
+        spins = _rest(spins)
+
+
+def Testall(requests: Sequence[Any], statuses: list[MPI.Status] | None = None) -> bool:
+    """Local. True when all are complete, which makes them inactive; else nothing is changed."""
+    if not all([_ready(request) for request in requests]):
+        return False
+    values: list[Any] = [None] * len(requests)
+    for i in range(len(requests)):
+        while not _completed(requests, i, values, statuses):
+            pass
+    return True
+
+
+def Testany(requests: Sequence[Any], status: MPI.Status | None = None) -> tuple[int, bool]:
+    """Local. The index of a request that is complete, and whether there is one.
+
+    ``(MPI.UNDEFINED, True)`` where none is active.
+    """
+    some = False
+    for i, request in enumerate(requests):
+        active, complete = _tested(request, status)
+        if complete:
+            return i, True
+        some |= active
+    return MPI.UNDEFINED, not some
+
+
+def Testsome(
+    requests: Sequence[Any], statuses: list[MPI.Status] | None = None
+) -> list[int] | None:
+    """Local. The indices of the active requests that are complete; None where none is active."""
+    found, some = [], False
+    for i, request in enumerate(requests):
+        status = MPI.Status()
+        active, complete = _tested(request, status)
+        some |= active
+        if complete:
+            found.append(i)
+            if statuses is not None:
+                statuses.append(status)
+    return found if some else None
+
+
+def _tested(request: Any, status: MPI.Status | None) -> tuple[bool, bool]:
+    """Local. Whether a request was active, and whether it has been completed now."""
+    if _ours(request):
+        active = request.state in ("active", "broken")  # a broken one raises
+        return active, active and bool(request.Test(status))
+    if request == MPI.REQUEST_NULL:
+        return False, False
+    try:  # of one request: MPI tells an inactive one from one that is complete in no other way
+        index, done = MPI.Request.Testany([request], status)
+    except MPI.Exception:  # MPICH 5.0 refuses persistent collectives here
+        return True, bool(request.Test(status))
+    return index != MPI.UNDEFINED or not done, bool(done and index != MPI.UNDEFINED)
+
+
+def _ready(request: Any) -> bool:
+    """Local. Whether it is complete; it is not made inactive."""
+    if not _ours(request) and request == MPI.REQUEST_NULL:
+        return True
+    return bool(request.Get_status())
+
+
+def _completed(
+    requests: Sequence[Any], i: int, values: list[Any], statuses: list[MPI.Status] | None
+) -> bool:
+    request = requests[i]
+    status = None
+    if statuses is not None:
+        while len(statuses) <= i:
+            statuses.append(MPI.Status())
+        status = statuses[i]
+    if _ours(request):
+        if not request.Test(status):
+            return False
+        values[i] = request.recvbuf
+        return True
+    return bool(request == MPI.REQUEST_NULL or request.Test(status))
+
+
+def _rest(spins: int) -> int:
+    if spins % 8 == 7:
         os.sched_yield()
+    return spins + 1

@@ -1,31 +1,33 @@
-"""The transports by name: the only place where a method is chosen.
+"""The methods by name, of every operation: the only place where one is chosen.
 
-A new transport is one new file in ``transports/`` and one line here; every line runs the same
-conformance tests.
+A new method is one file with a transport, and one line here; every line runs the same conformance
+tests. One from outside is registered by :func:`register`, or by an entry point of the group
+``onesided.methods`` whose value names a function that calls it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Generic, TypeVar
+from importlib.metadata import entry_points
+from typing import Any
 
 from onesided.collectives.errors import MethodError
 
-if TYPE_CHECKING:
-    from onesided.collectives.persistent import Persistent
-    from onesided.collectives.request import PersistentRequest
-
-R = TypeVar("R", bound="Persistent")
+EXCHANGE, BROADCAST = "exchange", "broadcast"
 
 
 @dataclass(frozen=True)
-class Method(Generic[R]):
-    """A transport: its name, what it guarantees, and where its class is.
+class Method:
+    """A way of moving data: its name, what it guarantees, and where its transport is.
 
+    ``where`` is ``module:class``, relative to this package where it begins with a dot.
     ``any_order``: ranks may start and complete requests of this method in different orders
-    (MPI-4.1 section 7.13); the others are strictly ordered. ``candidate``: ``auto`` considers it.
+    (MPI-4.1 section 7.13), and other ranks never wait for a call of this one; the others are
+    strictly ordered. ``candidate``: ``auto`` considers it. ``chooses``: it is no transport, but a
+    function that makes the request of another method.
     """
 
     name: str
@@ -33,44 +35,78 @@ class Method(Generic[R]):
     any_order: bool
     candidate: bool
     summary: str
+    chooses: bool = False
 
-    def load(self) -> type[R]:
-        """Local. The transport's class."""
+    def load(self) -> Callable[..., Any]:
+        """Local. The class of the transport; where it ``chooses``, the function."""
         module, _, name = self.where.partition(":")
-        found: type[R] = getattr(import_module(f"onesided.collectives.{module}"), name)
+        found: Callable[..., Any] = getattr(import_module(module, __package__), name)
         return found
 
 
 # fmt: off
-_METHODS: tuple[Method[PersistentRequest], ...] = (
-    Method("mpi", "transports.mpi:Alltoall", False, True, "MPI_Alltoallv at every start: the baseline"),
-    Method("mpi-persistent", "transports.mpi_persistent:PersistentAlltoall", True, True, "MPI_Alltoallv_init, or MPI_Ialltoallv with cached arguments"),
-    Method("p2p", "transports.p2p:PointToPoint", True, True, "persistent sends and receives; works everywhere"),
-    Method("rma-fence", "transports.fence:Fence", False, True, "store on the node, Put off it, between fences (Algorithm 1)"),
-    Method("rma-lock", "transports.lock:Lock", True, True, "store or Put in a passive epoch held from init; ready and done messages"),
-    Method("rma-notify", "transports.notify:Notify", True, True, "store or Put, then a counter at the target"),
-    Method("rma-pscw", "transports.pscw:Pscw", True, True, "post, start, complete, wait among the ranks that exchange data"),
-    Method("rma-fence-hier", "transports.fence:FenceHierarchy", False, False, "as rma-fence, off-node Puts first (Algorithm 2)"),
-    Method("rma-lock-hier", "transports.lock:LockHierarchy", True, False, "as rma-lock, off-node Puts first"),
-    Method("rma-fence-paper", "transports.paper:FencePaper", False, False, "Algorithm 1 as printed: Put of every block into a created window"),
-    Method("rma-lock-paper", "transports.paper:LockPaper", False, False, "Algorithm 3 with both barriers, on a created window"),
-    Method("auto", "transports.auto:Auto", True, False, "measures the candidates on the real pattern and keeps the best"),
-)
+_METHODS: dict[str, dict[str, Method]] = {
+    EXCHANGE: {method.name: method for method in (
+        Method("mpi", ".transports.mpi:Alltoall", False, True, "MPI_Alltoallv at every start: the baseline"),
+        Method("mpi-persistent", ".transports.mpi:PersistentAlltoall", True, True, "MPI_Alltoallv_init, or MPI_Ialltoallv with cached arguments"),
+        Method("p2p", ".transports.p2p:PointToPoint", True, True, "persistent sends and receives; works everywhere"),
+        Method("rma-fence", ".transports.fence:Fence", False, True, "store on the node, Put off it, between fences (Algorithm 1)"),
+        Method("rma-lock", ".transports.lock:Lock", True, False, "store or Put in a passive epoch held from init; ready and done messages"),
+        Method("rma-notify", ".transports.notify:Notify", True, True, "store or Put, then a counter at the target"),
+        Method("rma-p2p", ".transports.notify:StoreAndSend", True, True, "store and a counter on the node, persistent messages off it"),
+        Method("rma-pscw", ".transports.pscw:Pscw", True, False, "post, start, complete, wait among the ranks that exchange data"),
+        Method("rma-fence-hier", ".transports.fence:FenceHierarchy", False, False, "as rma-fence, off-node Puts first (Algorithm 2)"),
+        Method("rma-lock-hier", ".transports.lock:LockHierarchy", True, False, "as rma-lock, off-node Puts first"),
+        Method("rma-fence-paper", ".transports.paper:FencePaper", False, False, "Algorithm 1 as printed: Put of every block into a created window"),
+        Method("rma-lock-paper", ".transports.paper:LockPaper", False, False, "Algorithm 3 with both barriers, on a created window"),
+        Method("auto", ".tuning.auto:exchange", True, False, "measures the candidates on the real pattern and keeps the best", True),
+    )},
+    BROADCAST: {method.name: method for method in (
+        Method("mpi", ".broadcast.mpi:Bcast", False, False, "MPI_Bcast at every start: the baseline"),
+        Method("mpi-persistent", ".broadcast.mpi:PersistentBcast", True, True, "MPI_Bcast_init, or MPI_Ibcast with cached arguments"),
+        Method("p2p", ".broadcast.p2p:PointToPoint", True, True, "persistent sends down a binomial tree; works everywhere"),
+        Method("rma-linear", ".broadcast.linear:Linear", True, True, "the root stores on its node and Puts to every rank off it"),
+        Method("rma-binomial", ".broadcast.binomial:Binomial", True, True, "Put down a binomial tree of nodes, shared memory inside them"),
+        Method("rma-pipelined", ".broadcast.binomial:Pipelined", True, True, "as rma-binomial in segments that follow each other, down a chain where they are many"),
+        Method("auto", ".tuning.auto:broadcast", True, False, "measures the candidates on the real size and memory and keeps the best", True),
+    )},
+}
 # fmt: on
 
 
-def methods() -> dict[str, Method[PersistentRequest]]:
-    """Local. The registered transports by name, in the order of the documentation."""
-    return {method.name: method for method in _METHODS}
+def register(method: Method, operation: str = EXCHANGE) -> None:
+    """Local, the same on all ranks. Add a method of ``"exchange"`` or ``"broadcast"``.
+
+    Raises :class:`MethodError` where the name is taken, or there is no such operation.
+    """
+    known = _METHODS.get(operation)
+    if known is None:
+        raise MethodError(f"no operation {operation!r}; they are {', '.join(_METHODS)}")
+    if method.name in known:
+        raise MethodError(f"there is a method {method.name!r} of {operation} already")
+    known[method.name] = method
 
 
-def find(name: str) -> Method[PersistentRequest]:
-    """Local. The transport of this name; :class:`MethodError` lists the known ones."""
-    return choose(name, methods())
+@cache
+def _load_entry_points() -> None:
+    for entry in entry_points(group="onesided.methods"):
+        entry.load()()
 
 
-def choose(name: str, known: Mapping[str, Method[R]]) -> Method[R]:
+def methods(operation: str = EXCHANGE) -> dict[str, Method]:
+    """Local. The methods of an operation by name, in the order of the documentation."""
+    _load_entry_points()
+    return dict(_METHODS[operation])
+
+
+def broadcast_methods() -> dict[str, Method]:
+    """Local. The methods of :func:`Bcast_init` by name, in the order of the documentation."""
+    return methods(BROADCAST)
+
+
+def find(name: str, operation: str = EXCHANGE) -> Method:
     """Local. The method of this name; :class:`MethodError` lists the known ones."""
+    known = methods(operation)
     if name not in known:
         raise MethodError(f"no method {name!r}; the methods are {', '.join(known)}")
     return known[name]

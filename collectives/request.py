@@ -1,13 +1,21 @@
-"""The contract: a persistent exchange, started many times.
+"""The persistent request: its states and its verbs, whatever it carries out and moves data with.
 
-One pattern bound to its buffers. It behaves like ``mpi4py.MPI.Prequest``::
+It behaves like ``mpi4py.MPI.Prequest``::
 
     inactive --Start()--> active --Wait(), or Test() that returns True--> inactive --Free()--> freed
 
-*Whose is what.* The request borrows the private communicator of its context and owns its windows,
-its receive slots and its message requests. It keeps the caller's buffers alive. A send buffer must
-not be modified while the request is active; a receive buffer, or the slot that ``Wait`` returned,
-is the caller's from ``Wait`` until the next ``Start``, or until ``Release``.
+It *has* an operation (what was agreed on: an exchange, a broadcast), a transport (how the data
+move) and resources (what is to be given back). The transport has said at initialization what a
+round consists of (:mod:`.program`); ``Start``, ``Wait`` and ``Test`` execute that, and are inherited
+from its interpreter. Nothing here allocates per round.
+
+*Whose is what.* The request borrows the private communicator of its context and owns its slots and
+its message requests. It keeps the caller's buffers alive. A send buffer must not be modified while
+the request is active; a receive buffer, or the slot that ``Wait`` returned, is the caller's from
+``Wait`` until the next ``Start``, or until ``Release``.
+
+*Failure.* An exception in the middle of a round (Ctrl-C, a signal handler, a lack of memory) makes
+the request *broken*: every verb but ``Free`` raises, and says why.
 
 *Filled rounds.* With ``Open`` instead of ``Start`` the caller writes the blocks where they belong,
 chunk by chunk while they are in the cache, instead of to a send array that is then copied::
@@ -25,55 +33,120 @@ chunk by chunk while they are in the cache, instead of to a send array that is t
     request.Release()                       # from now on peers may write the next round
 
 Every rank decides on its own: one may open a round that another one starts.
-
-*What a transport adds.* The operations of :class:`~.persistent.Persistent`. A method with a direct
-way to its peers adds ``open``, ``send_chunk``, ``close`` and ``lay_outlets``. Nothing here or there
-allocates per round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+import functools
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
-from numpy.typing import NDArray
+from mpi4py import MPI
 
-from onesided.collectives import progress
-from onesided.collectives.construction import construct
-from onesided.collectives.debug import Watched, views
-from onesided.collectives.handle import ACTIVE, FREED, INACTIVE
-from onesided.collectives.outlets import Outlet, in_the_send_array
-from onesided.collectives.persistent import Persistent
+from onesided.collectives import debug, progress
+from onesided.collectives.agreement import agree
+from onesided.collectives.context import Context, Resources
+from onesided.collectives.errors import OnesidedError, RequestError, UnsupportedError
+from onesided.collectives.hints import MANUAL, Hints
+from onesided.collectives.program import ACTIVE, BROKEN, FREED, INACTIVE, Plan, Rounds, load
+from onesided.collectives.registry import Method
+from onesided.collectives.scope import Scoped
+from onesided.collectives.transport import Credit, Outlet, Transport
 
-if TYPE_CHECKING:
-    from onesided.collectives.context import Resources
-    from onesided.collectives.exchange import Exchange
+STATES = {INACTIVE: "inactive", ACTIVE: "active", BROKEN: "broken", FREED: "freed"}
 
 
-class PersistentRequest(Persistent):
-    """A persistent exchange; made by ``Alltoallv_init`` and its relatives, never directly."""
+class Operation(Protocol):
+    """What a request carries out, as agreed on all ranks: an exchange, a broadcast."""
 
-    #: Most receive slots that the method can use in turn.
-    most_slots: ClassVar[int] = 2
-    #: The caller of an opened round can write where the blocks belong.
-    direct: ClassVar[bool] = False
+    @property
+    def method(self) -> str:
+        """The transport by name."""
 
-    def __init__(self, exchange: Exchange, resources: Resources) -> None:
-        super().__init__(exchange, resources, exchange.slots, exchange.chunks)
-        self.exchange = exchange
+    @property
+    def any_order(self) -> bool:
+        """Ranks may start and complete requests of this method in different orders."""
+
+    @property
+    def context(self) -> Context:
+        """The communicator, with what its requests share."""
+
+    @property
+    def number(self) -> int:
+        """The number of the request in its context, the same on all ranks."""
+
+    @property
+    def hints(self) -> Hints:
+        """What the caller has said in ``info``."""
+
+    @property
+    def sent(self) -> Any:
+        """The send data as the caller gave them."""
+
+
+class Request(Rounds, Scoped):
+    """A persistent collective; made by an initialization function, never directly.
+
+    ``setup_time`` is the time that initialization took on this rank, in seconds.
+    """
+
+    def __init__(self, operation: Operation, transport: Transport, resources: Resources) -> None:
+        super().__init__()
+        self.operation, self.transport, self.resources = operation, transport, resources
+        self.method = operation.method
+        self.setup_time = 0.0
+        self.watch: Any = None
+        self._cause: BaseException | None = None
         self._outlets: list[list[list[Outlet]]] = []  # by slot and chunk, from their first use
-
-    @classmethod
-    def build(cls, exchange: Exchange) -> PersistentRequest:
-        """Collective. A request of this transport, on all ranks or on none."""
-        return construct(cls, exchange)
+        self._written = bytearray(transport.chunks)
+        self._by_thread = operation.hints.progress != MANUAL
+        self._probe = operation.context.comm.Iprobe
+        self._filled = False  # the programs of filled rounds are there
+        self._load_plans([])
+        if not operation.any_order:
+            self._hooked = 1
 
     # -- what can be asked ---------------------------------------------------------------------
 
     @property
+    def any_order(self) -> bool:
+        """Local. Ranks may start and complete requests of this method in different orders."""
+        return self.operation.any_order
+
+    @property
+    def state(self) -> str:
+        """Local. ``"inactive"``, ``"active"``, ``"broken"`` or ``"freed"``."""
+        return STATES[self._state]
+
+    @property
+    def active(self) -> bool:
+        """Local. True between ``Start`` and completion."""
+        return bool(self._state == ACTIVE)
+
+    @property
+    def filling(self) -> bool:
+        """Local. True while chunks of an opened round are not ready."""
+        return bool(self._unready)
+
+    @property
     def sendbuf(self) -> Any:
-        """Local. The send data as the caller gave it."""
-        return self.exchange.send.given
+        """Local. The send data as the caller gave them."""
+        return self.operation.sent
+
+    @property
+    def recvbuf(self) -> Any:
+        """Local. The receive array of the last round (before the first: of the first)."""
+        if self._state == FREED:
+            self._refuse("asked for its buffer")
+        return self._answers[self._slot]
+
+    @property
+    def turn(self) -> tuple[int, int]:
+        """Local. The place among strictly ordered requests, the same on all ranks."""
+        if self.any_order:
+            return (0, 0)
+        return (self.operation.context.number, self.operation.number)
 
     @property
     def outlets(self) -> list[list[Outlet]]:
@@ -85,30 +158,76 @@ class PersistentRequest(Persistent):
         next one; with one receive slot they are the same in all rounds. They are the caller's
         until ``Free``.
         """
-        if self._state is FREED:
-            raise self._misuse("asked for its outlets")
+        if self._state == FREED:
+            self._refuse("asked for its outlets")
         if not self._outlets:
-            self._outlets = self.lay_outlets()
-        return self._outlets[self._slot if self._state is ACTIVE else self._rounds % self._turns]
+            self._outlets = self.transport.outlets()
+        slots = len(self._outlets)
+        return self._outlets[self._slot if self._state == ACTIVE else self.rounds % slots]
 
-    # -- what a transport implements ---------------------------------------------------------
+    @property
+    def granted(self) -> bool:
+        """Local. True where peers may write the next round already."""
+        credit = self.transport.credit
+        return credit is not None and credit.granted > credit.number
 
-    def open(self, slot: int) -> bool:
-        """Local. Start a round that the caller fills, where this rank may write to its peers."""
-        return False
+    @property
+    def alternates(self) -> bool:
+        """Local. True where the receive memory is that of other requests as well."""
+        return self.transport.credit is not None and self.transport.credit.joint
 
-    def send_chunk(self, slot: int, chunk: int) -> bool:
-        """Local. A chunk is ready: issue what has to be; false where that is nothing."""
-        return False
+    def waiting_for(self) -> str:
+        """Local. What an active request lacks, in words, for the watchdog."""
+        chains = [f"{here} of {count}" for here, count in self.stands() if here < count]
+        where = f"; chains at step {', '.join(chains)}" if chains else ""
+        return f"{self.transport.waiting_for(self._number)}{where}"
 
-    def close(self, slot: int) -> None:
-        """Local. All chunks are ready; from now on the round is as one that was started."""
+    def __repr__(self) -> str:
+        number = self.operation.number
+        return f"<{self.method} request {number}: {self.state}, {self.rounds} starts>"
 
-    def lay_outlets(self) -> list[list[list[Outlet]]]:
-        """Local. The outlets by slot and chunk; asked for once, where they are first wanted."""
-        return in_the_send_array(self.exchange, self._turns)
+    # -- the verbs: Start, Wait and Test are the interpreter's ---------------------------------
 
-    # -- the verbs ------------------------------------------------------------------------------
+    def Get_status(self, status: MPI.Status | None = None) -> bool:
+        """Local. Whether the round is complete; it does not make the request inactive.
+
+        True on an inactive request.
+        """
+        if self._state in (BROKEN, FREED):
+            self._refuse("asked for its status")
+        if self._state == ACTIVE and not self._unready and not self._done:
+            if not self.any_order:
+                return False  # to ask would be to wait
+            self.advance(True)
+            if not self._done:
+                self._drive()
+                self.advance(True)
+            if self._state == BROKEN:
+                self._refuse("asked for its status")
+        if self._state == ACTIVE and not self._done:
+            return False
+        self._fill(status)
+        return True
+
+    def Free(self) -> None:
+        """Collective. Give back memory and message requests; a second call does nothing.
+
+        Any other call afterwards raises :class:`RequestError`. So does this one, on every rank,
+        while the request is active on any: it can be completed, and freed then. Memory that the
+        caller still looks at stays mapped.
+        """
+        if self._state == FREED:
+            return
+        error = None
+        if self._state == ACTIVE:
+            error = self._misuse("freed")
+        agree(self.resources.context.comm, error, f"Free of request {self.operation.number}")
+        self._end()
+        self.resources.release()
+
+    def Cancel(self) -> None:
+        """Local. Persistent collectives cannot be canceled (MPI-4.1 section 7.13); it raises."""
+        self._refuse("canceled; no persistent collective can be")
 
     def Open(self) -> bool:
         """Local (in strictly ordered methods it may wait for the other ranks). Start a round that
@@ -123,34 +242,26 @@ class PersistentRequest(Persistent):
 
         Raises :class:`RequestError` as :meth:`Start` does.
         """
-        slot = self._give_up("opened")
-        if not self.direct:
+        self._give_up("opened")
+        transport = self.transport
+        if not transport.direct:
             return False
+        if not self._filled:
+            self._filled = True
+            self._outlets = transport.outlets()
+            self._load_plans(transport.filled_plans())
         if self.watch is not None:
             self.watch.before_open()
-        if not self._outlets:
-            self._outlets = self.lay_outlets()
-        self._lock.acquire()
-        try:
-            if not self.open(slot):
-                return False
-            if self._memory is not None:
-                self._memory.begin()
-            self._rounds += 1
-            self._slot = slot
-            self._done = False
-            self._state = ACTIVE
-            self._unready = len(self._written)
-            for chunk in range(self._unready):
-                self._written[chunk] = 0
-            if not self._unready:
-                self.close(slot)
-        finally:
-            self._lock.release()
-        if self.any_order:
-            progress.active[self] = None
-        else:
-            progress.ordered.append(self)
+        if not transport.may_open(self.rounds):
+            return False
+        chunks = len(self._written)
+        self._open(chunks)
+        for chunk in range(chunks):
+            self._written[chunk] = 0
+        if self._hooked:
+            self._after_start()
+        if not chunks:
+            self._fill_chunk()
         return True
 
     def Ready(self, chunk: int) -> None:
@@ -163,17 +274,11 @@ class PersistentRequest(Persistent):
         """
         if not self._unready or not 0 <= chunk < len(self._written) or self._written[chunk]:
             raise self._unexpected(chunk)
-        self._lock.acquire()
-        try:
-            self._written[chunk] = 1
-            sent = self.send_chunk(self._slot, chunk)
-            if self._unready == 1:
-                self.close(self._slot)
-            self._unready -= 1
-        finally:
-            self._lock.release()
+        self._written[chunk] = 1
+        sent = self.transport.send_chunk(self._slot, chunk)
+        self._fill_chunk()
         if sent:
-            progress.drive(self)
+            self._drive()
 
     def Release(self) -> None:
         """Local. The receive memory has been read for the last time: peers may write to it.
@@ -186,33 +291,227 @@ class PersistentRequest(Persistent):
         """
         self._give_up("released")
 
+    def __del__(self) -> None:
+        if getattr(self, "_state", FREED) != FREED and hasattr(self, "resources"):
+            warnings.warn(f"{self!r} was never freed", ResourceWarning, source=self, stacklevel=2)
+
     # -- inside ----------------------------------------------------------------------------------
 
-    def serve(self, arrays: Sequence[NDArray[Any]]) -> None:
-        """Local. Say where the receive memory is; ``Wait`` returns the caller's array as given."""
-        self.arrays = arrays
-        self._answers = arrays if self.exchange.owned else [self.exchange.recv.given]
+    def alternate_in(self, credit: Credit) -> None:
+        """Local, in the same order on all ranks. Count rounds, and give credit, with a memory."""
+        number, before = self.operation.number, self.transport.credit
+        if before is not None:
+            before.drop(number)
+        self.transport.credit = credit
+        self._count_with(credit)
+        credit.join(number, self.transport.creditor())
+        self.resources.on_release(functools.partial(credit.leave, number))
 
-    def watched(self) -> Watched:
-        send, recv = self.exchange.send, self.exchange.recv
-        return Watched(
-            views(send.array, send.blocks), [views(a, recv.blocks) for a in self.arrays], recv.dtype
-        )
+    def observe(self, watch: Any) -> None:
+        """Local. Tell an observer of every verb (:mod:`.debug`)."""
+        self.watch = watch
+        self._hooked = 1
 
-    def let_go(self) -> None:
-        self._outlets = []
-        super().let_go()
+    def discard(self) -> None:
+        """Local. What remains of a request that another rank could not build."""
+        self._end()
 
-    def _give_up(self, verb: str) -> int:
-        """Grant the next round, unless that has been done; returns the slot that it fills."""
-        if self._state is not INACTIVE:
-            raise self._misuse(verb)
-        slot = self._rounds % self._turns
-        memory = self._memory
-        if memory is not None and memory.busy:
-            raise self._misuse(f"{verb}, while one into the same memory is active")
+    def _end(self) -> None:
+        progress.delist(self)
+        self._retire()
         if self.watch is not None:
-            self.watch.give_up(slot)
-        if memory is not None and memory.granted == memory.number:
-            memory.grant(memory.number + 1)
-        return slot
+            self.watch.stop()
+            self.watch = None
+        self._unload()
+        self._outlets = []
+        self.transport.forget()
+        queue = self.operation.context.ordered
+        if self in queue:
+            queue.remove(self)
+
+    def _load_plans(self, filled: list[Plan]) -> None:
+        transport = self.transport
+        plans, answers = transport.plans(), transport.answers
+        slots = len(plans)
+        given = [answers[slot % len(answers)] for slot in range(slots)]
+        load(self, slots, plans + filled, given, transport.credit)
+
+    def _give_up(self, verb: str) -> None:
+        """Grant the next round, unless that has been done."""
+        credit = self.transport.credit
+        if self._state != INACTIVE or (credit is not None and credit.busy):
+            self._refuse(verb)
+        if self.watch is not None:
+            self.watch.give_up(self.rounds)
+        if credit is not None:
+            credit.grant()
+
+    def _misuse(self, verb: str) -> RequestError:
+        state = self.state
+        if self._state == INACTIVE and self.transport.credit is not None and self.transport.credit.busy:
+            return RequestError(
+                f"{self!r} cannot be {verb}, while one into the same memory is active"
+            )
+        why = ""
+        if self._state == BROKEN:
+            what = type(self._cause).__name__ if self._cause is not None else "an exception"
+            why = f", because {what} was raised in the middle of a round; free it"
+        article = "an" if state[0] in "ai" else "a"
+        return RequestError(f"{article} {state} request cannot be {verb}: {self!r}{why}")
+
+    def _unexpected(self, chunk: int) -> RequestError:
+        if not self._unready:
+            return RequestError(f"chunk {chunk} of {self!r}, which has no chunk to be written")
+        count = len(self._written)
+        known = "is ready already" if 0 <= chunk < count else f"does not exist, there are {count}"
+        return RequestError(f"chunk {chunk} {known}: {self!r}")
+
+    # -- what the interpreter asks ----------------------------------------------------------------
+
+    def _refuse(self, verb: str) -> None:
+        raise self._misuse(verb)
+
+    def _inactive(self, verb: str) -> Any:
+        if self._unready and self._state == ACTIVE:
+            missing = [chunk for chunk, ready in enumerate(self._written) if not ready]
+            raise RequestError(f"the chunks {missing} are not ready: {self!r}")
+        if self._state != INACTIVE:
+            self._refuse(verb)
+        return self._answers[self._slot]
+
+    def _fill(self, status: MPI.Status | None) -> None:
+        """The status of a collective says nothing (MPI-4.1 section 3.7.3: it is empty)."""
+        if status is not None:
+            status.source, status.tag, status.error = MPI.ANY_SOURCE, MPI.ANY_TAG, MPI.SUCCESS
+            status.Set_elements(MPI.BYTE, 0)
+
+    def _drive(self) -> None:
+        progress.drive(self._probe, self)
+
+    def _enlist(self) -> None:
+        progress.enlist(self, self._by_thread)
+
+    def _delist(self) -> None:
+        progress.delist(self)
+
+    def _breaks(self, error: BaseException | None) -> None:
+        self._cause = error
+        progress.delist(self)
+
+    def _before_start(self) -> None:
+        if self.watch is not None:
+            self.watch.before_start(self.rounds)
+
+    def _after_start(self) -> None:
+        if not self.any_order:
+            self.operation.context.ordered.append(self)
+
+    def _before_wait(self) -> None:
+        """Strictly ordered requests of a communicator are completed in the order of their starts:
+        earlier ones first, whichever is waited for."""
+        queue = self.operation.context.ordered
+        while not self.any_order and queue and queue[0] is not self and self in queue:
+            queue[0].complete_early()
+        if self.watch is not None:
+            self.watch.before_wait()
+
+    def complete_early(self) -> None:
+        """A round of a later request is waited for: do what this one's needs, and stay active."""
+        while not self._done:
+            if self._unready:
+                self._inactive("completed before a later one")
+            if self.watch is not None:
+                self.watch.before_wait()
+            self.advance(True)
+            if self._state != ACTIVE:
+                self._refuse("completed before a later one")
+            if not self._done:
+                self._drive()
+        queue = self.operation.context.ordered
+        if self in queue:
+            queue.remove(self)
+
+    def _after_wait(self) -> None:
+        queue = self.operation.context.ordered
+        if self in queue:
+            queue.remove(self)
+        if self.watch is not None:
+            self.watch.after_wait()
+
+
+def build(operation: Operation, method: Method, keep: Iterable[object]) -> Request:
+    """Collective. The request; what was made for it is given back where any rank fails.
+
+    ``keep``: the buffers that MPI or peers may touch as long as the request lives.
+    """
+    context = operation.context
+    resources = Resources(context)
+    resources.keep += keep
+    transport: Transport | None = None
+    request: Request | None = None
+    error: Exception | None = None
+    try:
+        transport = method.load()(operation, resources)
+        check_progress(operation.hints, transport, method.name)
+        request = Request(operation, transport, resources)
+    except Exception as problem:
+        error = problem
+    try:
+        agree(context.comm, error, f"built request {operation.number}")
+    except Exception:
+        if request is not None:
+            request.discard()
+        elif transport is not None:
+            transport.forget()
+        resources.release()
+        context.in_step()
+        raise
+    if request is None:
+        raise OnesidedError("the request was not built")
+    if debug.enabled():
+        request.observe(debug.Watch(request))
+    return request
+
+
+def check_progress(hints: Hints, transport: Transport, method: str) -> None:
+    """Local. Raise :class:`UnsupportedError` where the method could not keep its promise.
+
+    A method whose rounds need MPI while the program is elsewhere needs a thread that may call it.
+    """
+    if transport.needs_mpi_thread() and hints.progress != MANUAL:
+        if not progress.may_call_from_any_thread():
+            raise UnsupportedError(
+                f"{method} moves data for others between Start and Wait, for which it needs "
+                "MPI_THREAD_MULTIPLE; use p2p or mpi-persistent, or promise by info "
+                "progress=manual that no rank waits for another outside of this library's calls"
+            )
+
+
+def alternate(requests: Sequence[Request]) -> None:
+    """Local, but called on all ranks with the same requests in the same order.
+
+    Says that these requests receive into the same memory, or into parts of it: they are started
+    in one common order on all ranks, and only one of them is active at a time. They share one
+    round number and one credit, so :meth:`~.Request.Release` on any of them lets peers
+    write for whichever is started next. They may be of different methods.
+
+    Raises :class:`RequestError` where a request occurs twice, has been started, alternates
+    already, owns its receive memory in two slots, or is of another communicator than the first.
+    """
+    if len({id(request) for request in requests}) != len(requests):
+        raise RequestError("a request occurs twice in alternate()")
+    for request in requests:
+        if request.state != "inactive" or request.rounds or request.granted:
+            raise RequestError(f"{request!r} cannot alternate: it has been used or freed")
+        if request.alternates:
+            raise RequestError(f"{request!r} alternates with other requests already")
+        if request.transport.owns_slots:
+            raise RequestError(f"{request!r} cannot alternate: it has two slots of its own")
+        if request.operation.context is not requests[0].operation.context:
+            raise RequestError(f"{request!r} and {requests[0]!r} are of different communicators")
+    if not requests:
+        return
+    context = requests[0].operation.context
+    together = Credit(context.comm, context.next_tag(), joint=True)
+    for request in requests:
+        request.alternate_in(together)

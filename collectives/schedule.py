@@ -1,46 +1,69 @@
 """From blocks to copies and Puts: what a one-sided transport does in every round.
 
-Built once, collectively, from the matched exchange. For every block the *sender* chooses the
-path, because it alone knows which of the peers' memory it can see:
+Built once, collectively, from the matched exchange. The path of a block follows from what sender
+and receiver have told each other, so both compute the same one:
 
 ==============  ==============================================================================
 store           one copy into the peer's array, through memory shared on the node
 store, staged   packed into the peer's staging area on the node; the peer unpacks it
 put             Put into the peer's array, through a window on the whole communicator
 put, staged     packed, Put into the peer's staging area; the peer unpacks it
+send            left to a transport that sends messages off the node
 ==============  ==============================================================================
 
-Blocks are staged where the receive array is strided and not visible to the sender, or where the
-two boxes have different shapes. A block that is Put in chunks is staged chunk after chunk, unless
-its chunks lie one after the other in the peer's array anyway. Every target range is computed by
-its owner from its own memory, so that no Put can be issued out of range.
+Blocks are staged where the sender does not see the receive array, where it is the caller's and
+short (then nobody waits for a credit), or where the two boxes have different shapes. A block that
+is Put in chunks is staged chunk after chunk, unless its chunks lie one after the other in the
+peer's array anyway. Every target range is computed by its owner from its own memory, so that no Put
+can be issued out of range.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.agreement import agree
-from onesided.collectives.chunks import Cuts, chunks_of, whole
+from onesided.collectives.agreement import largest
 from onesided.collectives.context import Resources, refusal
-from onesided.collectives.copies import Copy, as_bytes, copies_to_self, copy_of
-from onesided.collectives.delivery import Delivery, Route, puts_of
-from onesided.collectives.exchange import Exchange
-from onesided.collectives.memory import ALIGNMENT, Region, aligned, find_region, region_with_key
-from onesided.collectives.pattern import Block
+from onesided.collectives.copies import (
+    LARGEST_PIECE,
+    Chunk,
+    Copy,
+    as_bytes,
+    chunks_of,
+    copies_between,
+    flat_bytes,
+)
+from onesided.collectives.exchange import Exchange, ExchangeTransport, Wanted, Words
+from onesided.collectives.memory import (
+    ALIGNMENT,
+    Arena,
+    Region,
+    Share,
+    aligned,
+    region_with_key,
+)
+from onesided.collectives.pattern import Block, Cuts, whole
+from onesided.collectives.program import Step, address, copy
+from onesided.collectives.transport import Cell, Outlet
 
-STORE, STORE_STAGED, PUT, PUT_STAGED = "store", "store, staged", "put", "put, staged"
+STORE, STORE_STAGED, PUT, PUT_STAGED, SEND = (
+    "store", "store, staged", "put", "put, staged", "send")  # fmt: skip
 STAGED = (STORE_STAGED, PUT_STAGED)
 CONTROL, DATA = 0, 1
 
+#: Offset of the credit from the counter of arrivals, in bytes: a cache line of its own.
+CREDIT = ALIGNMENT // 2
+
 
 @dataclass
-class _Advert:
+class Advert:
     """Where a peer wants a block, by slot: offsets in bytes from the start of its memory."""
 
     where: int
@@ -50,208 +73,251 @@ class _Advert:
 
 
 @dataclass
-class _Memory:
-    """How a rank's receive memory can be reached: by a region's key, or by a window alone."""
+class Put:
+    """A block, or a chunk of one, on its way through a window; cut in pieces where it is large."""
 
-    owned: bool
-    key: str | None = None
-    node_rank: int = 0
+    window: MPI.Win
+    peer: int
+    pieces: list[tuple[Any, Any]]
+    pack: Copy | None
+
+    def issue(self) -> None:
+        """Local. Pack, if need be, and Put; complete at the target after a flush or fence."""
+        if self.pack is not None:
+            target, source = self.pack
+            target[...] = source
+        self.send()
+
+    def send(self) -> None:
+        """Local. Put what the caller has packed."""
+        for origin, target in self.pieces:
+            self.window.Put(origin, self.peer, target)
 
 
 @dataclass
-class Schedule:
-    """What a round consists of on this rank."""
+class Route:
+    """How one block goes: stored into ``targets``, or Put from ``chunks``; by slot."""
 
-    exchange: Exchange
-    resources: Resources
-    share: bool = True
-    cells: int = 0
-    control: Region = field(init=False)
-    arrays: list[NDArray[Any]] = field(init=False)
-    deliveries: list[Delivery] = field(default_factory=list)
-    local: list[list[Copy]] = field(default_factory=list)
-    unpacks: list[list[Copy]] = field(default_factory=list)
-    windows: list[MPI.Win | None] = field(default_factory=lambda: [None, None])
-    syncs: list[MPI.Win] = field(default_factory=list)
-    _data: Region | None = None
-    _base: int = 0
+    block: Block
+    path: str
+    targets: list[NDArray[Any]] = field(default_factory=list)
+    chunks: list[Chunk] = field(default_factory=list)
+    puts: list[list[Put]] = field(default_factory=list)
 
-    def build(self, overlay: bool = False) -> None:
-        """Collective. ``overlay``: a window over the control memory is needed in any case."""
-        exchange = self.exchange
-        comm = exchange.context.comm
-        exchange.context.node(exchange.hints.ranks_per_node)  # collective where it is the first
-        self._data = None if exchange.recv.array is None else find_region(exchange.recv.array)
-        known = comm.alltoall(self._introduce())
-        paths = self._choose_paths(known)
-        chosen = comm.alltoall([paths.get(peer) for peer in range(comm.size)])
-        adverts = self._lay_out(chosen)
-        received = comm.alltoall(adverts)
-        self._create_windows(overlay, self._uses(paths, known))
-        for peer in self.peers:
-            cell, wanted = received[peer]
-            self.deliveries.append(
-                self._deliver(peer, known[peer], cell, wanted, paths.get(peer, {}))
-            )
-        self.local = copies_to_self(exchange, self.arrays)
-        if not self.share:
-            self.local = [[] for _ in self.arrays]
-        self._collect_syncs()
+
+@dataclass
+class Delivery:
+    """All that this rank sends to one peer in a round, by slot; possibly nothing but a signal.
+
+    ``shared`` tells that counters are stored too. ``arrival`` is the peer's counter of rounds that
+    have come from this rank; where the peer is not on the node it is reached through ``window`` at
+    ``cell``. ``grant`` is the peer's counter of the rounds that this rank allows it. ``direct``:
+    the peer's memory may be in use, so this rank needs its credit.
+    """
+
+    peer: int
+    shared: bool
+    cell: int
+    stores: list[list[Copy]]
+    puts: list[list[Put]]
+    routes: list[Route] = field(default_factory=list)
+    arrival: Cell | None = None
+    grant: Cell | None = None
+    direct: bool = False
+    window: MPI.Win | None = None
 
     @property
-    def peers(self) -> list[int]:
-        """The ranks that are served; without sharing, this rank is one like any other."""
-        return self.exchange.peers + ([] if self.share else [self.exchange.rank])
+    def carries(self) -> bool:
+        """Whether data go to the peer."""
+        return bool(self.routes)
+
+
+class OneSided(ExchangeTransport):
+    """Blocks are stored where the target's memory is visible on the node, else Put.
+
+    Subclasses say how ranks learn that memory is free and that data have come.
+    """
+
+    #: Shared memory is used; otherwise every block is Put, on the node and to oneself as well.
+    share: ClassVar[bool] = True
+    #: Blocks for ranks of other nodes are Put; otherwise the subclass sends them.
+    puts_off_node: ClassVar[bool] = True
+    #: Off-node Puts are issued before anything is stored on the node (Algorithm 2).
+    puts_first: ClassVar[bool] = False
+    #: Windows of the request's own, for their synchronization, rather than those of the arena.
+    own_windows: ClassVar[bool] = False
+    #: Every rank needs the control window, also where nobody Puts.
+    overlay: ClassVar[bool] = False
+    #: Counters of arrivals and credits lie in the control memory.
+    counts: ClassVar[bool] = False
+    #: Bytes from one rank, up to which blocks into the caller's memory are staged.
+    spare: ClassVar[int] = 0
+
+    def __init__(self, operation: Exchange, resources: Resources) -> None:
+        super().__init__(operation, resources)
+        exchange = self.exchange
+        self.slots = exchange.slots if self.counts else min(exchange.least_slots, self.most_slots)
+        self.turns = 2 if self.counts else self.slots
+        self.peers = exchange.peers + ([] if self.share else [exchange.rank])
+        self._paths_in = {p: self._incoming(p) for p in [*self.peers]}
+        self._paths_out = {p: self._outgoing(p) for p in [*self.peers]}
+        self.windows: list[MPI.Win | None] = [None, None]
+        self.deliveries: list[Delivery] = []
+        self._adverts = self._lay_out()
+        heard = exchange.context.comm.alltoall(self._adverts)
+        for peer in self.peers:
+            cell, wanted, place = heard[peer]
+            self.deliveries.append(self._deliver(peer, cell, wanted, place))
+        self.local: list[list[Copy]] = [[] for _ in range(self.turns)]
+        if self.share:
+            local = exchange.to_itself(self.arrays)
+            self.local = [local[turn % len(local)] for turn in range(self.turns)]
+        self._syncs = [w.Sync for w in self._synchronized()]
+        self._filling: Filling | None = None
+        self.answers = [self.answers[t % len(self.answers)] for t in range(self.turns)]
 
     # -- paths ---------------------------------------------------------------------------------
 
-    def _introduce(self) -> list[Any]:
-        """For every peer this rank's memory, and by key of its blocks: shape, contiguous or not."""
-        recv = self.exchange.recv
-        if recv.array is None:
-            memory = _Memory(owned=True)
-        elif self._data is None:
-            memory = _Memory(owned=False)
-        else:
-            memory = _Memory(False, self._data.key, self._data.node.comm.rank)
-        like = recv.array if recv.array is not None else _phantom(recv.shape, recv.dtype)
-        words: list[Any] = [None] * self.exchange.context.comm.size
-        for peer in self.peers:
-            words[peer] = (memory, {})
-        for block in recv.blocks:
-            if block.peer in self.peers:
-                contiguous = like[block.box].flags.c_contiguous
-                words[block.peer][1][block.key] = (block.shape, contiguous)
-        return words
+    def _near(self, peer: int) -> bool:
+        return self.share and peer in self.exchange.node.rank_of
 
-    def _choose_paths(self, known: list[Any]) -> dict[int, dict[int, str]]:
-        """By peer and key, the path of every block that this rank sends to another."""
-        paths: dict[int, dict[int, str]] = {}
-        for block in self.exchange.send.blocks:
-            if block.peer not in self.peers:
-                continue
-            memory, wanted = known[block.peer]
-            shape, contiguous = wanted[block.key]
-            paths.setdefault(block.peer, {})[block.key] = self._path(
-                block, memory, shape, contiguous
+    def _outgoing(self, peer: int) -> dict[int, str]:
+        """By key, the path of every block that this rank sends to a peer."""
+        exchange = self.exchange
+        words, blocks = exchange.words.get(peer), exchange.blocks_to(peer)
+        if words is None or not blocks:
+            return {}
+        region = region_with_key(words.key)
+        wanted = words.wanted()
+        total = sum(block.size for block in blocks) * exchange.send.dtype.itemsize
+        return {
+            block.key: self._path(
+                peer, block.shape, wanted.get(block.key) or Wanted(block.key, block.shape, True),
+                words.owned, region is not None, total, exchange.cuts_to(block),
             )
-        return paths
+            for block in blocks
+        }  # fmt: skip
+
+    def _incoming(self, peer: int) -> dict[int, str]:
+        """By key, the path of every block that comes from a peer."""
+        exchange = self.exchange
+        words, blocks = exchange.words.get(peer), exchange.blocks_from(peer)
+        if words is None or not blocks:
+            return {}
+        region = exchange.region
+        visible = region is not None and exchange.context.world_ranks[peer] in region.members
+        total = sum(block.size for block in blocks) * exchange.recv.dtype.itemsize
+        shapes, wanted = dict(words.sends), exchange.said[peer].wanted()
+        return {
+            block.key: self._path(
+                peer, shapes.get(block.key, block.shape),
+                wanted.get(block.key) or Wanted(block.key, block.shape, True), exchange.owned,
+                visible, total, exchange.cuts_from(block),
+            )
+            for block in blocks
+        }  # fmt: skip
 
     def _path(
-        self, block: Block, memory: _Memory, shape: tuple[int, ...], contiguous: bool
-    ) -> str:
-        near = self.share and block.peer in self.exchange.node.rank_of
-        visible = near and (memory.owned or region_with_key(memory.key) is not None)
-        if visible and shape == block.shape:
-            return STORE
-        if near and (visible or not contiguous):
-            return STORE_STAGED
-        cuts = self.exchange.cuts_to.get(block.peer)
-        if contiguous and (cuts is None or _in_sequence(block.shape, cuts)):
-            return PUT
-        return PUT_STAGED
-
-    @staticmethod
-    def _uses(paths: dict[int, dict[int, str]], known: list[Any]) -> tuple[bool, bool]:
-        """Whether this rank Puts into control memory, and into data memory, of any peer."""
-        control = data = False
-        for peer, of_peer in paths.items():
-            for path in of_peer.values():
-                control |= path == PUT_STAGED or (path == PUT and known[peer][0].owned)
-                data |= path == PUT and not known[peer][0].owned
-        return control, data
+        self, peer: int, sent: tuple[int, ...], wanted: Wanted, owned: bool, visible: bool,
+        total: int, cuts: Cuts | None,
+    ) -> str:  # fmt: skip
+        """The same on both sides; ``total``: bytes between the two ranks."""
+        if self._near(peer):
+            direct = owned or (visible and total > self.spare)
+            return STORE if direct and sent == wanted.shape else STORE_STAGED
+        if not self.puts_off_node:
+            return SEND
+        in_place = wanted.contiguous and (cuts is None or _in_sequence(sent, cuts))
+        safe = self.own_windows or (owned and (not self.counts or self.exchange.hints.slots > 1))
+        return PUT if in_place and safe else PUT_STAGED
 
     # -- memory ----------------------------------------------------------------------------------
 
-    def _lay_out(self, chosen: list[dict[int, str] | None]) -> list[Any]:
-        """Collective. Allocate the control memory; tell every peer where its blocks belong.
+    def _lay_out(self) -> list[Any]:
+        """Collective. Take control memory; tell every peer where its blocks belong.
 
         The control memory of a rank is [counters | slots, where the request owns them | staging].
         """
         exchange, recv = self.exchange, self.exchange.recv
-        cell = {p: i * self.cells * ALIGNMENT for i, p in enumerate(self.peers)}
-        size = counters = len(self.peers) * self.cells * ALIGNMENT
+        cell = {p: i * ALIGNMENT for i, p in enumerate(self.peers)} if self.counts else {}
+        size = counters = len(cell) * ALIGNMENT
         nbytes = int(np.prod(recv.shape, dtype=object)) * recv.dtype.itemsize
         slot_at = []
-        for _ in range(exchange.slots if recv.array is None else 0):
+        for _ in range(self.slots if recv.array is None else 0):
             slot_at.append(size)
             size += aligned(nbytes)
         staged: dict[tuple[int, int], list[int]] = {}
-        for block in recv.blocks:
-            if (chosen[block.peer] or {}).get(block.key) in STAGED:
-                room = aligned(block.size * recv.dtype.itemsize)
-                offsets = [size + turn * room for turn in range(exchange.slots)]
-                staged[block.peer, block.key] = offsets
-                size += room * exchange.slots
-        self.control = Region(exchange.context, exchange.node, size)
-        self.resources.on_release(self.control.retire)
-        root = self.control.take_root()
+        for peer in self.peers:
+            for block in exchange.blocks_from(peer):
+                if self._paths_in[peer].get(block.key) in STAGED:
+                    room = aligned(block.size * recv.dtype.itemsize)
+                    staged[peer, block.key] = [size + turn * room for turn in range(self.turns)]
+                    size += room * self.turns
+        self.share_of = self._take(size)
+        root = self.share_of.root
+        if root is None:
+            raise ValueError("no control memory")
         root[:counters] = 0
         self._place(root, slot_at, nbytes)
         adverts: list[Any] = [None] * exchange.context.comm.size
+        here = (self.share_of.number, self.share_of.offset)
         for peer in self.peers:
-            wanted = {b.key: self._advert(b, staged) for b in recv.blocks if b.peer == peer}
-            adverts[peer] = (cell[peer], wanted)
-        self._unpack_later(root, staged, chosen)
+            wanted = {
+                b.key: self._advert(b, staged) for b in exchange.blocks_from(peer)
+                if self._paths_in[peer].get(b.key) != SEND
+            }
+            adverts[peer] = (cell.get(peer, 0), wanted, here)
+        self._unpack_later(root, staged)
+        self.arrivals = {p: _cell(root, at) for p, at in cell.items()}
+        self.credits = {p: _cell(root, at + CREDIT) for p, at in cell.items()}
         return adverts
 
-    def _place(self, root: NDArray[np.uint8], slot_at: list[int], nbytes: int) -> None:
-        recv = self.exchange.recv
-        if recv.array is None:
-            parts = [root[at : at + nbytes].view(recv.dtype) for at in slot_at]
-            self.arrays = [part.reshape(recv.shape) for part in parts]
-            self._base = self.control.address
-        else:
-            self.arrays = [recv.array]
-            self._base = recv.array.ctypes.data if self._data is None else self._data.address
-
-    def _advert(self, block: Block, staged: dict[tuple[int, int], list[int]]) -> _Advert:
-        offsets = staged.get((block.peer, block.key))
-        if offsets is not None:
-            return _Advert(CONTROL, offsets, (), ())  # packed: its form is the sender's
-        views = [array[block.box] for array in self.arrays]
-        where = CONTROL if self.exchange.owned else DATA
-        starts = [view.ctypes.data - self._base for view in views]
-        return _Advert(where, starts, block.shape, views[0].strides)
-
-    def _unpack_later(
-        self,
-        root: NDArray[np.uint8],
-        staged: dict[tuple[int, int], list[int]],
-        chosen: list[dict[int, str] | None],
-    ) -> None:
-        recv = self.exchange.recv
-        self.unpacks = [[] for _ in self.arrays]
-        for block in recv.blocks:
-            cuts = None
-            if (chosen[block.peer] or {}).get(block.key) == PUT_STAGED:
-                cuts = self.exchange.cuts_from.get(block.peer)
-            parts = [whole(block.shape)] if cuts is None else cuts.parts(whole(block.shape))
-            for turn, offset in enumerate(staged.get((block.peer, block.key), ())):
-                for part in parts:
-                    view = self.arrays[turn][block.box][part]
-                    packed = root[offset : offset + view.nbytes].view(recv.dtype)
-                    self.unpacks[turn].append(copy_of(view, packed.reshape(view.shape)))
-                    offset += view.nbytes
-
-    def _create_windows(self, overlay: bool, uses: tuple[bool, bool]) -> None:
-        """Collective. The windows that some rank Puts through; all ranks of the communicator."""
+    def _take(self, size: int) -> Share:
+        """Collective. Bytes of the arena, which grows where it must, and the windows."""
         exchange = self.exchange
-        comm = exchange.context.comm
-        far = not exchange.node.alone and self.cells > 0  # counters travel through it as well
-        mine = (uses[0] or overlay or far, uses[1])
-        wanted = agree(comm, None, ("windows", exchange.number), mine)
-        memory: list[Any] = [self.control.segment(self.control.node.comm.rank), None]
-        if self._data is not None:
-            memory[DATA] = self._data.segment(self._data.node.comm.rank)
-        elif exchange.recv.array is not None:
-            memory[DATA] = as_bytes(exchange.recv.array)
-        for where in (CONTROL, DATA):
-            if any(needs[where] for needs in wanted):
-                self.windows[where] = self._create(memory[where])
-        if self._data is not None:
-            self._data.users += 1
-            self.resources.on_release(self._leave_data)
+        context = exchange.context
+        arena = Arena.of(context)
+        control, data = self._uses()
+        control |= self.overlay or (self.counts and self._has_far_peers())
+        lacking = arena.lacks(size)
+        most = largest(context.comm, None, f"memory of request {exchange.number}",
+                       [lacking, int(control), int(data)])
+        if most[0]:
+            arena.grow(most[0], lacking)
+        share = arena.take(size)
+        self.resources.on_release(arena.shrink)
+        self.resources.on_release(share.release)
+        if self.own_windows:
+            self._create_windows(share, bool(most[1]), bool(most[2]))
+        elif most[1]:
+            arena.widen()
+        if exchange.region is not None:
+            exchange.region.users += 1
+            self.resources.on_release(partial(_leave, exchange.region))
+        return share
+
+    def _has_far_peers(self) -> bool:
+        return self.puts_off_node and any(not self._near(peer) for peer in self.peers)
+
+    def _uses(self) -> tuple[bool, bool]:
+        """Whether this rank Puts into control memory, and into the arrays of any peer."""
+        control = data = False
+        for peer, of_peer in self._paths_out.items():
+            owned = peer in self.exchange.words and self.exchange.words[peer].owned
+            for path in of_peer.values():
+                control |= path == PUT_STAGED or (path == PUT and owned)
+                data |= path == PUT and not owned
+        return control, data
+
+    def _create_windows(self, share: Share, control: bool, data: bool) -> None:
+        """Collective. Windows that only this request uses."""
+        if control:
+            at = share.offset
+            memory = share.region.segment(share.region.node.comm.rank)[at : at + share.nbytes]
+            self.windows[CONTROL] = self._create(memory)
+        if data:
+            array = self.exchange.recv.array
+            self.windows[DATA] = self._create(None if array is None else as_bytes(array))
 
     def _create(self, memory: Any) -> MPI.Win:
         try:
@@ -261,89 +327,312 @@ class Schedule:
         self.resources.on_release(window.Free)
         return window
 
-    def _leave_data(self) -> None:
-        if self._data is not None:
-            self._data.users -= 1
-            self._data = None
+    def _place(self, root: NDArray[np.uint8], slot_at: list[int], nbytes: int) -> None:
+        recv = self.exchange.recv
+        if recv.array is None:
+            parts = [root[at : at + nbytes].view(recv.dtype) for at in slot_at]
+            self.serve([part.reshape(recv.shape) for part in parts])
+        else:
+            self.serve([recv.array])
+
+    def _advert(self, block: Block, staged: dict[tuple[int, int], list[int]]) -> Advert:
+        offsets = staged.get((block.peer, block.key))
+        if offsets is not None:
+            return Advert(CONTROL, offsets, (), ())  # packed: its form is the sender's
+        views = [self.arrays[turn % len(self.arrays)][block.box] for turn in range(self.turns)]
+        where = CONTROL if self.exchange.owned else DATA
+        starts = [address(view) - self._base(where, block.peer) for view in views]
+        return Advert(where, starts, block.shape, views[0].strides)
+
+    def _base(self, where: int, peer: int) -> int:
+        """Where the memory begins in which a peer addresses this rank's blocks."""
+        array, region = self.exchange.recv.array, self.exchange.region
+        if where == CONTROL:
+            if self.share_of.root is None:
+                raise ValueError("no control memory")
+            return address(self.share_of.root)
+        if region is not None and self._near(peer):
+            return region.address
+        if array is None:
+            raise ValueError("no receive array")
+        return address(flat_bytes(array))
+
+    def _unpack_later(
+        self, root: NDArray[np.uint8], staged: dict[tuple[int, int], list[int]]
+    ) -> None:
+        recv = self.exchange.recv
+        self.unpacks: list[dict[int, list[Copy]]] = [{} for _ in range(self.turns)]
+        for peer in self.peers:
+            for block in self.exchange.blocks_from(peer):
+                path = self._paths_in[peer].get(block.key)
+                if path not in STAGED:
+                    continue
+                cuts = self.exchange.cuts_from(block) if path == PUT_STAGED else None
+                box = whole(block.shape)
+                parts = [box] if cuts is None else cuts.parts(box)
+                for turn, offset in enumerate(staged[peer, block.key]):
+                    for part in parts:
+                        view = self.arrays[turn % len(self.arrays)][block.box][part]
+                        packed = root[offset : offset + view.nbytes].view(recv.dtype)
+                        copy = (view, packed.reshape(view.shape))
+                        self.unpacks[turn].setdefault(peer, []).append(copy)
+                        offset += view.nbytes
 
     # -- operations -------------------------------------------------------------------------------
 
     def _deliver(
-        self, peer: int, known: Any, cell: int, wanted: dict[int, _Advert], paths: dict[int, str]
+        self, peer: int, cell: int, wanted: dict[int, Advert], place: tuple[int, int]
     ) -> Delivery:
-        turns = self.exchange.slots
-        shared = self.share and peer in self.exchange.node.rank_of
-        delivery = Delivery(peer, shared, cell, [[] for _ in range(turns)],
-                            [[] for _ in range(turns)])
+        turns, paths = range(self.turns), self._paths_out[peer]
+        shared = self._near(peer)
+        delivery = Delivery(peer, shared, place[1] + cell, [[] for _ in turns], [[] for _ in turns])
+        if shared and self.counts:
+            delivery.arrival = _cell(self._segment(peer, place), cell)
+            delivery.grant = _cell(self._segment(peer, place), cell + CREDIT)
+        elif not shared and not self.own_windows:
+            delivery.window = Arena.of(self.exchange.context).regions[place[0]].wide
         for block in self.exchange.blocks_to(peer):
-            source = self._source(block)
-            advert = wanted[block.key]
-            if paths[block.key] in STAGED:  # packed in this rank's form of the block
-                strides = _c_strides(block.shape, source.itemsize)
-                advert = _Advert(CONTROL, advert.offsets, block.shape, strides)
-            route = Route(block)
-            delivery.routes.append(route)
-            if paths[block.key] in (STORE, STORE_STAGED):
-                for turn in range(turns):
-                    target = self._target(known[0], peer, advert, turn)
-                    route.targets.append(target)
-                    delivery.stores[turn].append(copy_of(target, source))
-                continue
-            route.chunks = chunks_of(source, self.exchange.cuts_to.get(peer))
-            window = self.windows[advert.where]
-            if window is None:
-                raise ValueError("no window to Put through")
-            for turn in range(turns):
-                puts = puts_of(window, peer, route.chunks, advert.offsets[turn])
-                route.puts.append(puts)
-                delivery.puts[turn] += puts
+            path = paths[block.key]
+            if path != SEND:
+                delivery.routes.append(self._route(delivery, block, path, wanted[block.key], place))
         return delivery
 
-    def _source(self, block: Block) -> NDArray[Any]:
-        array = self.exchange.send.array
-        if array is None:
-            raise ValueError("no send array")
-        view: NDArray[Any] = array[block.box]
-        return view
+    def _route(
+        self, delivery: Delivery, block: Block, path: str, advert: Advert, place: tuple[int, int]
+    ) -> Route:
+        peer, source = block.peer, self.exchange.source(block)
+        route = Route(block, path)
+        if path in STAGED:  # packed in this rank's form of the block
+            strides = _c_strides(block.shape, source.itemsize)
+            advert = Advert(CONTROL, advert.offsets, block.shape, strides)
+        if path in (STORE, STORE_STAGED):
+            delivery.direct |= path == STORE and not self._two_slots(peer)
+            for turn in range(self.turns):
+                target = self._target(peer, advert, turn, place)
+                route.targets.append(target)
+                delivery.stores[turn].append((target, source))
+            return route
+        route.chunks = chunks_of(source, self.exchange.cuts_to(block))
+        window = self.window_to(advert.where, place)
+        base = 0 if self.own_windows else place[1]
+        for turn in range(self.turns):
+            puts = _puts_of(window, peer, route.chunks, base + advert.offsets[turn])
+            route.puts.append(puts)
+            delivery.puts[turn] += puts
+        return route
 
-    def _target(self, memory: _Memory, peer: int, advert: _Advert, turn: int) -> NDArray[Any]:
+    def _two_slots(self, peer: int) -> bool:
+        """Whether a peer receives into two slots of its own."""
+        return self.exchange.words[peer].owned and self.exchange.hints.slots > 1
+
+    def window_to(self, where: int, place: tuple[int, int]) -> MPI.Win:
+        """The window through which a peer's memory is reached."""
+        window = self.windows[where]
+        if not self.own_windows:
+            window = Arena.of(self.exchange.context).regions[place[0]].wide
+        if window is None:
+            raise ValueError("no window to Put through")
+        return window
+
+    def _segment(self, peer: int, place: tuple[int, int]) -> NDArray[np.uint8]:
+        """The control memory of a rank of this node, from its start."""
+        region = Arena.of(self.exchange.context).regions[place[0]]
+        return region.part(region.node.rank_of[peer])[place[1] :]
+
+    def _target(
+        self, peer: int, advert: Advert, turn: int, place: tuple[int, int]
+    ) -> NDArray[Any]:
         """The peer's block, as an array in the memory that this rank shares with it."""
-        region: Region | None = self.control
-        node_rank = self.exchange.node.rank_of[peer]
+        words = self.exchange.words[peer]
+        memory: NDArray[np.uint8]
         if advert.where == DATA:
-            region, node_rank = region_with_key(memory.key), memory.node_rank
-        if region is None:
-            raise ValueError(f"the memory of rank {peer} is not visible")
+            region = region_with_key(words.key)
+            if region is None:
+                raise ValueError(f"the memory of rank {peer} is not visible")
+            memory = region.part(words.node_rank)
+        else:
+            memory = self._segment(peer, place)
         return np.ndarray(
-            advert.shape,
-            self.exchange.send.dtype,
-            region.part(node_rank),
-            advert.offsets[turn],
-            advert.strides,
+            advert.shape, self.exchange.send.dtype, memory, advert.offsets[turn], advert.strides
         )
 
-    def _collect_syncs(self) -> None:
+    def _synchronized(self) -> list[MPI.Win]:
         """The shared windows whose memory this rank stores into, or reads."""
-        windows = [self.control.window]
-        if self._data is not None:
-            windows.append(self._data.window)
-        self.syncs = windows
+        windows = [self.share_of.region.window]
+        regions = [self.exchange.region]
+        regions += [region_with_key(self.exchange.words[d.peer].key) for d in self.deliveries
+                    if d.shared and d.peer in self.exchange.words]
+        for region in regions:
+            if region is not None and all(region.window is not known for known in windows):
+                windows.append(region.window)
+        return windows
+
+    # -- for the methods ---------------------------------------------------------------------------
+
+    def sync(self) -> None:
+        """Local. What was written before is there before what is written, or read, after."""
+        for call in self._syncs:
+            call()
+
+    def stages(self, turn: int) -> list[tuple[list[Put], list[Copy]]]:
+        """Local. What is issued for all peers in a slot, in order: Puts, then stores, repeated."""
+        deliveries = self.deliveries
+        if self.puts_first:
+            puts = [put for d in deliveries for put in d.puts[turn]]
+            return [(puts, [copy for d in deliveries for copy in d.stores[turn]])]
+        return [(d.puts[turn], d.stores[turn]) for d in deliveries]
+
+    def destinations(self) -> list[Delivery]:
+        """Local. The deliveries that carry data."""
+        return [d for d in self.deliveries if d.carries]
+
+    def sources(self) -> set[int]:
+        """Local. The peers that send data to this rank."""
+        return {b.peer for b in self.exchange.recv.blocks} - {self.exchange.rank}
+
+    def own(self) -> list[MPI.Win]:
+        """Local. The windows of this request alone."""
+        return [window for window in self.windows if window is not None]
+
+    def copies_of(self, turn: int) -> list[Step]:
+        """Local. The steps of the blocks that this rank keeps."""
+        return [copy(target, source) for target, source in self.local[turn]]
+
+    def unpacks_of(self, turn: int, peer: int) -> list[Step]:
+        """Local. The steps that bring what has come from a peer to its place."""
+        return [copy(target, source) for target, source in self.unpacks[turn].get(peer, ())]
+
+    def finish(self, slot: int) -> None:
+        self.sync()
+        for copies in self.unpacks[slot].values():
+            for target, source in copies:
+                target[...] = source
+
+    # -- filled rounds -----------------------------------------------------------------------------
+
+    def outlets(self) -> list[list[list[Outlet]]]:
+        return self.filling().outlets
+
+    def filling(self) -> Filling:
+        """Local. What the caller of a filled round writes."""
+        if self._filling is None:
+            self._filling = Filling(self)
+        return self._filling
+
+    def send_chunk(self, slot: int, chunk: int) -> bool:
+        puts = self.filling().puts[slot][chunk]
+        for put in puts:
+            put.send()
+        return bool(puts)
 
     def forget(self) -> None:
-        """Local. Drop every view of the memory."""
-        self.deliveries, self.local, self.unpacks, self.arrays = [], [], [], []
-        self.syncs, self.windows = [], [None, None]
+        self.deliveries, self.local, self.unpacks, self.arrays, self.answers = [], [], [], [], []
+        self._syncs, self.windows, self._filling = [], [None, None], None
+        self.arrivals, self.credits = {}, {}
+
+
+class Filling:
+    """A round that the caller fills: what leaves with every chunk, and what with the last one.
+
+    ``outlets[slot][chunk]`` are what the caller writes. Stored blocks are written by it where they
+    belong. ``puts[slot][chunk]`` are sent when that chunk is ready, ``last[slot]`` and the copies
+    ``copies[slot]`` are executed when all are. A block that cannot travel in chunks is written to
+    the send array, and leaves as a whole when the last chunk is ready.
+    """
+
+    def __init__(self, transport: OneSided) -> None:
+        self._exchange = exchange = transport.exchange
+        turns = range(transport.turns)
+        self.outlets: list[list[list[Outlet]]] = [
+            [[] for _ in range(exchange.chunks)] for _ in turns
+        ]
+        self.puts: list[list[list[Put]]] = [[[] for _ in range(exchange.chunks)] for _ in turns]
+        self.last: list[list[Put]] = [[] for _ in turns]
+        self.copies: list[list[Copy]] = [[] for _ in turns]
+        for delivery in transport.deliveries:
+            for route in delivery.routes:
+                self._add(route)
+        arrays = transport.arrays
+        self._keep([arrays[turn % len(arrays)] for turn in turns])
+
+    def into(self, block: Block, slot: int, target: NDArray[Any]) -> None:
+        """The chunks of a block go to those of ``target``, an array of the block's shape."""
+        cuts, box = self._exchange.cuts, whole(block.shape)
+        inner = [box] if cuts is None else cuts.parts(box)
+        for chunk, (part, of_target) in enumerate(
+            zip(self._exchange.parts(block), inner, strict=True)
+        ):
+            self.outlets[slot][chunk].append((block.peer, part, target[of_target]))
+
+    def in_send_array(self, block: Block, slot: int) -> None:
+        """A block is written where the caller of ``Start`` would write it."""
+        for chunk, outlet in enumerate(self._exchange.in_send_array(block)):
+            self.outlets[slot][chunk].append(outlet)
+
+    def _add(self, route: Route) -> None:
+        for slot, target in enumerate(route.targets):
+            self.into(route.block, slot, target)
+        for slot, puts in enumerate(route.puts):
+            if len(puts) == len(self.puts[slot]):
+                parts = self._exchange.parts(route.block)
+                for chunk, (part, put) in enumerate(zip(parts, puts, strict=True)):
+                    outlet = (route.block.peer, part, route.chunks[chunk].array)
+                    self.outlets[slot][chunk].append(outlet)
+                    self.puts[slot][chunk].append(put)
+            else:
+                self.in_send_array(route.block, slot)
+                self.last[slot] += puts
+
+    def _keep(self, arrays: Sequence[NDArray[Any]]) -> None:
+        """The blocks that this rank sends to itself; ``arrays`` is the receive memory by slot."""
+        exchange = self._exchange
+        rank = exchange.rank
+        for out, into in zip(exchange.blocks_to(rank), exchange.blocks_from(rank), strict=True):
+            for slot, array in enumerate(arrays):
+                if out.shape == into.shape:
+                    self.into(out, slot, array[into.box])
+                else:
+                    self.in_send_array(out, slot)
+                    self.copies[slot] += copies_between(array[into.box], exchange.source(out))
+
+
+def merged(stages: list[tuple[list[Put], list[Copy]]]) -> list[tuple[list[Put], list[Copy]]]:
+    """Local. The same stages with neighbors joined where the order of issue does not change."""
+    joined: list[tuple[list[Put], list[Copy]]] = []
+    for puts, stores in stages:
+        if joined and (not puts or not joined[-1][1]):
+            joined[-1] = (joined[-1][0] + puts, joined[-1][1] + stores)
+        else:
+            joined.append((list(puts), list(stores)))
+    return joined
+
+
+def _puts_of(window: MPI.Win, peer: int, chunks: list[Chunk], offset: int) -> list[Put]:
+    """Local. The chunks of a block, to be Put one after the other from ``offset``, in bytes."""
+    puts = []
+    for chunk in chunks:
+        data = as_bytes(chunk.array)
+        parts: list[tuple[Any, Any]] = []
+        for start in range(0, len(data), LARGEST_PIECE):
+            part = data[start : start + LARGEST_PIECE]
+            parts.append(([part, len(part), MPI.BYTE], [offset + start, len(part), MPI.BYTE]))
+        puts.append(Put(window, peer, parts, chunk.pack))
+        offset += len(data)
+    return puts
+
+
+def _cell(memory: NDArray[np.uint8], offset: int) -> Cell:
+    """The counter at an offset: an aligned 64-bit integer."""
+    return memory[offset : offset + 8].view(np.int64)
+
+
+def _leave(region: Region) -> None:
+    region.users -= 1
 
 
 def _in_sequence(shape: tuple[int, ...], cuts: Cuts) -> bool:
     """Whether the chunks of a contiguous block of this shape are contiguous themselves."""
     return all(extent == 1 for extent in shape[: cuts.axis])
-
-
-def _phantom(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """An array of this form without memory: every element is the same one."""
-    strides = _c_strides(shape, dtype.itemsize)
-    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, strides)
 
 
 def _c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """Fence synchronization: Algorithms 1 and 2 on memory that MPI allocated.
 
 ``MPI_Win_fence`` is a barrier on every MPI there is, so these methods are strictly ordered: ranks
-start and complete their requests in the same order (MPI-4.1 section 7.13, info key
+start their requests in the same order (MPI-4.1 section 7.13, info key
 ``mpi_assert_strict_persistent_collective_ordering``).
 
 With two receive slots one fence a round suffices: the fence that closes a round tells every rank
@@ -19,7 +19,8 @@ from mpi4py import MPI
 
 from onesided.collectives.context import Resources
 from onesided.collectives.exchange import Exchange
-from onesided.collectives.transports.rma import OneSided, merged
+from onesided.collectives.program import Plan, call, copy
+from onesided.collectives.schedule import OneSided, merged
 
 
 class Fence(OneSided):
@@ -30,50 +31,71 @@ class Fence(OneSided):
     that a NOPRECEDE fence does not promise.
     """
 
-    any_order = False
     direct = True
+    own_windows = True
     overlay = True
 
-    def __init__(self, exchange: Exchange, resources: Resources) -> None:
-        super().__init__(exchange, resources)
-        self._stages = [merged(self.stages(turn)) for turn in range(exchange.slots)]
-        self._fences = [window.Fence for window in self.windows]
-        self._opens = exchange.slots == 1
-        for window in self.windows:
+    def __init__(self, operation: Exchange, resources: Resources) -> None:
+        super().__init__(operation, resources)
+        windows = self.own()
+        self._fences = [window.Fence for window in windows]
+        self._opens = self.turns == 1
+        self._fresh = False
+        for window in windows:
             window.Fence(MPI.MODE_NOPRECEDE)
             resources.on_release(partial(window.Fence, MPI.MODE_NOSUCCEED))
 
-    def open(self, slot: int) -> bool:
-        if self._opens:
-            for sync in self._syncs:
-                sync()
-            for fence in self._fences:
-                fence()
-        return True
+    def needs_mpi_thread(self) -> bool:
+        return False
 
-    def begin(self, slot: int) -> None:
-        self.open(slot)
-        for puts, stores in self._stages[slot]:
-            for put in puts:
-                put.issue()
-            for target, source in stores:
-                target[:] = source
-        for target, source in self._local[slot]:
-            target[:] = source
+    def plans(self) -> list[Plan]:
+        return [self._plan(turn) for turn in range(self.turns)]
 
-    def advance(self) -> bool:
-        for sync in self._syncs:
-            sync()
+    def _plan(self, turn: int) -> Plan:
+        chain = [call(self._open)] if self._opens else []
+        for puts, stores in merged(self.stages(turn)):
+            chain += [call(put.issue) for put in puts]
+            chain += [copy(target, source) for target, source in stores]
+        chain += [*self.copies_of(turn), call(self._started)]
+        return [[*chain, call(self._close, False), call(partial(self.finish, turn), False)]]
+
+    def filled_plans(self) -> list[Plan]:
+        filling = self.filling()
+        plans = []
+        for turn in range(self.turns):
+            chain = [call(put.issue) for put in filling.last[turn]]
+            chain += [copy(target, source) for target, source in filling.copies[turn]]
+            chain += [call(self._started), call(self._close, False)]
+            plans.append([[*chain, call(partial(self.finish, turn), False)]])
+        return plans
+
+    def _open(self) -> None:
+        self.sync()
         for fence in self._fences:
             fence()
+
+    def _started(self) -> None:
+        self._fresh = True
+
+    def _close(self) -> bool:
+        """The fence of Wait and Test; ``Start`` leaves it to them."""
+        if self._fresh:
+            self._fresh = False
+            return False
+        self._open()
         return True
 
-    def waiting_for(self) -> str:
+    def may_open(self, rounds: int) -> bool:
+        if self._opens:
+            self._open()
+        return True
+
+    def waiting_for(self, number: int) -> str:
         return "all ranks in the fence"
 
     def forget(self) -> None:
         super().forget()
-        self._stages, self._fences = [], []
+        self._fences = []
 
 
 class FenceHierarchy(Fence):

@@ -9,79 +9,95 @@ or Put, flush, and say *done*. Signals are empty messages between the ranks that
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from mpi4py import MPI
 
 from onesided.collectives.context import Resources
-from onesided.collectives.delivery import Delivery
 from onesided.collectives.exchange import Exchange
-from onesided.collectives.transports.rma import OneSided, merged
-from onesided.collectives.transports.signals import Signals
+from onesided.collectives.schedule import Delivery, OneSided
+
+
+class Signals:
+    """One kind of signal of one request: outgoing to some peers, incoming from others.
+
+    Empty persistent messages with a tag of their own on the private communicator. Those of one
+    pair cannot overtake each other, so a signal of the next round is never taken for one of this.
+    """
+
+    def __init__(
+        self, exchange: Exchange, resources: Resources, to: Iterable[int], come_from: Iterable[int]
+    ) -> None:
+        """Local, but called in the same order on all ranks."""
+        comm, tag = exchange.context.comm, exchange.context.next_tag()
+        nothing = bytearray(0)
+        self.out = {peer: comm.Send_init([nothing, MPI.BYTE], peer, tag) for peer in to}
+        self.into = {peer: comm.Recv_init([nothing, MPI.BYTE], peer, tag) for peer in come_from}
+        for message in self.messages():
+            resources.on_release(message.Free)
+
+    def messages(self) -> list[MPI.Prequest]:
+        """All messages, outgoing and incoming."""
+        return [*self.out.values(), *self.into.values()]
+
+    def forget(self) -> None:
+        """Local. Drop the handles, which belong to the request's resources."""
+        self.out, self.into = {}, {}
 
 
 class Lock(OneSided):
-    """Any order of starts and waits, while Wait and Test advance all active requests."""
+    """Any order of starts and waits."""
 
-    def __init__(self, exchange: Exchange, resources: Resources) -> None:
-        super().__init__(exchange, resources)
-        self.hold_lock()
-        self._asks = exchange.slots == 1
-        targets = self.destinations() if self._asks else list(self.schedule.deliveries)
+    def __init__(self, operation: Exchange, resources: Resources) -> None:
+        super().__init__(operation, resources)
+        exchange = self.exchange
+        self._asks = self.turns == 1
+        targets = self.destinations() if self._asks else list(self.deliveries)
         sources = sorted(self.sources()) if self._asks else list(exchange.peers)
         if self.puts_first:
             targets.sort(key=lambda delivery: delivery.shared)
         peers = [delivery.peer for delivery in targets]
         asked = (sources, peers) if self._asks else ((), ())
         self._ready = Signals(exchange, resources, *asked)
-        self._done_signals = Signals(exchange, resources, peers, sources)
+        self._done = Signals(exchange, resources, peers, sources)
         self._targets = targets
-        self._stages = [merged(self.stages(turn)) for turn in range(exchange.slots)]
-        self._messages = self._ready.messages() + self._done_signals.messages()
+        self._messages = self._ready.messages() + self._done.messages()
         self._of_ready = {
             len(self._ready.out) + i: peer for i, peer in enumerate(self._ready.into)
         }
-        self._at_start = [*self._ready.into.values(), *self._done_signals.into.values(),
+        self._at_start = [*self._ready.into.values(), *self._done.into.values(),
                           *self._ready.out.values()]
-        self._prompt = [
-            self._done_signals.out[d.peer] for d in targets if d.shared and not any(d.puts)
-        ]
-        self._slow = [d for d in targets if not d.shared or any(d.puts)]
         self._pending = 0
         self._unsent: list[Delivery] = []
+        self._unflushed: list[Delivery] = []
         self._may_send: set[int] = set()
+        self._turn = 0
+        self._fresh = False
 
     def begin(self, slot: int) -> None:
-        self._turn = slot
+        self._turn, self._fresh = slot, True
         self._pending = len(self._messages)
-        for sync in self._syncs:
-            sync()
+        self.sync()
         MPI.Prequest.Startall(self._at_start)
-        if self._asks:
-            self._unsent = self._targets
-            self._may_send.clear()
-        else:
-            for puts, stores in self._stages[slot]:
-                for put in puts:
-                    put.issue()
-                for target, source in stores:
-                    target[:] = source
-            for sync in self._syncs:
-                sync()
-            MPI.Prequest.Startall(self._prompt)
-            self._unsent = self._slow
-        for target, source in self._local[slot]:
-            target[:] = source
+        self._may_send.clear()
+        self._unsent, self._unflushed = self._targets, []
+        if not self._asks:
+            self._send(self._targets)
+            self._unsent = []
+        for target, source in self.local[slot]:
+            target[...] = source
 
     def advance(self) -> bool:
-        if self._asks:
-            self._take_signals()
-            if self._unsent:
-                self._send_granted()
-        elif self._unsent:
-            for delivery in self._unsent:
-                self._flush(delivery)
-                self._done_signals.out[delivery.peer].Start()
-            self._unsent = []
+        if self._unflushed and not self._fresh:
+            self._flush()
+        self._fresh = False  # a flush may wait for its target, so Start has none
         self._take_signals()
+        if self._unsent:
+            granted = [d for d in self._unsent if d.peer in self._may_send]
+            if granted:
+                self._unsent = [d for d in self._unsent if d.peer not in self._may_send]
+                self._send(granted)
+                self._take_signals()
         return not self._pending
 
     def _take_signals(self) -> None:
@@ -92,35 +108,28 @@ class Lock(OneSided):
                 if index in self._of_ready:
                     self._may_send.add(self._of_ready[index])
 
-    def _send_granted(self) -> None:
+    def _send(self, deliveries: list[Delivery]) -> None:
         """To all that are ready: Puts are under way together before the first flush waits."""
-        granted = [d for d in self._unsent if d.peer in self._may_send]
-        if not granted:
-            return
-        self._unsent = [d for d in self._unsent if d.peer not in self._may_send]
-        for delivery in granted:
+        for delivery in deliveries:
             for put in delivery.puts[self._turn]:
                 put.issue()
             for target, source in delivery.stores[self._turn]:
-                target[:] = source
-            if not delivery.puts[self._turn]:
-                self._tell(delivery)
-        for delivery in granted:
+                target[...] = source
+        self.sync()
+        for delivery in deliveries:
             if delivery.puts[self._turn]:
-                self._flush(delivery)
-                self._tell(delivery)
+                self._unflushed = [*self._unflushed, delivery]
+            else:
+                self._done.out[delivery.peer].Start()
 
-    def _tell(self, delivery: Delivery) -> None:
-        for sync in self._syncs:
-            sync()
-        self._done_signals.out[delivery.peer].Start()
+    def _flush(self) -> None:
+        unflushed, self._unflushed = self._unflushed, []
+        for delivery in unflushed:
+            if delivery.window is not None:
+                delivery.window.Flush(delivery.peer)
+            self._done.out[delivery.peer].Start()
 
-    def _flush(self, delivery: Delivery) -> None:
-        if delivery.puts[self._turn]:
-            for window in self.windows:
-                window.Flush(delivery.peer)
-
-    def waiting_for(self) -> str:
+    def waiting_for(self, number: int) -> str:
         unsent = ", ".join(f"rank {d.peer}" for d in self._unsent)
         text = f"{self._pending} signals from or to {self.exchange.peers}"
         return text + (f"; data for {unsent} not sent" if unsent else "")
@@ -128,9 +137,9 @@ class Lock(OneSided):
     def forget(self) -> None:
         super().forget()
         self._ready.forget()
-        self._done_signals.forget()
-        self._stages, self._messages, self._at_start, self._prompt = [], [], [], []
-        self._targets, self._slow, self._unsent = [], [], []
+        self._done.forget()
+        self._messages, self._at_start = [], []
+        self._targets, self._unsent, self._unflushed = [], [], []
 
 
 class LockHierarchy(Lock):

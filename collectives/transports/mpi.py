@@ -1,23 +1,23 @@
-"""MPI's own collective, called anew at every start: the baseline of every comparison."""
+"""MPI's own collectives: called anew at every start (the baseline), and persistent."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.context import Resources
-from onesided.collectives.copies import allocate_slots
 from onesided.collectives.datatypes import INT_MAX, box_type, element_type
 from onesided.collectives.errors import UnsupportedError
-from onesided.collectives.exchange import Exchange
+from onesided.collectives.exchange import Exchange, ExchangeTransport
 from onesided.collectives.pattern import Block
-from onesided.collectives.request import PersistentRequest
+from onesided.collectives.program import Plan, call
 
 
-class Alltoall(PersistentRequest):
+class Alltoall(ExchangeTransport):
     """``MPI_Alltoallv`` in ``Start``; ``MPI_Alltoallw`` with subarray types for boxes.
 
     On a communicator with a topology the neighborhood forms are called. Strictly ordered: the
@@ -25,20 +25,80 @@ class Alltoall(PersistentRequest):
     no room, travel as one element of a derived type.
     """
 
-    any_order = False
+    def __init__(self, operation: Exchange, resources: Resources) -> None:
+        super().__init__(operation, resources)
+        self.serve(self.plain_arrays())
+        calls = [prepare_call(self.exchange, array, resources) for array in self.arrays]
+        comm = self.exchange.context.comm
+        self._calls = [partial(getattr(comm, name), *args) for name, args in calls]
 
-    def __init__(self, exchange: Exchange, resources: Resources) -> None:
-        super().__init__(exchange, resources)
-        self.serve(allocate_slots(exchange))
-        calls = [prepare_call(exchange, array, resources) for array in self.arrays]
-        self._calls = [(getattr(exchange.context.comm, name), args) for name, args in calls]
+    def needs_mpi_thread(self) -> bool:
+        return False
 
-    def begin(self, slot: int) -> None:
-        call, arguments = self._calls[slot]
-        call(*arguments)
+    def plans(self) -> list[Plan]:
+        return [[[call(each)]] for each in self._calls]
 
     def forget(self) -> None:
-        self._calls = []
+        self._calls, self.arrays, self.answers = [], [], []
+
+
+class PersistentAlltoall(ExchangeTransport):
+    """``MPI_Alltoallv_init`` once per receive slot, or ``MPI_Ialltoallv`` at every start.
+
+    MPI progresses both by itself. The nonblocking form is matched by the order of the calls, so it
+    runs on a communicator of the request's own: MPI-4.1 section 7.13 asks no less of an
+    implementation.
+    """
+
+    def __init__(self, operation: Exchange, resources: Resources) -> None:
+        super().__init__(operation, resources)
+        self.serve(self.plain_arrays())
+        self._calls = [prepare_call(self.exchange, array, resources) for array in self.arrays]
+        self._handles: list[MPI.Request] = []
+        self._open: MPI.Request = MPI.REQUEST_NULL
+        self._comm: MPI.Comm = self.exchange.context.comm
+        persistent = all([self._initialize(call) for call in self._calls])
+        if not persistent:
+            self._comm = self.exchange.context.comm.Dup()
+            resources.on_release(self._comm.Free)
+
+    def _initialize(self, call: Call) -> bool:
+        name, arguments = call
+        start = getattr(self._comm, f"{name}_init", None)
+        if start is None:
+            return False
+        try:
+            handle = start(*arguments)
+        except NotImplementedError:
+            return False
+        self._handles.append(handle)
+        self.resources.on_release(handle.Free)
+        return True
+
+    def needs_mpi_thread(self) -> bool:
+        return False
+
+    def plans(self) -> list[Plan]:
+        if self._handles:
+            return [[[call(each.Start), call(each.Test, False)]] for each in self._handles]
+        return [
+            [[call(partial(self.begin, slot)), call(self.advance, False)]]
+            for slot in range(len(self._calls))
+        ]
+
+    def begin(self, slot: int) -> None:
+        name, arguments = self._calls[slot]
+        nonblocking = name.replace("Neighbor_a", "Ineighbor_a").replace("Alltoall", "Ialltoall")
+        self._open = getattr(self._comm, nonblocking)(*arguments)
+
+    def advance(self) -> bool:
+        return self._open.Test()
+
+    def waiting_for(self, number: int) -> str:
+        return "MPI's own collective"
+
+    def forget(self) -> None:
+        self._calls, self._handles, self.arrays, self.answers = [], [], [], []
 
 
 Call = tuple[str, tuple[Any, Any]]

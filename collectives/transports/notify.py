@@ -1,249 +1,233 @@
 """Data, then a counter at the target: each rank waits on its own counters, nobody on everybody.
 
 Every pair of ranks that exchanges data has a counter on both sides, in control memory: the number
-of the last round whose data have come. A counter is written after the data and read before them;
-``Win.Sync`` on both sides orders the accesses.
+of the last round whose data have come. A counter is written after the data and read before them.
 
-*Two slots.* ``Start`` stores the blocks and raises the counters, and waits for nothing. A rank may
-overwrite slot k % 2 in round k because it has seen the peer's counter of round k - 1, which the
-peer raised after it had given up the slot of round k - 2. That holds only between ranks that
-notify each other, so a pair with data in one direction exchanges empty notifications the other way.
+*Two slots* (memory of the request's own, and staging areas). ``Start`` stores the blocks and raises
+the counters, and waits for nothing. A rank may overwrite slot k % 2 in round k because it has seen
+the peer's counter of round k - 1, which the peer raised after it had given up the slot of round
+k - 2. That holds only between ranks that notify each other, so a pair with data in one direction
+exchanges empty notifications the other way.
 
-*One slot*, or the caller's receive buffer: a *credit* runs the other way (:mod:`..alternation`). A
-receiver grants it when it releases its memory or starts a round; a sender whose credit has not
-come sends from Wait or Test, and cannot open a round that it fills.
+*The caller's memory.* Where peers see it (memory from ``empty``), long blocks are stored straight
+into it, and a *credit* runs the other way (:class:`~..transport.Credit`). A receiver grants it when
+it releases its memory or starts a round; a block whose credit has not come leaves when it does,
+from Wait, Test or the progress thread. Short blocks, and any into plain memory, go into two staging
+slots like the request's own, out of which Wait copies.
 
-*Off the node* ``Start`` only Puts. Wait and Test flush, then Accumulate the counter (a word that
-alternates by round, so that it is not overwritten while it travels), then flush again.
+*Off the node*, what carries the data is one of two classes below, and nothing else differs:
+:class:`Notify` Puts into slots or staging areas, flushes, and Accumulates the counter (a word that
+alternates by round, so that it is not overwritten while it travels); :class:`StoreAndSend` sends
+persistent messages, which MPI moves by itself.
 
 *A filled round* is opened when all credits are there (with two slots, always). The caller stores
-on the node; Puts are issued chunk by chunk. When all chunks are ready the counters are raised, or
-what has to be flushed before is left to Wait and Test.
+on the node; Puts and messages are issued chunk by chunk. When all chunks are ready the counters are
+raised.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from mpi4py import MPI
 
-from onesided.collectives.alternation import Alternation, Creditor
 from onesided.collectives.context import Resources
-from onesided.collectives.copies import Copy
-from onesided.collectives.delivery import Delivery, Put
 from onesided.collectives.exchange import Exchange
-from onesided.collectives.memory import ALIGNMENT
-from onesided.collectives.transports.rma import OneSided
+from onesided.collectives.program import AWAIT, Chain, Plan, call, copy, tell, wait_for
+from onesided.collectives.schedule import STORE, Delivery, Filling, OneSided
+from onesided.collectives.transport import Credit, Creditor, Outlet
+from onesided.collectives.transports.p2p import Messages
 
-#: Offset of the credit from the counter of arrivals, in bytes: a cache line of its own.
-CREDIT = ALIGNMENT // 2
+#: Bytes between two ranks up to which blocks into memory from ``empty`` are staged: a copy costs
+#: less than waiting for a credit.
+SPARE = 1 << 15
 
 
-class Notify(OneSided):
-    """Notified stores and Puts; any order of starts and waits, the fastest method on a node."""
+class _Stored(OneSided):
+    """Stores and counters on the node; the rest is the subclass's."""
 
-    cells = 1
+    counts = True
     direct = True
+    spare = SPARE
 
-    def __init__(self, exchange: Exchange, resources: Resources) -> None:
-        super().__init__(exchange, resources)
-        self.hold_lock()
-        self._round = 0
-        self._words = np.zeros(2, np.int64)
-        resources.keep.append(self._words)
-        root: Any = self.schedule.control.take_root()
-        memory = memoryview(root)
-        mine = {peer: _cell(memory, i * ALIGNMENT) for i, peer in enumerate(exchange.peers)}
-        self._credited = exchange.slots == 1
-        sources = self.sources() if self._credited else set(exchange.peers)
-        targets = self.destinations() if self._credited else self.schedule.deliveries
-        self._from = [peer for peer in exchange.peers if peer in sources]
-        self._arrivals = [mine[peer][0] for peer in self._from]
-        self._credits = {d.peer: mine[d.peer][1] for d in targets if d.shared}
-        self._far = [d.peer for d in targets if not d.shared]
-        self._split(targets)
-        self._next = 0
-        self._late: list[Delivery] = []
-        self._filled = False
-        if self._credited:
-            self.alternate_in(Alternation(exchange.context.comm, exchange.context.next_tag()))
+    def __init__(self, operation: Exchange, resources: Resources) -> None:
+        super().__init__(operation, resources)
+        exchange = self.exchange
+        self._near_by = [d for d in self.deliveries if d.shared]
+        self._direct = [d for d in self._near_by if d.direct]
+        self._granted = self._grants()
+        if self._granted:
+            self.credit = Credit(exchange.context.comm)
+            self.credit.join(exchange.number, self.creditor())
+
+    def _grants(self) -> list[Delivery]:
+        """The peers on the node that store straight into the caller's memory."""
+        exchange = self.exchange
+        if exchange.owned and self.slots > 1:
+            return []
+        sources = {p for p, paths in self._paths_in.items() if STORE in paths.values()}
+        return [d for d in self._near_by if d.peer in sources]
 
     def creditor(self) -> Creditor:
-        if not self._credited:
-            return Creditor()
-        cells = [self._signals[peer][1] for peer in self._from if peer in self._signals]
-        far = [peer for peer in self._from if peer not in self._signals]
-        return Creditor(cells, list(self._syncs), far, self._far, not self.exchange.node.alone)
+        return Creditor([d.grant for d in self._granted if d.grant is not None])
 
-    def _split(self, targets: list[Delivery]) -> None:
-        """What can leave at ``Start``: stores and their counters, without any flush."""
-        turns = range(self.exchange.slots)
-        self._stores: list[list[Copy]] = [[c for d in targets for c in d.stores[t]] for t in turns]
-        self._puts: list[list[Put]] = [[p for d in targets for p in d.puts[t]] for t in turns]
-        self._signals = {d.peer: self._theirs(d) for d in self.schedule.deliveries if d.shared}
-        prompt = [d for d in targets if d.shared and not any(d.puts)]
-        self._prompt = [self._signals[d.peer][0] for d in prompt]
-        self._slow = [d for d in targets if not d.shared or any(d.puts)]
-        self._targets = targets
+    # -- programs ----------------------------------------------------------------------------------
 
-    def _theirs(self, delivery: Delivery) -> tuple[memoryview, memoryview]:
-        node_rank = self.exchange.node.rank_of[delivery.peer]
-        return _cell(self.schedule.control.segment(node_rank), delivery.cell)
+    def plans(self) -> list[Plan]:
+        return [self._plan(turn, None) for turn in range(self.turns)]
 
-    # -- a round -----------------------------------------------------------------------------------
+    def filled_plans(self) -> list[Plan]:
+        return [self._plan(turn, self.filling()) for turn in range(self.turns)]
 
-    def begin(self, slot: int) -> None:
-        self._next = 0
-        self._filled = False
-        if self._memory is not None:
-            self._round = self._memory.number
-            self._begin_credited(slot)
-            return
-        self._round = number = self._round + 1
-        for target, source in self._stores[slot]:
-            target[:] = source
-        for sync in self._syncs:
-            sync()
-        for cell in self._prompt:
-            cell[0] = number
-        if self._slow:
-            for put in self._puts[slot]:
-                put.issue()
-            self._late = self._slow
-        for target, source in self._local[slot]:
-            target[:] = source
-
-    def open(self, slot: int) -> bool:
-        memory = self._memory
-        number = 1 + (self._round if memory is None else memory.number)
-        if memory is not None:
-            for cell in self._credits.values():
-                if cell[0] < number:
-                    return False
-            for peer in self._far:
-                if not memory.has_come(peer, number):
-                    return False
-        for sync in self._syncs:
-            sync()
-        self._round = number
-        self._next = 0
-        self._filled = True
-        return True
-
-    def close(self, slot: int) -> None:
-        super().close(slot)
-        number = self._round
-        for sync in self._syncs:
-            sync()
-        for cell in self._prompt:
-            cell[0] = number
-        self._late = self._slow
-
-    def advance(self) -> bool:
-        if self._late:
-            self._advance_late()
-        number, cells, here = self._round, self._arrivals, self._next
-        while here < len(cells):
-            if cells[here][0] < number:
-                self._next = here
-                return False
-            here += 1
-        self._next = here
-        return not self._late
-
-    def _advance_late(self) -> None:
-        """Send what could not leave at ``Start``: flushes may wait for the targets."""
-        late = self._late
-        if self._credited and not self._filled:
-            granted = [d for d in late if self._may_write(d)]
-            if not granted:
-                return
-            self._late = [d for d in late if all(d is not other for other in granted)]
-            late = [d for d in granted if not self._deliver(d)]
-            for delivery in late:
-                self._send(delivery)
+    def _plan(self, turn: int, filled: Filling | None) -> Plan:
+        """What the caller has filled need not be copied."""
+        chains: Plan = []
+        for delivery in self._near_by:
+            chain: Chain = []
+            if filled is None:
+                if delivery.direct:
+                    chain.append(wait_for(self.credits[delivery.peer]))
+                chain += [copy(target, source) for target, source in delivery.stores[turn]]
+            if delivery.arrival is not None:
+                chain.append(tell(delivery.arrival))
+            chains.append(chain)
+        chains.sort(key=lambda chain: chain[0][0] == AWAIT)
+        chains += self.far_chains(turn, filled)
+        if filled is None:
+            chains.append(self.copies_of(turn))
         else:
-            self._late = []
-        self._complete(late)
+            chains.append([copy(target, source) for target, source in filled.copies[turn]])
+        for delivery in self._near_by:
+            arrived = wait_for(self.arrivals[delivery.peer])
+            chains.append([arrived, *self.unpacks_of(turn, delivery.peer)])
+        return [chain for chain in chains if chain]
 
-    def _begin_credited(self, slot: int) -> None:
-        self._turn = slot
-        self._late = [d for d in self._targets if not (self._may_write(d) and self._deliver(d))]
-        for target, source in self._local[slot]:
-            target[:] = source
+    def far_chains(self, turn: int, filled: Filling | None) -> list[Chain]:
+        """Local. What is done for ranks off the node."""
+        return []
 
-    def _deliver(self, delivery: Delivery) -> bool:
-        """Store a peer its blocks and tell it; false where something has to be flushed before."""
-        if not delivery.shared or delivery.puts[self._turn]:
-            return False
-        self._send(delivery)
-        for sync in self._syncs:
-            sync()
-        self._signal(delivery)
-        return True
+    def may_open(self, rounds: int) -> bool:
+        number = rounds + 1 if self.credit is None else self.credit.number + 1
+        return all(self.credits[d.peer][0] >= number for d in self._direct)
 
-    def _send(self, delivery: Delivery) -> None:
-        for sync in self._syncs:
-            sync()
-        for put in delivery.puts[self._turn]:
-            put.issue()
-        for target, source in delivery.stores[self._turn]:
-            target[:] = source
-
-    def _may_write(self, delivery: Delivery) -> bool:
-        if delivery.shared:
-            granted: int = self._credits[delivery.peer][0]
-            return granted >= self._round
-        return self._memory is not None and self._memory.has_come(delivery.peer, self._round)
-
-    # -- signals -----------------------------------------------------------------------------------
-
-    def _complete(self, sent: list[Delivery]) -> None:
-        """Data, then counters, each at all of these peers at the same time."""
-        for delivery in sent:
-            for window in self.windows:
-                window.Flush(delivery.peer)
-        for sync in self._syncs:
-            sync()
-        for delivery in sent:
-            self._signal(delivery)
-        counters = self.schedule.windows[0]
-        for delivery in sent:
-            if counters is not None and not delivery.shared:
-                counters.Flush(delivery.peer)
-
-    def _signal(self, delivery: Delivery) -> None:
-        """Raise the peer's counter of arrivals to the number of this round."""
-        number = self._round
-        if delivery.shared:
-            self._signals[delivery.peer][0][0] = number
-            return
-        window = self.schedule.windows[0]
-        if window is None:
-            return
-        word = self._words[number % 2 : number % 2 + 1]
-        word[0] = number
-        place = [delivery.cell, 1, MPI.INT64_T]
-        window.Accumulate([word, 1, MPI.INT64_T], delivery.peer, place, MPI.REPLACE)
-
-    def waiting_for(self) -> str:
+    def waiting_for(self, number: int) -> str:
         missing = [
-            f"data from rank {peer} (has sent {cell[0]} of {self._round} rounds)"
-            for peer, cell in zip(self._from, self._arrivals, strict=True)
-            if cell[0] < self._round
+            f"data from rank {peer} (has sent {cell[0]} of {number} rounds)"
+            for peer, cell in self.arrivals.items()
+            if cell[0] < number
         ]
-        blocked = [f"rank {d.peer}, to which the data have not left" for d in self._late]
+        blocked = [
+            f"rank {d.peer}, which has not given its memory"
+            for d in self._direct
+            if self.credits[d.peer][0] < number
+        ]
         return ", ".join(missing + blocked)
 
     def forget(self) -> None:
         super().forget()
-        self._arrivals, self._credits, self._signals, self._prompt = [], {}, {}, []
-        self._stores, self._puts, self._targets, self._slow = [], [], [], []
-        self._late = []
+        self._near_by, self._direct, self._granted = [], [], []
 
 
-def _cell(memory: memoryview, offset: int) -> tuple[memoryview, memoryview]:
-    """Counter and credit at an offset in control memory, as aligned 64-bit integers."""
-    counter = memory[offset : offset + 8].cast("q")
-    return counter, memory[offset + CREDIT : offset + CREDIT + 8].cast("q")
+class Notify(_Stored):
+    """Notified stores and Puts; any order of starts and waits, the fastest method on a node."""
+
+    def __init__(self, operation: Exchange, resources: Resources) -> None:
+        super().__init__(operation, resources)
+        self._far = [d for d in self.deliveries if not d.shared]
+        self._words = np.zeros((2, 1), np.int64)
+        resources.keep.append(self._words)
+        self._round = 0
+        self._fresh = False
+
+    def needs_mpi_thread(self) -> bool:
+        return bool(self._far)
+
+    def far_chains(self, turn: int, filled: Filling | None) -> list[Chain]:
+        if not self._far:
+            return []
+        puts = [put for d in self._far for put in d.puts[turn]]
+        issue = [put.issue for put in puts]
+        if filled is not None:
+            issue = [put.issue for put in filled.last[turn]]
+
+        def start() -> None:
+            self._round += 1
+            self._fresh = True
+            for each in issue:
+                each()
+
+        chains: list[Chain] = [[call(start), call(self._complete)]]
+        for delivery in self._far:
+            arrived = wait_for(self.arrivals[delivery.peer])
+            unpack = self.unpacks_of(turn, delivery.peer)
+            chains.append([arrived, call(self.sync, False), *unpack])
+        return chains
+
+    def _complete(self) -> bool:
+        """Data, then counters, each at all peers off the node at the same time.
+
+        A flush may wait until the target enters MPI, so it is not for ``Start``.
+        """
+        if self._fresh:
+            self._fresh = False
+            return False
+        for delivery in self._far:
+            if delivery.carries and delivery.window is not None:
+                delivery.window.Flush(delivery.peer)
+        self.sync()
+        number = self._round if self.credit is None else self.credit.number
+        word = self._words[self._round % 2]
+        word[0] = number
+        for delivery in self._far:
+            if delivery.window is not None:
+                place = [delivery.cell, 1, MPI.INT64_T]
+                origin = [word, 1, MPI.INT64_T]
+                delivery.window.Accumulate(origin, delivery.peer, place, MPI.REPLACE)
+        for delivery in self._far:
+            if delivery.window is not None:
+                delivery.window.Flush(delivery.peer)
+        return True
+
+    def forget(self) -> None:
+        super().forget()
+        self._far = []
+
+
+class StoreAndSend(_Stored):
+    """Stores and counters on the node, persistent messages off it."""
+
+    puts_off_node = False
+
+    def __init__(self, operation: Exchange, resources: Resources) -> None:
+        super().__init__(operation, resources)
+        far = [peer for peer in self.exchange.peers if not self._near(peer)]
+        self._messages = Messages(self.exchange, resources, self.arrays, far)
+
+    def needs_mpi_thread(self) -> bool:
+        return False
+
+    def outlets(self) -> list[list[list[Outlet]]]:
+        return self.filling().outlets
+
+    def filling(self) -> Filling:
+        made = self._filling is None
+        filling = super().filling()
+        if made:
+            for turn in range(self.turns):
+                self._messages.lay_outlets(filling.outlets[turn])
+        return filling
+
+    def far_chains(self, turn: int, filled: Filling | None) -> list[Chain]:
+        return self._messages.chains(turn, filled is not None)
+
+    def may_open(self, rounds: int) -> bool:
+        if not super().may_open(rounds):
+            return False
+        self._messages.receive(rounds % self.turns)
+        return True
+
+    def send_chunk(self, slot: int, chunk: int) -> bool:
+        return self._messages.send_chunk(chunk)
+
+    def forget(self) -> None:
+        super().forget()
+        self._messages.forget()

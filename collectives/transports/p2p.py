@@ -2,141 +2,191 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.chunks import Chunk, chunks_of
 from onesided.collectives.context import Resources
-from onesided.collectives.copies import LARGEST_PIECE, Copy, allocate_slots, copies_to_self
-from onesided.collectives.exchange import Exchange
-from onesided.collectives.outlets import Outlet, Outlets
+from onesided.collectives.copies import Chunk, Copy, chunks_of, copies_between, pieces
+from onesided.collectives.exchange import Exchange, ExchangeTransport
 from onesided.collectives.pattern import Block
-from onesided.collectives.request import PersistentRequest
+from onesided.collectives.program import Chain, Plan, call, copy
+from onesided.collectives.transport import Outlet
 
 
-class PointToPoint(PersistentRequest):
-    """``Send_init`` and ``Recv_init`` among the ranks that exchange data, started together.
+class Messages:
+    """``Send_init`` and ``Recv_init`` between this rank and some peers, started together.
 
     Contiguous blocks are sent and received in place; boxes are packed into buffers that belong
     to the request. Messages are matched by the order of initialization: every request has tags
     of its own on the private communicator, one for every chunk, so that chunks leave in any
     order; blocks of one pair of ranks go in the order of keys.
-
-    The caller of an opened round, which is always possible, packs: the outlets are the buffers.
     """
 
-    direct = True
-
-    def __init__(self, exchange: Exchange, resources: Resources) -> None:
-        super().__init__(exchange, resources)
-        self.serve(allocate_slots(exchange))
+    def __init__(
+        self, exchange: Exchange, resources: Resources, arrays: Sequence[NDArray[Any]],
+        peers: Sequence[int],
+    ) -> None:  # fmt: skip
+        """Local, but called in the same order on all ranks."""
+        self._exchange, self._resources = exchange, resources
         more = range(1, exchange.most_chunks)
         self._tags = [exchange.number, *(exchange.context.next_tag() for _ in more)]
         self._packs: list[Copy] = []
         self._last_packs: list[Copy] = []  # of blocks that do not travel in chunks
         self._last: list[MPI.Prequest] = []
         self._of_chunk: list[list[MPI.Prequest]] = [[] for _ in range(exchange.chunks)]
-        self._chunks: list[tuple[Block, list[Chunk]]] = []
-        for block in sorted(exchange.send.blocks, key=lambda block: block.key):
-            self._send(block)
+        self._blocks: list[tuple[Block, list[Chunk]]] = []
+        for peer in peers:
+            for block in exchange.blocks_to(peer):
+                self._send(block)
         sends = [*(m for messages in self._of_chunk for m in messages), *self._last]
         self._unpacks: list[list[Copy]] = []
         self._receives: list[list[MPI.Prequest]] = []
-        for array in self.arrays:
-            self._receive(array)
-        self._messages = [receives + sends for receives in self._receives]
-        self._local = copies_to_self(exchange, self.arrays)
-        self._own: list[list[Copy]] = []
-        self._pending: list[MPI.Prequest] = []
+        for array in arrays:
+            self._receive(array, peers)
+        self._sends = sends
+        self._all = [receives + sends for receives in self._receives]
 
     def _send(self, block: Block) -> None:
-        exchange = self.exchange
-        if block.peer == exchange.rank or exchange.send.array is None:
-            return
-        chunks = chunks_of(exchange.send.array[block.box], exchange.cuts_to.get(block.peer))
+        exchange = self._exchange
+        chunks = chunks_of(exchange.source(block), exchange.cuts_to(block))
         self._packs += [chunk.pack for chunk in chunks if chunk.pack is not None]
-        self._chunks.append((block, chunks))
+        self._blocks.append((block, chunks))
         in_chunks = len(chunks) == exchange.chunks
         if not in_chunks:
             self._last_packs += [chunk.pack for chunk in chunks if chunk.pack is not None]
         start = exchange.context.comm.Send_init
         for number, chunk in enumerate(chunks):
-            for piece in _pieces(chunk.array):
+            for piece in pieces(chunk.array):
                 message = start([piece, MPI.BYTE], block.peer, self._tags[number])
-                self.resources.on_release(message.Free)
+                self._resources.on_release(message.Free)
                 (self._of_chunk[number] if in_chunks else self._last).append(message)
 
-    def _receive(self, array: NDArray[Any]) -> None:
-        exchange = self.exchange
+    def _receive(self, array: NDArray[Any], peers: Sequence[int]) -> None:
+        exchange = self._exchange
         start = exchange.context.comm.Recv_init
         unpacks: list[Copy] = []
         receives = []
-        for block in sorted(exchange.recv.blocks, key=lambda block: block.key):
-            if block.peer == exchange.rank:
-                continue
-            chunks = chunks_of(array[block.box], exchange.cuts_from.get(block.peer))
-            unpacks += [chunk.unpack for chunk in chunks if chunk.unpack is not None]
-            for number, chunk in enumerate(chunks):
-                for piece in _pieces(chunk.array):
-                    message = start([piece, MPI.BYTE], block.peer, self._tags[number])
-                    self.resources.on_release(message.Free)
-                    receives.append(message)
+        for peer in peers:
+            for block in exchange.blocks_from(peer):
+                chunks = chunks_of(array[block.box], exchange.cuts_from(block))
+                unpacks += [chunk.unpack for chunk in chunks if chunk.unpack is not None]
+                for number, chunk in enumerate(chunks):
+                    for piece in pieces(chunk.array):
+                        message = start([piece, MPI.BYTE], block.peer, self._tags[number])
+                        self._resources.on_release(message.Free)
+                        receives.append(message)
         self._unpacks.append(unpacks)
         self._receives.append(receives)
 
-    def begin(self, slot: int) -> None:
-        for target, source in self._packs:
-            target[:] = source
-        MPI.Prequest.Startall(self._messages[slot])
-        for target, source in self._local[slot]:
-            target[:] = source
-        self._pending = self._messages[slot]
+    def chains(self, turn: int, filled: bool) -> list[Chain]:
+        """Local. A round: pack, start all, wait for all, unpack; or the rest of a filled round."""
+        slot = turn % len(self._all)
+        messages, packs, start = self._all[slot], self._packs, self._all[slot]
+        if not messages:
+            return []
+        if filled:
+            packs, start = self._last_packs, self._last
+        chain = [copy(target, source) for target, source in packs]
+        if start:
+            chain.append(call(partial(MPI.Prequest.Startall, start)))
+        chain.append(call(partial(MPI.Prequest.Testall, messages), serves=False))
+        chain += [copy(target, source) for target, source in self._unpacks[slot]]
+        return [chain]
 
-    def lay_outlets(self) -> list[list[list[Outlet]]]:
-        outlets = Outlets(self.exchange, self.exchange.slots)
-        for slot in range(self.exchange.slots):
-            for block, chunks in self._chunks:
-                if len(chunks) == self.exchange.chunks:
-                    outlets.to(block, slot, [chunk.array for chunk in chunks])
-                else:
-                    outlets.to(block, slot, outlets.in_send_array(block))
-        outlets.keep(self.arrays)
-        self._own = outlets.copies
-        return outlets.by_slot
+    def receive(self, turn: int) -> None:
+        """Local. A filled round begins: its messages may come."""
+        MPI.Prequest.Startall(self._receives[turn % len(self._receives)])
 
-    def open(self, slot: int) -> bool:
-        MPI.Prequest.Startall(self._receives[slot])
-        self._pending = self._messages[slot]
-        return True
-
-    def send_chunk(self, slot: int, chunk: int) -> bool:
+    def send_chunk(self, chunk: int) -> bool:
+        """Local. A chunk leaves; false where there is nothing to send."""
         MPI.Prequest.Startall(self._of_chunk[chunk])
         return bool(self._of_chunk[chunk])
 
-    def close(self, slot: int) -> None:
-        for target, source in (*self._last_packs, *self._own[slot]):
-            target[:] = source
-        MPI.Prequest.Startall(self._last)
-
-    def advance(self) -> bool:
-        return MPI.Prequest.Testall(self._pending)
-
-    def complete(self) -> None:
-        for target, source in self._unpacks[self._slot]:
-            target[:] = source
-
-    def waiting_for(self) -> str:
-        return "messages from or to " + ", ".join(f"rank {peer}" for peer in self.exchange.peers)
+    def lay_outlets(self, by_chunk: list[list[Outlet]]) -> None:
+        """Local. Where the caller of a filled round writes: the buffers of the messages."""
+        exchange = self._exchange
+        for block, chunks in self._blocks:
+            if len(chunks) == exchange.chunks:
+                for number, part in enumerate(exchange.parts(block)):
+                    by_chunk[number].append((block.peer, part, chunks[number].array))
+            else:
+                for number, outlet in enumerate(exchange.in_send_array(block)):
+                    by_chunk[number].append(outlet)
 
     def forget(self) -> None:
-        self._packs, self._last_packs, self._unpacks, self._local = [], [], [], []
-        self._messages, self._receives, self._of_chunk, self._last = [], [], [], []
-        self._chunks, self._own, self._pending = [], [], []
+        """Local. Drop the handles, which belong to the request's resources."""
+        self._packs, self._last_packs, self._unpacks, self._blocks = [], [], [], []
+        self._all, self._receives, self._of_chunk, self._last, self._sends = [], [], [], [], []
 
 
-def _pieces(view: NDArray[Any]) -> list[NDArray[np.uint8]]:
-    flat = view.reshape(-1).view(np.uint8)
-    return [flat[i : i + LARGEST_PIECE] for i in range(0, flat.size, LARGEST_PIECE)]
+class PointToPoint(ExchangeTransport):
+    """Messages to and from all peers.
+
+    The caller of an opened round, which is always possible, packs: the outlets are the buffers.
+    """
+
+    direct = True
+
+    def __init__(self, operation: Exchange, resources: Resources) -> None:
+        super().__init__(operation, resources)
+        self.serve(self.plain_arrays())
+        exchange = self.exchange
+        self._messages = Messages(exchange, resources, self.arrays, exchange.peers)
+        self._local = exchange.to_itself(self.arrays)
+        self._own: list[list[Copy]] = [[] for _ in self.arrays]
+        self._outlets: list[list[list[Outlet]]] = []
+
+    def needs_mpi_thread(self) -> bool:
+        return False
+
+    def plans(self) -> list[Plan]:
+        return [
+            [*self._messages.chains(slot, False), [copy(*each) for each in self._local[slot]]]
+            for slot in range(len(self.arrays))
+        ]
+
+    def filled_plans(self) -> list[Plan]:
+        self.outlets()
+        return [
+            [*self._messages.chains(slot, True), [copy(*each) for each in self._own[slot]]]
+            for slot in range(len(self.arrays))
+        ]
+
+    def outlets(self) -> list[list[list[Outlet]]]:
+        if not self._outlets:
+            self._outlets = [self._lay(slot) for slot in range(len(self.arrays))]
+        return self._outlets
+
+    def _lay(self, slot: int) -> list[list[Outlet]]:
+        exchange = self.exchange
+        rank, array = exchange.rank, self.arrays[slot]
+        by_chunk: list[list[Outlet]] = [[] for _ in range(exchange.chunks)]
+        self._messages.lay_outlets(by_chunk)
+        for out, into in zip(exchange.blocks_to(rank), exchange.blocks_from(rank), strict=True):
+            if out.shape == into.shape:
+                target = array[into.box]
+                inner = [tuple(slice(0, n) for n in out.shape)]
+                if exchange.cuts is not None:
+                    inner = exchange.cuts.parts(inner[0])
+                for chunk, (part, of) in enumerate(zip(exchange.parts(out), inner, strict=True)):
+                    by_chunk[chunk].append((rank, part, target[of]))
+            else:
+                for chunk, outlet in enumerate(exchange.in_send_array(out)):
+                    by_chunk[chunk].append(outlet)
+                self._own[slot] += copies_between(array[into.box], exchange.source(out))
+        return by_chunk
+
+    def may_open(self, rounds: int) -> bool:
+        self._messages.receive(rounds % len(self.arrays))
+        return True
+
+    def send_chunk(self, slot: int, chunk: int) -> bool:
+        return self._messages.send_chunk(chunk)
+
+    def forget(self) -> None:
+        self._messages.forget()
+        self._local, self._own, self._outlets, self.arrays, self.answers = [], [], [], [], []

@@ -13,19 +13,34 @@ from mpi4py import MPI
 
 from onesided.collectives.context import Resources
 from onesided.collectives.exchange import Exchange
-from onesided.collectives.transports.rma import OneSided
+from onesided.collectives.schedule import OneSided
 
 
 class _Printed(OneSided):
-    any_order = False
     most_slots = 1
     share = False
+    own_windows = True
     overlay = True
 
-    def __init__(self, exchange: Exchange, resources: Resources) -> None:
-        super().__init__(exchange, resources)
-        deliveries = sorted(self.schedule.deliveries, key=lambda delivery: delivery.peer)
+    def __init__(self, operation: Exchange, resources: Resources) -> None:
+        super().__init__(operation, resources)
+        deliveries = sorted(self.deliveries, key=lambda delivery: delivery.peer)
         self._puts = [put for delivery in deliveries for put in delivery.puts[0]]
+        self._fresh = False
+
+    def needs_mpi_thread(self) -> bool:
+        return False
+
+    def advance(self) -> bool:
+        """Local, but for the algorithm's own synchronization, which ``Start`` leaves to Wait."""
+        if self._fresh:
+            self._fresh = False
+            return False
+        self.close()
+        return True
+
+    def close(self) -> None:
+        """Collective. The end of the round."""
 
     def forget(self) -> None:
         super().forget()
@@ -40,17 +55,17 @@ class FencePaper(_Printed):
     """
 
     def begin(self, slot: int) -> None:
-        for window in self.windows:
+        for window in self.own():
             window.Fence(MPI.MODE_NOPRECEDE)
         for put in self._puts:
             put.issue()
+        self._fresh = True
 
-    def advance(self) -> bool:
-        for window in self.windows:
+    def close(self) -> None:
+        for window in self.own():
             window.Fence(MPI.MODE_NOPUT | MPI.MODE_NOSUCCEED)
-        return True
 
-    def waiting_for(self) -> str:
+    def waiting_for(self, number: int) -> str:
         return "all ranks in the fence"
 
 
@@ -58,34 +73,35 @@ class LockPaper(_Printed):
     """Algorithm 3 with barriers before and after the self lock is taken again.
 
     As printed, without a barrier, Wait returns with data missing; with the one barrier of the
-    text the next round overwrites data that are still being read. Both barriers are needed.
+    text the next round overwrites data that are still being read. Both barriers are needed. MPICH
+    5.0 hangs in ``Lock_all`` beside an active ``Ibarrier``, which it does not progress there.
     """
 
-    def __init__(self, exchange: Exchange, resources: Resources) -> None:
-        super().__init__(exchange, resources)
-        rank = exchange.rank
-        for window in self.windows:
+    def __init__(self, operation: Exchange, resources: Resources) -> None:
+        super().__init__(operation, resources)
+        rank = self.exchange.rank
+        for window in self.own():
             window.Lock(rank, MPI.LOCK_EXCLUSIVE)
             resources.on_release(partial(window.Unlock, rank))
-        exchange.context.comm.Barrier()
+        self.exchange.context.comm.Barrier()
 
     def begin(self, slot: int) -> None:
-        for window in self.windows:
+        for window in self.own():
             window.Unlock(self.exchange.rank)
-        for window in self.windows:
+        for window in self.own():
             window.Lock_all()
         for put in self._puts:
             put.issue()
+        self._fresh = True
 
-    def advance(self) -> bool:
+    def close(self) -> None:
         barrier = self.exchange.context.comm.Barrier
-        for window in self.windows:
+        for window in self.own():
             window.Unlock_all()
         barrier()
-        for window in self.windows:
+        for window in self.own():
             window.Lock(self.exchange.rank, MPI.LOCK_EXCLUSIVE)
         barrier()
-        return True
 
-    def waiting_for(self) -> str:
+    def waiting_for(self, number: int) -> str:
         return "all ranks in the barrier"

@@ -1,8 +1,8 @@
 """Post, start, complete, wait: active target among the ranks that really exchange data.
 
-``Start`` posts, which is local, and says *ready* to the sources. The access epoch is opened from
-Wait or Test, when all targets are ready, so ``MPI_Win_start`` never waits for a rank that has not
-posted, and requests may be started and completed in any order.
+``Start`` posts, which is local, and says *ready* to the sources. The access epoch is opened when
+all targets are ready, so ``MPI_Win_start`` never waits for a rank that has not posted, and requests
+may be started and completed in any order.
 """
 
 from __future__ import annotations
@@ -11,46 +11,49 @@ from mpi4py import MPI
 
 from onesided.collectives.context import Resources
 from onesided.collectives.exchange import Exchange
-from onesided.collectives.transports.rma import OneSided, merged
-from onesided.collectives.transports.signals import Signals
+from onesided.collectives.schedule import OneSided, merged
+from onesided.collectives.transports.lock import Signals
 
 
 class Pscw(OneSided):
-    """General active target synchronization; any order while Wait and Test advance all requests."""
+    """General active target synchronization; any order of starts and waits."""
 
+    own_windows = True
     overlay = True
 
-    def __init__(self, exchange: Exchange, resources: Resources) -> None:
-        super().__init__(exchange, resources)
+    def __init__(self, operation: Exchange, resources: Resources) -> None:
+        super().__init__(operation, resources)
+        exchange = self.exchange
         targets = [delivery.peer for delivery in self.destinations()]
         sources = sorted(self.sources())
         self._ready = Signals(exchange, resources, sources, targets)
-        self._stages = [merged(self.stages(turn)) for turn in range(exchange.slots)]
+        self._stages = [merged(self.stages(turn)) for turn in range(self.turns)]
         self._access = exchange.context.group.Incl(targets) if targets else None
         self._exposure = exchange.context.group.Incl(sources) if sources else None
         for group in (self._access, self._exposure):
             if group is not None:
                 resources.on_release(group.Free)
         self._messages = self._ready.messages()
-        self._unsent = False
+        self._turn = 0
+        self._unsent = self._fresh = False
         self._exposed: list[MPI.Win] = []
 
     def begin(self, slot: int) -> None:
         self._turn = slot
-        for sync in self._syncs:
-            sync()
+        self.sync()
         if self._exposure is not None:
-            for window in self.windows:
+            self._exposed = self.own()
+            for window in self._exposed:
                 window.Post(self._exposure)
-            self._exposed = self.windows
         MPI.Prequest.Startall(self._messages)
-        self._unsent = True
-        for target, source in self._local[slot]:
-            target[:] = source
+        self._unsent = self._fresh = True
+        for target, source in self.local[slot]:
+            target[...] = source
 
     def advance(self) -> bool:
         if self._unsent:
-            if not MPI.Prequest.Testall(self._messages):
+            if self._fresh or not MPI.Prequest.Testall(self._messages):
+                self._fresh = False  # to complete an epoch may take until the target enters MPI
                 return False
             self._send()
             self._unsent = False
@@ -64,20 +67,19 @@ class Pscw(OneSided):
         """One access epoch: all targets have posted, so nothing here waits for user code."""
         if self._access is None:
             return
-        windows = self.windows
+        windows = self.own()
         for window in windows:
             window.Start(self._access)
         for puts, stores in self._stages[self._turn]:
             for put in puts:
                 put.issue()
             for target, source in stores:
-                target[:] = source
-        for sync in self._syncs:
-            sync()
+                target[...] = source
+        self.sync()
         for window in windows:
             window.Complete()
 
-    def waiting_for(self) -> str:
+    def waiting_for(self, number: int) -> str:
         if self._unsent:
             return f"ready messages from {list(self._ready.into)}"
         return f"completion by {list(self._ready.out)}"

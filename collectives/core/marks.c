@@ -1,21 +1,9 @@
-/* The counter of a partitioned send, compiled, with its way into memory of the node.
+/* The marks of a partitioned send, compiled, with its way into memory of the node.
 
-   It does what counter.py and transports/board.py do, under Python's global lock, which makes every
-   method of it atomic. Built where a compiler is present; nothing depends on it. */
+   It does what the counter and the board of collectives/partitioned do in Python, under the
+   interpreter lock, which makes every method of it atomic. */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <structmember.h>
-
-/* Words of a board, as in board.py. */
-enum { CREDIT = 0, HEAD = 8, TAIL = 16, ENTRIES = 24, ROOM = 64 };
-
-/* Copies of fewer bytes keep the global lock: getting it back from a thread that computes in
-   Python takes up to 5 ms. */
-enum { ALONE = 1 << 18 };
+#include "core.h"
 
 typedef struct {
     PyObject_HEAD
@@ -30,7 +18,7 @@ typedef struct {
     PyObject *push;      /* called when a group is complete and no board is connected */
     PyObject *refuse;    /* called with what cannot be marked */
     PyObject *refuse_range;
-    int connected, granted;
+    int connected, granted, expects;
     int64_t credit, head;
     Py_buffer target, source, board;
 } Counter;
@@ -106,6 +94,10 @@ static PyObject *mark_list(Counter *self, PyObject *ids)
     Py_buffer view;
     if (PyObject_GetBuffer(ids, &view, PyBUF_CONTIG_RO) < 0)
         return NULL;
+    if (view.itemsize != sizeof(int64_t)) {
+        PyBuffer_Release(&view);
+        return PyErr_Format(PyExc_TypeError, "partitions are 64-bit integers");
+    }
     const int64_t *values = view.buf;
     Py_ssize_t count = view.len / (Py_ssize_t)sizeof *values, done = 0;
     int64_t culprit = -1;
@@ -163,11 +155,11 @@ static int64_t *word(const Counter *self, int place)
 
 static int may_leave(Counter *self)
 {
-    if (!self->granted)
-        self->granted = __atomic_load_n(word(self, CREDIT), __ATOMIC_ACQUIRE) == self->credit;
+    if (!self->granted && self->expects)
+        self->granted = cell_load(word(self, CREDIT)) == self->credit;
     /* runs that are being stored have no entry yet, but each will want one */
     return self->granted &&
-        self->head + self->copying - __atomic_load_n(word(self, TAIL), __ATOMIC_ACQUIRE) < ROOM;
+        self->head + self->copying - cell_load(word(self, TAIL)) < ROOM;
 }
 
 /* Store what is complete, and tell of it. */
@@ -189,7 +181,7 @@ static void leave(Counter *self)
         }
         self->copying--;
         *word(self, ENTRIES + (int)(self->head % ROOM)) = (int64_t)first << 32 | (int64_t)stop;
-        __atomic_store_n(word(self, HEAD), ++self->head, __ATOMIC_RELEASE);
+        cell_store(word(self, HEAD), ++self->head);
     }
 }
 
@@ -220,12 +212,31 @@ static PyObject *let_go(Counter *self, Py_ssize_t before)
     Py_RETURN_NONE;
 }
 
-/* Pready: mark one partition, and let go what is complete. */
-static PyObject *pready(Counter *self, PyObject *partition)
+/* Say what cannot be marked, in the words of the Python verb, which knows the names as well. */
+static PyObject *refused(PyObject *verb, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    Py_ssize_t index = as_index(self, partition), before = self->waiting;
+    Py_ssize_t named = names == NULL ? 0 : PyTuple_Size(names);
+    PyObject *values = PyTuple_New(count), *keywords = PyDict_New(), *said = NULL;
+    int failed = values == NULL || keywords == NULL;
+    for (Py_ssize_t i = 0; !failed && i < count; i++)
+        failed = PyTuple_SetItem(values, i, Py_NewRef(args[i])) < 0;
+    for (Py_ssize_t i = 0; !failed && i < named; i++)
+        failed = PyDict_SetItem(keywords, PyTuple_GetItem(names, i), args[count + i]) < 0;
+    if (!failed)
+        said = PyObject_Call(verb, values, keywords);
+    Py_XDECREF(values);
+    Py_XDECREF(keywords);
+    return said;
+}
+
+/* Pready: mark one partition, and let go what is complete. */
+static PyObject *pready(Counter *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    if (count != 1 || names != NULL)
+        return refused(self->refuse, args, count, names);
+    Py_ssize_t index = as_index(self, args[0]), before = self->waiting;
     if (index < 0 || self->flags[index])
-        return PyObject_CallOneArg(self->refuse, partition);
+        return refused(self->refuse, args, count, names);
     self->flags[index] = 1;
     self->missing--;
     add(self, index / self->per, 1);
@@ -233,15 +244,16 @@ static PyObject *pready(Counter *self, PyObject *partition)
 }
 
 /* Pready_range: the same for the partitions from the first to the last, both included. */
-static PyObject *pready_range(Counter *self, PyObject *const *args, Py_ssize_t count)
+static PyObject *pready_range(Counter *self, PyObject *const *args, Py_ssize_t count,
+                              PyObject *names)
 {
     Py_ssize_t low = -1, high = -1, before = self->waiting;
-    if (count == 2) {
+    if (count == 2 && names == NULL) {
         low = as_index(self, args[0]);
         high = as_index(self, args[1]);
     }
     if (low < 0 || high < low || add_range(self, low, high) >= 0)
-        return PyObject_Vectorcall(self->refuse_range, args, (size_t)count, NULL);
+        return refused(self->refuse_range, args, count, names);
     return let_go(self, before);
 }
 
@@ -254,6 +266,8 @@ static PyObject *reset(Counter *self, PyObject *Py_UNUSED(nothing))
     memset(self->counts, 0, (size_t)self->groups * sizeof *self->counts);
     self->missing = self->partitions;
     self->waiting = self->first = 0;
+    self->granted = 0; /* the credit of the round before is that of another round */
+    self->expects = 0;
     Py_RETURN_NONE;
 }
 
@@ -281,7 +295,7 @@ static void release_board(Counter *self)
 {
     if (!self->connected)
         return;
-    self->connected = self->granted = 0;
+    self->connected = self->granted = self->expects = 0;
     PyBuffer_Release(&self->target);
     PyBuffer_Release(&self->source);
     PyBuffer_Release(&self->board);
@@ -307,7 +321,8 @@ static PyObject *connect_board(Counter *self, PyObject *args)
         goto no_board;
     Py_ssize_t nbytes = self->partitions * self->part;
     if (self->target.len != nbytes || self->source.len != nbytes ||
-        self->board.len < (ENTRIES + ROOM) * (Py_ssize_t)sizeof(int64_t)) {
+        self->board.len < (ENTRIES + ROOM) * (Py_ssize_t)sizeof(int64_t) ||
+        (uintptr_t)self->board.buf % sizeof(int64_t)) {
         PyErr_Format(PyExc_ValueError, "%zd and %zd bytes for a message of %zd, %zd for a board",
                      self->target.len, self->source.len, nbytes, self->board.len);
         PyBuffer_Release(&self->board);
@@ -330,6 +345,7 @@ static PyObject *expect(Counter *self, PyObject *credit)
         return NULL;
     self->credit = value;
     self->granted = 0;
+    self->expects = 1;
     Py_RETURN_NONE;
 }
 
@@ -338,79 +354,93 @@ static PyObject *bind(Counter *self, PyObject *args)
     PyObject *push, *refuse, *refuse_range;
     if (!PyArg_ParseTuple(args, "OOO", &push, &refuse, &refuse_range))
         return NULL;
-    Py_INCREF(push);
-    Py_INCREF(refuse);
-    Py_INCREF(refuse_range);
-    Py_XSETREF(self->push, push);
-    Py_XSETREF(self->refuse, refuse);
-    Py_XSETREF(self->refuse_range, refuse_range);
+    PyObject *before[] = {self->push, self->refuse, self->refuse_range};
+    self->push = Py_NewRef(push);
+    self->refuse = Py_NewRef(refuse);
+    self->refuse_range = Py_NewRef(refuse_range);
+    for (int i = 0; i < 3; i++)
+        Py_XDECREF(before[i]);
     Py_RETURN_NONE;
 }
 
 /* -- the type ------------------------------------------------------------------------------------- */
 
-static int initialize(Counter *self, PyObject *args, PyObject *names)
+/* Everything is made here, so that there is no counter without its arrays. */
+static PyObject *counter_new(PyTypeObject *type, PyObject *args, PyObject *names)
 {
     static char *words[] = {"partitions", "part", "per", NULL};
     Py_ssize_t partitions, part, per;
     if (!PyArg_ParseTupleAndKeywords(args, names, "nnn", words, &partitions, &part, &per))
-        return -1;
-    if (self->flags != NULL || partitions < 1 || part < 0 || per < 1 || per > partitions) {
-        PyErr_Format(PyExc_ValueError, "%zd partitions of %zd bytes, %zd to a group",
-                     partitions, part, per);
-        return -1;
-    }
+        return NULL;
+    if (partitions < 1 || part < 0 || per < 1 || per > partitions)
+        return PyErr_Format(PyExc_ValueError, "%zd partitions of %zd bytes, %zd to a group",
+                            partitions, part, per);
+    allocfunc make = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    Counter *self = (Counter *)make(type, 0);
+    if (self == NULL)
+        return NULL;
     self->partitions = partitions;
     self->part = part;
     self->per = per;
     self->groups = (partitions + per - 1) / per;
-    self->flags = PyMem_Malloc((size_t)partitions);
-    self->pending = PyMem_Malloc((size_t)self->groups);
-    self->counts = PyMem_Calloc((size_t)self->groups, sizeof *self->counts);
     self->push = Py_NewRef(Py_None);
     self->refuse = Py_NewRef(Py_None);
     self->refuse_range = Py_NewRef(Py_None);
+    self->flags = PyMem_Malloc((size_t)partitions);
+    self->pending = PyMem_Malloc((size_t)self->groups);
+    self->counts = PyMem_Calloc((size_t)self->groups, sizeof *self->counts);
     if (self->flags == NULL || self->pending == NULL || self->counts == NULL) {
-        PyErr_NoMemory();
-        return -1;
+        Py_DECREF(self);
+        return PyErr_NoMemory();
     }
     close_round(self);
-    return 0;
+    return (PyObject *)self;
 }
 
-static int traverse(Counter *self, visitproc visit, void *arg)
+static int counter_traverse(Counter *self, visitproc visit, void *arg)
 {
+    Py_VISIT(Py_TYPE((PyObject *)self));
     Py_VISIT(self->push);
     Py_VISIT(self->refuse);
     Py_VISIT(self->refuse_range);
     return 0;
 }
 
-static int clear(Counter *self)
+static int counter_clear(Counter *self)
 {
-    Py_CLEAR(self->push);
-    Py_CLEAR(self->refuse);
-    Py_CLEAR(self->refuse_range);
+    PyObject *before[] = {self->push, self->refuse, self->refuse_range};
+    self->push = Py_NewRef(Py_None);
+    self->refuse = Py_NewRef(Py_None);
+    self->refuse_range = Py_NewRef(Py_None);
+    for (int i = 0; i < 3; i++)
+        Py_XDECREF(before[i]);
     return 0;
 }
 
-static void deallocate(Counter *self)
+static void counter_dealloc(Counter *self)
 {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     PyObject_GC_UnTrack(self);
     release_board(self);
-    clear(self);
+    Py_CLEAR(self->push);
+    Py_CLEAR(self->refuse);
+    Py_CLEAR(self->refuse_range);
     PyMem_Free(self->flags);
     PyMem_Free(self->pending);
     PyMem_Free(self->counts);
-    Py_TYPE(self)->tp_free((PyObject *)self);
+    release(self);
+    Py_DECREF(type);
 }
 
-static PyMethodDef methods[] = {
+#define VERB(function) (PyCFunction)(void (*)(void))function, METH_FASTCALL | METH_KEYWORDS, NULL
+
+static PyMethodDef counter_methods[] = {
     {"bind", (PyCFunction)bind, METH_VARARGS, NULL},
     {"reset", (PyCFunction)reset, METH_NOARGS, NULL},
     {"close", (PyCFunction)close_marks, METH_NOARGS, NULL},
-    {"pready", (PyCFunction)pready, METH_O, NULL},
-    {"pready_range", (PyCFunction)(void (*)(void))pready_range, METH_FASTCALL, NULL},
+    {"pready", VERB(pready)},
+    {"pready_range", VERB(pready_range)},
     {"mark", (PyCFunction)mark, METH_O, NULL},
     {"mark_range", (PyCFunction)mark_range, METH_VARARGS, NULL},
     {"mark_list", (PyCFunction)mark_list, METH_O, NULL},
@@ -423,37 +453,33 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyMemberDef members[] = {
+static PyMemberDef counter_members[] = {
     {"missing", T_PYSSIZET, offsetof(Counter, missing), READONLY, NULL},
     {"waiting", T_PYSSIZET, offsetof(Counter, waiting), READONLY, NULL},
     {"copying", T_PYSSIZET, offsetof(Counter, copying), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
-static PyTypeObject CounterType = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "onesided.collectives.partitioned._compiled.Counter",
-    .tp_basicsize = sizeof(Counter),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_new = PyType_GenericNew,
-    .tp_init = (initproc)initialize,
-    .tp_dealloc = (destructor)deallocate,
-    .tp_traverse = (traverseproc)traverse,
-    .tp_clear = (inquiry)clear,
-    .tp_methods = methods,
-    .tp_members = members,
+static PyType_Slot counter_slots[] = {
+    {Py_tp_new, counter_new},
+    {Py_tp_dealloc, counter_dealloc},
+    {Py_tp_traverse, counter_traverse},
+    {Py_tp_clear, counter_clear},
+    {Py_tp_methods, counter_methods},
+    {Py_tp_members, counter_members},
+    {0, NULL},
 };
 
-static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, .m_name = "_compiled", .m_size = -1,
+static PyType_Spec counter_spec = {
+    "onesided.collectives._core.Counter", sizeof(Counter), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, counter_slots,
 };
 
-PyMODINIT_FUNC PyInit__compiled(void)
+int add_marks(PyObject *module)
 {
-    if (PyType_Ready(&CounterType) < 0)
-        return NULL;
-    PyObject *made = PyModule_Create(&module);
-    if (made != NULL && PyModule_AddObjectRef(made, "Counter", (PyObject *)&CounterType) < 0)
-        Py_CLEAR(made);
-    return made;
+    PyObject *type = PyType_FromSpec(&counter_spec);
+    if (type == NULL || PyModule_AddObjectRef(module, "Counter", type) < 0)
+        return -1;
+    Py_DECREF(type);
+    return 0;
 }

@@ -1,0 +1,47 @@
+/* What the compiled core and its Python counterpart share: numbers of steps and states.
+
+   collectives/program.py has the same numbers; the import compares them with those that the
+   module exports. Counters ("cells") are aligned 64-bit integers in memory that several
+   processes map: written with release, read with acquire. */
+
+#ifndef ONESIDED_CORE_H
+#define ONESIDED_CORE_H
+
+#ifndef Py_GIL_DISABLED
+#define Py_LIMITED_API 0x030B0000
+#endif
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <structmember.h>
+
+/* Steps of a round. */
+enum { COPY = 0, BOX = 1, GATHER = 2, RAISE = 3, AWAIT = 4, CALL = 5 };
+
+/* States of a request. */
+enum { INACTIVE = 0, ACTIVE = 1, BROKEN = 2, FREED = 3 };
+
+/* Words of a board of a partitioned send, in units of 8 bytes. */
+enum { CREDIT = 0, HEAD = 8, TAIL = 16, ENTRIES = 24, ROOM = 64 };
+
+/* Copies of fewer bytes keep the interpreter lock: getting it back from a thread that computes in
+   Python takes up to 5 ms. */
+enum { ALONE = 1 << 18 };
+
+static inline int64_t cell_load(const int64_t *cell)
+{
+    return atomic_load_explicit((const _Atomic int64_t *)cell, memory_order_acquire);
+}
+
+static inline void cell_store(int64_t *cell, int64_t value)
+{
+    atomic_store_explicit((_Atomic int64_t *)cell, value, memory_order_release);
+}
+
+int add_rounds(PyObject *module);
+int add_marks(PyObject *module);
+
+#endif

@@ -1,0 +1,38 @@
+/* The compiled core: rounds as programs, and the marks of partitioned sends. */
+
+#include "core.h"
+
+#ifdef Py_GIL_DISABLED
+#error "the compiled core relies on the global interpreter lock; the Python one is used instead"
+#endif
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "onesided.collectives._core", .m_size = -1,
+};
+
+PyMODINIT_FUNC PyInit__core(void)
+{
+    static const struct { const char *name; long value; } shared[] = {
+        {"COPY", COPY}, {"BOX", BOX}, {"GATHER", GATHER}, {"RAISE", RAISE}, {"AWAIT", AWAIT},
+        {"CALL", CALL}, {"INACTIVE", INACTIVE}, {"ACTIVE", ACTIVE}, {"BROKEN", BROKEN},
+        {"FREED", FREED}, {"CREDIT", CREDIT}, {"HEAD", HEAD}, {"TAIL", TAIL},
+        {"ENTRIES", ENTRIES}, {"ROOM", ROOM},
+    };
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL)
+        return NULL;
+    PyObject *layout = PyDict_New();
+    int failed = layout == NULL;
+    for (size_t i = 0; !failed && i < sizeof shared / sizeof *shared; i++) {
+        PyObject *value = PyLong_FromLong(shared[i].value);
+        failed = value == NULL || PyDict_SetItemString(layout, shared[i].name, value) < 0;
+        Py_XDECREF(value);
+    }
+    failed = failed || PyModule_AddObjectRef(module, "LAYOUT", layout) < 0;
+    Py_XDECREF(layout);
+    if (failed || add_rounds(module) < 0 || add_marks(module) < 0) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    return module;
+}

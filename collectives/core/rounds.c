@@ -1,0 +1,1065 @@
+/* Rounds of a persistent collective as programs, and the verbs that run them.
+
+   A round is a set of chains of steps. A chain is executed in order, and stops at an AWAIT whose
+   counter is too low or a CALL that says so; chains do not wait for each other. The reference, with
+   the same names, is collectives/program.py, where the words are explained. */
+
+#include "core.h"
+#include <sched.h>
+
+/* Polls between two yields of the core, and yields between two looks at MPI and other requests. */
+enum { SPINS = 64, YIELDS = 4 };
+
+enum { MOST_AXES = 8 };
+
+typedef struct {
+    int axes;
+    Py_ssize_t item;
+    Py_ssize_t shape[MOST_AXES], to[MOST_AXES], from[MOST_AXES];
+} Box;
+
+typedef struct {
+    int op;
+    int serves;              /* CALL: others wait for what it does */
+    char *to;                /* COPY, BOX, GATHER; the cell of RAISE and AWAIT */
+    const char *from;
+    Py_ssize_t count;        /* bytes of COPY, items of GATHER */
+    int64_t scale, shift;    /* of RAISE and AWAIT; item size and indices of GATHER */
+    PyObject *call;
+    Box *box;
+} Step;
+
+typedef struct {
+    Step *steps;
+    int count;
+    int here;                /* the step that is executed next */
+    int last_serving;        /* the last step that others wait for, -1 if none is */
+} Chain;
+
+typedef struct {
+    Chain *chains;
+    int *open;               /* the chains that are not at their end, in order */
+    int count, left;
+    Py_ssize_t bytes;        /* that are copied in a round */
+} Plan;
+
+typedef struct {
+    PyObject_HEAD
+    long long number;        /* rounds that this rank has started */
+    long long granted;       /* the last round that its senders may write */
+    int busy;                /* a round of one of the requests is active */
+    int count;
+    int64_t **cells;         /* where sources on the node look */
+    PyObject *keep;
+    PyObject *tell;          /* tells sources off the node, or None */
+} Credit;
+
+typedef struct {
+    PyObject_HEAD
+    int state, hooked, done, listed, unready, slot, variant, slots;
+    atomic_int locked;
+    long long rounds, number;
+    int plan_count;
+    Plan *plans;
+    Credit *credit;
+    PyObject *answers;       /* tuple: what Wait returns, by slot */
+    PyObject *keep;          /* what the steps point into */
+} Rounds;
+
+static PyTypeObject *credit_type;
+
+/* -- copies --------------------------------------------------------------------------------------- */
+
+static inline void copy_items(char *to, const char *from, Py_ssize_t count, Py_ssize_t to_step,
+                              Py_ssize_t from_step, Py_ssize_t item)
+{
+#define ITEMS(type) \
+    for (Py_ssize_t i = 0; i < count; i++) \
+        memcpy(to + i * to_step, from + i * from_step, sizeof(type))
+    typedef struct { uint64_t words[2]; } pair;
+    switch (item) {
+    case 1: ITEMS(uint8_t); break;
+    case 2: ITEMS(uint16_t); break;
+    case 4: ITEMS(uint32_t); break;
+    case 8: ITEMS(uint64_t); break;
+    case 16: ITEMS(pair); break;
+    default:
+        for (Py_ssize_t i = 0; i < count; i++)
+            memcpy(to + i * to_step, from + i * from_step, (size_t)item);
+    }
+#undef ITEMS
+}
+
+static void copy_box(const Box *box, char *to, const char *from)
+{
+    Py_ssize_t at[MOST_AXES] = {0};
+    int inner = box->axes - 1;
+    Py_ssize_t extent = box->shape[inner];
+    int dense = box->to[inner] == box->item && box->from[inner] == box->item;
+    for (;;) {
+        if (dense)
+            memcpy(to, from, (size_t)(extent * box->item));
+        else
+            copy_items(to, from, extent, box->to[inner], box->from[inner], box->item);
+        int axis = inner - 1;
+        for (; axis >= 0; axis--) {
+            to += box->to[axis];
+            from += box->from[axis];
+            if (++at[axis] < box->shape[axis])
+                break;
+            to -= box->to[axis] * box->shape[axis];
+            from -= box->from[axis] * box->shape[axis];
+            at[axis] = 0;
+        }
+        if (axis < 0)
+            return;
+    }
+}
+
+static void gather(const Step *step)
+{
+    const int64_t *index = (const int64_t *)(intptr_t)step->shift;
+    Py_ssize_t item = (Py_ssize_t)step->scale;
+#define GATHERED(type) \
+    for (Py_ssize_t i = 0; i < step->count; i++) \
+        memcpy(step->to + i * (Py_ssize_t)sizeof(type), \
+               step->from + index[i] * (Py_ssize_t)sizeof(type), sizeof(type))
+    typedef struct { uint64_t words[2]; } pair;
+    switch (item) {
+    case 4: GATHERED(uint32_t); break;
+    case 8: GATHERED(uint64_t); break;
+    case 16: GATHERED(pair); break;
+    default:
+        for (Py_ssize_t i = 0; i < step->count; i++)
+            memcpy(step->to + i * item, step->from + index[i] * item, (size_t)item);
+    }
+#undef GATHERED
+}
+
+/* -- running -------------------------------------------------------------------------------------- */
+
+/* Execute a chain as far as it goes: 1 at its end, 0 where it waits, -1 with an exception.
+   `released` holds the thread state while the interpreter lock is given up, else NULL. */
+static int run_chain(Rounds *self, Chain *chain, int may_call, PyThreadState **released)
+{
+    while (chain->here < chain->count) {
+        Step *step = &chain->steps[chain->here];
+        switch (step->op) {
+        case COPY:
+            memcpy(step->to, step->from, (size_t)step->count);
+            break;
+        case BOX:
+            copy_box(step->box, step->to, step->from);
+            break;
+        case GATHER:
+            gather(step);
+            break;
+        case RAISE:
+            cell_store((int64_t *)step->to, self->number * step->scale + step->shift);
+            break;
+        case AWAIT:
+            if (cell_load((const int64_t *)step->to) < self->number * step->scale + step->shift)
+                return 0;
+            break;
+        default: {
+            if (!may_call)
+                return 0;
+            PyThreadState *state = *released;
+            if (state != NULL)
+                PyEval_RestoreThread(state);
+            PyObject *said = PyObject_CallNoArgs(step->call);
+            int blocked = said == Py_False;
+            int failed = said == NULL;
+            Py_XDECREF(said);
+            if (failed) {
+                *released = NULL; /* the caller finds the lock taken */
+                return -1;
+            }
+            if (state != NULL)
+                *released = PyEval_SaveThread();
+            if (blocked)
+                return 0;
+        }
+        }
+        chain->here++;
+    }
+    return 1;
+}
+
+/* One pass over the open chains: 1 when all are at their end, else as run_chain. */
+static int pass(Rounds *self, Plan *plan, int may_call, PyThreadState **released)
+{
+    int left = 0, code = 1;
+    for (int i = 0; i < plan->left; i++) {
+        Chain *chain = &plan->chains[plan->open[i]];
+        int ended = code < 0 ? 0 : run_chain(self, chain, may_call, released);
+        if (ended <= 0) {
+            plan->open[left++] = plan->open[i];
+            if (code >= 0)
+                code = ended;
+        }
+    }
+    plan->left = left;
+    return code < 0 ? -1 : left == 0;
+}
+
+static Plan *current(Rounds *self)
+{
+    return &self->plans[self->variant * self->slots + self->slot];
+}
+
+/* A pass with the interpreter lock, given up meanwhile where much is copied. */
+static int advance(Rounds *self, int may_call)
+{
+    Plan *plan = current(self);
+    PyThreadState *released = NULL;
+    if (plan->bytes >= ALONE)
+        released = PyEval_SaveThread();
+    int code = pass(self, plan, may_call, &released);
+    if (released != NULL)
+        PyEval_RestoreThread(released);
+    self->done = code == 1;
+    return code;
+}
+
+/* Whether a step is left that others wait for. */
+static int is_late(Rounds *self)
+{
+    if (self->state != ACTIVE || self->done || self->unready)
+        return 0;
+    Plan *plan = current(self);
+    for (int i = 0; i < plan->left; i++) {
+        Chain *chain = &plan->chains[plan->open[i]];
+        if (chain->here <= chain->last_serving)
+            return 1;
+    }
+    return 0;
+}
+
+static int try_lock(Rounds *self)
+{
+    return atomic_exchange_explicit(&self->locked, 1, memory_order_acquire) == 0;
+}
+
+static void unlock(Rounds *self)
+{
+    atomic_store_explicit(&self->locked, 0, memory_order_release);
+}
+
+/* Wait until no other thread is inside this request; -1 with an exception. */
+static int lock(Rounds *self)
+{
+    while (!try_lock(self)) {
+        Py_BEGIN_ALLOW_THREADS
+        sched_yield();
+        Py_END_ALLOW_THREADS
+        if (PyErr_CheckSignals() < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* -- the verbs ------------------------------------------------------------------------------------ */
+
+static int hook(Rounds *self, const char *name)
+{
+    PyObject *said = PyObject_CallMethod((PyObject *)self, name, NULL);
+    if (said == NULL)
+        return -1;
+    Py_DECREF(said);
+    return 0;
+}
+
+/* An exception in the middle of a round: from now on only Free is possible. */
+static void breaks(Rounds *self)
+{
+    PyObject *kind, *value, *trace;
+    self->state = BROKEN;
+    PyErr_Fetch(&kind, &value, &trace);
+    PyErr_NormalizeException(&kind, &value, &trace);
+    PyObject *said = PyObject_CallMethod((PyObject *)self, "_breaks", "O", value ? value : Py_None);
+    if (said == NULL)
+        PyErr_Clear();
+    Py_XDECREF(said);
+    PyErr_Restore(kind, value, trace);
+}
+
+static int grant(Credit *credit, long long number)
+{
+    credit->granted = number;
+    for (int i = 0; i < credit->count; i++)
+        cell_store(credit->cells[i], number);
+    if (credit->tell != Py_None) {
+        PyObject *said = PyObject_CallFunction(credit->tell, "L", number);
+        if (said == NULL)
+            return -1;
+        Py_DECREF(said);
+    }
+    return 0;
+}
+
+/* The next round gets its number and its slot; the caller has the lock. */
+static int reserve(Rounds *self, int variant)
+{
+    Credit *credit = self->credit;
+    self->slot = (int)(self->rounds % self->slots);
+    self->variant = variant;
+    self->rounds++;
+    self->done = 0;
+    self->number = self->rounds;
+    if (credit != NULL) {
+        credit->busy = 1;
+        self->number = ++credit->number;
+        if (credit->granted < self->number && grant(credit, self->number) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Execute what can be executed at once. */
+static int launch(Rounds *self)
+{
+    Plan *plan = current(self);
+    plan->left = plan->count;
+    for (int i = 0; i < plan->count; i++) {
+        plan->open[i] = i;
+        plan->chains[i].here = 0;
+    }
+    return advance(self, 1);
+}
+
+static int enlist(Rounds *self)
+{
+    if (self->listed || !is_late(self))
+        return 0;
+    self->listed = 1;
+    return hook(self, "_enlist");
+}
+
+static PyObject *refuse(Rounds *self, const char *verb)
+{
+    return PyObject_CallMethod((PyObject *)self, "_refuse", "s", verb);
+}
+
+static PyObject *Start(Rounds *self, PyObject *Py_UNUSED(nothing))
+{
+    if (self->state != INACTIVE || (self->credit != NULL && self->credit->busy))
+        return refuse(self, "started");
+    if (self->hooked && hook(self, "_before_start") < 0)
+        return NULL;
+    if (lock(self) < 0)
+        return NULL;
+    if (self->state != INACTIVE) {
+        unlock(self);
+        return refuse(self, "started");
+    }
+    self->state = ACTIVE;
+    if (reserve(self, 0) < 0 || launch(self) < 0) {
+        breaks(self);
+        unlock(self);
+        return NULL;
+    }
+    unlock(self);
+    if (self->hooked && hook(self, "_after_start") < 0)
+        return NULL;
+    if (!self->done && enlist(self) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* The round is over: the request becomes inactive. The caller has the lock. */
+static void finish(Rounds *self)
+{
+    self->state = INACTIVE;
+    if (self->credit != NULL)
+        self->credit->busy = 0;
+}
+
+static int delist(Rounds *self)
+{
+    if (!self->listed)
+        return 0;
+    self->listed = 0;
+    return hook(self, "_delist");
+}
+
+/* Poll without the interpreter lock, which threads that mark or help may want. */
+static int poll(Rounds *self)
+{
+    Plan *plan = current(self);
+    PyThreadState *released = PyEval_SaveThread();
+    int code = 0;
+    for (int turn = 0; turn < YIELDS && code == 0; turn++) {
+        for (int i = 0; i < SPINS && code == 0; i++) {
+            code = pass(self, plan, 0, &released);
+#if defined(__x86_64__) || defined(__i386__)
+            __builtin_ia32_pause();
+#elif defined(__aarch64__)
+            __asm__ __volatile__("yield");
+#endif
+        }
+        if (code == 0)
+            sched_yield();
+    }
+    PyEval_RestoreThread(released);
+    self->done = code == 1;
+    return code;
+}
+
+static int complete(Rounds *self)
+{
+    for (;;) {
+        int code = advance(self, 1);
+        if (code == 0)
+            code = poll(self);
+        if (code != 0)
+            return code < 0 ? -1 : 0;
+        if (PyErr_CheckSignals() < 0 || hook(self, "_drive") < 0)
+            return -1;
+    }
+}
+
+static PyObject *answer(Rounds *self)
+{
+    PyObject *value = PyTuple_GetItem(self->answers, self->slot); /* borrowed */
+    return value == NULL ? NULL : Py_NewRef(value);
+}
+
+static PyObject *status_of(PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    Py_ssize_t named = names == NULL ? 0 : PyTuple_Size(names);
+    if (count + named > 1) {
+        PyErr_SetString(PyExc_TypeError, "at most one argument is possible: status");
+        return NULL;
+    }
+    if (named == 1) {
+        PyObject *name = PyTuple_GetItem(names, 0);
+        if (PyUnicode_CompareWithASCIIString(name, "status") != 0) {
+            PyErr_Format(PyExc_TypeError, "no argument %R is known", name);
+            return NULL;
+        }
+    }
+    return count + named == 1 ? args[0] : Py_None;
+}
+
+static int fill_status(Rounds *self, PyObject *status)
+{
+    if (status == Py_None)
+        return 0;
+    PyObject *said = PyObject_CallMethod((PyObject *)self, "_fill", "O", status);
+    if (said == NULL)
+        return -1;
+    Py_DECREF(said);
+    return 0;
+}
+
+static PyObject *Wait(Rounds *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *status = status_of(args, count, names);
+    if (status == NULL)
+        return NULL;
+    if (self->state != ACTIVE || self->unready) {
+        PyObject *said = PyObject_CallMethod((PyObject *)self, "_inactive", "s", "waited for");
+        if (said == NULL || fill_status(self, status) == 0)
+            return said;
+        Py_DECREF(said);
+        return NULL;
+    }
+    if (self->hooked && hook(self, "_before_wait") < 0)
+        return NULL;
+    if (lock(self) < 0)
+        return NULL;
+    if (self->state == ACTIVE) {
+        if (!self->done && complete(self) < 0) {
+            breaks(self);
+            unlock(self);
+            return NULL;
+        }
+        finish(self);
+    }
+    unlock(self);
+    if (delist(self) < 0 || (self->hooked && hook(self, "_after_wait") < 0))
+        return NULL;
+    if (fill_status(self, status) < 0)
+        return NULL;
+    return answer(self);
+}
+
+static PyObject *Test(Rounds *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *status = status_of(args, count, names);
+    if (status == NULL)
+        return NULL;
+    if (self->state != ACTIVE || self->unready) {
+        PyObject *said = PyObject_CallMethod((PyObject *)self, "_inactive", "s", "tested");
+        if (said == NULL)
+            return NULL;
+        Py_DECREF(said);
+        return fill_status(self, status) < 0 ? NULL : Py_NewRef(Py_True);
+    }
+    if (self->hooked && hook(self, "_before_wait") < 0)
+        return NULL;
+    if (lock(self) < 0)
+        return NULL;
+    if (self->state == ACTIVE) {
+        int code = self->done ? 1 : advance(self, 1);
+        if (code == 0 && hook(self, "_drive") < 0)
+            code = -1;
+        if (code == 0)
+            code = advance(self, 1);
+        if (code < 0)
+            breaks(self);
+        if (code <= 0) {
+            unlock(self);
+            return code < 0 ? NULL : Py_NewRef(Py_False);
+        }
+        finish(self);
+    }
+    unlock(self);
+    if (delist(self) < 0 || (self->hooked && hook(self, "_after_wait") < 0))
+        return NULL;
+    return fill_status(self, status) < 0 ? NULL : Py_NewRef(Py_True);
+}
+
+/* -- for the request's own use -------------------------------------------------------------------- */
+
+static PyObject *advance_round(Rounds *self, PyObject *may_call)
+{
+    int calls = PyObject_IsTrue(may_call);
+    if (calls < 0)
+        return NULL;
+    if (!try_lock(self))
+        Py_RETURN_FALSE;
+    int code = 0;
+    if (self->state == ACTIVE && !self->done && !self->unready) {
+        Plan *plan = current(self);
+        int before = plan->left;
+        code = advance(self, calls);
+        if (code < 0)
+            breaks(self);
+        else
+            code = plan->left < before;
+    }
+    unlock(self);
+    return code < 0 ? NULL : PyBool_FromLong(code);
+}
+
+/* Start a round that the caller fills in so many chunks. */
+static PyObject *open_round(Rounds *self, PyObject *chunks)
+{
+    long count = PyLong_AsLong(chunks);
+    if (count == -1 && PyErr_Occurred())
+        return NULL;
+    if (lock(self) < 0)
+        return NULL;
+    self->state = ACTIVE;
+    if (reserve(self, 1) < 0) {
+        breaks(self);
+        unlock(self);
+        return NULL;
+    }
+    self->unready = (int)count;
+    unlock(self);
+    Py_RETURN_NONE;
+}
+
+/* One chunk less is missing; after the last one the round goes on as one that was started. */
+static PyObject *fill_chunk(Rounds *self, PyObject *Py_UNUSED(nothing))
+{
+    if (self->unready > 1) {
+        self->unready--;
+        Py_RETURN_NONE;
+    }
+    if (lock(self) < 0)
+        return NULL;
+    self->unready = 0;
+    if (launch(self) < 0) {
+        breaks(self);
+        unlock(self);
+        return NULL;
+    }
+    unlock(self);
+    if (!self->done && enlist(self) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *retire(Rounds *self, PyObject *Py_UNUSED(nothing))
+{
+    self->state = FREED;
+    Py_RETURN_NONE;
+}
+
+static PyObject *is_late_now(Rounds *self, PyObject *Py_UNUSED(nothing))
+{
+    return PyBool_FromLong(is_late(self));
+}
+
+/* By chain of the active round, the step at which it stands and how many it has. */
+static PyObject *stands(Rounds *self, PyObject *Py_UNUSED(nothing))
+{
+    if (self->plans == NULL || self->state != ACTIVE)
+        return PyList_New(0);
+    Plan *plan = current(self);
+    PyObject *list = PyList_New(plan->count);
+    for (int i = 0; list != NULL && i < plan->count; i++) {
+        PyObject *pair = Py_BuildValue("ii", plan->chains[i].here, plan->chains[i].count);
+        if (pair == NULL || PyList_SetItem(list, i, pair) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+/* -- loading -------------------------------------------------------------------------------------- */
+
+static void drop_plans(Rounds *self)
+{
+    for (int p = 0; p < self->plan_count; p++) {
+        Plan *plan = &self->plans[p];
+        for (int c = 0; c < plan->count; c++) {
+            for (int s = 0; s < plan->chains[c].count; s++) {
+                Py_XDECREF(plan->chains[c].steps[s].call);
+                PyMem_Free(plan->chains[c].steps[s].box);
+            }
+            PyMem_Free(plan->chains[c].steps);
+        }
+        PyMem_Free(plan->chains);
+        PyMem_Free(plan->open);
+    }
+    PyMem_Free(self->plans);
+    self->plans = NULL;
+    self->plan_count = 0;
+}
+
+static void *as_pointer(PyObject *number)
+{
+    return PyLong_AsVoidPtr(number);
+}
+
+static int read_box(Step *step, PyObject *fields)
+{
+    PyObject *shape, *to, *from;
+    Py_ssize_t item;
+    PyObject *target, *source;
+    int op;
+    if (!PyArg_ParseTuple(fields, "iOOnO!O!O!", &op, &target, &source, &item, &PyTuple_Type, &shape,
+                          &PyTuple_Type, &to, &PyTuple_Type, &from))
+        return -1;
+    Py_ssize_t axes = PyTuple_Size(shape);
+    if (axes < 1 || axes > MOST_AXES || PyTuple_Size(to) != axes || PyTuple_Size(from) != axes) {
+        PyErr_Format(PyExc_ValueError, "a box of %zd axes", axes);
+        return -1;
+    }
+    Box *box = step->box = PyMem_Calloc(1, sizeof *box);
+    if (box == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    box->axes = (int)axes;
+    box->item = item;
+    step->count = item;
+    for (int i = 0; i < box->axes; i++) {
+        box->shape[i] = PyLong_AsSsize_t(PyTuple_GetItem(shape, i));
+        box->to[i] = PyLong_AsSsize_t(PyTuple_GetItem(to, i));
+        box->from[i] = PyLong_AsSsize_t(PyTuple_GetItem(from, i));
+        step->count *= box->shape[i];
+        if (box->shape[i] < 1 && !PyErr_Occurred())
+            PyErr_Format(PyExc_ValueError, "a box without elements");
+    }
+    step->to = as_pointer(target);
+    step->from = as_pointer(source);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int read_step(Step *step, PyObject *fields)
+{
+    int op;
+    PyObject *to, *from, *index;
+    if (!PyTuple_Check(fields) || PyTuple_Size(fields) < 2) {
+        PyErr_SetString(PyExc_TypeError, "a step is a tuple");
+        return -1;
+    }
+    step->op = op = (int)PyLong_AsLong(PyTuple_GetItem(fields, 0));
+    if (PyErr_Occurred())
+        return -1;
+    switch (op) {
+    case COPY:
+        if (!PyArg_ParseTuple(fields, "iOOn", &op, &to, &from, &step->count))
+            return -1;
+        step->to = as_pointer(to);
+        step->from = as_pointer(from);
+        break;
+    case BOX:
+        return read_box(step, fields);
+    case GATHER: {
+        Py_ssize_t item;
+        if (!PyArg_ParseTuple(fields, "iOOOnn", &op, &to, &from, &index, &step->count, &item))
+            return -1;
+        step->to = as_pointer(to);
+        step->from = as_pointer(from);
+        step->shift = (int64_t)(intptr_t)as_pointer(index);
+        step->scale = item;
+        break;
+    }
+    case RAISE:
+    case AWAIT: {
+        long long scale, shift;
+        if (!PyArg_ParseTuple(fields, "iOLL", &op, &to, &scale, &shift))
+            return -1;
+        step->to = as_pointer(to);
+        step->scale = scale;
+        step->shift = shift;
+        if ((uintptr_t)step->to % sizeof(int64_t) && !PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "a counter that is not aligned");
+        break;
+    }
+    case CALL:
+        if (!PyArg_ParseTuple(fields, "iOp", &op, &to, &step->serves))
+            return -1;
+        step->call = Py_NewRef(to);
+        break;
+    default:
+        PyErr_Format(PyExc_ValueError, "no step %d is known", op);
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int serves_others(const Step *step)
+{
+    return step->op == RAISE || (step->op == CALL && step->serves);
+}
+
+static int read_chain(Chain *chain, PyObject *steps)
+{
+    Py_ssize_t count = PySequence_Size(steps);
+    if (count < 0)
+        return -1;
+    chain->steps = PyMem_Calloc((size_t)count + 1, sizeof *chain->steps);
+    if (chain->steps == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    chain->last_serving = -1;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *fields = PySequence_GetItem(steps, i);
+        if (fields == NULL)
+            return -1;
+        chain->count = (int)i + 1;
+        int code = read_step(&chain->steps[i], fields);
+        Py_DECREF(fields);
+        if (code < 0)
+            return -1;
+        if (serves_others(&chain->steps[i]))
+            chain->last_serving = (int)i;
+    }
+    return 0;
+}
+
+static int read_plan(Plan *plan, PyObject *chains)
+{
+    Py_ssize_t count = PySequence_Size(chains);
+    if (count < 0)
+        return -1;
+    plan->chains = PyMem_Calloc((size_t)count + 1, sizeof *plan->chains);
+    plan->open = PyMem_Calloc((size_t)count + 1, sizeof *plan->open);
+    if (plan->chains == NULL || plan->open == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *steps = PySequence_GetItem(chains, i);
+        if (steps == NULL)
+            return -1;
+        plan->count = (int)i + 1;
+        int code = read_chain(&plan->chains[i], steps);
+        Py_DECREF(steps);
+        if (code < 0)
+            return -1;
+        for (int s = 0; s < plan->chains[i].count; s++) {
+            const Step *step = &plan->chains[i].steps[s];
+            if (step->op == COPY || step->op == BOX)
+                plan->bytes += step->count;
+            else if (step->op == GATHER)
+                plan->bytes += step->count * (Py_ssize_t)step->scale;
+        }
+    }
+    return 0;
+}
+
+/* _load(slots, plans, answers, credit, keep): a plan per slot, then those of filled rounds. */
+static PyObject *load(Rounds *self, PyObject *args)
+{
+    int slots;
+    PyObject *plans, *answers, *credit, *keep;
+    if (!PyArg_ParseTuple(args, "iOO!OO", &slots, &plans, &PyTuple_Type, &answers, &credit, &keep))
+        return NULL;
+    Py_ssize_t count = PySequence_Size(plans);
+    if (count < 0)
+        return NULL;
+    if (self->state != INACTIVE || slots < 1 || (count != slots && count != 2 * slots) ||
+        PyTuple_Size(answers) != slots)
+        return PyErr_Format(PyExc_ValueError, "%zd plans for %d slots", count, slots);
+    if (credit != Py_None && !PyObject_TypeCheck(credit, credit_type))
+        return PyErr_Format(PyExc_TypeError, "no credit: %R", credit);
+    drop_plans(self);
+    self->plans = PyMem_Calloc((size_t)count, sizeof *self->plans);
+    if (self->plans == NULL)
+        return PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *chains = PySequence_GetItem(plans, i);
+        if (chains == NULL)
+            return NULL;
+        self->plan_count = (int)i + 1;
+        int code = read_plan(&self->plans[i], chains);
+        Py_DECREF(chains);
+        if (code < 0)
+            return NULL;
+    }
+    self->slots = slots;
+    PyObject *before = (PyObject *)self->credit;
+    self->credit = credit == Py_None ? NULL : (Credit *)Py_NewRef(credit);
+    Py_XDECREF(before);
+    before = self->answers;
+    self->answers = Py_NewRef(answers);
+    Py_XDECREF(before);
+    before = self->keep;
+    self->keep = Py_NewRef(keep);
+    Py_XDECREF(before);
+    Py_RETURN_NONE;
+}
+
+/* Drop every view of memory. */
+static PyObject *unload(Rounds *self, PyObject *Py_UNUSED(nothing))
+{
+    drop_plans(self);
+    Py_CLEAR(self->keep);
+    PyObject *credit = (PyObject *)self->credit;
+    self->credit = NULL;
+    Py_XDECREF(credit);
+    PyObject *answers = self->answers;
+    self->answers = NULL;
+    Py_XDECREF(answers);
+    Py_RETURN_NONE;
+}
+
+static PyObject *set_credit(Rounds *self, PyObject *credit)
+{
+    if (!PyObject_TypeCheck(credit, credit_type))
+        return PyErr_Format(PyExc_TypeError, "no credit: %R", credit);
+    PyObject *before = (PyObject *)self->credit;
+    self->credit = (Credit *)Py_NewRef(credit);
+    Py_XDECREF(before);
+    Py_RETURN_NONE;
+}
+
+static int rounds_traverse(Rounds *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE((PyObject *)self));
+    for (int p = 0; p < self->plan_count; p++)
+        for (int c = 0; c < self->plans[p].count; c++)
+            for (int s = 0; s < self->plans[p].chains[c].count; s++)
+                Py_VISIT(self->plans[p].chains[c].steps[s].call);
+    Py_VISIT(self->credit);
+    Py_VISIT(self->answers);
+    Py_VISIT(self->keep);
+    return 0;
+}
+
+static int rounds_clear(Rounds *self)
+{
+    drop_plans(self);
+    Py_CLEAR(self->answers);
+    Py_CLEAR(self->keep);
+    PyObject *credit = (PyObject *)self->credit;
+    self->credit = NULL;
+    Py_XDECREF(credit);
+    return 0;
+}
+
+static void rounds_dealloc(Rounds *self)
+{
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    PyObject_GC_UnTrack(self);
+    rounds_clear(self);
+    release(self);
+    Py_DECREF(type);
+}
+
+static PyObject *get_answers(Rounds *self, void *Py_UNUSED(closure))
+{
+    return self->answers == NULL ? PyTuple_New(0) : Py_NewRef(self->answers);
+}
+
+static PyMethodDef rounds_methods[] = {
+    {"Start", (PyCFunction)Start, METH_NOARGS, NULL},
+    {"Wait", (PyCFunction)(void (*)(void))Wait, METH_FASTCALL | METH_KEYWORDS, NULL},
+    {"Test", (PyCFunction)(void (*)(void))Test, METH_FASTCALL | METH_KEYWORDS, NULL},
+    {"advance", (PyCFunction)advance_round, METH_O, NULL},
+    {"late", (PyCFunction)is_late_now, METH_NOARGS, NULL},
+    {"stands", (PyCFunction)stands, METH_NOARGS, NULL},
+    {"_open", (PyCFunction)open_round, METH_O, NULL},
+    {"_fill_chunk", (PyCFunction)fill_chunk, METH_NOARGS, NULL},
+    {"_load", (PyCFunction)load, METH_VARARGS, NULL},
+    {"_unload", (PyCFunction)unload, METH_NOARGS, NULL},
+    {"_retire", (PyCFunction)retire, METH_NOARGS, NULL},
+    {"_count_with", (PyCFunction)set_credit, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef rounds_members[] = {
+    {"_state", T_INT, offsetof(Rounds, state), READONLY, NULL},
+    {"_hooked", T_INT, offsetof(Rounds, hooked), 0, NULL},
+    {"_done", T_INT, offsetof(Rounds, done), READONLY, NULL},
+    {"_unready", T_INT, offsetof(Rounds, unready), READONLY, NULL},
+    {"_slot", T_INT, offsetof(Rounds, slot), READONLY, NULL},
+    {"_number", T_LONGLONG, offsetof(Rounds, number), READONLY, NULL},
+    {"rounds", T_LONGLONG, offsetof(Rounds, rounds), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef rounds_getters[] = {
+    {"_answers", (getter)get_answers, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot rounds_slots[] = {
+    {Py_tp_dealloc, rounds_dealloc},
+    {Py_tp_traverse, rounds_traverse},
+    {Py_tp_clear, rounds_clear},
+    {Py_tp_methods, rounds_methods},
+    {Py_tp_members, rounds_members},
+    {Py_tp_getset, rounds_getters},
+    {Py_tp_new, PyType_GenericNew},
+    {0, NULL},
+};
+
+static PyType_Spec rounds_spec = {
+    "onesided.collectives._core.Rounds", sizeof(Rounds), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, rounds_slots,
+};
+
+/* -- the credit ----------------------------------------------------------------------------------- */
+
+/* _connect(addresses, keep, tell): the cells of sources on the node, and how others are told. */
+static PyObject *credit_connect(Credit *self, PyObject *args)
+{
+    PyObject *addresses, *keep, *tell;
+    if (!PyArg_ParseTuple(args, "OOO", &addresses, &keep, &tell))
+        return NULL;
+    Py_ssize_t count = PySequence_Size(addresses);
+    if (count < 0)
+        return NULL;
+    int64_t **cells = PyMem_Calloc((size_t)count + 1, sizeof *cells);
+    if (cells == NULL)
+        return PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *address = PySequence_GetItem(addresses, i);
+        cells[i] = address == NULL ? NULL : as_pointer(address);
+        Py_XDECREF(address);
+        if (PyErr_Occurred()) {
+            PyMem_Free(cells);
+            return NULL;
+        }
+    }
+    PyMem_Free(self->cells);
+    self->cells = cells;
+    self->count = (int)count;
+    PyObject *before = self->keep;
+    self->keep = Py_NewRef(keep);
+    Py_XDECREF(before);
+    before = self->tell;
+    self->tell = Py_NewRef(tell);
+    Py_XDECREF(before);
+    Py_RETURN_NONE;
+}
+
+static PyObject *credit_grant(Credit *self, PyObject *Py_UNUSED(nothing))
+{
+    if (self->granted == self->number && grant(self, self->number + 1) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *credit_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(names))
+{
+    allocfunc make = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    Credit *self = (Credit *)make(type, 0);
+    if (self != NULL) {
+        self->keep = Py_NewRef(Py_None);
+        self->tell = Py_NewRef(Py_None);
+    }
+    return (PyObject *)self;
+}
+
+static int credit_traverse(Credit *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE((PyObject *)self));
+    Py_VISIT(self->keep);
+    Py_VISIT(self->tell);
+    return 0;
+}
+
+static int credit_clear(Credit *self)
+{
+    self->count = 0;
+    PyObject *keep = self->keep, *tell = self->tell;
+    self->keep = Py_NewRef(Py_None);
+    self->tell = Py_NewRef(Py_None);
+    Py_XDECREF(keep);
+    Py_XDECREF(tell);
+    return 0;
+}
+
+static void credit_dealloc(Credit *self)
+{
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    PyObject_GC_UnTrack(self);
+    PyMem_Free(self->cells);
+    Py_CLEAR(self->keep);
+    Py_CLEAR(self->tell);
+    release(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef credit_methods[] = {
+    {"_connect", (PyCFunction)credit_connect, METH_VARARGS, NULL},
+    {"grant", (PyCFunction)credit_grant, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef credit_members[] = {
+    {"number", T_LONGLONG, offsetof(Credit, number), READONLY, NULL},
+    {"granted", T_LONGLONG, offsetof(Credit, granted), READONLY, NULL},
+    {"busy", T_INT, offsetof(Credit, busy), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot credit_slots[] = {
+    {Py_tp_new, credit_new},
+    {Py_tp_dealloc, credit_dealloc},
+    {Py_tp_traverse, credit_traverse},
+    {Py_tp_clear, credit_clear},
+    {Py_tp_methods, credit_methods},
+    {Py_tp_members, credit_members},
+    {0, NULL},
+};
+
+static PyType_Spec credit_spec = {
+    "onesided.collectives._core.Credit", sizeof(Credit), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, credit_slots,
+};
+
+int add_rounds(PyObject *module)
+{
+    credit_type = (PyTypeObject *)PyType_FromSpec(&credit_spec);
+    PyObject *rounds = PyType_FromSpec(&rounds_spec);
+    if (credit_type == NULL || rounds == NULL)
+        return -1;
+    if (PyModule_AddObjectRef(module, "Credit", (PyObject *)credit_type) < 0 ||
+        PyModule_AddObjectRef(module, "Rounds", rounds) < 0)
+        return -1;
+    Py_DECREF(rounds);
+    return 0;
+}

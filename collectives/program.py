@@ -1,0 +1,520 @@
+"""A round as a program: chains of steps, known at initialization, and who runs them.
+
+What a rank does in a round is a set of *chains*. A chain is a list of steps that is executed in
+order; chains do not wait for each other, so what has to be done for one peer does not hold up what
+is done for another. The steps:
+
+=======  ==========================================================================================
+COPY     bytes from one place to another
+BOX      the elements of a box, from and to arrays of any strides
+GATHER   entries named by their indices, packed one after the other
+RAISE    write the number of the round, times ``scale`` plus ``shift``, to a counter: whatever was
+         written before is visible to whoever reads the counter (release)
+AWAIT    go on when a counter has reached such a number (acquire)
+CALL     call Python, where MPI is needed; False means: not yet, call again
+=======  ==========================================================================================
+
+``Start`` executes every chain as far as it goes; ``Wait``, ``Test`` and :mod:`.progress` the rest.
+A counter (*cell*) is an aligned 64-bit integer in memory that the ranks of a node map; it only ever
+grows. A chain with a RAISE, or a CALL that serves others, still ahead of it is what makes a request
+*late*: some rank may be waiting for it (DESIGN: progress without the program's help).
+
+Two interpreters run programs, with the same verbs, states and errors: the compiled one
+(``collectives/core/``) and the one below, which is the reference, and the fallback where nothing
+could be compiled. ``ONESIDED_CORE=python`` in the environment chooses the latter.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.collectives.errors import RequestError
+
+try:
+    from onesided.collectives import _core
+except ImportError:  # no compiler was present
+    _core = None  # type: ignore[assignment]
+
+COPY, BOX, GATHER, RAISE, AWAIT, CALL = range(6)
+INACTIVE, ACTIVE, BROKEN, FREED = range(4)
+
+#: Words of a board of a partitioned send, of 8 bytes each (:mod:`.memory`).
+CREDIT, HEAD, TAIL, ENTRIES, ROOM = 0, 8, 16, 24, 64
+
+#: What C and Python must agree on.
+LAYOUT = {
+    "COPY": COPY, "BOX": BOX, "GATHER": GATHER, "RAISE": RAISE, "AWAIT": AWAIT, "CALL": CALL,
+    "INACTIVE": INACTIVE, "ACTIVE": ACTIVE, "BROKEN": BROKEN, "FREED": FREED,
+    "CREDIT": CREDIT, "HEAD": HEAD, "TAIL": TAIL, "ENTRIES": ENTRIES, "ROOM": ROOM,
+}  # fmt: skip
+
+#: Most axes of a box that the compiled interpreter copies, after neighboring ones are joined.
+MOST_AXES = 8
+
+#: Polls of the Python interpreter between two looks at everything else.
+SPINS = 24
+
+#: A step; the first item says which one. Arrays and callables, no addresses.
+Step = tuple[Any, ...]
+Chain = list[Step]
+Plan = list[Chain]
+
+
+# -- steps ----------------------------------------------------------------------------------------
+
+
+def copy(target: NDArray[Any], source: NDArray[Any]) -> Step:
+    """The step ``target[...] = source``; both have the same shape and item size."""
+    if target.shape != source.shape or target.dtype.itemsize != source.dtype.itemsize:
+        raise ValueError(f"blocks of shapes {source.shape} and {target.shape}")
+    return (COPY, target, source)
+
+
+def gather(target: NDArray[Any], source: NDArray[Any], index: NDArray[np.int64]) -> Step:
+    """The step ``target[:] = source[index]``; one-dimensional, contiguous arrays."""
+    return (GATHER, target, source, index)
+
+
+def tell(cell: NDArray[np.int64], scale: int = 1, shift: int = 0) -> Step:
+    """Raise the counter to ``number * scale + shift``."""
+    return (RAISE, cell, scale, shift)
+
+
+def wait_for(cell: NDArray[np.int64], scale: int = 1, shift: int = 0) -> Step:
+    """Go on when the counter is at least ``number * scale + shift``."""
+    return (AWAIT, cell, scale, shift)
+
+
+def call(function: Callable[[], Any], serves: bool = True) -> Step:
+    """Call until the answer is not False. ``serves``: another rank may wait for what it does."""
+    return (CALL, function, serves)
+
+
+# -- lowering to the compiled interpreter ---------------------------------------------------------
+
+
+def address(array: NDArray[Any]) -> int:
+    """Local. Where the first element of an array lies in memory."""
+    place: int = array.__array_interface__["data"][0]
+    return place
+
+
+def _lowered(step: Step) -> list[Step]:
+    """The step in addresses and numbers; nothing for a copy of nothing."""
+    kind = step[0]
+    if kind == COPY:
+        return _lowered_copy(step[1], step[2])
+    if kind == GATHER:
+        _, target, source, index = step
+        if not target.size:
+            return []
+        return [(GATHER, address(target), address(source), address(index), target.size,
+                 target.itemsize)]
+    if kind == CALL:
+        return [(CALL, step[1], bool(step[2]))]
+    return [(kind, address(step[1]), step[2], step[3])]
+
+
+def _lowered_copy(target: NDArray[Any], source: NDArray[Any]) -> list[Step]:
+    if not target.size:
+        return []
+    item = target.itemsize
+    if target.flags.c_contiguous and source.flags.c_contiguous:
+        return [(COPY, address(target), address(source), target.nbytes)]
+    axes = joined_axes(target.shape, target.strides, source.strides)
+    if len(axes) == 1 and axes[0][1] == axes[0][2] == item:
+        return [(COPY, address(target), address(source), target.nbytes)]
+    if len(axes) > MOST_AXES:
+        def assign() -> None:
+            target[...] = source
+
+        return [(CALL, assign, False)]
+    shape, to, out = (tuple(int(axis[i]) for axis in axes) for i in range(3))
+    return [(BOX, address(target), address(source), item, shape, to, out)]
+
+
+def joined_axes(
+    shape: Sequence[int], target: Sequence[int], source: Sequence[int]
+) -> list[tuple[int, int, int]]:
+    """Local. The fewest axes of a copy between strided arrays, the target's longest stride first.
+
+    Each is (extent, stride of the target, stride of the source), strides in bytes.
+    """
+    axes = [axis for axis in zip(shape, target, source, strict=True) if axis[0] != 1]
+    axes.sort(key=lambda axis: (-abs(axis[1]), -abs(axis[2])))
+    joined: list[tuple[int, int, int]] = []
+    for extent, to, out in axes:
+        if joined and joined[-1][1] == to * extent and joined[-1][2] == out * extent:
+            joined[-1] = (joined[-1][0] * extent, to, out)
+        else:
+            joined.append((extent, to, out))
+    return joined or [(1, 0, 0)]
+
+
+# -- the reference ----------------------------------------------------------------------------------
+
+
+class PythonCredit:
+    """Local. The rounds of one receive memory, and the permission to write the next one into it.
+
+    ``number`` counts the rounds that this rank has started, ``granted`` is the last one that its
+    senders may write, ``busy`` tells that a round is active.
+    """
+
+    def __init__(self) -> None:
+        self.number, self.granted, self.busy = 0, 0, 0
+        self._cells: list[Any] = []
+        self._keep: Any = None
+        self._tell: Callable[[int], object] | None = None
+
+    def _connect(
+        self, addresses: Sequence[int], keep: Any, tell: Callable[[int], object] | None
+    ) -> None:
+        self._cells, self._keep, self._tell = list(keep), keep, tell
+
+    def grant(self) -> None:
+        """Local. Senders may write the next round; a second call does nothing."""
+        if self.granted == self.number:
+            self._grant(self.number + 1)
+
+    def _grant(self, number: int) -> None:
+        self.granted = number
+        fence()
+        for cell in self._cells:
+            cell[0] = number
+        if self._tell is not None:
+            self._tell(number)
+
+
+class PythonRounds:
+    """The verbs of a request and the state between them; what they call is in :mod:`.request`.
+
+    ``_hooked``: ``_before_start``, ``_after_start``, ``_before_wait`` and ``_after_wait`` are
+    called around the verbs.
+    """
+
+    def __init__(self) -> None:
+        self._state, self._hooked, self._done, self._unready = INACTIVE, 0, 0, 0
+        self._slot, self._number, self.rounds, self._variant, self._slots = 0, 0, 0, 0, 1
+        self._lock = threading.Lock()
+        self._listed = False
+        self._plans: list[Plan] = []
+        self._answers: tuple[Any, ...] = ()
+        self._credit: PythonCredit | None = None
+        self._open_chains: list[int] = []
+        self._here: list[int] = []
+
+    # -- the verbs -------------------------------------------------------------------------------
+
+    def Start(self) -> None:
+        if self._state != INACTIVE or (self._credit is not None and self._credit.busy):
+            self._refuse("started")
+        if self._hooked:
+            self._before_start()
+        with self._lock:
+            if self._state != INACTIVE:
+                self._refuse("started")
+            self._state = ACTIVE
+            try:
+                self._reserve(0)
+                self._launch()
+            except BaseException as error:
+                self._break(error)
+                raise
+        if self._hooked:
+            self._after_start()
+        self._enlist_if_late()
+
+    def Wait(self, status: MPI.Status | None = None) -> Any:
+        if self._state != ACTIVE or self._unready:
+            value = self._inactive("waited for")
+            self._fill(status)
+            return value
+        if self._hooked:
+            self._before_wait()
+        with self._lock:
+            if self._state == ACTIVE:
+                try:
+                    while not self._done and not self._pass(True):
+                        self._poll()
+                except BaseException as error:
+                    self._break(error)
+                    raise
+                self._finish()
+        self._delist_if_listed()
+        if self._hooked:
+            self._after_wait()
+        self._fill(status)
+        return self._answers[self._slot]
+
+    def Test(self, status: MPI.Status | None = None) -> bool:
+        if self._state != ACTIVE or self._unready:
+            self._inactive("tested")
+            self._fill(status)
+            return True
+        if self._hooked:
+            self._before_wait()
+        with self._lock:
+            if self._state == ACTIVE:
+                try:
+                    if not self._done and not self._pass(True):
+                        self._drive()
+                        if not self._pass(True):
+                            return False
+                except BaseException as error:
+                    self._break(error)
+                    raise
+                self._finish()
+        self._delist_if_listed()
+        if self._hooked:
+            self._after_wait()
+        self._fill(status)
+        return True
+
+    # -- for the request's own use -----------------------------------------------------------------
+
+    def advance(self, may_call: bool) -> bool:
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self._state != ACTIVE or self._done or self._unready:
+                return False
+            before = len(self._open_chains)
+            try:
+                self._pass(may_call)
+            except BaseException as error:
+                self._break(error)
+                raise
+            return len(self._open_chains) < before
+        finally:
+            self._lock.release()
+
+    def late(self) -> bool:
+        if self._state != ACTIVE or self._done or self._unready:
+            return False
+        plan = self._plan()
+        return any(
+            _serves(step) for i in self._open_chains for step in plan[i][self._here[i] :]
+        )
+
+    def stands(self) -> list[tuple[int, int]]:
+        if self._state != ACTIVE or not self._plans:
+            return []
+        return [(here, len(chain)) for here, chain in zip(self._here, self._plan(), strict=True)]
+
+    def _open(self, chunks: int) -> None:
+        with self._lock:
+            self._state = ACTIVE
+            try:
+                self._reserve(1)
+            except BaseException as error:
+                self._break(error)
+                raise
+            self._unready = chunks
+
+    def _fill_chunk(self) -> None:
+        if self._unready > 1:
+            self._unready -= 1
+            return
+        with self._lock:
+            self._unready = 0
+            try:
+                self._launch()
+            except BaseException as error:
+                self._break(error)
+                raise
+        self._enlist_if_late()
+
+    def _load(
+        self, slots: int, plans: Sequence[Plan], answers: tuple[Any, ...],
+        credit: PythonCredit | None, keep: Any,
+    ) -> None:  # fmt: skip
+        if len(plans) not in (slots, 2 * slots) or len(answers) != slots:
+            raise ValueError(f"{len(plans)} plans for {slots} slots")
+        self._slots, self._plans, self._answers = slots, list(plans), answers
+        self._credit, self._keep = credit, keep
+
+    def _unload(self) -> None:
+        self._plans, self._answers, self._credit, self._keep = [], (), None, None
+        self._open_chains, self._here = [], []
+
+    def _retire(self) -> None:
+        self._state = FREED
+
+    def _count_with(self, credit: PythonCredit) -> None:
+        self._credit = credit
+
+    # -- inside -------------------------------------------------------------------------------------
+
+    def _plan(self) -> Plan:
+        return self._plans[self._variant * self._slots + self._slot]
+
+    def _reserve(self, variant: int) -> None:
+        self._slot, self._variant = self.rounds % self._slots, variant
+        self.rounds += 1
+        self._done = 0
+        self._number = self.rounds
+        self._open_chains, self._here = [], []
+        credit = self._credit
+        if credit is not None:
+            credit.busy = 1
+            credit.number += 1
+            self._number = credit.number
+            if credit.granted < credit.number:
+                credit._grant(credit.number)
+
+    def _launch(self) -> None:
+        count = len(self._plan())
+        self._open_chains, self._here = list(range(count)), [0] * count
+        self._pass(True)
+
+    def _pass(self, may_call: bool) -> bool:
+        plan = self._plan()
+        if self._open_chains:
+            self._open_chains = [
+                i for i in self._open_chains if not self._run(plan[i], i, may_call)
+            ]
+        self._done = int(not self._open_chains)
+        return bool(self._done)
+
+    def _run(self, chain: Chain, index: int, may_call: bool) -> bool:
+        """Execute a chain as far as it goes; true at its end."""
+        number, here = self._number, self._here[index]
+        for step in chain[here:]:
+            kind = step[0]
+            if kind == COPY:
+                step[1][...] = step[2]
+            elif kind == GATHER:
+                np.take(step[2], step[3], out=step[1])
+            elif kind == RAISE:
+                fence()
+                step[1][0] = number * step[2] + step[3]
+            elif kind == AWAIT:
+                if step[1][0] < number * step[2] + step[3]:
+                    return False
+                fence()
+            elif not may_call or step[1]() is False:
+                return False
+            self._here[index] += 1
+        return True
+
+    def _poll(self) -> None:
+        for _ in range(SPINS):
+            if self._pass(False):
+                return
+        self._drive()
+        os.sched_yield()
+
+    def _finish(self) -> None:
+        self._state = INACTIVE
+        if self._credit is not None:
+            self._credit.busy = 0
+
+    def _break(self, error: BaseException) -> None:
+        self._state = BROKEN
+        self._breaks(error)
+
+    def _enlist_if_late(self) -> None:
+        if not self._listed and self.late():
+            self._listed = True
+            self._enlist()
+
+    def _delist_if_listed(self) -> None:
+        if self._listed:
+            self._listed = False
+            self._delist()
+
+    # -- what a request implements -------------------------------------------------------------------
+
+    def _refuse(self, verb: str) -> None:
+        raise RequestError(f"a request that cannot be {verb}")
+
+    def _inactive(self, verb: str) -> Any:
+        return None
+
+    def _before_start(self) -> None: ...
+
+    def _after_start(self) -> None: ...
+
+    def _before_wait(self) -> None: ...
+
+    def _after_wait(self) -> None: ...
+
+    def _drive(self) -> None: ...
+
+    def _enlist(self) -> None: ...
+
+    def _delist(self) -> None: ...
+
+    def _breaks(self, error: BaseException | None) -> None: ...
+
+    def _fill(self, status: MPI.Status | None) -> None: ...
+
+
+def _serves(step: Step) -> bool:
+    return step[0] == RAISE or (step[0] == CALL and step[2])
+
+
+_fence_lock = threading.Lock()
+
+
+def fence() -> None:
+    """Local. Everything before it in this thread is visible before anything after it.
+
+    A lock that is given back and taken again: a release that no later acquire may overtake.
+    """
+    with _fence_lock:
+        pass
+    with _fence_lock:
+        pass
+
+
+# -- which one runs -----------------------------------------------------------------------------------
+
+#: Environment variable that chooses the interpreter: ``python``, or whatever is there.
+VARIABLE = "ONESIDED_CORE"
+
+if _core is not None and _core.LAYOUT != LAYOUT:
+    raise ImportError(
+        "the compiled core is that of another version; install the package again",
+        name="onesided.collectives._core",
+    )
+
+#: Whether the compiled interpreter is there, and wanted.
+COMPILED = _core is not None and os.environ.get(VARIABLE, "").strip().lower() != "python"
+
+if TYPE_CHECKING:
+    Rounds, CreditCells = PythonRounds, PythonCredit
+else:
+    Rounds = _core.Rounds if COMPILED else PythonRounds
+    CreditCells = _core.Credit if COMPILED else PythonCredit
+
+
+def interpreter() -> str:
+    """Local. Which interpreter runs rounds, and why, in words."""
+    if COMPILED:
+        return "compiled"
+    if _core is not None:
+        return f"Python ({VARIABLE}=python)"
+    return "Python (the package was installed without a compiler)"
+
+
+def load(
+    rounds: Any, slots: int, plans: Iterable[Plan], answers: Sequence[Any], credit: Any = None
+) -> None:
+    """Local. Give a request its programs: one plan per slot, then those of filled rounds."""
+    given = list(plans)
+    if COMPILED:
+        keep = [step for plan in given for chain in plan for step in chain]
+        lowered = [[[s for step in chain for s in _lowered(step)] for chain in plan]
+                   for plan in given]
+        rounds._load(slots, lowered, tuple(answers), credit, keep)
+    else:
+        rounds._load(slots, given, tuple(answers), credit, given)
