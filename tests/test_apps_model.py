@@ -14,9 +14,8 @@ import pytest
 from onesided.apps.modelling.options import NETWORKS as NAMES
 from onesided.apps.modelling.options import rank_counts
 from onesided.apps.modelling.paper import METHODS, TOLD, compare, draw
-from onesided.collectives.modelling.networks import NETWORKS
-from onesided.collectives.modelling.parameters import of_record
-from onesided.collectives.modelling.registry import formulas
+from onesided.collectives.modelling.exchanges import formulas
+from onesided.collectives.modelling.parameters import MACHINES, of_record
 
 SMALL = ["--sizes", "1K", "1M", "--ranks-list", "2:16", "--per-node", "4"]
 
@@ -106,7 +105,7 @@ def test_the_regions_and_figure_1_are_drawn(tmp_path):
     regions, figure = tmp_path / "regions.png", tmp_path / "figure.png"
     words = ["--network", "infiniband", "--ranks-list", "2:1000000", "--picture", str(regions)]
     assert "1,000,000" in ran(model(*words, "--sizes", "1K")).out
-    draw(str(figure), compare(NETWORKS["paper"]))
+    draw(str(figure), compare(MACHINES["paper"]))
     for path in (regions, figure):
         assert path.read_bytes().startswith(b"\x89PNG")
 
@@ -133,15 +132,15 @@ def test_blocks_are_sizes_of_a_block(tmp_path):
 
 
 def test_every_network_says_where_it_is_from():
-    assert tuple(NETWORKS) == NAMES
-    for name, parameters in NETWORKS.items():
+    assert tuple(MACHINES) == NAMES
+    for name, parameters in MACHINES.items():
         assert parameters.name == name
         assert "assumed" in parameters.provenance.lower()
 
 
 def test_the_shape_of_figure_1_is_that_of_the_paper():
     """Fences first, locks last from 112 ranks on; times within a quarter of those it tells."""
-    found = compare(NETWORKS["paper"])
+    found = compare(MACHINES["paper"])
     mpi, fence, lock = (found.lines[method] for method in METHODS)
     assert all(a < b for a, b in zip(fence, mpi, strict=True))
     assert all(a < b for a, b in zip(mpi[2:], lock[2:], strict=True))
@@ -158,7 +157,7 @@ def test_fences_pay_from_32_kibibytes_on():
     """Figure 2: MPI_Alltoallv is faster with up to 8 KiB, the fence from 32 KiB on."""
     from onesided.apps.modelling.sweep import Sweep
 
-    sweep = Sweep(NETWORKS["paper"], list(METHODS), 28, blocks=True)
+    sweep = Sweep(MACHINES["paper"], list(METHODS), 28, blocks=True)
     winners = [point.fastest for point in sweep.points([224], [1 << 13, 1 << 15, 1 << 20, 1 << 21])]
     assert winners == ["mpi", *3 * ["rma-fence-paper"]]
 
@@ -177,7 +176,7 @@ def test_numbers_of_ranks(text, counts):
         (["--parameters", "{}/none.json"], "No such file"),
         (["--parameters", "{}/text.json"], "text.json: Expecting value"),
         (["--parameters", "{}/other.json"], "other.json: these are no onesided model parameters"),
-        pytest.param(["--parameters", "{}/later.json"], "version 2, not 1", marks=pytest.mark.full),
+        pytest.param(["--parameters", "{}/later.json"], "version 3, not 2", marks=pytest.mark.full),
         pytest.param(["--parameters", "{}/binary.json"], "binary.json", marks=pytest.mark.full),
         (["--parameters", "{}/far.json"], "no level 'node'"),
         (["--comm", "auto"], "no model of auto"),
@@ -190,8 +189,8 @@ def test_numbers_of_ranks(text, counts):
 def test_a_mistake_is_one_sentence(words, fragment, tmp_path):
     (tmp_path / "text.json").write_text("parameters\n")
     (tmp_path / "other.json").write_text('{"pattern": {"ranks": 2}}\n')
-    record = NETWORKS["gigabit"].record()
-    (tmp_path / "later.json").write_text(json.dumps({**record, "version": 2}))
+    record = MACHINES["gigabit"].record()
+    (tmp_path / "later.json").write_text(json.dumps({**record, "version": 3}))
     (tmp_path / "far.json").write_text(json.dumps({**record, "node": None}))
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
     failed(model(*(word.format(tmp_path) for word in words)), fragment)
@@ -229,4 +228,4 @@ def test_two_nodes_with_a_slow_link(tmp_path):
     parameters = of_record(json.loads(path.read_text())["pattern"]["parameters"])
     assert parameters.node is None
     assert parameters.network.signal > 2e-3
-    assert parameters.network.messages.lines[-1].network.byte_gap > 60e-9  # 80 at 100 mbit/s
+    assert parameters.network.messages.segments[-1].loggp.byte_gap > 60e-9  # 80 at 100 mbit/s

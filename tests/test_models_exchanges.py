@@ -10,31 +10,27 @@ import numpy as np
 import pytest
 
 from onesided.collectives import MethodError, PatternError, methods
-from onesided.collectives.modelling.networks import NETWORKS
-from onesided.collectives.modelling.parameters import Level, Parameters, of_record
-from onesided.collectives.modelling.prediction import fastest, predict, predict_all
-from onesided.collectives.modelling.programs import program
-from onesided.collectives.modelling.registry import formulas
-from onesided.collectives.modelling.simulation import Arrivals, Simulation
+from onesided.collectives.modelling.exchanges import fastest, formulas, predict, predict_all
+from onesided.collectives.modelling.loggp import LogGP, PiecewiseLogGP, Segment
+from onesided.collectives.modelling.parameters import MACHINES, Level, Parameters, of_record
+from onesided.collectives.modelling.simulation import Arrivals, Simulation, program
 from onesided.collectives.modelling.traffic import of_matrix, uniform
-from onesided.collectives.modelling.way import Line, Way
-from onesided.collectives.models import Network
 
 #: L, o, g, G in easy numbers, and another line for 100 bytes and more
-SHORT, LONG = Network(10.0, 2.0, 5.0, 0.1), Network(20.0, 2.0, 5.0, 0.5)
-TWO = Way((Line(0, SHORT), Line(100, LONG)), 2)
-FREE = Way((Line(0, Network(0.0, 0.0, 0.0)),), 1)
+SHORT, LONG = LogGP(10.0, 2.0, 5.0, 0.1), LogGP(20.0, 2.0, 5.0, 0.5)
+TWO = PiecewiseLogGP((Segment(0, SHORT), Segment(100, LONG)), 2)
+FREE = PiecewiseLogGP((Segment(0, LogGP(0.0, 0.0, 0.0)),), 1)
 FAR = Level(
-    messages=Way((Line(0, SHORT),), 2),
-    puts=Way((Line(0, Network(30.0, 1.0, 3.0, 0.1)),), 1),
+    messages=PiecewiseLogGP((Segment(0, SHORT),), 2),
+    puts=PiecewiseLogGP((Segment(0, LogGP(30.0, 1.0, 3.0, 0.1)),), 1),
     signal=7.0, barrier=11.0, done=9.0, fence=13.0, empty_fence=6.0, opening=4.0, notice=17.0,
     epoch=19.0, relock=23.0,
 )  # fmt: skip
 PAIR = Parameters(FREE, None, FAR)
-INFINIBAND, GIGABIT, PAPER = (NETWORKS[name] for name in ("infiniband", "gigabit", "paper"))
+INFINIBAND, GIGABIT, PAPER = (MACHINES[name] for name in ("infiniband", "gigabit", "paper"))
 
 
-def test_a_way_by_hand():
+def test_piecewise_by_hand():
     assert TWO.time(1, 10) == pytest.approx(10 + 4 + 1)
     assert TWO.time(3, 30) == pytest.approx(10 + 4 + 2 * 5 + 3)
     assert TWO.time(1, 100) == pytest.approx(20 + 4 + 50)
@@ -44,11 +40,12 @@ def test_a_way_by_hand():
     assert TWO.busy(4) == pytest.approx(3 * 5)
     assert TWO.time(2, 20, size=100) == pytest.approx(10 + 4 + 5 + 20 * 0.5)  # at the pace of 100
     assert TWO.time(1, 100, size=8) == TWO.time(1, 100)
-    busy = Way((Line(0, Network(10.0, 4.0, 5.0)),), 2)  # the processor holds the sender up
+    # the processor holds the sender up
+    busy = PiecewiseLogGP((Segment(0, LogGP(10.0, 4.0, 5.0)),), 2)
     assert busy.time(2, 0) == pytest.approx(10 + 8 + 8)
 
 
-def test_a_way_takes_arrays():
+def test_piecewise_takes_arrays():
     counts, nbytes = np.array([[0.0], [1.0], [7.0]]), np.array([10.0, 99.0, 100.0, 5000.0])
     table = TWO.time(counts, nbytes)
     assert table.shape == (3, 4)
@@ -57,9 +54,9 @@ def test_a_way_takes_arrays():
 
 
 @pytest.mark.parametrize("starts", [(), (1,), (0, 0), (0, 9, 5)])
-def test_lines_begin_at_zero_and_ascend(starts):
+def test_segments_begin_at_zero_and_ascend(starts):
     with pytest.raises(PatternError, match="not at 0 and then further up"):
-        Way(tuple(Line(start, SHORT) for start in starts))
+        PiecewiseLogGP(tuple(Segment(start, SHORT) for start in starts))
     with pytest.raises(PatternError, match="3 ends"):
         replace(TWO, ends=3)
 
@@ -132,7 +129,7 @@ def test_two_ranks_on_two_nodes_by_hand(method, two_slots, one_slot):
 
 
 def test_a_collective_may_send_by_another_protocol():
-    slower = Way((Line(0, replace(SHORT, latency=50.0)),), 2)
+    slower = PiecewiseLogGP((Segment(0, replace(SHORT, latency=50.0)),), 2)
     times = predict(uniform(2, 1, 10), Parameters(FREE, None, replace(FAR, collective=slower)))
     assert times["mpi"] == times["mpi-persistent"] == pytest.approx(50 + 4 + 1)
     assert times["p2p"] == pytest.approx(10 + 4 + 1)
@@ -143,7 +140,7 @@ def test_a_collective_may_send_by_another_protocol():
 
 
 def test_software_and_the_own_block_come_on_top():
-    alone = Way((Line(0, Network(100.0, 0.0, 0.0, 1.0)),), 1)
+    alone = PiecewiseLogGP((Segment(0, LogGP(100.0, 0.0, 0.0, 1.0)),), 1)
     known = replace(PAIR, software={"mpi": alone, "p2p": alone})
     for method, more in (("mpi", 100), ("p2p", 100 + 10)):  # the collective sends its own block
         times = [predict(uniform(2, 1, 10), parameters)[method] for parameters in (known, PAIR)]
@@ -183,7 +180,7 @@ def test_a_million_ranks_in_one_sweep():
     """Arrays give what numbers give, everything is finite, and more bytes never take less time."""
     ranks = np.array([2, 64, 4096, 1_000_000])[:, None]
     block = np.array([8.0, 1024.0, 1 << 20])[None, :]
-    for parameters in NETWORKS.values():
+    for parameters in MACHINES.values():
         times = predict_all(uniform(ranks, 64, block), parameters)
         for method, table in times.items():
             whole = np.broadcast_to(table, (4, 3))
@@ -221,7 +218,7 @@ def simulated(method, parameters, sent, nodes):
 @pytest.mark.parametrize(("ranks", "per_node"), [(2, 1), (8, 8), (16, 4), (32, 8)])
 def test_formulas_agree_with_the_simulation(method, network, ranks, per_node):
     """Within a fifth: the formulas add what overlaps in part."""
-    parameters = replace(NETWORKS[network], software={})
+    parameters = replace(MACHINES[network], software={})
     nodes = [rank // per_node for rank in range(ranks)]
     for block in (64, 8192, 1 << 20):
         sent = np.full((ranks, ranks), float(block)) * (1 - np.eye(ranks))
@@ -267,7 +264,7 @@ def test_a_simulation_says_what_never_comes_and_what_is_too_large():
 # -- parameters as files --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("parameters", [*NETWORKS.values(), PAIR, Parameters(FREE)])
+@pytest.mark.parametrize("parameters", [*MACHINES.values(), PAIR, Parameters(FREE)])
 def test_parameters_come_back_from_json(parameters):
     known = replace(parameters, software={"mpi": TWO})
     if known.network is not None:
@@ -285,7 +282,7 @@ def broken(**changes):
         ([], "these are no"),
         ({"format": "other"}, "these are no"),
         (broken(version=99), "version 99"),
-        (broken(stores={"ends": 1}), "broken .* no 'lines'"),
+        (broken(stores={"ends": 1}), "broken .* no 'segments'"),
         (broken(stores=None), "broken"),
         (broken(color="red"), "broken .*color"),
         (broken(node={**broken()["node"], "signal": "soon"}), "signal is 'soon'"),

@@ -26,9 +26,8 @@ from onesided.apps.selection import EVERY, chosen, hints
 from onesided.collectives import agreed
 from onesided.collectives.hints import Hints
 from onesided.collectives.layout import Layout
-from onesided.collectives.modelling.kept import VARIABLE, keep_parameters
-from onesided.collectives.modelling.parameters import Parameters
-from onesided.collectives.modelling.registry import formulas
+from onesided.collectives.modelling.exchanges import formulas
+from onesided.collectives.modelling.parameters import VARIABLE, Parameters, keep_parameters
 
 #: The share of the time for the parameters, where the methods are timed as well.
 FOUND = 0.5

@@ -25,8 +25,7 @@ from onesided.apps.options import settings
 from onesided.apps.picture import check_picture
 from onesided.apps.progress import PLAIN_WIDTH, console
 from onesided.apps.report import PLAIN, check_json, write_json
-from onesided.collectives.modelling.networks import NETWORKS
-from onesided.collectives.modelling.parameters import Parameters
+from onesided.collectives.modelling.parameters import MACHINES, Parameters
 
 DEFAULT = "paper"
 
@@ -61,7 +60,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
 def _parameters(comm: MPI.Intracomm, options: Namespace) -> Parameters:
     if options.parameters is not None:
         return load(comm, options.parameters)
-    return NETWORKS[options.network or DEFAULT]
+    return MACHINES[options.network or DEFAULT]
 
 
 def _tell(

@@ -8,7 +8,7 @@ from onesided.apps.options import common, positive, size, timed
 
 CHECKED = "1K 4K 16K 64K 256K 1M 4M"
 SWEPT = "1K 8K 32K 128K 1M 2M 16M"
-#: Those of :mod:`onesided.collectives.modelling.networks`, which is not imported for a help text.
+#: Those of :mod:`onesided.collectives.modelling.parameters`, which is not imported for a help text.
 NETWORKS = ("paper", "gigabit", "infiniband")
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.apps.report import byte_count, duration
+from onesided.collectives.modelling.exchanges import predict, predict_all
 from onesided.collectives.modelling.parameters import Parameters
-from onesided.collectives.modelling.prediction import predict, predict_all
 from onesided.collectives.modelling.traffic import Traffic, uniform
 
 #: Places along each side of the map.
