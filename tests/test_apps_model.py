@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
+from statistics import median
 
 import cluster
 import commands
 import mpi_harness
 import pytest
 
+from onesided.apps.modelling.measuring import ASSUMED, SIZES
 from onesided.apps.modelling.options import NETWORKS as NAMES
 from onesided.apps.modelling.options import rank_counts
 from onesided.apps.modelling.paper import METHODS, TOLD, compare, draw
+from onesided.apps.modelling.sweep import Sweep
 from onesided.collectives.modelling.exchanges import formulas
-from onesided.collectives.modelling.parameters import MACHINES, of_record
+from onesided.collectives.modelling.parameters import BEYOND, MACHINES, Validity, of_record
 
 SMALL = ["--sizes", "1K", "1M", "--ranks-list", "2:16", "--per-node", "4"]
 
@@ -50,7 +54,10 @@ def measured(tmp_path_factory):
 def test_both_levels_are_found(measured):
     outcome, content, _ = measured
     parameters = of_record(content["pattern"]["parameters"])
-    assert set(parameters.software) == set(formulas())
+    assert set(parameters.software) == set(parameters.setup) == set(formulas())
+    assert all(0 < seconds < 60 for seconds in parameters.setup.values())
+    assert parameters.assumed == ASSUMED
+    assert "Assumed, not measured: network.link_byte_gap" in outcome.stdout
     for level in (parameters.node, parameters.network):
         assert level.signal > 0
         assert level.barrier > 0
@@ -77,6 +84,10 @@ def test_every_method_stands_beside_its_prediction(measured):
     for method in formulas():
         assert len(content["pattern"]["check_errors"][method]) == 2
         assert f"Median error of the prediction of {method}: " in outcome.stdout
+    medians = [median(errors) for errors in content["pattern"]["check_errors"].values()]
+    parameters = of_record(content["pattern"]["parameters"])
+    assert parameters.error == max(medians) > 0  # what a check finds is the error from then on
+    assert parameters.measured == Validity(3, SIZES[0], SIZES[-1])
 
 
 def test_measured_parameters_predict_larger_machines(measured, tmp_path):
@@ -121,6 +132,39 @@ def test_the_shares_of_the_map_are_those_of_the_fastest(tmp_path):
     assert found["pattern"]["parameters"]["provenance"].startswith("measured by onesided")
 
 
+def test_predictions_far_from_the_measurements_are_marked(tmp_path):
+    """The paper's parameters hold for 448 ranks and blocks from 32 KiB to 2 MiB."""
+    out = tmp_path / "model.json"
+    words = ["--ranks-list", "448", "2000", "--blocks", "--sizes", "1K", "32K", "32M"]
+    told = ran(model(*words, "--json", str(out))).out
+    rows = json.loads(out.read_text())["rows"]
+    assert [row["extrapolated"] for row in rows] == [True, False, True, True, True, True]
+    lines = [line.rstrip(" │") for line in told.splitlines() if "B │" in line]
+    marked = [line.endswith(" *") for line in lines]
+    assert marked == [row["extrapolated"] for row in rows]
+    assert f"* extrapolated: more than {BEYOND:g} times beyond what was measured: 448 ranks" in told
+    assert "Assumed, not measured: node.latency" in told
+    told = ran(model("--network", "infiniband", "--ranks-list", "4", "--sizes", "1K")).out
+    assert "* extrapolated: nothing was measured" in told
+    assert "* extrapolated" not in ran(model("--ranks-list", "28:56", "--sizes", "4M", "8M")).out
+
+
+def test_a_margin_below_the_error_is_undecided():
+    parameters, methods = MACHINES["paper"], list(METHODS)
+    for error, undecided in ((0.0, False), (0.1, False), (0.9, True)):
+        sweep = Sweep(replace(parameters, error=error), methods, 28, blocks=True)
+        (point,) = sweep.points([448], [1 << 21])  # 1.59 and 2.39 seconds
+        assert point.fastest == min(point.seconds, key=point.seconds.get) == "rma-fence-paper"
+        assert (len(point.contenders) > 1) == undecided
+        assert ("rma-fence-paper +1" in point.cells()) == undecided
+        regions = sweep.regions([448], [1 << 21])
+        middle = tuple(size // 2 for size in regions.winner.shape)
+        assert regions.undecided[middle] == undecided
+        assert regions.undecided.any() == (error > 0)  # along the border between two, at least
+    (point,) = Sweep(parameters, ["mpi"], 28, blocks=True).points([448], [1 << 21])
+    assert list(point.contenders) == ["mpi"]
+
+
 def test_blocks_are_sizes_of_a_block(tmp_path):
     rows = {}
     for words in ([], ["--blocks"]):
@@ -155,8 +199,6 @@ def test_the_shape_of_figure_1_is_that_of_the_paper():
 
 def test_fences_pay_from_32_kibibytes_on():
     """Figure 2: MPI_Alltoallv is faster with up to 8 KiB, the fence from 32 KiB on."""
-    from onesided.apps.modelling.sweep import Sweep
-
     sweep = Sweep(MACHINES["paper"], list(METHODS), 28, blocks=True)
     winners = [point.fastest for point in sweep.points([224], [1 << 13, 1 << 15, 1 << 20, 1 << 21])]
     assert winners == ["mpi", *3 * ["rma-fence-paper"]]

@@ -10,9 +10,23 @@ import numpy as np
 import pytest
 
 from onesided.collectives import MethodError, PatternError, methods
-from onesided.collectives.modelling.exchanges import fastest, formulas, predict, predict_all
+from onesided.collectives.modelling.exchanges import (
+    contenders,
+    fastest,
+    formulas,
+    predict,
+    predict_all,
+)
 from onesided.collectives.modelling.loggp import LogGP, PiecewiseLogGP, Segment
-from onesided.collectives.modelling.parameters import MACHINES, Level, Parameters, of_record
+from onesided.collectives.modelling.parameters import (
+    ASSUMED_SETUP,
+    BEYOND,
+    MACHINES,
+    Level,
+    Parameters,
+    Validity,
+    of_record,
+)
 from onesided.collectives.modelling.simulation import Arrivals, Simulation, program
 from onesided.collectives.modelling.traffic import of_matrix, uniform
 
@@ -206,6 +220,41 @@ def test_one_rank_alone_needs_no_level():
     assert fastest({"b": 2.0, "a": 1.0, "c": 1.0}) == "a"
 
 
+def test_contenders_are_within_the_error():
+    times = {"c": 1.3, "b": 1.0, "a": 1.2, "d": 1.0}
+    assert contenders(times, 0.0) == ["b", "d"]
+    assert contenders(times, 0.25) == ["b", "d", "a"]
+    assert contenders({"a": 1.0, "b": 1.2}, 0.1) == ["a"]
+
+
+# -- how far the measurements carry ---------------------------------------------------------------
+
+
+def test_what_lies_far_beyond_the_measurements_is_extrapolated():
+    known = replace(PAIR, measured=Validity(2, 100, 1000))
+    inside = [(2, 100), (2 * BEYOND, 1000), (2, 100 / BEYOND), (2, 1000 * BEYOND)]
+    beyond = [(2 * BEYOND + 1, 1000), (2, 99 / BEYOND), (2, 1001 * BEYOND), (10**6, 500)]
+    assert not any(known.extrapolated(uniform(ranks, 1, block)) for ranks, block in inside)
+    assert all(known.extrapolated(uniform(ranks, 1, block)) for ranks, block in beyond)
+    assert PAIR.extrapolated(uniform(2, 1, 100))  # nothing was measured
+    assert not known.extrapolated(uniform(1, 1, 10**9))  # without messages
+    ranks, block = np.array([2.0, 1e6])[:, None], np.array([1.0, 500.0, 1e6])[None, :]
+    table = known.extrapolated(uniform(ranks, 1, block))
+    assert table.tolist() == [[True, False, True], [True, True, True]]
+
+
+def test_a_setup_is_assumed_where_it_was_not_measured():
+    known = replace(PAIR, setup={"rma-fence": 0.25})
+    assert known.setup_seconds("rma-fence") == 0.25
+    assert known.setup_seconds("rma-lock") == ASSUMED_SETUP
+
+
+@pytest.mark.parametrize("values", [(0, 1, 2), (2, 3, 1), (2, -1, 1), (2, 1, math.inf)])
+def test_an_impossible_range(values):
+    with pytest.raises(PatternError):
+        Validity(*values)
+
+
 # -- against the simulation ------------------------------------------------------------------------
 
 
@@ -266,7 +315,7 @@ def test_a_simulation_says_what_never_comes_and_what_is_too_large():
 
 @pytest.mark.parametrize("parameters", [*MACHINES.values(), PAIR, Parameters(FREE)])
 def test_parameters_come_back_from_json(parameters):
-    known = replace(parameters, software={"mpi": TWO})
+    known = replace(parameters, software={"mpi": TWO}, setup={"mpi": 1e-3}, error=0.5)
     if known.network is not None:
         known = replace(known, network=replace(known.network, collective=TWO))
     assert of_record(json.loads(json.dumps(known.record()))) == known
@@ -290,6 +339,9 @@ def broken(**changes):
         (broken(node={**broken()["node"], "speed": 1.0}), "a level with speed"),
         (broken(network={**broken()["network"], "barrier": math.nan}), "barrier is nan"),
         (broken(software=[1]), "broken"),
+        (broken(setup={"mpi": -1.0}), "setup is -1"),
+        (broken(error="small"), "error is 'small'"),
+        (broken(measured={"most_ranks": 2}), "broken .*least_bytes"),
     ],
 )
 def test_other_content_is_refused(content, words):

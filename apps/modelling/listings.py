@@ -32,6 +32,10 @@ def listings(parameters: Parameters) -> dict[str, Listing]:
         found[f"synchronization {which}"] = Listing(
             f"Synchronization, {which}", columns, [numbers]
         )
+    if parameters.setup:
+        columns = {f"{method} (us)": ".4g" for method in parameters.setup}
+        numbers = [seconds * 1e6 for seconds in parameters.setup.values()]
+        found["setup"] = Listing("Making and freeing a request", columns, [numbers])
     return found
 
 

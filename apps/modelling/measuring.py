@@ -13,13 +13,13 @@ import numpy as np
 from mpi4py import MPI
 
 from onesided.apps.modelling.probes import IN_A_ROW, SHORT, Call, Probes, SharedProbes
-from onesided.apps.selection import BASELINE
+from onesided.apps.selection import BASELINE, hints
 from onesided.apps.summary import quartiles
 from onesided.apps.timing import Subject, measure, repeats, rest
 from onesided.collectives import Alltoallv_init, PersistentRequest, UnsupportedError
 from onesided.collectives.modelling.exchanges import formulas
 from onesided.collectives.modelling.loggp import Fit, PiecewiseLogGP, fit
-from onesided.collectives.modelling.parameters import Level, Parameters
+from onesided.collectives.modelling.parameters import Level, Parameters, Validity
 
 R = TypeVar("R")
 
@@ -27,6 +27,12 @@ R = TypeVar("R")
 SIZES = tuple(SHORT if power == 3 else 1 << power for power in (3, *range(8, 23)))
 #: The same of rounds that a rank has with itself.
 OWN_SIZES = tuple(SHORT if power == 3 else 1 << power for power in (3, 10, 13, 15, 17, 19, 20, 22))
+#: How often a request of every method is made and freed.
+SETUPS = 3
+#: What no probe finds: it would take more than a pair of ranks.
+ASSUMED = tuple(
+    f"network.{name}" for name in ("link_byte_gap", "link_gap", "congestion", "contention")
+)
 
 
 @dataclass
@@ -68,7 +74,16 @@ def find(comm: MPI.Intracomm, options: Namespace, nodes: Sequence[int]) -> Findi
     node = levels["node"]
     if node is not None:  # on a node nobody accumulates: the counter is stored
         levels["node"] = replace(node, notice=counter)
-    return Findings(Parameters(stores, levels["node"], levels["network"], software), errors, times)
+    parameters = Parameters(
+        stores,
+        levels["node"],
+        levels["network"],
+        software,
+        setup=_setups(comm, options),
+        assumed=() if levels["network"] is None else ASSUMED,
+        measured=Validity(2, SIZES[0], SIZES[-1]),
+    )
+    return Findings(parameters, errors, times)
 
 
 def among(comm: MPI.Intracomm, members: Sequence[int], work: Callable[[MPI.Intracomm], R]) -> R:
@@ -127,6 +142,25 @@ def _software(node: MPI.Intracomm, options: Namespace, seconds: float) -> dict[s
             node.Barrier()
         found[method] = _fit(times, "own", OWN_SIZES).piecewise(0.0, 0.0, 1)
     alone.Free()
+    return found
+
+
+def _setups(comm: MPI.Intracomm, options: Namespace) -> dict[str, float]:
+    """Collective. Seconds of making and freeing a request on all ranks, by method."""
+    sent, info = np.zeros(comm.size, np.uint8), hints(options)
+    found = {}
+    for method in formulas():
+        times = []
+        try:
+            for _ in range(SETUPS):
+                comm.Barrier()
+                start = MPI.Wtime()
+                blocks = [sent, [1] * comm.size]
+                Alltoallv_init(comm, blocks, None, method=method, info=info).Free()
+                times.append(comm.allreduce(MPI.Wtime() - start, MPI.MAX))
+        except UnsupportedError:  # on every rank
+            continue
+        found[method] = quick(times)
     return found
 
 

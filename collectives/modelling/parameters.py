@@ -32,7 +32,7 @@ VARIABLE = "ONESIDED_MODEL"
 
 #: Within so many times of what was measured, in ranks and in bytes, a prediction counts as one;
 #: beyond it is called extrapolated. The number is a choice, nobody measured it.
-FAR = 4.0
+BEYOND = 4.0
 
 #: Seconds of making and freeing a request with windows of its own, where they were not measured.
 ASSUMED_SETUP = 5e-3
@@ -104,15 +104,15 @@ class Validity:
             )
 
     def left_by(self, traffic: Traffic) -> Any:
-        """Local. Where the traffic lies more than :data:`FAR` times beyond; numbers or arrays."""
-        many = np.asarray(traffic.ranks, float) > FAR * self.most_ranks
+        """Local. Where the traffic lies over :data:`BEYOND` times beyond; bools or arrays."""
+        many = np.asarray(traffic.ranks, float) > BEYOND * self.most_ranks
         for count, nbytes in (
             (traffic.near_messages, traffic.near_bytes),
             (traffic.far_messages, traffic.far_bytes),
         ):
             there = np.asarray(count, float) > 0
             mean = np.asarray(nbytes, float) / np.maximum(count, 1.0)
-            outside = (mean > FAR * self.most_bytes) | (FAR * mean < self.least_bytes)
+            outside = (mean > BEYOND * self.most_bytes) | (BEYOND * mean < self.least_bytes)
             many = many | (there & outside)
         return many
 
@@ -153,7 +153,7 @@ class Parameters:
             _check_number(f"setup of {method}", seconds)
 
     def extrapolated(self, traffic: Traffic) -> Any:
-        """Local. Where a prediction is a guess: far beyond what was measured; bools or arrays."""
+        """Local. Where a prediction is a guess, far beyond what was measured; bools or arrays."""
         if self.measured is None:
             return np.add(traffic.ranks, traffic.own_bytes) > 0  # everywhere
         return self.measured.left_by(traffic)
