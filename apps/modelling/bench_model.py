@@ -24,8 +24,8 @@ from onesided.apps.progress import console
 from onesided.apps.report import Report, check_json
 from onesided.apps.selection import EVERY, chosen, hints
 from onesided.collectives import agreed
+from onesided.collectives.hardware import Layout
 from onesided.collectives.hints import Hints
-from onesided.collectives.layout import Layout
 from onesided.collectives.modelling.exchanges import formulas
 from onesided.collectives.modelling.parameters import VARIABLE, Parameters, keep_parameters
 
