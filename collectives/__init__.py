@@ -28,9 +28,8 @@ from onesided.collectives.partitioned.receive import PartitionedReceive
 from onesided.collectives.partitioned.registry import PartitionedMethod, partitioned_methods
 from onesided.collectives.partitioned.request import PartitionedRequest
 from onesided.collectives.partitioned.send import PartitionedSend
-from onesided.collectives.passive.extents import Extents, extents_of
-from onesided.collectives.passive.linear import bcast_linear
 from onesided.collectives.passive.runtime import OneSidedBroadcast
+from onesided.collectives.passive.windows import Extents, bcast_linear, extents_of
 from onesided.collectives.registry import Method, methods
 from onesided.collectives.request import PersistentRequest
 from onesided.collectives.requests import Startall, Waitall

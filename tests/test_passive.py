@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from onesided.collectives import Extents, PatternError
-from onesided.collectives.passive import puts
-from onesided.collectives.passive.extents import as_displacement, bytes_of, check_root
+from onesided.collectives.passive import windows
 from onesided.collectives.passive.notices import CLOSING, FAILED, Notices
-from onesided.collectives.passive.rest import LOOKS, SHORTEST, SPINS, Rest
+from onesided.collectives.passive.relay import LOOKS, SHORTEST, SPINS, Backoff
+from onesided.collectives.passive.windows import as_displacement, bytes_of, check_root
 
 
 def test_extents_are_those_of_every_rank():
@@ -42,9 +42,9 @@ class Recorder:
 @pytest.mark.parametrize(("unit", "pieces"), [(1, 5), (4, 5), (5, 6), (16, 4), (20, 3)])
 def test_long_data_are_put_in_pieces(monkeypatch, unit, pieces):
     """At most 12 bytes each, or one unit, and every piece begins at a unit."""
-    monkeypatch.setattr(puts, "PIECE", 12)
+    monkeypatch.setattr(windows, "PIECE", 12)
     window, data = Recorder(unit), np.arange(1, 54, dtype=np.uint8)
-    puts.put_bytes(window, data, 3, 1, unit)
+    windows.put_bytes(window, data, 3, 1, unit)
     assert window.puts == pieces
     assert np.array_equal(window.memory[unit : unit + 53], data)
     assert not window.memory[:unit].any()
@@ -53,7 +53,7 @@ def test_long_data_are_put_in_pieces(monkeypatch, unit, pieces):
 
 def test_no_data_need_no_put():
     window = Recorder(1)
-    puts.put_bytes(window, np.zeros(0, np.uint8), 3, 0, 1)
+    windows.put_bytes(window, np.zeros(0, np.uint8), 3, 0, 1)
     assert window.puts == 0
 
 
@@ -81,9 +81,9 @@ def test_displacements_and_roots():
 def rests(longest, looks, worked=lambda look: False):
     """The sleeps of so many looks."""
     slept = []
-    rest = Rest(longest, slept.append)
+    backoff = Backoff(longest, slept.append)
     for look in range(looks):
-        rest(worked(look))
+        backoff(worked(look))
     return slept
 
 
@@ -97,9 +97,9 @@ def test_rests_grow_up_to_the_longest():
 
 def test_rests_stay_short_while_something_is_expected():
     slept = []
-    rest = Rest(0.001, slept.append)
+    backoff = Backoff(0.001, slept.append)
     for _ in range(SPINS + 100 * LOOKS):
-        rest(False, expecting=True)
+        backoff(False, expecting=True)
     assert max(slept) <= 2 * SHORTEST
     assert len(slept) > 50
 

@@ -18,7 +18,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.context import Resources, refusal
-from onesided.collectives.passive.puts import memory_of
+from onesided.collectives.passive.windows import memory_of
 
 
 class Description(NamedTuple):
