@@ -23,7 +23,7 @@ from onesided.collectives.errors import (
     UnsupportedError,
 )
 from onesided.collectives.passive.notices import CLOSING, Notices
-from onesided.collectives.passive.relay import PATIENCE, SHORTEST, Broadcaster, Relay, Backoff
+from onesided.collectives.passive.relay import PATIENCE, SHORTEST, Backoff, Broadcaster, Relay
 from onesided.collectives.passive.sidewindows import SideWindows
 from onesided.collectives.passive.windows import as_displacement, bytes_of, check_root
 from onesided.collectives.trees import LARGEST_FIRST, check_order

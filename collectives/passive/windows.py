@@ -8,7 +8,7 @@ are checked against them before anything is sent.
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,9 +29,20 @@ class Extents:
 
     sizes: tuple[int, ...]
     units: tuple[int, ...]
+    _least: dict[int, int] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for size, unit in zip(self.sizes, self.units, strict=True):
+            self._least[unit] = min(size, self._least.get(unit, size))
 
     def check(self, displacement: int, nbytes: int) -> None:
-        """Local. Raise :class:`PatternError` where so many bytes do not fit on every rank."""
+        """Local. Raise :class:`PatternError` where so many bytes do not fit on every rank.
+
+        It looks at the least size with each unit, not at every rank.
+        """
+        fits = all(displacement * unit + nbytes <= size for unit, size in self._least.items())
+        if fits and displacement >= 0:
+            return
         for rank, (size, unit) in enumerate(zip(self.sizes, self.units, strict=True)):
             if displacement < 0 or displacement * unit + nbytes > size:
                 raise PatternError(
