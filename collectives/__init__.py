@@ -25,9 +25,8 @@ from onesided.collectives.memory import empty, free
 #TMP from onesided.collectives.partitioned.registry import PartitionedMethod, partitioned_methods
 #TMP from onesided.collectives.partitioned.request import PartitionedRequest
 #TMP from onesided.collectives.partitioned.send import PartitionedSend
-#TMP from onesided.collectives.passive.extents import Extents, extents_of
-#TMP from onesided.collectives.passive.linear import bcast_linear
-#TMP from onesided.collectives.passive.runtime import OneSidedBroadcast
+from onesided.collectives.passive.runtime import OneSidedBroadcast
+from onesided.collectives.passive.windows import Extents, bcast_linear, extents_of
 from onesided.collectives.program import interpreter
 from onesided.collectives.progress import (
     Startall,

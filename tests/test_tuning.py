@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from onesided.collectives.errors import PatternError
-from onesided.collectives.modelling import kept
+from onesided.collectives.modelling import parameters
 from onesided.collectives.tuning.decisions import (
     VARIABLE,
     OtherVersionError,
@@ -132,16 +132,16 @@ def test_the_file_is_named_by_the_environment(tmp_path, monkeypatch):
 
 
 def test_parameters_are_kept_and_broken_ones_ignored(tmp_path, monkeypatch):
-    monkeypatch.setenv(kept.VARIABLE, "off")
-    assert kept.known_parameters() is kept.ASSUMED
-    assert kept.keep_parameters(kept.ASSUMED) is None
+    monkeypatch.setenv(parameters.VARIABLE, "off")
+    assert parameters.known_parameters() is parameters.ASSUMED
+    assert parameters.keep_parameters(parameters.ASSUMED) is None
     path = tmp_path / "model.json"
-    monkeypatch.setenv(kept.VARIABLE, str(path))
-    assert kept.known_parameters() is kept.ASSUMED
-    measured = replace(kept.ASSUMED, name="measured")
-    assert kept.keep_parameters(measured) == path
-    assert kept.known_parameters() == measured
+    monkeypatch.setenv(parameters.VARIABLE, str(path))
+    assert parameters.known_parameters() is parameters.ASSUMED
+    measured = replace(parameters.ASSUMED, name="measured")
+    assert parameters.keep_parameters(measured) == path
+    assert parameters.known_parameters() == measured
     for broken in ("", "[]", '{"format": "something"}'):
         path.write_text(broken)
         with pytest.warns(RuntimeWarning, match="is ignored"):
-            assert kept.known_parameters() is kept.ASSUMED
+            assert parameters.known_parameters() is parameters.ASSUMED

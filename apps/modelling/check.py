@@ -15,8 +15,8 @@ from onesided.apps.report import Row, byte_count
 from onesided.apps.selection import hints, prepare, release
 from onesided.apps.timing import Subject, measure, repeats
 from onesided.collectives import Alltoallv_init, PersistentRequest
+from onesided.collectives.modelling.exchanges import predict
 from onesided.collectives.modelling.parameters import Parameters
-from onesided.collectives.modelling.prediction import predict
 from onesided.collectives.modelling.traffic import of_matrix
 
 ITEM = 8  # bytes of an element

@@ -1,7 +1,7 @@
 """What the model says of the candidates: nothing is measured.
 
-The model knows rounds only. The first candidate is the cheapest to set up; the others are assumed
-to cost :data:`SETUP` more, which counts where the caller says how often it will start.
+What a candidate costs to set up counts where the caller says how often it will start: what was
+measured, else that of a request with windows for all but the first candidate, the cheapest one.
 """
 
 from __future__ import annotations
@@ -15,15 +15,11 @@ from onesided.collectives.agreement import agreed
 from onesided.collectives.broadcast.operation import Broadcast
 from onesided.collectives.context import Context, Node
 from onesided.collectives.exchange import Exchange
-from onesided.collectives.modelling import observed
-from onesided.collectives.modelling.kept import ASSUMED, known_parameters
-from onesided.collectives.modelling.parameters import Parameters
-from onesided.collectives.modelling.prediction import predict
-from onesided.collectives.modelling.registry import broadcast_formulas, formulas
+from onesided.collectives.modelling.broadcasts import broadcast_formulas
+from onesided.collectives.modelling.exchanges import formulas, predict
+from onesided.collectives.modelling.parameters import ASSUMED, Parameters, known_parameters
+from onesided.collectives.modelling.traffic import of_exchange as traffic_of_exchange
 from onesided.collectives.tuning.record import Cost, Record
-
-#: Seconds of making and freeing a window and its memory, as assumed.
-SETUP = 5e-3
 
 
 def of_exchange(exchange: Exchange, names: Sequence[str]) -> Record:
@@ -31,11 +27,11 @@ def of_exchange(exchange: Exchange, names: Sequence[str]) -> Record:
     context = exchange.context
     mine = exchange.hints.slots if exchange.owned else 1
     slots = context.comm.allreduce(mine, MPI.MIN)  # receive memory may differ between ranks
-    traffic = replace(observed.of_exchange(exchange), slots=slots)
+    traffic = replace(traffic_of_exchange(exchange), slots=slots)
     parameters = _parameters(context, bool(traffic.near_messages), bool(traffic.far_messages))
     known = [name for name in names if name in formulas()]
     times = predict(traffic, parameters, known)
-    return _record(names, times)
+    return _record(names, times, parameters)
 
 
 def of_broadcast(broadcast: Broadcast, names: Sequence[str]) -> Record:
@@ -50,12 +46,18 @@ def of_broadcast(broadcast: Broadcast, names: Sequence[str]) -> Record:
         name: formula(network, nodes, max(nbytes, 1), broadcast.hints.child_order)
         for name, formula in broadcast_formulas().items()
     }
-    return _record(names, times)
+    return _record(names, times, parameters)
 
 
-def _record(names: Sequence[str], times: Mapping[str, float]) -> Record:
-    setups = {name: SETUP if place else 0.0 for place, name in enumerate(names)}
-    return Record({name: Cost(setups[name], times[name]) for name in names if name in times}, {})
+def _record(
+    names: Sequence[str], times: Mapping[str, float], parameters: Parameters
+) -> Record:
+    costs = {}
+    for place, name in enumerate(names):
+        if name in times:
+            known = place or name in parameters.setup
+            costs[name] = Cost(parameters.setup_seconds(name) if known else 0.0, times[name])
+    return Record(costs, {})
 
 
 def _nodes(context: Context, node: Node) -> list[int]:

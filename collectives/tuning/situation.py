@@ -12,7 +12,7 @@ from mpi4py import MPI
 from onesided.collectives.broadcast.operation import Broadcast
 from onesided.collectives.context import Context, Node
 from onesided.collectives.exchange import Exchange
-from onesided.collectives.processor import processor
+from onesided.collectives.hardware import processor
 
 
 @cache

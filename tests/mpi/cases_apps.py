@@ -19,7 +19,7 @@ from onesided.apps.spmv import vector
 from onesided.apps.timing import Subject, measure, repeats
 from onesided.apps.trial import try_method
 from onesided.collectives import PersistentRequest, UnsupportedError, methods
-from onesided.collectives.layout import Layout
+from onesided.collectives.hardware import Layout
 from onesided.pencilfft import PFFT, newDistArray
 
 PAUSE = 0.004
