@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,9 @@ MOST_AXES = 8
 
 #: Polls of the Python interpreter between two looks at everything else.
 SPINS = 24
+
+#: One round in so many is timed.
+SAMPLED = 32
 
 #: A step; the first item says which one. Arrays and callables, no addresses.
 Step = tuple[Any, ...]
@@ -196,6 +200,7 @@ class PythonCredit:
 class PythonRounds:
     """The verbs of a request and the state between them; what they call is in :mod:`.request`.
 
+    ``least`` is the shortest time inside Start and Wait of the rounds that were timed, in seconds.
     ``_hooked``: ``_before_start``, ``_after_start``, ``_before_wait`` and ``_after_wait`` are
     called around the verbs.
     """
@@ -205,6 +210,7 @@ class PythonRounds:
         self._slot, self._number, self.rounds, self._variant, self._slots = 0, 0, 0, 0, 1
         self._lock = threading.Lock()
         self._listed = False
+        self._sampled, self._spent, self.least = False, 0.0, 0.0
         self._plans: list[Plan] = []
         self._answers: tuple[Any, ...] = ()
         self._credit: PythonCredit | None = None
@@ -222,12 +228,16 @@ class PythonRounds:
             if self._state != INACTIVE:
                 self._refuse("started")
             self._state = ACTIVE
+            self._sampled = self.rounds % SAMPLED == SAMPLED // 2
+            began = time.perf_counter() if self._sampled else 0.0
             try:
                 self._reserve(0)
                 self._launch()
             except BaseException as error:
                 self._break(error)
                 raise
+            if self._sampled:
+                self._spent = time.perf_counter() - began
         if self._hooked:
             self._after_start()
         self._enlist_if_late()
@@ -241,12 +251,17 @@ class PythonRounds:
             self._before_wait()
         with self._lock:
             if self._state == ACTIVE:
+                began = time.perf_counter() if self._sampled else 0.0
                 try:
                     while not self._done and not self._pass(True):
                         self._poll()
                 except BaseException as error:
                     self._break(error)
                     raise
+                if self._sampled:
+                    self._sampled = False
+                    spent = self._spent + time.perf_counter() - began
+                    self.least = min(self.least or spent, spent)
                 self._finish()
         self._delist_if_listed()
         if self._hooked:
@@ -311,7 +326,7 @@ class PythonRounds:
 
     def _open(self, chunks: int) -> None:
         with self._lock:
-            self._state = ACTIVE
+            self._state, self._sampled = ACTIVE, False
             try:
                 self._reserve(1)
             except BaseException as error:

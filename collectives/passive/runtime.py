@@ -15,7 +15,7 @@ from typing import Any, Self
 from mpi4py import MPI
 
 from onesided.collectives.agreement import agree, agreed
-from onesided.collectives.context import EXIT_PATIENCE, Context, Resources, refusal
+from onesided.collectives.context import Context, Resources, refusal
 from onesided.collectives.errors import (
     OnesidedError,
     PatternError,
@@ -31,6 +31,10 @@ from onesided.collectives.trees import LARGEST_FIRST, check_order
 #: Seconds that a rank which leaves by an exception still serves the others.
 GRACE = 0.25
 _LEVELS = ("MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED", "MPI_THREAD_SERIALIZED")
+
+
+#: Seconds that the end of a runtime that nobody closed waits for the other ranks.
+EXIT_PATIENCE = 5.0
 
 
 class OneSidedBroadcast:
