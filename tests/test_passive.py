@@ -39,7 +39,7 @@ def test_a_check_does_not_look_at_every_rank():
             Watched.looks += 1
             return super().__iter__()
 
-    extents = Extents(Watched([64, 32, 64]), Watched([8, 8, 1]))
+    extents = Extents(Watched([64, 32, 64, 64]), Watched([8, 8, 1, 8]))
     before = Watched.looks
     assert before  # when they are made
     extents.check(2, 16)
@@ -238,6 +238,7 @@ def test_a_promise_to_close_is_kept():
     wires = Wires(3)
     wires.notices[2].tell(CLOSING)
     wires.notices[2].tell(FAILED, "too late")
+    wires.deliver()
     for rank in (0, 1):
         wires.notices[rank].tell(CLOSING)
     wires.deliver()

@@ -120,6 +120,18 @@ def case_few_long_rounds_are_worth_a_window(comm):
         assert exchange(comm, info={"expected_iterations": "10"}).startswith("rma-")
 
 
+@ranks(at_least=2)
+def case_a_measured_setup_counts(comm):
+    """The same parameters, but windows were measured to take an hour."""
+    slow, fast = (PiecewiseLogGP((Segment(0, LogGP(latency, 0, 0)),)) for latency in (1.0, 1e-9))
+    if not alone(comm):
+        skip("stores are for ranks of one node")
+    level = Level(slow, slow, 1e-9, 1e-9)
+    setup = {name: 3600.0 * name.startswith("rma-") for name in methods()}
+    with tuning_file(comm), parameters_of(comm, Parameters(fast, level, level, setup=setup)):
+        assert not exchange(comm, info={"expected_iterations": "10"}).startswith("rma-")
+
+
 def alone(comm):
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     size = node.size
