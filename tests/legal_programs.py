@@ -470,36 +470,37 @@ def _with(program: Program, rank: int, ops: list[Op]) -> Program:
 # -- shrinking --------------------------------------------------------------------------------
 
 
-def smaller(program: Program) -> Iterator[Program]:
-    """Legal programs that have less, the large steps first."""
-    for candidate in _less(program):
+def smaller(program: Program) -> Iterator[tuple[Any, Program]]:
+    """Legal programs that have less, the large steps first, with a name for each step."""
+    for name, candidate in _less(program):
         if any(candidate.ranks) and problem(candidate) is None:
-            yield candidate
+            yield name, candidate
 
 
-def _less(program: Program) -> Iterator[Program]:
+def _less(program: Program) -> Iterator[tuple[Any, Program]]:
     used = sorted({number for ops in program.ranks for op in ops for number in op.requests})
     if len(program.ranks) > 2:
-        yield _without_last_rank(program)
+        yield ("rank", len(program.ranks)), _without_last_rank(program)
     for number in used:
-        yield _without_requests(program, {number})
+        yield ("request", number), _without_requests(program, {number})
     for number in used:
-        yield _without_last_round(program, number)
+        yield ("round", number), _without_last_round(program, number)
     for event in sorted({op.event for ops in program.ranks for op in ops if op.event >= 0}):
-        yield _kept(program, lambda op, event=event: op.event != event)
+        yield ("event", event), _kept(program, lambda op, event=event: op.event != event)
     for rank, ops in enumerate(program.ranks):
         for at, op in enumerate(ops):
             if op.verb == "sleep":
-                yield _with(program, rank, [*ops[:at], *ops[at + 1 :]])
+                yield ("sleep", rank, at), _with(program, rank, [*ops[:at], *ops[at + 1 :]])
             elif len(op.requests) > 1:
                 split = [op._replace(requests=(number,)) for number in op.requests]
-                yield _with(program, rank, [*ops[:at], *split, *ops[at + 1 :]])
+                apart = [*ops[:at], *split, *ops[at + 1 :]]
+                yield ("split", op), _with(program, rank, apart)
     for number in used:
         request = program.requests[number]
         if request.size > 3:
             requests = list(program.requests)
             requests[number] = replace(request, size=3)
-            yield replace(program, requests=tuple(requests))
+            yield ("size", number), replace(program, requests=tuple(requests))
 
 
 def _kept(program: Program, wanted: Any) -> Program:

@@ -17,6 +17,7 @@ is looked at again before the next start, because until then it is the program's
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -236,7 +237,7 @@ class Boxes(Exchange):
         rows, cols = 2 + self.request.salt % 7, 1 + self.request.size // 8
         me = self.members.index(self.rank)
         edges = [[extent * i // size for i in range(size + 1)] for extent in (rows, cols)]
-        self.rows, self.cols = ([slice(a, b) for a, b in zip(e, e[1:], strict=False)]
+        self.rows, self.cols = ([slice(a, b) for a, b in itertools.pairwise(e)]
                                 for e in edges)
         height, width = (parts[me].stop - parts[me].start for parts in (self.rows, self.cols))
         self.shape = (rows, width, 2)
