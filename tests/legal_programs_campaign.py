@@ -197,7 +197,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--replay", type=Path, metavar="FILE", help="programs that were kept")
     options = parser.parse_args(words)
     place = Place(options.nodes, options.timeout)
-    methods = ALL if options.methods == "all" else options.methods.split(",")
+    methods = [name for word in options.methods.split(",")
+               for name in (ALL if word == "all" else [word])]
     if options.replay:
         kept = [Program.from_json(entry) for entry in json.loads(options.replay.read_text())]
         kinds = [fails(program, name, place) for name in methods for program in kept]
