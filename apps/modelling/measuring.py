@@ -16,7 +16,7 @@ from onesided.apps.modelling.probes import IN_A_ROW, SHORT, Call, Probes, Shared
 from onesided.apps.selection import BASELINE, hints
 from onesided.apps.summary import quartiles
 from onesided.apps.timing import Subject, measure, repeats, rest
-from onesided.collectives import Alltoallv_init, PersistentRequest, UnsupportedError
+from onesided.collectives import Alltoallv_init, Request, UnsupportedError
 from onesided.collectives.modelling.exchanges import formulas
 from onesided.collectives.modelling.loggp import Fit, PiecewiseLogGP, fit
 from onesided.collectives.modelling.parameters import Level, Parameters, Validity
@@ -164,7 +164,7 @@ def _setups(comm: MPI.Intracomm, options: Namespace) -> dict[str, float]:
     return found
 
 
-def round_of(request: PersistentRequest) -> Call:
+def round_of(request: Request) -> Call:
     """Local. What starts a round and waits for it."""
     def call() -> None:
         request.Start()
