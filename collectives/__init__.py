@@ -6,6 +6,7 @@ if __name__ == "collectives":  # imported from the source folder, not from the p
 from onesided.collectives.abort import abort_on_exception
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.alltoall import Alltoallv_init, Alltoallw_init, Neighbor_alltoallv_init
+
 #TMP from onesided.collectives.broadcast.initialization import Bcast_init
 from onesided.collectives.errors import (
     BroadcastError,
@@ -17,9 +18,11 @@ from onesided.collectives.errors import (
     ResourceError,
     UnsupportedError,
 )
+
 #TMP from onesided.collectives.halo.exchange import HaloExchange
 #TMP from onesided.collectives.halo.face import Face
 from onesided.collectives.memory import empty, free
+
 #TMP from onesided.collectives.partitioned.init import Precv_init, Psend_init
 #TMP from onesided.collectives.partitioned.receive import PartitionedReceive
 #TMP from onesided.collectives.partitioned.registry import PartitionedMethod, partitioned_methods

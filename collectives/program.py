@@ -71,7 +71,7 @@ Chain = list[Step]
 Plan = list[Chain]
 
 
-# -- steps ----------------------------------------------------------------------------------------
+# -- steps ---------------------------------------------------------------------------------------
 
 
 def copy(target: NDArray[Any], source: NDArray[Any]) -> Step:
@@ -101,7 +101,7 @@ def call(function: Callable[[], Any], serves: bool = True) -> Step:
     return (CALL, function, serves)
 
 
-# -- lowering to the compiled interpreter ---------------------------------------------------------
+# -- lowering to the compiled interpreter --------------------------------------------------------
 
 
 def address(array: NDArray[Any]) -> int:
@@ -162,7 +162,7 @@ def joined_axes(
     return joined or [(1, 0, 0)]
 
 
-# -- the reference ----------------------------------------------------------------------------------
+# -- the reference -------------------------------------------------------------------------------
 
 
 class PythonCredit:
@@ -217,7 +217,7 @@ class PythonRounds:
         self._open_chains: list[int] = []
         self._here: list[int] = []
 
-    # -- the verbs -------------------------------------------------------------------------------
+    # -- the verbs --------------------------------------------------------------------------------
 
     def Start(self) -> None:
         if self._state != INACTIVE or (self._credit is not None and self._credit.busy):
@@ -293,7 +293,7 @@ class PythonRounds:
         self._fill(status)
         return True
 
-    # -- for the request's own use -----------------------------------------------------------------
+    # -- for the request's own use ----------------------------------------------------------------
 
     def advance(self, may_call: bool) -> bool:
         if not self._lock.acquire(blocking=False):
@@ -366,7 +366,7 @@ class PythonRounds:
     def _count_with(self, credit: PythonCredit) -> None:
         self._credit = credit
 
-    # -- inside -------------------------------------------------------------------------------------
+    # -- inside -----------------------------------------------------------------------------------
 
     def _plan(self) -> Plan:
         return self._plans[self._variant * self._slots + self._slot]
@@ -446,7 +446,7 @@ class PythonRounds:
             self._listed = False
             self._delist()
 
-    # -- what a request implements -------------------------------------------------------------------
+    # -- what a request implements ----------------------------------------------------------------
 
     def _refuse(self, verb: str) -> None:
         raise RequestError(f"a request that cannot be {verb}")
@@ -491,7 +491,7 @@ def fence() -> None:
         pass
 
 
-# -- which one runs -----------------------------------------------------------------------------------
+# -- which one runs ------------------------------------------------------------------------------
 
 #: Environment variable that chooses the interpreter: ``python``, or whatever is there.
 VARIABLE = "ONESIDED_CORE"

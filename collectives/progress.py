@@ -4,7 +4,7 @@ Between ``Start`` and ``Wait`` a rank may be anywhere: in ``comm.Barrier``, in a
 in NumPy, asleep. What could leave at ``Start`` has left. What could not, because a peer has not
 given its credit, data have not come that are to be passed on, or a flush waits for its target,
 makes a request *late*: some other rank may be waiting for it. Late requests are advanced by every
-``Wait`` and ``Test`` of the process, and by its *progress thread*, which exists only while something
+``Wait`` and ``Test`` of the process, and by its *progress thread*, which exists while something
 is late, and for a moment after, and sleeps between looks. A process with nothing late has none.
 
 The thread calls MPI where steps of a round need it, so ``MPI_THREAD_MULTIPLE`` is needed for these;

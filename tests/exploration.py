@@ -107,7 +107,7 @@ class _Explorer:
     def act(self, state: tuple, rank: int) -> tuple | None:
         """The state after the next action of a rank; None where it cannot act."""
         locals_, cells, memory = state
-        number, phase, chain, heres, copying, moved = locals_[rank]
+        number, phase = locals_[rank][:2]
         if phase == END:
             return None
         words, data = dict(cells), dict(memory)

@@ -1,4 +1,4 @@
-"""``method="auto"``: the best method for a situation, from the file, by measurement or by the model.
+"""``method="auto"``: the best method for a situation: recalled, measured or estimated.
 
 The candidates are the methods that allow any order; those of strict order as well where the caller
 promises it (info key ``mpi_assert_strict_persistent_collective_ordering``). What is known of the
@@ -104,7 +104,7 @@ def broadcast(wanted: Broadcast) -> Request:
         resources.release()
 
 
-# -- the choice ---------------------------------------------------------------------------------------
+# -- the choice ----------------------------------------------------------------------------------
 
 
 #: The same as rma-notify where every rank is on one node.
@@ -221,7 +221,7 @@ def _compare_at_release(request: Request, situation: str, record: Record) -> Non
     request.resources.on_release(compare)
 
 
-# -- situations ---------------------------------------------------------------------------------------
+# -- situations ----------------------------------------------------------------------------------
 
 
 def _class_of_exchange(wanted: Exchange) -> tuple[str, bool, int]:
@@ -279,7 +279,7 @@ def _size(number: float) -> str:
     return "0" if number <= 0 else f"2^{round(2 * math.log2(number)) / 2:g}"
 
 
-# -- memory for trials --------------------------------------------------------------------------------
+# -- memory for trials ---------------------------------------------------------------------------
 
 
 def _scratch(wanted: Exchange, number: int) -> Exchange:
@@ -320,7 +320,7 @@ def _scratch_memory(wanted: Broadcast, resources: Resources) -> NDArray[np.uint8
     return np.ones(nbytes, np.uint8)
 
 
-# -- the model ----------------------------------------------------------------------------------------
+# -- the model -----------------------------------------------------------------------------------
 
 
 def _estimate_exchange(wanted: Exchange, names: Sequence[str]) -> Record:

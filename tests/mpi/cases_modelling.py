@@ -24,7 +24,7 @@ def case_traffic_is_that_of_the_table(comm, per_node, caller, seed):
     info = {"ranks_per_node": per_node} if per_node else {}
     out = [sent, counts[comm.rank].tolist()]
     with Alltoallv_init(comm, out, recv, method="p2p", info=info) as request:
-        traffic = of_exchange(request.exchange)
+        traffic = of_exchange(request.operation)
     own = comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank)
     nodes = comm.allgather(own.bcast(comm.rank))
     own.Free()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from cases import parameters, skip
 from exploration import Participant, ProtocolError, explore
+
 from onesided.collectives import Alltoallv_init, Bcast_init, empty, free
 from onesided.collectives.memory import Arena
 from onesided.collectives.program import AWAIT, COPY, RAISE, address
