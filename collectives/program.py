@@ -27,6 +27,7 @@ could be compiled. ``ONESIDED_CORE=python`` in the environment chooses the latte
 from __future__ import annotations
 
 import os
+import sysconfig
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -518,6 +519,8 @@ def interpreter() -> str:
         return "compiled"
     if _core is not None:
         return f"Python ({VARIABLE}=python)"
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return "Python (the compiled one relies on the global interpreter lock)"
     return "Python (the package was installed without a compiler)"
 
 
