@@ -6,8 +6,7 @@ if __name__ == "collectives":  # imported from the source folder, not from the p
 from onesided.collectives.abort import abort_on_exception
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.alltoall import Alltoallv_init, Alltoallw_init, Neighbor_alltoallv_init
-
-#TMP from onesided.collectives.broadcast.initialization import Bcast_init
+from onesided.collectives.broadcast.operation import Bcast_init
 from onesided.collectives.errors import (
     BroadcastError,
     MethodError,

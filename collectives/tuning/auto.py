@@ -21,13 +21,14 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agreed
+from onesided.collectives.broadcast.operation import Broadcast
 from onesided.collectives.context import Context, Node, Resources
 from onesided.collectives.errors import ResourceError, UnsupportedError
 from onesided.collectives.exchange import Exchange
@@ -41,9 +42,6 @@ from onesided.collectives.registry import BROADCAST, EXCHANGE, Method, methods
 from onesided.collectives.request import Request, build
 from onesided.collectives.tuning.decisions import Cost, Record, machine, open_tuning
 from onesided.collectives.tuning.race import Race
-
-if TYPE_CHECKING:
-    from onesided.collectives.broadcast.operation import Broadcast
 
 #: Most bytes that are sent to measure a broadcast; longer data behave as these do.
 MOST = 1 << 24
