@@ -12,12 +12,13 @@ from onesided.collectives.errors import PatternError
 from onesided.collectives.modelling import parameters
 from onesided.collectives.tuning.decisions import (
     VARIABLE,
+    Cost,
     OtherVersionError,
+    Record,
     Tuning,
     open_tuning,
     read_records,
 )
-from onesided.collectives.tuning.record import Cost, Record
 
 RECORD = Record({"p2p": Cost(0.001, 5e-6), "rma-notify": Cost(0.004, 2e-6)}, {"x": "not here"})
 

@@ -26,9 +26,7 @@ from onesided.collectives.modelling.loggp import LogGP, PiecewiseLogGP, Segment
 from onesided.collectives.modelling.parameters import VARIABLE as MODEL
 from onesided.collectives.modelling.parameters import Level, Parameters, keep_parameters
 from onesided.collectives.tuning import race
-from onesided.collectives.tuning.decisions import VARIABLE, read_records
-from onesided.collectives.tuning.record import Cost, Record
-from onesided.collectives.tuning.situation import machine
+from onesided.collectives.tuning.decisions import VARIABLE, Cost, Record, machine, read_records
 
 
 @contextmanager
