@@ -287,7 +287,7 @@ def generate(seed: int, ranks: int, moves: int | None = None) -> Program:
     comms = _communicators(rng, ranks)
     requests = _requests(rng, comms, ranks)
     program = Program(seed, comms, requests, _in_step(rng, comms, requests, ranks))
-    for _ in range(40 * ranks if moves is None else moves):
+    for _ in range(80 * ranks if moves is None else moves):
         candidate = _moved(rng, program)
         if candidate is not None and problem(candidate) is None:
             program = candidate
@@ -432,7 +432,7 @@ def _in_step(rng: random.Random, comms: tuple[Comm, ...], requests: tuple[Reques
             next(life)
         except StopIteration:
             under_way.remove(life)
-        if rng.random() < 0.22:
+        if rng.random() < 0.3:
             writer.plain()
         if rng.random() < 0.1:
             writer.end_one()
@@ -457,7 +457,7 @@ def _moved(rng: random.Random, program: Program) -> Program | None:
         rng.shuffle(joined)
         ops[at] = op._replace(requests=tuple(joined))
     else:
-        ops.insert(max(0, at + rng.choice((-8, -5, -3, -2, -1, 1, 2, 3, 5, 8))), op)
+        ops.insert(max(0, at + rng.choice((-16, -10, -6, -3, -1, 1, 3, 6, 10, 16))), op)
     return _with(program, rank, ops)
 
 

@@ -110,9 +110,7 @@ def test_what_is_left_of_other_methods(method, late):
 
 @pytest.mark.parametrize("method", ["rma-notify", "p2p", "rma-fence"])
 def test_a_forked_child_never_touches_mpi(method):
-    outcome = passes(2, "fork", method)
-    assert outcome.stdout.count("child of rank") == 2
-    assert outcome.stdout.count("goes on") == 2
+    assert passes(2, "fork", method).stdout.count("goes on") == 2
 
 
 @pytest.mark.parametrize("method", ["rma-notify", "rma-lock"])
@@ -139,15 +137,16 @@ def unshared(size):
 
 
 @pytest.mark.parametrize(
-    ("how", "size", "ranks"), [("twice", "64m", 2), ("at once", "64m", 4), ("slots", "16m", 2)])
-def test_small_shared_memory(monkeypatch, mpi_name, how, size, ranks):
-    """ResourceError on all ranks instead of a bus error in the middle of a round."""
-    words, reason = unshared(size)
+    ("how", "ranks"), [("twice", 2), ("at once", 4), ("slots", 2)])
+def test_small_shared_memory(monkeypatch, how, ranks):
+    """ResourceError on all ranks instead of a bus error in the middle of a round.
+
+    The job has a /dev/shm of its own, which MPI needs some of; the program fills it as wanted.
+    """
+    words, reason = unshared("512m")
     if not words:
         pytest.skip(reason)
     plain = mpi_harness.command
     monkeypatch.setattr(mpi_harness, "command", lambda *given: [*words, *plain(*given)])
-    # what MPI itself takes of the small folder depends on the transport; keep it small
-    env = {"UCX_TLS": "tcp,self"} if mpi_name == "openmpi" else {}
-    outcome = passes(ranks, "small shm", how, env=env)
+    outcome = passes(ranks, "small shm", how)
     assert outcome.stdout.count("was refused") == ranks
