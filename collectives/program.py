@@ -406,9 +406,11 @@ class PythonRounds:
         return True
 
     def _poll(self) -> None:
-        for _ in range(SPINS):
-            if self._pass(False):
-                return
+        plan = self._plan()
+        if any(plan[i][self._here[i]][0] == AWAIT for i in self._open_chains):
+            for _ in range(SPINS):
+                if self._pass(False):
+                    return
         self._drive()
         os.sched_yield()
 

@@ -383,13 +383,28 @@ static int delist(Rounds *self)
     return hook(self, "_delist");
 }
 
-/* Poll without the interpreter lock, which threads that mark or help may want. */
+/* Whether a chain waits for a counter; the others wait for a call of Python. */
+static int awaits(const Plan *plan)
+{
+    for (int i = 0; i < plan->left; i++) {
+        const Chain *chain = &plan->chains[plan->open[i]];
+        if (chain->steps[chain->here].op == AWAIT)
+            return 1;
+    }
+    return 0;
+}
+
+/* Poll without the interpreter lock, which threads that mark or help may want. Where there is no
+   counter to be polled, the next call is not put off. */
 static int poll(Rounds *self)
 {
     Plan *plan = current(self);
+    int turns = awaits(plan) ? YIELDS : 0;
     PyThreadState *released = PyEval_SaveThread();
     int code = 0;
-    for (int turn = 0; turn < YIELDS && code == 0; turn++) {
+    if (!turns)
+        sched_yield();
+    for (int turn = 0; turn < turns && code == 0; turn++) {
         for (int i = 0; i < SPINS && code == 0; i++) {
             code = pass(self, plan, 0, &released);
 #if defined(__x86_64__) || defined(__i386__)
