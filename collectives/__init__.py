@@ -17,8 +17,8 @@ from onesided.collectives.errors import (
     ResourceError,
     UnsupportedError,
 )
-#TMP from onesided.collectives.halo.exchange import HaloExchange
-#TMP from onesided.collectives.halo.face import Face
+from onesided.collectives.halo.exchange import HaloExchange
+from onesided.collectives.halo.faces import Face
 from onesided.collectives.memory import empty, free
 from onesided.collectives.partitioned.channel import PartitionedMethod, partitioned_methods
 from onesided.collectives.partitioned.request import (

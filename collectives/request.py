@@ -94,6 +94,8 @@ class Persistent(Rounds, Scoped):
 
     #: The place among strictly ordered requests.
     turn = (0, 0)
+    #: What messages call it.
+    noun = "request"
     _made = False  # what was not made to its end needs no Free
 
     def __init__(self, probe: Callable[..., object], by_thread: bool) -> None:
@@ -147,7 +149,7 @@ class Persistent(Rounds, Scoped):
             what = type(self._cause).__name__ if self._cause is not None else "an exception"
             why = f", because {what} was raised in the middle of a round; free it"
         article = "an" if state[0] in "ai" else "a"
-        return RequestError(f"{article} {state} request cannot be {verb}: {self!r}{why}")
+        return RequestError(f"{article} {state} {self.noun} cannot be {verb}: {self!r}{why}")
 
     def _refuse(self, verb: str) -> None:
         raise self._misuse(verb)

@@ -216,13 +216,17 @@ def partitioned_methods() -> dict[str, PartitionedMethod]:
     return {method.name: method for method in _METHODS}
 
 
+def check_name(name: str) -> None:
+    """Local. Raise :class:`MethodError` where there is no such transport."""
+    known = [AUTO, *partitioned_methods()]
+    if name not in known:
+        raise MethodError(f"no method {name!r}; the methods are {', '.join(known)}")
+
+
 def doubt_of(name: str) -> str:
-    """Local. Why this rank cannot use a transport, "" where it can; :class:`MethodError` for an
-    unknown one."""
-    known = partitioned_methods()
-    if name != AUTO and name not in known:
-        raise MethodError(f"no method {name!r}; the methods are {', '.join([AUTO, *known])}")
-    return "" if name == AUTO else known[name].sender().doubt()
+    """Local. Why this rank cannot use a transport, "" where it can. Raises as :func:`check_name`."""
+    check_name(name)
+    return "" if name == AUTO else partitioned_methods()[name].sender().doubt()
 
 
 def chosen(sender: Parameters, receiver: Parameters) -> PartitionedMethod:
