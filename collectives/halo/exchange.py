@@ -242,7 +242,7 @@ class HaloExchange(Persistent):
         layers filled; at once on an inactive exchange. Raises :class:`RequestError` on a freed
         one.
         """
-        if self._state == ACTIVE and self._failure is None:
+        if self._state == ACTIVE and not self._done and self._failure is None:
             try:
                 for wait, half in self._receive_waits:
                     wait()

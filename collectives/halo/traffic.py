@@ -7,6 +7,7 @@ few calls.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -260,6 +261,9 @@ class Traffic:
     def close(self) -> None:
         """Local. Give back the messages, but for those of a round that was never completed."""
         for request in (*self.receives, *self.sends):
+            if request.active:  # of a broken round: it may be complete
+                with contextlib.suppress(Exception):
+                    request.Test()
             if not request.active:
                 request.Free()
         for halves in (self.receives, self.sends, self.incoming, self.outgoing):

@@ -192,23 +192,24 @@ def case_an_interrupted_wait_breaks_the_exchange(comm):
     """Whatever is raised in the middle of a round; it can be freed, and another one works."""
     cart = grid(comm)
     halo = HaloExchange(cart, np.zeros((6, 6)), 1)
+
+    def interrupt():
+        raise KeyboardInterrupt
+
     halo.Start()
     halo.Pready_all()
-    while not halo.Get_status():
-        pass
     if comm.rank == 0:
-        def interrupt():
-            raise KeyboardInterrupt
-
         halo._receive_waits[0] = (interrupt, halo._receive_waits[0][1])
-        halo._done or raises(RequestError, "", halo.Get_status)
         try:
             halo.Wait()
         except KeyboardInterrupt:
-            pass
+            assert halo.state == "broken"
+        for call in (halo.Wait, halo.Test, halo.Start, halo.Pready_all, lambda: halo.Parrived(0)):
+            raises(RequestError, "a broken halo exchange cannot be", call)
+        said = raises(RequestError, "because KeyboardInterrupt was raised", halo.Get_status)
+        assert said.endswith("free it")
     else:
         halo.Wait()
-    del halo._receive_waits[:]
     comm.Barrier()
     halo.Free()
     with HaloExchange(cart, array := np.full((6, 6), float(comm.rank)), 1) as again:
