@@ -407,10 +407,10 @@ class PythonRounds:
 
     def _poll(self) -> None:
         plan = self._plan()
-        if any(plan[i][self._here[i]][0] == AWAIT for i in self._open_chains):
-            for _ in range(SPINS):
-                if self._pass(False):
-                    return
+        counters = any(plan[i][self._here[i]][0] == AWAIT for i in self._open_chains)
+        for _ in range(SPINS):
+            if self._pass(not counters):
+                return
         self._drive()
         os.sched_yield()
 

@@ -7,8 +7,9 @@
 #include "core.h"
 #include <sched.h>
 
-/* Polls between two yields of the core, and yields between two looks at MPI and other requests. */
-enum { SPINS = 64, YIELDS = 4 };
+/* Polls between two yields of the core, and yields between two looks at MPI and other requests;
+   calls between two of them where there is no counter to be polled. */
+enum { SPINS = 64, YIELDS = 4, CALLS = 16 };
 
 enum { MOST_AXES = 8 };
 
@@ -395,16 +396,19 @@ static int awaits(const Plan *plan)
 }
 
 /* Poll without the interpreter lock, which threads that mark or help may want. Where there is no
-   counter to be polled, the next call is not put off. */
+   counter to be polled, calls are made instead. */
 static int poll(Rounds *self)
 {
     Plan *plan = current(self);
-    int turns = awaits(plan) ? YIELDS : 0;
+    int code = 0, calls = awaits(plan) ? 0 : CALLS;
+    for (int i = 0; i < calls && code == 0; i++)
+        code = advance(self, 1);
+    if (code != 0)
+        return code;
     PyThreadState *released = PyEval_SaveThread();
-    int code = 0;
-    if (!turns)
+    if (calls)
         sched_yield();
-    for (int turn = 0; turn < turns && code == 0; turn++) {
+    for (int turn = calls ? YIELDS : 0; turn < YIELDS && code == 0; turn++) {
         for (int i = 0; i < SPINS && code == 0; i++) {
             code = pass(self, plan, 0, &released);
 #if defined(__x86_64__) || defined(__i386__)
