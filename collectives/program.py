@@ -248,6 +248,8 @@ class PythonRounds:
                     self._break(error)
                     raise
                 self._finish()
+            elif self._state != INACTIVE:  # the thread that had the lock has met an error
+                self._refuse("waited for")
         self._delist_if_listed()
         if self._hooked:
             self._after_wait()
@@ -272,6 +274,8 @@ class PythonRounds:
                     self._break(error)
                     raise
                 self._finish()
+            elif self._state != INACTIVE:
+                self._refuse("tested")
         self._delist_if_listed()
         if self._hooked:
             self._after_wait()

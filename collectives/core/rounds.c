@@ -495,6 +495,9 @@ static PyObject *Wait(Rounds *self, PyObject *const *args, Py_ssize_t count, PyO
             return NULL;
         }
         finish(self);
+    } else if (self->state != INACTIVE) { /* the thread that had the lock has met an error */
+        unlock(self);
+        return refuse(self, "waited for");
     }
     unlock(self);
     if (delist(self) < 0 || (self->hooked && hook(self, "_after_wait") < 0))
@@ -533,6 +536,9 @@ static PyObject *Test(Rounds *self, PyObject *const *args, Py_ssize_t count, PyO
             return code < 0 ? NULL : Py_NewRef(Py_False);
         }
         finish(self);
+    } else if (self->state != INACTIVE) {
+        unlock(self);
+        return refuse(self, "tested");
     }
     unlock(self);
     if (delist(self) < 0 || (self->hooked && hook(self, "_after_wait") < 0))
