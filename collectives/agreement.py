@@ -23,7 +23,7 @@ _FAILED = np.iinfo(np.int64).max
 _NOTHING = object()
 
 
-def _portable(error: BaseException) -> tuple[type[BaseException], str]:
+def portable(error: BaseException) -> tuple[type[BaseException], str]:
     """Class and words of an error; a class that other ranks may not know is replaced."""
     kind = type(error)
     if isinstance(error, MPI.Exception):
@@ -51,7 +51,7 @@ def agree(
     """
     if value is _NOTHING:
         return largest(comm, error, what)
-    mine = (None if error is None else _portable(error), _name(what), value)
+    mine = (None if error is None else portable(error), _name(what), value)
     return _examine(comm.allgather(mine), error)
 
 
@@ -74,7 +74,7 @@ def largest(
     most = np.empty_like(words)
     comm.Allreduce(words, most, MPI.MAX)
     if most[0] != -most[1]:  # somebody has failed, or is somewhere else: say who
-        mine = (None if error is None else _portable(error), name, None)
+        mine = (None if error is None else portable(error), name, None)
         _examine(comm.allgather(mine), error)
     found: list[int] = most[2:].tolist()
     return found

@@ -264,6 +264,8 @@ class PythonRounds:
                     spent = self._spent + time.perf_counter() - began
                     self.least = min(self.least or spent, spent)
                 self._finish()
+            elif self._state != INACTIVE:  # the thread that had the lock has met an error
+                self._refuse("waited for")
         self._delist_if_listed()
         if self._hooked:
             self._after_wait()
@@ -288,6 +290,8 @@ class PythonRounds:
                     self._break(error)
                     raise
                 self._finish()
+            elif self._state != INACTIVE:
+                self._refuse("tested")
         self._delist_if_listed()
         if self._hooked:
             self._after_wait()
@@ -422,8 +426,10 @@ class PythonRounds:
         return True
 
     def _poll(self) -> None:
+        plan = self._plan()
+        counters = any(plan[i][self._here[i]][0] == AWAIT for i in self._open_chains)
         for _ in range(SPINS):
-            if self._pass(False):
+            if self._pass(not counters):
                 return
         self._drive()
         os.sched_yield()

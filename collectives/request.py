@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from mpi4py import MPI
@@ -85,34 +85,23 @@ class Operation(Protocol):
         """The send data as the caller gave them."""
 
 
-class Request(Rounds, Scoped):
-    """A persistent collective; made by an initialization function, never directly.
+class Persistent(Rounds, Scoped):
+    """The states of a persistent request, collective or not, and what its rounds ask for.
 
-    ``setup_time`` is the time that initialization took on this rank, in seconds.
+    ``probe`` drives MPI on the request's communicator; ``by_thread``: the progress thread may
+    advance the request.
     """
 
-    def __init__(self, operation: Operation, transport: Transport, resources: Resources) -> None:
+    #: The place among strictly ordered requests.
+    turn = (0, 0)
+    #: What messages call it.
+    noun = "request"
+    _made = False  # what was not made to its end needs no Free
+
+    def __init__(self, probe: Callable[..., object], by_thread: bool) -> None:
         super().__init__()
-        self.operation, self.transport, self.resources = operation, transport, resources
-        self.method = operation.method
-        self.setup_time = 0.0
-        self.watch: Any = None
+        self._probe, self._by_thread = probe, by_thread
         self._cause: BaseException | None = None
-        self._outlets: list[list[list[Outlet]]] = []  # by slot and chunk, from their first use
-        self._written = bytearray(transport.chunks)
-        self._by_thread = operation.hints.progress != MANUAL
-        self._probe = operation.context.comm.Iprobe
-        self._filled = False  # the programs of filled rounds are there
-        self._load_plans([])
-        if not operation.any_order:
-            self._hooked = 1
-
-    # -- what can be asked ------------------------------------------------------------------------
-
-    @property
-    def any_order(self) -> bool:
-        """Local. Ranks may start and complete requests of this method in different orders."""
-        return self.operation.any_order
 
     @property
     def state(self) -> str:
@@ -128,6 +117,102 @@ class Request(Rounds, Scoped):
     def active(self) -> bool:
         """Local. True between ``Start`` and completion."""
         return bool(self._state == ACTIVE)
+
+    def Get_status(self, status: MPI.Status | None = None) -> bool:
+        """Local. Whether the round is complete; it does not make the request inactive.
+
+        True on an inactive request.
+        """
+        if self._state in (BROKEN, FREED):
+            self._refuse("asked for its status")
+        if self._state == ACTIVE and not self._unready and not self._done:
+            self.advance(True)
+            if not self._done:
+                self._drive()
+                self.advance(True)
+            if self._state == BROKEN:
+                self._refuse("asked for its status")
+        if self._state == ACTIVE and not self._done:
+            return False
+        self._fill(status)
+        return True
+
+    def Cancel(self) -> None:
+        """Local. It raises: persistent collectives and partitioned sends cannot be canceled
+        (MPI-4.1 sections 3.8.4 and 7.13)."""
+        self._refuse("canceled; nothing persistent can be")
+
+    def __del__(self) -> None:
+        if self._made and self._state != FREED:
+            warnings.warn(f"{self!r} was never freed", ResourceWarning, source=self, stacklevel=2)
+
+    # -- what the interpreter asks ----------------------------------------------------------------
+
+    def _misuse(self, verb: str) -> RequestError:
+        state, why = self.state, ""
+        if self._state == BROKEN:
+            what = type(self._cause).__name__ if self._cause is not None else "an exception"
+            why = f", because {what} was raised in the middle of a round; free it"
+        article = "an" if state[0] in "ai" else "a"
+        return RequestError(f"{article} {state} {self.noun} cannot be {verb}: {self!r}{why}")
+
+    def _refuse(self, verb: str) -> None:
+        raise self._misuse(verb)
+
+    def _inactive(self, verb: str) -> Any:
+        if self._state != INACTIVE:
+            self._refuse(verb)
+        return self._answers[self._slot]
+
+    def _fill(self, status: MPI.Status | None) -> None:
+        """The status of a collective, and of a send, says nothing (MPI-4.1 section 3.7.3: it is
+        empty)."""
+        if status is not None:
+            status.source, status.tag, status.error = MPI.ANY_SOURCE, MPI.ANY_TAG, MPI.SUCCESS
+            status.Set_elements(MPI.BYTE, 0)
+
+    def _drive(self) -> None:
+        progress.drive(self._probe, self)
+
+    def _enlist(self) -> None:
+        progress.enlist(self, self._by_thread)
+
+    def _delist(self) -> None:
+        progress.delist(self)
+
+    def _breaks(self, error: BaseException | None) -> None:
+        self._cause = error
+        progress.delist(self)
+
+
+class Request(Persistent):
+    """A persistent collective; made by an initialization function, never directly.
+
+    ``setup_time`` is the time that initialization took on this rank, in seconds.
+    """
+
+    def __init__(self, operation: Operation, transport: Transport, resources: Resources) -> None:
+        super().__init__(
+            operation.context.comm.Iprobe, operation.hints.progress != MANUAL
+        )
+        self.operation, self.transport, self.resources = operation, transport, resources
+        self.method = operation.method
+        self.setup_time = 0.0
+        self.watch: Any = None
+        self._outlets: list[list[list[Outlet]]] = []  # by slot and chunk, from their first use
+        self._written = bytearray(transport.chunks)
+        self._filled = False  # the programs of filled rounds are there
+        self._load_plans([])
+        if not operation.any_order:
+            self._hooked = 1
+        self._made = True
+
+    # -- what can be asked ---------------------------------------------------------------------
+
+    @property
+    def any_order(self) -> bool:
+        """Local. Ranks may start and complete requests of this method in different orders."""
+        return self.operation.any_order
 
     @property
     def filling(self) -> bool:
@@ -196,23 +281,11 @@ class Request(Rounds, Scoped):
     def Get_status(self, status: MPI.Status | None = None) -> bool:
         """Local. Whether the round is complete; it does not make the request inactive.
 
-        True on an inactive request.
+        True on an inactive request, false on an active one that is strictly ordered.
         """
-        if self._state in (BROKEN, FREED):
-            self._refuse("asked for its status")
-        if self._state == ACTIVE and not self._unready and not self._done:
-            if not self.any_order:
-                return False  # to ask would be to wait
-            self.advance(True)
-            if not self._done:
-                self._drive()
-                self.advance(True)
-            if self._state == BROKEN:
-                self._refuse("asked for its status")
-        if self._state == ACTIVE and not self._done:
-            return False
-        self._fill(status)
-        return True
+        if self._state == ACTIVE and not self._done and not self.any_order:
+            return False  # to ask would be to wait
+        return super().Get_status(status)
 
     def Free(self) -> None:
         """Collective. Give back memory and message requests; a second call does nothing.
@@ -229,10 +302,6 @@ class Request(Rounds, Scoped):
         agree(self.resources.context.comm, error, f"Free of request {self.operation.number}")
         self._end()
         self.resources.release()
-
-    def Cancel(self) -> None:
-        """Local. Persistent collectives cannot be canceled (MPI-4.1 section 7.13); it raises."""
-        self._refuse("canceled; no persistent collective can be")
 
     def Open(self) -> bool:
         """Local (in strictly ordered methods it may wait for the other ranks). Start a round that
@@ -296,11 +365,7 @@ class Request(Rounds, Scoped):
         """
         self._give_up("released")
 
-    def __del__(self) -> None:
-        if getattr(self, "_state", FREED) != FREED and hasattr(self, "resources"):
-            warnings.warn(f"{self!r} was never freed", ResourceWarning, source=self, stacklevel=2)
-
-    # -- inside -----------------------------------------------------------------------------------
+    # -- inside ----------------------------------------------------------------------------------
 
     def alternate_in(self, credit: Credit) -> None:
         """Local, in the same order on all ranks. Count rounds, and give credit, with a memory."""
@@ -352,18 +417,12 @@ class Request(Rounds, Scoped):
             credit.grant()
 
     def _misuse(self, verb: str) -> RequestError:
-        state = self.state
         credit = self.transport.credit
         if self._state == INACTIVE and credit is not None and credit.busy:
             return RequestError(
                 f"{self!r} cannot be {verb}, while one into the same memory is active"
             )
-        why = ""
-        if self._state == BROKEN:
-            what = type(self._cause).__name__ if self._cause is not None else "an exception"
-            why = f", because {what} was raised in the middle of a round; free it"
-        article = "an" if state[0] in "ai" else "a"
-        return RequestError(f"{article} {state} request cannot be {verb}: {self!r}{why}")
+        return super()._misuse(verb)
 
     def _unexpected(self, chunk: int) -> RequestError:
         if not self._unready:
@@ -374,35 +433,11 @@ class Request(Rounds, Scoped):
 
     # -- what the interpreter asks ----------------------------------------------------------------
 
-    def _refuse(self, verb: str) -> None:
-        raise self._misuse(verb)
-
     def _inactive(self, verb: str) -> Any:
         if self._unready and self._state == ACTIVE:
             missing = [chunk for chunk, ready in enumerate(self._written) if not ready]
             raise RequestError(f"the chunks {missing} are not ready: {self!r}")
-        if self._state != INACTIVE:
-            self._refuse(verb)
-        return self._answers[self._slot]
-
-    def _fill(self, status: MPI.Status | None) -> None:
-        """The status of a collective says nothing (MPI-4.1 section 3.7.3: it is empty)."""
-        if status is not None:
-            status.source, status.tag, status.error = MPI.ANY_SOURCE, MPI.ANY_TAG, MPI.SUCCESS
-            status.Set_elements(MPI.BYTE, 0)
-
-    def _drive(self) -> None:
-        progress.drive(self._probe, self)
-
-    def _enlist(self) -> None:
-        progress.enlist(self, self._by_thread)
-
-    def _delist(self) -> None:
-        progress.delist(self)
-
-    def _breaks(self, error: BaseException | None) -> None:
-        self._cause = error
-        progress.delist(self)
+        return super()._inactive(verb)
 
     def _before_start(self) -> None:
         if self.watch is not None:

@@ -28,7 +28,7 @@ GUARD = -7
 def able(method):
     """Skip where the MPI's own partitioned send is not to be trusted, with its reason."""
     if method == "mpi":
-        from onesided.collectives.partitioned.transports.mpi import distrust
+        from onesided.collectives.partitioned.native import distrust
 
         if distrust():
             skip(distrust())

@@ -12,9 +12,17 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from onesided.collectives.errors import PatternError
-from onesided.collectives.halo.face import extents, is_empty
-from onesided.collectives.halo.grid import Grid, directions, grid_faces, read_width
-from onesided.collectives.halo.neighbors import check_apart, listed_faces, read_box
+from onesided.collectives.halo.faces import (
+    Grid,
+    check_apart,
+    directions,
+    extents,
+    grid_faces,
+    is_empty,
+    listed_faces,
+    read_box,
+    read_width,
+)
 from onesided.collectives.halo.pieces import Pieces, cut, memory_order, read_partitions
 
 few = settings(max_examples=40)

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onesided.collectives.partitioned.counter import COMPILED, Counter, compiled_counter
-from onesided.collectives.partitioned.grouping import Grouping
-from onesided.collectives.partitioned.letter import LENGTH, Letter
+from onesided.collectives.errors import PatternError
+from onesided.collectives.partitioned.counter import Counter, Grouping, compiled_counter
+from onesided.collectives.partitioned.handshake import Parameters, check_fit
+from onesided.collectives.program import COMPILED, CREDIT, ENTRIES, HEAD, ROOM, TAIL, _core
 
 
 @pytest.mark.parametrize(
@@ -148,10 +149,89 @@ def test_the_compiled_counter_refuses_what_is_not_there():
         counter.connect(bytes(64), bytes(64), bytearray(768))
 
 
-def test_letters_survive_the_post():
-    letter = Letter(1, 5, 1 << 40, 7, 65536, 1 << 27, -1, 1, 0xFFFFFFFFFFFFFFFF, 3, 2, 128)
-    words = letter.packed()
-    assert words.size == LENGTH
-    again = Letter.unpacked(words)
-    assert again.key == letter.key == "ffffffffffffffff0000000000000003"
-    assert (again.method, again.nbytes, again.offset) == (-1, 1 << 40, 128)
+WORDS = ENTRIES + ROOM
+
+
+@NEEDS_COMPILER
+def test_marks_between_two_rounds_do_not_use_the_credit_of_the_first():
+    """A worker may mark between the reset and the credit of the next round; it must stay."""
+    source, target = np.arange(8, dtype=np.int64), np.zeros(8, np.int64)
+    board = np.zeros(WORDS, np.int64)
+    counter, told = compiled_counter(Grouping(8, 64, 1)), []
+    counter.bind(lambda: told.append(counter.waiting), lambda *_: None, lambda *_: None)
+    counter.connect(target, source, board)
+    counter.reset()
+    board[CREDIT] = 1
+    counter.expect(1)
+    counter.pready_range(0, 7)
+    assert (target == source).all()
+    assert board[HEAD] == 1
+    assert not told
+    source += 100
+    counter.reset()
+    counter.pready(0)
+    assert (target == source - 100).all()
+    assert (counter.waiting, told) == (1, [1])  # told once in a round that something stays
+    counter.pready(1)
+    counter.expect(2)
+    counter.drain()
+    assert (target == source - 100).all()
+    board[CREDIT] = 2
+    counter.drain()
+    assert (target[:2] == source[:2]).all()
+    assert (counter.waiting, told) == (0, [1])
+
+
+@NEEDS_COMPILER
+def test_a_full_board_is_told_of_once():
+    board = np.zeros(WORDS, np.int64)
+    counter, told = compiled_counter(Grouping(200, 200, 1)), []
+    counter.bind(lambda: told.append(counter.waiting), lambda *_: None, lambda *_: None)
+    counter.connect(bytearray(200), bytes(200), board)
+    for number in (1, 2):
+        told.clear()
+        counter.reset()
+        board[CREDIT] = number
+        counter.expect(number)
+        for index in range(0, 200, 2):
+            counter.pready(index)
+        assert told == [1]
+        assert counter.waiting == 100 - ROOM
+        board[TAIL] = board[HEAD]
+        counter.drain()
+        assert counter.waiting == 0
+        board[TAIL] = board[HEAD]
+
+
+@NEEDS_COMPILER
+def test_misuse_of_the_compiled_counter():
+    """Whatever Python can call is refused, not executed."""
+    for wrong in ((0, 8, 1), (4, -1, 1), (4, 8, 0), (4, 8, 5)):
+        with pytest.raises(ValueError, match="to a group"):
+            _core.Counter(*wrong)
+    with pytest.raises(TypeError):
+        _core.Counter.__new__(_core.Counter)
+    counter = _core.Counter(4, 8, 2)
+    counter.reset()
+    for wrong in (np.zeros(2, np.int32), bytearray(3), "xy"):
+        with pytest.raises(TypeError):
+            counter.mark_list(wrong)
+    memory = bytearray(8 * WORDS + 1)
+    with pytest.raises(ValueError, match="for a board"):
+        counter.connect(bytearray(32), bytes(32), memoryview(memory)[1:])
+    assert (counter.missing, counter.waiting) == (4, 0)
+    counter.pready(0)  # nothing is bound, and nothing is complete
+    with pytest.raises(TypeError):
+        counter.pready(1)
+
+
+def test_sides_that_fit():
+    def side(kind, nbytes=64):
+        return Parameters(0, 5, nbytes, kind, 7, 65536, 100, "auto")
+
+    for kinds in (("<f8", "<f8"), ("<f8", "|u1"), ("|V8", "<i4"), ("|S1", "|u1"), ("|i1", "<f4")):
+        check_fit(side(kinds[0]), side(kinds[1]), 0, 1)
+    with pytest.raises(PatternError, match="rank 3 sends float64 with tag 5, rank 1 receives int"):
+        check_fit(side("<f8"), side("<i8"), 3, 1)
+    with pytest.raises(PatternError, match="rank 3 sends 64 bytes with tag 5, rank 1 receives 32"):
+        check_fit(side("<f8"), side("<i8", 32), 3, 1)

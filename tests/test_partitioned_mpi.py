@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-MODULES = ["cases_partitioned", "cases_partitioned_limits"]
+MODULES = ["cases_partitioned", "cases_partitioned_limits", "cases_partitioned_progress"]
 RANKS = [1, 2, 3, *(pytest.param(ranks, marks=pytest.mark.full) for ranks in (4, 7))]
 
 
@@ -14,10 +14,17 @@ def test_partitioned_sends(run_cases, module, ranks):
     run_cases(module, ranks)
 
 
+@pytest.mark.parametrize("module", MODULES)
+def test_the_core_in_python(run_cases, module):
+    """Rounds and marks without the compiled core."""
+    run_cases(module, 2, env={"ONESIDED_CORE": "python"})
+
+
 def test_two_nodes(run_cases, two_nodes):
     """Receive memory of another node is Put to by rma; auto sends messages."""
     select = ["method=auto", "method=rma", "disagree", "board"]
     run_cases("cases_partitioned_limits", select=select, **vars(two_nodes))
+    run_cases("cases_partitioned_progress", **vars(two_nodes))
 
 
 @pytest.mark.full

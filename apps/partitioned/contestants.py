@@ -13,7 +13,7 @@ from onesided.apps.partitioned.requests import native, ours
 from onesided.apps.partitioned.runner import Lane, Runner
 from onesided.apps.report import NOTHING, byte_count
 from onesided.collectives import partitioned_methods
-from onesided.collectives.partitioned.counter import COMPILED
+from onesided.collectives.program import COMPILED
 
 AUTO = "auto"
 

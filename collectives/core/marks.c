@@ -15,10 +15,11 @@ typedef struct {
     uint8_t *flags;      /* by partition: ready */
     uint8_t *pending;    /* by group: complete, and has not left */
     Py_ssize_t *counts;  /* by group: partitions that are ready */
-    PyObject *push;      /* called when a group is complete and no board is connected */
+    PyObject *push;      /* called when a group is complete and cannot leave from here */
     PyObject *refuse;    /* called with what cannot be marked */
     PyObject *refuse_range;
     int connected, granted, expects;
+    int told;            /* push has been called in this round because groups could not leave */
     int64_t credit, head;
     Py_buffer target, source, board;
 } Counter;
@@ -206,8 +207,10 @@ static PyObject *let_go(Counter *self, Py_ssize_t before)
     if (self->waiting) {
         if (self->connected)
             leave(self);
-        else if (self->waiting > before)
+        if (self->connected ? self->waiting && !self->told : self->waiting > before) {
+            self->told = 1;
             return PyObject_CallNoArgs(self->push);
+        }
     }
     Py_RETURN_NONE;
 }
@@ -266,6 +269,7 @@ static PyObject *reset(Counter *self, PyObject *Py_UNUSED(nothing))
     memset(self->counts, 0, (size_t)self->groups * sizeof *self->counts);
     self->missing = self->partitions;
     self->waiting = self->first = 0;
+    self->told = 0;
     self->granted = 0; /* the credit of the round before is that of another round */
     self->expects = 0;
     Py_RETURN_NONE;

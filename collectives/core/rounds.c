@@ -8,8 +8,9 @@
 #include <sched.h>
 #include <time.h>
 
-/* Polls between two yields of the core, and yields between two looks at MPI and other requests. */
-enum { SPINS = 64, YIELDS = 4 };
+/* Polls between two yields of the core, and yields between two looks at MPI and other requests;
+   calls between two of them where there is no counter to be polled. */
+enum { SPINS = 64, YIELDS = 4, CALLS = 16 };
 
 enum { MOST_AXES = 8 };
 
@@ -400,13 +401,31 @@ static int delist(Rounds *self)
     return hook(self, "_delist");
 }
 
-/* Poll without the interpreter lock, which threads that mark or help may want. */
+/* Whether a chain waits for a counter; the others wait for a call of Python. */
+static int awaits(const Plan *plan)
+{
+    for (int i = 0; i < plan->left; i++) {
+        const Chain *chain = &plan->chains[plan->open[i]];
+        if (chain->steps[chain->here].op == AWAIT)
+            return 1;
+    }
+    return 0;
+}
+
+/* Poll without the interpreter lock, which threads that mark or help may want. Where there is no
+   counter to be polled, calls are made instead. */
 static int poll(Rounds *self)
 {
     Plan *plan = current(self);
+    int code = 0, calls = awaits(plan) ? 0 : CALLS;
+    for (int i = 0; i < calls && code == 0; i++)
+        code = advance(self, 1);
+    if (code != 0)
+        return code;
     PyThreadState *released = PyEval_SaveThread();
-    int code = 0;
-    for (int turn = 0; turn < YIELDS && code == 0; turn++) {
+    if (calls)
+        sched_yield();
+    for (int turn = calls ? YIELDS : 0; turn < YIELDS && code == 0; turn++) {
         for (int i = 0; i < SPINS && code == 0; i++) {
             code = pass(self, plan, 0, &released);
 #if defined(__x86_64__) || defined(__i386__)
@@ -501,6 +520,9 @@ static PyObject *Wait(Rounds *self, PyObject *const *args, Py_ssize_t count, PyO
                 self->least = self->spent;
         }
         finish(self);
+    } else if (self->state != INACTIVE) { /* the thread that had the lock has met an error */
+        unlock(self);
+        return refuse(self, "waited for");
     }
     unlock(self);
     if (delist(self) < 0 || (self->hooked && hook(self, "_after_wait") < 0))
@@ -539,6 +561,9 @@ static PyObject *Test(Rounds *self, PyObject *const *args, Py_ssize_t count, PyO
             return code < 0 ? NULL : Py_NewRef(Py_False);
         }
         finish(self);
+    } else if (self->state != INACTIVE) {
+        unlock(self);
+        return refuse(self, "tested");
     }
     unlock(self);
     if (delist(self) < 0 || (self->hooked && hook(self, "_after_wait") < 0))

@@ -1,33 +1,75 @@
-"""Which partitions of a round are ready, counted group by group."""
+"""Which partitions leave together, and which are ready: m-to-1 aggregation, without any MPI.
+
+Partitions are counted group by group, by the compiled core where it is there, and by
+:class:`Counter` elsewhere, which is its reference.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.collectives.partitioned.grouping import Grouping
-
-try:
-    from onesided.collectives.partitioned import _compiled
-except ImportError:  # no compiler was present
-    _compiled = None  # type: ignore[assignment]
+from onesided.collectives.program import COMPILED, _core
 
 if TYPE_CHECKING:
-    from onesided.collectives.partitioned._compiled import Counter as CompiledCounter
+    from onesided.collectives._core import Counter as CompiledCounter
 
     AnyCounter: TypeAlias = "Counter | CompiledCounter"
 
-#: Whether the compiled counter is there.
-COMPILED = _compiled is not None
 
+@dataclass(frozen=True)
+class Grouping:
+    """``partitions`` equal parts of ``nbytes`` bytes, ``per`` of them in a *group*.
 
-def compiled_counter(grouping: Grouping) -> CompiledCounter | None:
-    """Local. A counter in C, with every partition marked; None where it has not been built."""
-    if _compiled is None:
-        return None
-    return _compiled.Counter(grouping.partitions, grouping.part, grouping.per)
+    A group is what the papers call an internal partition: the least that leaves at once. The last
+    group is smaller where ``per`` does not divide ``partitions``.
+    """
+
+    partitions: int
+    nbytes: int
+    per: int
+
+    @classmethod
+    def of(cls, partitions: int, nbytes: int, aggregate: int) -> Grouping:
+        """As many partitions to a group as ``aggregate`` bytes hold, one at least."""
+        part = nbytes // partitions
+        per = partitions if part == 0 else min(max(aggregate // part, 1), partitions)
+        return cls(partitions, nbytes, per)
+
+    @property
+    def part(self) -> int:
+        """Bytes of a partition."""
+        return self.nbytes // self.partitions
+
+    @property
+    def size(self) -> int:
+        """Bytes of a group other than the last one."""
+        return self.part * self.per
+
+    @property
+    def groups(self) -> int:
+        return -(-self.partitions // self.per)
+
+    @property
+    def last(self) -> int:
+        """Partitions of the last group."""
+        return self.partitions - (self.groups - 1) * self.per
+
+    def span(self, first: int, stop: int) -> tuple[int, int]:
+        """Offsets in bytes between which the groups ``first`` to ``stop - 1`` lie."""
+        return first * self.size, min(stop * self.size, self.nbytes)
+
+    def covering(self, start: int, end: int) -> tuple[int, int]:
+        """First group, and the one after the last, that overlap the bytes from start to end.
+
+        A message without bytes is one group, and its partitions come with it.
+        """
+        if start == end:
+            return 0, self.groups
+        return start // self.size, -(-end // self.size)
 
 
 class Counter:
@@ -137,6 +179,41 @@ class Counter:
         """The partitions that are not ready."""
         found: list[int] = np.flatnonzero(self._flags == 0).tolist()
         return found
+
+
+def compiled_counter(grouping: Grouping) -> CompiledCounter | None:
+    """Local. A counter in C, with every partition marked; None without the core."""
+    if not COMPILED:
+        return None
+    return _core.Counter(grouping.partitions, grouping.part, grouping.per)
+
+
+class Arrivals:
+    """Which groups have come in a round."""
+
+    def __init__(self, groups: int) -> None:
+        self._come = np.zeros(groups, np.bool_)
+        self._flags: memoryview = self._come.data
+        self.missing = 0
+
+    def reset(self) -> None:
+        """A round begins: nothing has come."""
+        self._come[:] = False
+        self.missing = self._come.size
+
+    def add(self, first: int, stop: int) -> None:
+        """The groups ``first`` to ``stop - 1`` have come."""
+        if stop - first == 1:
+            self._flags[first] = True
+        else:
+            self._come[first:stop] = True
+        self.missing -= stop - first
+
+    def all(self, first: int, stop: int) -> bool:
+        """Whether the groups ``first`` to ``stop - 1`` have come."""
+        if stop - first == 1:
+            return bool(self._flags[first])
+        return bool(self._come[first:stop].all())
 
 
 def _memory(array: Any) -> memoryview:

@@ -1,11 +1,16 @@
-"""What both sides of a partitioned send have in common: a life, and finding the other side.
+"""Partitioned sends: one message, filled and sent piece by piece (MPI-4.1 chapter 4).
 
     inactive --Start()--> active --Wait(), or Test() that returns True--> inactive --Free()--> freed
 
-Everything is local. Initialization posts the parameters (:mod:`.mailbox`); ``Start``, ``Wait`` and
-``Test`` look for those of the peer and make the link when they have come. Where the two sides do
-not fit each other both raise the same error, each in the first of these calls that sees it; the
-request is inactive then, and can only be freed.
+Everything is local. Initialization tells the peer the parameters (:mod:`.handshake`); the channel
+is made when those of the peer have come. Where the two sides do not fit each other both raise the
+same error, each in the first call that sees it; such a request is *broken*, and can only be freed.
+
+*Progress.* What the peer waits for happens without the program's help, wherever it is: groups that
+are complete leave, and a receive that was started finds its sender and lets it send. Where that was
+not possible at once, the progress thread does it (:mod:`..progress`). It calls MPI, for which
+``MPI_THREAD_MULTIPLE`` is needed: under a lower level, and with ``progress=manual``, only calls of
+this library advance anything.
 
 *Threads.* A lock of the request guards all that it holds, so any thread may mark and ask. MPI is
 called by the thread at hand under ``MPI_THREAD_MULTIPLE``, and by MPI's main thread only under a
@@ -15,84 +20,101 @@ lower level: marks of other threads only count then, and what they complete leav
 
 from __future__ import annotations
 
-import os
 import threading
-import warnings
+import zlib
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from onesided.collectives import debug, progress
-from onesided.collectives.errors import PatternError, RequestError
-from onesided.collectives.handle import ACTIVE, FREED, INACTIVE
-from onesided.collectives.partitioned.arguments import Arguments
-from onesided.collectives.partitioned.letter import SENDER, Letter
-from onesided.collectives.partitioned.link import Link
-from onesided.collectives.partitioned.mailbox import Mailbox
-from onesided.collectives.partitioned.registry import PartitionedMethod, chosen
-from onesided.collectives.scope import Scoped
+from onesided.collectives.errors import OnesidedError, RequestError
+from onesided.collectives.hints import MANUAL, Hints
+from onesided.collectives.partitioned.channel import (
+    AUTO,
+    Channel,
+    PartitionedMethod,
+    Receiver,
+    Sender,
+    chosen,
+    doubt_of,
+)
+from onesided.collectives.partitioned.counter import Counter, Grouping, compiled_counter
+from onesided.collectives.partitioned.handshake import (
+    RECEIVER,
+    SENDER,
+    Arguments,
+    Matching,
+    Parameters,
+    Reach,
+    check_fit,
+    checked,
+    reach_of,
+)
+from onesided.collectives.partitioned.messages import tags_wanted
+from onesided.collectives.program import ACTIVE, BROKEN, FREED, call, load
+from onesided.collectives.request import Persistent
+
+#: Bytes that a group holds at least, where partitions are smaller.
+AGGREGATE = 65536
 
 
-class PartitionedRequest(Scoped):
-    """One side of a partitioned send; made by ``Psend_init`` and ``Precv_init``."""
+class PartitionedRequest(Persistent):
+    """One side of a partitioned send; made by ``Psend_init`` and ``Precv_init``.
 
-    #: Partitioned requests have no place among those that are completed in order.
-    turn = (0, 0)
+    ``Start`` is local and waits for nobody. ``Wait(status=None)`` waits for the peer, and for marks
+    of other threads; ``Test(status=None)`` tells whether the round is complete, and makes the
+    request inactive then. Both advance all requests of the process that are late. ``Wait`` returns
+    the buffer as it was given.
+    """
 
-    def __init__(self, arguments: Arguments, mailbox: Mailbox, letter: Letter) -> None:
-        self.arguments, self.mailbox, self.letter = arguments, mailbox, letter
-        self.method = arguments.method  # as asked for; the transport taken, once it is known
-        self.probe = mailbox.probe
-        self._state = INACTIVE
-        self._rounds = 0
-        self._lock = threading.Lock()
-        self._link: Link | None = None
-        self._error: Exception | None = None
-        self._everywhere = MPI.Query_thread() == MPI.THREAD_MULTIPLE
+    def __init__(
+        self, arguments: Arguments, matching: Matching, parameters: Parameters, hints: Hints
+    ) -> None:
+        super().__init__(matching.probe, hints.progress != MANUAL)
+        self.arguments, self.matching, self.parameters = arguments, matching, parameters
+        self.method = parameters.method  # as asked for; the transport taken, once it is known
+        self._guard = threading.Lock()
+        self._opened = self._begun = 0  # the round for which that has been done
+        self._enlisted = False
+        self._channel: Channel | None = None
+        self._error: BaseException | None = None
+        self._everywhere = progress.may_call_from_any_thread()
         self._watched = debug.observe(self)
-        self._seat = None if arguments.nowhere else mailbox.post(letter, arguments.peer)
+        self._position = None if arguments.nowhere else matching.post(parameters, arguments.peer)
+        load(self, 1, [[[call(self._advance, serves=False)]]], [arguments.given])
+        self._made = True
 
     # -- what a side implements ------------------------------------------------------------------
 
-    def connect(self, method: PartitionedMethod | None, link: Link) -> None:
+    def _connect(self, method: PartitionedMethod | None, channel: Channel) -> None:
         """Local. Make this side's end; without a method, one that leads nowhere."""
         raise RequestError(f"{type(self).__name__} cannot be connected")
 
-    def reset(self) -> None:
-        """Local. A round begins, linked or not."""
+    def _open_marks(self) -> None:
+        """Local. A round begins, connected or not."""
 
-    def begin(self) -> None:
+    def _begin_end(self) -> None:
         """Local. The round begins at the end that has been made."""
 
-    def advance(self) -> bool:
+    def _step(self) -> bool:
         """Local. Do what can be done now; true when the round is complete on this side."""
         return True
 
-    def stop(self) -> None:
-        """Local. The round has ended, and will never be complete."""
+    def _owes(self) -> bool:
+        """Local. Whether the peer waits for what this side can do without the program."""
+        return False
 
-    def complete(self) -> None:
-        """Local. The round is complete."""
+    def _forget(self) -> None:
+        """Local. Drop the end of the channel."""
 
     def waiting_for(self) -> str:
         """Local. What an active request lacks, in words, for the watchdog."""
         return ""
 
-    def check_hope(self) -> None:
-        """Local. Raise where waiting is in vain."""
-
     # -- what can be asked -----------------------------------------------------------------------
-
-    @property
-    def state(self) -> str:
-        """Local. ``"inactive"``, ``"active"`` or ``"freed"``."""
-        return self._state
-
-    @property
-    def active(self) -> bool:
-        """Local. True between ``Start`` and completion."""
-        return self._state is ACTIVE
 
     @property
     def filling(self) -> bool:
@@ -104,188 +126,538 @@ class PartitionedRequest(Scoped):
         """Local. The partitions of this side."""
         return self.arguments.partitions
 
-    def __repr__(self) -> str:
-        side = "send to" if self.letter.side == SENDER else "receive from"
-        return (
-            f"<{self.method} partitioned {side} rank {self.arguments.peer}, tag {self.letter.tag}: "
-            f"{self._state}, {self._rounds} starts>"
-        )
-
-    # -- the verbs -------------------------------------------------------------------------------
-
-    def Start(self) -> None:
-        """Local. Begin a round; it waits for nobody.
-
-        Raises :class:`RequestError` where the request is active or freed, and the error of the
-        handshake where the two sides do not fit each other.
-        """
-        with self._lock:
-            if self._state is not INACTIVE:
-                raise self._misuse("started")
-            if self._link is None:
-                self.find_peer()
-                self._raise_error()
-            self.reset()
-            self._rounds += 1
-            self._state = ACTIVE
-            if self._watched:
-                debug.moved()
-            if self._link is not None:
-                self.begin()
-            progress.active[self] = None
-
-    def Wait(self) -> Any:
-        """Local in the sense of MPI: it waits for the peer only, and for marks of other threads.
-
-        Advances all active requests of the process meanwhile. Returns the buffer as it was given;
-        at once on an inactive request. Raises :class:`RequestError` on a freed request, the error
-        of the handshake, and :class:`RequestError` where partitions are not ready and there is no
-        other thread that could mark them.
-        """
-        while not self._complete("waited for", progress.SPINS):
-            with self._lock:
-                self.check_hope()
-            progress.drive(self)
-            os.sched_yield()
+    @property
+    def recvbuf(self) -> Any:
+        """Local. The buffer as it was given."""
         return self.arguments.given
 
-    def Test(self) -> bool:
-        """Local. True when the round is complete, which makes the request inactive.
+    def late(self) -> bool:
+        """Local. Whether the peer waits for something that this side has still to do."""
+        return bool(self._state == ACTIVE and not self._done and self._owes())
 
-        Advances all active requests of the process. True at once on an inactive request; raises
-        as :meth:`Wait` does, but for partitions that are not ready.
-        """
-        if self._complete("tested", 1):
-            return True
-        progress.drive(self)
-        return self._complete("tested", 1)
+    def __repr__(self) -> str:
+        side = "send to" if self.parameters.side == SENDER else "receive from"
+        return (
+            f"<{self.method} partitioned {side} rank {self.arguments.peer}, "
+            f"tag {self.parameters.tag}: {self.state}, {self.rounds} starts>"
+        )
 
     def Free(self) -> None:
         """Local. Give back the messages; a second call does nothing.
 
         Any other call afterwards raises :class:`RequestError`, as does this one while the request
         is active. One that was never started can be freed: its place in the order of
-        initializations stays taken.
+        initializations stays taken. What is under way of a broken round is left to MPI.
         """
-        with self._lock:
-            if self._state is FREED:
+        with self._guard:
+            if self._state == FREED:
                 return
-            if self._state is ACTIVE:
-                raise self._misuse("freed")
-            self._state = FREED
-            if self._link is not None:
-                while self._link.closing:
-                    self._link.closing.pop()()
-            elif self._seat is not None:
-                self.mailbox.leave(self._seat)
-            self._link = self._seat = None
-            self.mailbox.give_tags(self.letter.base)
-            self.forget()
-
-    def forget(self) -> None:
-        """Local. Drop the end of the link."""
-
-    def __del__(self) -> None:
-        if getattr(self, "_state", FREED) is not FREED:
-            warnings.warn(f"{self!r} was never freed", ResourceWarning, source=self, stacklevel=2)
+            if self._state == ACTIVE:
+                self._refuse("freed")
+            broken = self._state == BROKEN
+            self._retire()
+        progress.delist(self)
+        self._unload()
+        if self._channel is not None:
+            self._channel.close(broken)
+        elif self._position is not None:
+            self.matching.leave(self._position)
+        self._channel = None
+        if not broken:  # else messages with these tags may be under way
+            self.matching.give_tags(self.parameters.base)
+        self._forget()
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def advance_if_free(self) -> None:
-        """Local. Advance for the sake of peers, unless another thread is at it."""
-        if self.may_call() and self._lock.acquire(blocking=False):
-            try:
-                if self._state is ACTIVE:
-                    self._advance()
-            finally:
-                self._lock.release()
-
-    def may_call(self) -> bool:
+    def _may_call(self) -> bool:
         """Local. Whether this thread may call MPI."""
         return self._everywhere or MPI.Is_thread_main()
 
-    def find_peer(self) -> bool:
-        """Local. Make the link if the peer's letter has come; false while it has not.
-
-        What does not fit is kept as the error of the request. The caller holds the lock.
-        """
-        if self._link is not None or self._error is not None:
-            return self._error is None
-        theirs = self.letter if self._seat is None else self.mailbox.take(self._seat)
-        if theirs is None:
-            return False
-        self._seat = None
-        sender, receiver = (self.letter, theirs) if self.letter.side == SENDER else (
-            theirs, self.letter)
-        arguments = self.arguments
-        link: Link | None = None
-        try:
-            if theirs.nbytes != self.letter.nbytes:
-                raise PatternError(self._sizes(theirs))
-            method = None if arguments.nowhere else chosen(sender, receiver)
-            link = Link(self.mailbox.comm, arguments.peer, arguments.memory,
-                        arguments.grouping_with(sender), sender, receiver)
-            self.connect(method, link)
-        except Exception as error:
-            self._error = error
-            while link is not None and link.closing:
-                link.closing.pop()()
-            return False
-        self._link = link
-        self.method = method.name if method is not None else self.method
-        return True
-
-    def _sizes(self, theirs: Letter) -> str:
-        ranks = [self.mailbox.comm.rank, self.arguments.peer]
-        sizes = [self.letter.nbytes, theirs.nbytes]
-        turn = 1 if self.letter.side == SENDER else -1
-        (source, dest), (out, into) = ranks[::turn], sizes[::turn]
-        return (
-            f"rank {source} sends {out} bytes with tag {self.letter.tag}, "
-            f"rank {dest} receives {into}"
-        )
-
     def _advance(self) -> bool:
-        """One step; the caller holds the lock. True where it has ended, well or not."""
-        if self._link is None:
-            if not self.find_peer():
-                return self._error is not None
-            self.begin()
-        return self.advance()
-
-    def _complete(self, verb: str, tries: int) -> bool:
-        for _ in range(tries):
-            with self._lock:
-                if self._state is FREED:
-                    raise self._misuse(verb)
-                if self._state is INACTIVE:
-                    return True
-                if self._advance():
-                    self._end_round()
-                    return True
-        return False
-
-    def _end_round(self) -> None:
-        self._state = INACTIVE
-        progress.active.pop(self, None)
+        """What a round consists of: called until it is true."""
+        with self._guard:
+            if self.matching.failures and self._position is not None:
+                self._error = self.matching.failures.pop(self._position, self._error)
+            if self._error is not None:
+                raise self._error
+            if self._begun != self.rounds:
+                self._begin()
+                if self._error is not None:
+                    raise self._error
+                self._enlist_if_owing()
+                return False
+            if not self._step():
+                return False
+        if self._enlisted:
+            self._enlisted = False
+            progress.delist(self)
         if self._watched:
             debug.moved()
+        return True
+
+    def _open_round(self) -> None:
+        """A round begins: only what this side knows alone. The caller holds the guard."""
+        self._opened = self.rounds
+        self._open_marks()
+        if self._watched:
+            debug.moved()
+
+    def _begin(self) -> bool:
+        """The round begins, if the peer is known; the caller holds the guard, and may call MPI."""
+        if self._opened != self.rounds:
+            self._open_round()
+        if self._channel is None and not self._meet():
+            return False
+        self._begun = self.rounds
+        self._begin_end()
+        return True
+
+    def _enlist_if_owing(self) -> None:
+        """The caller holds the guard. Once in a round; :meth:`_advance` delists at its end."""
+        if not self._enlisted and self._owes():
+            self._enlisted = True
+            self._enlist()
+
+    def _meet(self) -> bool:
+        """Make the channel if the peer's parameters have come; false while they have not.
+
+        What does not fit is kept as the error of the request. The caller holds the guard.
+        """
         if self._error is not None:
-            self.stop()
+            return False
+        mine, position, comm = self.parameters, self._position, self.matching.comm
+        theirs = mine
+        if position is not None:
+            found = self.matching.take(position)
+            if found is None:
+                return False
+            theirs, comm = found
+        sender, receiver = (mine, theirs) if mine.side == SENDER else (theirs, mine)
+        arguments = self.arguments
+        try:
+            method = None
+            if position is not None:
+                ranks = (comm.rank, arguments.peer)
+                check_fit(sender, receiver, *ranks[:: 1 if mine.side == SENDER else -1])
+                method = chosen(sender, receiver)
+        except OnesidedError as error:  # the peer comes to the same
+            self._error = error
+            return False
+        grouping = Grouping.of(sender.partitions, sender.nbytes, sender.aggregate)
+        channel = Channel(comm, arguments.peer, arguments.memory, grouping, sender, receiver)
+        try:
+            self._connect(method, channel)
+        except Exception as error:
+            channel.close()
+            self._error = error
+            if position is not None:
+                self.matching.tell_failure(position, error)
+            return False
+        self._channel = channel
+        if method is not None:
+            self.method = method.name
+        return True
+
+    def _refuse(self, verb: str) -> None:
+        if self._state == BROKEN and isinstance(self._error, OnesidedError):
             raise self._error
-        self.complete()
+        super()._refuse(verb)
 
-    def _raise_error(self) -> None:
-        if self._error is not None:
-            raise self._error
-
-    def _misuse(self, verb: str) -> RequestError:
-        article = "a" if self._state is FREED else "an"
-        return RequestError(f"{article} {self._state} request cannot be {verb}: {self!r}")
+    def _fill(self, status: MPI.Status | None) -> None:
+        super()._fill(status)
+        if status is not None and self.parameters.side == RECEIVER:
+            status.source, status.tag = self.arguments.peer, self.parameters.tag
+            status.Set_elements(MPI.BYTE, self.arguments.memory.size)
 
 
-def as_index(value: Any, partitions: int, what: object) -> int:
+def _as_index(value: Any, partitions: int, what: object) -> int:
     """Local. A partition's number; :class:`RequestError` where there is no such partition."""
     if not isinstance(value, int | np.integer) or not 0 <= value < partitions:
         raise RequestError(f"no partition {value!r}: there are {partitions}, {what!r}")
     return int(value)
+
+
+# -- the sending side -----------------------------------------------------------------------------
+
+
+class PartitionedSend(PartitionedRequest):
+    """Partitions are marked ready one by one, or many at once; groups leave when they are complete.
+
+    A partition must not be modified from its mark until the request is inactive again. Threads may
+    mark in any order and at the same time; a mark never waits for the peer.
+    """
+
+    def __init__(
+        self, arguments: Arguments, matching: Matching, parameters: Parameters, hints: Hints
+    ) -> None:
+        """``hints.compiled``: count in C, where that has been built."""
+        grouping = arguments.grouping
+        self._compiled = compiled_counter(grouping) if hints.compiled else None
+        self._counter = Counter(grouping) if self._compiled is None else self._compiled
+        self._end: Sender | None = None
+        self._sums = _Checksums(arguments) if debug.enabled() else None
+        super().__init__(arguments, matching, parameters, hints)
+        if self._compiled is not None:
+            self._compiled.bind(self._completed, self._mark, self._mark_range)
+            if self._sums is None:
+                self.__dict__["Pready"] = self._compiled.pready
+                self.__dict__["Pready_range"] = self._compiled.pready_range
+        if self._sums is not None:
+            self._hooked = 1  # so that _after_wait is called
+
+    @property
+    def compiled(self) -> bool:
+        """Local. Whether partitions are counted in C."""
+        return self._compiled is not None
+
+    @property
+    def filling(self) -> bool:
+        """Local. True while partitions are not ready."""
+        return super().filling or self._counter.missing > 0
+
+    def Pready(self, partition: int) -> None:
+        """Local. A partition is ready; its group leaves when it is the last one of it.
+
+        Raises :class:`RequestError`, and changes nothing, where the request is not active, the
+        partition is ready already or does not exist.
+        """
+        self._mark(partition)
+
+    def _mark(self, partition: int) -> None:
+        counter = self._counter
+        self._guard.acquire()  # "with" takes longer, and this is called for every partition
+        try:
+            self._check_markable()
+            if partition.__class__ is not int or not 0 <= partition < self.partitions:
+                partition = _as_index(partition, self.partitions, self)
+            before = counter.waiting
+            if not counter.mark(partition):
+                raise self._twice(partition)
+            if self._sums is not None:
+                self._sums.marked([partition])
+            if counter.waiting > before:
+                self._push()
+        finally:
+            self._guard.release()
+
+    def Pready_range(self, low: int, high: int) -> None:
+        """Local. The partitions from ``low`` to ``high``, both included, are ready.
+
+        Raises as :meth:`Pready` does, and :class:`RequestError` where ``low`` exceeds ``high``.
+        """
+        self._mark_range(low, high)
+
+    def _mark_range(self, low: int, high: int) -> None:
+        with self._guard:
+            self._check_markable()
+            low, high = (_as_index(value, self.partitions, self) for value in (low, high))
+            if low > high:
+                raise RequestError(f"no partitions from {low} to {high}: {self!r}")
+            ready = self._counter.mark_range(low, high)
+            if ready >= 0:
+                raise self._twice(ready)
+            if self._sums is not None:
+                self._sums.marked(range(low, high + 1))
+            if self._counter.waiting:
+                self._push()
+
+    def Pready_list(self, partitions: Iterable[int]) -> None:
+        """Local. These partitions are ready. Raises as :meth:`Pready` does."""
+        if not isinstance(partitions, np.ndarray):
+            partitions = np.array(list(partitions))
+        with self._guard:
+            self._check_markable()
+            if not partitions.size:
+                return
+            ids = self._ids(partitions)
+            ready = self._counter.mark_list(ids)
+            if ready >= 0:
+                raise self._twice(ready)
+            if self._sums is not None:
+                self._sums.marked(ids.tolist())
+            if self._counter.waiting:
+                self._push()
+
+    def Parrived(self, partition: int) -> bool:
+        """Local. It raises: only the receiving side knows what has arrived."""
+        raise RequestError(f"a send has no partition that arrives: {self!r}")
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _ids(self, partitions: Any) -> NDArray[np.int64]:
+        if partitions.dtype.kind not in "iu" or partitions.ndim != 1:
+            raise RequestError(f"no list of partitions: {partitions!r}")
+        for value in (int(partitions.min()), int(partitions.max())):
+            _as_index(value, self.partitions, self)
+        return np.ascontiguousarray(partitions, np.int64)
+
+    def _check_markable(self) -> None:
+        """The caller holds the guard. Another thread may be in the middle of ``Start``."""
+        if self._state != ACTIVE:
+            self._refuse("marked ready")
+        if self._opened != self.rounds:
+            self._open_round()
+
+    def _completed(self) -> None:
+        """The compiled counter has a group that it cannot send."""
+        with self._guard:
+            if self._state == ACTIVE:
+                self._push()
+
+    def _push(self) -> None:
+        """Let go what is complete, where this thread may call MPI and the peer is known."""
+        try:
+            if self._may_call():
+                if self._begun != self.rounds:
+                    self._begin()
+                elif self._end is not None:
+                    self._end.drain(self._counter)
+            self._enlist_if_owing()
+        except BaseException as error:  # what has been taken from the counter may be lost
+            self._error = error
+            raise
+
+    def _connect(self, method: PartitionedMethod | None, channel: Channel) -> None:
+        channel.compiled = self._compiled
+        self._end = (Sender if method is None else method.sender()).of(channel)
+
+    def _open_marks(self) -> None:
+        self._counter.reset()
+
+    def _begin_end(self) -> None:
+        if self._end is not None:
+            self._end.begin()
+            if self._counter.waiting:
+                self._end.drain(self._counter)
+
+    def _step(self) -> bool:
+        counter, end = self._counter, self._end
+        if end is None:
+            return not counter.missing
+        if counter.waiting:
+            end.drain(counter)
+        end.push()
+        return not (counter.missing or counter.waiting) and end.idle()
+
+    def _owes(self) -> bool:
+        return self._counter.waiting > 0 or (self._end is not None and self._end.owes())
+
+    def waiting_for(self) -> str:
+        counter = self._counter
+        if counter.missing:
+            unmarked = counter.unmarked()
+            first = ", ".join(str(index) for index in unmarked[:8])
+            more = ", ..." if len(unmarked) > 8 else ""
+            return f"{len(unmarked)} partitions to be marked ({first}{more})"
+        return f"{counter.waiting} groups to leave, and for what has left to arrive"
+
+    def _after_wait(self) -> None:
+        if self._sums is not None:
+            self._sums.check(self)
+
+    def _breaks(self, error: BaseException | None) -> None:
+        super()._breaks(error)
+        self._counter.close()
+
+    def _forget(self) -> None:
+        self._end = None
+        self._counter.close()
+        if self._compiled is not None:
+            for verb in ("Pready", "Pready_range"):
+                self.__dict__.pop(verb, None)
+            self._compiled.bind(_freed, _freed, _freed)  # or the two keep each other alive
+
+    def _twice(self, partition: int) -> RequestError:
+        return RequestError(f"partition {partition} is marked ready twice: {self!r}")
+
+
+def _freed(*partition: object, **names: object) -> None:
+    raise RequestError("a freed request cannot be marked ready")
+
+
+class _Checksums:
+    """``ONESIDED_DEBUG=1``: a partition must not change from its mark to the end of the round."""
+
+    def __init__(self, arguments: Arguments) -> None:
+        self._memory = arguments.memory
+        self._part = arguments.memory.size // arguments.partitions
+        self._sums: dict[int, int] = {}
+
+    def marked(self, partitions: Iterable[int]) -> None:
+        """Local. These are ready."""
+        for index in partitions:
+            self._sums[index] = self._sum(index)
+
+    def check(self, request: object) -> None:
+        """Local. Raises :class:`RequestError` where a partition has changed since its mark."""
+        sums, self._sums = self._sums, {}
+        changed = sorted(index for index, found in sums.items() if self._sum(index) != found)
+        if changed:
+            raise RequestError(
+                f"partitions {changed[:8]} were changed after they had been marked: {request!r}"
+            )
+
+    def _sum(self, index: int) -> int:
+        return zlib.crc32(self._memory[index * self._part : (index + 1) * self._part].tobytes())
+
+
+# -- the receiving side ---------------------------------------------------------------------------
+
+
+class PartitionedReceive(PartitionedRequest):
+    """Partitions, cut as this side likes, can be read as soon as they have arrived.
+
+    The buffer is the peer's from ``Start`` until ``Wait``, but for the partitions of which
+    :meth:`Parrived` has said that they are there.
+    """
+
+    def __init__(
+        self, arguments: Arguments, matching: Matching, parameters: Parameters, hints: Hints,
+        give_back: Callable[[], object] | None,
+    ) -> None:
+        """``give_back``: called when the request is freed."""
+        self._end: Receiver | None = None
+        self._give_back = give_back
+        super().__init__(arguments, matching, parameters, hints)
+
+    def Parrived(self, partition: int) -> bool:
+        """Local. Whether a partition can be read: all groups that it is made of have come.
+
+        True on an inactive request, as in MPI. Where it is false all requests of the process that
+        are late have been advanced, so that it may be asked until it is true. Under a thread level
+        below multiple that is so in the main thread; elsewhere it tells what is known already.
+
+        Raises :class:`RequestError` where there is no such partition, and on a freed request; the
+        error of the handshake comes from :meth:`Wait` and :meth:`Test`.
+        """
+        if self._arrived(partition):
+            return True
+        if self._may_call():
+            progress.drive(self._probe, self)
+        return False
+
+    def _arrived(self, partition: int) -> bool:
+        with self._guard:
+            if self._state in (BROKEN, FREED):
+                self._refuse("asked for a partition")
+            index = _as_index(partition, self.partitions, self)
+            if self._state != ACTIVE:
+                return True
+            calls = self._may_call()
+            if self._begun != self.rounds and not (calls and self._begin()):
+                return False
+            channel, end = self._channel, self._end
+            if channel is None or end is None:
+                return False
+            part = self.arguments.memory.size // self.partitions
+            first, stop = channel.grouping.covering(index * part, (index + 1) * part)
+            return end.arrived(first, stop) if calls else end.arrivals.all(first, stop)
+
+    def Pready(self, partition: int) -> None:
+        """Local. It raises: only the sending side marks."""
+        raise RequestError(f"a receive has no partition to mark: {self!r}")
+
+    def Pready_range(self, low: int, high: int) -> None:
+        """Local. It raises: only the sending side marks."""
+        self.Pready(low)
+
+    def Pready_list(self, partitions: Any) -> None:
+        """Local. It raises: only the sending side marks."""
+        self.Pready(-1)
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _connect(self, method: PartitionedMethod | None, channel: Channel) -> None:
+        self._end = (Receiver if method is None else method.receiver()).of(channel)
+
+    def _open_marks(self) -> None:
+        if self._watched and not self.arguments.nowhere:
+            self.arguments.memory[:] = 0xFF  # nothing can have come: the round has not begun
+
+    def _begin_end(self) -> None:
+        if self._end is not None:
+            self._end.begin()
+
+    def _step(self) -> bool:
+        return self._end is None or self._end.advance()
+
+    def _owes(self) -> bool:
+        return self._end is None or self._begun != self.rounds or self._end.owes()
+
+    def waiting_for(self) -> str:
+        return "its peer" if self._channel is None else "partitions to arrive"
+
+    def _forget(self) -> None:
+        self._end = None
+        if self._give_back is not None:
+            self._give_back()
+            self._give_back = None
+
+
+# -- initialization -------------------------------------------------------------------------------
+
+Info = Mapping[str, str] | MPI.Info | None
+
+
+def Psend_init(
+    comm: MPI.Intracomm, buf: Any, partitions: int, dest: int, tag: int = 0, *,
+    method: str = AUTO, aggregate: int = AGGREGATE, info: Info = None,
+) -> PartitionedSend:
+    """Local. The sending side of a partitioned send, inactive.
+
+    ``buf``: a contiguous array or buffer of ``partitions`` equal parts, or mpi4py's ``[data,
+    count, type]`` and its shorter forms, whose count is that of one partition. Partitions are
+    joined to *groups* of at most ``aggregate`` bytes (one partition at least), and a group leaves
+    when all its partitions are ready; 0 joins nothing. The sender's value counts. ``method`` is a
+    name of :func:`partitioned_methods`, the same on both sides or "auto" on one. Keys of ``info``:
+    ``compiled=false`` counts partitions in Python where a compiled counter has been built,
+    ``progress=manual`` keeps the progress thread away from this request; others are ignored.
+
+    The receiver calls :func:`Precv_init` with as many bytes of the same type and the same tag, in
+    as many partitions as it likes; requests of one pair and tag are matched in the order of their
+    initialization, which no other call has to accompany. ``dest`` may be ``MPI.PROC_NULL``.
+
+    Where no collective call of this package, such as :func:`empty`, has been made on ``comm``
+    before, messages go over it with tags from the upper half of its range: a program that receives
+    with ``MPI.ANY_TAG`` on it, mpi4py's default, gives a duplicate then. ``comm`` and the buffer
+    must outlive the request.
+
+    Raises :class:`PatternError` for partitions that do not divide the buffer, a buffer that is not
+    contiguous, and tags or ranks out of range, :class:`MethodError` for an unknown method.
+
+    Source: MPI-4.1 section 4.2.1.
+    """
+    matching, hints, doubt = Matching.of(comm), Hints.of(info), doubt_of(method)
+    given = checked(comm, buf, partitions, dest, tag, aggregate, SENDER)
+    base = matching.take_tags(tags_wanted(given.grouping))
+    parameters = _parameters(SENDER, given, base, method, doubt, Reach())
+    return PartitionedSend(given, matching, parameters, hints)
+
+
+def Precv_init(
+    comm: MPI.Intracomm, buf: Any, partitions: int, source: int, tag: int = 0, *,
+    method: str = AUTO, aggregate: int = AGGREGATE, info: Info = None,
+) -> PartitionedReceive:
+    """Local. The receiving side of a partitioned send, inactive; see :func:`Psend_init`.
+
+    Into a contiguous part of an array from :func:`empty` a sender on the same node stores, which
+    is the fastest way; one on another node can Put there (``method="rma"``). As many receives at a
+    time as the array has links. ``MPI.ANY_SOURCE`` and ``MPI.ANY_TAG`` are refused, as by MPI.
+
+    Source: MPI-4.1 section 4.2.1.
+    """
+    matching, hints, doubt = Matching.of(comm), Hints.of(info), doubt_of(method)
+    given = checked(comm, buf, partitions, source, tag, aggregate, RECEIVER)
+    base = matching.take_tags(1)
+    reach, give_back = Reach(), None
+    if not given.nowhere:
+        reach, give_back = reach_of(comm, given.memory, given.peer)
+    parameters = _parameters(RECEIVER, given, base, method, doubt, reach)
+    return PartitionedReceive(given, matching, parameters, hints, give_back)
+
+
+def _parameters(
+    side: int, given: Arguments, base: int, method: str, doubt: str, reach: Reach
+) -> Parameters:
+    return Parameters(side, given.tag, given.memory.size, given.kind, given.partitions,
+                      given.aggregate, base, method, doubt, reach)

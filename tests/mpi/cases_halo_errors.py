@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 import warnings
 
 import numpy as np
@@ -23,7 +22,7 @@ from onesided.collectives import (
 )
 from onesided.collectives.context import Context
 from onesided.collectives.halo import traffic
-from onesided.collectives.partitioned.mailbox import Mailbox
+from onesided.collectives.partitioned.handshake import Matching
 
 WHOLE = (slice(0, 1), slice(0, 8))
 
@@ -146,9 +145,9 @@ def case_life_and_misuse(comm):
         raises(RequestError, "of face 1: there are 4", halo.Pready, 1, piece)
         raises(RequestError, "of face 1: there are 4", halo.Parrived, 1, piece)
     assert not halo.Test()
-    if threading.active_count() == 1:
-        raises(RequestError, "19 pieces are not ready (face and piece: (0, 0), (0, 1), (0, 2), "
-               "(0, 3), (1, 0), (1, 1), (1, 3), (2, 0), ...)", halo.Wait)
+    assert halo.waiting_for() == (
+        "19 pieces to be marked (face and piece: (0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), "
+        "(1, 3), (2, 0), ...)")
     for face, entry in enumerate(halo.faces):
         for piece in range(entry.partitions):
             if (face, piece) != (1, 2):
@@ -161,6 +160,61 @@ def case_life_and_misuse(comm):
     for call in (halo.Start, halo.Wait, halo.Test, lambda: halo.Pready(0), halo.Pready_all,
                  lambda: halo.Parrived(0), lambda: halo.pieces(0), halo.exchange):
         raises(RequestError, "a freed halo exchange cannot be", call)
+    cart.Free()
+
+
+@ranks(at_least=2)
+def case_free_while_one_rank_is_active(comm):
+    """Every rank learns it, and nothing has happened: the round can be completed."""
+    cart = grid(comm)
+    array = np.full((6, 6), float(comm.rank))
+    halo = HaloExchange(cart, array, 1)
+    if comm.rank == 0:
+        halo.Start()
+        halo.Pready_all()
+    raises(RequestError, "active halo exchange cannot be freed", halo.Free)
+    assert halo.state == ("active" if comm.rank == 0 else "inactive")
+    if comm.rank:
+        halo.Start()
+        halo.Pready_all()
+    status = MPI.Status()
+    while not halo.Get_status():
+        pass
+    assert halo.active
+    assert halo.Test(status)
+    assert (array[0, 1:-1] == (comm.rank - 1) % comm.size).all()
+    halo.Free()
+    cart.Free()
+
+
+@ranks(at_least=2)
+def case_an_interrupted_wait_breaks_the_exchange(comm):
+    """Whatever is raised in the middle of a round; it can be freed, and another one works."""
+    cart = grid(comm)
+    halo = HaloExchange(cart, np.zeros((6, 6)), 1)
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    halo.Start()
+    halo.Pready_all()
+    if comm.rank == 0:
+        halo._receive_waits[0] = (interrupt, halo._receive_waits[0][1])
+        try:
+            halo.Wait()
+        except KeyboardInterrupt:
+            assert halo.state == "broken"
+        for call in (halo.Wait, halo.Test, halo.Start, halo.Pready_all, lambda: halo.Parrived(0)):
+            raises(RequestError, "a broken halo exchange cannot be", call)
+        said = raises(RequestError, "because KeyboardInterrupt was raised", halo.Get_status)
+        assert said.endswith("free it")
+    else:
+        halo.Wait()
+    comm.Barrier()
+    halo.Free()
+    with HaloExchange(cart, array := np.full((6, 6), float(comm.rank)), 1) as again:
+        again.exchange()
+        assert (array[0, 1:-1] == (comm.rank - 1) % comm.size).all()
     cart.Free()
 
 
@@ -253,8 +307,8 @@ def case_many_cycles(comm, options):
             halo.exchange()
         assert (array[0, 1:-1] == 10 * cycle + (comm.rank - 1) % comm.size).all()
         if cycle == 1:
-            seats = len(Mailbox.of(Context.of(cart).comm)._seats)
-    assert len(Mailbox.of(Context.of(cart).comm)._seats) == seats, "something is left of a halo"
+            queues = len(Matching.of(Context.of(cart).comm)._asked)
+    assert len(Matching.of(Context.of(cart).comm)._asked) == queues, "something is left of a halo"
     cart.Free()
 
 

@@ -6,7 +6,7 @@ import threading
 import time
 
 import numpy as np
-from cases import parameters, skip
+from cases import parameters, ranks, skip
 from mpi4py import MPI
 from partitioned import METHODS, Pair, able, at_once, raises, random_order
 
@@ -16,6 +16,7 @@ from onesided.collectives import (
     Precv_init,
     Psend_init,
     RequestError,
+    ResourceError,
     Startall,
     UnsupportedError,
     Waitall,
@@ -60,8 +61,9 @@ def case_life_and_misuse(comm, method):
     raises(RequestError, lambda: send.Pready_list([0.5]), "no list of partitions")
     raises(RequestError, lambda: send.Parrived(0), "a send")
     send.Pready_list([])
-    if threading.active_count() == 1:
-        raises(RequestError, send.Wait, r"7 partitions are not ready (0, 1, 2, 4, 5, 6, 7)")
+    assert not send.Test()
+    assert send.waiting_for() == "7 partitions to be marked (0, 1, 2, 4, 5, 6, 7)"
+    assert not send.Get_status()
     send.Pready_list(np.array([0, 1, 2, 4]))
     send.Pready_range(5, 7)
     pair.complete()
@@ -99,8 +101,9 @@ def case_sizes_that_disagree(comm, method, seen):
             assert str(error) == text, error
         else:
             raise AssertionError("no error")
-        assert request.state == "inactive"
-        raises(PatternError, request.Start, text)
+        assert request.state == "broken"
+        for call in (request.Start, request.Wait, request.Test):
+            raises(PatternError, call, text)
         request.Free()
     free(target)
 
@@ -152,9 +155,9 @@ def case_bad_arguments(comm):
             ((data, 4, MPI.ANY_SOURCE), "no rank"),
             ((data, 4, peer, MPI.ANY_TAG), "tag must be"),
             ((data, 4, peer, tag_bound + 1), "tag must be"),
-            ((data[::2], 4, peer), "contiguous"),
+            ((data[::2], 4, peer), "not contiguous"),
             ((np.array([None] * 4), 4, peer), "Python objects"),
-            ((3, 4, peer), "no contiguous buffer"),
+            ((3, 4, peer), "is no buffer"),
         ]:
             raises(PatternError, lambda init=init, a=arguments: init(comm, *a), text)
         raises(MethodError, lambda init=init: init(comm, data, 4, peer, method="smoke"),
@@ -162,7 +165,182 @@ def case_bad_arguments(comm):
         raises(PatternError, lambda init=init: init(comm, data, 4, peer, aggregate=-1), "aggregate")
     fixed = np.zeros(4)
     fixed.flags.writeable = False
-    raises(PatternError, lambda: Precv_init(comm, fixed, 4, peer), "cannot be written")
+    raises(PatternError, lambda: Precv_init(comm, fixed, 4, peer), "read-only")
+
+
+def case_buffer_specifications(comm):
+    """As mpi4py reads them: the count is that of a partition."""
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    source, target = np.arange(24.0) + comm.rank, np.zeros(24)
+    wanted = np.arange(24.0) + left
+    for out, into, parts, used in [
+        ([source, MPI.DOUBLE], [target, MPI.DOUBLE], 4, 24),
+        ([source, 3, MPI.DOUBLE], [target, 6, "d"], (4, 2), 12),
+        ((source, 3), [target, 96, MPI.BYTE], (8, 2), 24),
+        (memoryview(source), target, 6, 24),
+    ]:
+        sends, receives = parts if isinstance(parts, tuple) else (parts, parts)
+        target[:] = -1
+        with Psend_init(comm, out, sends, right) as send, \
+                Precv_init(comm, into, receives, left) as receive:
+            Startall([send, receive])
+            send.Pready_range(0, sends - 1)
+            send.Wait()
+            receive.Wait()
+        assert (target[:used] == wanted[:used]).all(), parts
+        assert (target[used:] == -1).all(), parts
+    for wrong, text in [([source, 7, MPI.DOUBLE], "24"), ([source, -1, MPI.DOUBLE], "count"),
+                        ([source, "nothing"], "no MPI type code")]:
+        raises(PatternError, lambda wrong=wrong: Psend_init(comm, wrong, 4, right), text)
+
+
+def case_types_that_disagree(comm):
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    send = Psend_init(comm, np.zeros(64), 4, right)
+    receive = Precv_init(comm, np.zeros(64, np.int64), 4, left)
+    raises(PatternError, lambda: fail(send),
+           f"rank {comm.rank} sends float64 with tag 0, rank {right} receives int64")
+    raises(PatternError, lambda: fail(receive),
+           f"rank {left} sends float64 with tag 0, rank {comm.rank} receives int64")
+    send.Free()
+    receive.Free()
+
+
+@parameters(method=METHODS, culprit=["sender", "receiver"])
+@ranks(at_least=2)
+def case_one_side_fails_alone(comm, method, culprit):
+    """While it makes its end: the peer learns it, and raises as well."""
+    able(method)
+    target = empty(comm, 64, np.int64)
+    side = None
+    if comm.rank == 0:
+        side = Psend_init(comm, np.zeros(64, np.int64), 4, 1, method=method)
+    elif comm.rank == 1:
+        side = Precv_init(comm, target, 4, 0, method=method)
+    if comm.rank == (culprit == "receiver"):
+        def broken(*_):
+            raise ResourceError("no more of it")
+
+        side._connect = broken
+    if side is not None:
+        raises(ResourceError, lambda: fail(side), "no more of it")
+        raises(ResourceError, side.Wait, "no more of it")
+        assert side.state == "broken"
+        side.Free()
+    comm.Barrier()
+    again = Pair(comm, method, 4, 4, count=64)
+    again.start()
+    random_order(again, 1, 0)
+    again.complete()
+    again.check(1)
+    again.free()
+    free(target)
+
+
+def case_names_of_arguments(comm):
+    """Compiled or not, the verbs take the same."""
+    for compiled in (True, False):
+        pair = Pair(comm, "auto", 8, 4, count=64, compiled=compiled)
+        pair.start()
+        pair.fill(0)
+        pair.send.Pready(partition=3)
+        pair.send.Pready_range(low=4, high=7)
+        pair.send.Pready_range(0, high=1)
+        pair.send.Pready_list(partitions=[2])
+        raises(RequestError, lambda pair=pair: pair.send.Pready(partition=3), "marked ready twice")
+        for call in (pair.send.Pready, pair.send.Pready_range):
+            try:
+                call(0, nothing=1)
+            except TypeError:
+                pass
+            else:
+                raise AssertionError("no TypeError")
+        pair.complete()
+        pair.check(0)
+        pair.free()
+        raises(RequestError, lambda pair=pair: pair.send.Pready(partition=3), "freed")
+
+
+def case_statuses(comm):
+    pair = Pair(comm, "auto", 8, 4, count=64, tag=7)
+    pair.start()
+    at_once(pair, 0, 0)
+    status = MPI.Status()
+    pair.receive.Wait(status)
+    assert (status.source, status.tag, status.Get_count(MPI.INT64_T)) == (pair.left, 7, 64)
+    pair.send.Wait(status=status)
+    assert (status.source, status.tag) == (MPI.ANY_SOURCE, MPI.ANY_TAG)
+    assert pair.receive.Get_status()
+    assert pair.send.Test(status)
+    pair.free()
+
+
+def case_info_of_both_sides(comm):
+    """The same keys are known to both; a value that makes no sense is an error."""
+    for init in (Psend_init, Precv_init):
+        raises(PatternError, lambda init=init: init(comm, np.zeros(4), 4, comm.rank,
+               info={"progress": "soon"}), "'progress' is 'soon'")
+        with init(comm, np.zeros(4), 4, MPI.PROC_NULL,
+                  info={"progress": "manual", "compiled": "false", "unknown": "1"}) as request:
+            assert not request._by_thread
+
+
+def case_first_requests_of_many_threads(comm):
+    """They share one matching of the communicator."""
+    if MPI.Query_thread() != MPI.THREAD_MULTIPLE:
+        skip("the thread level is below multiple")
+    fresh, found = comm.Dup(), []
+    go = threading.Barrier(8)
+
+    def make(number):
+        go.wait()
+        found.append((number, Psend_init(fresh, np.zeros(4), 4, comm.rank, number)))
+
+    threads = [threading.Thread(target=make, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({id(request.matching) for _, request in found}) == 1
+    assert len({request.parameters.base for _, request in found}) == 8
+    for number, send in found:
+        with Precv_init(fresh, np.ones(4), 4, comm.rank, number) as receive:
+            Startall([send, receive])
+            send.Pready_range(0, 3)
+            send.Wait()
+            assert (receive.Wait() == 0).all()
+        send.Free()
+    fresh.Free()
+
+
+@parameters(method=METHODS)
+def case_an_error_in_the_middle_of_a_round(comm, method):
+    """The request is broken: nothing is repeated in silence, and Free is possible."""
+    able(method)
+    pair = Pair(comm, method, 8, 8, count=64, aggregate=0)
+    pair.start()
+    at_once(pair, 0, 0)
+    pair.complete()
+
+    def fault():
+        raise MemoryError
+
+    pair.start()
+    comm.Barrier()  # every receiver has granted the round
+    pair.send._step = fault
+    at_once(pair, 1, 0)
+    pair.receive.Wait()
+    pair.check(1)
+    try:
+        pair.send.Wait()
+    except (MemoryError, RequestError):  # the latter where the progress thread has met it
+        pass
+    assert pair.send.state == "broken"
+    for call in (pair.send.Start, pair.send.Wait, pair.send.Test, pair.send.Get_status,
+                 lambda: pair.send.Pready(0), lambda: pair.send.Pready_range(0, 1)):
+        raises(RequestError, call, "because MemoryError was raised")
+    comm.Barrier()
+    pair.free()
 
 
 def case_nobody(comm):

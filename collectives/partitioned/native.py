@@ -8,8 +8,7 @@ import time
 import numpy as np
 from mpi4py import MPI
 
-from onesided.collectives.partitioned.letter import Letter
-from onesided.collectives.partitioned.link import Inbound, Link, Outbound
+from onesided.collectives.partitioned.channel import Channel, Receiver, Sender
 
 #: Open MPI corrupts data from the second round on, and hangs unless every rank of COMM_WORLD has
 #: made a partitioned request (ompi #12328, #12969). Later releases are tried.
@@ -71,30 +70,31 @@ def _completes(requests: list[MPI.Prequest]) -> bool:
     return True
 
 
-def _parts(link: Link) -> int:
+def _parts(channel: Channel) -> int:
     """Partitions of the MPI's request, which must be equal: groups, or what they are made of."""
-    grouping = link.grouping
+    grouping = channel.grouping
     return grouping.groups if grouping.last == grouping.per else grouping.partitions
 
 
-def _factor(link: Link) -> int:
+def _factor(channel: Channel) -> int:
     """Partitions of the MPI's request to a group."""
-    return 1 if _parts(link) == link.grouping.groups else link.grouping.per
+    return 1 if _parts(channel) == channel.grouping.groups else channel.grouping.per
 
 
-class Send(Outbound):
+class NativeSend(Sender):
     """Groups are partitions of the MPI's own request; where one is smaller, partitions are."""
 
-    def __init__(self, link: Link) -> None:
-        super().__init__(link)
-        self._parts = parts = _parts(link)
-        self._factor = _factor(link)
-        data = [link.memory, MPI.BYTE]
-        self._send = link.comm.Psend_init(data, parts, link.peer, link.sender.base)
-        link.on_release(self._send.Free)
+    def __init__(self, channel: Channel) -> None:
+        super().__init__(channel)
+        self._parts = parts = _parts(channel)
+        self._factor = _factor(channel)
+        data = [channel.memory, MPI.BYTE]
+        self._send = channel.comm.Psend_init(data, parts, channel.peer, channel.sender.base)
+        message = self._send
+        channel.on_release(lambda: channel.drop(message))
 
     @classmethod
-    def obstacle(cls, sender: Letter, receiver: Letter) -> str:
+    def doubt(cls) -> str:
         return distrust()
 
     def begin(self) -> None:
@@ -108,16 +108,17 @@ class Send(Outbound):
         return self._send.Test()
 
 
-class Receive(Inbound):
+class NativeReceive(Receiver):
     """The MPI's own request, with the partitions of the sender."""
 
-    def __init__(self, link: Link) -> None:
-        super().__init__(link)
-        self._parts = parts = _parts(link)
-        self._factor = _factor(link)
-        data = [link.memory, MPI.BYTE]
-        self._receive = link.comm.Precv_init(data, parts, link.peer, link.sender.base)
-        link.on_release(self._receive.Free)
+    def __init__(self, channel: Channel) -> None:
+        super().__init__(channel)
+        self._parts = parts = _parts(channel)
+        self._factor = _factor(channel)
+        data = [channel.memory, MPI.BYTE]
+        self._receive = channel.comm.Precv_init(data, parts, channel.peer, channel.sender.base)
+        message = self._receive
+        channel.on_release(lambda: channel.drop(message))
 
     def begin(self) -> None:
         self._receive.Start()

@@ -1,4 +1,4 @@
-"""Groups are stored into the receiver's memory on the node, and entries of a board tell of them.
+"""On a node groups are stored into the receiver's memory, and entries of a board tell of them.
 
 No message is sent. The receiver grants a round by its number on the board, the *credit*; groups
 that are ready earlier gather. ``Win.Sync`` on both sides orders the data and the words that tell
@@ -12,34 +12,35 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onesided.collectives.boards import CREDIT, ENTRIES, HEAD, ROOM, STEP, TAIL
 from onesided.collectives.copies import as_bytes
 from onesided.collectives.errors import ResourceError
-from onesided.collectives.memory import Region, region_with_key
-from onesided.collectives.partitioned.link import Arrivals, Inbound, Link, Outbound
+from onesided.collectives.memory import BOARD, Region, region_with_key
+from onesided.collectives.partitioned.channel import Channel, Receiver, Sender
+from onesided.collectives.partitioned.handshake import borrow
+from onesided.collectives.program import CREDIT, ENTRIES, HEAD, ROOM, TAIL
 
 if TYPE_CHECKING:
     from onesided.collectives.partitioned.counter import AnyCounter
 
 
-class BoardSend(Outbound):
+class BoardSend(Sender):
     """One store and one entry per run of groups."""
 
-    def __init__(self, link: Link) -> None:
-        super().__init__(link)
-        region, self._board = _borrowed(link)
-        theirs = region.part(link.receiver.segment)
-        offset = link.receiver.offset
-        self._target = as_bytes(theirs[offset : offset + link.grouping.nbytes])
-        self._source = as_bytes(link.memory)
+    def __init__(self, channel: Channel) -> None:
+        super().__init__(channel)
+        region, self._board = _board_of(channel)
+        reach = channel.receiver.reach
+        theirs = region.part(reach.segment)
+        self._target = as_bytes(theirs[reach.offset : reach.offset + channel.grouping.nbytes])
+        self._source = as_bytes(channel.memory)
         self._sync: Callable[[], None] = region.window.Sync
-        self._rounds = _Rounds(link)
+        self._rounds = _Rounds(channel)
         self._granted = False
         self._head = 0
-        self._compiled = link.compiled
+        self._compiled = channel.compiled
         if self._compiled is not None:
             self._compiled.connect(self._target, self._source, self._board)
-        link.on_release(self._forget)
+        channel.on_release(self._forget)
 
     def begin(self) -> None:
         credit = self._rounds.next()
@@ -56,7 +57,7 @@ class BoardSend(Outbound):
         return self._head - self._board[TAIL] < ROOM
 
     def leave(self, first: int, stop: int) -> None:
-        start, end = self.link.grouping.span(first, stop)
+        start, end = self.channel.grouping.span(first, stop)
         self._target[start:end] = self._source[start:end]
         self._board[ENTRIES + self._head % ROOM] = first << 32 | stop
         self._sync()
@@ -78,20 +79,20 @@ class BoardSend(Outbound):
         self._target = self._source = self._board = memoryview(b"")
 
 
-class BoardReceive(Inbound):
+class BoardReceive(Receiver):
     """Grants a round, and reads entries."""
 
-    def __init__(self, link: Link) -> None:
-        super().__init__(link)
-        region, self._board = _borrowed(link)
+    def __init__(self, channel: Channel) -> None:
+        super().__init__(channel)
+        region, self._board = _board_of(channel)
         self._sync: Callable[[], None] = region.window.Sync
-        self._rounds = _Rounds(link)
+        self._rounds = _Rounds(channel)
         self._tail = 0
-        self._arrivals = Arrivals(link.grouping.groups)
-        link.on_release(self._forget)
+        self._may_fill = channel.grouping.groups > ROOM
+        channel.on_release(self._forget)
 
     def begin(self) -> None:
-        self._arrivals.reset()
+        self.arrivals.reset()
         self._sync()
         self._board[CREDIT] = self._rounds.next()
 
@@ -101,25 +102,22 @@ class BoardReceive(Inbound):
             self._sync()
             for number in range(self._tail, head):
                 entry = self._board[ENTRIES + number % ROOM]
-                self._arrivals.add(entry >> 32, entry & 0xFFFFFFFF)
+                self.arrivals.add(entry >> 32, entry & 0xFFFFFFFF)
             self._board[TAIL] = self._tail = head
-        return not self._arrivals.missing
+        return not self.arrivals.missing
 
-    def arrived(self, first: int, stop: int) -> bool:
-        if self._arrivals.all(first, stop):
-            return True
-        self.advance()
-        return self._arrivals.all(first, stop)
+    def owes(self) -> bool:
+        return self._may_fill and self.arrivals.missing > 0
 
     def _forget(self) -> None:
         self._board = memoryview(b"")
 
 
 class _Rounds:
-    """The credits of a link, the same on both sides; those of two links are never equal."""
+    """The credits of a channel, the same on both sides; those of two channels are never equal."""
 
-    def __init__(self, link: Link) -> None:
-        self._generation, self._round, self.credit = link.receiver.generation, 0, 0
+    def __init__(self, channel: Channel) -> None:
+        self._generation, self._round, self.credit = channel.receiver.reach.generation, 0, 0
 
     def next(self) -> int:
         self._round = self._round + 1 & 0xFFFFFFFF
@@ -127,17 +125,12 @@ class _Rounds:
         return self.credit
 
 
-def _borrowed(link: Link) -> tuple[Region, memoryview]:
+def _board_of(channel: Channel) -> tuple[Region, memoryview]:
     """Local. The region, which cannot be freed before the request, and the words of the board."""
-    region = region_with_key(link.receiver.key)
+    reach = channel.receiver.reach
+    region = region_with_key(reach.key)
     if region is None:
         raise ResourceError("the memory of the receive buffer has been given back")
-    place = link.receiver.board
-    words = region.part(link.receiver.segment)[place : place + STEP].view(np.int64)
-    region.users += 1
-
-    def give_back() -> None:
-        region.users -= 1
-
-    link.on_release(give_back)
+    words = region.part(reach.segment)[reach.board : reach.board + BOARD].view(np.int64)
+    channel.on_release(borrow(region))
     return region, words.data

@@ -1,0 +1,303 @@
+"""The faces of a block: what it exchanges with each neighbor, in a Cartesian grid of ranks or by a
+list of neighbors with boxes. Pure geometry, no MPI call."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from onesided.collectives.errors import PatternError
+from onesided.collectives.pattern import Block, Box, check_disjoint, full_box
+
+
+@dataclass(frozen=True)
+class Face:
+    """What this rank exchanges with one neighbor: a face, an edge or a corner of its block.
+
+    ``send`` and ``recv`` are boxes of the array, ghost layers included; one of them may be empty.
+    ``offset`` is the direction in the Cartesian grid, such as (-1, 0), and () where the neighbors
+    were listed. ``partitions`` is the number of pieces that this rank marks, ``arrivals`` that of
+    the pieces which come, as the neighbor cuts them. The keys tell several messages of a pair of
+    ranks apart: ``send_key`` on this side is the neighbor's ``recv_key``.
+    """
+
+    rank: int
+    send: Box
+    recv: Box
+    offset: tuple[int, ...] = ()
+    send_key: int = 0
+    recv_key: int = 0
+    partitions: int = 0
+    arrivals: int = 0
+
+    @property
+    def name(self) -> str:
+        """How errors call it."""
+        return f"direction {self.offset}" if self.offset else f"tag {self.send_key}"
+
+
+def extents(box: Box) -> tuple[int, ...]:
+    """Local. The shape of a box."""
+    return tuple(part.stop - part.start for part in box)
+
+
+def is_empty(box: Box) -> bool:
+    """Local. True where a box has no elements."""
+    return any(part.stop <= part.start for part in box)
+
+
+def text(box: Box) -> str:
+    """Local. A box for the words of an error."""
+    return "x".join(f"[{part.start}, {part.stop})" for part in box)
+
+
+# -- in a grid ------------------------------------------------------------------------------------
+
+#: Ghost layers of one axis: below and above the block's own layers.
+Layers = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A Cartesian grid of ranks, numbered in C order as by MPI, and one rank's place in it."""
+
+    dims: tuple[int, ...]
+    periods: tuple[bool, ...]
+    coords: tuple[int, ...]
+
+    def neighbor(self, offset: tuple[int, ...]) -> int | None:
+        """The rank in a direction; None beyond the end of an axis that is not periodic."""
+        place = [coord + step for coord, step in zip(self.coords, offset, strict=True)]
+        for axis, (extent, periodic) in enumerate(zip(self.dims, self.periods, strict=True)):
+            if periodic:
+                place[axis] %= extent
+            elif not 0 <= place[axis] < extent:
+                return None
+        return int(np.ravel_multi_index(place, self.dims)) if place else 0
+
+
+def read_width(width: Any, shape: tuple[int, ...], gridded: int) -> tuple[Layers, ...]:
+    """Ghost layers (low, high) per axis, from a number, or one or a pair of them per axis.
+
+    A number is meant for the first ``gridded`` axes, the others have no ghost layers then.
+    Raises :class:`PatternError` for anything else, negative numbers, ghost layers on axes that are
+    not decomposed, and more ghost layers than the array has.
+    """
+    if isinstance(width, int | np.integer):
+        width = [width] * gridded + [0] * (len(shape) - gridded)
+    if not isinstance(width, Sequence | np.ndarray) or len(width) != len(shape):
+        raise PatternError(
+            f"the width is {width!r}, not a number or one per axis of an array of shape {shape}"
+        )
+    layers = tuple(_layers(entry, axis) for axis, entry in enumerate(width))
+    for axis, (low, high) in enumerate(layers):
+        if low + high and axis >= gridded:
+            raise PatternError(f"ghost layers on axis {axis}; the grid has {gridded} axes only")
+        if low + high > shape[axis]:
+            raise PatternError(
+                f"{low} and {high} ghost layers on axis {axis}, where the array, ghost layers "
+                f"included, has an extent of {shape[axis]}"
+            )
+    return layers
+
+
+def _layers(entry: Any, axis: int) -> Layers:
+    pair = (entry, entry) if isinstance(entry, int | np.integer) else entry
+    if not isinstance(pair, Sequence | np.ndarray) or len(pair) != 2 or not all(
+        isinstance(number, int | np.integer) and number >= 0 for number in pair
+    ):
+        raise PatternError(
+            f"the width of axis {axis} is {entry!r}, not a number of ghost layers or (low, high)"
+        )
+    return int(pair[0]), int(pair[1])
+
+
+def grid_faces(
+    shape: tuple[int, ...], width: Any, grid: Grid, corners: bool = True
+) -> list[Face]:
+    """Local. The faces of a block, then its edges and corners, in the order of their axes.
+
+    ``shape`` is the array's with its ghost layers. The grid's axes are the first ones of the
+    array. Raises :class:`PatternError` where the array has fewer axes than the grid, for a width
+    as :func:`read_width` does, and where a block has fewer layers than a neighbor needs of it.
+    """
+    gridded = len(grid.dims)
+    if gridded > len(shape):
+        raise PatternError(f"a grid of {gridded} axes, and an array of shape {shape}")
+    layers = read_width(width, shape, gridded)
+    faces = []
+    for offset in directions(gridded, corners):
+        rank = grid.neighbor(offset)
+        if rank is None:
+            continue
+        steps = offset + (0,) * (len(shape) - gridded)
+        send, recv = _send_box(shape, layers, steps), _recv_box(shape, layers, steps)
+        if not (is_empty(send) and is_empty(recv)):
+            opposite = tuple(-step for step in offset)
+            faces.append(Face(rank, send, recv, offset, _key(offset), _key(opposite)))
+    return faces
+
+
+def directions(axes: int, corners: bool) -> list[tuple[int, ...]]:
+    """Local. All directions to neighbors, those along one axis first."""
+    found = [offset for offset in itertools.product((-1, 0, 1), repeat=axes) if any(offset)]
+    if not corners:
+        found = [offset for offset in found if sum(map(abs, offset)) == 1]
+
+    def place(offset: tuple[int, ...]) -> tuple[int, list[int], tuple[int, ...]]:
+        across = [axis for axis, step in enumerate(offset) if step]
+        return len(across), across, offset
+
+    return sorted(found, key=place)
+
+
+def _key(offset: tuple[int, ...]) -> int:
+    """A number for a direction: its digits to the base 3."""
+    return sum((step + 1) * 3**axis for axis, step in enumerate(offset))
+
+
+def _send_box(shape: tuple[int, ...], layers: Sequence[Layers], steps: Sequence[int]) -> Box:
+    """The block's own layers that are ghosts of the neighbor."""
+    box = []
+    for axis, ((low, high), step) in enumerate(zip(layers, steps, strict=True)):
+        start, stop = low, shape[axis] - high
+        wanted = {-1: high, 0: 0, 1: low}[step]
+        if wanted > stop - start:
+            raise PatternError(
+                f"the block has {stop - start} layers of its own on axis {axis}, and a neighbor "
+                f"needs {wanted} of them: use fewer ranks along this axis, or fewer ghost layers"
+            )
+        box.append({-1: slice(start, start + high), 0: slice(start, stop),
+                    1: slice(stop - low, stop)}[step])
+    return tuple(box)
+
+
+def _recv_box(shape: tuple[int, ...], layers: Sequence[Layers], steps: Sequence[int]) -> Box:
+    """The ghost layers that show the neighbor's own ones."""
+    box = []
+    for extent, (low, high), step in zip(shape, layers, steps, strict=True):
+        box.append({-1: slice(0, low), 0: slice(low, extent - high),
+                    1: slice(extent - high, extent)}[step])
+    return tuple(box)
+
+
+# -- by a list ------------------------------------------------------------------------------------
+
+
+def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int, width: Any) -> list[Face]:
+    """Local. A face for every entry ``(rank, send box, receive box)``, or with a tag as a fourth.
+
+    Without a tag the n-th entry for a rank is matched with that rank's n-th entry for this one.
+    ``MPI.PROC_NULL`` as the rank, or None as a box, exchanges nothing. With a ``width`` other
+    than None the send boxes must lie in the block inside the ghost layers, the others outside.
+
+    Raises :class:`PatternError` for an entry of another form, ranks that do not exist, a tag
+    that occurs twice for one rank, and boxes that reach beyond the array.
+    """
+    if not isinstance(neighbors, Sequence) or isinstance(neighbors, str):
+        raise PatternError(f"the neighbors are {neighbors!r:.60}, not a list of (rank, box, box)")
+    seen: Counter[int] = Counter()
+    taken: set[tuple[int, int]] = set()
+    faces = []
+    for number, entry in enumerate(neighbors):
+        if not isinstance(entry, list | tuple) or len(entry) not in (3, 4):
+            raise PatternError(
+                f"neighbor {number} is {entry!r:.60}, not (rank, send box, receive box) or that "
+                "and a tag"
+            )
+        rank = _integer(entry[0], f"the rank of neighbor {number}")
+        if not (0 <= rank < ranks or rank == MPI.PROC_NULL):
+            raise PatternError(f"neighbor {number} is rank {rank}; there are {ranks} ranks")
+        send = read_box(entry[1], shape, f"the send box for neighbor {number} (rank {rank})")
+        recv = read_box(entry[2], shape, f"the receive box for neighbor {number} (rank {rank})")
+        if rank == MPI.PROC_NULL:
+            send = recv = _nothing(shape)
+        key = _integer(entry[3], f"the tag of neighbor {number}") if len(entry) == 4 else seen[rank]
+        seen[rank] += 1
+        if rank >= 0 and (rank, key) in taken:
+            raise PatternError(f"tag {key} occurs twice for rank {rank}")
+        taken.add((rank, key))
+        faces.append(Face(rank, send, recv, (), key, key))
+    if width is not None:
+        _check_width(faces, shape, width)
+    return faces
+
+
+def read_box(box: Any, shape: tuple[int, ...], name: str) -> Box:
+    """Local. A box from slices or pairs (start, stop), one per axis; an empty one from None."""
+    if box is None:
+        return _nothing(shape)
+    if isinstance(box, slice):
+        box = (box,)
+    if not isinstance(box, list | tuple):
+        raise PatternError(f"{name} is {box!r:.60}, not a tuple of slices or of (start, stop)")
+    parts = []
+    for part in box:
+        if isinstance(part, slice):
+            start, stop = (
+                None if end is None else _integer(end, name) for end in (part.start, part.stop)
+            )
+            parts.append(slice(start, stop, part.step))
+        elif isinstance(part, list | tuple) and len(part) == 2:
+            parts.append(slice(_integer(part[0], name), _integer(part[1], name)))
+        else:
+            raise PatternError(f"{name} has {part!r:.60}, neither a slice nor (start, stop)")
+    return full_box(parts, shape, name)
+
+
+def check_apart(faces: Sequence[Face]) -> None:
+    """Local. Raise :class:`PatternError` where a receive box overlaps another one or a send box."""
+    recvs = [face for face in faces if not is_empty(face.recv)]
+    sends = [face for face in faces if not is_empty(face.send)]
+    check_disjoint([Block(face.rank, 0, face.recv, extents(face.recv)) for face in recvs])
+    starts, stops = _ends([face.send for face in sends])
+    for face in recvs if sends else []:
+        low, high = _ends([face.recv])
+        clash = np.flatnonzero(np.all((starts < high) & (low < stops), axis=1))
+        if clash.size:
+            other = sends[int(clash[0])]
+            raise PatternError(
+                f"the receive box from rank {face.rank} {text(face.recv)} and the send box for "
+                f"rank {other.rank} {text(other.send)} overlap"
+            )
+
+
+def _ends(boxes: Sequence[Box]) -> tuple[Any, Any]:
+    starts = np.array([[part.start for part in box] for box in boxes])
+    stops = np.array([[part.stop for part in box] for box in boxes])
+    return starts, stops
+
+
+def _check_width(faces: Sequence[Face], shape: tuple[int, ...], width: Any) -> None:
+    layers = np.array(read_width(width, shape, len(shape)))
+    low, high = layers[:, 0], np.array(shape) - layers[:, 1]
+    for number, face in enumerate(faces):
+        starts, stops = _ends([face.send])
+        if not is_empty(face.send) and np.any((starts < low) | (stops > high)):
+            raise PatternError(
+                f"the send box for neighbor {number} {text(face.send)} reaches into ghost layers"
+            )
+        starts, stops = _ends([face.recv])
+        if not is_empty(face.recv) and np.all((starts < high) & (low < stops)):
+            raise PatternError(
+                f"the receive box for neighbor {number} {text(face.recv)} reaches into the block "
+                "inside the ghost layers"
+            )
+
+
+def _integer(value: Any, name: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise PatternError(f"{name} has {value!r:.60}, not an integer") from None
+
+
+def _nothing(shape: tuple[int, ...]) -> Box:
+    return (slice(0, 0),) * len(shape)

@@ -1,0 +1,376 @@
+"""How the two sides of a partitioned send find each other without a collective call.
+
+Initialization is local, so it cannot make a communicator of our own: all ranks would have to come.
+Where a collective call of this package, such as ``empty``, has made one before, the messages go
+over that. Else they go over the caller's, under the upper half of its tags, which hardly any
+program uses; but one that receives there with ``ANY_TAG`` takes what is not for it. Ranks may be
+before and after such a call at the same time: each looks at both, and a pair uses the private one
+where both sides had it.
+
+Each side posts its :class:`Parameters`, nonblocking. Those of one pair, direction and tag are
+matched in the order of initialization (MPI-4.1 section 4.2), so they carry their number in it. What
+they come to is computed alike on both sides. A side that fails afterwards, when it makes its end of
+the channel, tells the other one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.collectives.agreement import portable
+from onesided.collectives.buffers import vector
+from onesided.collectives.context import Attachment
+from onesided.collectives.copies import as_bytes
+from onesided.collectives.errors import OnesidedError, PatternError, ResourceError
+from onesided.collectives.memory import BOARD, Region, find_region
+from onesided.collectives.partitioned.counter import Grouping
+
+SENDER, RECEIVER = 0, 1
+
+#: How the sender sees the receive buffer: not at all, in shared memory, or through a window.
+NOWHERE, ON_NODE, BY_WINDOW = 0, 1, 2
+
+# -- what one side was given ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What one side was given. ``memory`` is the buffer as bytes, ``given`` that of the caller,
+    ``kind`` the type of its elements."""
+
+    given: Any
+    memory: NDArray[np.uint8]
+    kind: str
+    partitions: int
+    peer: int
+    tag: int
+    aggregate: int
+
+    @property
+    def nowhere(self) -> bool:
+        """Whether the peer is ``MPI.PROC_NULL``."""
+        return self.peer == MPI.PROC_NULL
+
+    @property
+    def grouping(self) -> Grouping:
+        """The groups that this side would make as the sender."""
+        return Grouping.of(self.partitions, self.memory.size, self.aggregate)
+
+
+def checked(
+    comm: MPI.Intracomm, buf: Any, partitions: int, peer: int, tag: int, aggregate: int, side: int
+) -> Arguments:
+    """Local. The arguments, or :class:`PatternError`."""
+    bound = comm.Get_attr(MPI.TAG_UB)
+    partitions = _integer("partitions", partitions, 1, 1 << 31)
+    tag = _integer("tag", tag, 0, bound if isinstance(bound, int) else 32767)
+    aggregate = _integer("aggregate, in bytes,", aggregate, 0, 1 << 62)
+    if not isinstance(peer, int | np.integer) or not (
+        0 <= peer < comm.size or peer == MPI.PROC_NULL
+    ):
+        raise PatternError(f"no rank {peer!r} in a communicator of {comm.size}")
+    given, array = _elements(buf, partitions, "send" if side == SENDER else "recv")
+    if array.size % partitions:
+        raise PatternError(
+            f"{partitions} partitions do not divide a buffer of {array.size} elements"
+        )
+    memory = np.frombuffer(as_bytes(array), np.uint8)
+    return Arguments(given, memory, array.dtype.str, partitions, int(peer), tag, aggregate)
+
+
+def _integer(name: str, value: Any, lowest: int, highest: int) -> int:
+    if not isinstance(value, int | np.integer) or not lowest <= value <= highest:
+        raise PatternError(f"{name} must be an integer from {lowest} to {highest}, not {value!r}")
+    return int(value)
+
+
+def _elements(buf: Any, partitions: int, role: str) -> tuple[Any, NDArray[Any]]:
+    """What the caller passed as data, and the elements that travel, without a copy.
+
+    As in mpi4py, the count of ``[data, count, type]`` is that of one partition.
+    """
+    spec = buf
+    if isinstance(buf, list | tuple) and len(buf) > 1 and isinstance(buf[1], int | np.integer):
+        count = _integer("the count of a partition", buf[1], 0, 1 << 62)
+        spec = [buf[0], [partitions * count], *buf[2:]]
+    read = vector(spec, 1, role)
+    start = read.displs[0]
+    return read.given, read.flat[start : start + read.counts[0]]
+
+
+# -- what the sides tell each other ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How the sender sees the receive buffer.
+
+    ``key`` names the region, ``segment`` is the receiver's rank in its node, or in the window,
+    ``offset`` the place in its memory. In shared memory ``board`` is the place of the receiver's
+    board, and ``generation`` tells the channels that use it one after the other from each other.
+    Places are in bytes.
+    """
+
+    visible: int = NOWHERE
+    key: str = ""
+    segment: int = 0
+    offset: int = 0
+    board: int = 0
+    generation: int = 0
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What one side tells the other, once.
+
+    ``base`` is the first of the message tags that the writer chose for what it sends; ``method``
+    the name of a transport, or auto; ``doubt`` why the writer cannot use the one that it names.
+    """
+
+    side: int
+    tag: int
+    nbytes: int
+    kind: str
+    partitions: int
+    aggregate: int
+    base: int
+    method: str
+    doubt: str = ""
+    reach: Reach = field(default=Reach())
+
+
+def check_fit(sender: Parameters, receiver: Parameters, source: int, dest: int) -> None:
+    """Local, the same on both sides. Raise :class:`PatternError` where the buffers do not fit.
+
+    The types of the elements are compared where both have one: bytes match anything.
+    """
+    if sender.nbytes != receiver.nbytes:
+        raise PatternError(
+            f"rank {source} sends {sender.nbytes} bytes with tag {sender.tag}, "
+            f"rank {dest} receives {receiver.nbytes}"
+        )
+    kinds = sender.kind, receiver.kind
+    if kinds[0] != kinds[1] and not any(np.dtype(kind).char in "bBVS?" for kind in kinds):
+        raise PatternError(
+            f"rank {source} sends {np.dtype(kinds[0])} with tag {sender.tag}, "
+            f"rank {dest} receives {np.dtype(kinds[1])}"
+        )
+
+
+# -- matching -------------------------------------------------------------------------------------
+
+#: Peer, side of the peer, and tag of the caller: what is matched in order.
+Queue = tuple[int, int, int]
+
+#: A queue, and the place in it.
+Position = tuple[Queue, int]
+
+_making = threading.Lock()
+
+
+class Matching:
+    """The parameters that have come, and the message tags in use, of one communicator on this rank.
+
+    A position stays taken when its request is freed before the peer's parameters have come.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, attachment: Attachment) -> None:
+        self.comm, self._attachment = comm, attachment
+        bound = comm.Get_attr(MPI.TAG_UB)
+        self._tag = bound if isinstance(bound, int) else 32767
+        self._lowest, self._highest = self._tag // 2, self._tag - 1
+        self._next = self._lowest
+        self._blocks: dict[int, int] = {}  # tags in use: the first, and how many
+        self._lock = threading.Lock()
+        self._asked: defaultdict[Queue, int] = defaultdict(int)
+        self._waiting: dict[Position, tuple[Parameters, bool]] = {}
+        self._mine_private: set[Position] = set()
+        self._left: set[Position] = set()
+        self._posted: list[MPI.Request] = []
+        self._status = MPI.Status()
+        #: Why peers have failed, by position.
+        self.failures: dict[Position, OnesidedError] = {}
+
+    @classmethod
+    def of(cls, comm: MPI.Comm) -> Matching:
+        """Local. That of a communicator; :class:`OnesidedError` for what is none."""
+        attachment = Attachment.of(comm)
+        if attachment.mailbox is None:
+            with _making:
+                if attachment.mailbox is None:
+                    attachment.mailbox = cls(comm, attachment)  # type: ignore[arg-type]
+        matching: Matching = attachment.mailbox
+        return matching
+
+    def _private(self) -> MPI.Intracomm | None:
+        """Local. The package's own duplicate, where there is one already."""
+        context = self._attachment.context
+        return None if context is None else context.comm
+
+    def post(self, parameters: Parameters, peer: int) -> Position:
+        """Local. Tell the peer; returns the position at which its answer arrives."""
+        with self._lock:
+            other = RECEIVER if parameters.side == SENDER else SENDER
+            queue = (peer, other, parameters.tag)
+            position = (queue, self._asked[queue])
+            self._asked[queue] += 1
+            private = self._private()
+            if private is not None:
+                self._mine_private.add(position)
+            self._send((position[1], parameters, private is not None), peer, private)
+        return position
+
+    def tell_failure(self, position: Position, error: Exception) -> None:
+        """Local. This side of a matched pair has failed, and the peer cannot see it."""
+        (peer, side, tag), number = position
+        mine = RECEIVER if side == SENDER else SENDER
+        with self._lock:
+            self._send((mine, tag, number, *portable(error)), peer, self._private())
+
+    def _send(self, what: object, peer: int, private: MPI.Intracomm | None) -> None:
+        self._posted = [request for request in self._posted if not request.Test()]
+        comm = self.comm if private is None else private
+        self._posted.append(comm.isend(what, peer, self._tag))
+
+    def take(self, position: Position) -> tuple[Parameters, MPI.Intracomm] | None:
+        """Local. The peer's parameters and the communicator of the pair, where they have come."""
+        with self._lock:
+            self._receive()
+            found = self._waiting.pop(position, None)
+            if found is None:
+                return None
+            theirs, private = found[0], self._private()
+            both = found[1] and position in self._mine_private
+            self._mine_private.discard(position)
+            return theirs, private if both and private is not None else self.comm
+
+    def probe(self, source: int = MPI.ANY_SOURCE, tag: int = 0) -> None:
+        """Local. Drive MPI on this communicator, and take what has come."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._receive()
+            finally:
+                self._lock.release()
+
+    def _receive(self) -> None:
+        private = self._private()
+        if private is not None:
+            self._receive_from(private)
+        self._receive_from(self.comm)
+
+    def _receive_from(self, comm: MPI.Intracomm) -> None:
+        while (message := comm.improbe(MPI.ANY_SOURCE, self._tag, self._status)) is not None:
+            peer, words = self._status.source, message.recv()
+            if len(words) > 3:
+                side, tag, number, kind, text = words
+                self.failures[(peer, side, tag), number] = kind(f"rank {peer}: {text}")
+                continue
+            number, parameters, private = words
+            position = ((peer, parameters.side, parameters.tag), number)
+            if position in self._left:
+                self._left.remove(position)
+            else:
+                self._waiting[position] = parameters, private
+
+    def leave(self, position: Position) -> None:
+        """Local. Nobody will take the parameters at this position."""
+        with self._lock:
+            self._mine_private.discard(position)
+            if self._waiting.pop(position, None) is None:
+                self._left.add(position)
+
+    def take_tags(self, count: int) -> int:
+        """Local. The first of ``count`` tags that no other request of this rank sends with."""
+        with self._lock:
+            if count > self._highest - self._lowest:
+                raise ResourceError(f"{count} message tags are wanted, this MPI has fewer")
+            first, rounds = self._next, 0
+            while True:
+                if first + count > self._highest:
+                    first, rounds = self._lowest, rounds + 1
+                    if rounds > 1:
+                        raise ResourceError(f"no {count} message tags in a row are free")
+                end = first + count
+                hits = [b + n for b, n in self._blocks.items() if b < end and first < b + n]
+                if not hits:
+                    break
+                first = max(hits)
+            self._blocks[first], self._next = count, end
+            return first
+
+    def give_tags(self, first: int) -> None:
+        """Local. The tags from :meth:`take_tags` are free."""
+        with self._lock:
+            self._blocks.pop(first, None)
+
+
+# -- the receive buffer as the sender sees it -----------------------------------------------------
+
+#: Tells the channels of this rank from each other: boards are used again.
+_generations = itertools.count(1)
+LAST_GENERATION = 0x7FFFFFFF
+
+
+def reach_of(
+    comm: MPI.Intracomm, memory: NDArray[np.uint8], peer: int
+) -> tuple[Reach, Callable[[], object] | None]:
+    """Local. How ``peer`` reaches this memory, with a board where it shares the node, and what is
+    to be called when the request is freed.
+
+    Not at all where the memory is not from ``empty``, where the peer has no part in that call, and
+    where all links of the array are in use.
+    """
+    region = find_region(memory)
+    if region is None or not memory.size:
+        return Reach(), None
+    offset = memory.ctypes.data - region.address
+    if _takes_part(comm, peer, region.node.comm):
+        return _on_node(region, offset)
+    if region.wide is not None and _takes_part(comm, peer, region.context.comm):
+        rank = region.context.comm.rank
+        return Reach(BY_WINDOW, region.wide_key, rank, offset), borrow(region)
+    return Reach(), None
+
+
+def _on_node(region: Region, offset: int) -> tuple[Reach, Callable[[], object] | None]:
+    place = region.boards.take()
+    if place is None:
+        return Reach(), None
+    rank = region.node.comm.rank
+    region.part(rank)[place : place + BOARD] = 0
+    region.window.Sync()
+    generation = next(_generations) & LAST_GENERATION
+    give_back = borrow(region)
+
+    def give_all() -> None:
+        give_back()
+        region.boards.give(place)
+
+    return Reach(ON_NODE, region.key, rank, offset, place, generation), give_all
+
+
+def borrow(region: Region) -> Callable[[], object]:
+    """Local. The region cannot be freed until what is returned is called."""
+    region.users += 1
+
+    def give_back() -> None:
+        region.users -= 1
+
+    return give_back
+
+
+def _takes_part(comm: MPI.Intracomm, peer: int, members: MPI.Intracomm) -> bool:
+    ours, theirs = comm.Get_group(), members.Get_group()
+    (seen,) = MPI.Group.Translate_ranks(ours, [peer], theirs)
+    for group in (ours, theirs):
+        group.Free()
+    return bool(seen != MPI.UNDEFINED)

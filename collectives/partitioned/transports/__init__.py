@@ -1,1 +1,0 @@
-"""One file per way of moving the groups of a partitioned send."""
