@@ -17,17 +17,18 @@ from onesided.collectives.errors import (
     ResourceError,
     UnsupportedError,
 )
+
 #TMP from onesided.collectives.halo.exchange import HaloExchange
 #TMP from onesided.collectives.halo.face import Face
 from onesided.collectives.memory import empty, free
+
 #TMP from onesided.collectives.partitioned.init import Precv_init, Psend_init
 #TMP from onesided.collectives.partitioned.receive import PartitionedReceive
 #TMP from onesided.collectives.partitioned.registry import PartitionedMethod, partitioned_methods
 #TMP from onesided.collectives.partitioned.request import PartitionedRequest
 #TMP from onesided.collectives.partitioned.send import PartitionedSend
-#TMP from onesided.collectives.passive.extents import Extents, extents_of
-#TMP from onesided.collectives.passive.linear import bcast_linear
-#TMP from onesided.collectives.passive.runtime import OneSidedBroadcast
+from onesided.collectives.passive.runtime import OneSidedBroadcast
+from onesided.collectives.passive.windows import Extents, bcast_linear, extents_of
 from onesided.collectives.program import interpreter
 from onesided.collectives.progress import (
     Startall,

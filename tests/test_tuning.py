@@ -9,15 +9,16 @@ from dataclasses import replace
 import pytest
 
 from onesided.collectives.errors import PatternError
-from onesided.collectives.modelling import kept
+from onesided.collectives.modelling import parameters
 from onesided.collectives.tuning.decisions import (
     VARIABLE,
+    Cost,
     OtherVersionError,
+    Record,
     Tuning,
     open_tuning,
     read_records,
 )
-from onesided.collectives.tuning.record import Cost, Record
 
 RECORD = Record({"p2p": Cost(0.001, 5e-6), "rma-notify": Cost(0.004, 2e-6)}, {"x": "not here"})
 
@@ -132,16 +133,16 @@ def test_the_file_is_named_by_the_environment(tmp_path, monkeypatch):
 
 
 def test_parameters_are_kept_and_broken_ones_ignored(tmp_path, monkeypatch):
-    monkeypatch.setenv(kept.VARIABLE, "off")
-    assert kept.known_parameters() is kept.ASSUMED
-    assert kept.keep_parameters(kept.ASSUMED) is None
+    monkeypatch.setenv(parameters.VARIABLE, "off")
+    assert parameters.known_parameters() is parameters.ASSUMED
+    assert parameters.keep_parameters(parameters.ASSUMED) is None
     path = tmp_path / "model.json"
-    monkeypatch.setenv(kept.VARIABLE, str(path))
-    assert kept.known_parameters() is kept.ASSUMED
-    measured = replace(kept.ASSUMED, name="measured")
-    assert kept.keep_parameters(measured) == path
-    assert kept.known_parameters() == measured
+    monkeypatch.setenv(parameters.VARIABLE, str(path))
+    assert parameters.known_parameters() is parameters.ASSUMED
+    measured = replace(parameters.ASSUMED, name="measured")
+    assert parameters.keep_parameters(measured) == path
+    assert parameters.known_parameters() == measured
     for broken in ("", "[]", '{"format": "something"}'):
         path.write_text(broken)
         with pytest.warns(RuntimeWarning, match="is ignored"):
-            assert kept.known_parameters() is kept.ASSUMED
+            assert parameters.known_parameters() is parameters.ASSUMED

@@ -18,46 +18,23 @@ acknowledged. Both models let pairs of ranks send at the same time without shari
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from onesided.collectives.errors import PatternError
+from onesided.collectives.modelling.loggp import LogGP
 from onesided.collectives.trees import LARGEST_FIRST, steps
 
 #: Messages of a hop beyond the first: the description and the request.
 GAPS = 2
 
 
-@dataclass(frozen=True)
-class Network:
-    """The parameters of LogGP in seconds; LogP is LogGP for messages of one byte.
-
-    ``latency`` is L, ``overhead`` o (of sending or receiving a message), ``gap`` g (the least time
-    between two messages of a rank), ``byte_gap`` G (that between two bytes of a message), and
-    ``waiting`` o_r: how long it takes a rank that waits actively to see a request.
-    """
-
-    latency: float
-    overhead: float
-    gap: float
-    byte_gap: float = 0.0
-    waiting: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if not 0 <= value < math.inf:
-                raise PatternError(f"{name} is {value!r}, not a time in seconds")
-
-    def length(self, nbytes: int) -> float:
-        """Local. Seconds between the first byte of a message and its last: (m - 1)G."""
-        return max(nbytes - 1, 0) * self.byte_gap
-
-    def hop(self, nbytes: int) -> float:
-        """Local. From one rank to a child of it, which has then seen the request."""
-        sent = self.overhead + self.length(nbytes) + GAPS * self.gap
-        return sent + self.latency + self.waiting
+def hop(network: LogGP, nbytes: int) -> float:
+    """Local. Seconds from one rank to a child of it, which has then seen the request."""
+    sent = network.overhead + network.length(nbytes) + GAPS * network.gap
+    return sent + network.latency + network.waiting
 
 
-def binomial(network: Network, ranks: int, nbytes: int = 1, order: str = LARGEST_FIRST) -> float:
+def binomial(network: LogGP, ranks: int, nbytes: int = 1, order: str = LARGEST_FIRST) -> float:
     """Local. Seconds until the root knows that all ranks have ``nbytes`` bytes.
 
     With one byte it is the LogP formula of the paper, with more the LogGP one.
@@ -66,10 +43,10 @@ def binomial(network: Network, ranks: int, nbytes: int = 1, order: str = LARGEST
     hops = steps(ranks, order)
     if not hops:
         return 0.0
-    return hops * network.hop(nbytes) + network.overhead + network.latency
+    return hops * hop(network, nbytes) + network.overhead + network.latency
 
 
-def linear(network: Network, ranks: int, nbytes: int = 1) -> float:
+def linear(network: LogGP, ranks: int, nbytes: int = 1) -> float:
     """Local. The same for Puts from the root to one rank after another."""
     _check(ranks, nbytes)
     others = ranks - 1
@@ -80,7 +57,7 @@ def linear(network: Network, ranks: int, nbytes: int = 1) -> float:
     return there + network.overhead + network.latency
 
 
-def crossover_bytes(network: Network, ranks: int, order: str = LARGEST_FIRST) -> float:
+def crossover_bytes(network: LogGP, ranks: int, order: str = LARGEST_FIRST) -> float:
     """Local. The message length from which on the binomial broadcast is not slower.
 
     At least 1.0; infinite where the linear one is faster at any length, as with 2 ranks.
@@ -93,7 +70,7 @@ def crossover_bytes(network: Network, ranks: int, order: str = LARGEST_FIRST) ->
 
 
 def crossover_ranks(
-    network: Network, nbytes: int, order: str = LARGEST_FIRST, most: int = 1024
+    network: LogGP, nbytes: int, order: str = LARGEST_FIRST, most: int = 1024
 ) -> int | None:
     """Local. The least number of ranks from which on the binomial broadcast is not slower.
 
@@ -110,3 +87,19 @@ def crossover_ranks(
 def _check(ranks: int, nbytes: int) -> None:
     if ranks < 1 or nbytes < 0:
         raise PatternError(f"a broadcast of {nbytes} bytes to {ranks} ranks")
+
+
+def _linear(network: LogGP, ranks: int, nbytes: int, order: str) -> float:
+    return linear(network, ranks, nbytes)
+
+
+#: Between nodes: parameters, number of nodes, bytes, order of the children; seconds.
+_FORMULAS: dict[str, Callable[[LogGP, int, int, str], float]] = {
+    "rma-linear": _linear,
+    "rma-binomial": binomial,
+}
+
+
+def broadcast_formulas() -> dict[str, Callable[[LogGP, int, int, str], float]]:
+    """Local. The formulas of broadcasts between nodes by method; not every method has one."""
+    return dict(_FORMULAS)

@@ -1,10 +1,28 @@
-"""How the ranks of a communicator lie on the nodes of the machine."""
+"""What a program runs on: the processor, and how the ranks of a communicator lie on nodes.
+
+Measurements hold for one processor; what is kept of them, or reported, names it.
+"""
 
 from __future__ import annotations
 
+import platform
+import re
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 from mpi4py import MPI
+
+
+@cache
+def processor() -> str:
+    """Local. The processor's model, as the kernel names it."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(errors="replace")
+    except OSError:
+        text = ""
+    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return found.group(1).strip() if found else platform.processor() or platform.machine()
 
 
 @dataclass(frozen=True)
