@@ -12,7 +12,7 @@ GARBAGE = 0xAA
 
 def names():
     """The registered methods."""
-    return [n for n in broadcast_methods() if n != "auto"]  #TMP until tuning.auto is there
+    return list(broadcast_methods())
 
 
 def any_order():
