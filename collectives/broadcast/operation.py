@@ -144,17 +144,16 @@ def Bcast_init(
     """
     began = time.perf_counter()
     context = Context.of(comm)
-    hints, word, error = Hints(), None, None
+    hints, error = Hints(), None
     try:
         kind = registry.find(method, registry.BROADCAST)
         hints = Hints.of(info, comm)
         origin = _rank(root, context.comm.size)
         array, given = _message(buf, "send" if origin == context.comm.rank else "recv")
-        word = (origin, array.size, array.dtype)
     except Exception as problem:
         error = problem
-    everyone = agree(context.comm, error, f"Bcast_init {method} {hints}", word)
-    _compare(everyone)
+    agree(context.comm, error, f"Bcast_init {method} {hints}")
+    _compare(context.comm.allgather((origin, array.size, array.dtype)))
     context.node()  # these are collective where they are the first
     context.node(hints.ranks_per_node)
     number = context.next_tag()
