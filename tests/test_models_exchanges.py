@@ -130,6 +130,7 @@ def test_every_method_but_auto_has_a_formula_and_a_program():
         ("rma-fence", 30 + 1 + 1 + 13, 6),
         ("rma-lock", 30 + 1 + 1 + 9, 7),
         ("rma-notify", 30 + 1 + 1 + 17, 7),
+        ("rma-p2p", 10 + 4 + 1, 0),
         ("rma-pscw", 7 + 30 + 1 + 1 + 19, 0),
         ("rma-fence-paper", 4 + 30 + 1 + 1 + 13, 0),
         ("rma-lock-paper", 30 + 1 + 1 + 23, 0),
@@ -140,6 +141,15 @@ def test_two_ranks_on_two_nodes_by_hand(method, two_slots, one_slot):
     seconds = predict(uniform(2, 1, 10), PAIR)[method]
     assert seconds == pytest.approx(two_slots)
     assert predict(uniform(2, 1, 10, slots=1), PAIR)[method] == pytest.approx(two_slots + one_slot)
+
+
+def test_stores_on_the_node_are_those_of_notifications_and_messages_off_it_those_of_p2p():
+    near, far = (predict(uniform(4, per_node, 1 << 14), INFINIBAND) for per_node in (4, 1))
+    assert near["rma-p2p"] == pytest.approx(near["rma-notify"])
+    assert near["rma-p2p"] != pytest.approx(near["p2p"])
+    bare = predict(uniform(4, 1, 1 << 14), replace(INFINIBAND, software={}))
+    assert bare["rma-p2p"] == pytest.approx(bare["p2p"])
+    assert far["rma-p2p"] < far["rma-notify"]
 
 
 def test_a_collective_may_send_by_another_protocol():

@@ -51,14 +51,15 @@ class Costs:
         copied = transfer.time(count > 0, self.traffic.near_bytes, size=self.traffic.copied_bytes)
         return copied + transfer.busy(count)
 
-    def messages(self, *, collective: bool = False) -> Numbers:
+    def messages(self, *, collective: bool = False, near: bool = True) -> Numbers:
         """Local. Two-sided messages on the node and off it, by the same processor.
 
         ``collective``: as MPI's own collective sends them, and on the node to the rank itself.
+        Without ``near`` only those off it.
         """
         traffic = self.traffic
         cost: Numbers = 0.0
-        if np.any(traffic.near_messages):
+        if near and np.any(traffic.near_messages):
             transfer = _two_sided(self.parameters.level("node"), collective)
             cost = self._near_and_own(transfer) if collective else self._near(transfer)
         elif collective:
@@ -317,6 +318,18 @@ class NotifyRound(Formula):
         return credit + costs.stores() + costs.puts() + notices
 
 
+class StoreAndSendRound(Formula):
+    """Stores and counters on the node, the user's messages off it.
+
+    ``T = stores + notice(node) + messages(network)``; a message needs no credit, it is received
+    where it belongs.
+    """
+
+    def seconds(self, costs: Costs) -> Numbers:
+        notice = costs.once("node", "notice", np.asarray(costs.traffic.near_messages) > 0)
+        return costs.stores() + notice + costs.messages(near=False)
+
+
 class PscwRound(Formula):
     """General active target synchronization, among the ranks that exchange data.
 
@@ -343,6 +356,7 @@ _FORMULAS: dict[str, Formula] = {
     "rma-fence": FenceRound(),
     "rma-lock": LockRound(),
     "rma-notify": NotifyRound(),
+    "rma-p2p": StoreAndSendRound(),
     "rma-pscw": PscwRound(),
     "rma-fence-hier": FenceHierarchyRound(),
     "rma-lock-hier": LockHierarchyRound(),

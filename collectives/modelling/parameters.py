@@ -272,6 +272,7 @@ _ALONE = {
     "rma-fence": 2.7,
     "rma-lock": 3.6,
     "rma-notify": 2.1,
+    "rma-p2p": 2.1,
     "rma-pscw": 2.8,
     "rma-fence-hier": 2.7,
     "rma-lock-hier": 3.6,

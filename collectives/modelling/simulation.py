@@ -287,13 +287,17 @@ def _printed_lock(rank: Actor) -> Iterator[Step]:
     yield from _barrier(rank, "second")
 
 
-def _notify(rank: Actor) -> Iterator[Step]:
+def _stored(rank: Actor) -> Iterator[Step]:
     yield rank.stores()
     for peer, _ in rank.to:
         if rank.near(peer):
             there = rank.machine.actors[peer]
             when = rank.machine.now + rank.level(peer).notice
             rank.machine.at(when, there, ("counter", rank.rank))
+
+
+def _notify(rank: Actor) -> Iterator[Step]:
+    yield from _stored(rank)
     yield from _puts(rank, near=False)
     yield rank.flush()
     for peer, _ in rank.to:
@@ -301,6 +305,17 @@ def _notify(rank: Actor) -> Iterator[Step]:
             yield rank.notify(peer, ("counter", rank.rank))
     for peer in rank.sources:
         yield Arrivals(("counter", peer))
+
+
+def _store_and_send(rank: Actor) -> Iterator[Step]:
+    yield from _stored(rank)
+    for peer, nbytes in rank.to:
+        if not rank.near(peer):
+            yield rank.send(peer, nbytes)
+    for peer in rank.sources:
+        yield Arrivals(("counter", peer) if rank.near(peer) else "data")
+        if not rank.near(peer):
+            yield rank.receive(peer, 0.0)
 
 
 def _pscw(rank: Actor) -> Iterator[Step]:
@@ -328,6 +343,7 @@ _PROGRAMS: dict[str, Program] = {
     "rma-fence": _fence,
     "rma-lock": _lock,
     "rma-notify": _notify,
+    "rma-p2p": _store_and_send,
     "rma-pscw": _pscw,
     "rma-fence-hier": partial(_fence, puts_first=True),
     "rma-lock-hier": partial(_lock, puts_first=True),

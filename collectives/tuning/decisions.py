@@ -83,8 +83,9 @@ class Record:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise PatternError(f"no costs of methods: {error}") from error
         for name, cost in costs.items():
-            if not all(math.isfinite(value) and value >= 0 for value in (cost.setup, cost.round)):
-                raise PatternError(f"the costs of {name} are {cost.setup} and {cost.round} s")
+            values = (cost.setup, cost.round, cost.least)
+            if not all(math.isfinite(value) and value >= 0 for value in values):
+                raise PatternError(f"the costs of {name} are {values} s")
         return cls(costs, refused, times)
 
 
