@@ -32,11 +32,11 @@ def ops(program):
     return [op for rank in program.ranks for op in rank]
 
 
-@SEVERAL
-def test_programs_are_legal_full_and_varied(ranks):
+def test_programs_are_legal_full_and_varied():
     kinds, verbs, memory, slots, hows, sizes = (Counter() for _ in range(6))
     joined = differ = 0
     for seed in SEEDS:
+        ranks = 2 + seed % 3
         program = generate(seed, ranks)
         assert problem(program) is None
         assert len(ops(program)) >= 20, program
@@ -213,22 +213,22 @@ def all_pass(methods, ranks, seeds, nodes="one", most=1):
 @SEVERAL
 def test_the_programs_are_right_by_plain_mpi(ranks):
     """What the generator writes works where no request is the library's."""
-    all_pass("reference", ranks, range(40))
+    all_pass("reference", ranks, range(20))
 
 
 @pytest.mark.parametrize("methods", campaign.ALL)
 def test_programs_with_one_method(methods):
-    all_pass(methods, 3, range(100, 120))
+    all_pass(methods, 3, range(100, 112))
 
 
 @SEVERAL
 def test_programs_with_all_methods_mixed(ranks):
-    all_pass("mixed", ranks, range(200, 230))
+    all_pass("mixed", ranks, range(200, 220))
 
 
 @pytest.mark.parametrize("nodes", ["emulated", "emulated2"])
 def test_programs_on_emulated_nodes(nodes):
-    all_pass("mixed", 4, range(300, 320), nodes)
+    all_pass("mixed", 4, range(300, 315), nodes)
 
 
 @pytest.mark.full

@@ -28,6 +28,7 @@ from onesided.collectives import (
 ROUNDS = 3
 KINDS = ["own, 1 slot", "own, 2 slots", "window", "plain"]
 LATE = 0.05  # seconds
+TAG = 7  # not MPI.ANY_TAG, the default of Recv: it would take the letters of partitioned sends
 
 
 def info_of(options, kind=""):
@@ -174,7 +175,7 @@ def case_marks_before_the_receiver_exists(comm, method, memory, count):
             if turn == 0:
                 marks.init(method)
             marks.send(turn)
-            comm.Recv(ack, marks.last)
+            comm.Recv(ack, marks.last, TAG)
             marks.request.Wait()
             assert ack[0] == turn + 1
         elif comm.rank == marks.last:
@@ -183,7 +184,7 @@ def case_marks_before_the_receiver_exists(comm, method, memory, count):
                 marks.init(method)
             marks.receive(turn)
             ack[0] = turn + 1
-            comm.Send(ack, 0)
+            comm.Send(ack, 0, TAG)
     marks.free()
 
 
@@ -201,12 +202,12 @@ def case_receiver_is_elsewhere_when_the_sender_comes(comm, method, memory, count
                 marks.init(method)
             marks.request.Start()
             word[0] = turn + 1
-            comm.Send(word, 0)
+            comm.Send(word, 0, TAG)
             comm.Barrier()
             marks.request.Wait()
             marks.check(turn)
         elif comm.rank == 0:
-            comm.Recv(word, marks.last)
+            comm.Recv(word, marks.last, TAG)
             assert word[0] == turn + 1
             if turn == 0:
                 marks.init(method)
