@@ -5,6 +5,9 @@ from typing import Any
 
 LAYOUT: dict[str, int]
 
+def stop_thread() -> None: ...
+def thread_exists() -> bool: ...
+
 class Credit:
     number: int
     granted: int

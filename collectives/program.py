@@ -212,6 +212,7 @@ class PythonRounds:
         self._lock = threading.Lock()
         self._listed = False
         self._sampled, self._spent, self.least = False, 0.0, 0.0
+        self._by_thread = 0
         self._plans: list[Plan] = []
         self._answers: tuple[Any, ...] = ()
         self._credit: PythonCredit | None = None
@@ -528,6 +529,15 @@ def interpreter() -> str:
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         return "Python (the compiled one relies on the global interpreter lock)"
     return "Python (the package was installed without a compiler)"
+
+
+def stop_thread() -> None:
+    """Local. At exit: end the thread of the compiled core, which looks at memory that is about to
+    be unmapped."""
+    if _core is not None:
+        _core.stop_thread()
+        while _core.thread_exists():
+            time.sleep(0.0005)
 
 
 def load(

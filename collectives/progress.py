@@ -4,12 +4,15 @@ Between ``Start`` and ``Wait`` a rank may be anywhere: in ``comm.Barrier``, in a
 in NumPy, asleep. What could leave at ``Start`` has left. What could not, because a peer has not
 given its credit, data have not come that are to be passed on, or a flush waits for its target,
 makes a request *late*: some other rank may be waiting for it. Late requests are advanced by every
-``Wait`` and ``Test`` of the process, and by its *progress thread*, which exists while something
-is late, and for a moment after, and sleeps between looks. A process with nothing late has none.
+``Wait`` and ``Test`` of the process, and by its *progress threads*, which exist while something
+is late, and for a moment after, and sleep between looks. A process with nothing late has none.
 
-The thread calls MPI where steps of a round need it, so ``MPI_THREAD_MULTIPLE`` is needed for these;
-what happens in shared memory needs nothing. The info key ``progress=manual`` forbids it for a
-request: then only calls of the library advance it.
+One of them executes what happens in shared memory; it is the compiled core's, and never takes the
+interpreter lock. The other one, below, makes the calls of MPI that a round needs: for these
+``MPI_THREAD_MULTIPLE`` is needed, and a program that gives up the interpreter lock from time to
+time (mpi4py does in its calls, but for what it does itself in the first collective call of objects
+on a communicator). The info key ``progress=manual`` forbids both for a request: then only calls of
+the library advance it.
 
 Here, too, is what completes several requests at once, ours and mpi4py's mixed.
 """
@@ -25,6 +28,7 @@ from typing import Any, Protocol
 from mpi4py import MPI
 
 from onesided.collectives.errors import RequestError
+from onesided.collectives.program import stop_thread
 
 #: Seconds before the first look of the progress thread, between its rarest ones, and after the last
 #: late request until it ends.
@@ -53,7 +57,7 @@ class Request(Protocol):
 
 
 #: Requests that some other rank may be waiting for, in the order of their starts, and whether the
-#: progress thread may advance them.
+#: thread below may advance them, and has to.
 _late: dict[Request, bool] = {}
 _guard = threading.Lock()
 _thread: threading.Thread | None = None
@@ -67,7 +71,7 @@ def may_call_from_any_thread() -> bool:
 
 
 def enlist(request: Request, by_thread: bool = True) -> None:
-    """Local. The request is late. ``by_thread``: the progress thread may advance it."""
+    """Local. The request is late. ``by_thread``: this module's thread advances it."""
     global _thread
     with _guard:
         _late[request] = by_thread
@@ -105,6 +109,7 @@ def finish(seconds: float = 5.0) -> None:
     global _ending
     _ending = True
     _woken.set()
+    stop_thread()
     if _thread is not None and _thread is not threading.current_thread():
         _thread.join(seconds)
     deadline = time.monotonic() + seconds

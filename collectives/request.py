@@ -49,7 +49,16 @@ from onesided.collectives.agreement import agree
 from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import OnesidedError, RequestError, UnsupportedError
 from onesided.collectives.hints import MANUAL, Hints
-from onesided.collectives.program import ACTIVE, BROKEN, FREED, INACTIVE, Plan, Rounds, load
+from onesided.collectives.program import (
+    ACTIVE,
+    BROKEN,
+    COMPILED,
+    FREED,
+    INACTIVE,
+    Plan,
+    Rounds,
+    load,
+)
 from onesided.collectives.registry import Method
 from onesided.collectives.scope import Scoped
 from onesided.collectives.transport import Credit, Outlet, Transport
@@ -88,8 +97,8 @@ class Operation(Protocol):
 class Persistent(Rounds, Scoped):
     """The states of a persistent request, collective or not, and what its rounds ask for.
 
-    ``probe`` drives MPI on the request's communicator; ``by_thread``: the progress thread may
-    advance the request.
+    ``probe`` drives MPI on the request's communicator. ``by_thread``: a thread may advance the
+    request; ``by_python``: that takes calls of Python.
     """
 
     #: The place among strictly ordered requests.
@@ -98,9 +107,12 @@ class Persistent(Rounds, Scoped):
     noun = "request"
     _made = False  # what was not made to its end needs no Free
 
-    def __init__(self, probe: Callable[..., object], by_thread: bool) -> None:
+    def __init__(
+        self, probe: Callable[..., object], by_thread: bool, by_python: bool = True
+    ) -> None:
         super().__init__()
-        self._probe, self._by_thread = probe, by_thread
+        self._probe, self._by_thread = probe, int(by_thread)
+        self._by_python = by_thread and (by_python or not COMPILED)
         self._cause: BaseException | None = None
 
     @property
@@ -175,7 +187,7 @@ class Persistent(Rounds, Scoped):
         progress.drive(self._probe, self)
 
     def _enlist(self) -> None:
-        progress.enlist(self, self._by_thread)
+        progress.enlist(self, self._by_python)
 
     def _delist(self) -> None:
         progress.delist(self)
@@ -193,8 +205,9 @@ class Request(Persistent):
 
     def __init__(self, operation: Operation, transport: Transport, resources: Resources) -> None:
         super().__init__(
-            operation.context.comm.Iprobe, operation.hints.progress != MANUAL
-        )
+            operation.context.comm.Iprobe, operation.hints.progress != MANUAL,
+            transport.needs_mpi_thread(),
+        )  # fmt: skip
         self.operation, self.transport, self.resources = operation, transport, resources
         self.method = operation.method
         self.setup_time = 0.0

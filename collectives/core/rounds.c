@@ -5,6 +5,7 @@
    the same names, is collectives/program.py, where the words are explained. */
 
 #include "core.h"
+#include <pthread.h>
 #include <sched.h>
 #include <time.h>
 
@@ -62,6 +63,7 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     int state, hooked, done, listed, unready, slot, variant, slots, sampled;
+    int by_thread, watched;  /* the thread may, and does, look after late rounds */
     double spent, least;     /* seconds inside Start and Wait of a sampled round; the fewest */
     atomic_int locked;
     long long rounds, number;
@@ -265,6 +267,125 @@ static int lock(Rounds *self)
     return 0;
 }
 
+/* -- progress without the interpreter -------------------------------------------------------------
+
+   Late rounds whose steps need no Python are executed by a thread that never takes the interpreter
+   lock: the program may be in a computation, or in a call, that holds it. The thread exists while
+   something is late, and for a moment after, and sleeps between looks. */
+
+enum { MOST_LATE = 256 };
+
+/* Nanoseconds between two looks, at first and at most, and without work until the thread ends. */
+static const long FIRST = 200000, RAREST = 2000000, LINGER = 500000000;
+
+static pthread_mutex_t late_guard = PTHREAD_MUTEX_INITIALIZER;
+static Rounds *late_rounds[MOST_LATE];
+static int late_count, late_thread, late_stop; /* guarded by late_guard */
+
+/* A pass of a late round, unless another thread is at it: whether something has moved. */
+static int help(Rounds *self)
+{
+    int moved = 0;
+    if (!try_lock(self))
+        return 0;
+    if (self->state == ACTIVE && !self->done && !self->unready) {
+        PyThreadState *released = NULL;
+        Plan *plan = current(self);
+        int before = plan->left;
+        self->done = pass(self, plan, 0, &released) == 1;
+        moved = plan->left < before;
+    }
+    unlock(self);
+    return moved;
+}
+
+static void *look_after_late_rounds(void *Py_UNUSED(nothing))
+{
+    long pause = FIRST, idle = 0;
+    for (;;) {
+        struct timespec time = {0, pause};
+        nanosleep(&time, NULL);
+        pthread_mutex_lock(&late_guard);
+        int moved = 0;
+        for (int i = 0; i < late_count && !late_stop; i++)
+            moved |= help(late_rounds[i]);
+        idle = late_count ? 0 : idle + pause;
+        if (late_stop || idle > LINGER) {
+            late_thread = 0;
+            pthread_mutex_unlock(&late_guard);
+            return NULL;
+        }
+        pthread_mutex_unlock(&late_guard);
+        pause = moved ? FIRST : pause < RAREST ? pause + pause / 4 : RAREST;
+    }
+}
+
+/* Let the thread look after a late round; 0 where it cannot. */
+static int watch_over(Rounds *self)
+{
+    int watched = 0;
+    pthread_mutex_lock(&late_guard);
+    if (late_count < MOST_LATE && !late_stop) {
+        late_rounds[late_count++] = self;
+        watched = 1;
+        if (!late_thread) {
+            pthread_t thread;
+            pthread_attr_t detached;
+            pthread_attr_init(&detached);
+            pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+            late_thread = pthread_create(&thread, &detached, look_after_late_rounds, NULL) == 0;
+            pthread_attr_destroy(&detached);
+            if (!late_thread) {
+                late_count--;
+                watched = 0;
+            }
+        }
+    }
+    pthread_mutex_unlock(&late_guard);
+    return watched;
+}
+
+static void forget_round(Rounds *self)
+{
+    pthread_mutex_lock(&late_guard);
+    for (int i = 0; i < late_count; i++)
+        if (late_rounds[i] == self) {
+            late_rounds[i] = late_rounds[--late_count];
+            break;
+        }
+    pthread_mutex_unlock(&late_guard);
+}
+
+static void after_fork_in_child(void)
+{
+    pthread_mutex_init(&late_guard, NULL);
+    late_count = late_thread = 0;
+}
+
+/* End the thread: what it looks at is about to be unmapped. */
+static PyObject *stop_thread(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
+{
+    pthread_mutex_lock(&late_guard);
+    late_stop = 1;
+    pthread_mutex_unlock(&late_guard);
+    Py_RETURN_NONE;
+}
+
+/* Whether the thread exists. */
+static PyObject *thread_exists(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
+{
+    pthread_mutex_lock(&late_guard);
+    int exists = late_thread;
+    pthread_mutex_unlock(&late_guard);
+    return PyBool_FromLong(exists);
+}
+
+static PyMethodDef functions[] = {
+    {"stop_thread", stop_thread, METH_NOARGS, NULL},
+    {"thread_exists", thread_exists, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
 /* -- the verbs ------------------------------------------------------------------------------------ */
 
 static int hook(Rounds *self, const char *name)
@@ -281,6 +402,9 @@ static void breaks(Rounds *self)
 {
     PyObject *kind, *value, *trace;
     self->state = BROKEN;
+    if (self->watched)
+        forget_round(self);
+    self->watched = self->listed = 0;
     PyErr_Fetch(&kind, &value, &trace);
     PyErr_NormalizeException(&kind, &value, &trace);
     PyObject *said = PyObject_CallMethod((PyObject *)self, "_breaks", "O", value ? value : Py_None);
@@ -339,6 +463,7 @@ static int enlist(Rounds *self)
     if (self->listed || !is_late(self))
         return 0;
     self->listed = 1;
+    self->watched = self->by_thread && watch_over(self);
     return hook(self, "_enlist");
 }
 
@@ -398,6 +523,9 @@ static int delist(Rounds *self)
     if (!self->listed)
         return 0;
     self->listed = 0;
+    if (self->watched)
+        forget_round(self);
+    self->watched = 0;
     return hook(self, "_delist");
 }
 
@@ -665,6 +793,9 @@ static PyObject *stands(Rounds *self, PyObject *Py_UNUSED(nothing))
 
 static void drop_plans(Rounds *self)
 {
+    if (self->watched)
+        forget_round(self);
+    self->watched = self->listed = 0;
     for (int p = 0; p < self->plan_count; p++) {
         Plan *plan = &self->plans[p];
         for (int c = 0; c < plan->count; c++) {
@@ -960,6 +1091,7 @@ static PyMethodDef rounds_methods[] = {
 
 static PyMemberDef rounds_members[] = {
     {"_state", T_INT, offsetof(Rounds, state), READONLY, NULL},
+    {"_by_thread", T_INT, offsetof(Rounds, by_thread), 0, NULL},
     {"_hooked", T_INT, offsetof(Rounds, hooked), 0, NULL},
     {"_done", T_INT, offsetof(Rounds, done), READONLY, NULL},
     {"_unready", T_INT, offsetof(Rounds, unready), READONLY, NULL},
@@ -1108,6 +1240,9 @@ int add_rounds(PyObject *module)
     credit_type = (PyTypeObject *)PyType_FromSpec(&credit_spec);
     PyObject *rounds = PyType_FromSpec(&rounds_spec);
     if (credit_type == NULL || rounds == NULL)
+        return -1;
+    if (PyModule_AddFunctions(module, functions) < 0 ||
+        pthread_atfork(NULL, NULL, after_fork_in_child) != 0)
         return -1;
     if (PyModule_AddObjectRef(module, "Credit", (PyObject *)credit_type) < 0 ||
         PyModule_AddObjectRef(module, "Rounds", rounds) < 0)
