@@ -28,7 +28,7 @@ from onesided.apps.progress import console, progress
 from onesided.apps.report import Listing, Report, check_json
 from onesided.apps.selection import hints
 from onesided.collectives.hints import Hints
-from onesided.collectives.models import Network
+from onesided.collectives.modelling.loggp import LogGP
 
 FEW = 8  # ranks up to which every number is tried, and steps of so many beyond
 REMARK = (
@@ -91,7 +91,7 @@ def _counts(size: int) -> list[int]:
 
 def _networks(
     comm: MPI.Intracomm, nodes: Sequence[int], timeouts: tuple[float, float]
-) -> tuple[dict[str, Network], dict[str, str]]:
+) -> tuple[dict[str, LogGP], dict[str, str]]:
     """Collective. Parameters by method, between rank 0 and a rank off its node if there is one."""
     if comm.size == 1:
         return {}, {}
@@ -100,7 +100,7 @@ def _networks(
         return parameters(comm, far, timeouts)
 
 
-def _listing(name: str, network: Network) -> Listing:
+def _listing(name: str, network: LogGP) -> Listing:
     """Local. The parameters of a method, for a person."""
     numbers = {
         "L (us)": network.latency * 1e6,

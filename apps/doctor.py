@@ -18,7 +18,7 @@ from onesided.apps.report import PLAIN, byte_count, check_json, write_json
 from onesided.apps.selection import chosen
 from onesided.apps.trial import Trial, try_method
 from onesided.collectives import methods
-from onesided.collectives.layout import Layout
+from onesided.collectives.hardware import Layout
 
 FAILED = 1  # exit code where a method that should work does not
 SHARED_MEMORY = "/dev/shm"

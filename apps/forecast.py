@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from onesided.apps.broadcasters import BINOMIAL, LINEAR, ONE_SIDED, PASSIVE
 from onesided.apps.network import WITH_FLAG
-from onesided.collectives.models import Network, binomial, linear
+from onesided.collectives.modelling.broadcasts import binomial, linear
+from onesided.collectives.modelling.loggp import LogGP
 from onesided.collectives.trees import LARGEST_FIRST
 
 FAR = 1 << 30  # bytes; the models are straight lines over the length
@@ -23,7 +24,7 @@ MOST = 128  # ranks
 class Forecast:
     """``networks``: parameters by method; ``nodes``: by rank of the job, a number of its node."""
 
-    networks: Mapping[str, Network]
+    networks: Mapping[str, LogGP]
     nodes: Sequence[int]
 
     def time(self, method: str, order: str, ranks: int, nbytes: int) -> float | None:
@@ -87,17 +88,17 @@ class _Rule:
     """Whose parameters hold for a method, which formula, and how many ranks it counts."""
 
     parameters: str
-    time: Callable[[Network, int, int, str], float]
+    time: Callable[[LogGP, int, int, str], float]
     ranks: Callable[[Sequence[int]], int]
     everywhere: bool = False
 
 
-def _linear(network: Network, ranks: int, nbytes: int, order: str) -> float:
+def _linear(network: LogGP, ranks: int, nbytes: int, order: str) -> float:
     """One message to each rank; opening and closing the epoch is o_r."""
     return linear(network, ranks, nbytes) + network.waiting
 
 
-def _flagged(network: Network, ranks: int, nbytes: int, order: str) -> float:
+def _flagged(network: LogGP, ranks: int, nbytes: int, order: str) -> float:
     """Data and a flag to each rank, and the ranks wait for it actively: o_r, once."""
     return _linear(replace(network, gap=WITH_FLAG * network.gap), ranks, nbytes, order)
 

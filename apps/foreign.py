@@ -25,7 +25,7 @@ from mpi4py import MPI
 
 from onesided.apps.launch import launcher_environment, launcher_flags
 from onesided.apps.timing import rest
-from onesided.collectives.layout import Layout
+from onesided.collectives.hardware import Layout
 
 #: Beginnings of the variables by which a launcher, or an MPI, speaks to its own processes.
 FOREIGN = ("PMI", "OMPI", "OPAL", "PRTE", "HYDRA", "MPI_", "MPIR_", "MPICH_", "UCX_")

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from onesided.collectives.layout import Layout
-from onesided.collectives.processor import processor
+from onesided.collectives.hardware import Layout, processor
 
 PACKAGES = ("onesided", "numpy", "scipy", "mpi4py", "ducc0", "pyfftw", "mpi4py-fft", "numba")
 BUILDS = ("mpich", "openmpi", "mpiabi", "impi")  # what a wheel of mpi4py has in its file names

@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 from onesided.apps.broadcasters import BINOMIAL, ONE_SIDED, PASSIVE
 from onesided.apps.failures import words
 from onesided.collectives import Bcast_init, OneSidedBroadcast, OnesidedError, bcast_linear
-from onesided.collectives.models import GAPS, Network
+from onesided.collectives.modelling.broadcasts import GAPS
+from onesided.collectives.modelling.loggp import LogGP
 
 SHORT = 8  # bytes
 LONG = (1 << 16, 1 << 18, 1 << 20)  # bytes, for the slope
@@ -70,21 +71,21 @@ PERSISTENT = Transport(_over_memory, _with_flag, WITH_FLAG)
 IN_WINDOW = Transport(_allocated, _bare, 1)
 
 
-def of_puts(pair: MPI.Intracomm, transport: Transport) -> Network:
+def of_puts(pair: MPI.Intracomm, transport: Transport) -> LogGP:
     """Collective over two ranks. What Puts from rank 0 to rank 1 cost; ``o_r`` is zero."""
     window = transport.window(pair)
-    network = Network(0.0, 0.0, 0.0)
+    network = LogGP(0.0, 0.0, 0.0)
     if pair.rank == 0:
         window.Lock_all()
         network = _measured(window, transport)
         window.Unlock_all()
     pair.Barrier()
     window.Free()
-    agreed: Network = pair.bcast(network)
+    agreed: LogGP = pair.bcast(network)
     return agreed
 
 
-def _measured(window: MPI.Win, transport: Transport) -> Network:
+def _measured(window: MPI.Win, transport: Transport) -> LogGP:
     """Local, at the origin."""
     data = np.ones(LONG[-1], np.uint8)
 
@@ -108,7 +109,7 @@ def _measured(window: MPI.Win, transport: Transport) -> Network:
     whole = median(times for _, times in short)
     long = [median(put(nbytes)[1] for _ in range(ROUNDS)) for nbytes in LONG]
     rows, one = (median(several(count) for _ in range(ROUNDS)) for count in (IN_A_ROW, 1))
-    return Network(
+    return LogGP(
         latency=max(whole - overhead, 0.0) / 2,
         overhead=overhead,
         gap=max(rows - one, 0.0) / (IN_A_ROW - 1) / transport.parts,
@@ -116,7 +117,7 @@ def _measured(window: MPI.Win, transport: Transport) -> Network:
     )
 
 
-def with_hop(network: Network, hop: float) -> Network:
+def with_hop(network: LogGP, hop: float) -> LogGP:
     """Local. The same with an ``o_r`` such that a short hop takes so many seconds."""
     known = network.overhead + GAPS * network.gap + network.latency
     return replace(network, waiting=max(hop - known, 0.0))
@@ -196,13 +197,13 @@ def _half(pair: MPI.Comm, to_and_fro: Callable[[], None]) -> float:
 
 def parameters(
     comm: MPI.Intracomm, partner: int, timeouts: tuple[float, float]
-) -> tuple[dict[str, Network], dict[str, str]]:
+) -> tuple[dict[str, LogGP], dict[str, str]]:
     """Collective. By method, the network between rank 0 and ``partner``; or why there is none.
 
     The persistent methods have the one of ``rma-binomial``.
     """
     pair: Any = comm.Split(0 if comm.rank in (0, partner) else MPI.UNDEFINED, comm.rank)
-    networks: dict[str, Network] = {}
+    networks: dict[str, LogGP] = {}
     reasons: dict[str, str] = {}
     if pair != MPI.COMM_NULL:
         hops: dict[str, tuple[Transport, Callable[[], float]]] = {
@@ -218,5 +219,5 @@ def parameters(
                 reasons[method] = words(error)
         pair.Free()
     comm.Barrier()
-    found: tuple[dict[str, Network], dict[str, str]] = comm.bcast((networks, reasons))
+    found: tuple[dict[str, LogGP], dict[str, str]] = comm.bcast((networks, reasons))
     return found

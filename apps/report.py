@@ -18,7 +18,7 @@ from onesided.apps.machine import facts, library, versions
 from onesided.apps.progress import PLAIN_WIDTH
 from onesided.apps.summary import break_even, quartiles, ratio
 from onesided.apps.verdict import Verdict
-from onesided.collectives.layout import Layout
+from onesided.collectives.hardware import Layout
 
 SCHEMA = 1  # of the JSON files; another number where a program must read them otherwise
 NEVER = "never"

@@ -22,7 +22,7 @@ from onesided.apps.progress import console
 from onesided.apps.report import Row
 from onesided.apps.sparse_targets import READ_AIM, READ_BEFORE_AIM, READ_ENTRIES
 from onesided.apps.timing import Subject, rest, timed
-from onesided.collectives.layout import Layout
+from onesided.collectives.hardware import Layout
 from onesided.sparse import Partition, read, write_matrixmarket
 from onesided.sparse.files.dealing import BLOCK_BYTES
 from onesided.sparse.files.marketreader import read_triplets

@@ -6,7 +6,7 @@ if __name__ == "collectives":  # imported from the source folder, not from the p
 from onesided.collectives.abort import abort_on_exception
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.alltoall import Alltoallv_init, Alltoallw_init, Neighbor_alltoallv_init
-#TMP from onesided.collectives.broadcast.initialization import Bcast_init
+from onesided.collectives.broadcast.operation import Bcast_init
 from onesided.collectives.errors import (
     BroadcastError,
     MethodError,
@@ -28,9 +28,8 @@ from onesided.collectives.partitioned.request import (
     Precv_init,
     Psend_init,
 )
-#TMP from onesided.collectives.passive.extents import Extents, extents_of
-#TMP from onesided.collectives.passive.linear import bcast_linear
-#TMP from onesided.collectives.passive.runtime import OneSidedBroadcast
+from onesided.collectives.passive.runtime import OneSidedBroadcast
+from onesided.collectives.passive.windows import Extents, bcast_linear, extents_of
 from onesided.collectives.program import interpreter
 from onesided.collectives.progress import (
     Startall,

@@ -96,7 +96,7 @@ def Alltoallw_init(
         ranks = context.comm.size
         send = buffers.send_boxes(sendbuf, ranks)
         cuts = read_cuts(chunks, send.blocks, len(send.shape))
-        return _Sides(send, buffers.recv_boxes(recvbuf, ranks), cuts=cuts)
+        return _Sides(send, buffers.recv_boxes(recvbuf, ranks), cuts=cuts, by_boxes=True)
 
     return _initialize("Alltoallw_init", comm, read, method, info)
 
@@ -125,9 +125,9 @@ class _Sides:
 
     def __init__(
         self, send: Side, recv: Side | None, sources: list[int] | None = None,
-        keys: list[int] | None = None, cuts: Cuts | None = None,
-    ) -> None:
-        self.send, self.recv, self.cuts = send, recv, cuts
+        keys: list[int] | None = None, cuts: Cuts | None = None, by_boxes: bool = False,
+    ) -> None:  # fmt: skip
+        self.send, self.recv, self.cuts, self.by_boxes = send, recv, cuts, by_boxes
         self.sources, self.keys = sources or [], keys or []
 
 
@@ -169,7 +169,7 @@ def _initialize(
     context.node(hints.ranks_per_node)  # collective where it is the first
     exchange = match(
         context, call, method, kind.any_order, sides.send, sides.recv,
-        (sides.sources, sides.keys), hints, sides.cuts, neighborhood,
+        (sides.sources, sides.keys), hints, sides.cuts, neighborhood, sides.by_boxes,
     )  # fmt: skip
     request: Request
     if kind.chooses:

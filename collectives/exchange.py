@@ -69,8 +69,9 @@ class Exchange:
     caller's), ``least_slots`` the fewest of any rank; ``peers`` the ranks that exchange data with
     this one in either direction, without itself, in the order in which they are served: the next
     rank first, so that not all ranks turn to rank 0 at once. ``neighborhood``: the pattern follows
-    the communicator's topology. ``cuts`` are those of this rank's send blocks. ``words`` are what
-    the peers have said to this rank, ``said`` what it has said to them.
+    the communicator's topology, ``by_boxes``: blocks are boxes. ``cuts`` are those of this rank's
+    send blocks. ``words`` are what the peers have said to this rank, ``said`` what it has said to
+    them.
     """
 
     method: str
@@ -86,6 +87,7 @@ class Exchange:
     slots: int = 1
     least_slots: int = 1
     neighborhood: bool = False
+    by_boxes: bool = False
     cuts: Cuts | None = None
     most_chunks: int = 1
     _to: dict[int, list[Block]] = field(default_factory=dict)
@@ -228,7 +230,7 @@ class ExchangeTransport(Transport):
         return "data from or to " + ", ".join(f"rank {peer}" for peer in self.exchange.peers)
 
 
-# -- matching ---------------------------------------------------------------------------------------
+# -- matching ------------------------------------------------------------------------------------
 
 
 def match(
@@ -242,6 +244,7 @@ def match(
     hints: Hints,
     cuts: Cuts | None,
     neighborhood: bool,
+    by_boxes: bool,
 ) -> Exchange:
     """Collective. Tell the peers, compare every receive block with the sender's, and agree.
 
@@ -273,7 +276,7 @@ def match(
         method, any_order, context, send, recv, hints, number, theirs,
         {peer: words for peer, words in enumerate(mine) if words is not None},
         peers, slots, -most[1],
-        neighborhood, cuts, most[0],
+        neighborhood, by_boxes, cuts, most[0],
     )  # fmt: skip
 
 
@@ -297,7 +300,8 @@ def _words(
             expects.setdefault(block.peer, []).append(Wanted(block.key, block.shape, contiguous))
     words: list[Words | None] = [None] * context.comm.size
     key, segment = (None, 0) if region is None else (region.key, region.node.comm.rank)
-    for peer in sends.keys() | expects.keys():
+    told = range(context.comm.size) if recv is None else sends.keys() | expects.keys()
+    for peer in told:
         wanted = None if recv is None else tuple(expects.get(peer, ()))
         words[peer] = Words(
             f"{dtype.str} {send.dtype.str}", tuple(sends.get(peer, ())), wanted,

@@ -361,8 +361,8 @@ class Arena:
     def lacks(self, nbytes: int) -> int:
         """Local. ``nbytes`` where there is no room for them on this rank, 0 where there is."""
         self._reclaim()
-        room = aligned(nbytes)
-        return 0 if not room or self._place(room) is not None else room
+        room = aligned(max(nbytes, 1))
+        return 0 if self._place(room) is not None else room
 
     def grow(self, lacking: int, mine: int) -> None:
         """Collective. ``lacking``: the largest number of bytes for which a rank has no room,

@@ -1,4 +1,9 @@
-"""Intel's Math Kernel Library, found and loaded for the layers above."""
+"""Intel's Math Kernel Library, found and loaded once for the transforms and the sparse products.
+
+It stands here because both use it, and neither may import the other. No package does the same: the
+one of the name mkl has no Python module, mkl-service loads ``libmkl_rt``, which must not be loaded
+(see :func:`load_library`), and threadpoolctl knows only what is loaded already.
+"""
 
 from __future__ import annotations
 

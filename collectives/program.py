@@ -27,7 +27,9 @@ could be compiled. ``ONESIDED_CORE=python`` in the environment chooses the latte
 from __future__ import annotations
 
 import os
+import sysconfig
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -61,13 +63,16 @@ MOST_AXES = 8
 #: Polls of the Python interpreter between two looks at everything else.
 SPINS = 24
 
+#: One round in so many is timed.
+SAMPLED = 32
+
 #: A step; the first item says which one. Arrays and callables, no addresses.
 Step = tuple[Any, ...]
 Chain = list[Step]
 Plan = list[Chain]
 
 
-# -- steps ----------------------------------------------------------------------------------------
+# -- steps ---------------------------------------------------------------------------------------
 
 
 def copy(target: NDArray[Any], source: NDArray[Any]) -> Step:
@@ -97,7 +102,7 @@ def call(function: Callable[[], Any], serves: bool = True) -> Step:
     return (CALL, function, serves)
 
 
-# -- lowering to the compiled interpreter ---------------------------------------------------------
+# -- lowering to the compiled interpreter --------------------------------------------------------
 
 
 def address(array: NDArray[Any]) -> int:
@@ -158,7 +163,7 @@ def joined_axes(
     return joined or [(1, 0, 0)]
 
 
-# -- the reference ----------------------------------------------------------------------------------
+# -- the reference -------------------------------------------------------------------------------
 
 
 class PythonCredit:
@@ -196,6 +201,7 @@ class PythonCredit:
 class PythonRounds:
     """The verbs of a request and the state between them; what they call is in :mod:`.request`.
 
+    ``least`` is the shortest time inside Start and Wait of the rounds that were timed, in seconds.
     ``_hooked``: ``_before_start``, ``_after_start``, ``_before_wait`` and ``_after_wait`` are
     called around the verbs.
     """
@@ -205,13 +211,14 @@ class PythonRounds:
         self._slot, self._number, self.rounds, self._variant, self._slots = 0, 0, 0, 0, 1
         self._lock = threading.Lock()
         self._listed = False
+        self._sampled, self._spent, self.least = False, 0.0, 0.0
         self._plans: list[Plan] = []
         self._answers: tuple[Any, ...] = ()
         self._credit: PythonCredit | None = None
         self._open_chains: list[int] = []
         self._here: list[int] = []
 
-    # -- the verbs -------------------------------------------------------------------------------
+    # -- the verbs --------------------------------------------------------------------------------
 
     def Start(self) -> None:
         if self._state != INACTIVE or (self._credit is not None and self._credit.busy):
@@ -222,12 +229,16 @@ class PythonRounds:
             if self._state != INACTIVE:
                 self._refuse("started")
             self._state = ACTIVE
+            self._sampled = self.rounds % SAMPLED == SAMPLED // 2
+            began = time.perf_counter() if self._sampled else 0.0
             try:
                 self._reserve(0)
                 self._launch()
             except BaseException as error:
                 self._break(error)
                 raise
+            if self._sampled:
+                self._spent = time.perf_counter() - began
         if self._hooked:
             self._after_start()
         self._enlist_if_late()
@@ -241,12 +252,17 @@ class PythonRounds:
             self._before_wait()
         with self._lock:
             if self._state == ACTIVE:
+                began = time.perf_counter() if self._sampled else 0.0
                 try:
                     while not self._done and not self._pass(True):
                         self._poll()
                 except BaseException as error:
                     self._break(error)
                     raise
+                if self._sampled:
+                    self._sampled = False
+                    spent = self._spent + time.perf_counter() - began
+                    self.least = min(self.least or spent, spent)
                 self._finish()
             elif self._state != INACTIVE:  # the thread that had the lock has met an error
                 self._refuse("waited for")
@@ -282,7 +298,7 @@ class PythonRounds:
         self._fill(status)
         return True
 
-    # -- for the request's own use -----------------------------------------------------------------
+    # -- for the request's own use ----------------------------------------------------------------
 
     def advance(self, may_call: bool) -> bool:
         if not self._lock.acquire(blocking=False):
@@ -315,7 +331,7 @@ class PythonRounds:
 
     def _open(self, chunks: int) -> None:
         with self._lock:
-            self._state = ACTIVE
+            self._state, self._sampled = ACTIVE, False
             try:
                 self._reserve(1)
             except BaseException as error:
@@ -355,7 +371,7 @@ class PythonRounds:
     def _count_with(self, credit: PythonCredit) -> None:
         self._credit = credit
 
-    # -- inside -------------------------------------------------------------------------------------
+    # -- inside -----------------------------------------------------------------------------------
 
     def _plan(self) -> Plan:
         return self._plans[self._variant * self._slots + self._slot]
@@ -437,7 +453,7 @@ class PythonRounds:
             self._listed = False
             self._delist()
 
-    # -- what a request implements -------------------------------------------------------------------
+    # -- what a request implements ----------------------------------------------------------------
 
     def _refuse(self, verb: str) -> None:
         raise RequestError(f"a request that cannot be {verb}")
@@ -482,7 +498,7 @@ def fence() -> None:
         pass
 
 
-# -- which one runs -----------------------------------------------------------------------------------
+# -- which one runs ------------------------------------------------------------------------------
 
 #: Environment variable that chooses the interpreter: ``python``, or whatever is there.
 VARIABLE = "ONESIDED_CORE"
@@ -509,6 +525,8 @@ def interpreter() -> str:
         return "compiled"
     if _core is not None:
         return f"Python ({VARIABLE}=python)"
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return "Python (the compiled one relies on the global interpreter lock)"
     return "Python (the package was installed without a compiler)"
 
 

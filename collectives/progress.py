@@ -4,7 +4,7 @@ Between ``Start`` and ``Wait`` a rank may be anywhere: in ``comm.Barrier``, in a
 in NumPy, asleep. What could leave at ``Start`` has left. What could not, because a peer has not
 given its credit, data have not come that are to be passed on, or a flush waits for its target,
 makes a request *late*: some other rank may be waiting for it. Late requests are advanced by every
-``Wait`` and ``Test`` of the process, and by its *progress thread*, which exists only while something
+``Wait`` and ``Test`` of the process, and by its *progress thread*, which exists while something
 is late, and for a moment after, and sleeps between looks. A process with nothing late has none.
 
 The thread calls MPI where steps of a round need it, so ``MPI_THREAD_MULTIPLE`` is needed for these;
@@ -185,16 +185,20 @@ def Startall(requests: Sequence[Any]) -> None:
 
 
 def Waitall(requests: Sequence[Any], statuses: list[MPI.Status] | None = None) -> list[Any]:
-    """Wait for every request, ours and mpi4py's mixed; all are advanced meanwhile.
+    """Wait for every request, ours and mpi4py's mixed. ``statuses`` is filled, by request.
+
+    Ours first, because waiting for them drives MPI as well: nothing of mpi4py's is held up.
 
     Returns by request the receive array of ours, None for mpi4py's.
     """
     values: list[Any] = [None] * len(requests)
-    left = list(range(len(requests)))
-    spins = 0
-    while left:
-        left = [i for i in left if not _completed(requests, i, values, statuses)]
-        spins = _rest(spins) if left else 0
+    if statuses is not None:
+        statuses += [MPI.Status() for _ in range(len(requests) - len(statuses))]
+    for ours in (True, False):
+        for i, request in enumerate(requests):
+            if _ours(request) == ours:
+                value = request.Wait(None if statuses is None else statuses[i])
+                values[i] = value if ours else None
     return values
 
 
@@ -230,10 +234,7 @@ def Testall(requests: Sequence[Any], statuses: list[MPI.Status] | None = None) -
     """Local. True when all are complete, which makes them inactive; else nothing is changed."""
     if not all([_ready(request) for request in requests]):
         return False
-    values: list[Any] = [None] * len(requests)
-    for i in range(len(requests)):
-        while not _completed(requests, i, values, statuses):
-            pass
+    Waitall(requests, statuses)
     return True
 
 
@@ -286,23 +287,6 @@ def _ready(request: Any) -> bool:
     if not _ours(request) and request == MPI.REQUEST_NULL:
         return True
     return bool(request.Get_status())
-
-
-def _completed(
-    requests: Sequence[Any], i: int, values: list[Any], statuses: list[MPI.Status] | None
-) -> bool:
-    request = requests[i]
-    status = None
-    if statuses is not None:
-        while len(statuses) <= i:
-            statuses.append(MPI.Status())
-        status = statuses[i]
-    if _ours(request):
-        if not request.Test(status):
-            return False
-        values[i] = request.recvbuf
-        return True
-    return bool(request == MPI.REQUEST_NULL or request.Test(status))
 
 
 def _rest(spins: int) -> int:

@@ -6,8 +6,8 @@ It behaves like ``mpi4py.MPI.Prequest``::
 
 It *has* an operation (what was agreed on: an exchange, a broadcast), a transport (how the data
 move) and resources (what is to be given back). The transport has said at initialization what a
-round consists of (:mod:`.program`); ``Start``, ``Wait`` and ``Test`` execute that, and are
-inherited from its interpreter. Nothing here allocates per round.
+round consists of (:mod:`.program`); ``Start``, ``Wait`` and ``Test`` execute that, and are those of
+its interpreter. Nothing here allocates per round.
 
 *Whose is what.* The request borrows the private communicator of its context and owns its slots and
 its message requests. It keeps the caller's buffers alive. A send buffer must not be modified while
@@ -107,6 +107,11 @@ class Persistent(Rounds, Scoped):
     def state(self) -> str:
         """Local. ``"inactive"``, ``"active"``, ``"broken"`` or ``"freed"``."""
         return STATES[self._state]
+
+    @property
+    def direct(self) -> bool:
+        """Local. The caller of an opened round can write where the blocks belong."""
+        return self.transport.direct
 
     @property
     def active(self) -> bool:
@@ -240,8 +245,8 @@ class Request(Persistent):
         ``part`` is a box of the send array, and ``array`` takes what would be there: the peer's
         own memory where it is visible, a buffer of the request, or the part itself. The block
         that this rank sends to itself is included. They are those of the active round, or of the
-        next one; with one receive slot they are the same in all rounds. They are the caller's
-        until ``Free``.
+        next one; where boxes are received into memory from :func:`empty`, or by messages, they are
+        the same in all rounds. They are the caller's until ``Free``.
         """
         if self._state == FREED:
             self._refuse("asked for its outlets")
@@ -271,7 +276,7 @@ class Request(Persistent):
         number = self.operation.number
         return f"<{self.method} request {number}: {self.state}, {self.rounds} starts>"
 
-    # -- the verbs: Start, Wait and Test are the interpreter's ---------------------------------
+    # -- the verbs: Start, Wait and Test are the interpreter's ------------------------------------
 
     def Get_status(self, status: MPI.Status | None = None) -> bool:
         """Local. Whether the round is complete; it does not make the request inactive.

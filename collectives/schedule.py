@@ -40,7 +40,7 @@ from onesided.collectives.copies import (
     copies_between,
     flat_bytes,
 )
-from onesided.collectives.exchange import Exchange, ExchangeTransport, Wanted, Words
+from onesided.collectives.exchange import Exchange, ExchangeTransport, Wanted
 from onesided.collectives.memory import (
     ALIGNMENT,
     Arena,
@@ -223,7 +223,8 @@ class OneSided(ExchangeTransport):
     ) -> str:  # fmt: skip
         """The same on both sides; ``total``: bytes between the two ranks."""
         if self._near(peer):
-            direct = owned or (visible and total > self.spare)
+            spare = 0 if self.exchange.by_boxes else self.spare
+            direct = owned or (visible and total > spare)
             return STORE if direct and sent == wanted.shape else STORE_STAGED
         if not self.puts_off_node:
             return SEND

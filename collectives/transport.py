@@ -1,7 +1,7 @@
 """What moves the data of a request: the interface that every method implements.
 
 A transport is made once, collectively, from what was agreed on. It says what a round consists of,
-either as chains of steps (:meth:`Transport.plans`, see :mod:`.program`), or, the short way, by three
+either as chains of steps (:meth:`Transport.plans`, see :mod:`.program`), or, shorter, by three
 operations: ``begin`` (local; it must not wait for another rank, except in strictly ordered
 methods), ``advance`` (do what can be done now, tell whether the round is complete) and ``finish``
 (make the data visible). ``docs/transport.md`` shows one from outside this package.
@@ -166,13 +166,13 @@ class Transport:
 
     def plans(self) -> list[Plan]:
         """Local. What a round consists of, by slot."""
-        return [
-            [[call(partial(self.begin, slot)), call(self.advance), call(partial(self.finish, slot))]]
-            for slot in range(max(len(self.arrays), 1))
-        ]
+        slots = range(max(len(self.arrays), 1))
+        begins = [call(partial(self.begin, slot)) for slot in slots]
+        ends = [call(partial(self.finish, slot)) for slot in slots]
+        return [[[begins[slot], call(self.advance), ends[slot]]] for slot in slots]
 
     def filled_plans(self) -> list[Plan]:
-        """Local. The same for rounds that the caller has filled; none where that is not possible."""
+        """Local. The same for rounds that the caller has filled; none where it cannot."""
         return []
 
     def needs_mpi_thread(self) -> bool:

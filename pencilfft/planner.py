@@ -13,8 +13,8 @@ from mpi4py import MPI
 
 from onesided.collectives import methods
 from onesided.collectives.errors import UnsupportedError
+from onesided.collectives.hardware import Layout
 from onesided.collectives.hints import Hints
-from onesided.collectives.layout import Layout
 from onesided.pencilfft.blocking import Blocking
 from onesided.pencilfft.engine import Engine, PencilEngine
 from onesided.pencilfft.kernels.selection import Selection

@@ -12,7 +12,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives import Alltoallw_init, PersistentRequest, agreed
+from onesided.collectives import Alltoallw_init, Request, agreed
 from onesided.sparse.kernels.scipy_calls import IndexedSum
 from onesided.sparse.partition import LocalColumns, Partition
 
@@ -106,7 +106,7 @@ class Halo:
         self.send_index = pattern.send_index
         with agreed(comm):
             self.sendbuf: NDArray[Any] = np.zeros(_shape(len(self.send_index), k), dtype)
-        self.request: PersistentRequest = Alltoallw_init(
+        self.request: Request = Alltoallw_init(
             comm,
             [self.sendbuf, _boxes(self.send_counts, 0)],
             [(_shape(self.n_local, k), dtype), _boxes(self.recv_counts, self.n_own)],
@@ -193,7 +193,7 @@ class ReverseHalo:
         self.pattern, self.k = pattern, k
         self.ghosts: NDArray[Any] = np.zeros(_shape(len(pattern.ghosts), k), dtype)
         self._add = IndexedSum(pattern.send_index, pattern.n_own, dtype)
-        self.request: PersistentRequest = Alltoallw_init(
+        self.request: Request = Alltoallw_init(
             comm,
             [self.ghosts, _boxes(pattern.recv_counts, 0)],
             [(_shape(len(pattern.send_index), k), dtype), _boxes(pattern.send_counts, 0)],

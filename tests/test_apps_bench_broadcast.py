@@ -24,11 +24,18 @@ from onesided.apps.failures import CommandError
 from onesided.apps.forecast import Forecast
 from onesided.apps.network import with_hop
 from onesided.collectives import broadcast_methods
-from onesided.collectives.models import GAPS, Network, binomial, crossover_bytes, linear
+from onesided.collectives.modelling.broadcasts import (
+    GAPS,
+    binomial,
+    crossover_bytes,
+    hop,
+    linear,
+)
+from onesided.collectives.modelling.loggp import LogGP
 from onesided.collectives.trees import orders
 
 MODELLED = (LINEAR, BINOMIAL, ONE_SIDED, PASSIVE)
-NETWORK = Network(latency=50e-6, overhead=5e-6, gap=8e-6, byte_gap=8e-9, waiting=100e-6)
+NETWORK = LogGP(latency=50e-6, overhead=5e-6, gap=8e-6, byte_gap=8e-9, waiting=100e-6)
 APART = Forecast(dict.fromkeys((BINOMIAL, PASSIVE, ONE_SIDED), NETWORK), range(8))
 
 
@@ -197,7 +204,7 @@ def test_a_crossing_is_found_where_the_times_were_made_to_have_one():
 @pytest.mark.parametrize("order", orders())
 def test_the_forecast_is_that_of_the_models(order):
     assert APART.time(PASSIVE, order, 8, 1000) == binomial(NETWORK, 8, 1000, order)
-    bare = Forecast({PASSIVE: NETWORK, ONE_SIDED: Network(50e-6, 5e-6, 8e-6, 8e-9)}, range(8))
+    bare = Forecast({PASSIVE: NETWORK, ONE_SIDED: LogGP(50e-6, 5e-6, 8e-6, 8e-9)}, range(8))
     assert bare.time(ONE_SIDED, "", 8, 1000) == linear(NETWORK, 8, 1000)
     expected = crossover_bytes(NETWORK, 8, order)
     assert bare.crossover_bytes(PASSIVE, order, ONE_SIDED, 8) == pytest.approx(expected)
@@ -213,7 +220,7 @@ def test_only_what_goes_between_nodes_is_predicted():
 
 
 def test_the_rest_of_a_hop_is_waiting():
-    assert with_hop(NETWORK, 1.0).hop(1) == pytest.approx(1.0)
+    assert hop(with_hop(NETWORK, 1.0), 1) == pytest.approx(1.0)
     assert with_hop(NETWORK, 0.0).waiting == 0.0
-    assert NETWORK.overhead + GAPS * NETWORK.gap + NETWORK.latency < NETWORK.hop(1)
+    assert NETWORK.overhead + GAPS * NETWORK.gap + NETWORK.latency < hop(NETWORK, 1)
     assert network.PERSISTENT.parts == 2

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
+from statistics import median
 
 import cluster
 import commands
 import mpi_harness
 import pytest
 
+from onesided.apps.modelling.measuring import ASSUMED, SIZES
 from onesided.apps.modelling.options import NETWORKS as NAMES
 from onesided.apps.modelling.options import rank_counts
 from onesided.apps.modelling.paper import METHODS, TOLD, compare, draw
-from onesided.collectives.modelling.networks import NETWORKS
-from onesided.collectives.modelling.parameters import of_record
-from onesided.collectives.modelling.registry import formulas
+from onesided.apps.modelling.sweep import Sweep
+from onesided.collectives.modelling.exchanges import formulas
+from onesided.collectives.modelling.parameters import BEYOND, MACHINES, Validity, of_record
 
 SMALL = ["--sizes", "1K", "1M", "--ranks-list", "2:16", "--per-node", "4"]
 
@@ -51,7 +54,10 @@ def measured(tmp_path_factory):
 def test_both_levels_are_found(measured):
     outcome, content, _ = measured
     parameters = of_record(content["pattern"]["parameters"])
-    assert set(parameters.software) == set(formulas())
+    assert set(parameters.software) == set(parameters.setup) == set(formulas())
+    assert all(0 < seconds < 60 for seconds in parameters.setup.values())
+    assert parameters.assumed == ASSUMED
+    assert "Assumed, not measured: network.link_byte_gap" in outcome.stdout
     for level in (parameters.node, parameters.network):
         assert level.signal > 0
         assert level.barrier > 0
@@ -78,6 +84,10 @@ def test_every_method_stands_beside_its_prediction(measured):
     for method in formulas():
         assert len(content["pattern"]["check_errors"][method]) == 2
         assert f"Median error of the prediction of {method}: " in outcome.stdout
+    medians = [median(errors) for errors in content["pattern"]["check_errors"].values()]
+    parameters = of_record(content["pattern"]["parameters"])
+    assert parameters.error == max(medians) > 0  # what a check finds is the error from then on
+    assert parameters.measured == Validity(3, SIZES[0], SIZES[-1])
 
 
 def test_measured_parameters_predict_larger_machines(measured, tmp_path):
@@ -106,7 +116,7 @@ def test_the_regions_and_figure_1_are_drawn(tmp_path):
     regions, figure = tmp_path / "regions.png", tmp_path / "figure.png"
     words = ["--network", "infiniband", "--ranks-list", "2:1000000", "--picture", str(regions)]
     assert "1,000,000" in ran(model(*words, "--sizes", "1K")).out
-    draw(str(figure), compare(NETWORKS["paper"]))
+    draw(str(figure), compare(MACHINES["paper"]))
     for path in (regions, figure):
         assert path.read_bytes().startswith(b"\x89PNG")
 
@@ -122,6 +132,39 @@ def test_the_shares_of_the_map_are_those_of_the_fastest(tmp_path):
     assert found["pattern"]["parameters"]["provenance"].startswith("measured by onesided")
 
 
+def test_predictions_far_from_the_measurements_are_marked(tmp_path):
+    """The paper's parameters hold for 448 ranks and blocks from 32 KiB to 2 MiB."""
+    out = tmp_path / "model.json"
+    words = ["--ranks-list", "448", "2000", "--blocks", "--sizes", "1K", "32K", "32M"]
+    told = ran(model(*words, "--json", str(out))).out
+    rows = json.loads(out.read_text())["rows"]
+    assert [row["extrapolated"] for row in rows] == [True, False, True, True, True, True]
+    lines = [line.rstrip(" │") for line in told.splitlines() if "B │" in line]
+    marked = [line.endswith(" *") for line in lines]
+    assert marked == [row["extrapolated"] for row in rows]
+    assert f"* extrapolated: more than {BEYOND:g} times beyond what was measured: 448 ranks" in told
+    assert "Assumed, not measured: node.latency" in told
+    told = ran(model("--network", "infiniband", "--ranks-list", "4", "--sizes", "1K")).out
+    assert "* extrapolated: nothing was measured" in told
+    assert "* extrapolated" not in ran(model("--ranks-list", "28:56", "--sizes", "4M", "8M")).out
+
+
+def test_a_margin_below_the_error_is_undecided():
+    parameters, methods = MACHINES["paper"], list(METHODS)
+    for error, undecided in ((0.0, False), (0.1, False), (0.9, True)):
+        sweep = Sweep(replace(parameters, error=error), methods, 28, blocks=True)
+        (point,) = sweep.points([448], [1 << 21])  # 1.59 and 2.39 seconds
+        assert point.fastest == min(point.seconds, key=point.seconds.get) == "rma-fence-paper"
+        assert (len(point.contenders) > 1) == undecided
+        assert ("rma-fence-paper +1" in point.cells()) == undecided
+        regions = sweep.regions([448], [1 << 21])
+        middle = tuple(size // 2 for size in regions.winner.shape)
+        assert regions.undecided[middle] == undecided
+        assert regions.undecided.any() == (error > 0)  # along the border between two, at least
+    (point,) = Sweep(parameters, ["mpi"], 28, blocks=True).points([448], [1 << 21])
+    assert list(point.contenders) == ["mpi"]
+
+
 def test_blocks_are_sizes_of_a_block(tmp_path):
     rows = {}
     for words in ([], ["--blocks"]):
@@ -133,15 +176,15 @@ def test_blocks_are_sizes_of_a_block(tmp_path):
 
 
 def test_every_network_says_where_it_is_from():
-    assert tuple(NETWORKS) == NAMES
-    for name, parameters in NETWORKS.items():
+    assert tuple(MACHINES) == NAMES
+    for name, parameters in MACHINES.items():
         assert parameters.name == name
         assert "assumed" in parameters.provenance.lower()
 
 
 def test_the_shape_of_figure_1_is_that_of_the_paper():
     """Fences first, locks last from 112 ranks on; times within a quarter of those it tells."""
-    found = compare(NETWORKS["paper"])
+    found = compare(MACHINES["paper"])
     mpi, fence, lock = (found.lines[method] for method in METHODS)
     assert all(a < b for a, b in zip(fence, mpi, strict=True))
     assert all(a < b for a, b in zip(mpi[2:], lock[2:], strict=True))
@@ -156,9 +199,7 @@ def test_the_shape_of_figure_1_is_that_of_the_paper():
 
 def test_fences_pay_from_32_kibibytes_on():
     """Figure 2: MPI_Alltoallv is faster with up to 8 KiB, the fence from 32 KiB on."""
-    from onesided.apps.modelling.sweep import Sweep
-
-    sweep = Sweep(NETWORKS["paper"], list(METHODS), 28, blocks=True)
+    sweep = Sweep(MACHINES["paper"], list(METHODS), 28, blocks=True)
     winners = [point.fastest for point in sweep.points([224], [1 << 13, 1 << 15, 1 << 20, 1 << 21])]
     assert winners == ["mpi", *3 * ["rma-fence-paper"]]
 
@@ -177,7 +218,7 @@ def test_numbers_of_ranks(text, counts):
         (["--parameters", "{}/none.json"], "No such file"),
         (["--parameters", "{}/text.json"], "text.json: Expecting value"),
         (["--parameters", "{}/other.json"], "other.json: these are no onesided model parameters"),
-        pytest.param(["--parameters", "{}/later.json"], "version 2, not 1", marks=pytest.mark.full),
+        pytest.param(["--parameters", "{}/later.json"], "version 3, not 2", marks=pytest.mark.full),
         pytest.param(["--parameters", "{}/binary.json"], "binary.json", marks=pytest.mark.full),
         (["--parameters", "{}/far.json"], "no level 'node'"),
         (["--comm", "auto"], "no model of auto"),
@@ -190,8 +231,8 @@ def test_numbers_of_ranks(text, counts):
 def test_a_mistake_is_one_sentence(words, fragment, tmp_path):
     (tmp_path / "text.json").write_text("parameters\n")
     (tmp_path / "other.json").write_text('{"pattern": {"ranks": 2}}\n')
-    record = NETWORKS["gigabit"].record()
-    (tmp_path / "later.json").write_text(json.dumps({**record, "version": 2}))
+    record = MACHINES["gigabit"].record()
+    (tmp_path / "later.json").write_text(json.dumps({**record, "version": 3}))
     (tmp_path / "far.json").write_text(json.dumps({**record, "node": None}))
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
     failed(model(*(word.format(tmp_path) for word in words)), fragment)
@@ -229,4 +270,4 @@ def test_two_nodes_with_a_slow_link(tmp_path):
     parameters = of_record(json.loads(path.read_text())["pattern"]["parameters"])
     assert parameters.node is None
     assert parameters.network.signal > 2e-3
-    assert parameters.network.messages.lines[-1].network.byte_gap > 60e-9  # 80 at 100 mbit/s
+    assert parameters.network.messages.segments[-1].loggp.byte_gap > 60e-9  # 80 at 100 mbit/s

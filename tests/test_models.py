@@ -7,19 +7,19 @@ import math
 import pytest
 
 from onesided.collectives import MethodError, PatternError
-from onesided.collectives.models import (
-    Network,
+from onesided.collectives.modelling.broadcasts import (
     binomial,
     crossover_bytes,
     crossover_ranks,
     linear,
 )
+from onesided.collectives.modelling.loggp import LogGP
 from onesided.collectives.trees import orders, steps
 
 #: L, o, g, G, o_r in easy numbers
-EASY = Network(10.0, 2.0, 3.0, 0.1, 1.0)
+EASY = LogGP(10.0, 2.0, 3.0, 0.1, 1.0)
 #: about those of a Gigabit network
-SLOW = Network(latency=50e-6, overhead=5e-6, gap=8e-6, byte_gap=8e-9, waiting=100e-6)
+SLOW = LogGP(latency=50e-6, overhead=5e-6, gap=8e-6, byte_gap=8e-9, waiting=100e-6)
 
 
 @pytest.mark.parametrize("power", [1, 2, 3, 5])
@@ -47,7 +47,7 @@ def test_linear_by_hand():
     """7 messages of 1 second, the later six a gap apart, there and acknowledged."""
     assert linear(EASY, 8, 11) == pytest.approx(2 + 6 * 3 + 7 * 1 + 10 + 2 + 10)
     assert linear(EASY, 2, 11) == pytest.approx(2 + 1 + 10 + 2 + 10)
-    busy = Network(10.0, 5.0, 3.0)  # the overhead, not the gap, holds the sender up
+    busy = LogGP(10.0, 5.0, 3.0)  # the overhead, not the gap, holds the sender up
     assert linear(busy, 3) == pytest.approx(5 + 5 + 10 + 5 + 10)
 
 
@@ -65,9 +65,9 @@ def test_crossover_in_bytes(ranks, order):
 def test_crossover_at_the_ends():
     assert crossover_bytes(SLOW, 2) == math.inf
     assert crossover_bytes(SLOW, 3) == math.inf
-    assert crossover_bytes(Network(1e-6, 1e-6, 1e-5), 3) == math.inf
-    assert crossover_bytes(Network(0.0, 1.0, 0.0), 96) == 1.0
-    assert crossover_bytes(Network(0.0, 1.0, 9.0), 4) == math.inf  # no length without G
+    assert crossover_bytes(LogGP(1e-6, 1e-6, 1e-5), 3) == math.inf
+    assert crossover_bytes(LogGP(0.0, 1.0, 0.0), 96) == 1.0
+    assert crossover_bytes(LogGP(0.0, 1.0, 9.0), 4) == math.inf  # no length without G
 
 
 @pytest.mark.parametrize("order", orders())
@@ -94,9 +94,9 @@ def test_the_crossover_comes_earlier_with_more_ranks_and_the_better_order():
 
 def test_bad_values():
     with pytest.raises(PatternError, match="latency is -1"):
-        Network(-1, 0, 0)
+        LogGP(-1, 0, 0)
     with pytest.raises(PatternError, match="waiting is nan"):
-        Network(1, 0, 0, 0, math.nan)
+        LogGP(1, 0, 0, 0, math.nan)
     with pytest.raises(PatternError, match="to 0 ranks"):
         binomial(EASY, 0)
     with pytest.raises(PatternError, match="-1 bytes"):

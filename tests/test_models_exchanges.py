@@ -10,31 +10,41 @@ import numpy as np
 import pytest
 
 from onesided.collectives import MethodError, PatternError, methods
-from onesided.collectives.modelling.networks import NETWORKS
-from onesided.collectives.modelling.parameters import Level, Parameters, of_record
-from onesided.collectives.modelling.prediction import fastest, predict, predict_all
-from onesided.collectives.modelling.programs import program
-from onesided.collectives.modelling.registry import formulas
-from onesided.collectives.modelling.simulation import Arrivals, Simulation
+from onesided.collectives.modelling.exchanges import (
+    contenders,
+    fastest,
+    formulas,
+    predict,
+    predict_all,
+)
+from onesided.collectives.modelling.loggp import LogGP, PiecewiseLogGP, Segment
+from onesided.collectives.modelling.parameters import (
+    ASSUMED_SETUP,
+    BEYOND,
+    MACHINES,
+    Level,
+    Parameters,
+    Validity,
+    of_record,
+)
+from onesided.collectives.modelling.simulation import Arrivals, Simulation, program
 from onesided.collectives.modelling.traffic import of_matrix, uniform
-from onesided.collectives.modelling.way import Line, Way
-from onesided.collectives.models import Network
 
 #: L, o, g, G in easy numbers, and another line for 100 bytes and more
-SHORT, LONG = Network(10.0, 2.0, 5.0, 0.1), Network(20.0, 2.0, 5.0, 0.5)
-TWO = Way((Line(0, SHORT), Line(100, LONG)), 2)
-FREE = Way((Line(0, Network(0.0, 0.0, 0.0)),), 1)
+SHORT, LONG = LogGP(10.0, 2.0, 5.0, 0.1), LogGP(20.0, 2.0, 5.0, 0.5)
+TWO = PiecewiseLogGP((Segment(0, SHORT), Segment(100, LONG)), 2)
+FREE = PiecewiseLogGP((Segment(0, LogGP(0.0, 0.0, 0.0)),), 1)
 FAR = Level(
-    messages=Way((Line(0, SHORT),), 2),
-    puts=Way((Line(0, Network(30.0, 1.0, 3.0, 0.1)),), 1),
+    messages=PiecewiseLogGP((Segment(0, SHORT),), 2),
+    puts=PiecewiseLogGP((Segment(0, LogGP(30.0, 1.0, 3.0, 0.1)),), 1),
     signal=7.0, barrier=11.0, done=9.0, fence=13.0, empty_fence=6.0, opening=4.0, notice=17.0,
     epoch=19.0, relock=23.0,
 )  # fmt: skip
 PAIR = Parameters(FREE, None, FAR)
-INFINIBAND, GIGABIT, PAPER = (NETWORKS[name] for name in ("infiniband", "gigabit", "paper"))
+INFINIBAND, GIGABIT, PAPER = (MACHINES[name] for name in ("infiniband", "gigabit", "paper"))
 
 
-def test_a_way_by_hand():
+def test_piecewise_by_hand():
     assert TWO.time(1, 10) == pytest.approx(10 + 4 + 1)
     assert TWO.time(3, 30) == pytest.approx(10 + 4 + 2 * 5 + 3)
     assert TWO.time(1, 100) == pytest.approx(20 + 4 + 50)
@@ -44,11 +54,12 @@ def test_a_way_by_hand():
     assert TWO.busy(4) == pytest.approx(3 * 5)
     assert TWO.time(2, 20, size=100) == pytest.approx(10 + 4 + 5 + 20 * 0.5)  # at the pace of 100
     assert TWO.time(1, 100, size=8) == TWO.time(1, 100)
-    busy = Way((Line(0, Network(10.0, 4.0, 5.0)),), 2)  # the processor holds the sender up
+    # the processor holds the sender up
+    busy = PiecewiseLogGP((Segment(0, LogGP(10.0, 4.0, 5.0)),), 2)
     assert busy.time(2, 0) == pytest.approx(10 + 8 + 8)
 
 
-def test_a_way_takes_arrays():
+def test_piecewise_takes_arrays():
     counts, nbytes = np.array([[0.0], [1.0], [7.0]]), np.array([10.0, 99.0, 100.0, 5000.0])
     table = TWO.time(counts, nbytes)
     assert table.shape == (3, 4)
@@ -57,9 +68,9 @@ def test_a_way_takes_arrays():
 
 
 @pytest.mark.parametrize("starts", [(), (1,), (0, 0), (0, 9, 5)])
-def test_lines_begin_at_zero_and_ascend(starts):
+def test_segments_begin_at_zero_and_ascend(starts):
     with pytest.raises(PatternError, match="not at 0 and then further up"):
-        Way(tuple(Line(start, SHORT) for start in starts))
+        PiecewiseLogGP(tuple(Segment(start, SHORT) for start in starts))
     with pytest.raises(PatternError, match="3 ends"):
         replace(TWO, ends=3)
 
@@ -119,6 +130,7 @@ def test_every_method_but_auto_has_a_formula_and_a_program():
         ("rma-fence", 30 + 1 + 1 + 13, 6),
         ("rma-lock", 30 + 1 + 1 + 9, 7),
         ("rma-notify", 30 + 1 + 1 + 17, 7),
+        ("rma-p2p", 10 + 4 + 1, 0),
         ("rma-pscw", 7 + 30 + 1 + 1 + 19, 0),
         ("rma-fence-paper", 4 + 30 + 1 + 1 + 13, 0),
         ("rma-lock-paper", 30 + 1 + 1 + 23, 0),
@@ -131,8 +143,17 @@ def test_two_ranks_on_two_nodes_by_hand(method, two_slots, one_slot):
     assert predict(uniform(2, 1, 10, slots=1), PAIR)[method] == pytest.approx(two_slots + one_slot)
 
 
+def test_stores_on_the_node_are_those_of_notifications_and_messages_off_it_those_of_p2p():
+    near, far = (predict(uniform(4, per_node, 1 << 14), INFINIBAND) for per_node in (4, 1))
+    assert near["rma-p2p"] == pytest.approx(near["rma-notify"])
+    assert near["rma-p2p"] != pytest.approx(near["p2p"])
+    bare = predict(uniform(4, 1, 1 << 14), replace(INFINIBAND, software={}))
+    assert bare["rma-p2p"] == pytest.approx(bare["p2p"])
+    assert far["rma-p2p"] < far["rma-notify"]
+
+
 def test_a_collective_may_send_by_another_protocol():
-    slower = Way((Line(0, replace(SHORT, latency=50.0)),), 2)
+    slower = PiecewiseLogGP((Segment(0, replace(SHORT, latency=50.0)),), 2)
     times = predict(uniform(2, 1, 10), Parameters(FREE, None, replace(FAR, collective=slower)))
     assert times["mpi"] == times["mpi-persistent"] == pytest.approx(50 + 4 + 1)
     assert times["p2p"] == pytest.approx(10 + 4 + 1)
@@ -143,7 +164,7 @@ def test_a_collective_may_send_by_another_protocol():
 
 
 def test_software_and_the_own_block_come_on_top():
-    alone = Way((Line(0, Network(100.0, 0.0, 0.0, 1.0)),), 1)
+    alone = PiecewiseLogGP((Segment(0, LogGP(100.0, 0.0, 0.0, 1.0)),), 1)
     known = replace(PAIR, software={"mpi": alone, "p2p": alone})
     for method, more in (("mpi", 100), ("p2p", 100 + 10)):  # the collective sends its own block
         times = [predict(uniform(2, 1, 10), parameters)[method] for parameters in (known, PAIR)]
@@ -183,7 +204,7 @@ def test_a_million_ranks_in_one_sweep():
     """Arrays give what numbers give, everything is finite, and more bytes never take less time."""
     ranks = np.array([2, 64, 4096, 1_000_000])[:, None]
     block = np.array([8.0, 1024.0, 1 << 20])[None, :]
-    for parameters in NETWORKS.values():
+    for parameters in MACHINES.values():
         times = predict_all(uniform(ranks, 64, block), parameters)
         for method, table in times.items():
             whole = np.broadcast_to(table, (4, 3))
@@ -209,6 +230,41 @@ def test_one_rank_alone_needs_no_level():
     assert fastest({"b": 2.0, "a": 1.0, "c": 1.0}) == "a"
 
 
+def test_contenders_are_within_the_error():
+    times = {"c": 1.3, "b": 1.0, "a": 1.2, "d": 1.0}
+    assert contenders(times, 0.0) == ["b", "d"]
+    assert contenders(times, 0.25) == ["b", "d", "a"]
+    assert contenders({"a": 1.0, "b": 1.2}, 0.1) == ["a"]
+
+
+# -- how far the measurements carry ---------------------------------------------------------------
+
+
+def test_what_lies_far_beyond_the_measurements_is_extrapolated():
+    known = replace(PAIR, measured=Validity(2, 100, 1000))
+    inside = [(2, 100), (2 * BEYOND, 1000), (2, 100 / BEYOND), (2, 1000 * BEYOND)]
+    beyond = [(2 * BEYOND + 1, 1000), (2, 99 / BEYOND), (2, 1001 * BEYOND), (10**6, 500)]
+    assert not any(known.extrapolated(uniform(ranks, 1, block)) for ranks, block in inside)
+    assert all(known.extrapolated(uniform(ranks, 1, block)) for ranks, block in beyond)
+    assert PAIR.extrapolated(uniform(2, 1, 100))  # nothing was measured
+    assert not known.extrapolated(uniform(1, 1, 10**9))  # without messages
+    ranks, block = np.array([2.0, 1e6])[:, None], np.array([1.0, 500.0, 1e6])[None, :]
+    table = known.extrapolated(uniform(ranks, 1, block))
+    assert table.tolist() == [[True, False, True], [True, True, True]]
+
+
+def test_a_setup_is_assumed_where_it_was_not_measured():
+    known = replace(PAIR, setup={"rma-fence": 0.25})
+    assert known.setup_seconds("rma-fence") == 0.25
+    assert known.setup_seconds("rma-lock") == ASSUMED_SETUP
+
+
+@pytest.mark.parametrize("values", [(0, 1, 2), (2, 3, 1), (2, -1, 1), (2, 1, math.inf)])
+def test_an_impossible_range(values):
+    with pytest.raises(PatternError):
+        Validity(*values)
+
+
 # -- against the simulation ------------------------------------------------------------------------
 
 
@@ -221,7 +277,7 @@ def simulated(method, parameters, sent, nodes):
 @pytest.mark.parametrize(("ranks", "per_node"), [(2, 1), (8, 8), (16, 4), (32, 8)])
 def test_formulas_agree_with_the_simulation(method, network, ranks, per_node):
     """Within a fifth: the formulas add what overlaps in part."""
-    parameters = replace(NETWORKS[network], software={})
+    parameters = replace(MACHINES[network], software={})
     nodes = [rank // per_node for rank in range(ranks)]
     for block in (64, 8192, 1 << 20):
         sent = np.full((ranks, ranks), float(block)) * (1 - np.eye(ranks))
@@ -267,9 +323,9 @@ def test_a_simulation_says_what_never_comes_and_what_is_too_large():
 # -- parameters as files --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("parameters", [*NETWORKS.values(), PAIR, Parameters(FREE)])
+@pytest.mark.parametrize("parameters", [*MACHINES.values(), PAIR, Parameters(FREE)])
 def test_parameters_come_back_from_json(parameters):
-    known = replace(parameters, software={"mpi": TWO})
+    known = replace(parameters, software={"mpi": TWO}, setup={"mpi": 1e-3}, error=0.5)
     if known.network is not None:
         known = replace(known, network=replace(known.network, collective=TWO))
     assert of_record(json.loads(json.dumps(known.record()))) == known
@@ -285,7 +341,7 @@ def broken(**changes):
         ([], "these are no"),
         ({"format": "other"}, "these are no"),
         (broken(version=99), "version 99"),
-        (broken(stores={"ends": 1}), "broken .* no 'lines'"),
+        (broken(stores={"ends": 1}), "broken .* no 'segments'"),
         (broken(stores=None), "broken"),
         (broken(color="red"), "broken .*color"),
         (broken(node={**broken()["node"], "signal": "soon"}), "signal is 'soon'"),
@@ -293,6 +349,9 @@ def broken(**changes):
         (broken(node={**broken()["node"], "speed": 1.0}), "a level with speed"),
         (broken(network={**broken()["network"], "barrier": math.nan}), "barrier is nan"),
         (broken(software=[1]), "broken"),
+        (broken(setup={"mpi": -1.0}), "setup is -1"),
+        (broken(error="small"), "error is 'small'"),
+        (broken(measured={"most_ranks": 2}), "broken .*least_bytes"),
     ],
 )
 def test_other_content_is_refused(content, words):

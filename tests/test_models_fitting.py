@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onesided.collectives import PatternError
-from onesided.collectives.modelling.fitting import fit
+from onesided.collectives.modelling.loggp import fit
 
 SIZES = [8, *(1 << power for power in range(8, 23))]
 
@@ -42,7 +42,7 @@ def test_disturbed_times_move_the_line_little():
     disturbed[3] *= 4
     disturbed[9] *= 3
     found = fit(SIZES, disturbed)
-    predicted = np.array([found.way(0.0, 0.0, 1).time(1, size) for size in SIZES])
+    predicted = np.array([found.piecewise(0.0, 0.0, 1).time(1, size) for size in SIZES])
     off = np.abs(predicted / clean - 1)
     assert np.median(off) < 0.03
 
@@ -54,18 +54,18 @@ def test_nothing_is_negative():
     assert min(steep.slopes + steep.intercepts) >= 0
 
 
-def test_the_way_has_the_overhead_within_its_intercept():
+def test_piecewise_loggp_has_the_overhead_within_its_intercept():
     found = fit(SIZES, times((0, 3e-6, 2e-9)))
-    way = found.way(1e-6, 5e-6, 2)
-    assert way.short.latency == pytest.approx(1e-6)
-    assert (way.short.overhead, way.short.gap) == (1e-6, 5e-6)
-    assert way.time(1, 4096) == pytest.approx(3e-6 + 2e-9 * 4096)
-    assert found.way(1.0, 1.0, 2).time(1, 4096) == pytest.approx(3e-6 + 2e-9 * 4096)
+    piecewise = found.piecewise(1e-6, 5e-6, 2)
+    assert piecewise.short.latency == pytest.approx(1e-6)
+    assert (piecewise.short.overhead, piecewise.short.gap) == (1e-6, 5e-6)
+    assert piecewise.time(1, 4096) == pytest.approx(3e-6 + 2e-9 * 4096)
+    assert found.piecewise(1.0, 1.0, 2).time(1, 4096) == pytest.approx(3e-6 + 2e-9 * 4096)
 
 
 def test_a_message_of_two():
     """Twice L + 2o would be wrong: the second of two follows a gap after the first."""
-    one = fit(SIZES, times((0, 3e-6 + 1e-6, 2 * 2e-9))).halved(1e-6).way(0.5e-6, 1e-6, 2)
+    one = fit(SIZES, times((0, 3e-6 + 1e-6, 2 * 2e-9))).halved(1e-6).piecewise(0.5e-6, 1e-6, 2)
     for size in (8, 1 << 20):
         assert one.time(2, 2 * size) == pytest.approx(4e-6 + 4e-9 * size)
         assert one.time(1, size) == pytest.approx(3e-6 + 2e-9 * size)

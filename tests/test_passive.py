@@ -1,15 +1,22 @@
-"""The parts of the passive broadcast that need no job: extents, pieces, rests."""
+"""The parts of the passive broadcast that need no job: extents, pieces, backoff, notices, polls."""
 
 from __future__ import annotations
+
+import random
+import threading
+import tracemalloc
+from collections import defaultdict, deque
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from onesided.collectives import Extents, PatternError
-from onesided.collectives.passive import puts
-from onesided.collectives.passive.extents import as_displacement, bytes_of, check_root
+from onesided.collectives.passive import sidewindows, windows
 from onesided.collectives.passive.notices import CLOSING, FAILED, Notices
-from onesided.collectives.passive.rest import LOOKS, SHORTEST, SPINS, Rest
+from onesided.collectives.passive.relay import LOOKS, SHORTEST, SPINS, Backoff
+from onesided.collectives.passive.sidewindows import Description, SideWindows
+from onesided.collectives.passive.windows import as_displacement, bytes_of, check_root
 
 
 def test_extents_are_those_of_every_rank():
@@ -22,6 +29,25 @@ def test_extents_are_those_of_every_rank():
     with pytest.raises(PatternError, match="displacement -1"):
         extents.check(-1, 0)
     extents.check(10, 0)
+
+
+def test_a_check_does_not_look_at_every_rank():
+    class Watched(tuple):
+        looks = 0
+
+        def __iter__(self):
+            Watched.looks += 1
+            return super().__iter__()
+
+    extents = Extents(Watched([64, 32, 64, 64]), Watched([8, 8, 1, 8]))
+    before = Watched.looks
+    assert before  # when they are made
+    extents.check(2, 16)
+    assert Watched.looks == before
+    with pytest.raises(PatternError, match=r"displacement 3 .* rank 1, which has 32 bytes"):
+        extents.check(3, 16)
+    with pytest.raises(PatternError, match=r"displacement 1 .* rank 0, which has 64 bytes"):
+        extents.check(1, 64)
 
 
 class Recorder:
@@ -42,9 +68,9 @@ class Recorder:
 @pytest.mark.parametrize(("unit", "pieces"), [(1, 5), (4, 5), (5, 6), (16, 4), (20, 3)])
 def test_long_data_are_put_in_pieces(monkeypatch, unit, pieces):
     """At most 12 bytes each, or one unit, and every piece begins at a unit."""
-    monkeypatch.setattr(puts, "PIECE", 12)
+    monkeypatch.setattr(windows, "PIECE", 12)
     window, data = Recorder(unit), np.arange(1, 54, dtype=np.uint8)
-    puts.put_bytes(window, data, 3, 1, unit)
+    windows.put_bytes(window, data, 3, 1, unit)
     assert window.puts == pieces
     assert np.array_equal(window.memory[unit : unit + 53], data)
     assert not window.memory[:unit].any()
@@ -53,7 +79,7 @@ def test_long_data_are_put_in_pieces(monkeypatch, unit, pieces):
 
 def test_no_data_need_no_put():
     window = Recorder(1)
-    puts.put_bytes(window, np.zeros(0, np.uint8), 3, 0, 1)
+    windows.put_bytes(window, np.zeros(0, np.uint8), 3, 0, 1)
     assert window.puts == 0
 
 
@@ -81,9 +107,9 @@ def test_displacements_and_roots():
 def rests(longest, looks, worked=lambda look: False):
     """The sleeps of so many looks."""
     slept = []
-    rest = Rest(longest, slept.append)
+    backoff = Backoff(longest, slept.append)
     for look in range(looks):
-        rest(worked(look))
+        backoff(worked(look))
     return slept
 
 
@@ -97,9 +123,9 @@ def test_rests_grow_up_to_the_longest():
 
 def test_rests_stay_short_while_something_is_expected():
     slept = []
-    rest = Rest(0.001, slept.append)
+    backoff = Backoff(0.001, slept.append)
     for _ in range(SPINS + 100 * LOOKS):
-        rest(False, expecting=True)
+        backoff(False, expecting=True)
     assert max(slept) <= 2 * SHORTEST
     assert len(slept) > 50
 
@@ -109,62 +135,228 @@ def test_no_rest_after_work_and_none_at_all():
     assert rests(0, 1000) == []
 
 
-class Wire:
-    """Stands for a communicator of rank 1 of 3: notices wait in lists."""
+# -- notices ---------------------------------------------------------------------------------------
 
-    rank, size = 1, 3
 
-    def __init__(self):
-        self.sent, self.waiting = [], []
+class Wires:
+    """Stands for the network between so many ranks; messages of a pair stay in order."""
+
+    def __init__(self, size):
+        self.waiting = defaultdict(deque)  # by source and target
+        self.count = 0
+        self.notices = [Notices(Endpoint(self, rank, size)) for rank in range(size)]
+
+    def deliver(self):
+        """Everybody listens until nothing is on its way."""
+        while any(self.waiting.values()):
+            for notices in self.notices:
+                notices.listen()
+
+
+class Endpoint:
+    """Stands for a communicator on one rank."""
+
+    def __init__(self, wires, rank, size):
+        self.wires, self.rank, self.size = wires, rank, size
 
     def Isend(self, notice, rank, tag):
-        self.sent.append((rank, bytes(notice)))
+        self.wires.count += 1
+        self.wires.waiting[self.rank, rank].append(bytes(notice))
 
     def Iprobe(self, source, tag, status):
-        if self.waiting:
-            status.source = self.waiting[0][0]
-        return bool(self.waiting)
+        there = [a for (a, b), line in self.wires.waiting.items() if b == self.rank and line]
+        if there:
+            status.source = random.choice(there)
+        return bool(there)
 
     def Recv(self, notice, source, tag):
-        notice[:] = np.frombuffer(self.waiting.pop(0)[1], np.uint8)
+        line = self.wires.waiting[source, self.rank].popleft()
+        notice[:] = np.frombuffer(line, np.uint8)
 
 
-def told(*kinds, words="words"):
-    """What a rank that told these kinds has sent to one other rank."""
-    wire = Wire()
-    notices = Notices(wire)
-    for kind in kinds:
-        notices.tell(kind, words)
-    assert [rank for rank, _ in wire.sent] == [0, 2] * len(set(kinds))
-    return [notice for rank, notice in wire.sent if rank == 0]
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+def test_all_close_with_two_messages_a_rank(size):
+    wires = Wires(size)
+    for told, notices in enumerate(wires.notices):
+        assert not any(each.all_closing() for each in wires.notices), told
+        notices.tell(CLOSING)
+        wires.deliver()
+    assert all(notices.all_in() and notices.all_closing() for notices in wires.notices)
+    assert wires.count <= 2 * (size - 1)
 
 
-def heard(mine, first, second):
-    """Rank 1 after it told its own, and heard those of rank 0 and rank 2."""
-    wire = Wire()
-    notices = Notices(wire)
-    for kind in mine:
-        notices.tell(kind)
-    wire.waiting = [(0, notice) for notice in first] + [(2, notice) for notice in second]
-    assert notices.listen() == bool(wire.waiting or first or second)
-    return notices
+@pytest.mark.parametrize("first", [0, 1, 7])
+def test_one_failure_is_told_with_few_messages(first):
+    """All hear the words, and fail themselves because of it."""
+    size = 8
+    wires = Wires(size)
+    wires.notices[first].tell(FAILED, "it was me")
+    wires.deliver()
+    for rank, notices in enumerate(wires.notices):
+        assert rank == first or notices.failed == {first: "it was me"}
+        if rank != first:
+            notices.tell(FAILED, "because of another")
+    wires.deliver()
+    assert all(notices.all_in() and not notices.all_closing() for notices in wires.notices)
+    assert all(notices.failed for notices in wires.notices[1:])
+    assert wires.count <= 4 * (size - 1)
 
 
-def test_all_close_where_all_said_so_first():
-    close, fail, late = told(CLOSING, CLOSING), told(FAILED, CLOSING), told(CLOSING, FAILED)
-    assert heard([CLOSING], close, close).all_closing()
-    assert heard([CLOSING], close, late).all_closing()  # it promised, and keeps it
-    assert heard([CLOSING, FAILED], close, close).all_closing()
-    assert not heard([CLOSING], close, fail).all_closing()
-    assert not heard([FAILED, CLOSING], close, close).all_closing()
-    assert not heard([CLOSING], close, []).all_in()
-    assert not heard([CLOSING], close, []).all_closing()
-    assert heard([], close, fail).all_in()
+@pytest.mark.parametrize("seed", range(300))
+def test_all_ranks_find_the_same(seed):
+    """Whoever tells what, in which order, and hears it when: all close, or nobody does."""
+    random.seed(seed)
+    size = random.randint(2, 5)
+    wires = Wires(size)
+    plans = [random.choice([[CLOSING]] * 6 + [[FAILED], [CLOSING, FAILED]]) for _ in range(size)]
+    steps = [rank for rank, plan in enumerate(plans) for _ in plan] + [None] * random.randint(0, 30)
+    random.shuffle(steps)
+    told = defaultdict(list)
+    for rank in steps:
+        if rank is None:
+            random.choice(wires.notices).listen()
+        else:
+            kind = plans[rank][len(told[rank])]
+            told[rank].append(kind)
+            wires.notices[rank].tell(kind, f"words of {rank}")
+    wires.deliver()
+    found = {notices.all_closing() for notices in wires.notices}
+    assert len(found) == 1
+    assert all(notices.all_in() for notices in wires.notices)
+    if all(FAILED not in plan for plan in plans):
+        assert found == {True}
+    if any(plan[0] == FAILED for plan in plans):
+        assert found == {False}
+    if found == {False}:  # everybody can say why
+        assert all(
+            notices.failed or FAILED in plan
+            for notices, plan in zip(wires.notices, plans, strict=True)
+        )
+
+
+def test_a_promise_to_close_is_kept():
+    wires = Wires(3)
+    wires.notices[2].tell(CLOSING)
+    wires.notices[2].tell(FAILED, "too late")
+    wires.deliver()
+    for rank in (0, 1):
+        wires.notices[rank].tell(CLOSING)
+    wires.deliver()
+    assert all(notices.all_closing() for notices in wires.notices)
+
+
+def test_a_notice_is_told_once():
+    wires = Wires(3)
+    for kind in (CLOSING, FAILED):
+        wires.notices[1].tell(kind)
+        told = wires.count
+        wires.notices[1].tell(kind)
+        assert wires.count == told
+
+
+def test_notices_leave_in_the_order_in_which_they_are_told():
+    """The main thread closes while the Broadcaster fails: what was told first comes first."""
+    entered, go, sent = threading.Event(), threading.Event(), []
+
+    class Slow(Endpoint):
+        def Isend(self, notice, rank, tag):
+            if not entered.is_set():
+                entered.set()
+                go.wait(10)
+            sent.append((rank, int(notice[0])))
+
+    notices = Notices(Slow(None, 1, 3))
+    threads = [threading.Thread(target=notices.tell, args=(kind,)) for kind in (CLOSING, FAILED)]
+    threads[0].start()
+    assert entered.wait(10)
+    threads[1].start()
+    threads[1].join(0.2)
+    go.set()
+    for thread in threads:
+        thread.join(10)
+    assert [kind for rank, kind in sent if rank == 0] == [CLOSING, FAILED]
 
 
 @pytest.mark.parametrize("words", ["ArithmeticError: only here", "", "ü" * 1000])
 def test_the_words_of_a_failure(words):
-    notices = heard([], told(FAILED, words=words), told(CLOSING))
-    assert set(notices.failed) == {0}
-    assert words.startswith(notices.failed[0].rstrip("\ufffd"))
-    assert len(notices.failed[0]) >= min(len(words), 200)
+    wires = Wires(3)
+    wires.notices[2].tell(FAILED, words)
+    wires.notices[0].tell(CLOSING)
+    wires.notices[1].tell(CLOSING)
+    wires.deliver()
+    for notices in wires.notices[:2]:
+        assert set(notices.failed) == {2}
+        assert words.startswith(notices.failed[2].rstrip("\ufffd"))
+        assert len(notices.failed[2]) >= min(len(words), 200)
+
+
+# -- polls -----------------------------------------------------------------------------------------
+
+
+class Part:
+    """Stands for a window: this rank's part of it."""
+
+    def __init__(self, comm, words, info, resources):
+        self.memory = bytearray(8 * words)
+        self.words = np.frombuffer(self.memory, np.int64)
+
+    def tomemory(self):
+        return self.memory
+
+    def Sync(self):
+        pass
+
+    def Flush(self, rank):
+        pass
+
+    def Accumulate(self, word, rank, place, op):
+        self.words[place] = word[0]
+
+    def Put(self, words, rank, place):
+        self.words[place : place + len(words)] = words
+
+    def Fetch_and_op(self, nothing, word, rank, place, op):
+        word[0] = self.words[place]
+
+
+@pytest.fixture
+def sides(monkeypatch):
+    """Side windows of rank 0, who is the target of its own requests, by number of ranks."""
+    monkeypatch.setattr(sidewindows, "_locked", Part)
+    resources = SimpleNamespace(on_release=lambda action: None)
+    return lambda size: SideWindows(SimpleNamespace(rank=0, size=size), None, resources)
+
+
+def test_a_request_is_seen_until_it_is_accepted(sides):
+    side = sides(5)
+    assert side.requested() == []
+    assert not side.expecting()
+    for root, number in ((3, 1), (4, 1), (3, 2)):
+        side.warn(0, root, number)
+        assert side.expecting()
+        assert side.requested() == []
+        side.announce(0, root, number, Description(7, number, 10 * root, 99))
+        assert side.requested() == [(root, number)]
+        assert side.describe(root) == (7, number, 10 * root, 99)
+        assert not side.expecting()
+        side.accept(root, number)
+        assert side.requested() == []
+    side.forget()
+    assert side.requested() == []
+    assert not side.expecting()
+
+
+def test_a_poll_that_finds_nothing_makes_no_lists(sides):
+    side = sides(20_000)
+    side.warn(0, 19_999, 1)
+    side.announce(0, 19_999, 1, Description(0, 1, 0, 8))
+    assert side.requested() == [(19_999, 1)]
+    side.accept(19_999, 1)
+    tracemalloc.start()
+    try:
+        assert side.requested() == []
+        assert not side.expecting()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 20_000  # a byte for each rank would be more

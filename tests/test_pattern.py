@@ -13,17 +13,17 @@ from mpi4py import MPI
 
 from onesided.collectives import PatternError, UnsupportedError
 from onesided.collectives.buffers import recv_boxes, send_boxes, vector
-from onesided.collectives.copies import as_bytes, copy_of
+from onesided.collectives.copies import as_bytes, copies_between
 from onesided.collectives.hints import Hints
 from onesided.collectives.pattern import (
     Block,
-    Pattern,
     blocks_of_boxes,
     blocks_of_counts,
     check_counts,
     check_disjoint,
     one_piece,
 )
+from onesided.collectives.program import joined_axes
 
 
 def test_blocks_without_elements_are_left_out():
@@ -32,13 +32,6 @@ def test_blocks_without_elements_are_left_out():
         (0, (slice(5, 7),), 2), (2, (slice(7, 10),), 3)
     ]
     assert blocks_of_counts([4], [0], [MPI.PROC_NULL], [0]) == ()
-
-
-def test_the_reversed_pattern_exchanges_the_sides():
-    send, recv = (Block(1, 0, (slice(0, 2),), (2,)),), (Block(0, 0, (slice(3, 4),), (1,)),)
-    pattern = Pattern(send, recv)
-    assert pattern.reversed() == Pattern(recv, send)
-    assert pattern.reversed().reversed() == pattern
 
 
 def test_boxes_are_completed():
@@ -90,16 +83,57 @@ def test_one_piece(order, shape):
         assert not one_piece(np.zeros(shape)[:, :-1].transpose(order))
 
 
-def test_a_copy_takes_its_fastest_form():
+def test_copies_match_elements_in_c_order():
     target, source = np.zeros((2, 3)), np.arange(6.0).reshape(2, 3)
-    into, out = copy_of(target, source)
-    assert isinstance(into, memoryview)
-    into[:] = out
-    np.testing.assert_array_equal(target, source)
-    into, out = copy_of(target.T, np.arange(6.0).reshape(3, 2))
-    assert isinstance(into, np.ndarray)
-    into[:] = out
-    np.testing.assert_array_equal(target, np.arange(6.0).reshape(3, 2).T)
+    ((into, out),) = copies_between(target, source)
+    assert into is target
+    assert out is source
+    first, then = copies_between(target, np.arange(6.0).reshape(3, 2).T[::-1].T)
+    for into, out in (first, then):
+        assert into.shape == out.shape
+        into[...] = out
+    np.testing.assert_array_equal(target, np.arange(6.0).reshape(3, 2)[:, ::-1].reshape(2, 3))
+
+
+def test_a_copy_has_as_few_axes_as_it_can():
+    """One contiguous block is one axis, and the target's fastest axis is the innermost."""
+    def axes(target, source):
+        return joined_axes(target.shape, target.strides, source.strides)
+
+    whole = np.zeros((2, 3, 4), "u1")
+    assert axes(whole, whole) == [(24, 1, 1)]
+    assert axes(whole[:1, :1, :1], whole[:1, :1, :1]) == [(1, 0, 0)]
+    assert axes(whole.T, whole.T) == [(24, 1, 1)]
+    assert axes(whole[:, :2], whole[:, :2]) == [(2, 12, 12), (8, 1, 1)]
+    assert axes(whole[:, :, :2], whole[:, :, 2:]) == [(6, 4, 4), (2, 1, 1)]
+    turned = np.zeros((4, 3, 2), "u1").T
+    assert axes(turned, whole) == [(4, 6, 1), (3, 2, 4), (2, 1, 12)]
+
+
+@given(st.permutations([0, 1, 2]), st.tuples(*[st.integers(1, 4)] * 3), st.data())
+def test_the_axes_of_a_copy_reach_every_element_once(order, shape, data):
+    """Of boxes of larger arrays in any orders of their axes: followed by strides alone."""
+    boxes = []
+    for turned in ((0, 1, 2), order):
+        outer = [shape[axis] + data.draw(st.integers(0, 2)) for axis in turned]
+        whole = np.arange(int(np.prod(outer)), dtype=np.int32).reshape(outer)
+        box = tuple(slice(outer[i] - shape[axis], None) for i, axis in enumerate(turned))
+        boxes.append(whole[box].transpose(np.argsort(turned)))
+    target, source = boxes
+    axes = joined_axes(shape, target.strides, source.strides)
+    assert len(axes) <= 3
+    steps = list(itertools.product(*[range(extent) for extent, _, _ in axes]))
+    to, out = ([sum(i * axis[side] for i, axis in zip(step, axes, strict=True)) for step in steps]
+               for side in (1, 2))
+
+    def at(array):
+        """By distance from the first element, in bytes, the place in the box."""
+        places = itertools.product(*[range(extent) for extent in shape])
+        return {int(np.dot(place, array.strides)): place for place in places}
+
+    targets, sources = at(target), at(source)
+    assert sorted(to) == sorted(targets)
+    assert [targets[a] for a in to] == [sources[b] for b in out]
 
 
 SPECS = [

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import replace
 
 import pytest
 
 from onesided.collectives.errors import PatternError
-from onesided.collectives.modelling import kept
+from onesided.collectives.modelling import parameters
 from onesided.collectives.tuning.decisions import (
     VARIABLE,
+    Cost,
     OtherVersionError,
+    Record,
     Tuning,
     open_tuning,
     read_records,
 )
-from onesided.collectives.tuning.record import Cost, Record
 
-RECORD = Record({"p2p": Cost(0.001, 5e-6), "rma-notify": Cost(0.004, 2e-6)}, {"x": "not here"})
+RECORD = Record(
+    {"p2p": Cost(0.001, 5e-6), "rma-notify": Cost(0.004, 2e-6, 1e-6)}, {"x": "not here"}, 2
+)
 
 
 @pytest.fixture
@@ -46,6 +50,31 @@ def test_what_is_learnt_is_there_for_the_next_process(path):
     assert os.listdir(path.parent) == ["tuning.json"]  # no temporary file is left
 
 
+def test_what_is_doubted_is_not_known_but_how_often_it_was_measured(path):
+    tuning = Tuning(path)
+    tuning.learn("m", "a", RECORD)
+    tuning.learn("m", "b", RECORD)
+    tuning.doubt("m", "a")
+    for known in (tuning, Tuning(path)):  # in this process, and in the next one
+        doubted = known.recall("m", "a")
+        assert not doubted.covers(RECORD.costs)
+        assert not doubted.costs
+        assert doubted.refused == RECORD.refused
+        assert doubted.times == RECORD.times
+        assert known.recall("m", "b") == RECORD
+    tuning.doubt("m", "c")  # of which nothing is known
+    tuning.doubt("n", "a")
+    assert {m: set(known) for m, known in Tuning(path).records().items()} == {"m": {"a", "b"}}
+
+
+def test_a_second_doubt_changes_nothing(path, monkeypatch):
+    tuning = Tuning(path)
+    tuning.learn("m", "a", RECORD)
+    tuning.doubt("m", "a")
+    monkeypatch.setattr(tuning, "learn", lambda *words: pytest.fail(f"learnt {words}"))
+    tuning.doubt("m", "a")
+
+
 def test_two_processes_that_learn_keep_both(path):
     first, second = Tuning(path), Tuning(path)
     assert first.recall("m", "a") is second.recall("m", "a") is None
@@ -57,20 +86,36 @@ def test_two_processes_that_learn_keep_both(path):
     }
 
 
+def content_of(seconds, **more):
+    """A tuning file with one record."""
+    record = {"seconds": {"p2p": seconds}, "refused": {}, "times": 1} | more
+    records = {"m": {"s": record}}
+    return json.dumps({"format": "onesided tuning", "version": 2, "records": records})
+
+
+def test_the_form_of_a_file(path):
+    path.parent.mkdir()
+    path.write_text(content_of([3, 2, 1], times=4))
+    assert read_records(path) == {"m": {"s": Record({"p2p": Cost(3, 2, 1)}, {}, 4)}}
+
+
 BROKEN = [
     "",
     "no json",
     "[]",
     '{"format": "something else"}',
-    '{"format": "onesided tuning", "version": 1}',
-    '{"format": "onesided tuning", "version": 1, "records": []}',
-    '{"format": "onesided tuning", "version": 1, "records": {"m": {"s": {}}}}',
-    '{"format": "onesided tuning", "version": 1, "records": {"m": {"s": '
-    '{"seconds": {"p2p": [1]}, "refused": {}}}}}',
-    '{"format": "onesided tuning", "version": 1, "records": {"m": {"s": '
-    '{"seconds": {"p2p": [1, -1]}, "refused": {}}}}}',
-    '{"format": "onesided tuning", "version": 1, "records": {"m": {"s": '
-    '{"seconds": {"p2p": [1, NaN]}, "refused": {}}}}}',
+    '{"format": "onesided tuning", "version": 2}',
+    '{"format": "onesided tuning", "version": 2, "records": []}',
+    '{"format": "onesided tuning", "version": 2, "records": {"m": {"s": {}}}}',
+    content_of([1]),
+    content_of([1, 1]),
+    content_of([1, -1, 1]),
+    content_of([1, math.nan, 1]),
+    content_of([1, 1, -1]),
+    content_of([1, 1, math.nan]),
+    content_of([1, 1, 1], times="often"),
+    content_of([1, 1, 1], times=None),
+    content_of([1, 1, 1], refused=[]),
 ]
 
 
@@ -97,14 +142,14 @@ def test_bytes_that_are_no_text_are_a_broken_file(path):
 
 def test_a_file_of_another_version_stays_as_it_is(path):
     path.parent.mkdir()
-    content = json.dumps({"format": "onesided tuning", "version": 2, "records": {"new": "form"}})
+    content = json.dumps({"format": "onesided tuning", "version": 3, "records": {"new": "form"}})
     path.write_text(content)
     with pytest.raises(OtherVersionError):
         read_records(path)
     tuning = Tuning(path)
-    with pytest.warns(RuntimeWarning, match=r"version 2, not 1.*ignored"):
+    with pytest.warns(RuntimeWarning, match=r"version 3, not 2.*ignored"):
         assert tuning.recall("m", "s") is None
-    with pytest.warns(RuntimeWarning, match="version 2"):
+    with pytest.warns(RuntimeWarning, match="version 3"):
         tuning.learn("m", "s", RECORD)
     assert tuning.recall("m", "s") == RECORD  # in this process
     assert path.read_text() == content
@@ -132,16 +177,16 @@ def test_the_file_is_named_by_the_environment(tmp_path, monkeypatch):
 
 
 def test_parameters_are_kept_and_broken_ones_ignored(tmp_path, monkeypatch):
-    monkeypatch.setenv(kept.VARIABLE, "off")
-    assert kept.known_parameters() is kept.ASSUMED
-    assert kept.keep_parameters(kept.ASSUMED) is None
+    monkeypatch.setenv(parameters.VARIABLE, "off")
+    assert parameters.known_parameters() is parameters.ASSUMED
+    assert parameters.keep_parameters(parameters.ASSUMED) is None
     path = tmp_path / "model.json"
-    monkeypatch.setenv(kept.VARIABLE, str(path))
-    assert kept.known_parameters() is kept.ASSUMED
-    measured = replace(kept.ASSUMED, name="measured")
-    assert kept.keep_parameters(measured) == path
-    assert kept.known_parameters() == measured
+    monkeypatch.setenv(parameters.VARIABLE, str(path))
+    assert parameters.known_parameters() is parameters.ASSUMED
+    measured = replace(parameters.ASSUMED, name="measured")
+    assert parameters.keep_parameters(measured) == path
+    assert parameters.known_parameters() == measured
     for broken in ("", "[]", '{"format": "something"}'):
         path.write_text(broken)
         with pytest.warns(RuntimeWarning, match="is ignored"):
-            assert kept.known_parameters() is kept.ASSUMED
+            assert parameters.known_parameters() is parameters.ASSUMED

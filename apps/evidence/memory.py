@@ -10,7 +10,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives import Alltoallv_init, OnesidedError, PersistentRequest, empty, free
+from onesided.collectives import Alltoallv_init, OnesidedError, Request, empty, free
 
 Array = NDArray[Any]
 
@@ -56,7 +56,7 @@ class Exchanger:
         self._memory = place.make(comm, sum(recv_counts))
         received = None if self._memory is None else [self._memory, recv_counts]
         try:
-            self.request: PersistentRequest = Alltoallv_init(
+            self.request: Request = Alltoallv_init(
                 comm, list(send), received, method=method, info=info
             )
         except OnesidedError:  # the same on every rank

@@ -24,11 +24,10 @@ from onesided.apps.progress import console
 from onesided.apps.report import Report, check_json
 from onesided.apps.selection import EVERY, chosen, hints
 from onesided.collectives import agreed
+from onesided.collectives.hardware import Layout
 from onesided.collectives.hints import Hints
-from onesided.collectives.layout import Layout
-from onesided.collectives.modelling.kept import VARIABLE, keep_parameters
-from onesided.collectives.modelling.parameters import Parameters
-from onesided.collectives.modelling.registry import formulas
+from onesided.collectives.modelling.exchanges import formulas
+from onesided.collectives.modelling.parameters import VARIABLE, Parameters, keep_parameters
 
 #: The share of the time for the parameters, where the methods are timed as well.
 FOUND = 0.5
@@ -56,6 +55,8 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
             share = 1.0 if options.parameters is not None else 1.0 - FOUND
             shorter = _with_seconds(options, share)
             outcome = check(comm, shorter, names, nodes, findings.parameters)
+        if options.parameters is None:
+            findings = replace(findings, parameters=_checked(comm, findings.parameters, outcome))
     report = Report(
         "bench model",
         settings(options),
@@ -74,6 +75,15 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
         report.remarks.append(_kept(comm, findings.parameters))
     report.finish(comm, out, options.json)
     return 0
+
+
+def _checked(comm: MPI.Intracomm, parameters: Parameters, outcome: Outcome) -> Parameters:
+    """Local. The parameters with what the check tells: their error, on so many ranks."""
+    medians = outcome.medians()
+    if not medians or parameters.measured is None:
+        return parameters
+    measured = replace(parameters.measured, most_ranks=comm.size)
+    return replace(parameters, error=max(medians.values()), measured=measured)
 
 
 def _kept(comm: MPI.Intracomm, parameters: Parameters) -> str:
@@ -119,4 +129,6 @@ def _sentences(findings: Findings, outcome: Outcome) -> list[str]:
     checked = outcome.medians()
     for method, error in checked.items():
         sentences.append(f"Median error of the prediction of {method}: {100 * error:.1f} %")
+    if findings.parameters.assumed:
+        sentences.append(f"Assumed, not measured: {', '.join(findings.parameters.assumed)}")
     return sentences

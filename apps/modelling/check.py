@@ -14,9 +14,9 @@ from onesided.apps.modelling.measuring import quick, round_of
 from onesided.apps.report import Row, byte_count
 from onesided.apps.selection import hints, prepare, release
 from onesided.apps.timing import Subject, measure, repeats
-from onesided.collectives import Alltoallv_init, PersistentRequest
+from onesided.collectives import Alltoallv_init, Request
+from onesided.collectives.modelling.exchanges import predict
 from onesided.collectives.modelling.parameters import Parameters
-from onesided.collectives.modelling.prediction import predict
 from onesided.collectives.modelling.traffic import of_matrix
 
 ITEM = 8  # bytes of an element
@@ -62,16 +62,16 @@ def _one_size(
     counts = [count] * comm.size
     info = hints(options)
 
-    def make(method: str) -> PersistentRequest:
+    def make(method: str) -> Request:
         return Alltoallv_init(comm, [sent, counts], None, method=method, info=info)
 
-    candidates = prepare(comm, names, make, PersistentRequest.Free)
+    candidates = prepare(comm, names, make, Request.Free)
     made = {each.method: each.made for each in candidates if each.made is not None}
     calls = {method: round_of(request) for method, request in made.items()}
     subjects = [Subject(name, call, repeats=repeats(comm, call)) for name, call in calls.items()]
     seconds = options.seconds / len(set(options.sizes))
     lists = measure(comm, subjects, iterations=options.iterations, seconds=seconds)
-    release(comm, candidates, PersistentRequest.Free)
+    release(comm, candidates, Request.Free)
     traffic = of_matrix(np.full((comm.size, comm.size), count * ITEM), nodes)
     expected = predict(traffic, parameters, names)
     timed = dict(zip(calls, lists, strict=True))

@@ -13,14 +13,13 @@ import numpy as np
 from mpi4py import MPI
 
 from onesided.apps.modelling.probes import IN_A_ROW, SHORT, Call, Probes, SharedProbes
-from onesided.apps.selection import BASELINE
+from onesided.apps.selection import BASELINE, hints
 from onesided.apps.summary import quartiles
 from onesided.apps.timing import Subject, measure, repeats, rest
-from onesided.collectives import Alltoallv_init, PersistentRequest, UnsupportedError
-from onesided.collectives.modelling.fitting import Fit, fit
-from onesided.collectives.modelling.parameters import Level, Parameters
-from onesided.collectives.modelling.registry import formulas
-from onesided.collectives.modelling.way import Way
+from onesided.collectives import Alltoallv_init, Request, UnsupportedError
+from onesided.collectives.modelling.exchanges import formulas
+from onesided.collectives.modelling.loggp import Fit, PiecewiseLogGP, fit
+from onesided.collectives.modelling.parameters import Level, Parameters, Validity
 
 R = TypeVar("R")
 
@@ -28,6 +27,12 @@ R = TypeVar("R")
 SIZES = tuple(SHORT if power == 3 else 1 << power for power in (3, *range(8, 23)))
 #: The same of rounds that a rank has with itself.
 OWN_SIZES = tuple(SHORT if power == 3 else 1 << power for power in (3, 10, 13, 15, 17, 19, 20, 22))
+#: How often a request of every method is made and freed.
+SETUPS = 3
+#: What no probe finds: it would take more than a pair of ranks.
+ASSUMED = tuple(
+    f"network.{name}" for name in ("link_byte_gap", "link_gap", "congestion", "contention")
+)
 
 
 @dataclass
@@ -64,12 +69,21 @@ def find(comm: MPI.Intracomm, options: Namespace, nodes: Sequence[int]) -> Findi
         )
         level, more, seconds_of = among(comm, [0, partner], work)
         levels[which] = level
-        errors |= {f"{way}, {which}": error for way, error in more.items()}
+        errors |= {f"{kind}, {which}": error for kind, error in more.items()}
         times[which] = seconds_of
     node = levels["node"]
     if node is not None:  # on a node nobody accumulates: the counter is stored
         levels["node"] = replace(node, notice=counter)
-    return Findings(Parameters(stores, levels["node"], levels["network"], software), errors, times)
+    parameters = Parameters(
+        stores,
+        levels["node"],
+        levels["network"],
+        software,
+        setup=_setups(comm, options),
+        assumed=() if levels["network"] is None else ASSUMED,
+        measured=Validity(2, SIZES[0], SIZES[-1]),
+    )
+    return Findings(parameters, errors, times)
 
 
 def among(comm: MPI.Intracomm, members: Sequence[int], work: Callable[[MPI.Intracomm], R]) -> R:
@@ -100,16 +114,16 @@ def _times(
 
 def _stores(
     node: MPI.Intracomm, options: Namespace, seconds: float
-) -> tuple[Way, float, float]:
+) -> tuple[PiecewiseLogGP, float, float]:
     """Collective. Copies into shared memory, a counter in it, and the error of the lines."""
     with ExitStack() as stack:
         times = _times(node, SharedProbes(node, SIZES, stack).calls, options, seconds)
     lines = _fit(times, "stores")
     each = times["stores in a row"] / IN_A_ROW
-    return lines.way(each, each, 1), times.get("counter", 0.0), lines.typical_error
+    return lines.piecewise(each, each, 1), times.get("counter", 0.0), lines.typical_error
 
 
-def _software(node: MPI.Intracomm, options: Namespace, seconds: float) -> dict[str, Way]:
+def _software(node: MPI.Intracomm, options: Namespace, seconds: float) -> dict[str, PiecewiseLogGP]:
     """Collective. Rounds of every method in which each rank sends to itself, all at once."""
     found = {}
     alone = node.Split(node.rank)
@@ -126,12 +140,31 @@ def _software(node: MPI.Intracomm, options: Namespace, seconds: float) -> dict[s
                 continue
             times = _times(node, calls, options, seconds / len(formulas()))
             node.Barrier()
-        found[method] = _fit(times, "own", OWN_SIZES).way(0.0, 0.0, 1)
+        found[method] = _fit(times, "own", OWN_SIZES).piecewise(0.0, 0.0, 1)
     alone.Free()
     return found
 
 
-def round_of(request: PersistentRequest) -> Call:
+def _setups(comm: MPI.Intracomm, options: Namespace) -> dict[str, float]:
+    """Collective. Seconds of making and freeing a request on all ranks, by method."""
+    sent, info = np.zeros(comm.size, np.uint8), hints(options)
+    found = {}
+    for method in formulas():
+        times = []
+        try:
+            for _ in range(SETUPS):
+                comm.Barrier()
+                start = MPI.Wtime()
+                blocks = [sent, [1] * comm.size]
+                Alltoallv_init(comm, blocks, None, method=method, info=info).Free()
+                times.append(comm.allreduce(MPI.Wtime() - start, MPI.MAX))
+        except UnsupportedError:  # on every rank
+            continue
+        found[method] = quick(times)
+    return found
+
+
+def round_of(request: Request) -> Call:
     """Local. What starts a round and waits for it."""
     def call() -> None:
         request.Start()
@@ -144,7 +177,7 @@ def _level(
     pair: MPI.Intracomm,
     options: Namespace,
     seconds: float,
-    software: Mapping[str, Way],
+    software: Mapping[str, PiecewiseLogGP],
     near: bool,
 ) -> tuple[Level, dict[str, float], dict[str, float]]:
     """Collective over two ranks. The level, the errors of its lines, and what was timed."""
@@ -162,14 +195,14 @@ def _level(
     )  # fmt: skip
     gap = max(times["stream"] - times["message"], 0.0) / (IN_A_ROW - 1)
     put_gap = max(times["puts in a row"] - times["put"], 0.0) / (IN_A_ROW - 1)
-    sent = messages.way(gap / 2, gap, 2)
+    sent = messages.piecewise(gap / 2, gap, 2)
     if near:  # two messages, of which one is the rank's own
         collective = collective.halved(gap)
     level = Level(
         messages=sent,
-        puts=puts.way(overhead, put_gap, 1),
-        collective=collective.way(gap / 2, gap, 2),
-        link_byte_gap=sent.lines[-1].network.byte_gap,
+        puts=puts.piecewise(overhead, put_gap, 1),
+        collective=collective.piecewise(gap / 2, gap, 2),
+        link_byte_gap=sent.segments[-1].loggp.byte_gap,
         **synchronization(times),
     )
     errors = {

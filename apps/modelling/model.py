@@ -2,7 +2,9 @@
 
 Nothing is measured: the parameters come from a file that ``onesided bench model`` wrote, or with
 the program. The table has a line for every number of ranks and size; the image shows where each
-method is the fastest. ``--paper`` sets the model beside what paper 000 tells of its figures.
+method is the fastest. Where the margin between two is below the error of the model, it is
+undecided and marked so, as is what lies far beyond the measurements. ``--paper`` sets the model
+beside what paper 000 tells of its figures.
 """
 
 from __future__ import annotations
@@ -25,8 +27,7 @@ from onesided.apps.options import settings
 from onesided.apps.picture import check_picture
 from onesided.apps.progress import PLAIN_WIDTH, console
 from onesided.apps.report import PLAIN, check_json, write_json
-from onesided.collectives.modelling.networks import NETWORKS
-from onesided.collectives.modelling.parameters import Parameters
+from onesided.collectives.modelling.parameters import BEYOND, MACHINES, Parameters
 
 DEFAULT = "paper"
 
@@ -61,7 +62,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
 def _parameters(comm: MPI.Intracomm, options: Namespace) -> Parameters:
     if options.parameters is not None:
         return load(comm, options.parameters)
-    return NETWORKS[options.network or DEFAULT]
+    return MACHINES[options.network or DEFAULT]
 
 
 def _tell(
@@ -76,14 +77,32 @@ def _tell(
     table = Table(title=title, title_justify="left")
     for name in ("ranks", "bytes", *names):
         table.add_column(name.replace("-", "-\n"), justify="right", no_wrap=True)
-    table.add_column("fastest", no_wrap=True)
+    table.add_column("fastest", overflow="fold")  # the marks behind it are not to be cut off
     for point in points:
         table.add_row(*point.cells())
     out.print(table, width=max(out.width, PLAIN_WIDTH), crop=False)
     shares = regions.shares()
     told = ", ".join(f"{name} {100 * share:.0f} %" for name, share in shares.items())
     out.print(f"Fastest in so much of the range, both axes logarithmic: {told}", **PLAIN)
-    out.print(f"Parameters: {parameters.provenance or 'of unknown origin'}", **PLAIN)
+    undecided = 100 * regions.undecided.mean()
+    out.print(
+        f"Undecided in {undecided:.0f} % of it (+n: so many others are slower by less than "
+        f"{100 * parameters.error:.0f} %, the error of a prediction)",
+        **PLAIN,
+    )
+    for sentence in _trust(parameters, bool(regions.extrapolated.any())):
+        out.print(sentence, **PLAIN)
+
+
+def _trust(parameters: Parameters, extrapolated: bool) -> list[str]:
+    """Local. Where the parameters are from, and how far they carry."""
+    said = [f"Parameters: {parameters.provenance or 'of unknown origin'}"]
+    if parameters.assumed:
+        said.append(f"Assumed, not measured: {', '.join(parameters.assumed)}")
+    if extrapolated:
+        known = f"more than {BEYOND:g} times beyond what was measured: {parameters.measured}"
+        said.append(f"* extrapolated: {known if parameters.measured else 'nothing was measured'}")
+    return said
 
 
 def _draw(
@@ -114,5 +133,7 @@ def _content(
         "pattern": {"blocks": "uniform", "parameters": parameters.record()},
         "rows": [point.record() for point in points],
         "fastest_share": regions.shares(),
+        "undecided_share": float(regions.undecided.mean()),
+        "extrapolated_share": float(regions.extrapolated.mean()),
         "paper": None if comparison is None else comparison.records(),
     }

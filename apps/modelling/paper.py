@@ -13,8 +13,8 @@ from rich.table import Table
 
 from onesided.apps.modelling.pictures import save_points_and_lines
 from onesided.apps.report import byte_count, duration
+from onesided.collectives.modelling.exchanges import predict
 from onesided.collectives.modelling.parameters import Parameters
-from onesided.collectives.modelling.prediction import predict
 from onesided.collectives.modelling.traffic import uniform
 
 KIBI, MEBI = 1 << 10, 1 << 20

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from onesided.apps.modelling.sweep import Regions
 
+#: How opaque the color of a method is where others may be as fast.
+PALE = 0.35
 Points = Sequence[tuple[float, float]]
 
 
 def save_regions(path: str, title: str, label: str, regions: Regions) -> None:
-    """Local. Draw which method is the fastest: ranks over bytes, both logarithmic."""
+    """Local. Draw which method is the fastest: ranks over bytes, both logarithmic.
+
+    Undecided places are pale, extrapolated ones are hatched.
+    """
     from matplotlib import colormaps
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.colors import ListedColormap
@@ -28,8 +35,14 @@ def save_regions(path: str, title: str, label: str, regions: Regions) -> None:
         cmap=ListedColormap(colors),
         vmin=-0.5,
         vmax=len(colors) - 0.5,
+        alpha=np.where(regions.undecided, PALE, 1.0),
         shading="nearest",
     )
+    if regions.extrapolated.any():
+        axes.contourf(
+            regions.nbytes, regions.ranks, regions.extrapolated.astype(float), levels=[0.5, 1.5],
+            colors="none", hatches=["//"],
+        )  # fmt: skip
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xlabel(label)
@@ -37,6 +50,10 @@ def save_regions(path: str, title: str, label: str, regions: Regions) -> None:
     axes.set_title(title)
     seen = [number for number, name in enumerate(regions.methods) if name in regions.shares()]
     patches = [Patch(color=colors[number], label=regions.methods[number]) for number in seen]
+    if regions.undecided.any():
+        patches.append(Patch(color="0.5", alpha=PALE, label="undecided: pale"))
+    if regions.extrapolated.any():
+        patches.append(Patch(facecolor="none", edgecolor="black", hatch="//", label="extrapolated"))
     axes.legend(handles=patches, loc="upper left", framealpha=0.9)
     figure.savefig(path)
 

@@ -35,7 +35,7 @@ from onesided.apps.rmamt.plan import Plan
 from onesided.apps.rmamt.rows import MatrixReport, failures, failures_remark, row
 from onesided.apps.rmamt.store import Store
 from onesided.apps.rmamt.sweep import Sweep
-from onesided.collectives.processor import processor
+from onesided.collectives.hardware import processor
 
 CELLS, LOOP, JSON = "cells.jsonl", "rma_loop.so", "rma-mt.json"
 LEAST_RANKS = 2

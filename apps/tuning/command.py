@@ -21,9 +21,7 @@ from onesided.apps.options import settings
 from onesided.apps.progress import console, progress
 from onesided.apps.report import check_json, duration, write_json
 from onesided.collectives import Alltoallv_init, Bcast_init, agreed, empty, free
-from onesided.collectives.tuning.decisions import VARIABLE, Tuning, open_tuning
-from onesided.collectives.tuning.record import Record
-from onesided.collectives.tuning.situation import machine
+from onesided.collectives.tuning.decisions import VARIABLE, Record, Tuning, machine, open_tuning
 
 AUTO = "auto"
 

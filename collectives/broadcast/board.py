@@ -1,171 +1,260 @@
-"""One copy of the data on a node, out of which all its other ranks read at the same time.
+"""Data from one rank to others through memory that they share: who fills it, and who takes it.
 
-The *leader* of a node (the root, or the rank that receives from another node) offers the data in
-segments and counts them in ``filled``; each reader copies what is offered into its own buffer and
-counts in ``taken``. All counters go on from round to round; ``Win.Sync`` on both sides orders the
-accesses. Where the data lie:
+The data travel in *segments*, each through a slot of a *ring* in the control memory of some rank.
+Whoever fills the ring counts the segments in ``filled``, whoever takes them copies them into its
+own buffer and counts in ``taken``; both go on from round to round, and none is ever reset.
 
-*in the leader's buffer*, if that is window memory and the data are long: nothing is copied but by
-the readers. The leader waits until they have all taken everything, and so its buffer is its own
-again when the round is over.
+*Where the data fit* into the ring more than once, a rank says at its next ``Start`` that it has
+taken those of the rounds before, and only the round that is to overwrite them waits for that. So
+the one that fills runs ahead, nobody waits for a slower rank of the same round, and there is
+nothing left that another rank would need before ``Wait``. *Where they do not*, every segment is
+counted as it is taken, and who is slow holds up the others.
 
-*in a ring* in the leader's control memory else. The leader copies segment after segment into the
-next slot, which is free when all readers have taken what was there before; readers follow while
-the segment is in the cache. Short data leave at once: the leader waits for nobody.
-
-A reader that is late, or starts late, is the only one who moves its ``taken``, so nothing that it
-still reads is overwritten; one that is early finds ``filled`` unchanged and waits.
+*Long data in memory from* ``empty`` need no ring: they are copied once, between the two buffers.
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from onesided.collectives.broadcast.control import FILLED, TAKEN, Address, Control
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.collectives.agreement import largest
 from onesided.collectives.broadcast.operation import Broadcast
 from onesided.collectives.context import Resources
-from onesided.collectives.memory import aligned
+from onesided.collectives.memory import (
+    ALIGNMENT,
+    Arena,
+    Region,
+    aligned,
+    find_region,
+    region_with_key,
+)
+from onesided.collectives.program import Chain, Plan, copy, tell, wait_for
+from onesided.collectives.transport import Cell
 
-#: Data of so many bytes or fewer always go through the ring, so that their leader need not wait:
+Bytes = NDArray[np.uint8]
+
+#: Data of so many bytes or fewer always go through a ring, so that who fills it need not wait:
 #: where every rank may have a core, and on a node with more ranks than cores, where each wait
 #: costs time slices.
 SHORT, SHORT_IF_CROWDED = 1 << 15, 1 << 20
 
-#: Slots of a ring, and bounds of a segment in bytes. What lies in the ring stays in the caches;
-#: short data are in it twice, so that their leader may be a round ahead.
-SLOTS, LEAST_SEGMENT, MOST_SEGMENT = 16, 1 << 15, 1 << 17
+#: Most bytes that are in a ring twice, and the segments and slots of longer ones: what lies in a
+#: ring stays in the caches.
+TWICE, LEAST_SEGMENT, MOST_SEGMENT, SLOTS = 1 << 20, 1 << 17, 1 << 20, 8
+
+#: Segments in which data are cut, roughly, while they are taken as they are filled.
+PARTS, MOST_PARTS = 8, 64
 
 
-def segment_of(nbytes: int) -> int:
-    """Local. Bytes that are offered at once; readers copy them while the next ones are put up."""
-    return min(max(aligned(-(-2 * nbytes // SLOTS)), LEAST_SEGMENT), MOST_SEGMENT)
+@dataclass(frozen=True)
+class Segments:
+    """How data are cut, and where a segment lies: ``count`` of ``size`` bytes (the last ones may
+    be shorter, or empty) in a ring of ``slots``, for which a round has ``turns`` forms."""
 
+    nbytes: int
+    size: int
+    count: int
+    slots: int
+    turns: int
 
-def short(broadcast: Broadcast) -> int:
-    """Local. Most bytes that always go through the ring, by this rank's node."""
-    ranks = len(broadcast.context.node().ranks)
-    return SHORT_IF_CROWDED if ranks > (os.cpu_count() or ranks) else SHORT
+    @classmethod
+    def of(cls, nbytes: int, size: int, slots: int) -> Segments:
+        """Segments of about ``size`` bytes. A whole number of rounds fills the ring, or the other
+        way round, so that each segment has the same slot in every ``turns``-th round."""
+        size = max(1, min(size, nbytes))
+        count = -(-nbytes // size)
+        if 2 * count <= slots:
+            turns = 4 if 4 * count <= slots else 2
+            return cls(nbytes, size, count, turns * count, turns)
+        count = -(-count // slots) * slots
+        return cls(nbytes, max(1, -(-nbytes // count)), count, slots, 1)
 
-
-class Board:
-    """The part of one rank in what its node does; a part of a request."""
-
-    def __init__(
-        self, broadcast: Broadcast, resources: Resources, leader: int, segment: int
-    ) -> None:
-        """Collective. ``leader`` is the rank that offers the data on this rank's node, in segments
-        of so many bytes."""
-        self.nbytes = broadcast.nbytes
-        self.segment = segment = max(1, min(segment, self.nbytes))
-        self.count = -(-self.nbytes // segment)
-        self.leads = broadcast.rank == leader
-        self._memory = broadcast.memory()
-        buffer = self._common(broadcast, leader)
-        self.direct = buffer is not None
-        step = aligned(segment)
-        room = SLOTS * step if self.leads and not self.direct else 0
-        self.control = control = Control(broadcast, resources, room)
-        self._source = memoryview(b"")
-        self._ring: list[memoryview] = []
-        if buffer is not None:
-            self._source = buffer.view()
-            region = buffer.region()
-            if region is not None and region is not control.data:
-                control.syncs.append(region.window.Sync)
+    @classmethod
+    def on_node(cls, nbytes: int, most: int) -> Segments:
+        """Those of a ring on a node, of at most ``most`` bytes each where that is not 0."""
+        if nbytes <= SHORT:
+            size, slots = nbytes, 4
+        elif nbytes <= TWICE:
+            size = max(aligned(-(-nbytes // PARTS)), SHORT)
+            slots = 2 * -(-nbytes // size)
         else:
-            ring = control.room(leader)
-            self._ring = [ring[i * step : i * step + segment] for i in range(SLOTS)]
-        self._filled = control.counter_of(leader, FILLED)
-        self._taken = control.counter(TAKEN)
-        self._readers = [rank for rank in control.node.ranks if rank != leader]
-        self._takers = [control.counter_of(rank, TAKEN) for rank in self._readers]
-        self._done = 0  # segments that this rank has offered, or taken
-        self._slowest = 0  # segments that every reader is known to have taken
-        self._first = 0  # number of this round's first segment
+            size, slots = max(aligned(-(-nbytes // MOST_PARTS)), LEAST_SEGMENT), SLOTS
+            size = min(size, MOST_SEGMENT)
+        return cls.of(nbytes, min(size, most or size), slots)
 
-    def _common(self, broadcast: Broadcast, leader: int) -> Address | None:
-        """Collective over the node. The leader's buffer, where every reader sees it."""
-        node = broadcast.node
-        long = self.nbytes > short(broadcast)
-        mine = Address.of(broadcast) if self.leads and long else None
-        address: Address | None = node.comm.bcast(mine, node.rank_of[leader])
-        seen = node.comm.allgather(address is not None and address.region() is not None)
-        return address if all(seen) else None
+    @property
+    def fit(self) -> bool:
+        """The data of a round are in the ring as a whole, beside those of the round before."""
+        return self.turns > 1
 
-    # -- a round -----------------------------------------------------------------------------------
+    @property
+    def room(self) -> int:
+        """Bytes of the ring."""
+        return self.slots * aligned(self.size)
 
-    def begin(self, round_number: int) -> None:
-        """Local. Rounds are numbered from 0."""
-        self._first = round_number * self.count
+    def part(self, i: int) -> slice:
+        """Segment ``i`` in the data."""
+        start = min(i * self.size, self.nbytes)
+        return slice(start, min(start + self.size, self.nbytes))
 
-    def offer(self, have: int) -> bool:
-        """Local, by the leader. Offer what is there: the first ``have`` bytes of its buffer.
+    def place(self, turn: int, i: int) -> int:
+        """Where segment ``i`` lies in the ring, in bytes."""
+        return (turn * self.count + i) % self.slots * aligned(self.size)
 
-        True where the round is over: everything is offered, and nobody reads the buffer any more.
-        """
-        whole = have == self.nbytes
-        last = self._first + (self.count if whole else have // self.segment)
-        end = self._first + self.count
-        if self._done < last:
-            self._offer(last)
-        if not self.direct:
-            return self._done == end
-        return self._done == end and self._all_have(end)
+    def slot(self, ring: Bytes, turn: int, i: int) -> Bytes:
+        """The memory of segment ``i`` in a ring."""
+        part, start = self.part(i), self.place(turn, i)
+        return ring[start : start + part.stop - part.start]
 
-    def _offer(self, last: int) -> None:
-        if self.direct or not self._takers:
-            self._done = last
-            self._tell(self._filled)
-            return
-        while self._done < last:
-            if not self._all_have(self._done + 1 - SLOTS):
-                return
-            i = self._done - self._first
-            data = self._memory[i * self.segment : (i + 1) * self.segment]
-            self._ring[self._done % SLOTS][: len(data)] = data
-            self._done += 1
-            self._tell(self._filled)
 
-    def take(self) -> bool:
-        """Local, by a reader. Copy what is offered; true where this rank has everything."""
-        end = self._first + self.count
-        offered = min(self._filled[0], end)
-        if self._done < offered:
-            self.control.sync()
-            if self.direct:
-                part = slice((self._done - self._first) * self.segment,
-                             (offered - self._first) * self.segment)
-                self._memory[part] = self._source[part]
-                self._done = offered
-                self._tell(self._taken)
-            while self._done < offered:
-                i = self._done - self._first
-                part = slice(i * self.segment, min((i + 1) * self.segment, self.nbytes))
-                slot = self._ring[self._done % SLOTS]
-                self._memory[part] = slot[: part.stop - part.start]
-                self._done += 1
-                self._tell(self._taken)
-        return self._done == end
+def fill(
+    segments: Segments, turn: int, source: Bytes, ring: Bytes, filled: Cell, taken: list[Cell]
+) -> Chain:
+    """Local. The steps of a rank that copies its data into a ring, for the owners of ``taken``."""
+    chain: Chain = []
+    count, slots = segments.count, segments.slots
+    if segments.fit:
+        chain += [wait_for(cell, count, -slots) for cell in taken]
+    for i in range(count):
+        if not segments.fit:
+            chain += [wait_for(cell, count, i + 1 - count - slots) for cell in taken]
+        chain.append(copy(segments.slot(ring, turn, i), source[segments.part(i)]))
+        chain.append(tell(filled, count, i + 1 - count))
+    return chain
 
-    def _tell(self, counter: memoryview) -> None:
-        """What has been copied is complete before the counter says so."""
-        self.control.sync()
-        counter[0] = self._done
 
-    def _all_have(self, number: int) -> bool:
-        """Whether every reader has taken so many segments."""
-        if self._slowest < number and self._takers:
-            self._slowest = min(cell[0] for cell in self._takers)
-            self.control.sync()
-        return self._slowest >= number or not self._takers
+def take(
+    segments: Segments, turn: int, target: Bytes, ring: Bytes, filled: Cell, taken: Cell
+) -> Plan:
+    """Local. The steps of a rank that copies what is in a ring into its own buffer."""
+    count = segments.count
+    chain: Chain = []
+    for i in range(count):
+        chain.append(wait_for(filled, count, i + 1 - count))
+        chain.append(copy(target[segments.part(i)], segments.slot(ring, turn, i)))
+        if not segments.fit:
+            chain.append(tell(taken, count, i + 1 - count))
+    return [[tell(taken, count, -count)], chain] if segments.fit else [chain]
 
-    def late(self) -> list[int]:
-        """Local. The readers that have not taken all that is offered."""
-        pairs = zip(self._readers, self._takers, strict=True)
-        return [rank for rank, cell in pairs if cell[0] < self._done]
 
-    def forget(self) -> None:
-        """Local. Drop every view of the memory."""
-        self._ring, self._takers, self._readers = [], [], []
-        self._memory = self._source = self._filled = self._taken = memoryview(b"")
-        self.control.forget()
+# -- memory ----------------------------------------------------------------------------------------
+
+#: Offsets in bytes of the counters of a rank, in cache lines of their own.
+FILLED, TAKEN, ARRIVED, COUNTERS = (i * ALIGNMENT for i in range(4))
+
+
+class Control:
+    """The control memory of one request, a part of the arena: [counters | ring] on every rank."""
+
+    def __init__(self, broadcast: Broadcast, resources: Resources, room: int, far: bool) -> None:
+        """Collective. ``room``: bytes of this rank's ring. ``far``: ranks of other nodes Put."""
+        context, size = broadcast.context, COUNTERS + room
+        self._arena = arena = Arena.of(context)
+        self._near = broadcast.node.rank_of
+        lacking = arena.lacks(size)
+        name = f"memory of request {broadcast.number}"
+        most = largest(context.comm, None, name, [lacking, int(far)])
+        if most[0]:
+            arena.grow(most[0], lacking)
+        share = arena.take(size)
+        resources.on_release(arena.shrink)
+        resources.on_release(share.release)
+        if most[1]:
+            arena.widen()
+        if share.root is None:
+            raise ValueError("no control memory")
+        share.root[:COUNTERS] = 0
+        self.number, self.offset = share.number, share.offset
+        self._places = context.comm.allgather((share.number, share.offset))
+
+    def cell(self, rank: int, offset: int) -> Cell:
+        """Local. A counter of a rank of this node."""
+        return self._segment(rank)[offset : offset + 8].view(np.int64)
+
+    def ring(self, rank: int, segments: Segments) -> Bytes:
+        """Local. The ring of a rank of this node."""
+        return self._segment(rank)[COUNTERS : COUNTERS + segments.room]
+
+    def _segment(self, rank: int) -> Bytes:
+        number, offset = self._places[rank]
+        region = self._arena.regions[number]
+        part: Bytes = region.part(region.node.rank_of[rank])[offset:]
+        return part
+
+    def window(self, rank: int) -> MPI.Win:
+        """Local. The window through which the control memory of any rank is reached."""
+        window = self._arena.regions[self._places[rank][0]].wide
+        if window is None:
+            raise ValueError("no window to Put through")
+        return window
+
+    def start(self, rank: int) -> int:
+        """Local. Where a rank's control memory begins in :meth:`window`, in bytes."""
+        start: int = self._places[rank][1]
+        return start
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a rank's buffer is in window memory, for its peers on the node."""
+
+    key: str
+    node_rank: int
+    offset: int
+    nbytes: int
+
+    @classmethod
+    def of(cls, broadcast: Broadcast) -> Address | None:
+        """Local. The address of this rank's buffer, where its data are long and every rank of its
+        node sees it; else None."""
+        region, array = find_region(broadcast.array), broadcast.array
+        world = broadcast.context.world_ranks
+        ranks = len(broadcast.context.node().ranks)
+        short = SHORT_IF_CROWDED if ranks > (os.cpu_count() or ranks) else SHORT
+        if region is None or broadcast.nbytes <= short:
+            return None
+        if any(world[rank] not in region.members for rank in broadcast.node.ranks):
+            return None
+        offset = array.ctypes.data - region.address
+        return cls(region.key, region.node.comm.rank, offset, broadcast.nbytes)
+
+    def view(self) -> Bytes:
+        """Local. The buffer, by a rank that sees it; mapped as long as this view of it lives."""
+        region = region_with_key(self.key)
+        if region is None:
+            raise ValueError("this rank does not see the buffer")
+        return region.part(self.node_rank)[self.offset : self.offset + self.nbytes]
+
+
+def use(broadcast: Broadcast, resources: Resources) -> None:
+    """Local. Memory from ``empty`` is not to be freed while a request uses it."""
+    region = find_region(broadcast.array)
+    if region is not None:
+        region.users += 1
+        resources.on_release(partial(_leave, region))
+
+
+def _leave(region: Region) -> None:
+    region.users -= 1
+
+
+@dataclass(frozen=True)
+class Words:
+    """What every rank tells all others, once."""
+
+    first_on_node: int
+    address: Address | None
+
+    @classmethod
+    def heard(cls, broadcast: Broadcast) -> list[Any]:
+        """Collective. By rank."""
+        mine = cls(broadcast.node.ranks[0], Address.of(broadcast))
+        everyone: list[Words] = broadcast.context.comm.allgather(mine)
+        return everyone

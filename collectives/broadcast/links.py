@@ -1,99 +1,196 @@
-"""Data from rank to rank between nodes: Puts, a counter behind them, and a credit back.
+"""Data from rank to rank between nodes: Puts into a ring at the child, a counter behind them.
 
-The parent Puts into the child's buffer, flushes, and Accumulates the number of segments that have
-come into the child's control memory; that it has got there is waited for only before the next one
-leaves, and at the end. The parent writes only when it has the child's *credit* for this round: an
-empty message that the child sends in ``Start``, when the round before is over on it
-(:mod:`..alternation` counts them). Nothing is reset.
+The parent Puts a segment into the child's ring (:mod:`.board`), flushes, and Accumulates the number
+of segments that have come into the child's ``arrived``. The child copies it into its own buffer,
+lets its node take it out of the same ring, and passes it on. That a slot may be overwritten is told
+by an empty message, because a Put or Accumulate might wait until its target enters MPI, and the
+parent may be anywhere: one message a segment, once all of the child's node have taken it, or one a
+round where the data fit into the ring, for those of the rounds before.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
-from onesided.collectives.alternation import Creditor
-from onesided.collectives.broadcast.control import ARRIVED, Control
+from onesided.collectives.broadcast.board import ARRIVED, COUNTERS, TAKEN, Control, Segments
 from onesided.collectives.broadcast.operation import Broadcast
-from onesided.collectives.broadcast.places import Place
-from onesided.collectives.context import Resources, refusal
-from onesided.collectives.copies import LARGEST_PIECE
+from onesided.collectives.context import Resources
+from onesided.collectives.program import Chain, Plan, call, copy, tell, wait_for
+from onesided.collectives.transport import Cell
 
 
 class Links:
-    """The windows of one request, and what this rank Puts through them."""
+    """What one rank receives from its parent on another node, and sends to children there."""
 
     def __init__(
         self,
         broadcast: Broadcast,
         resources: Resources,
         control: Control,
-        place: Place,
-        segment: int,
+        segments: Segments,
+        parent: int | None,
+        groups: Sequence[Sequence[int]],
     ) -> None:
-        """Collective over the context, where not all its ranks are on one node.
+        """Local. ``groups``: the children, served one group after the other; the ranks of a group
+        are sent to at the same time."""
+        self.turns = segments.turns
+        self.parent, self.groups = parent, [list(group) for group in groups if group]
+        self._segments, self._memory, self._control = segments, broadcast.memory(), control
+        self._comm, self._tag = broadcast.context.comm, broadcast.number
+        self._me = broadcast.rank
+        self._round = 0
+        self._starting = False
+        self._nothing, self._farewell = bytearray(0), bytearray(1)
+        self._word = np.zeros(1, np.int64)
+        self._came = {child: 0 for group in self.groups for child in group}
+        self._windows = {child: control.window(child) for child in self._came}
+        self._sync = control.window(broadcast.rank).Sync
+        self._message: MPI.Prequest | None = None
+        if parent is not None:
+            self._message = self._comm.Send_init([self._nothing, MPI.BYTE], parent, self._tag)
+        resources.keep.append(self._word)
+        resources.on_release(self._end)
 
-        ``place``: the parent and the children that are on other nodes. ``segment``: bytes that are
-        counted as one.
+    # -- programs ----------------------------------------------------------------------------------
+
+    def chains(self, turn: int, filled: Cell | None, takers: list[Cell]) -> Plan:
+        """Local. The steps of a round; ``takers``: the counters of the ranks of this node that
+        take out of this rank's ring, and ``filled`` where they look."""
+        plan: Plan = [[call(self._begin, False)]]
+        if self.parent is not None:
+            plan.append(self._arrivals(turn, filled))
+            plan.append(self._acknowledgements(takers))
+        if self.groups:
+            plan.append(self._relay(turn))
+        return [*plan, [call(self._started, False)]]
+
+    def _arrivals(self, turn: int, filled: Cell | None) -> Chain:
+        """What has come is told to the node, then copied."""
+        segments, count, control = self._segments, self._segments.count, self._control
+        arrived, mine = control.cell(self._me, ARRIVED), control.cell(self._me, TAKEN)
+        ring = control.ring(self._me, segments)
+        chain: Chain = []
+        for i in range(count):
+            chain += [wait_for(arrived, count, i + 1 - count), call(self._sync, False)]
+            if filled is not None:
+                chain.append(tell(filled, count, i + 1 - count))
+            chain.append(copy(self._memory[segments.part(i)], segments.slot(ring, turn, i)))
+            if self.groups or not segments.fit:
+                chain.append(tell(mine, count, i + 1 - count))
+        return chain
+
+    def _acknowledgements(self, takers: list[Cell]) -> Chain:
+        count = self._segments.count
+        if self._segments.fit:
+            return [*(wait_for(cell, count, -count) for cell in takers), call(self._acknowledge)]
+        mine = self._control.cell(self._me, TAKEN)
+        chain: Chain = []
+        for i in range(count):
+            chain += [wait_for(cell, count, i + 1 - count) for cell in (mine, *takers)]
+            chain.append(call(self._acknowledge))
+        return chain
+
+    def _relay(self, turn: int) -> Chain:
+        segments, count = self._segments, self._segments.count
+        mine = self._control.cell(self._me, TAKEN)
+        chain: Chain = []
+        for i in range(count):
+            if self.parent is not None:
+                chain.append(wait_for(mine, count, i + 1 - count))
+            part = self._memory[segments.part(i)]
+            for group in self.groups:
+                puts = []
+                for child in group:
+                    place = self._control.start(child) + COUNTERS + segments.place(turn, i)
+                    put = self._windows[child].Put
+                    origin, target = [part, part.size, MPI.BYTE], [place, part.size, MPI.BYTE]
+                    if part.size:
+                        puts.append(partial(put, origin, child, target))
+                chain.append(call(partial(self._put, group, i, puts)))
+                chain.append(call(partial(self._complete, group, i)))
+        return chain
+
+    # -- what the steps call -----------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._round += 1
+        self._starting = True
+
+    def _started(self) -> None:
+        """The last chain: all others have been executed as far as they go in ``Start``."""
+        self._starting = False
+
+    def _acknowledge(self) -> None:
+        if self._message is not None:
+            self._message.Wait()  # the one before: it is empty, and every MPI buffers it
+            self._message.Start()
+
+    def _put(self, group: list[int], i: int, puts: list[Any]) -> bool:
+        """False where a child has not given the slots."""
+        segments = self._segments
+        if segments.fit:
+            needed = self._round - segments.turns + 1
+        else:
+            needed = (self._round - 1) * segments.count + i + 1 - segments.slots
+        if not all([self._has_come(child, needed) for child in group]):
+            return False
+        for put in puts:
+            put()
+        return True
+
+    def _has_come(self, child: int, needed: int) -> bool:
+        while self._came[child] < needed:
+            if not self._comm.Iprobe(child, self._tag):
+                return False
+            self._comm.Recv([self._nothing, MPI.BYTE], child, self._tag)
+            self._came[child] += 1
+        return True
+
+    def _complete(self, group: list[int], i: int) -> bool:
+        """Data, then counters, each at all ranks of a group at the same time.
+
+        A flush may wait until the target enters MPI, so it is not for ``Start``.
         """
-        self.segment = segment
-        self.count = -(-broadcast.nbytes // segment)
-        self._comm = broadcast.context.comm
-        self._resources = resources
-        self._memory = broadcast.memory()
-        self._arrived = control.counter(ARRIVED)
-        self._data = self._window(None if place.parent is None else self._memory)
-        self._counters = self._window(control.mine)
-        control.syncs += [self._data.Sync, self._counters.Sync]
-        self._words = {child: np.zeros(1, np.int64) for child in place.children}  # on their way
-        resources.keep += self._words.values()
+        if self._starting:
+            return False
+        for child in group:
+            self._windows[child].Flush(child)
+        self._word[0] = (self._round - 1) * self._segments.count + i + 1
+        for child in group:
+            place = [self._control.start(child) + ARRIVED, 1, MPI.INT64_T]
+            self._windows[child].Accumulate(
+                [self._word, 1, MPI.INT64_T], child, place, MPI.REPLACE
+            )
+        for child in group:
+            self._windows[child].Flush(child)
+        return True
 
-    def _window(self, memory: Any) -> MPI.Win:
-        try:
-            window = MPI.Win.Create(memory, 1, MPI.INFO_NULL, self._comm)
-        except MPI.Exception as error:
-            raise refusal(error) from error
-        self._resources.on_release(window.Free)
-        window.Lock_all(MPI.MODE_NOCHECK)
-        self._resources.on_release(window.Unlock_all)
-        return window
+    # -- the end -----------------------------------------------------------------------------------
 
-    def arrived(self, round_number: int) -> int:
-        """Local. Segments of a round, numbered from 0, that have come to this rank."""
-        came: int = self._arrived[0]
-        return min(max(came - round_number * self.count, 0), self.count)
-
-    def put(self, child: int, first: int, last: int) -> None:
-        """Local. Put segments ``first`` to ``last - 1`` into the buffer of ``child``."""
-        start, stop = first * self.segment, min(last * self.segment, len(self._memory))
-        for offset in range(start, stop, LARGEST_PIECE):
-            part = self._memory[offset : min(offset + LARGEST_PIECE, stop)]
-            self._data.Put([part, len(part), MPI.BYTE], child, [offset, len(part), MPI.BYTE])
-
-    def flush(self, child: int) -> None:
-        """What has been Put is in the buffer of ``child``; may wait until it enters MPI."""
-        self._data.Flush(child)
-
-    def tell(self, child: int, round_number: int, last: int) -> None:
-        """Tell ``child`` that the first ``last`` segments of a round are in its buffer."""
-        self.settle(child)
-        word = self._words[child]
-        word[0] = round_number * self.count + last
-        place = [ARRIVED, 1, MPI.INT64_T]
-        self._counters.Accumulate([word, 1, MPI.INT64_T], child, place, MPI.REPLACE)
-
-    def settle(self, child: int) -> None:
-        """What has been told to ``child`` is there."""
-        self._counters.Flush(child)
+    def waiting_for(self) -> str:
+        """Local. In words, for the watchdog."""
+        words = [f"the slots of rank {child}" for child in self._came]
+        words += [] if self.parent is None else [f"data from rank {self.parent}"]
+        return " or ".join(words)
 
     def forget(self) -> None:
         """Local. Drop every view of the memory."""
-        self._memory = self._arrived = memoryview(b"")
+        self._memory = np.empty(0, np.uint8)
 
-
-def credits_of_links(place: Place) -> Creditor:
-    """Local. The credits of a request with links: to the parent, from the children."""
-    above = [] if place.parent is None else [place.parent]
-    return Creditor([], [], above, list(place.children), True)
+    def _end(self) -> None:
+        """Collective over this rank, its parent and its children. Receive what is under way: the
+        last message, the farewell, is the only one that is not empty."""
+        if self._message is not None and self.parent is not None:
+            self._message.Wait()
+            self._message.Free()
+            self._comm.Send([self._farewell, MPI.BYTE], self.parent, self._tag)
+        status = MPI.Status()
+        for child in self._came:
+            status.Set_elements(MPI.BYTE, 0)
+            while not status.Get_count(MPI.BYTE):
+                self._comm.Recv([self._farewell, MPI.BYTE], child, self._tag, status)

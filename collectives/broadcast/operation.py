@@ -1,18 +1,26 @@
-"""One broadcast on one rank: its buffer and its root, agreed on by all ranks."""
+"""The persistent broadcast: what all ranks have agreed on, and ``Bcast_init``, where they do."""
 
 from __future__ import annotations
 
+import operator
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.collectives import buffers, registry
 from onesided.collectives.agreement import agree
-from onesided.collectives.context import Context, Node
-from onesided.collectives.copies import LARGEST_PIECE, as_bytes
+from onesided.collectives.context import Context, Node, Resources
+from onesided.collectives.copies import flat_bytes, pieces
 from onesided.collectives.errors import PatternError
 from onesided.collectives.hints import Hints
 from onesided.collectives.memory import find_region
+from onesided.collectives.request import Request, build
+from onesided.collectives.transport import Transport
 
 
 @dataclass
@@ -24,12 +32,18 @@ class Broadcast:
     """
 
     method: str
+    any_order: bool
     context: Context
     root: int
     array: NDArray[Any]
     given: Any
     hints: Hints
     number: int
+
+    @property
+    def sent(self) -> Any:
+        """The buffer as the caller gave it; what ``Wait`` returns is the same one."""
+        return self.given
 
     @property
     def rank(self) -> int:
@@ -61,25 +75,128 @@ class Broadcast:
         """True where the buffer comes from :func:`~onesided.collectives.empty`."""
         return find_region(self.array) is not None
 
-    def memory(self) -> memoryview:
+    def memory(self) -> NDArray[np.uint8]:
         """Local. The buffer as bytes."""
-        return as_bytes(self.array) if self.nbytes else memoryview(bytearray(0))
+        return flat_bytes(self.array)
 
-    def pieces(self) -> list[memoryview]:
-        """Local. The buffer in pieces that one MPI call can carry."""
-        memory = self.memory()
-        return [memory[i : i + LARGEST_PIECE] for i in range(0, len(memory), LARGEST_PIECE)]
+    def pieces(self) -> list[list[Any]]:
+        """Local. The buffer as messages, each of which one MPI call can carry."""
+        return [[piece, piece.size, MPI.BYTE] for piece in pieces(self.array)]
 
 
-def compare(context: Context, call: object, root: int, array: NDArray[Any]) -> None:
-    """Collective. Every rank must name the same root, number of elements and dtype.
+class BroadcastTransport(Transport):
+    """A transport of a broadcast: ``Wait`` returns the caller's buffer."""
 
-    Raises :class:`PatternError` on every rank, naming the first rank that differs.
+    operation: Broadcast
+
+    def __init__(self, operation: Broadcast, resources: Resources) -> None:
+        super().__init__(operation, resources)
+        self.arrays = [operation.array]
+        self.answers = [operation.given]
+        self.owns_slots = True  # rounds are counted by themselves, never with those of others
+
+    @property
+    def broadcast(self) -> Broadcast:
+        """What it carries out."""
+        return self.operation
+
+    def watched(self) -> tuple[list[NDArray[Any]], list[list[NDArray[Any]]], np.dtype[Any]]:
+        data, byte = [self.broadcast.memory()], np.dtype(np.uint8)
+        return (data, [[]], byte) if self.broadcast.sends else ([], [data], byte)
+
+    def forget(self) -> None:
+        self.arrays, self.answers = [], []
+
+
+def Bcast_init(
+    comm: MPI.Comm,
+    buf: Any,
+    root: int = 0,
+    *,
+    method: str = "auto",
+    info: Mapping[str, str] | MPI.Info | None = None,
+) -> Request:
+    """Collective. A persistent ``MPI_Bcast``: the root's data reach every rank, over and over.
+
+    Parameters
+    ----------
+    buf
+        An array or buffer of one piece, or mpi4py's ``[data, count, type]``; the same number of
+        elements and the same dtype on every rank. It is bound and kept alive until ``Free``. The
+        root's is read from ``Start`` until its ``Wait`` or ``Test`` completes, and may be
+        read-only; the others' is written in the same time. In memory from :func:`empty` long data
+        are copied once on a node, by all its ranks at the same time, straight out of the buffer.
+    root
+        The rank whose data are sent; later ``request.operation.root``.
+    method
+        A name from :func:`broadcast_methods`.
+    info
+        Hints, see :class:`~onesided.collectives.hints.Hints`; unknown keys are ignored.
+
+    Raises
+    ------
+    PatternError, MethodError, UnsupportedError, ResourceError
+        On every rank, with the same words, before anything is started: a root that does not
+        exist or differs between ranks, sizes or dtypes that differ, a buffer that is none, has
+        gaps, holds Python objects or is read-only on a rank that receives.
+
+    Source: ``MPI_Bcast_init`` of MPI-4.1; the methods as named in :mod:`..registry`.
     """
-    everyone = agree(context.comm, None, call, (root, array.size, array.dtype))
+    began = time.perf_counter()
+    context = Context.of(comm)
+    hints, error = Hints(), None
+    try:
+        kind = registry.find(method, registry.BROADCAST)
+        hints = Hints.of(info, comm)
+        origin = _rank(root, context.comm.size)
+        array, given = _message(buf, "send" if origin == context.comm.rank else "recv")
+    except Exception as problem:
+        error = problem
+    agree(context.comm, error, f"Bcast_init {method} {hints}")
+    _compare(context.comm.allgather((origin, array.size, array.dtype)))
+    context.node()  # these are collective where they are the first
+    context.node(hints.ranks_per_node)
+    number = context.next_tag()
+    broadcast = Broadcast(method, kind.any_order, context, origin, array, given, hints, number)
+    request: Request
+    if kind.chooses:
+        request = kind.load()(broadcast)
+    else:
+        request = build(broadcast, kind, [array, given])
+    request.setup_time = time.perf_counter() - began
+    return request
+
+
+def _rank(root: Any, size: int) -> int:
+    try:
+        number = operator.index(root)
+    except TypeError:
+        raise PatternError(f"the root is {root!r}, not a rank") from None
+    if not 0 <= number < size:
+        raise PatternError(f"the root is {number}, the ranks are 0 to {size - 1}")
+    return number
+
+
+def _message(buf: Any, role: str) -> tuple[NDArray[Any], Any]:
+    """Local. The elements that travel, in one dimension, and the data as the caller gave them."""
+    if isinstance(buf, list | tuple):  # one count and one displacement may be plain numbers
+        buf = [_span(part) for part in buf]
+    vector = buffers.vector(buf, 1, role)
+    start = vector.displs[0]
+    return vector.flat[start : start + vector.counts[0]], vector.given
+
+
+def _span(part: Any) -> Any:
+    pair = isinstance(part, tuple) and len(part) == 2
+    return ([part[0]], [part[1]]) if pair and all(isinstance(n, int) for n in part) else part
+
+
+def _compare(everyone: list[Any]) -> None:
+    """Every rank must name the same root, number of elements and dtype."""
+    root = everyone[0][0]
     for rank, (theirs, _, _) in enumerate(everyone):
-        if theirs != everyone[0][0]:
-            raise PatternError(f"rank 0 names root {everyone[0][0]}, rank {rank} root {theirs}")
+        if theirs != root:
+            raise PatternError(f"rank 0 names root {root}, rank {rank} root {theirs}")
     _, size, dtype = everyone[root]
     for rank, (_, count, kind) in enumerate(everyone):
         if (count, kind) != (size, dtype):

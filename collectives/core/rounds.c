@@ -6,12 +6,16 @@
 
 #include "core.h"
 #include <sched.h>
+#include <time.h>
 
 /* Polls between two yields of the core, and yields between two looks at MPI and other requests;
    calls between two of them where there is no counter to be polled. */
 enum { SPINS = 64, YIELDS = 4, CALLS = 16 };
 
 enum { MOST_AXES = 8 };
+
+/* One round in so many is timed, so that a decision can be compared with what came of it. */
+enum { SAMPLED = 32 };
 
 typedef struct {
     int axes;
@@ -57,7 +61,8 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    int state, hooked, done, listed, unready, slot, variant, slots;
+    int state, hooked, done, listed, unready, slot, variant, slots, sampled;
+    double spent, least;     /* seconds inside Start and Wait of a sampled round; the fewest */
     atomic_int locked;
     long long rounds, number;
     int plan_count;
@@ -342,6 +347,13 @@ static PyObject *refuse(Rounds *self, const char *verb)
     return PyObject_CallMethod((PyObject *)self, "_refuse", "s", verb);
 }
 
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
 static PyObject *Start(Rounds *self, PyObject *Py_UNUSED(nothing))
 {
     if (self->state != INACTIVE || (self->credit != NULL && self->credit->busy))
@@ -355,11 +367,16 @@ static PyObject *Start(Rounds *self, PyObject *Py_UNUSED(nothing))
         return refuse(self, "started");
     }
     self->state = ACTIVE;
+    self->sampled = self->rounds % SAMPLED == SAMPLED / 2;
+    if (self->sampled)
+        self->spent = -now();
     if (reserve(self, 0) < 0 || launch(self) < 0) {
         breaks(self);
         unlock(self);
         return NULL;
     }
+    if (self->sampled)
+        self->spent += now();
     unlock(self);
     if (self->hooked && hook(self, "_after_start") < 0)
         return NULL;
@@ -489,10 +506,18 @@ static PyObject *Wait(Rounds *self, PyObject *const *args, Py_ssize_t count, PyO
     if (lock(self) < 0)
         return NULL;
     if (self->state == ACTIVE) {
+        if (self->sampled)
+            self->spent -= now();
         if (!self->done && complete(self) < 0) {
             breaks(self);
             unlock(self);
             return NULL;
+        }
+        if (self->sampled) {
+            self->sampled = 0;
+            self->spent += now();
+            if (self->least == 0 || self->spent < self->least)
+                self->least = self->spent;
         }
         finish(self);
     } else if (self->state != INACTIVE) { /* the thread that had the lock has met an error */
@@ -572,6 +597,7 @@ static PyObject *advance_round(Rounds *self, PyObject *may_call)
 /* Start a round that the caller fills in so many chunks. */
 static PyObject *open_round(Rounds *self, PyObject *chunks)
 {
+    self->sampled = 0;
     long count = PyLong_AsLong(chunks);
     if (count == -1 && PyErr_Occurred())
         return NULL;
@@ -939,6 +965,7 @@ static PyMemberDef rounds_members[] = {
     {"_unready", T_INT, offsetof(Rounds, unready), READONLY, NULL},
     {"_slot", T_INT, offsetof(Rounds, slot), READONLY, NULL},
     {"_number", T_LONGLONG, offsetof(Rounds, number), READONLY, NULL},
+    {"least", T_DOUBLE, offsetof(Rounds, least), READONLY, NULL},
     {"rounds", T_LONGLONG, offsetof(Rounds, rounds), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };

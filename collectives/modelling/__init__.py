@@ -1,1 +1,1 @@
-"""What a round of every method costs: LogGP on the node and between nodes, fitted and predicted."""
+"""What a round of every method costs: LogGP on the node and between nodes, fitted, predicted."""

@@ -6,8 +6,9 @@ one before, it passes the link of its node, and that of the target's node, one a
 what other ranks send, and arrives a latency later. The parameters are the same, but the software
 of the methods is left out.
 
-A rank's program is a generator (:mod:`.programs`) that yields what it does next: a number of
-seconds of work, or an :class:`Arrivals` to wait for.
+A rank's program is a generator that yields what it does next: a number of seconds of work, or an
+:class:`Arrivals` to wait for. The programs of the methods are written from the transports, not
+from the formulas, because the two are compared; receive memory is in two slots.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from onesided.collectives.errors import PatternError
+from onesided.collectives.errors import MethodError, PatternError
+from onesided.collectives.modelling.loggp import LogGP
 from onesided.collectives.modelling.parameters import Level, Parameters
-from onesided.collectives.modelling.way import Way
-from onesided.collectives.models import Network
 
 #: Ranks beyond which a simulation takes minutes.
 MOST_RANKS = 1024
@@ -111,19 +112,19 @@ class Actor:
     def send(self, peer: int, nbytes: float, kind: object = "data") -> float:
         """A two-sided message, which arrives as ``kind``."""
         level = self.level(peer)
-        network = _line(level.messages, nbytes)
+        network = level.messages.at(nbytes)
         arrival = self._travel(peer, nbytes, network, level)
         self.machine.at(arrival, self.machine.actors[peer], kind)
         return network.overhead
 
     def receive(self, peer: int, nbytes: float) -> float:
         """What a message costs its receiver."""
-        return _line(self.level(peer).messages, nbytes).overhead
+        return self.level(peer).messages.at(nbytes).overhead
 
     def put(self, peer: int, nbytes: float) -> float:
         """A Put; ``flushed`` is when all are known to be complete."""
         level = self.level(peer)
-        network = _line(level.puts, nbytes)
+        network = level.puts.at(nbytes)
         self.flushed = max(self.flushed, self._travel(peer, nbytes, network, level))
         return network.overhead
 
@@ -147,11 +148,11 @@ class Actor:
         sizes = [nbytes for peer, nbytes in self.to if self.near(peer)]
         if not sizes:
             return 0.0
-        network = _line(self.machine.parameters.stores, sum(sizes))
+        network = self.machine.parameters.stores.at(sum(sizes))
         gap = self.machine.parameters.stores.busy(len(sizes))
         return network.latency + network.overhead + sum(sizes) * network.byte_gap + float(gap)
 
-    def _travel(self, peer: int, nbytes: float, network: Network, level: Level) -> float:
+    def _travel(self, peer: int, nbytes: float, network: LogGP, level: Level) -> float:
         """When the last byte has arrived."""
         machine = self.machine
         departs = max(machine.now + network.overhead, self._free)
@@ -193,6 +194,159 @@ class Actor:
         return True
 
 
-def _line(way: Way, nbytes: float) -> Network:
-    """The parameters for a message of this size."""
-    return [line for line in way.lines if line.start <= nbytes][-1].network
+# -- the programs of the methods ------------------------------------------------------------------
+
+
+def program(method: str) -> Program:
+    """Local. The program of a method; :class:`MethodError` where there is none."""
+    if method not in _PROGRAMS:
+        raise MethodError(f"no program of {method!r}; there are {', '.join(_PROGRAMS)}")
+    return _PROGRAMS[method]
+
+
+def _messages(rank: Actor) -> Iterator[Step]:
+    for peer, nbytes in rank.to:
+        yield rank.send(peer, nbytes)
+    for peer in rank.sources:  # in the order in which they come
+        yield Arrivals("data")
+        yield rank.receive(peer, 0.0)
+
+
+def _puts(rank: Actor, *, near: bool) -> Iterator[Step]:
+    for peer, nbytes in rank.to:
+        if near or not rank.near(peer):
+            yield rank.put(peer, nbytes)
+
+
+def _barrier(rank: Actor, name: str, first: str = "") -> Iterator[Step]:
+    """Dissemination among the ranks of the node, then among those with the same place on theirs.
+
+    The first step at the widest level takes as long as the operation ``first`` of two ranks does,
+    or nothing where that is part of another barrier.
+    """
+    wide = "network" if len(set(rank.machine.nodes)) > 1 else "node"
+    nodes = rank.machine.nodes
+    mates = [peer for peer, node in enumerate(nodes) if node == rank.node]
+    place = mates.index(rank.rank)
+    by_node: dict[int, list[int]] = {}
+    for peer, node in enumerate(nodes):
+        by_node.setdefault(node, []).append(peer)
+    lane = [members[min(place, len(members) - 1)] for members in by_node.values()]
+    for which, group in (("node", mates), ("network", lane)):
+        mine, step = group.index(rank.rank), 1
+        while step < len(group):
+            level = rank.machine.parameters.level(which)
+            seconds = level.barrier
+            if which == wide and step == 1:
+                seconds = getattr(level, first) if first else 0.0
+            to = group[(mine + step) % len(group)]
+            there = rank.machine.actors[to]
+            rank.machine.at(rank.machine.now + seconds, there, (name, which, step))
+            yield Arrivals((name, which, step))
+            step *= 2
+
+
+def _fence(rank: Actor, *, puts_first: bool = False) -> Iterator[Step]:
+    if puts_first:
+        yield from _puts(rank, near=False)
+        yield rank.stores()
+    else:
+        yield rank.stores()
+        yield from _puts(rank, near=False)
+    yield rank.flush()
+    far = any(not rank.near(peer) for peer, _ in rank.to)
+    yield from _barrier(rank, "closing", "fence" if far else "empty_fence")
+
+
+def _printed_fence(rank: Actor) -> Iterator[Step]:
+    yield from _barrier(rank, "opening", "opening")
+    yield from _puts(rank, near=True)
+    yield rank.flush()
+    yield from _barrier(rank, "closing", "fence")
+
+
+def _lock(rank: Actor, *, puts_first: bool = False) -> Iterator[Step]:
+    if puts_first:
+        yield from _puts(rank, near=False)
+        yield rank.stores()
+    else:
+        yield rank.stores()
+        yield from _puts(rank, near=False)
+    yield rank.flush()
+    for peer, _ in rank.to:
+        yield rank.signal(peer, "done", rank.level(peer).done)
+    for peer in rank.sources:
+        yield Arrivals("done")
+        yield rank.receive(peer, 0.0)
+
+
+def _printed_lock(rank: Actor) -> Iterator[Step]:
+    yield from _puts(rank, near=True)
+    yield rank.flush()
+    yield from _barrier(rank, "first", "relock")
+    yield from _barrier(rank, "second")
+
+
+def _stored(rank: Actor) -> Iterator[Step]:
+    yield rank.stores()
+    for peer, _ in rank.to:
+        if rank.near(peer):
+            there = rank.machine.actors[peer]
+            when = rank.machine.now + rank.level(peer).notice
+            rank.machine.at(when, there, ("counter", rank.rank))
+
+
+def _notify(rank: Actor) -> Iterator[Step]:
+    yield from _stored(rank)
+    yield from _puts(rank, near=False)
+    yield rank.flush()
+    for peer, _ in rank.to:
+        if not rank.near(peer):
+            yield rank.notify(peer, ("counter", rank.rank))
+    for peer in rank.sources:
+        yield Arrivals(("counter", peer))
+
+
+def _store_and_send(rank: Actor) -> Iterator[Step]:
+    yield from _stored(rank)
+    for peer, nbytes in rank.to:
+        if not rank.near(peer):
+            yield rank.send(peer, nbytes)
+    for peer in rank.sources:
+        yield Arrivals(("counter", peer) if rank.near(peer) else "data")
+        if not rank.near(peer):
+            yield rank.receive(peer, 0.0)
+
+
+def _pscw(rank: Actor) -> Iterator[Step]:
+    for peer in rank.sources:
+        yield rank.signal(peer, "ready", rank.level(peer).signal)
+    for peer, _ in rank.to:
+        yield Arrivals("ready")
+        yield rank.receive(peer, 0.0)
+    yield rank.stores()
+    yield from _puts(rank, near=False)
+    yield rank.flush()
+    for peer, _ in rank.to:
+        there = rank.machine.actors[peer]
+        rank.machine.at(rank.machine.now + rank.level(peer).epoch, there, "complete")
+        yield rank.receive(peer, 0.0)
+    for peer in rank.sources:
+        yield Arrivals("complete")
+        yield rank.receive(peer, 0.0)
+
+
+_PROGRAMS: dict[str, Program] = {
+    "mpi": _messages,
+    "mpi-persistent": _messages,
+    "p2p": _messages,
+    "rma-fence": _fence,
+    "rma-lock": _lock,
+    "rma-notify": _notify,
+    "rma-p2p": _store_and_send,
+    "rma-pscw": _pscw,
+    "rma-fence-hier": partial(_fence, puts_first=True),
+    "rma-lock-hier": partial(_lock, puts_first=True),
+    "rma-fence-paper": _printed_fence,
+    "rma-lock-paper": _printed_lock,
+}

@@ -1,7 +1,8 @@
-"""What one round of an exchange moves, as far as its cost depends on it; pure.
+"""What one round of an exchange moves, as far as its cost depends on it.
 
 Every number is that of the rank, or of the node, with the most: a round is over when the last rank
-has its data. All fields may be arrays that broadcast, so one object describes a whole sweep.
+has its data. All fields may be arrays that broadcast, so one object describes a whole sweep. Only
+:func:`of_exchange`, which asks the ranks of a persistent exchange, calls MPI.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onesided.collectives.agreement import agree
 from onesided.collectives.errors import PatternError
+from onesided.collectives.exchange import Exchange
 
 
 @dataclass(frozen=True)
@@ -88,13 +91,30 @@ def of_matrix(sent: Any, nodes: Sequence[int], slots: int = 2) -> Traffic:
     matrix = np.asarray(sent, float)
     if matrix.shape != (len(nodes), len(nodes)):
         raise PatternError(f"a matrix of shape {matrix.shape} for {len(nodes)} ranks")
-    numbers = np.array([row_of(line, nodes, rank) for rank, line in enumerate(matrix)])
-    columns = np.array([row_of(line, nodes, rank) for rank, line in enumerate(matrix.T)])
-    return of_rows(numbers, columns, nodes, slots)
+    numbers = np.array([_row_of(line, nodes, rank) for rank, line in enumerate(matrix)])
+    columns = np.array([_row_of(line, nodes, rank) for rank, line in enumerate(matrix.T)])
+    return _of_rows(numbers, columns, nodes, slots)
 
 
-def row_of(line: NDArray[Any], nodes: Sequence[int], rank: int) -> list[float]:
-    """Local. From bytes per peer: messages and bytes on the node, off it, and bytes to itself."""
+def of_exchange(exchange: Exchange) -> Traffic:
+    """Collective. Of what a persistent exchange sends; the same object on every rank."""
+    context = exchange.context
+    node = min(exchange.node.rank_of)
+    nodes = agree(context.comm, None, ("traffic", exchange.number), node)
+    size = context.comm.size
+    rows = []
+    for side in (exchange.send, exchange.recv):
+        line = np.zeros(size)
+        for block in side.blocks:
+            line[block.peer] += block.size * side.dtype.itemsize
+        rows.append(_row_of(line, nodes, context.comm.rank))
+    everyone = agree(context.comm, None, ("traffic", exchange.number), rows)
+    table = np.array(everyone)
+    return _of_rows(table[:, 0], table[:, 1], nodes, exchange.slots)
+
+
+def _row_of(line: NDArray[Any], nodes: Sequence[int], rank: int) -> list[float]:
+    """From bytes per peer: messages and bytes on the node, off it, and bytes to itself."""
     same = np.asarray(nodes) == nodes[rank]
     others = line.copy()
     others[rank] = 0.0
@@ -105,10 +125,10 @@ def row_of(line: NDArray[Any], nodes: Sequence[int], rank: int) -> list[float]:
     ]  # fmt: skip
 
 
-def of_rows(
+def _of_rows(
     out: NDArray[np.float64], into: NDArray[np.float64], nodes: Sequence[int], slots: int
 ) -> Traffic:
-    """Local. The traffic of ranks whose rows of what they send and receive are known."""
+    """The traffic of ranks whose rows of what they send and receive are known."""
     places = np.unique(np.asarray(nodes), return_inverse=True)[1]
     links = [np.bincount(places, side[:, i]).max() for side in (out, into) for i in (2, 3)]
     near, near_bytes, far, far_bytes, own = np.maximum(out, into).max(axis=0).tolist()

@@ -1,5 +1,10 @@
 """What ranks tell each other at the end: that they close together, or that one has failed.
 
+Rank 0 decides for all. Whoever is ready to close tells rank 0; whoever fails tells everybody, but
+only rank 0 where another failure is the reason, of which all have heard. When every rank has told
+something, rank 0 tells everybody the decision: all close if that is what each told first. So it is
+the same on all ranks, and an end takes two messages for every rank, a failure two more.
+
 Notices are short messages, not one-sided operations: they leave without the help of a rank that
 may be gone. Looking for them is also what drives MPI: a probe moves one-sided operations of other
 ranks in MPICH and Open MPI, an atomic operation on this rank's own memory only in MPICH.
@@ -7,41 +12,90 @@ ranks in MPICH and Open MPI, an atomic operation on this rank's own memory only 
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable
+
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-CLOSING, FAILED = 1, 2
+#: What a rank tells: that it closes, that it has failed; and what rank 0 decides.
+CLOSING, FAILED, ALL_CLOSE, NOT_ALL = 1, 2, 3, 4
+#: The rank that decides.
+DECIDES = 0
 TAG = 1
-LENGTH = 512  # bytes of a notice: its kind, then words
+LENGTH = 512  # bytes of a notice: its kind, the rank that has failed, then words
+RANK, WORDS = slice(1, 9), slice(9, LENGTH)
 
 #: Probes of one look. MPICH moves a piece of a long Put at each.
 PROBES = 8
 
 
 class Notices:
-    """The notices of a runtime: what this rank has told, and what the others have."""
+    """The notices of a runtime: what this rank has told, and what it has heard.
+
+    Two threads of a rank may tell something, the main one and the Broadcaster: one after the
+    other, so that other ranks hear it in the same order. Only one at a time listens.
+    """
 
     def __init__(self, comm: MPI.Intracomm) -> None:
         self._comm = comm
-        self._others = [rank for rank in range(comm.size) if rank != comm.rank]
-        self._sends: list[MPI.Request] = []
         self._status = MPI.Status()
+        self._lock = threading.Lock()  # held by whoever tells, or decides
+        self._sends: list[MPI.Request] = []
+        self._sent = np.zeros(comm.size, np.int64)  # notices by target
+        self._taken = 0
         self._told: list[int] = []  # kinds, in the order in which they were told
-        self._taken = [0] * comm.size
-        self.first: dict[int, int] = {}  # by rank: the kind of its first notice
+        self._first: dict[int, int] = {}  # where it is decided: by rank, what it told first
+        self._decision = 0
+        self._ended = False
         self.failed: dict[int, str] = {}  # by rank: the words of its failure
 
     def tell(self, kind: int, words: str = "") -> None:
-        """Local. Send a notice to all other ranks; a second one of its kind is not sent."""
-        if kind in self._told:
-            return
-        self._told.append(kind)
+        """Local. Tell :data:`CLOSING` or :data:`FAILED`; once more of a kind is not told."""
+        rank, size = self._comm.rank, self._comm.size
+        with self._lock:
+            if kind in self._told or self._ended:
+                return
+            self._told.append(kind)
+            if kind == CLOSING:
+                if rank != DECIDES:
+                    self._send([DECIDES], kind)
+            elif rank != DECIDES and self.failed:
+                self._send([DECIDES], kind, rank, words)
+            elif not self._decision:
+                self._send((other for other in range(size) if other != rank), kind, rank, words)
+                if rank == DECIDES:
+                    self._decision = NOT_ALL  # which the others take from the notice
+            self._decide()
+
+    def _send(
+        self, targets: Iterable[int], kind: int, rank: int = 0, words: str = ""
+    ) -> None:
         notice = np.zeros(LENGTH, np.uint8)
-        text = words.encode()[: LENGTH - 1]
         notice[0] = kind
-        notice[1 : 1 + len(text)] = np.frombuffer(text, np.uint8)
-        self._sends += [self._comm.Isend(notice, rank, TAG) for rank in self._others]
+        notice[RANK] = np.array([rank], np.int64).view(np.uint8)
+        text = np.frombuffer(words.encode()[: LENGTH - WORDS.start], np.uint8)
+        notice[WORDS][: text.size] = text
+        for target in targets:
+            self._sends.append(self._comm.Isend(notice, target, TAG))
+            self._sent[target] += 1
+
+    def _decide(self) -> None:
+        """On the rank that decides, with the lock: tell all, once everything is known."""
+        comm = self._comm
+        if comm.rank != DECIDES or self._decision or self._ended or not self._told:
+            return
+        if len(self._first) < comm.size - 1:
+            return
+        others = [rank for rank in range(comm.size) if rank != DECIDES]
+        if FAILED in self._first.values():
+            failed, words = next(iter(self.failed.items()))
+            self._decision = NOT_ALL
+            self._send(others, NOT_ALL, failed, words)
+        else:  # what this rank told first was no failure: that would have been the decision
+            self._decision = ALL_CLOSE
+            self._send(others, ALL_CLOSE)
 
     def listen(self) -> bool:
         """Local. Drive MPI, and take what has come; true where something has."""
@@ -56,31 +110,43 @@ class Notices:
     def _take(self, source: int) -> None:
         notice: NDArray[np.uint8] = np.zeros(LENGTH, np.uint8)
         self._comm.Recv(notice, source, TAG)
-        self._taken[source] += 1
+        self._taken += 1
         kind = int(notice[0])
-        self.first.setdefault(source, kind)
-        if kind == FAILED:
-            self.failed[source] = bytes(notice[1:]).rstrip(b"\0").decode(errors="replace")
+        with self._lock:
+            if kind in (FAILED, NOT_ALL):
+                words = bytes(notice[WORDS]).rstrip(b"\0").decode(errors="replace")
+                self.failed.setdefault(int(notice[RANK].view(np.int64)[0]), words)
+            if self._comm.rank == DECIDES:
+                self._first.setdefault(source, kind)
+                self._decide()
+            elif kind in (ALL_CLOSE, NOT_ALL) and not self._decision:
+                self._decision = kind
+            elif source == DECIDES and kind == FAILED and not self._decision:
+                self._decision = NOT_ALL
 
     def all_in(self) -> bool:
-        """Local. True where every other rank has told something."""
-        return len(self.first) == len(self._others)
+        """Local. True where every rank has told something, or it is known how it ends."""
+        if self._comm.rank == DECIDES:
+            return len(self._first) == self._comm.size - 1
+        return self._decision != 0
 
     def all_closing(self) -> bool:
         """Local. True where every rank, this one too, told first that it closes.
 
-        First notices are never taken back, so that all ranks find the same.
+        A decision is never taken back, and it is the same on all ranks.
         """
-        mine = self._told[:1] == [CLOSING]
-        return mine and self.all_in() and FAILED not in self.first.values()
+        return self._decision == ALL_CLOSE
 
     def complete(self) -> None:
-        """Collective, at the end. Take what is still on its way.
+        """Collective, at the end. Take what is still on its way; nothing is told any more.
 
         MPICH gives a message that nobody took to the next communicator with the same number.
         """
-        told: list[int] = self._comm.allgather(len(self._told))
-        while any(self._taken[rank] < told[rank] for rank in self._others):
+        with self._lock:
+            self._ended = True
+        coming = np.zeros(1, np.int64)
+        self._comm.Reduce_scatter_block(self._sent, coming)
+        while self._taken < coming[0]:
             self.listen()
         MPI.Request.Waitall(self._sends)
         self._sends.clear()

@@ -2,13 +2,15 @@
 
 A rank that a request has come to has the data already, in its own window. It puts them into the
 windows of its children, requests the same of each, and then adds one to the done counter of the
-root (paper 003, Figures 7 to 9). One look at the requests is :meth:`Relay.poll`. The Broadcaster
-calls it all the time; a thread that waits for something calls it instead, which is faster.
+root (paper 003, Figures 7 to 9). One look at the requests is :meth:`Relay.poll`. The Broadcaster,
+a thread, calls it all the time; a thread that waits for something calls it instead, which is
+faster. Between two looks that found nothing they rest: not at all, then longer and longer.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections import Counter
@@ -20,11 +22,55 @@ from numpy.typing import NDArray
 
 from onesided.collectives.errors import BroadcastError
 from onesided.collectives.passive.notices import FAILED, Notices
-from onesided.collectives.passive.puts import memory_of, put_bytes, store
-from onesided.collectives.passive.registration import Registered
-from onesided.collectives.passive.rest import Rest
 from onesided.collectives.passive.sidewindows import Description, SideWindows
+from onesided.collectives.passive.windows import Registered, memory_of, put_bytes, store
 from onesided.collectives.trees import children
+
+#: Looks without a rest after something has happened.
+SPINS = 64
+
+#: Looks between two rests: a long transfer moves on by a piece at each.
+LOOKS = 2
+
+#: Seconds of the first rest; each one is twice the one before.
+SHORTEST = 50e-6
+
+#: Seconds that a call inside MPI gets to come back when the thread is to end.
+PATIENCE = 5.0
+
+
+class Backoff:
+    """Called after every look. ``longest`` is in seconds; with 0 it yields and never sleeps.
+
+    A thread beside one that computes on the same core is better off asleep: it gets the core back
+    at once when it wakes, but only after a time slice when it yields. So ``yields`` is for those
+    that wait for something that is about to come.
+    """
+
+    def __init__(
+        self, longest: float, sleep: Callable[[float], object] = time.sleep, yields: bool = True
+    ) -> None:
+        self._longest, self._sleep = longest, sleep
+        self._yields = yields or longest == 0
+        self._idle = 0
+
+    def __call__(self, worked: bool, expecting: bool = False) -> None:
+        """Local. ``worked``: the look found something to do; ``expecting``: it soon will."""
+        self._idle = 0 if worked else self._idle + 1
+        if expecting and self._idle > SPINS + LOOKS:
+            self._idle = SPINS + 1
+        seconds = self.seconds()
+        if seconds:
+            self._sleep(seconds)
+        elif seconds == 0 and self._yields:
+            os.sched_yield()
+
+    def seconds(self) -> float | None:
+        """Local. The length of the rest that is due: 0 is a yield, None no rest at all."""
+        rests, look = divmod(self._idle - SPINS, LOOKS)
+        if rests < 0 or self._longest == 0:
+            return 0.0
+        return None if look else min(self._longest, SHORTEST * 2.0 ** min(rests, 40))
 
 
 class Relay:
@@ -146,7 +192,7 @@ class Relay:
         Raises :class:`BroadcastError` after ``patience`` seconds, and, unless the condition can
         come ``whatever_fails``, where a rank has failed.
         """
-        rest = Rest(self.longest)
+        backoff = Backoff(self.longest)
         limit = None if patience is None else time.monotonic() + patience
         with self._counting:
             self.helpers += 1
@@ -156,7 +202,7 @@ class Relay:
                     self.check()
                 if limit is not None and time.monotonic() > limit:
                     raise BroadcastError(f"not complete after {patience:g} seconds")
-                rest(self.poll(), self.expecting)
+                backoff(self.poll(), self.expecting)
         finally:
             with self._counting:
                 self.helpers -= 1
@@ -188,3 +234,55 @@ def words_of(error: BaseException) -> str:
         return str(error)
     text = error.Get_error_string() if isinstance(error, MPI.Exception) else str(error)
     return f"{type(error).__name__}: {text}"
+
+
+class Broadcaster(threading.Thread):
+    """The thread that relays (paper 003, Figure 9): a rank takes part while it computes.
+
+    It polls the relay until it is told to stop; errors are kept in the relay. Python gives a
+    thread its turn only where another one releases the interpreter lock. NumPy, SciPy and MPI
+    calls, sleep, and input and output release it; a loop of Python code does every few
+    milliseconds; compiled code that holds it stops the relay for as long as it runs.
+
+    A daemon, so that a rank which ends in any way does not wait for it; ``seconds`` is the
+    processor time that it has used.
+    """
+
+    def __init__(self, relay: Relay, longest: float) -> None:
+        super().__init__(name="onesided-broadcaster", daemon=True)
+        self._relay = relay
+        self._leave = longest >= relay.longest  # to a thread that waits and looks as often
+        self._enough = False
+        self._gate = threading.Lock()  # opened at the end; waiting for it is cheaper than an Event
+        self._gate.acquire()
+        self._backoff = Backoff(longest, self._sleep, yields=False)
+        self.seconds = 0.0
+
+    def _sleep(self, seconds: float) -> None:
+        if self._gate.acquire(timeout=seconds):
+            self._enough = True
+
+    def run(self) -> None:
+        while not self._enough:
+            helped = self._leave and self._relay.helpers
+            worked = not helped and self._relay.poll()
+            self._backoff(worked, self._relay.expecting)
+            self.seconds = time.thread_time()
+
+    def stop(self) -> None:
+        """Local. End the thread and wait for it.
+
+        Raises :class:`BroadcastError` where it does not come back from MPI: a rank that it sends
+        to does not call MPI any more.
+        """
+        if self.ident is None:
+            return  # it was never started
+        if not self._enough:
+            self._enough = True
+            self._gate.release()
+        self.join(PATIENCE)
+        if self.is_alive():
+            raise BroadcastError(
+                f"the Broadcaster does not come back from MPI in {PATIENCE:g} seconds: a rank that "
+                "it sends to does not call MPI any more"
+            )

@@ -1,8 +1,12 @@
-"""The runtime of passive broadcasts (paper 003): the root calls, nobody else has to."""
+"""The runtime of passive broadcasts (paper 003): the root calls, nobody else has to.
+
+It ends together with all ranks, alone by an exception, or with the program.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 import warnings
 from collections.abc import Mapping
 from types import TracebackType
@@ -12,16 +16,25 @@ from mpi4py import MPI
 
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.context import Context, Resources, refusal
-from onesided.collectives.errors import PatternError, RequestError, UnsupportedError
-from onesided.collectives.passive.broadcaster import Broadcaster
-from onesided.collectives.passive.ending import Ending
-from onesided.collectives.passive.extents import as_displacement, bytes_of, check_root
-from onesided.collectives.passive.notices import Notices
-from onesided.collectives.passive.relay import Relay
+from onesided.collectives.errors import (
+    OnesidedError,
+    PatternError,
+    RequestError,
+    UnsupportedError,
+)
+from onesided.collectives.passive.notices import CLOSING, Notices
+from onesided.collectives.passive.relay import PATIENCE, SHORTEST, Backoff, Broadcaster, Relay
 from onesided.collectives.passive.sidewindows import SideWindows
+from onesided.collectives.passive.windows import as_displacement, bytes_of, check_root
 from onesided.collectives.trees import LARGEST_FIRST, check_order
 
+#: Seconds that a rank which leaves by an exception still serves the others.
+GRACE = 0.25
 _LEVELS = ("MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED", "MPI_THREAD_SERIALIZED")
+
+
+#: Seconds that the end of a runtime that nobody closed waits for the other ranks.
+EXIT_PATIENCE = 5.0
 
 
 class OneSidedBroadcast:
@@ -46,9 +59,10 @@ class OneSidedBroadcast:
     broadcasts of several roots into the same memory need a flush and a message between them.
 
     *What it needs.* ``MPI_THREAD_MULTIPLE``, and on the targets code that releases the
-    interpreter lock from time to time (:mod:`onesided.collectives.passive.broadcaster`). From
-    :meth:`register` until the runtime is closed it alone holds an epoch on the window: the caller
-    opens none, and does not free it.
+    interpreter lock from time to time
+    (:class:`~onesided.collectives.passive.relay.Broadcaster`). From :meth:`register` until the
+    runtime is closed it alone holds an epoch on the window: the caller opens none, and does not
+    free it.
     """
 
     def __init__(
@@ -279,6 +293,67 @@ class OneSidedBroadcast:
     def _check_open(self, verb: str) -> None:
         if self._ending.over:
             raise RequestError(f"{verb} on a OneSidedBroadcast that is closed")
+
+
+class Ending:
+    """The last steps of a runtime; ``over`` where one of them has been taken, or none is needed.
+
+    What a rank tells first, that it closes or that it has failed, holds: so either all ranks find
+    that all close, or none does. Only in the first case a collective call follows.
+    """
+
+    def __init__(self, relay: Relay, broadcaster: Broadcaster) -> None:
+        self._relay, self._broadcaster = relay, broadcaster
+        self.over = True
+        self._begun = False
+
+    def begin(self) -> None:
+        """Local, once all ranks know that all could open the runtime."""
+        self.over, self._begun = False, True
+
+    def together(self, patience: float | None = None) -> None:
+        """Local, on every rank: wait until all broadcasts are complete and all ranks close.
+
+        Raises :class:`BroadcastError` where a rank has failed, or after ``patience`` seconds.
+        """
+        relay, notices = self._relay, self._relay.notices
+        relay.wait_for(relay.finished, patience=patience)
+        notices.tell(CLOSING)
+        relay.wait_for(notices.all_in, patience=patience, whatever_fails=True)
+        if not notices.all_closing():
+            relay.check()
+        self.over = True
+        self._broadcaster.stop()
+
+    def alone(self, error: BaseException) -> None:
+        """Local. Leave by an error: tell the others, serve them a moment longer, end the thread.
+
+        The moment is for those that are sending to this rank: the MPI may need it to move the
+        data, which takes longer where they are long. They hear of the error and stop.
+        """
+        self.over = True
+        self._relay.fail(error)
+        left = time.monotonic()
+        backoff = Backoff(min(self._relay.longest, SHORTEST))
+        while not self._relay.notices.all_in():
+            seconds = time.monotonic() - left
+            if seconds > PATIENCE or (seconds > GRACE and not self._relay.side.expecting()):
+                break
+            backoff(self._relay.poll())
+        self._broadcaster.stop()
+
+    def at_release(self) -> None:
+        """Collective, where the resources are released: by close, or when the program ends."""
+        if not self.over:
+            try:
+                self.together(EXIT_PATIENCE)
+            except OnesidedError as error:
+                warnings.warn(f"a broadcast is incomplete: {error}", ResourceWarning, stacklevel=1)
+                self.over = True
+        self._broadcaster.stop()
+        if self._begun:
+            self._relay.notices.complete()
+            self._relay.windows.release()
 
 
 def _check_threads() -> None:

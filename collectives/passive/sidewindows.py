@@ -5,8 +5,9 @@ root. A slot belongs to a root, not to a sender as in the paper: the sender then
 tree, and as a root has one broadcast under way at a time, a description is never overwritten
 while it is needed. Requests and done counters are numbers that only grow, so that nothing is ever
 reset: request n of a root means that the data and the description of its n-th broadcast are here.
-A request slot has a second number beside it, the warning: data are about to come. Where MPI needs
-the target to move them, the target then looks more often.
+Behind the requests there is a warning of each root: data are about to come. Where MPI needs the
+target to move them, the target then looks more often. Looking for what is new compares numbers in
+place and makes nothing, since a rank that waits looks all the time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.context import Resources, refusal
-from onesided.collectives.passive.puts import memory_of
+from onesided.collectives.passive.windows import memory_of
 
 
 class Description(NamedTuple):
@@ -31,7 +32,6 @@ class Description(NamedTuple):
 
 
 FIELDS = len(Description._fields)
-WARNING = 1  # in a request slot, beside the request
 WORD = 8
 
 
@@ -40,16 +40,17 @@ class SideWindows:
 
     def __init__(self, comm: MPI.Intracomm, info: MPI.Info, resources: Resources) -> None:
         """Collective. The windows are freed with ``resources``."""
-        self._rank = comm.rank
+        self._rank, self._size = comm.rank, comm.size
         self._descriptions = _locked(comm, FIELDS * comm.size, info, resources)
         self._requests = _locked(comm, 2 * comm.size, info, resources)
         self._done = _locked(comm, 1, info, resources)
         resources.on_release(self.forget)
         self._description: NDArray[np.int64] = _words(self._descriptions).reshape(-1, FIELDS)
-        slots = _words(self._requests).reshape(-1, 2)
-        self._request: NDArray[np.int64] = slots[:, 0]
-        self._warnings: NDArray[np.int64] = slots[:, WARNING]
-        self._quiet: list[int] = [0] * comm.size
+        slots = _words(self._requests)
+        self._request: NDArray[np.int64] = slots[: comm.size]
+        self._warnings: NDArray[np.int64] = slots[comm.size :]
+        self._accepted = np.zeros(comm.size, np.int64)
+        self._differs = np.zeros(comm.size, np.bool_)
         self._words = np.zeros(FIELDS, np.int64)
         self._number = np.zeros(1, np.int64)
         self._warning = np.zeros(1, np.int64)
@@ -57,12 +58,14 @@ class SideWindows:
 
     def forget(self) -> None:
         """Local. Drop the views of the memory before the windows are freed."""
-        self._request = self._warnings = self._description = np.zeros((0, FIELDS), np.int64)
+        self._description = np.zeros((0, FIELDS), np.int64)
+        self._request = self._warnings = self._accepted = np.zeros(0, np.int64)
+        self._differs = np.zeros(0, np.bool_)
 
     def warn(self, target: int, root: int, number: int) -> None:
         """Local. Tell the target that the data of broadcast ``number`` of ``root`` will come."""
         self._warning[0] = number
-        self._requests.Accumulate(self._warning, target, 2 * root + WARNING, MPI.REPLACE)
+        self._requests.Accumulate(self._warning, target, self._size + root, MPI.REPLACE)
 
     def announce(self, target: int, root: int, number: int, description: Description) -> None:
         """Local, after ``warn``. Describe broadcast ``number`` of ``root``, whose data are there,
@@ -74,7 +77,7 @@ class SideWindows:
         self._descriptions.Put(self._words, target, FIELDS * root)
         self._descriptions.Flush(target)  # the request must not overtake it
         self._number[0] = number
-        self._requests.Accumulate(self._number, target, 2 * root, MPI.REPLACE)
+        self._requests.Accumulate(self._number, target, root, MPI.REPLACE)
         self._requests.Flush(target)
 
     def requested(self) -> list[tuple[int, int]]:
@@ -84,22 +87,21 @@ class SideWindows:
         read by an atomic operation, because a load that races with an update may see half of it.
         """
         self._requests.Sync()
-        seen = self._request.tolist()
-        if seen == self._quiet:
+        np.not_equal(self._request, self._accepted, out=self._differs)
+        if not self._differs.any():
             return []
-        changed = [root for root, number in enumerate(seen) if number != self._quiet[root]]
-        new = [(root, _read(self._requests, self._rank, 2 * root)) for root in changed]
-        return [(root, number) for root, number in new if number > self._quiet[root]]
+        changed: list[int] = np.flatnonzero(self._differs).tolist()
+        new = [(root, _read(self._requests, self._rank, root)) for root in changed]
+        return [(root, number) for root, number in new if number > self._accepted[root]]
 
     def expecting(self) -> bool:
         """Local. True where there is a warning of a broadcast that has not been requested yet."""
-        warnings: list[int] = self._warnings.tolist()
-        requests: list[int] = self._request.tolist()
-        return warnings != requests
+        np.not_equal(self._warnings, self._request, out=self._differs)
+        return bool(self._differs.any())
 
     def accept(self, root: int, number: int) -> None:
         """Local. The request has been served; it is not new any more."""
-        self._quiet[root] = number
+        self._accepted[root] = number
 
     def describe(self, root: int) -> Description:
         """Local. The description of the request of ``root``."""

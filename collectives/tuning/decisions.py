@@ -1,21 +1,104 @@
-"""The file of what was measured: costs of methods by machine and situation."""
+"""What was measured: costs of methods, and the file that keeps them by machine and situation."""
 
 from __future__ import annotations
 
 import json
+import math
 import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from mpi4py import MPI
+
 from onesided.collectives.errors import PatternError
+from onesided.collectives.hardware import processor
 from onesided.collectives.keeping import kept_file, replace_file
-from onesided.collectives.tuning.record import Record
 
 #: Environment variable with the file to use in place of the default one, or "off".
 VARIABLE = "ONESIDED_TUNING"
 FORMAT = "onesided tuning"
-VERSION = 1
+VERSION = 2
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of initializing and freeing a request, and of one round; of the slowest rank.
+
+    ``least`` is the shortest time of a round that was seen, 0 where that is not known.
+    """
+
+    setup: float
+    round: float
+    least: float = 0.0
+
+    def of(self, iterations: int) -> float:
+        """Seconds of so many rounds with the set-up (equation 1); of a round alone for 0."""
+        return self.setup + iterations * self.round if iterations else self.round
+
+
+@dataclass(frozen=True)
+class Record:
+    """Costs by method, and why others do not work here.
+
+    ``times`` is how often they have been measured: what production contradicts is measured again.
+    """
+
+    costs: Mapping[str, Cost]
+    refused: Mapping[str, str]
+    times: int = 1
+
+    def covers(self, names: Iterable[str]) -> bool:
+        """Local. True where something is known of every one of these methods."""
+        return all(name in self.costs or name in self.refused for name in names)
+
+    def ranking(self, names: Iterable[str], iterations: int = 0) -> list[str]:
+        """Local. The methods that may work, the best first; last those that were not measured."""
+        able = [name for name in names if name not in self.refused]
+
+        def cost(name: str) -> float:
+            known = self.costs.get(name)
+            return math.inf if known is None else known.of(iterations)
+
+        return sorted(able, key=cost)
+
+    def as_json(self) -> dict[str, Any]:
+        """Local. For the file."""
+        costs = {name: [cost.setup, cost.round, cost.least] for name, cost in self.costs.items()}
+        return {"seconds": costs, "refused": dict(self.refused), "times": self.times}
+
+    @classmethod
+    def from_json(cls, content: Any) -> Record:
+        """Local. Raises :class:`PatternError` for anything that :meth:`as_json` did not make."""
+        try:
+            costs = {
+                str(name): Cost(float(setup), float(seconds), float(least))
+                for name, (setup, seconds, least) in content["seconds"].items()
+            }
+            refused = {str(name): str(reason) for name, reason in content["refused"].items()}
+            times = int(content["times"])
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise PatternError(f"no costs of methods: {error}") from error
+        for name, cost in costs.items():
+            values = (cost.setup, cost.round, cost.least)
+            if not all(math.isfinite(value) and value >= 0 for value in values):
+                raise PatternError(f"the costs of {name} are {values} s")
+        return cls(costs, refused, times)
+
+
+@cache
+def machine() -> str:
+    """Local. Processor, MPI library, thread level and version of this package."""
+    library = MPI.Get_library_version().splitlines()[0].split(",")[0].strip("\x00 ")
+    try:
+        package = version("onesided")
+    except PackageNotFoundError:
+        package = "of the sources"
+    return f"{processor()}; {library}; thread level {MPI.Query_thread()}; onesided {package}"
+
 
 #: Machine -> situation -> record.
 Records = dict[str, dict[str, Record]]
@@ -57,6 +140,12 @@ class Tuning:
             replace_file(self.path, _as_json(merged))
         except OSError as error:
             _warn(f"what was measured is not kept: {error}")
+
+    def doubt(self, machine: str, situation: str) -> None:
+        """Local. Production contradicts a record: it is to be measured again."""
+        known = self.recall(machine, situation)
+        if known is not None and known.costs:
+            self.learn(machine, situation, Record({}, known.refused, known.times))
 
     def forget(self) -> None:
         """Local. Drop all records and remove the file, whatever is in it."""

@@ -11,16 +11,15 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.errors import ResourceError, UnsupportedError
-from onesided.collectives.persistent import Persistent
 from onesided.collectives.registry import Method
-from onesided.collectives.tuning.record import Cost, Record
+from onesided.collectives.request import Request
+from onesided.collectives.tuning.decisions import Cost, Record
 
 #: Seconds that a duel may take, the turns of each in it, and those of the first look.
 SECONDS, TURNS, GLANCES = 0.12, 24, 4
@@ -35,15 +34,13 @@ HOPELESS = 1.5
 #: less than the rounds of a first look nothing is measured.
 SHARE, FIRST_LOOK = 0.05, 5
 
-R = TypeVar("R", bound=Persistent)
-
 
 @dataclass
 class Entrant:
     """A request under trial."""
 
     name: str
-    request: Persistent
+    request: Request
     setup: float
 
 
@@ -56,7 +53,7 @@ class Race:
         self._began = time.perf_counter()
         self.complete = True  # every candidate has been tried
 
-    def run(self, candidates: Iterable[Method[R]], make: Callable[[Method[R]], R]) -> Record:
+    def run(self, candidates: Iterable[Method], make: Callable[[Method], Request]) -> Record:
         """Collective. Costs of the candidates; requests are freed.
 
         Where the caller expects few rounds the first candidates alone are tried, as far as
@@ -82,7 +79,7 @@ class Race:
                 continue
             if champion is None:
                 champion = entrant
-                costs[entrant.name] = Cost(entrant.setup, self._alone(entrant))
+                costs[entrant.name] = self._alone(entrant)
             else:
                 champion = self._duel(champion, entrant, costs)
         if champion is not None:
@@ -97,7 +94,7 @@ class Race:
         slowest = self._comm.allreduce(mine, MPI.MAX)
         return bool(slowest > SHARE * self._iterations * seconds)
 
-    def _enter(self, name: str, make: Callable[[], Persistent]) -> Entrant:
+    def _enter(self, name: str, make: Callable[[], Request]) -> Entrant:
         began = time.perf_counter()
         request = make()
         setup = time.perf_counter() - began
@@ -109,15 +106,17 @@ class Race:
         entrant.request.Free()
         setup = entrant.setup + time.perf_counter() - began
         slowest = self._comm.allreduce(setup, MPI.MAX)
-        costs[entrant.name] = Cost(slowest, costs[entrant.name].round)
+        known = costs[entrant.name]
+        costs[entrant.name] = Cost(slowest, known.round, known.least)
 
-    def _alone(self, entrant: Entrant) -> float:
-        """Collective. Seconds of a round of the first candidate."""
+    def _alone(self, entrant: Entrant) -> Cost:
+        """Collective. What is known of the first candidate."""
         turns = GLANCES
         if self._iterations:
             turns = max(1, min(turns, int(SHARE * self._iterations) - FIRST_LOOK))
         repeats = self._in_a_row([entrant])
-        return float(np.median(self._times([entrant], repeats, turns)[0]))
+        times = self._times([entrant], repeats, turns)[0]
+        return Cost(entrant.setup, float(np.median(times)), float(times.min()))
 
     def _duel(self, champion: Entrant, entrant: Entrant, costs: dict[str, Cost]) -> Entrant:
         """Collective. The faster one; the other one is freed."""
@@ -132,8 +131,9 @@ class Race:
                 times = np.hstack([times, self._times(pair, repeats, more)])
         ratio = float(np.median(times[1] / times[0]))
         round_of_champion = float(np.median(times[0]))
-        costs[champion.name] = Cost(champion.setup, round_of_champion)
-        costs[entrant.name] = Cost(entrant.setup, round_of_champion * ratio)
+        least = times.min(axis=1)
+        costs[champion.name] = Cost(champion.setup, round_of_champion, float(least[0]))
+        costs[entrant.name] = Cost(entrant.setup, round_of_champion * ratio, float(least[1]))
         winner, loser = (champion, entrant) if ratio >= 1 else (entrant, champion)
         self._leave(loser, costs)
         return winner

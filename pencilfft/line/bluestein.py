@@ -19,7 +19,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives import PersistentRequest
+from onesided.collectives import Request
 from onesided.collectives.agreement import agreed
 from onesided.pencilfft.decomposition import block
 from onesided.pencilfft.kernels.selection import Selection
@@ -90,7 +90,7 @@ class Bluestein:
             workspace.free()
             raise
 
-    def exchanges(self, forward: bool) -> list[PersistentRequest]:
+    def exchanges(self, forward: bool) -> list[Request]:
         """Local. The persistent requests of one direction, in the order of their use."""
         if not self._workspace.requests:
             return []

@@ -118,7 +118,7 @@ class LineEngine:
 
 def _sent(request: Any) -> int:
     """Bytes that this rank sends to others in one round."""
-    exchange = request.exchange
+    exchange = request.operation
     return sum(
         block.size * exchange.send.dtype.itemsize
         for block in exchange.send.blocks

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.collectives import PersistentRequest
+from onesided.collectives import Request
 from onesided.pencilfft.decomposition import block
 from onesided.pencilfft.line.chunks import scaled_copy
 from onesided.pencilfft.line.layout import LineLayout, box
@@ -27,7 +27,7 @@ class ToColumns:
         #: The matrix, this rank's columns of it; what its last row lacks is not defined.
         self.columns = workspace.received(columns)
         #: The persistent requests: of complete rows, and of edges, where there are any.
-        self.requests: list[PersistentRequest] = []
+        self.requests: list[Request] = []
         if layout.has_body:
             boxes = layout.body_boxes(), layout.column_boxes()
             self.requests.append(workspace.connect(body, boxes[0], columns, boxes[1]))
@@ -61,7 +61,7 @@ class ToFlat:
         #: The matrix, this rank's columns of it.
         self.columns = workspace.sent(columns)
         #: The persistent requests: of complete rows, and of edges, where there are any.
-        self.requests: list[PersistentRequest] = []
+        self.requests: list[Request] = []
         if layout.has_body:
             boxes = layout.column_boxes(), layout.body_boxes()
             self.requests.append(workspace.connect(columns, boxes[0], body, boxes[1]))
@@ -117,7 +117,7 @@ class Crossing:
         _exchange(self.requests)
 
 
-def _exchange(requests: list[PersistentRequest]) -> Any:
+def _exchange(requests: list[Request]) -> Any:
     """Collective. What the last request has received."""
     for request in requests:
         request.Start()

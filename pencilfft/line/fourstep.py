@@ -18,7 +18,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives import PersistentRequest
+from onesided.collectives import Request
 from onesided.collectives.agreement import agreed
 from onesided.pencilfft.decomposition import block
 from onesided.pencilfft.kernels.selection import Selection
@@ -100,7 +100,7 @@ class FourStep:
         self._gather = ToFlat(workspace, line, dtype)
         self._exchanges[False] += [*self._back.requests, *self._gather.requests]
 
-    def exchanges(self, forward: bool) -> list[PersistentRequest]:
+    def exchanges(self, forward: bool) -> list[Request]:
         """Local. The persistent requests of one direction, in the order of their use."""
         return self._exchanges[forward]
 

@@ -9,7 +9,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
-from onesided.collectives import PersistentRequest
+from onesided.collectives import Request
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import PatternError, RequestError
 from onesided.pencilfft.kernels.protocol import Layout, Task
@@ -23,7 +23,7 @@ from onesided.pencilfft.line.lengths import LineFactors, choose_factors
 class Algorithm(Protocol):
     """Collective. What does the transforms; ``factor`` multiplies every element of the result."""
 
-    def exchanges(self, forward: bool) -> list[PersistentRequest]:
+    def exchanges(self, forward: bool) -> list[Request]:
         """Local. The persistent requests of one direction, in the order of their use."""
         ...
 
@@ -119,7 +119,7 @@ class LineTransforms:
                 self.output_geometry = LineBlocks(count, comm.size, comm.rank, bounds)
                 self._frequencies = four.spectrum.frequencies()
 
-    def exchanges(self, direction_forward: bool) -> tuple[PersistentRequest, ...]:
+    def exchanges(self, direction_forward: bool) -> tuple[Request, ...]:
         """Local. The persistent requests of one direction, in the order of their use.
 
         Directions may share some of them. None on one rank and after :meth:`free`.
@@ -127,7 +127,7 @@ class LineTransforms:
         return tuple(self._algorithm.exchanges(direction_forward))
 
     @property
-    def requests(self) -> tuple[PersistentRequest, ...]:
+    def requests(self) -> tuple[Request, ...]:
         """The persistent requests of both directions, each once."""
         return tuple(dict.fromkeys((*self.exchanges(True), *self.exchanges(False))))
 
@@ -195,7 +195,7 @@ class OneRank:
         self._selection = selection
         self._kinds = ("r2c", "c2r") if real else ("c2c", "c2c")
 
-    def exchanges(self, forward: bool) -> list[PersistentRequest]:
+    def exchanges(self, forward: bool) -> list[Request]:
         """Local. None."""
         return []
 

@@ -15,7 +15,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives import Alltoallv_init, Alltoallw_init, PersistentRequest, empty, free
+from onesided.collectives import Alltoallv_init, Alltoallw_init, Request, empty, free
 from onesided.collectives.agreement import agreed
 from onesided.collectives.errors import RequestError
 from onesided.pencilfft.decomposition import Boxes
@@ -33,7 +33,7 @@ class LineWorkspace:
         """Collective. Either piece can hold any of ``forms``; errors are agreed."""
         self.comm, self._method, self._info = comm, method, info
         #: The persistent requests in the order of their initialization.
-        self.requests: list[PersistentRequest] = []
+        self.requests: list[Request] = []
         nbytes = max(_nbytes(form) for form in forms)
         self._received: NDArray[np.uint8] | None = None
         with agreed(comm):
@@ -48,7 +48,7 @@ class LineWorkspace:
         """Local. The piece that is received into, as an array."""
         return _view(self._received, form)
 
-    def connect(self, send: Form, to: Boxes, receive: Form, of: Boxes) -> PersistentRequest:
+    def connect(self, send: Form, to: Boxes, receive: Form, of: Boxes) -> Request:
         """Collective. A request that moves boxes from *sent* to *received*."""
         request = Alltoallw_init(
             self.comm,
@@ -60,7 +60,7 @@ class LineWorkspace:
         self.requests.append(request)
         return request
 
-    def connect_edges(self, send: NDArray[Any], counts: list[int]) -> PersistentRequest:
+    def connect_edges(self, send: NDArray[Any], counts: list[int]) -> Request:
         """Collective. A request that moves single elements; it owns what it receives into."""
         request = Alltoallv_init(
             self.comm, [send, counts], None, method=self._method, info=self._info

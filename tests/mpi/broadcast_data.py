@@ -17,7 +17,7 @@ def names():
 
 def any_order():
     """The methods whose requests may be started and completed in any order."""
-    return [name for name, method in broadcast_methods().items() if method.any_order]
+    return [name for name in names() if broadcast_methods()[name].any_order]
 
 
 def one_sided():

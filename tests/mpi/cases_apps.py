@@ -18,8 +18,8 @@ from onesided.apps.report import Report, Row
 from onesided.apps.spmv import vector
 from onesided.apps.timing import Subject, measure, repeats
 from onesided.apps.trial import try_method
-from onesided.collectives import PersistentRequest, UnsupportedError, methods
-from onesided.collectives.layout import Layout
+from onesided.collectives import Request, UnsupportedError, methods
+from onesided.collectives.hardware import Layout
 from onesided.pencilfft import PFFT, newDistArray
 
 PAUSE = 0.004
@@ -135,7 +135,7 @@ def case_trial_of_every_method(comm, method):
 
 
 def case_a_trial_sees_wrong_data(comm):
-    wait = PersistentRequest.Wait
+    wait = Request.Wait
 
     def wrong(self):
         received = wait(self)
@@ -143,11 +143,11 @@ def case_a_trial_sees_wrong_data(comm):
             received.reshape(-1)[0] += 1
         return received
 
-    PersistentRequest.Wait = wrong
+    Request.Wait = wrong
     try:
         trial = try_method(comm, "p2p", {})
     finally:
-        PersistentRequest.Wait = wait
+        Request.Wait = wait
     assert not trial.works
     assert trial.supported
     assert "wrong entries" in trial.words

@@ -7,10 +7,9 @@ from cases import parameters, ranks
 from mpi4py import MPI
 
 from onesided.collectives import Alltoallv_init
-from onesided.collectives.modelling.networks import NETWORKS
-from onesided.collectives.modelling.observed import of_exchange
-from onesided.collectives.modelling.prediction import fastest, predict
-from onesided.collectives.modelling.traffic import of_matrix
+from onesided.collectives.modelling.exchanges import fastest, predict
+from onesided.collectives.modelling.parameters import MACHINES
+from onesided.collectives.modelling.traffic import of_exchange, of_matrix
 
 
 @ranks(at_least=2)
@@ -25,7 +24,7 @@ def case_traffic_is_that_of_the_table(comm, per_node, caller, seed):
     info = {"ranks_per_node": per_node} if per_node else {}
     out = [sent, counts[comm.rank].tolist()]
     with Alltoallv_init(comm, out, recv, method="p2p", info=info) as request:
-        traffic = of_exchange(request.exchange)
+        traffic = of_exchange(request.operation)
     own = comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank)
     nodes = comm.allgather(own.bcast(comm.rank))
     own.Free()
@@ -33,5 +32,5 @@ def case_traffic_is_that_of_the_table(comm, per_node, caller, seed):
         nodes = [rank // int(per_node) for rank in range(comm.size)]
     assert traffic == of_matrix(8 * counts, nodes, slots=1 if caller else 2)
     assert len(set(comm.allgather(repr(traffic)))) == 1
-    times = predict(traffic, NETWORKS["infiniband"])
+    times = predict(traffic, MACHINES["infiniband"])
     assert len(set(comm.allgather((fastest(times), tuple(times.values()))))) == 1

@@ -25,7 +25,7 @@ from onesided.collectives import (
     bcast_linear,
     extents_of,
 )
-from onesided.collectives.passive import ending
+from onesided.collectives.passive import runtime
 from onesided.collectives.passive.relay import Relay
 
 
@@ -258,7 +258,7 @@ def case_one_rank_leaves_while_long_data_come(comm, kind):
     """It serves the root until they are there, where MPI needs it; then it calls MPI no more."""
     here = tempfile.mkdtemp() if comm.rank == 0 else None
     gone = os.path.join(comm.bcast(here), "gone")
-    before, last, grace = len(threads()), comm.size - 1, ending.GRACE
+    before, last, grace = len(threads()), comm.size - 1, runtime.GRACE
     exposed = Exposed(comm, 16 << 20, kind)
     broadcast = OneSidedBroadcast(comm)
     wid = broadcast.register(exposed.window)
@@ -275,10 +275,10 @@ def case_one_rank_leaves_while_long_data_come(comm, kind):
                 broadcast.bcast(data, wid, 0, 0)
             broadcast.wait(wid, 2, 0)
 
-    ending.GRACE = 0.001
+    runtime.GRACE = 0.001
     with pytest.raises(Only if comm.rank == last else BroadcastError, match="only here"):
         leave()
-    ending.GRACE = grace
+    runtime.GRACE = grace
     if comm.rank == 0:
         os.mkdir(gone)
     while not os.path.exists(gone):  # without MPI until the root is out of its broadcast

@@ -22,15 +22,11 @@ from onesided.collectives import (
     free,
     methods,
 )
-from onesided.collectives.modelling.kept import VARIABLE as MODEL
-from onesided.collectives.modelling.kept import keep_parameters
-from onesided.collectives.modelling.parameters import Level, Parameters
-from onesided.collectives.modelling.way import Line, Way
-from onesided.collectives.models import Network
+from onesided.collectives.modelling.loggp import LogGP, PiecewiseLogGP, Segment
+from onesided.collectives.modelling.parameters import VARIABLE as MODEL
+from onesided.collectives.modelling.parameters import Level, Parameters, keep_parameters
 from onesided.collectives.tuning import race
-from onesided.collectives.tuning.decisions import VARIABLE, read_records
-from onesided.collectives.tuning.record import Cost, Record
-from onesided.collectives.tuning.situation import machine
+from onesided.collectives.tuning.decisions import VARIABLE, Cost, Record, machine, read_records
 
 
 @contextmanager
@@ -114,12 +110,24 @@ def case_few_rounds_are_not_worth_measuring(comm, info):
 @ranks(at_least=2)
 def case_few_long_rounds_are_worth_a_window(comm):
     """By the model: messages that take a second are worth any set-up."""
-    slow, fast = Way((Line(0, Network(1.0, 0, 0)),)), Way((Line(0, Network(1e-9, 0, 0)),))
+    slow, fast = (PiecewiseLogGP((Segment(0, LogGP(latency, 0, 0)),)) for latency in (1.0, 1e-9))
     if not alone(comm):
         skip("stores are for ranks of one node")
     level = Level(slow, slow, 1e-9, 1e-9)
     with tuning_file(comm), parameters_of(comm, Parameters(fast, level, level)):
         assert exchange(comm, info={"expected_iterations": "10"}).startswith("rma-")
+
+
+@ranks(at_least=2)
+def case_a_measured_setup_counts(comm):
+    """The same parameters, but windows were measured to take an hour."""
+    slow, fast = (PiecewiseLogGP((Segment(0, LogGP(latency, 0, 0)),)) for latency in (1.0, 1e-9))
+    if not alone(comm):
+        skip("stores are for ranks of one node")
+    level = Level(slow, slow, 1e-9, 1e-9)
+    setup = {name: 3600.0 * name.startswith("rma-") for name in methods()}
+    with tuning_file(comm), parameters_of(comm, Parameters(fast, level, level, setup=setup)):
+        assert not exchange(comm, info={"expected_iterations": "10"}).startswith("rma-")
 
 
 def alone(comm):
@@ -244,7 +252,7 @@ def case_an_estimate_measures_nothing(comm, count):
 @ranks(at_least=2)
 def case_an_estimate_goes_by_the_parameters(comm):
     """Parameters of rank 0 with messages that take a second, then with copies that do."""
-    slow, fast = Way((Line(0, Network(1.0, 0, 0)),)), Way((Line(0, Network(1e-9, 0, 0)),))
+    slow, fast = (PiecewiseLogGP((Segment(0, LogGP(latency, 0, 0)),)) for latency in (1.0, 1e-9))
     if not alone(comm):
         skip("stores are for ranks of one node")
     for stores, messages, stored in [(fast, slow, True), (slow, fast, False)]:

@@ -1,1 +1,0 @@
-"""One file per way of broadcasting; they are chosen in :mod:`..registry`."""

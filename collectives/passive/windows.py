@@ -1,0 +1,262 @@
+"""Windows that data are put into: what they expose, Puts, those registered, and a linear broadcast.
+
+MPI does not check where a Put goes: one beyond the window of its target corrupts the memory of
+the target, or ends it, on both MPICH and Open MPI. So extents are learned from all ranks, and data
+are checked against them before anything is sent.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.collectives.agreement import agree
+from onesided.collectives.buffers import as_array
+from onesided.collectives.errors import PatternError, RequestError, UnsupportedError
+
+#: Most bytes of a Put: an MPI-3 takes fewer than 2^31.
+PIECE = 1 << 30
+
+
+@dataclass(frozen=True)
+class Extents:
+    """Of every rank: ``sizes``, the bytes of its window, and ``units``, those of a displacement."""
+
+    sizes: tuple[int, ...]
+    units: tuple[int, ...]
+    _least: dict[int, int] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for size, unit in zip(self.sizes, self.units, strict=True):
+            self._least[unit] = min(size, self._least.get(unit, size))
+
+    def check(self, displacement: int, nbytes: int) -> None:
+        """Local. Raise :class:`PatternError` where so many bytes do not fit on every rank.
+
+        It looks at the least size with each unit, not at every rank.
+        """
+        fits = all(displacement * unit + nbytes <= size for unit, size in self._least.items())
+        if fits and displacement >= 0:
+            return
+        for rank, (size, unit) in enumerate(zip(self.sizes, self.units, strict=True)):
+            if displacement < 0 or displacement * unit + nbytes > size:
+                raise PatternError(
+                    f"{nbytes} bytes at displacement {displacement} (of {unit} bytes) are not "
+                    f"inside the window of rank {rank}, which has {size} bytes"
+                )
+
+
+def extents_of(comm: MPI.Comm, window: MPI.Win) -> Extents:
+    """Collective. What a window on ``comm`` exposes on every rank.
+
+    Raises on every rank: :class:`RequestError` where the window has been freed,
+    :class:`PatternError` where its ranks are not those of ``comm`` in the same order,
+    :class:`UnsupportedError` for a dynamic window, or one without the unified memory model.
+    """
+    error: Exception | None = None
+    mine = (0, 1)
+    try:
+        mine = _extent(comm, window)
+    except Exception as problem:
+        error = problem
+    words = agree(comm, error, "extents of a window", mine)
+    return Extents(tuple(size for size, _ in words), tuple(unit for _, unit in words))
+
+
+def _extent(comm: MPI.Comm, window: MPI.Win) -> tuple[int, int]:
+    """Local. Bytes and displacement unit of this rank's part of the window."""
+    check_alive(window)
+    group, ranks = window.Get_group(), comm.Get_group()
+    same = MPI.Group.Compare(group, ranks) == MPI.IDENT
+    ranks.Free()
+    group.Free()
+    if not same:
+        raise PatternError("the ranks of the window are not those of the communicator, in order")
+    if window.flavor == MPI.WIN_FLAVOR_DYNAMIC:
+        raise UnsupportedError("a dynamic window has no displacements that all ranks share")
+    if window.model != MPI.WIN_UNIFIED:
+        raise UnsupportedError("this MPI has no unified memory model for this window")
+    _, size, unit = window.attrs
+    return int(size), int(unit)
+
+
+def check_alive(window: MPI.Win) -> None:
+    """Local. Raise for what is no window, or has been freed."""
+    if not isinstance(window, MPI.Win):
+        raise PatternError(f"{window!r:.60} is no window")
+    if window == MPI.WIN_NULL:
+        raise RequestError("the window has been freed")
+
+
+def bytes_of(buf: Any) -> NDArray[np.uint8]:
+    """Local. The memory of a contiguous buffer; :class:`PatternError` for any other."""
+    array = as_array(buf, "broadcast")
+    if not array.flags.c_contiguous:
+        if not array.flags.f_contiguous:
+            raise PatternError("the broadcast buffer is not contiguous")
+        array = array.T
+    return array.reshape(-1).view(np.uint8)
+
+
+def as_displacement(displacement: Any) -> int:
+    """Local. The displacement as an int; :class:`PatternError` for what is no integer."""
+    try:
+        return operator.index(displacement)
+    except TypeError:
+        raise PatternError(f"the displacement is {displacement!r:.60}, not an integer") from None
+
+
+def check_root(rank: int, root: Any) -> None:
+    """Local. Raise :class:`PatternError` unless the caller is the root."""
+    if rank != root:
+        raise PatternError(
+            f"rank {rank} broadcasts with root {root!r:.20}; a broadcast is called by its root "
+            "alone"
+        )
+
+
+def put_bytes(
+    window: MPI.Win, data: NDArray[np.uint8], target: int, displacement: int, unit: int
+) -> None:
+    """Local. Put ``data``, which the caller keeps, at ``displacement`` units of the target."""
+    step = max(PIECE // unit, 1)  # in units, so that every piece begins at one
+    for start in range(0, data.size, step * unit):
+        piece = data[start : start + step * unit]
+        place = (displacement + start // unit, piece.size, MPI.BYTE)
+        window.Put([piece, piece.size, MPI.BYTE], target, place)
+
+
+def memory_of(window: MPI.Win) -> NDArray[np.uint8]:
+    """Local. This rank's part of the window; not to be kept beyond the window."""
+    memory: Any = window.tomemory()
+    return np.asarray(memoryview(memory), dtype=np.uint8)
+
+
+def store(window: MPI.Win, data: NDArray[np.uint8], start: int) -> NDArray[np.uint8]:
+    """Local, within an epoch. Store ``data`` from byte ``start`` of this rank's own part on.
+
+    Returns that memory, which is to be sent instead of the data: they may overlap with it.
+    """
+    place = memory_of(window)[start : start + data.size]
+    place[:] = data
+    window.Sync()
+    return place
+
+
+@dataclass(frozen=True)
+class Exposed:
+    """A registered window: data may be put anywhere inside its extents."""
+
+    window: MPI.Win
+    extents: Extents
+
+    def sync(self) -> None:
+        """Local. Make what has been put here visible to loads, unless the window is gone."""
+        if self.window != MPI.WIN_NULL:
+            self.window.Sync()
+
+
+class Registered:
+    """The windows by their numbers, which are the same on all ranks."""
+
+    def __init__(self) -> None:
+        self._known: list[Exposed] = []
+
+    def __getitem__(self, wid: int) -> Exposed:
+        if not isinstance(wid, int) or not 0 <= wid < len(self._known):
+            raise PatternError(f"window {wid!r:.20} is not registered; {len(self._known)} are")
+        return self._known[wid]
+
+    def add(self, comm: MPI.Intracomm, window: MPI.Win) -> int:
+        """Collective. Lock the window on all ranks, or on none; its number.
+
+        All ranks know the window before any rank can name it in a broadcast.
+        """
+        extents = extents_of(comm, window)
+        wid = len(self._known)
+        error: Exception | None = None
+        try:
+            self._lock(window)
+            self._known.append(Exposed(window, extents))
+        except RequestError as problem:
+            error = problem
+        try:
+            agree(comm, error, ("register", wid))
+        except Exception:
+            if error is None:
+                self._known.pop()
+                window.Unlock_all()
+            raise
+        return wid
+
+    def _lock(self, window: MPI.Win) -> None:
+        if any(window == exposed.window for exposed in self._known):
+            raise RequestError("the window is registered already")
+        try:
+            window.Lock_all(MPI.MODE_NOCHECK)
+        except MPI.Exception as error:
+            words = error.Get_error_string()
+            raise RequestError(f"the window has an epoch open: MPI: {words}") from error
+
+    def sync(self) -> None:
+        """Local. Make what has been put into the windows of this rank visible to its loads."""
+        for exposed in self._known:
+            exposed.sync()
+
+    def release(self) -> None:
+        """Collective. Give the windows back to the caller; those that he has freed are gone."""
+        while self._known:
+            window = self._known.pop().window
+            if window != MPI.WIN_NULL:
+                window.Unlock_all()
+
+
+def bcast_linear(
+    window: MPI.Win, buf: Any, displacement: int, root: int, extents: Extents | None = None
+) -> None:
+    """Local. Called by the root alone: put ``buf`` into the window of every rank, its own too.
+
+    The linear broadcast (paper 003, Figure 3): the root puts the data to one rank after another.
+
+    ``buf`` is contiguous, of any type without Python objects, and may be reused at once.
+    ``displacement`` counts displacement units of each target's window. When the function returns
+    the data are in the memory of all ranks; another rank reads them after the root has told it so
+    (by a message or a barrier) and a ``Win.Sync`` or a lock of its own. It needs no thread, so it
+    is what programs without ``MPI_THREAD_MULTIPLE`` use. The MPI may need the targets to enter
+    MPI before the function can return.
+
+    ``extents`` are those that :func:`extents_of` learned from all ranks. Without them every rank
+    is taken to have a window like the root's; data beyond the window of a rank corrupt its memory.
+
+    Raises :class:`PatternError` where the caller is not the root, for a buffer that is not
+    contiguous, and where the data do not fit; :class:`RequestError` for a freed window and for
+    one with an open epoch. (The paper's loop runs from 0 to p; there are p ranks, 0 to p - 1.)
+    """
+    check_alive(window)
+    group = window.Get_group()
+    ranks, rank = group.Get_size(), group.Get_rank()
+    group.Free()
+    check_root(rank, root)
+    if extents is None:
+        _, size, unit = window.attrs
+        extents = Extents((int(size),) * ranks, (int(unit),) * ranks)
+    data, place = bytes_of(buf), as_displacement(displacement)
+    extents.check(place, data.size)
+    try:
+        window.Lock_all()
+    except MPI.Exception as error:
+        raise RequestError(
+            f"the window has an epoch open: MPI: {error.Get_error_string()}"
+        ) from error
+    try:
+        data = store(window, data, place * extents.units[rank])
+        for target in range(ranks):
+            if target != rank:
+                put_bytes(window, data, target, place, extents.units[target])
+    finally:
+        window.Unlock_all()

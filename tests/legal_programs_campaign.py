@@ -1,0 +1,243 @@
+"""Thousands of random legal programs, many in one job; a table of what went wrong by method.
+
+    .venv-mpich/bin/python tests/legal_programs_campaign.py --seeds 0:10000 --ranks 2,3,4 \
+        --methods exchange:rma-notify,broadcast:p2p,mixed --out campaign.jsonl
+    ... --nodes emulated | emulated2 | virtual | cliques     (one rank a node, two, real ones)
+    ... --seeds 17:18 --ranks 3 --methods mixed --shrink 60  (replay one seed, make it smaller)
+    ... --replay small.json --methods mixed                  (what --shrink has written)
+
+The words of METHODS are those of tests/programs/legal.py; ``all`` stands for every any-order method
+of every family. Seeds run in chunks, one job each; a hang, a crash or an error costs the job, is
+noted with its seed, and the next seed goes on in a new one. With ``--out`` every chunk is noted,
+and what is noted is not run again. ``--shrink N`` tries up to N smaller programs for the first
+failure of every method and writes the smallest to ``legal-SEED-RANKS.json``. Exit code 1 where a
+program failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import mpi_harness
+from legal_programs import Program, generate, problem, smaller
+
+PROGRAM = mpi_harness.TESTS / "programs" / "legal.py"
+FAMILIES = {
+    "exchange": (
+        "mpi-persistent", "p2p", "rma-lock", "rma-lock-hier", "rma-notify", "rma-p2p", "rma-pscw",
+    ),
+    "broadcast": ("mpi-persistent", "p2p", "rma-linear", "rma-binomial", "rma-pipelined"),
+    "partitioned": ("p2p", "p2p-gather", "rma"),
+}
+ALL = [f"{family}:{name}" for family, names in FAMILIES.items() for name in names]
+CLIQUES = {"MPIR_CVAR_NUM_CLIQUES": "2", "MPIR_CVAR_CLIQUES_BY_BLOCK": "1"}
+KINDS = ("hang", "wrong", "error", "crash", "leak")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One program that went wrong."""
+
+    seed: int
+    ranks: int
+    methods: str
+    kind: str  # one of KINDS
+    reason: str
+
+    def __str__(self) -> str:
+        return (f"{self.kind}: seed {self.seed} on {self.ranks} ranks with {self.methods}\n"
+                f"{self.reason}")
+
+
+@dataclass
+class Tally:
+    """What became of the programs of one set of methods."""
+
+    passed: int = 0
+    failures: list[Failure] = field(default_factory=list)
+
+    def counts(self) -> Counter[str]:
+        return Counter(failure.kind for failure in self.failures)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where programs run."""
+
+    nodes: str = "one"
+    timeout: float = 10.0  # seconds for one program
+
+    def run(self, ranks: int, methods: str, seeds: str, programs: int, *more: str) -> Any:
+        """A job; its outcome and the entries that it noted."""
+        emulated = {"emulated": "+nodes:1", "emulated2": "+nodes:2"}.get(self.nodes, "")
+        words = (methods if methods != "mixed" else
+                 "exchange:mixed+broadcast:mixed+partitioned:mixed") + emulated
+        with tempfile.TemporaryDirectory(prefix="onesided-legal-") as folder:
+            notes = Path(folder, "notes")
+            outcome = mpi_harness.run(
+                PROGRAM, ranks, str(notes), words, seeds, "--timeout", f"{self.timeout:g}", *more,
+                timeout=60.0 + self.timeout + programs, nodes=2 if self.nodes == "virtual" else 1,
+                env=CLIQUES if self.nodes == "cliques" else {},
+            )
+            entries = notes.read_text().splitlines() if notes.exists() else []
+        return outcome, [json.loads(entry) for entry in entries]
+
+
+def run_seeds(methods: str, ranks: int, start: int, stop: int, place: Place,
+              most: int = 1 << 30) -> Tally:
+    """The programs of these seeds; after a failure that ends the job the next one goes on."""
+    tally = Tally()
+    while start < stop and len(tally.failures) < most:
+        outcome, entries = place.run(ranks, methods, f"{start}:{stop}", stop - start)
+        ended = [entry for entry in entries if "wrong" in entry]
+        for entry in ended:
+            if entry["wrong"]:
+                words = "\n".join(entry["wrong"][:6])
+                tally.failures.append(Failure(entry["seed"], ranks, methods, "wrong", words))
+            else:
+                tally.passed += 1
+        begun = [entry["begin"] for entry in entries if "begin" in entry]
+        reached = max((entry["seed"] for entry in ended), default=start - 1) + 1
+        if outcome.kind == "pass" and reached == stop:
+            break
+        if reached == stop:  # all programs came to their end, and then something was left
+            kind = outcome.kind if outcome.kind in KINDS else "error"
+            tally.failures.append(Failure(start, ranks, methods, kind, outcome.report()))
+            break
+        if not begun:
+            raise RuntimeError(f"the job ran no program\n{outcome.report()}")
+        kind = "hang" if outcome.kind == "hang" else outcome.kind
+        errors = [entry["error"] for entry in entries if "error" in entry]
+        kind = "error" if errors else kind if kind in KINDS else "crash"
+        reason = "\n".join([*errors, str(generate(begun[-1], ranks)), outcome.report()])
+        tally.failures.append(Failure(begun[-1], ranks, methods, kind, reason))
+        start = begun[-1] + 1
+    return tally
+
+
+def fails(program: Program, methods: str, place: Place) -> str | None:
+    """How a program goes wrong in a job of its own; None if it does not."""
+    assert problem(program) is None, problem(program)
+    with tempfile.TemporaryDirectory(prefix="onesided-legal-") as folder:
+        file = Path(folder, "program.json")
+        file.write_text(json.dumps([program.to_json()]))
+        outcome, entries = place.run(len(program.ranks), methods, "0:1", 1, "--file", str(file))
+    if any(entry.get("wrong") for entry in entries):
+        return "wrong"
+    return None if outcome.kind == "pass" else outcome.kind
+
+
+def shrink(program: Program, attempt: Callable[[Program], str | None], budget: int) -> Program:
+    """The smallest program found that still fails in the same way.
+
+    A step that made it pass is not tried again: most would not help in the smaller program either.
+    """
+    kind = attempt(program)
+    rejected: set[Any] = set()
+    found = kind is not None
+    while found:
+        found = False
+        for step, candidate in smaller(program):
+            if step in rejected:
+                continue
+            if budget <= 0:
+                return program
+            budget -= 1
+            if attempt(candidate) == kind:
+                program, found = candidate, True
+                break
+            rejected.add(step)
+    return program
+
+
+def table(tallies: dict[str, Tally]) -> str:
+    """One line for every set of methods."""
+    width = max(len(name) for name in tallies)
+    lines = [f"{'methods':{width}} {'passed':>8} " + " ".join(f"{kind:>6}" for kind in KINDS)]
+    for name, tally in tallies.items():
+        counts = tally.counts()
+        cells = " ".join(f"{counts[kind]:6}" for kind in KINDS)
+        lines.append(f"{name:{width}} {tally.passed:8} {cells}")
+    return "\n".join(lines)
+
+
+def _noted(path: Path, place: Place) -> dict[tuple[str, int], tuple[int, Tally]]:
+    """Where to go on, and what came out before, by methods and ranks."""
+    found: dict[tuple[str, int], tuple[int, Tally]] = {}
+    for line in path.read_text().splitlines() if path.exists() else []:
+        entry = json.loads(line)
+        if entry["nodes"] != place.nodes:
+            continue
+        key = (entry["methods"], entry["ranks"])
+        stop, tally = found.get(key, (0, Tally()))
+        tally.passed += entry["passed"]
+        tally.failures += [Failure(**failure) for failure in entry["failures"]]
+        found[key] = (max(stop, entry["stop"]), tally)
+    return found
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", default="0:1000", help="start:stop")
+    parser.add_argument("--ranks", default="2,3,4")
+    parser.add_argument("--methods", default="all")
+    parser.add_argument("--nodes", default="one",
+                        choices=["one", "emulated", "emulated2", "virtual", "cliques"])
+    parser.add_argument("--chunk", type=int, default=200, help="programs in one job")
+    parser.add_argument("--timeout", type=float, default=10.0, help="seconds for one program")
+    parser.add_argument("--out", type=Path, help="file of notes, to go on from")
+    parser.add_argument("--shrink", type=int, default=0, metavar="N")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="programs that were kept")
+    options = parser.parse_args(words)
+    place = Place(options.nodes, options.timeout)
+    methods = [name for word in options.methods.split(",")
+               for name in (ALL if word == "all" else [word])]
+    if options.replay:
+        kept = [Program.from_json(entry) for entry in json.loads(options.replay.read_text())]
+        kinds = [fails(program, name, place) for name in methods for program in kept]
+        print(kinds)
+        return 1 if any(kinds) else 0
+    first, last = (int(word) for word in options.seeds.split(":"))
+    noted = _noted(options.out, place) if options.out else {}
+    tallies: dict[str, Tally] = {}
+    for name in methods:
+        whole = tallies.setdefault(name, Tally())
+        for ranks in (int(word) for word in options.ranks.split(",")):
+            done, before = noted.get((name, ranks), (first, Tally()))
+            whole.passed += before.passed
+            whole.failures += before.failures
+            for start in range(max(first, done), last, options.chunk):
+                stop = min(start + options.chunk, last)
+                tally = run_seeds(name, ranks, start, stop, place)
+                whole.passed += tally.passed
+                whole.failures += tally.failures
+                for failure in tally.failures:
+                    print(failure, flush=True)
+                if options.out:
+                    line = {"methods": name, "ranks": ranks, "nodes": place.nodes, "start": start,
+                            "stop": stop, "passed": tally.passed,
+                            "failures": [asdict(failure) for failure in tally.failures]}
+                    with open(options.out, "a") as file:
+                        file.write(json.dumps(line) + "\n")
+        if options.shrink and whole.failures:
+            worst = whole.failures[0]
+            small = shrink(generate(worst.seed, worst.ranks),
+                           lambda program, name=name: fails(program, name, place), options.shrink)
+            Path(f"legal-{worst.seed}-{worst.ranks}.json").write_text(
+                json.dumps([small.to_json()]))
+            print(f"smallest program that fails with {name}:\n{small}", flush=True)
+    print(table(tallies))
+    return 1 if any(tally.failures for tally in tallies.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""A method that is registered from outside: it does what the others do."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import numpy as np
+from cases import parameters
+
+from onesided.collectives import (
+    Alltoallv_init,
+    Alltoallw_init,
+    Method,
+    MethodError,
+    PatternError,
+    empty,
+    free,
+    methods,
+    register,
+)
+
+
+def added(options):
+    """The page's module; its method is registered once."""
+    if options["folder"] not in sys.path:
+        sys.path.insert(0, options["folder"])
+    module = importlib.import_module("messages_of_the_page")
+    if "messages" not in methods():
+        module.add()
+
+
+@parameters(memory=["own", "plain", "window"])
+def case_counts(comm, memory, options):
+    added(options)
+    size, rank = comm.size, comm.rank
+    out = [rank + 2 * peer for peer in range(size)]
+    into = [peer + 2 * rank for peer in range(size)]
+    send, recv = np.zeros(sum(out), np.int64), None
+    if memory == "plain":
+        recv = np.zeros(sum(into), np.int64)
+    elif memory == "window":
+        recv = empty(comm, sum(into), np.int64)
+    given = None if recv is None else [recv, into]
+    with Alltoallv_init(comm, [send, out], given, method="messages") as request:
+        assert request.method == "messages"
+        for turn in range(5):
+            send[:] = 1000 * turn + 10 * rank + np.repeat(np.arange(size), out)
+            request.Start()
+            came = request.Wait()
+            expected = 1000 * turn + rank + np.repeat(10 * np.arange(size), into)
+            assert np.array_equal(came, expected)
+    if memory == "window":
+        free(recv)
+
+
+def case_boxes(comm, options):
+    added(options)
+    size, rank = comm.size, comm.rank
+    send, recv = np.full((3, 2 * size), rank), np.full((2 * size, 3), -1)
+    boxes = [(slice(0, 3), slice(2 * p, 2 * p + 2)) for p in range(size)]
+    back = [(slice(2 * p, 2 * p + 2), slice(0, 3)) for p in range(size)]
+    with Alltoallw_init(comm, [send, boxes], [recv, back], method="messages") as request:
+        request.Start()
+        request.Wait()
+    assert np.array_equal(recv, np.repeat(np.arange(size), 2)[:, None] * np.ones(3, int))
+
+
+def case_a_name_is_taken_once(comm, options):
+    added(options)
+    for operation in ("exchange", "nothing"):
+        try:
+            register(Method("messages", "nowhere:Nothing", True, False, ""), operation)
+        except MethodError as error:
+            assert "messages" in str(error) or "no operation" in str(error)
+        else:
+            raise AssertionError("the method was registered twice")
+    try:
+        Alltoallv_init(comm, [np.zeros(1), [1] * (comm.size + 1)], None, method="messages")
+    except PatternError as error:
+        assert "entries" in str(error)
+    else:
+        raise AssertionError("counts that do not fit were taken")

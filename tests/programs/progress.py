@@ -1,0 +1,218 @@
+"""Programs about the end of a job and about communicators: progress.py WHAT [ARGUMENT]...
+
+Each of them is a whole program, because what is looked at comes after its last line, or ends it.
+"""
+
+import atexit
+import contextlib
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+from mpi4py import MPI
+
+from onesided.collectives import (
+    Alltoallv_init,
+    Bcast_init,
+    Precv_init,
+    Psend_init,
+    ResourceError,
+    empty,
+    free,
+)
+
+COMM = MPI.COMM_WORLD
+keep = []
+MB = 1 << 20
+
+
+def rounds(request, send, count=2):
+    for turn in range(count):
+        send[:] = 10 * turn + COMM.rank
+        request.Start()
+        got = request.Wait()
+        if not np.array_equal(got, 10 * turn + np.arange(COMM.size)):
+            raise AssertionError(f"wrong data: {got}")
+
+
+def left_over(method, late, seconds):
+    """Nothing is freed, and one rank comes to its end much later than the others."""
+    comm = COMM.Split(0)
+    keep.append(empty(COMM, 1000))
+    keep.append(empty(comm, 10))
+    send = np.zeros(COMM.size)
+    keep.append(Alltoallv_init(COMM, send, None, method=method))
+    rounds(keep[-1], send)
+    keep.append(Alltoallv_init(comm, send, None, method=method))
+    keep.append(Bcast_init(COMM, np.zeros(10), 0))
+    for pair in range(2):  # of one rank each, with and without a round
+        keep.append(Psend_init(COMM, np.ones(8), 2, COMM.rank, pair))
+        keep.append(Precv_init(COMM, np.ones(8), 2, COMM.rank, pair))
+    keep[-1].Start()
+    keep[-2].Start()
+    keep[-2].Pready_range(0, 1)
+    keep[-1].Wait()
+    keep[-2].Wait()
+    if COMM.rank == int(late) % COMM.size:
+        time.sleep(float(seconds))
+    print(f"rank {COMM.rank} is at its end", flush=True)
+
+
+def end_of_child():
+    """The exit functions of Python, and the end.
+
+    Not sys.exit: mpi4py by itself, at the end of the interpreter, finalizes MPI in the child, which
+    on MPICH breaks the parent's connection and on Open MPI hangs, without any other library.
+    """
+    signal.alarm(20)
+    atexit._run_exitfuncs()
+    os._exit(5)
+
+
+def forked():
+    """The exit code of a child is that of one that came to its end."""
+    child = os.fork()
+    if child == 0:
+        end_of_child()
+    _, status = os.waitpid(child, 0)
+    if os.waitstatus_to_exitcode(status) != 5:
+        raise AssertionError(f"the child ended with {os.waitstatus_to_exitcode(status)}")
+
+
+def fork(method):
+    """A child that ends as programs do; MPI belongs to the parent."""
+    send = np.zeros(COMM.size)
+    request = Alltoallv_init(COMM, send, None, method=method)
+    memory = empty(COMM, 100)
+    keep.extend([request, memory])
+    rounds(request, send)
+    forked()
+    rounds(request, send)  # nothing has happened to what the parent has
+    memory[:] = 1
+    COMM.Barrier()
+    request.Free()
+    free(memory)
+    print(f"rank {COMM.rank} goes on", flush=True)
+
+
+def fork_while_active(method):
+    """The child of a rank whose round is under way, while a helper may be at work."""
+    send = np.zeros(COMM.size)
+    request = Alltoallv_init(COMM, send, [np.zeros(COMM.size), [1] * COMM.size], method=method)
+    rounds(request, send)
+    send[:] = COMM.rank
+    if COMM.rank == 0:
+        request.Start()
+        forked()
+        COMM.Barrier()
+    else:
+        COMM.Barrier()
+        request.Start()
+    if not np.array_equal(request.Wait(), np.arange(COMM.size)):
+        raise AssertionError("wrong data")
+    request.Free()
+    print(f"rank {COMM.rank} goes on", flush=True)
+
+
+def attributes():
+    """Communicators with everything on them, freed while MPICH's pool of attributes is full."""
+    MPI.COMM_SELF.Create_cart([1]).Free()
+    for _ in range(80):
+        comm = COMM.Dup()
+        free(empty(comm, 4))
+        Psend_init(comm, np.zeros(4), 4, MPI.PROC_NULL).Free()
+        comm.Free()
+        keep.append(COMM.Dup())
+        Psend_init(keep[-1], np.zeros(4), 4, MPI.PROC_NULL).Free()
+    for comm in keep:
+        comm.Free()
+    keep.clear()
+    print(f"rank {COMM.rank} has freed all", flush=True)
+
+
+def too_much(comm, size):
+    """True where the memory was refused; it is used where it was not."""
+    try:
+        memory = empty(comm, size, np.uint8)
+    except ResourceError:
+        return True
+    memory[:] = 7
+    keep.append(memory)
+    return False
+
+
+@contextlib.contextmanager
+def room_left(size):
+    """Take what MPI has left of /dev/shm, but for ``size`` bytes; it is this job's own."""
+    filler = "/dev/shm/onesided-filler"
+    COMM.Barrier()
+    if COMM.rank == 0:
+        status = os.statvfs("/dev/shm")
+        free_ = status.f_bavail * status.f_frsize
+        if free_ < size:
+            raise AssertionError(f"only {free_} bytes are free, {size} are wanted")
+        with open(filler, "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, max(1, free_ - size))
+    COMM.Barrier()
+    yield
+    COMM.Barrier()
+    if COMM.rank == 0:
+        os.unlink(filler)
+
+
+def two_requests():
+    """Two slots of 3 MB on each rank; True where that was refused."""
+    send = np.zeros(3 * MB // COMM.size * COMM.size, np.uint8)
+    try:
+        request = Alltoallv_init(COMM, send, None, method="rma-notify")
+    except ResourceError:
+        return True
+    for turn in range(4):
+        send[:] = 10 * turn + COMM.rank
+        request.Start()
+        if not np.array_equal(request.Wait()[:: send.size // COMM.size],
+                              10 * turn + np.arange(COMM.size)):
+            raise AssertionError("wrong data")
+    keep.append(request)
+    return False
+
+
+def small_shm(how):
+    """64 MB are free, or 16 MB for slots: what does not fit is refused on all ranks alike."""
+    part = COMM.Split(COMM.rank % 2)
+    small = empty(COMM, 10)  # what MPI makes at the first window is there
+    with room_left(16 * MB if how == "slots" else 64 * MB):
+        if how == "twice":  # the second allocation sees what the first one has reserved
+            refused = [too_much(COMM, 40 * MB // COMM.size) for _ in range(2)]
+            allowed = [[False, True]]
+        elif how == "at once":  # two communicators, each with 40 MB, at the same time
+            refused = [too_much(part, 40 * MB // part.size)]
+            allowed = [[False], [True]]
+            if len(set(part.allgather(refused[0]))) != 1:
+                raise AssertionError("not agreed")
+            if not any(COMM.allgather(refused[0])):
+                raise AssertionError("80 MB were given away of 64 MB")
+        else:  # 12 MB, twice; a request may also do without shared memory
+            refused = [two_requests() for _ in range(2)]
+            allowed = [[False, True], [False, False]]
+    everyone = COMM.allgather(refused)
+    if how != "at once" and any(entry != refused for entry in everyone):
+        raise AssertionError(f"not agreed: {everyone}")
+    if refused not in allowed:
+        raise AssertionError(f"refused {refused}, expected one of {allowed}")
+    for thing in [*keep, small]:
+        free(thing) if isinstance(thing, np.ndarray) else thing.Free()
+    keep.clear()
+    again = empty(COMM, 1000)  # and the communicator is as good as before
+    again[:] = 1
+    free(again)
+    part.Free()
+    print(f"rank {COMM.rank} was refused {refused}", flush=True)
+
+
+if __name__ == "__main__":
+    programs = {"left over": left_over, "fork": fork, "fork while active": fork_while_active,
+                "attributes": attributes, "small shm": small_shm}
+    programs[sys.argv[1]](*sys.argv[2:])

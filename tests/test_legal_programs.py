@@ -1,0 +1,254 @@
+"""Random legal programs: the generator and its proof by themselves, then every any-order method."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import legal_programs_campaign as campaign
+import pytest
+from legal_programs import (
+    KINDS,
+    Comm,
+    Op,
+    Program,
+    Request,
+    generate,
+    problem,
+    smaller,
+)
+
+SEEDS = range(200)
+SEVERAL = pytest.mark.parametrize("ranks", [2, 3, 4])
+VERBS = {"alloc", "allreduce", "barrier", "dealloc", "free", "give", "ibarrier", "ibarrier_wait",
+         "init", "posted", "posted_wait", "ready", "recv", "send", "sendrecv", "sleep", "start",
+         "take", "wait"}
+
+
+# -- the generator and the proof, without MPI -----------------------------------------------------
+
+
+def ops(program):
+    return [op for rank in program.ranks for op in rank]
+
+
+def test_programs_are_legal_full_and_varied():
+    kinds, verbs, memory, slots, hows, sizes = (Counter() for _ in range(6))
+    joined = differ = 0
+    for seed in SEEDS:
+        ranks = 2 + seed % 3
+        program = generate(seed, ranks)
+        assert problem(program) is None
+        assert len(ops(program)) >= 20, program
+        assert len({request.kind for request in program.requests}) >= 3
+        kinds.update(request.kind for request in program.requests)
+        memory.update((request.kind, request.memory) for request in program.requests)
+        slots.update(request.slots for request in program.requests)
+        sizes.update(request.size for request in program.requests)
+        verbs.update(op.verb for op in ops(program))
+        hows.update((op.verb, op.how) for op in ops(program))
+        joined += sum(len(op.requests) > 1 for op in ops(program))
+        differ += program.ranks != generate(seed, ranks, moves=0).ranks
+    assert set(kinds) == set(KINDS)
+    assert set(verbs) == VERBS
+    assert {("counts", "own"), ("boxes", "window"), ("graph", "plain"), ("broadcast", "window"),
+            ("partitioned", "plain"), ("partitioned", "window")} <= set(memory)
+    assert set(slots) == {0, 1, 2}
+    assert len(sizes) > 3
+    assert ("wait", "test") in hows
+    assert joined > 100
+    assert differ > 190, "moves are what makes the programs interesting"
+
+
+def test_a_seed_gives_one_program_and_json_keeps_it():
+    program = generate(5, 3)
+    assert generate(5, 3) == program != generate(6, 3)
+    assert Program.from_json(json.loads(json.dumps(program.to_json()))) == program
+    assert "seed 5" in str(program)
+
+
+def program_of(*ranks, kind="counts"):
+    """Two communicators of two ranks, two requests; every rank initializes first, frees last."""
+    comms = (Comm((0, 1)), Comm((0, 1), 0))
+    target = 1 if kind == "partitioned" else -1
+    requests = tuple(Request(kind, i, "plain", 0, 1, 3, 1, 0, target, (2, 1)) for i in range(2))
+    begin = [Op("init", -1, i, (i,)) for i in range(2)]
+    end = [Op("free", -1, i, (i,)) for i in range(2)]
+    return Program(0, comms, requests, tuple((*begin, *rank, *end) for rank in ranks))
+
+
+def start(*numbers):
+    return Op("start", requests=numbers)
+
+
+def wait(*numbers):
+    return Op("wait", requests=numbers)
+
+
+BARRIER = Op("barrier", 1, 0)
+SEND, RECV = Op("send", 2, 0, peer=1), Op("recv", 2, 0, peer=0)
+MARK = Op("ready", requests=(0,), parts=(0,))
+REST = MARK._replace(parts=(1,))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ([start(0), BARRIER, wait(0)], [start(0), wait(0), BARRIER]),
+        ([start(0), start(1), wait(1), wait(0)], [start(1), start(0), wait(0), wait(1)]),
+        ([start(0, 1), wait(1, 0)], [start(1), start(0), wait(0), wait(1)]),
+        ([start(0), SEND, wait(0)], [RECV, start(0), wait(0)]),
+        ([SEND, BARRIER], [Op("posted", 2, 0, peer=0), BARRIER, Op("posted_wait", 2, 0, peer=0)]),
+    ],
+)
+def test_legal_programs_are_accepted(first, second):
+    assert problem(program_of(first, second)) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "why"),
+    [
+        ([start(0), wait(0), BARRIER], [BARRIER, start(0), wait(0)], "deadlock"),
+        ([start(0), wait(0), start(1), wait(1)], [start(1), wait(1), start(0), wait(0)],
+         "deadlock"),
+        ([SEND, BARRIER], [BARRIER, RECV], "deadlock"),
+        ([start(0), wait(0), SEND], [RECV, start(0), wait(0)], "deadlock"),
+        ([BARRIER, Op("barrier", 3, 0)], [Op("barrier", 3, 0), BARRIER], "different orders"),
+        ([start(0), start(0), wait(0)], [start(0), wait(0)], "active, not inactive"),
+        ([wait(0)], [], "inactive, not active"),
+        ([start(0)], [start(0), wait(0)], "active, not inactive: free"),
+        ([SEND], [Op("posted", 2, 0, peer=0)], "left over"),
+        ([], [Op("posted_wait", 2, 0, peer=0)], "has not begun"),
+    ],
+)
+def test_illegal_programs_are_rejected(first, second, why):
+    assert why in problem(program_of(first, second))
+
+
+def test_partitioned_sends_wait_for_marks_and_for_the_receiver():
+    both = [start(1), Op("ready", requests=(1,), parts=(0, 1))]
+    receiver = [start(0), start(1), wait(0), wait(1)]
+    sender = [start(0), MARK, REST, *both, wait(0), wait(1)]
+    assert problem(program_of(sender, receiver, kind="partitioned")) is None
+    unmarked = [start(0), MARK, *both, wait(0), REST, wait(1)]
+    assert "deadlock" in problem(program_of(unmarked, receiver, kind="partitioned"))
+    twice = [start(0), MARK, MARK, *both, wait(0), wait(1)]
+    assert "no such mark" in problem(program_of(twice, receiver, kind="partitioned"))
+    late = [start(1), wait(1), BARRIER, start(0), wait(0)]
+    assert "deadlock" in problem(
+        program_of([start(0), MARK, REST, *both, wait(0), BARRIER, wait(1)], late,
+                   kind="partitioned"))
+
+
+def test_memory_is_given_back_after_the_request():
+    good = program_of([], [])
+    requests = tuple(Request("counts", i, "window", 0, 1, 3, 1) for i in range(2))
+    alloc = [Op("alloc", -1, i, (i,)) for i in range(2)]
+    dealloc = [Op("dealloc", -1, i, (i,)) for i in range(2)]
+    ranks = tuple((*alloc, *rank, *dealloc) for rank in good.ranks)
+    assert problem(Program(0, good.comms, requests, ranks)) is None
+    assert "no memory" in problem(Program(0, good.comms, requests, good.ranks))
+    early = tuple((*alloc, *rank[:2], *dealloc, *rank[2:]) for rank in good.ranks)
+    assert "not at the end" in problem(Program(0, good.comms, requests, early))
+    assert "left over" in problem(
+        Program(0, good.comms, requests, tuple((*alloc, *rank) for rank in good.ranks)))
+
+
+@SEVERAL
+def test_smaller_programs_are_legal_and_smaller(ranks):
+    program = generate(3, ranks)
+    steps = list(smaller(program))
+    assert len(steps) > 5
+    assert len({name for name, _ in steps}) == len(steps)
+    for _, candidate in steps:
+        assert problem(candidate) is None
+        fewer = len(ops(candidate)) < len(ops(program))
+        assert fewer or candidate.requests != program.requests or "r" in str(candidate)
+    assert ranks == 2 or any(len(candidate.ranks) < ranks for _, candidate in steps)
+
+
+def test_shrinking_keeps_what_fails():
+    program = generate(7, 3)
+
+    def attempt(candidate):
+        return "wrong" if any(op.verb == "sendrecv" for op in ops(candidate)) else None
+
+    small = campaign.shrink(program, attempt, 1000)
+    assert attempt(program) == attempt(small) == "wrong"
+    assert {op.verb for op in ops(small)} == {"sendrecv"}
+    assert len(ops(small)) == 2
+    assert campaign.shrink(program, lambda candidate: None, 10) == program
+
+
+def test_the_table_counts_by_kind():
+    failure = campaign.Failure(1, 2, "mixed", "hang", "")
+    text = campaign.table({"mixed": campaign.Tally(3, [failure, failure])})
+    assert text.splitlines()[1].split() == ["mixed", "3", "2", "0", "0", "0", "0"]
+
+
+def test_every_any_order_method_is_tried():
+    from onesided.collectives import broadcast_methods, methods, partitioned_methods
+
+    def any_order(known):
+        return {name for name, method in known.items() if getattr(method, "any_order", True)}
+
+    assert set(campaign.FAMILIES["exchange"]) == any_order(methods()) - {"auto"}
+    assert set(campaign.FAMILIES["broadcast"]) == any_order(broadcast_methods()) - {"auto"}
+    known = set(partitioned_methods()) - {"auto", "mpi"}  # mpi is not ours to mend
+    assert set(campaign.FAMILIES["partitioned"]) == known
+
+
+# -- under MPI ------------------------------------------------------------------------------------
+
+
+def all_pass(methods, ranks, seeds, nodes="one", most=1):
+    tally = campaign.run_seeds(methods, ranks, seeds.start, seeds.stop, campaign.Place(nodes), most)
+    if tally.failures:
+        again = (f"replay: tests/legal_programs_campaign.py --methods {methods} --ranks {ranks} "
+                 f"--nodes {nodes} --seeds {tally.failures[0].seed}:{tally.failures[0].seed + 1}")
+        pytest.fail("\n\n".join([again, *map(str, tally.failures)]), pytrace=False)
+    assert tally.passed == len(seeds)
+
+
+@SEVERAL
+def test_the_programs_are_right_by_plain_mpi(ranks):
+    """What the generator writes works where no request is the library's."""
+    all_pass("reference", ranks, range(20))
+
+
+@pytest.mark.parametrize("methods", campaign.ALL)
+def test_programs_with_one_method(methods):
+    all_pass(methods, 3, range(100, 112))
+
+
+@SEVERAL
+def test_programs_with_all_methods_mixed(ranks):
+    all_pass("mixed", ranks, range(200, 220))
+
+
+@pytest.mark.parametrize("nodes", ["emulated", "emulated2"])
+def test_programs_on_emulated_nodes(nodes):
+    all_pass("mixed", 4, range(300, 315), nodes)
+
+
+@pytest.mark.full
+@SEVERAL
+@pytest.mark.parametrize("methods", ["reference", *campaign.ALL, "mixed"])
+def test_many_programs(methods, ranks):
+    all_pass(methods, ranks, range(1000, 1400), most=5)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("nodes", ["emulated", "emulated2", "virtual", "cliques"])
+@pytest.mark.parametrize("methods", [*campaign.ALL, "mixed"])
+def test_many_programs_on_nodes(request, methods, nodes):
+    if nodes in ("virtual", "cliques"):
+        request.getfixturevalue("virtual_nodes" if nodes == "virtual" else "cliques")
+    all_pass(methods, 4, range(2000, 2100), nodes, most=5)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "methods", ["exchange:auto", "broadcast:auto", "partitioned:auto"])
+def test_many_programs_with_the_default(methods):
+    all_pass(methods, 3, range(3000, 3050), most=5)

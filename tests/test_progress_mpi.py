@@ -1,0 +1,152 @@
+"""Progress, order, agreement and the end: programs that MPI's rules allow must come to their end.
+
+What is tested stands in tests/mpi/cases_progress.py, cases_completion.py, cases_agreement.py and
+tests/programs/progress.py; random programs of the same kind in test_legal_programs.py. One job per
+case function, so that a hang costs the rest of that function only.
+"""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+
+import mpi_harness
+import pytest
+
+PROGRAM = mpi_harness.TESTS / "programs" / "progress.py"
+QUICK = {"ONESIDED_CASE_TIMEOUT": "30"}
+
+PROGRESS = [
+    "case_barrier_between_start_and_wait", "case_barrier_inside_a_broadcast",
+    "case_message_between_start_and_wait", "case_marks_before_the_receiver_exists",
+    "case_receiver_is_elsewhere_when_the_sender_comes",
+    "case_collective_calls_while_rounds_are_active",
+    "case_collective_calls_while_a_broadcast_is_active",
+]
+ON_NODES = [name for name in PROGRESS if "marks" not in name and "receiver" not in name]
+ORDER = [
+    "case_strict_requests_of_two_communicators", "case_strict_requests_in_two_threads",
+    "case_strict_beside_any_order", "case_wait_out_of_order_completes_the_earlier_ones",
+]
+COMPLETION = [
+    "case_waitall_mixed", "case_waitany_mixed", "case_waitsome_mixed", "case_testany_mixed",
+    "case_testsome_mixed", "case_testall_mixed",
+    "case_nothing_is_complete_while_a_rank_is_away", "case_lists_without_an_active_request",
+    "case_inactive_requests_are_skipped", "case_startall_mixed", "case_status",
+    "case_interrupted", "case_other_requests_go_on",
+]
+AGREEMENT = [
+    "case_one_rank_is_mistaken[", "case_one_rank_is_mistaken_elsewhere",
+    "case_one_rank_has_no_memory", "case_one_node_has_no_shared_memory",
+    "case_no_memory_for_empty", "case_free_while_active", "case_free_of_boxes",
+    "case_free_of_a_broadcast", "case_free_of_a_halo", "case_free_of_memory",
+]
+TWO_AND_FOUR = pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
+
+
+@TWO_AND_FOUR
+@pytest.mark.parametrize("case", PROGRESS + ORDER)
+def test_progress_and_order(run_cases, case, ranks):
+    run_cases("cases_progress", ranks, select=case, env=QUICK)
+
+
+@TWO_AND_FOUR
+@pytest.mark.parametrize("case", COMPLETION)
+def test_completion(run_cases, case, ranks):
+    run_cases("cases_completion", ranks, select=case, env=QUICK)
+
+
+@TWO_AND_FOUR
+@pytest.mark.parametrize("case", AGREEMENT)
+def test_agreement(run_cases, case, ranks):
+    run_cases("cases_agreement", ranks, select=case, env=QUICK)
+
+
+def test_progress_on_four_ranks(run_cases):
+    """A few of them with relays and rings that two ranks do not have."""
+    run_cases("cases_progress", 4, env=QUICK, select=[
+        "case_barrier_between_start_and_wait[method=rma-notify", "case_barrier_inside",
+        "case_strict_requests_of_two_communicators[method=rma-fence,"])
+
+
+@pytest.mark.parametrize(
+    ("ranks", "nodes"), [(2, "1"), pytest.param(4, "1", marks=pytest.mark.full), (4, "2")])
+@pytest.mark.parametrize("case", ON_NODES)
+def test_progress_on_emulated_nodes(run_cases, case, ranks, nodes):
+    run_cases("cases_progress", ranks, select=case, options={"ranks_per_node": nodes}, env=QUICK)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("module", ["cases_progress", "cases_completion", "cases_agreement"])
+def test_two_nodes(run_cases, two_nodes, module):
+    env = QUICK | two_nodes.env
+    run_cases(module, two_nodes.ranks, nodes=two_nodes.nodes, env=env, timeout=600)
+
+
+# -- whole programs -------------------------------------------------------------------------------
+
+
+def passes(ranks, *words, timeout=60, **options):
+    outcome = mpi_harness.run(PROGRAM, ranks, *words, timeout=timeout, **options)
+    assert outcome.kind == "pass", outcome.report()
+    return outcome
+
+
+@pytest.mark.parametrize("method", ["rma-notify", "p2p"])
+@pytest.mark.parametrize("late", ["0", "-1"])
+def test_what_is_left_and_a_late_rank(method, late):
+    """Exit code 0, every rank's token, no leak lines: the harness looks for all of them."""
+    outcome = passes(3, "left over", method, late, "10")
+    assert outcome.stdout.count("is at its end") == 3
+    assert outcome.seconds > 10, "the late rank was not late"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("late", ["0", "-1"])
+@pytest.mark.parametrize("method", ["rma-fence", "rma-lock", "rma-pscw", "mpi-persistent", "auto"])
+def test_what_is_left_of_other_methods(method, late):
+    assert passes(4, "left over", method, late, "10").stdout.count("is at its end") == 4
+
+
+@pytest.mark.parametrize("method", ["rma-notify", "p2p", "rma-fence"])
+def test_a_forked_child_never_touches_mpi(method):
+    assert passes(2, "fork", method).stdout.count("goes on") == 2
+
+
+@pytest.mark.parametrize("method", ["rma-notify", "rma-lock"])
+def test_a_child_forked_in_the_middle_of_a_round(method):
+    assert passes(2, "fork while active", method).stdout.count("goes on") == 2
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_many_communicators_with_attributes(ranks):
+    assert passes(ranks, "attributes").stdout.count("has freed all") == ranks
+
+
+@functools.cache
+def unshared(size):
+    """Words that run a command where /dev/shm has this size, or the reason why there are none."""
+    mount = f'mount -t tmpfs -o size={size} tmpfs /dev/shm && exec "$@"'
+    words = ["unshare", "-m", "sh", "-c", mount, "sh"]
+    try:
+        done = subprocess.run([*words, "true"], capture_output=True, text=True, timeout=20,
+                              check=False)
+    except OSError as error:
+        return [], f"no unshare: {error}"
+    return (words, "") if done.returncode == 0 else ([], f"unshare: {done.stderr.strip()}")
+
+
+@pytest.mark.parametrize(
+    ("how", "ranks"), [("twice", 2), ("at once", 4), ("slots", 2)])
+def test_small_shared_memory(monkeypatch, how, ranks):
+    """ResourceError on all ranks instead of a bus error in the middle of a round.
+
+    The job has a /dev/shm of its own, which MPI needs some of; the program fills it as wanted.
+    """
+    words, reason = unshared("512m")
+    if not words:
+        pytest.skip(reason)
+    plain = mpi_harness.command
+    monkeypatch.setattr(mpi_harness, "command", lambda *given: [*words, *plain(*given)])
+    outcome = passes(ranks, "small shm", how)
+    assert outcome.stdout.count("was refused") == ranks

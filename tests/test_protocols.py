@@ -1,0 +1,96 @@
+"""The protocols of notified stores by exhaustion: first by hand, right ones and wrong ones, then
+what the transports really do (in an MPI job, which has the step lists)."""
+
+from __future__ import annotations
+
+import pytest
+from exploration import Participant, ProtocolError, explore
+
+
+def slots(turns: int, back: bool = True) -> list[Participant]:
+    """Rank 0 sends to rank 1 through so many slots; rank 1 notifies rank 0, or does not."""
+    sender, receiver = [], []
+    for turn in range(turns):
+        out = [("copy", ("slot", turn), "source"), ("raise", "data", 1, 0)]
+        sender.append([out, [("await", "back", 1, 0)]] if back else [out])
+        come = [("await", "data", 1, 0)]
+        receiver.append([[("raise", "back", 1, 0)], come] if back else [come])
+    reads = [{("slot", turn): "source"} for turn in range(turns)]
+    return [Participant(sender, sends=["source"]), Participant(receiver, reads=reads)]
+
+
+def credited(ask: bool = True) -> list[Participant]:
+    """Rank 0 stores into rank 1's own memory, when it has the credit."""
+    out = [("copy", "memory", "source"), ("raise", "data", 1, 0)]
+    if ask:
+        out.insert(0, ("await", "credit", 1, 0))
+    return [
+        Participant([[out]], sends=["source"]),
+        Participant([[[("await", "data", 1, 0)]]], grants=["credit"], reads=[{"memory": "source"}]),
+    ]
+
+
+def staged(turns: int) -> list[Participant]:
+    """Both ranks send into so many staging slots, out of which the other one copies."""
+    ranks = []
+    for me, other in ((0, 1), (1, 0)):
+        plans = []
+        for turn in range(turns):
+            plans.append([
+                [("copy", ("staging", other, turn), ("source", me)), ("raise", other, 1, 0)],
+                [("await", me, 1, 0), ("copy", ("array", me), ("staging", me, turn))],
+            ])
+        reads = [{("array", me): ("source", other)}]
+        ranks.append(Participant(plans, sends=[("source", me)], reads=reads))
+    return ranks
+
+
+def ring(depth: int, need: int) -> list[Participant]:
+    """A leader puts a round into slot k % depth when ``need`` rounds before it have been taken."""
+    lead, read = [], []
+    for turn in range(depth):
+        lead.append([[("await", "taken", 1, -need), ("copy", ("slot", turn), "source"),
+                      ("raise", "filled", 1, 0)]])
+        read.append([[("await", "filled", 1, 0), ("copy", "array", ("slot", turn)),
+                      ("raise", "taken", 1, 0)]])
+    return [
+        Participant(lead, sends=["source"]), Participant(read, reads=[{"array": "source"}])
+    ]
+
+
+RIGHT = {
+    "two slots": slots(2),
+    "credit": credited(),
+    "two staging slots": staged(2),
+    "ring of two": ring(2, 2),
+    "ring of three": ring(3, 3),
+}
+WRONG = {
+    "two slots, nobody answers": (slots(2, back=False), "reads|not"),
+    "one slot": (slots(1), "reads|at a time|not"),
+    "no credit": (credited(ask=False), "reads|at a time|not"),
+    "one staging slot": (staged(1), "at a time|not"),
+    "ring that is written too early": (ring(2, 3), "at a time|not"),
+    "nobody begins": (
+        [Participant([[[("await", "a", 1, 0), ("raise", "b", 1, 0)]]]),
+         Participant([[[("await", "b", 1, 0), ("raise", "a", 1, 0)]]])],
+        "no way on",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_protocols(name):
+    assert explore(RIGHT[name], rounds=4) > 50
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_protocols_are_found(name):
+    ranks, words = WRONG[name]
+    with pytest.raises(ProtocolError, match=words):
+        explore(ranks, rounds=4)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_what_the_transports_do(run_cases, ranks):
+    run_cases("cases_protocols", ranks)
