@@ -17,7 +17,7 @@ from onesided.apps.progress import console, progress
 from onesided.apps.report import PLAIN, byte_count, check_json, write_json
 from onesided.apps.selection import chosen
 from onesided.apps.trial import Trial, try_method
-from onesided.collectives import methods
+from onesided.collectives import interpreter, methods
 from onesided.collectives.hardware import Layout
 
 FAILED = 1  # exit code where a method that should work does not
@@ -49,6 +49,7 @@ def facts(comm: MPI.Comm) -> dict[str, Any]:
         **machine.facts(comm),
         "versions": machine.versions(),
         "layout": str(Layout.of(comm)),
+        "core": ", ".join(sorted(set(comm.allgather(interpreter())))),
         "shared_memory": min(
             (each for each in comm.allgather(shared_memory()) if each is not None),
             key=lambda each: each["free"],
@@ -80,6 +81,7 @@ def show(out: Console, found: dict[str, Any], trials: list[Trial]) -> None:
         "Python, NumPy, SciPy": f"{versions['python']}, {versions['numpy']}, {versions['scipy']}",
         "processor": f"{found['processor']}, {found['cores']} cores for rank 0",
         "layout": found["layout"],
+        "core of rounds": found["core"],
         SHARED_MEMORY: "none"
         if memory is None
         else f"{byte_count(memory['free'])} of {byte_count(memory['total'])} free",

@@ -196,6 +196,16 @@ class Persistent(Rounds, Scoped):
         self._cause = error
         progress.delist(self)
 
+    # where _hooked is set, around the verbs
+
+    def _before_start(self) -> None: ...
+
+    def _after_start(self) -> None: ...
+
+    def _before_wait(self) -> None: ...
+
+    def _after_wait(self) -> None: ...
+
 
 class Request(Persistent):
     """A persistent collective; made by an initialization function, never directly.

@@ -22,7 +22,7 @@ from onesided.apps.partitioned.orders import ORDERS
 from onesided.apps.partitioned.rows import reasons, timed_row
 from onesided.apps.partitioned.sweep import Place, Result, Sweep, whole_sweep
 from onesided.collectives import partitioned_methods
-from onesided.collectives.partitioned.request import AGGREGATE
+from onesided.collectives.partitioned.init import AGGREGATE
 from onesided.collectives.program import COMPILED
 
 FAULTS = Path(__file__).resolve().parent / "programs" / "partitioned_fault.py"

@@ -12,6 +12,7 @@ import commands
 import mpi_harness
 import pytest
 
+from onesided.collectives.program import interpreter
 from onesided.collectives.registry import methods
 
 TESTS = Path(__file__).resolve().parent
@@ -67,7 +68,8 @@ def test_doctor_tries_every_method(ranks):
     for method in methods():
         assert re.search(rf"\b{method} .*\b(yes|not here)\b", outcome.stdout), outcome.report()
     assert "NO" not in re.findall(r"\bNO\b", outcome.stdout)
-    for word in ("MPI library", "thread level", "Known defects", f"{ranks} rank"):
+    words = ("MPI library", "thread level", f"core of rounds  {interpreter()}", "Known defects")
+    for word in (*words, f"{ranks} rank"):
         assert word in outcome.stdout, outcome.report()
 
 

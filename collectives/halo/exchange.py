@@ -40,7 +40,7 @@ from onesided.collectives.halo.faces import Face
 from onesided.collectives.halo.plan import initialize
 from onesided.collectives.halo.traffic import Incoming, Outgoing, Transport
 from onesided.collectives.partitioned.channel import AUTO
-from onesided.collectives.partitioned.request import AGGREGATE
+from onesided.collectives.partitioned.init import AGGREGATE
 from onesided.collectives.pattern import Box
 from onesided.collectives.program import ACTIVE, BROKEN, FREED, call, load
 from onesided.collectives.request import Persistent

@@ -27,12 +27,8 @@ from onesided.collectives.errors import ResourceError
 from onesided.collectives.halo.faces import Face
 from onesided.collectives.halo.pieces import Pieces
 from onesided.collectives.memory import Region, aligned, empty, find_region, free
-from onesided.collectives.partitioned.request import (
-    PartitionedReceive,
-    PartitionedSend,
-    Precv_init,
-    Psend_init,
-)
+from onesided.collectives.partitioned.init import Precv_init, Psend_init
+from onesided.collectives.partitioned.request import PartitionedReceive, PartitionedSend
 from onesided.collectives.pattern import Box
 
 

@@ -27,9 +27,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.agreement import portable
-from onesided.collectives.buffers import vector
 from onesided.collectives.context import Attachment
-from onesided.collectives.copies import as_bytes
 from onesided.collectives.errors import OnesidedError, PatternError, ResourceError
 from onesided.collectives.memory import BOARD, Region, find_region
 from onesided.collectives.partitioned.counter import Grouping
@@ -64,47 +62,6 @@ class Arguments:
     def grouping(self) -> Grouping:
         """The groups that this side would make as the sender."""
         return Grouping.of(self.partitions, self.memory.size, self.aggregate)
-
-
-def checked(
-    comm: MPI.Intracomm, buf: Any, partitions: int, peer: int, tag: int, aggregate: int, side: int
-) -> Arguments:
-    """Local. The arguments, or :class:`PatternError`."""
-    bound = comm.Get_attr(MPI.TAG_UB)
-    partitions = _integer("partitions", partitions, 1, 1 << 31)
-    tag = _integer("tag", tag, 0, bound if isinstance(bound, int) else 32767)
-    aggregate = _integer("aggregate, in bytes,", aggregate, 0, 1 << 62)
-    if not isinstance(peer, int | np.integer) or not (
-        0 <= peer < comm.size or peer == MPI.PROC_NULL
-    ):
-        raise PatternError(f"no rank {peer!r} in a communicator of {comm.size}")
-    given, array = _elements(buf, partitions, "send" if side == SENDER else "recv")
-    if array.size % partitions:
-        raise PatternError(
-            f"{partitions} partitions do not divide a buffer of {array.size} elements"
-        )
-    memory = np.frombuffer(as_bytes(array), np.uint8)
-    return Arguments(given, memory, array.dtype.str, partitions, int(peer), tag, aggregate)
-
-
-def _integer(name: str, value: Any, lowest: int, highest: int) -> int:
-    if not isinstance(value, int | np.integer) or not lowest <= value <= highest:
-        raise PatternError(f"{name} must be an integer from {lowest} to {highest}, not {value!r}")
-    return int(value)
-
-
-def _elements(buf: Any, partitions: int, role: str) -> tuple[Any, NDArray[Any]]:
-    """What the caller passed as data, and the elements that travel, without a copy.
-
-    As in mpi4py, the count of ``[data, count, type]`` is that of one partition.
-    """
-    spec = buf
-    if isinstance(buf, list | tuple) and len(buf) > 1 and isinstance(buf[1], int | np.integer):
-        count = _integer("the count of a partition", buf[1], 0, 1 << 62)
-        spec = [buf[0], [partitions * count], *buf[2:]]
-    read = vector(spec, 1, role)
-    start = read.displs[0]
-    return read.given, read.flat[start : start + read.counts[0]]
 
 
 # -- what the sides tell each other ---------------------------------------------------------------

@@ -22,6 +22,9 @@ from onesided.collectives.partitioned.counter import Grouping
 #: round the same runs come back, and starting a message is cheaper than making one.
 KEPT = 256
 
+#: Bytes that every MPI takes from a sender without the receiver's help.
+EAGER = 1024
+
 
 def tags_wanted(grouping: Grouping) -> int:
     """Local. Tags of one sender: one per message, and two for notes and what follows them."""
@@ -217,7 +220,7 @@ class GatherReceive(Receiver):
         return not self._coming and not self._notes.awaited
 
     def owes(self) -> bool:
-        return self._notes.awaited > 0
+        return self._notes.awaited > 0 and self.channel.grouping.nbytes > EAGER
 
     def _has_come(self, first: int, stop: int, receives: list[MPI.Prequest]) -> bool:
         if not MPI.Prequest.Testall(receives):

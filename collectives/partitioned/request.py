@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -33,13 +33,11 @@ from onesided.collectives import debug, progress
 from onesided.collectives.errors import OnesidedError, RequestError
 from onesided.collectives.hints import MANUAL, Hints
 from onesided.collectives.partitioned.channel import (
-    AUTO,
     Channel,
     PartitionedMethod,
     Receiver,
     Sender,
     chosen,
-    doubt_of,
 )
 from onesided.collectives.partitioned.counter import Counter, Grouping, compiled_counter
 from onesided.collectives.partitioned.handshake import (
@@ -48,17 +46,10 @@ from onesided.collectives.partitioned.handshake import (
     Arguments,
     Matching,
     Parameters,
-    Reach,
     check_fit,
-    checked,
-    reach_of,
 )
-from onesided.collectives.partitioned.messages import tags_wanted
 from onesided.collectives.program import ACTIVE, BROKEN, FREED, call, load
 from onesided.collectives.request import Persistent
-
-#: Bytes that a group holds at least, where partitions are smaller.
-AGGREGATE = 65536
 
 
 class PartitionedRequest(Persistent):
@@ -80,6 +71,10 @@ class PartitionedRequest(Persistent):
         self._opened = self._begun = 0  # the round for which that has been done
         self._enlisted = False
         self._channel: Channel | None = None
+        self._end: Sender | Receiver | None = None
+        self._end_owes: Callable[[], bool] | None = None  # of ends that may owe something
+        self._reset: Callable[[], object] | None = None  # what begins a round, connected or not
+        self._failures = matching.failures
         self._error: BaseException | None = None
         self._everywhere = progress.may_call_from_any_thread()
         self._watched = debug.observe(self)
@@ -89,15 +84,9 @@ class PartitionedRequest(Persistent):
 
     # -- what a side implements ------------------------------------------------------------------
 
-    def _connect(self, method: PartitionedMethod | None, channel: Channel) -> None:
+    def _connect(self, method: PartitionedMethod | None, channel: Channel) -> Sender | Receiver:
         """Local. Make this side's end; without a method, one that leads nowhere."""
         raise RequestError(f"{type(self).__name__} cannot be connected")
-
-    def _open_marks(self) -> None:
-        """Local. A round begins, connected or not."""
-
-    def _begin_end(self) -> None:
-        """Local. The round begins at the end that has been made."""
 
     def _step(self) -> bool:
         """Local. Do what can be done now; true when the round is complete on this side."""
@@ -108,7 +97,7 @@ class PartitionedRequest(Persistent):
         return False
 
     def _forget(self) -> None:
-        """Local. Drop the end of the channel."""
+        """Local. Drop what was made for the other side."""
 
     def waiting_for(self) -> str:
         """Local. What an active request lacks, in words, for the watchdog."""
@@ -162,7 +151,7 @@ class PartitionedRequest(Persistent):
             self._channel.close(broken)
         elif self._position is not None:
             self.matching.leave(self._position)
-        self._channel = None
+        self._channel = self._end = self._end_owes = None
         if not broken:  # else messages with these tags may be under way
             self.matching.give_tags(self.parameters.base)
         self._forget()
@@ -176,17 +165,20 @@ class PartitionedRequest(Persistent):
     def _advance(self) -> bool:
         """What a round consists of: called until it is true."""
         with self._guard:
-            if self.matching.failures and self._position is not None:
-                self._error = self.matching.failures.pop(self._position, self._error)
+            if self._failures and self._position is not None:
+                self._error = self._failures.pop(self._position, self._error)
             if self._error is not None:
                 raise self._error
-            if self._begun != self.rounds:
+            begins = self._begun != self.rounds
+            if begins:
                 self._begin()
                 if self._error is not None:
                     raise self._error
-                self._enlist_if_owing()
-                return False
-            if not self._step():
+                if not self._owes():
+                    return False
+            if self._begun != self.rounds or not self._step():
+                if begins:
+                    self._enlist_if_owing()
                 return False
         if self._enlisted:
             self._enlisted = False
@@ -195,22 +187,25 @@ class PartitionedRequest(Persistent):
             debug.moved()
         return True
 
-    def _open_round(self) -> None:
-        """A round begins: only what this side knows alone. The caller holds the guard."""
-        self._opened = self.rounds
-        self._open_marks()
-        if self._watched:
-            debug.moved()
-
     def _begin(self) -> bool:
         """The round begins, if the peer is known; the caller holds the guard, and may call MPI."""
-        if self._opened != self.rounds:
+        rounds = self.rounds
+        if self._opened != rounds:
             self._open_round()
         if self._channel is None and not self._meet():
             return False
-        self._begun = self.rounds
-        self._begin_end()
+        self._begun = rounds
+        if self._end is not None:
+            self._end.begin()
         return True
+
+    def _open_round(self) -> None:
+        """A round begins: only what this side knows alone. The caller holds the guard."""
+        self._opened = self.rounds
+        if self._reset is not None:
+            self._reset()
+        if self._watched:
+            debug.moved()
 
     def _enlist_if_owing(self) -> None:
         """The caller holds the guard. Once in a round; :meth:`_advance` delists at its end."""
@@ -246,7 +241,7 @@ class PartitionedRequest(Persistent):
         grouping = Grouping.of(sender.partitions, sender.nbytes, sender.aggregate)
         channel = Channel(comm, arguments.peer, arguments.memory, grouping, sender, receiver)
         try:
-            self._connect(method, channel)
+            self._end = end = self._connect(method, channel)
         except Exception as error:
             channel.close()
             self._error = error
@@ -254,6 +249,8 @@ class PartitionedRequest(Persistent):
                 self.matching.tell_failure(position, error)
             return False
         self._channel = channel
+        if type(end).owes not in (Sender.owes, Receiver.owes):
+            self._end_owes = end.owes
         if method is not None:
             self.method = method.name
         return True
@@ -294,9 +291,9 @@ class PartitionedSend(PartitionedRequest):
         grouping = arguments.grouping
         self._compiled = compiled_counter(grouping) if hints.compiled else None
         self._counter = Counter(grouping) if self._compiled is None else self._compiled
-        self._end: Sender | None = None
         self._sums = _Checksums(arguments) if debug.enabled() else None
         super().__init__(arguments, matching, parameters, hints)
+        self._reset = self._counter.reset
         if self._compiled is not None:
             self._compiled.bind(self._completed, self._mark, self._mark_range)
             if self._sums is None:
@@ -407,28 +404,18 @@ class PartitionedSend(PartitionedRequest):
     def _push(self) -> None:
         """Let go what is complete, where this thread may call MPI and the peer is known."""
         try:
-            if self._may_call():
-                if self._begun != self.rounds:
-                    self._begin()
-                elif self._end is not None:
+            if self._everywhere or MPI.Is_thread_main():
+                if (self._begun == self.rounds or self._begin()) and self._end is not None:
                     self._end.drain(self._counter)
-            self._enlist_if_owing()
+            if not self._enlisted and self._owes():
+                self._enlist_if_owing()
         except BaseException as error:  # what has been taken from the counter may be lost
             self._error = error
             raise
 
-    def _connect(self, method: PartitionedMethod | None, channel: Channel) -> None:
+    def _connect(self, method: PartitionedMethod | None, channel: Channel) -> Sender:
         channel.compiled = self._compiled
-        self._end = (Sender if method is None else method.sender()).of(channel)
-
-    def _open_marks(self) -> None:
-        self._counter.reset()
-
-    def _begin_end(self) -> None:
-        if self._end is not None:
-            self._end.begin()
-            if self._counter.waiting:
-                self._end.drain(self._counter)
+        return (Sender if method is None else method.sender()).of(channel)
 
     def _step(self) -> bool:
         counter, end = self._counter, self._end
@@ -440,7 +427,7 @@ class PartitionedSend(PartitionedRequest):
         return not (counter.missing or counter.waiting) and end.idle()
 
     def _owes(self) -> bool:
-        return self._counter.waiting > 0 or (self._end is not None and self._end.owes())
+        return self._counter.waiting > 0 or (self._end_owes is not None and self._end_owes())
 
     def waiting_for(self) -> str:
         counter = self._counter
@@ -460,7 +447,6 @@ class PartitionedSend(PartitionedRequest):
         self._counter.close()
 
     def _forget(self) -> None:
-        self._end = None
         self._counter.close()
         if self._compiled is not None:
             for verb in ("Pready", "Pready_range"):
@@ -516,9 +502,10 @@ class PartitionedReceive(PartitionedRequest):
         give_back: Callable[[], object] | None,
     ) -> None:
         """``give_back``: called when the request is freed."""
-        self._end: Receiver | None = None
         self._give_back = give_back
         super().__init__(arguments, matching, parameters, hints)
+        if self._watched and not arguments.nowhere:
+            self._reset = self._poison
 
     def Parrived(self, partition: int) -> bool:
         """Local. Whether a partition can be read: all groups that it is made of have come.
@@ -567,97 +554,22 @@ class PartitionedReceive(PartitionedRequest):
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _connect(self, method: PartitionedMethod | None, channel: Channel) -> None:
-        self._end = (Receiver if method is None else method.receiver()).of(channel)
+    def _connect(self, method: PartitionedMethod | None, channel: Channel) -> Receiver:
+        return (Receiver if method is None else method.receiver()).of(channel)
 
-    def _open_marks(self) -> None:
-        if self._watched and not self.arguments.nowhere:
-            self.arguments.memory[:] = 0xFF  # nothing can have come: the round has not begun
-
-    def _begin_end(self) -> None:
-        if self._end is not None:
-            self._end.begin()
+    def _poison(self) -> None:
+        self.arguments.memory[:] = 0xFF  # nothing can have come: the round has not begun
 
     def _step(self) -> bool:
         return self._end is None or self._end.advance()
 
     def _owes(self) -> bool:
-        return self._end is None or self._begun != self.rounds or self._end.owes()
+        return self._begun != self.rounds or (self._end_owes is not None and self._end_owes())
 
     def waiting_for(self) -> str:
         return "its peer" if self._channel is None else "partitions to arrive"
 
     def _forget(self) -> None:
-        self._end = None
         if self._give_back is not None:
             self._give_back()
             self._give_back = None
-
-
-# -- initialization -------------------------------------------------------------------------------
-
-Info = Mapping[str, str] | MPI.Info | None
-
-
-def Psend_init(
-    comm: MPI.Intracomm, buf: Any, partitions: int, dest: int, tag: int = 0, *,
-    method: str = AUTO, aggregate: int = AGGREGATE, info: Info = None,
-) -> PartitionedSend:
-    """Local. The sending side of a partitioned send, inactive.
-
-    ``buf``: a contiguous array or buffer of ``partitions`` equal parts, or mpi4py's ``[data,
-    count, type]`` and its shorter forms, whose count is that of one partition. Partitions are
-    joined to *groups* of at most ``aggregate`` bytes (one partition at least), and a group leaves
-    when all its partitions are ready; 0 joins nothing. The sender's value counts. ``method`` is a
-    name of :func:`partitioned_methods`, the same on both sides or "auto" on one. Keys of ``info``:
-    ``compiled=false`` counts partitions in Python where a compiled counter has been built,
-    ``progress=manual`` keeps the progress thread away from this request; others are ignored.
-
-    The receiver calls :func:`Precv_init` with as many bytes of the same type and the same tag, in
-    as many partitions as it likes; requests of one pair and tag are matched in the order of their
-    initialization, which no other call has to accompany. ``dest`` may be ``MPI.PROC_NULL``.
-
-    Where no collective call of this package, such as :func:`empty`, has been made on ``comm``
-    before, messages go over it with tags from the upper half of its range: a program that receives
-    with ``MPI.ANY_TAG`` on it, mpi4py's default, gives a duplicate then. ``comm`` and the buffer
-    must outlive the request.
-
-    Raises :class:`PatternError` for partitions that do not divide the buffer, a buffer that is not
-    contiguous, and tags or ranks out of range, :class:`MethodError` for an unknown method.
-
-    Source: MPI-4.1 section 4.2.1.
-    """
-    matching, hints, doubt = Matching.of(comm), Hints.of(info), doubt_of(method)
-    given = checked(comm, buf, partitions, dest, tag, aggregate, SENDER)
-    base = matching.take_tags(tags_wanted(given.grouping))
-    parameters = _parameters(SENDER, given, base, method, doubt, Reach())
-    return PartitionedSend(given, matching, parameters, hints)
-
-
-def Precv_init(
-    comm: MPI.Intracomm, buf: Any, partitions: int, source: int, tag: int = 0, *,
-    method: str = AUTO, aggregate: int = AGGREGATE, info: Info = None,
-) -> PartitionedReceive:
-    """Local. The receiving side of a partitioned send, inactive; see :func:`Psend_init`.
-
-    Into a contiguous part of an array from :func:`empty` a sender on the same node stores, which
-    is the fastest way; one on another node can Put there (``method="rma"``). As many receives at a
-    time as the array has links. ``MPI.ANY_SOURCE`` and ``MPI.ANY_TAG`` are refused, as by MPI.
-
-    Source: MPI-4.1 section 4.2.1.
-    """
-    matching, hints, doubt = Matching.of(comm), Hints.of(info), doubt_of(method)
-    given = checked(comm, buf, partitions, source, tag, aggregate, RECEIVER)
-    base = matching.take_tags(1)
-    reach, give_back = Reach(), None
-    if not given.nowhere:
-        reach, give_back = reach_of(comm, given.memory, given.peer)
-    parameters = _parameters(RECEIVER, given, base, method, doubt, reach)
-    return PartitionedReceive(given, matching, parameters, hints, give_back)
-
-
-def _parameters(
-    side: int, given: Arguments, base: int, method: str, doubt: str, reach: Reach
-) -> Parameters:
-    return Parameters(side, given.tag, given.memory.size, given.kind, given.partitions,
-                      given.aggregate, base, method, doubt, reach)

@@ -1,22 +1,29 @@
 """Groups go straight into the receiver's memory: stored on the node, Put off it.
 
 The receive buffer comes from :func:`~onesided.collectives.empty`, so that the sender can reach it
-without any collective call. On the node see :mod:`.shared`. Off it groups are Put through the
-window that ``empty`` makes for all ranks, and notes tell of them after a flush. A flush may wait
-until the target enters MPI, so it is made by ``Test``, ``Wait`` and the progress thread only: marks
-Put, and wait for nobody. The receiver grants a round by an empty message, its *credit*.
+without any collective call.
+
+*On the node* no message is sent: groups are stored, and entries of a board tell of them. The
+receiver grants a round by its number on the board, the *credit*; groups that are ready earlier
+gather. ``Win.Sync`` on both sides orders the data and the words that tell of them. The compiled
+counter does the sender's part without a call of Python.
+
+*Off it* groups are Put through the window that ``empty`` makes for all ranks, and notes tell of them
+after a flush. A flush may wait until the target enters MPI, so it is made by ``Test``, ``Wait`` and
+the progress thread only: marks Put, and wait for nobody. The credit is an empty message.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from mpi4py import MPI
 
-from onesided.collectives.copies import LARGEST_PIECE
+from onesided.collectives.copies import LARGEST_PIECE, as_bytes
 from onesided.collectives.errors import ResourceError
-from onesided.collectives.memory import Region, wide_region
+from onesided.collectives.memory import BOARD, Region, region_with_key, wide_region
 from onesided.collectives.partitioned.channel import Channel, Receiver, Sender
 from onesided.collectives.partitioned.handshake import (
     BY_WINDOW,
@@ -26,7 +33,128 @@ from onesided.collectives.partitioned.handshake import (
     borrow,
 )
 from onesided.collectives.partitioned.messages import KEPT, NotesIn, NotesOut
-from onesided.collectives.partitioned.shared import BoardReceive, BoardSend
+from onesided.collectives.program import CREDIT, ENTRIES, HEAD, ROOM, TAIL
+
+if TYPE_CHECKING:
+    from onesided.collectives.partitioned.counter import AnyCounter
+
+# -- on the node ----------------------------------------------------------------------------------
+
+
+class BoardSend(Sender):
+    """One store and one entry per run of groups."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__(channel)
+        region, self._board = _board_of(channel)
+        reach = channel.receiver.reach
+        theirs = region.part(reach.segment)
+        self._target = as_bytes(theirs[reach.offset : reach.offset + channel.grouping.nbytes])
+        self._source = as_bytes(channel.memory)
+        self._sync: Callable[[], None] = region.window.Sync
+        self._rounds = _Rounds(channel)
+        self._granted = False
+        self._head = 0
+        self._compiled = channel.compiled
+        if self._compiled is not None:
+            self._compiled.connect(self._target, self._source, self._board)
+        channel.on_release(self._forget)
+
+    def begin(self) -> None:
+        credit = self._rounds.next()
+        self._granted = False
+        if self._compiled is not None:
+            self._compiled.expect(credit)
+
+    def may_leave(self) -> bool:
+        if not self._granted:
+            if self._board[CREDIT] != self._rounds.credit:
+                return False
+            self._sync()
+            self._granted = True
+        return self._head - self._board[TAIL] < ROOM
+
+    def leave(self, first: int, stop: int) -> None:
+        start, end = self.channel.grouping.span(first, stop)
+        self._target[start:end] = self._source[start:end]
+        self._board[ENTRIES + self._head % ROOM] = first << 32 | stop
+        self._sync()
+        self._head += 1
+        self._board[HEAD] = self._head
+
+    def drain(self, counter: AnyCounter) -> None:
+        if self._compiled is not None:
+            self._compiled.drain()
+        else:
+            super().drain(counter)
+
+    def idle(self) -> bool:
+        return self._compiled is None or not self._compiled.copying
+
+    def _forget(self) -> None:
+        if self._compiled is not None:
+            self._compiled.disconnect()
+        self._target = self._source = self._board = memoryview(b"")
+
+
+class BoardReceive(Receiver):
+    """Grants a round, and reads entries."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__(channel)
+        region, self._board = _board_of(channel)
+        self._sync: Callable[[], None] = region.window.Sync
+        self._rounds = _Rounds(channel)
+        self._tail = 0
+        self._may_fill = channel.grouping.groups > ROOM
+        channel.on_release(self._forget)
+
+    def begin(self) -> None:
+        self.arrivals.reset()
+        self._sync()
+        self._board[CREDIT] = self._rounds.next()
+
+    def advance(self) -> bool:
+        head = self._board[HEAD]
+        if head != self._tail:
+            self._sync()
+            for number in range(self._tail, head):
+                entry = self._board[ENTRIES + number % ROOM]
+                self.arrivals.add(entry >> 32, entry & 0xFFFFFFFF)
+            self._board[TAIL] = self._tail = head
+        return not self.arrivals.missing
+
+    def owes(self) -> bool:
+        return self._may_fill and self.arrivals.missing > 0
+
+    def _forget(self) -> None:
+        self._board = memoryview(b"")
+
+
+class _Rounds:
+    """The credits of a channel, the same on both sides; those of two channels are never equal."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._generation, self._round, self.credit = channel.receiver.reach.generation, 0, 0
+
+    def next(self) -> int:
+        self._round = self._round + 1 & 0xFFFFFFFF
+        self.credit = self._generation << 32 | self._round
+        return self.credit
+
+
+def _board_of(channel: Channel) -> tuple[Region, memoryview]:
+    """Local. The region, which cannot be freed before the request, and the words of the board."""
+    reach = channel.receiver.reach
+    region = region_with_key(reach.key)
+    if region is None:
+        raise ResourceError("the memory of the receive buffer has been given back")
+    words = region.part(reach.segment)[reach.board : reach.board + BOARD].view(np.int64)
+    channel.on_release(borrow(region))
+    return region, words.data
+
+
+# -- off the node ---------------------------------------------------------------------------------
 
 
 class CreditedSend(Sender):

@@ -322,11 +322,14 @@ def case_an_error_in_the_middle_of_a_round(comm, method):
     at_once(pair, 0, 0)
     pair.complete()
 
+    step = pair.send._step
+
     def fault():
-        raise MemoryError
+        if step():
+            raise MemoryError
+        return False
 
     pair.start()
-    comm.Barrier()  # every receiver has granted the round
     pair.send._step = fault
     at_once(pair, 1, 0)
     pair.receive.Wait()
