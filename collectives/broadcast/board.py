@@ -144,7 +144,7 @@ def take(
     return [[tell(taken, count, -count)], chain] if segments.fit else [chain]
 
 
-# -- memory -----------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------
 
 #: Offsets in bytes of the counters of a rank, in cache lines of their own.
 FILLED, TAKEN, ARRIVED, COUNTERS = (i * ALIGNMENT for i in range(4))

@@ -18,8 +18,8 @@ from onesided.collectives.context import Resources
 from onesided.collectives.program import Chain, Plan, copy, tell, wait_for
 from onesided.collectives.trees import ranks_from
 
-#: Between nodes: bytes up to which data are in a ring four times, and most bytes of a segment: longer
-#: data are cut, those in between are in it twice.
+#: Between nodes: bytes up to which data are in a ring four times, and most bytes of a segment:
+#: longer data are cut, those in between are in it twice.
 FOUR_TIMES, MOST = 1 << 16, 1 << 22
 
 
@@ -39,7 +39,7 @@ class Linear(BroadcastTransport):
 
     def __init__(self, operation: Broadcast, resources: Resources) -> None:
         super().__init__(operation, resources)
-        broadcast, node, root = operation, operation.node, operation.root
+        broadcast, root = operation, operation.root
         use(broadcast, resources)
         self._words = heard = Words.heard(broadcast)
         self._near = [

@@ -56,7 +56,7 @@ class Links:
         resources.keep.append(self._word)
         resources.on_release(self._end)
 
-    # -- programs -----------------------------------------------------------------------------------
+    # -- programs ----------------------------------------------------------------------------------
 
     def chains(self, turn: int, filled: Cell | None, takers: list[Cell]) -> Plan:
         """Local. The steps of a round; ``takers``: the counters of the ranks of this node that
@@ -115,7 +115,7 @@ class Links:
                 chain.append(call(partial(self._complete, group, i)))
         return chain
 
-    # -- what the steps call ------------------------------------------------------------------------
+    # -- what the steps call -----------------------------------------------------------------------
 
     def _begin(self) -> None:
         self._round += 1
@@ -170,7 +170,7 @@ class Links:
             self._windows[child].Flush(child)
         return True
 
-    # -- the end ------------------------------------------------------------------------------------
+    # -- the end -----------------------------------------------------------------------------------
 
     def waiting_for(self) -> str:
         """Local. In words, for the watchdog."""
