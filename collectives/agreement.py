@@ -47,12 +47,11 @@ def agree(
 
     ``what`` names the call (anything whose ``repr`` is equal on all ranks where they agree, or
     None); ranks that arrive with different names raise :class:`MismatchError` instead of hanging or
-    corrupting each other's memory. With a ``value`` on every rank it returns those of all ranks.
+    corrupting each other's memory. With a ``value`` on every rank it returns those of all ranks,
+    gathered when all are known to be in the same call.
     """
-    if value is _NOTHING:
-        return largest(comm, error, what)
-    mine = (None if error is None else portable(error), _name(what), value)
-    return _examine(comm.allgather(mine), error)
+    nothing = largest(comm, error, what)
+    return nothing if value is _NOTHING else comm.allgather(value)
 
 
 def largest(
@@ -74,8 +73,8 @@ def largest(
     most = np.empty_like(words)
     comm.Allreduce(words, most, MPI.MAX)
     if most[0] != -most[1]:  # somebody has failed, or is somewhere else: say who
-        mine = (None if error is None else portable(error), name, None)
-        _examine(comm.allgather(mine), error)
+        mine = (None if error is None else portable(error), name)
+        _raise(comm.allgather(mine), error)
     found: list[int] = most[2:].tolist()
     return found
 
@@ -84,18 +83,17 @@ def _name(what: object) -> str:
     return "" if what is None else what if isinstance(what, str) else repr(what)
 
 
-def _examine(everyone: Sequence[Any], error: BaseException | None) -> list[Any]:
-    """Raise what the words of all ranks come to, or return their values."""
+def _raise(everyone: Sequence[Any], error: BaseException | None) -> None:
+    """Raise what the words of all ranks come to."""
     failed = [(rank, entry[0]) for rank, entry in enumerate(everyone) if entry[0] is not None]
     if failed:
         rank, (kind, text) = failed[0]
         if len(failed) < len(everyone):
             text = f"rank {rank}: {text}"
         raise kind(text) from error
-    for rank, (_, name, _) in enumerate(everyone):
+    for rank, (_, name) in enumerate(everyone):
         if name != everyone[0][1]:
             raise MismatchError(f"rank 0 is in {everyone[0][1]}, rank {rank} in {name}")
-    return [entry[2] for entry in everyone]
 
 
 class agreed:

@@ -275,6 +275,7 @@ def _clean_up_at_finalize() -> None:
         if os.getpid() == process:  # a forked child never touches MPI
             _clean_up()
 
+    _hear_of_abort()
     atexit.register(clean_up)
     keyval = MPI.Comm.Create_keyval(delete_fn=lambda *_: clean_up())
     MPI.COMM_SELF.Set_attr(keyval, True)
@@ -282,6 +283,29 @@ def _clean_up_at_finalize() -> None:
 
 #: Seconds between two looks for the other ranks at exit.
 _NAP = 0.0005
+
+#: mpi4py is going to abort the job when this process ends.
+_aborting = False
+
+
+def _hear_of_abort() -> None:
+    """Local. Know at exit that ``python -m mpi4py`` aborts the job: nobody is to be waited for.
+
+    It does so after a ``sys.exit`` with a status, or an exception, and once Python's own exit
+    functions have come back. It tells MPI by this function; the status cannot be asked for
+    afterwards (mpi4py 4.1), and Python keeps no trace of a SystemExit.
+    """
+    told = getattr(MPI, "_set_abort_status", None)
+    if told is None:
+        return
+
+    def tell(status: int) -> None:
+        global _aborting
+        _aborting = bool(status)
+        told(status)
+
+    MPI._set_abort_status = tell
+
 
 
 def _clean_up() -> None:
@@ -293,7 +317,7 @@ def _clean_up() -> None:
     asked at once, and what is freed is freed in an order that is the same everywhere, because
     ranks may have made their communicators in different orders.
     """
-    if not MPI.Is_initialized() or MPI.Is_finalized():
+    if not MPI.Is_initialized() or MPI.Is_finalized() or _aborting:
         return
     progress.finish()
     well = int(not hasattr(sys, "last_value") and not progress.unfinished())

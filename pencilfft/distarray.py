@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 from numbers import Integral, Number
 from operator import index
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from mpi4py import MPI
@@ -17,9 +17,6 @@ from onesided.pencilfft import gathering, reductions
 from onesided.pencilfft.decomposition import PencilGeometry
 from onesided.pencilfft.pencil import Pencil, Subcomm
 from onesided.pencilfft.transfer import Transfer
-
-if TYPE_CHECKING:
-    from onesided.pencilfft.plan import PFFT
 
 
 class DistArray(np.ndarray[Any, np.dtype[Any]]):
@@ -338,8 +335,25 @@ def _world(dims: tuple[int, ...]) -> Subcomm:
     return Subcomm(MPI.COMM_WORLD, dims)
 
 
+class Plan(Protocol):
+    """What an array is made for: a :class:`~onesided.pencilfft.PFFT`."""
+
+    @property
+    def pencil(self) -> Sequence[Pencil]:
+        """Local. Of the input of ``forward``, and of its output."""
+        ...
+
+    def dtype(self, forward_output: bool = False) -> np.dtype[Any]:
+        """Local. Of the output of ``forward``, or of its input."""
+        ...
+
+    def memory_order(self, forward_output: bool = True) -> tuple[int, ...] | None:
+        """Local. The order of the axes in memory, outermost first."""
+        ...
+
+
 def newDistArray(
-    pfft: PFFT,
+    pfft: Plan,
     forward_output: bool = True,
     val: Any = 0,
     rank: int = 0,

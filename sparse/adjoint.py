@@ -6,7 +6,8 @@ add to its own columns is computed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +17,6 @@ from onesided.sparse.halo import ReverseHalo
 from onesided.sparse.kernels.protocol import MakeKernel
 from onesided.sparse.kernels.scipy_calls import Csr
 from onesided.sparse.linear import Linear
-
-if TYPE_CHECKING:
-    from onesided.sparse.matrix import DistMatrix
 
 
 class TransposedProduct:
@@ -45,6 +43,18 @@ class TransposedProduct:
         halo.finish(y)
 
 
+class Transposable(Linear):
+    """A map that can be used the other way round, too: what an :class:`Adjoint` is a view of."""
+
+    @abstractmethod
+    def multiply_transposed(self, x: NDArray[Any], y: NDArray[Any]) -> None:
+        """Collective. y = A.T x; nothing is checked."""
+
+    @abstractmethod
+    def view(self, transposed: bool, conjugated: bool) -> Linear:
+        """Local. This, its transpose, its conjugate or its adjoint."""
+
+
 class Adjoint(Linear):
     """A.T, A.H, or the conjugate of A (``A.T.H``), without entries of its own.
 
@@ -53,7 +63,7 @@ class Adjoint(Linear):
     Freed with the matrix.
     """
 
-    def __init__(self, matrix: DistMatrix, transposed: bool, conjugated: bool) -> None:
+    def __init__(self, matrix: Transposable, transposed: bool, conjugated: bool) -> None:
         """Local."""
         self.matrix, self.transposed, self.conjugated = matrix, transposed, conjugated
         rows, columns = matrix.row_partition, matrix.col_partition

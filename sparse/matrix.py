@@ -14,7 +14,7 @@ from scipy import sparse
 from onesided.collectives import RequestError, agreed
 from onesided.collectives.scope import Scoped
 from onesided.sparse import stored
-from onesided.sparse.adjoint import Adjoint, TransposedProduct
+from onesided.sparse.adjoint import Adjoint, Transposable, TransposedProduct
 from onesided.sparse.contest import Contest, candidates
 from onesided.sparse.halo import Halo, HaloPattern, Info, ReverseHalo
 from onesided.sparse.kernels.registry import KERNELS
@@ -44,7 +44,7 @@ def vector_dtype(values: np.dtype[Any], wanted: DTypeLike | None) -> np.dtype[An
     return given
 
 
-class DistMatrix(Linear, Scoped):
+class DistMatrix(Transposable, Scoped):
     """A sparse matrix in contiguous blocks of rows, one block a rank.
 
     ``A @ x`` takes this rank's block of x (``A.col_range``), (n,) or (n, k), and returns its block
@@ -231,7 +231,8 @@ class DistMatrix(Linear, Scoped):
 
     def report(self) -> MatrixReport:
         """Collective. Rows, nonzeros, ghosts, neighbors, bytes of a product on each rank."""
-        return report(self)
+        product = f"{self.product_name}, {self.kernel_name}"
+        return report(self, self.pattern, self.local_rows().nnz, self.method, product)
 
     def gather(self, root: int = 0) -> sparse.csr_array | None:
         """Collective. The whole matrix on ``root``, None on the other ranks."""

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from onesided.sparse.halo import HaloPattern
+from onesided.sparse.linear import Linear
 from onesided.sparse.partition import index_dtype
-
-if TYPE_CHECKING:
-    from onesided.sparse.matrix import DistMatrix
 
 _COLUMNS = ("rank", "rows", "nonzeros", "ghosts", "neighbors", "bytes", "sent")
 _MOST_RANKS = 32  # that are printed one by one
@@ -75,11 +73,15 @@ def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def report(matrix: DistMatrix) -> MatrixReport:
-    """Collective. What the matrix costs on each rank, for one vector; the same on all ranks."""
-    comm, pattern = matrix.comm, matrix.pattern
+def report(
+    matrix: Linear, pattern: HaloPattern, nonzeros: int, method: str, product: str
+) -> MatrixReport:
+    """Collective. What the matrix costs on each rank, for one vector; the same on all ranks.
+
+    ``nonzeros`` of this rank's rows; ``method`` and ``product`` in words.
+    """
+    comm = matrix.comm
     rows = matrix.row_range[1] - matrix.row_range[0]
-    nonzeros = matrix.local_rows().nnz
     item = matrix.dtype.itemsize
     index = np.dtype(index_dtype(max(pattern.n_local, nonzeros))).itemsize
     sent = pattern.send_counts * item
@@ -97,8 +99,8 @@ def report(matrix: DistMatrix) -> MatrixReport:
     return MatrixReport(
         shape=matrix.shape,
         dtype=matrix.dtype.name,
-        method=matrix.method,
-        product=f"{matrix.product_name}, {matrix.kernel_name}",
+        method=method,
+        product=product,
         rows=columns[0],
         nonzeros=columns[1],
         ghosts=columns[2],

@@ -20,7 +20,8 @@ MAY_IMPORT = {
     "sparse": {"sparse", "collectives"},
     "apps": {"apps", "pencilfft", "sparse", "collectives"},
 }
-FILE_LINES = 600
+FILE_LINES = 700
+MOST_FILES = {"collectives": 70}  # what a reader can hold in the head
 SOURCES = sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 OURS = pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -67,6 +68,87 @@ def test_the_arrow_check_sees_wrong_arrows(tmp_path, monkeypatch):
     assert imported(wrong) == ["onesided.pencilfft.plan", "onesided.sparse.matrix", "numpy"]
     with pytest.raises(AssertionError, match="must not import"):
         test_imports_point_one_way(wrong)
+
+
+def test_pencilfft_and_sparse_are_apart():
+    for mine, other in (("pencilfft", "sparse"), ("sparse", "pencilfft")):
+        assert other not in MAY_IMPORT[mine]
+        assert any(path.relative_to(ROOT).parts[0] == mine for path in SOURCES)
+
+
+def graph(paths: list[Path]) -> dict[str, set[str]]:
+    """By module the modules of ours that it imports anywhere, for type checking too.
+
+    A name that a package has from one of its files is an import of the package; that a module
+    needs the packages it lies in is no import.
+    """
+    names = {path: ".".join(["onesided", *path.relative_to(ROOT).with_suffix("").parts])
+             for path in paths}
+    modules = {name.removesuffix(".__init__") for name in names.values()}
+    compiled = {".".join(["onesided", *stub.relative_to(ROOT).with_suffix("").parts])
+                for name in PACKAGES for stub in (ROOT / name).rglob("*.pyi")}
+    found: dict[str, set[str]] = {}
+    for path, name in names.items():
+        me = name.removesuffix(".__init__")
+        found[me] = set()
+        for other in imported(path):
+            for target in (other, other.rpartition(".")[0]):
+                if target in modules | compiled:
+                    found[me] |= {target} - {me}
+                    break
+    return found
+
+
+def circles(arrows: dict[str, set[str]]) -> list[tuple[str, ...]]:
+    """The modules that reach themselves, those of one circle together."""
+    def reached(start: str) -> set[str]:
+        seen: set[str] = set()
+        waiting = [start]
+        while waiting:
+            for name in arrows.get(waiting.pop(), set()) - seen:
+                seen.add(name)
+                waiting.append(name)
+        return seen
+
+    reach = {name: reached(name) for name in arrows}
+    inside = [name for name in sorted(arrows) if name in reach[name]]
+    return sorted({tuple(o for o in inside if o in reach[n] and n in reach[o]) for n in inside})
+
+
+def test_there_is_no_circle_of_imports():
+    arrows = graph(SOURCES)
+    assert sum(map(len, arrows.values())) > len(arrows)
+    assert not circles(arrows)
+
+
+def test_the_search_for_circles_sees_them(tmp_path, monkeypatch):
+    """In a function, under TYPE_CHECKING, through a package, and by relative imports."""
+    files = {
+        "sparse/__init__.py": "from onesided.sparse.a import A\n",
+        "sparse/a.py": "def f():\n    from onesided.sparse import b\n",
+        "sparse/b.py": "if TYPE_CHECKING:\n    from .c import C\n",
+        "sparse/c.py": "import onesided.sparse.a\nimport os\n",
+        "sparse/d.py": "from onesided.sparse import A\nfrom onesided.sparse import e\n",
+        "sparse/e.py": "",
+        "apps/__init__.py": "from onesided.apps.one import One\n",
+        "apps/one.py": "from onesided.apps import Two\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    arrows = graph([tmp_path / name for name in files])
+    assert arrows["onesided.sparse.d"] == {"onesided.sparse", "onesided.sparse.e"}
+    assert circles(arrows) == [
+        ("onesided.apps", "onesided.apps.one"),
+        ("onesided.sparse.a", "onesided.sparse.b", "onesided.sparse.c"),
+    ]
+
+
+@pytest.mark.parametrize(("package", "most"), MOST_FILES.items())
+def test_a_package_has_few_files(package, most):
+    files = [path for path in SOURCES if path.relative_to(ROOT).parts[0] == package]
+    assert 0 < len(files) <= most
 
 
 @OURS

@@ -36,7 +36,14 @@ def test_an_exception_in_a_thread_ends_the_job():
     assert "only here" in ends_badly("thread", "between").stderr
 
 
-@pytest.mark.parametrize("fault", ["memory", "exit", "kill", "segfault"])
+@pytest.mark.parametrize("place", ["before init", "between", "after wait"])
+@pytest.mark.parametrize("fault", ["exit", "exception of mpi4py"])
+def test_mpi4py_aborts_what_ends_badly(fault, place):
+    """Without abort_on_exception: the clean-up at exit must not wait for the others first."""
+    ends_badly(fault, place)
+
+
+@pytest.mark.parametrize("fault", ["memory", "kill", "segfault"])
 def test_other_ends(fault):
     ends_badly(fault, "between")
 

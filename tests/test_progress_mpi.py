@@ -22,6 +22,7 @@ PROGRESS = [
     "case_receiver_is_elsewhere_when_the_sender_comes",
     "case_collective_calls_while_rounds_are_active",
     "case_collective_calls_while_a_broadcast_is_active",
+    "case_a_rank_computes_and_holds_the_interpreter_lock",
 ]
 ON_NODES = [name for name in PROGRESS if "marks" not in name and "receiver" not in name]
 ORDER = [

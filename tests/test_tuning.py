@@ -9,8 +9,10 @@ from dataclasses import replace
 
 import pytest
 
+from onesided.collectives import methods
 from onesided.collectives.errors import PatternError
 from onesided.collectives.modelling import parameters
+from onesided.collectives.tuning.auto import FAR_ONLY, PLAIN, usual_order
 from onesided.collectives.tuning.decisions import (
     VARIABLE,
     Cost,
@@ -39,6 +41,26 @@ def test_the_least_cost_depends_on_how_often_it_is_paid():
     assert RECORD.covers(["p2p", "x"])
     assert not RECORD.covers(names)
     assert Record({}, {}).ranking(["b", "a"]) == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("far", "window", "received", "first"),
+    [
+        (False, True, 0, "rma-notify"),
+        (False, True, 10 * PLAIN, "rma-notify"),
+        (False, False, PLAIN, "rma-notify"),
+        (False, False, PLAIN + 1, "p2p"),
+        (True, False, PLAIN + 1, "rma-p2p"),
+        (True, True, 0, "rma-p2p"),
+    ],
+)
+def test_what_usually_wins(far, window, received, first):
+    names = usual_order(far, window, received)
+    assert names[0] == first
+    assert len(set(names)) == len(names)
+    known = methods()
+    assert all(known[name].candidate and known[name].any_order for name in names)
+    assert (FAR_ONLY in names) == far
 
 
 def test_what_is_learnt_is_there_for_the_next_process(path):

@@ -6,6 +6,9 @@ barrier for all ranks, a partitioned receive for the sender's marks, and for not
 
 from __future__ import annotations
 
+import ctypes
+import os
+import tempfile
 import threading
 import time
 
@@ -22,6 +25,7 @@ from onesided.collectives import (
     UnsupportedError,
     empty,
     free,
+    interpreter,
     partitioned_methods,
 )
 
@@ -379,3 +383,42 @@ def case_collective_calls_while_a_broadcast_is_active(comm, method, memory, opti
             b.check(turn, b.request.Wait())
             a.pop().free()
     b.free()
+
+
+@ranks(at_least=2)
+@parameters(kind=["own, 1 slot", "window, long", "plain"])
+def case_a_rank_computes_and_holds_the_interpreter_lock(comm, kind, options):
+    """Rank 0 reads from a pipe without giving up the lock until rank 1 has its data."""
+    if interpreter() != "compiled":
+        skip("without the compiled core no thread runs while the interpreter lock is held")
+    if "ranks_per_node" in options:
+        skip("off the node MPI has to be called, which takes the interpreter lock")
+    moved = exchange(comm, "rma-notify", kind, options, 20_000 if "long" in kind else 1)
+    folder = comm.bcast(tempfile.mkdtemp() if comm.rank == 0 else None)
+    pipe = os.path.join(folder, "pipe")
+    if comm.rank == 0:
+        os.mkfifo(pipe)
+    comm.Barrier()
+    file = os.open(pipe, os.O_RDWR)
+    for turn in range(ROUNDS):
+        moved.fill(turn)
+        if comm.rank == 0:
+            moved.request.Start()
+            byte = ctypes.create_string_buffer(1)
+            assert ctypes.PyDLL(None).read(file, byte, 1) == 1
+            got = moved.request.Wait()
+        else:
+            time.sleep(LATE)
+            moved.request.Start()
+            if comm.rank == 1:
+                got = moved.request.Wait()
+                os.write(file, b"x")
+            else:
+                got = moved.request.Wait()
+        moved.check(turn, got)
+    os.close(file)
+    comm.Barrier()
+    if comm.rank == 0:
+        os.unlink(pipe)
+        os.rmdir(folder)
+    moved.free()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,8 +26,16 @@ from onesided.collectives import (
 from onesided.collectives.modelling.loggp import LogGP, PiecewiseLogGP, Segment
 from onesided.collectives.modelling.parameters import VARIABLE as MODEL
 from onesided.collectives.modelling.parameters import Level, Parameters, keep_parameters
-from onesided.collectives.tuning import race
-from onesided.collectives.tuning.decisions import VARIABLE, Cost, Record, machine, read_records
+from onesided.collectives.program import SAMPLED
+from onesided.collectives.tuning import auto, race
+from onesided.collectives.tuning.decisions import (
+    VARIABLE,
+    Cost,
+    Record,
+    machine,
+    open_tuning,
+    read_records,
+)
 
 
 @contextmanager
@@ -63,17 +72,31 @@ def exchange(comm, count=32, info=None, recvbuf=None):
     return method
 
 
-CANDIDATES = [m.name for m in methods().values() if m.candidate and m.any_order]
+def candidates(comm, strict=False):
+    """What is tried; the one method that is another's equal on a node only where there are two."""
+    return [m.name for m in methods().values() if m.candidate and (m.any_order or strict)
+            and not (m.name == auto.FAR_ONLY and alone(comm))]
+
+
+def alone(comm):
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    size = node.size
+    node.Free()
+    return size == comm.size
 
 
 def case_what_was_measured_is_kept(comm):
+    names = candidates(comm)
     with tuning_file(comm) as path:
         first = exchange(comm)
         if comm.rank == 0:
             (record,) = read_records(path)[machine()].values()
-            assert set(record.costs) | set(record.refused) == set(CANDIDATES)
-            assert record.ranking(CANDIDATES)[0] == first
-            assert all(cost.round > 0 and cost.setup > 0 for cost in record.costs.values())
+            assert set(record.costs) | set(record.refused) == set(names)
+            assert record.ranking(names)[0] == first
+            assert record.times == 1
+            for cost in record.costs.values():
+                assert cost.setup > 0
+                assert 0 < cost.least
         else:
             assert path.read_text() == "rank 0 alone reads"
 
@@ -82,28 +105,122 @@ def case_what_is_known_is_not_measured_again(comm):
     """A made-up record decides, although no measurement would."""
     with tuning_file(comm) as path:
         exchange(comm)
-        for chosen in ("p2p", "rma-pscw", "mpi-persistent"):
-            if comm.rank == 0:
-                rewrite(path, chosen)
+        for chosen in ("p2p", "rma-notify", "mpi-persistent"):
+            rewrite(comm, path, chosen)
             assert exchange(comm) == chosen
         assert exchange(comm, info={"expected_iterations": "1000000"}) == chosen
         assert exchange(comm, info={"expected_iterations": "10"}) == "p2p"  # no set-up, see below
 
 
-def rewrite(path, chosen):
-    from onesided.collectives.tuning.decisions import open_tuning
+def rewrite(comm, path, chosen, least=0.0, times=1):
+    """Rank 0 makes up a record by which one method is the fastest."""
+    names = candidates(comm)
+    if comm.rank == 0:
+        (situation,) = read_records(path)[machine()]
+        setups = dict.fromkeys(names, 1.0) | {"p2p": 1e-9}
+        costs = {name: Cost(setups[name], 1e-3, least) for name in names}
+        costs[chosen] = Cost(setups[chosen], 1e-6, least)
+        open_tuning().learn(machine(), situation, Record(costs, {}, times))
 
-    (known,) = read_records(path)[machine()].items()
-    setups = dict.fromkeys(CANDIDATES, 1.0) | {"p2p": 1e-9}
-    costs = {name: Cost(setups[name], 1e-3) for name in CANDIDATES}
-    costs[chosen] = Cost(setups[chosen], 1e-6)
-    open_tuning().learn(machine(), known[0], Record(costs, {}))
+
+def record_of(comm, path):
+    """What the file of rank 0 says, on all ranks."""
+    record = None
+    if comm.rank == 0:
+        (record,) = read_records(path)[machine()].values()
+    return comm.bcast(record)
+
+
+LATE = 0.1  # seconds
+
+
+def produce(comm, rounds=3 * SAMPLED, late=0.0):
+    """Run a program; where the last rank is late, a timed round takes the others so long."""
+    sent = np.arange(32.0 * comm.size)
+    with Alltoallv_init(comm, sent, None, method="auto") as request:
+        for turn in range(rounds):
+            if turn % SAMPLED == SAMPLED // 2 and comm.rank == comm.size - 1:
+                time.sleep(late)
+            request.Start()
+            request.Wait()
+        return request.method
+
+
+@parameters(chosen=["p2p", "rma-notify", "mpi-persistent"])
+def case_a_record_of_a_busy_machine_is_measured_again(comm, chosen):
+    """Production is much faster than what was measured: the next initialization measures."""
+    with tuning_file(comm) as path:
+        exchange(comm)
+        rewrite(comm, path, chosen, least=LATE)
+        assert produce(comm) == chosen
+        assert not record_of(comm, path).costs
+        exchange(comm)
+        record = record_of(comm, path)
+        assert record.times == 2
+        assert record.covers(candidates(comm))
+        assert all(cost.least < LATE for cost in record.costs.values())
+
+
+@ranks(at_least=2)
+def case_a_record_of_an_idle_machine_is_measured_again(comm):
+    """Production is much slower than what was measured."""
+    with tuning_file(comm) as path:
+        exchange(comm)
+        rewrite(comm, path, "p2p", least=LATE / 10)
+        produce(comm, late=LATE)
+        assert not record_of(comm, path).costs
+
+
+@ranks(at_least=2)
+def case_a_right_record_stays(comm):
+    with tuning_file(comm) as path:
+        exchange(comm)
+        rewrite(comm, path, "p2p", least=LATE)
+        before = record_of(comm, path)
+        for _ in range(2):
+            assert produce(comm, late=LATE) == "p2p"
+            assert record_of(comm, path) == before
+
+
+def case_too_few_rounds_contradict_nothing(comm):
+    """None of them is timed."""
+    with tuning_file(comm) as path:
+        exchange(comm)
+        rewrite(comm, path, "p2p", least=LATE)
+        before = record_of(comm, path)
+        produce(comm, SAMPLED // 2)
+        assert record_of(comm, path) == before
+
+
+def case_a_record_is_doubted_so_many_times_and_no_more(comm):
+    with tuning_file(comm) as path:
+        exchange(comm)
+        for times in range(1, auto.DOUBTS + 2):
+            rewrite(comm, path, "p2p", least=LATE, times=times)
+            produce(comm)
+            assert bool(record_of(comm, path).costs) == (times > auto.DOUBTS), times
 
 
 @parameters(info=[{"expected_iterations": "1"}, {"expected_iterations": "99"}])
 def case_few_rounds_are_not_worth_measuring(comm, info):
+    """What usually wins is taken: by the memory, how much is received, and whether there are nodes.
+    """
+    assert race.SHARE * 99 < race.FIRST_LOOK
+    near = "rma-notify" if alone(comm) else auto.FAR_ONLY
+    much = auto.PLAIN // 8 // comm.size + 1
     with tuning_file(comm) as path:
-        assert exchange(comm, info=info) == CANDIDATES[0]
+        assert exchange(comm, info=info) == near
+        assert exchange(comm, much, info=info) == near
+        assert exchange(comm, info=info, recvbuf=np.empty(32 * comm.size)) == near
+        plain = np.empty(much * comm.size)
+        wanted = "p2p" if alone(comm) else auto.FAR_ONLY
+        assert exchange(comm, much, info=info, recvbuf=plain) == wanted
+        window = empty(comm, much * comm.size)
+        assert exchange(comm, much, info=info, recvbuf=window) == near
+        free(window)
+        if comm.size > 1:
+            several = {**info, "ranks_per_node": "1"}
+            assert exchange(comm, info=several) == auto.FAR_ONLY
         assert comm.rank or not path.exists()
 
 
@@ -115,7 +232,7 @@ def case_few_long_rounds_are_worth_a_window(comm):
         skip("stores are for ranks of one node")
     level = Level(slow, slow, 1e-9, 1e-9)
     with tuning_file(comm), parameters_of(comm, Parameters(fast, level, level)):
-        assert exchange(comm, info={"expected_iterations": "10"}).startswith("rma-")
+        assert exchange(comm, info=FEW_BY_MODEL).startswith("rma-")
 
 
 @ranks(at_least=2)
@@ -127,24 +244,21 @@ def case_a_measured_setup_counts(comm):
     level = Level(slow, slow, 1e-9, 1e-9)
     setup = {name: 3600.0 * name.startswith("rma-") for name in methods()}
     with tuning_file(comm), parameters_of(comm, Parameters(fast, level, level, setup=setup)):
-        assert not exchange(comm, info={"expected_iterations": "10"}).startswith("rma-")
+        assert not exchange(comm, info=FEW_BY_MODEL).startswith("rma-")
 
 
-def alone(comm):
-    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    size = node.size
-    node.Free()
-    return size == comm.size
+FEW_BY_MODEL = {"expected_iterations": "10", "effort": "estimate"}
 
 
 def case_some_rounds_are_worth_some_measuring(comm):
     """What was not tried to the end is not kept."""
+    names = candidates(comm)
     assert race.SHARE * 200 > race.FIRST_LOOK
     with tuning_file(comm) as path:
-        assert exchange(comm, info={"expected_iterations": "200"}) in CANDIDATES
+        assert exchange(comm, info={"expected_iterations": "200"}) in names
         if comm.rank == 0 and path.exists():
             (record,) = read_records(path)[machine()].values()
-            assert record.covers(CANDIDATES)
+            assert record.covers(names)
 
 
 def case_situations_are_told_apart(comm):
@@ -211,8 +325,8 @@ def case_an_estimate_for_memory_of_different_kinds(comm):
 
 def case_strict_order_has_more_candidates(comm):
     info = {"mpi_assert_strict_persistent_collective_ordering": "true"}
-    strict = [m.name for m in methods().values() if m.candidate]
-    assert set(CANDIDATES) < set(strict)
+    strict = candidates(comm, strict=True)
+    assert set(candidates(comm)) < set(strict)
     with tuning_file(comm) as path:
         exchange(comm)
         exchange(comm, info=info)  # known in part only: measured again, with all of them
@@ -242,7 +356,7 @@ def case_uneven_patterns_are_one_situation_on_all_ranks(comm):
 def case_an_estimate_measures_nothing(comm, count):
     """The model decides, the same on all ranks, and nothing is kept."""
     with tuning_file(comm) as path:
-        assert exchange(comm, count, info={"effort": "estimate"}) in CANDIDATES
+        assert exchange(comm, count, info={"effort": "estimate"}) in candidates(comm)
         info = {"effort": "estimate"}
         with Bcast_init(comm, np.ones(count), method="auto", info=info) as request:
             assert request.method in broadcast_methods()
