@@ -126,6 +126,12 @@ COMMANDS = (
         evidence_options.bench_alltoallv,
     ),
     Command(
+        "bench rounds",
+        "onesided.apps.evidence.rounds",
+        "Rounds and set-ups of exchanges beside the targets that they have.",
+        evidence_options.bench_rounds,
+    ),
+    Command(
         "bench patterns",
         "onesided.apps.evidence.patterns",
         "Compare them on the exchange patterns of sparse matrices.",

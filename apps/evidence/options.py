@@ -11,6 +11,7 @@ ITERATIONS = 1000  # as in paper 000
 INITS = 10
 SCALINGS = ("weak", "strong")
 PLACES = ("slots", "empty", "plain")
+ROUND_SIZES = "64 1KiB 8KiB 32KiB 128KiB 1MiB 2MiB 16MiB"
 PATTERNS = ("spmv", "rows")
 APPLICATIONS = ("fft", "cg")
 MESH = 200_000
@@ -65,6 +66,35 @@ def bench_alltoallv(parser: argparse.ArgumentParser) -> None:
         "number of ranks sends then (default both)",
     )
     add("--picture", metavar="PREFIX", help="draw Figures 1 and 2 into PREFIX-1.png and so on")
+
+
+def bench_rounds(parser: argparse.ArgumentParser) -> None:
+    """Local. Options of ``onesided bench rounds``."""
+    common(parser, "auto")
+    timed(parser, 41)
+    add = parser.add_argument
+    add(
+        "--sizes",
+        metavar="BYTES",
+        type=size,
+        nargs="+",
+        default=[size(text) for text in ROUND_SIZES.split()],
+        help=f"bytes that each rank sends, its own block included (default {ROUND_SIZES})",
+    )
+    add(
+        "--memory",
+        choices=PLACES,
+        nargs="+",
+        default=list(PLACES),
+        help="where requests receive (default all three)",
+    )
+    add(
+        "--methods",
+        metavar="METHOD",
+        nargs="+",
+        default=["rma-notify", "p2p", "mpi-persistent"],
+        help="what auto is compared with (default the any-order methods among which it chooses)",
+    )
 
 
 def bench_patterns(parser: argparse.ArgumentParser) -> None:
