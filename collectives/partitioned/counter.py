@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.collectives.program import COMPILED, _core
+from onesided.collectives.program import COMPILED
 
 if TYPE_CHECKING:
     from onesided.collectives._core import Counter as CompiledCounter
@@ -185,6 +185,8 @@ def compiled_counter(grouping: Grouping) -> CompiledCounter | None:
     """Local. A counter in C, with every partition marked; None without the core."""
     if not COMPILED:
         return None
+    from onesided.collectives import _core
+
     return _core.Counter(grouping.partitions, grouping.part, grouping.per)
 
 

@@ -52,6 +52,12 @@ from onesided.collectives.program import ACTIVE, BROKEN, FREED, call, load
 from onesided.collectives.request import Persistent
 
 
+class _NoMarks:
+    """The counter of a receive."""
+
+    waiting = 0
+
+
 class PartitionedRequest(Persistent):
     """One side of a partitioned send; made by ``Psend_init`` and ``Precv_init``.
 
@@ -60,6 +66,9 @@ class PartitionedRequest(Persistent):
     request inactive then. Both advance all requests of the process that are late. ``Wait`` returns
     the buffer as it was given.
     """
+
+    _end: Any  # a Sender or a Receiver, once the sides know each other
+    _counter: Any  # of marks
 
     def __init__(
         self, arguments: Arguments, matching: Matching, parameters: Parameters, hints: Hints
@@ -71,7 +80,7 @@ class PartitionedRequest(Persistent):
         self._opened = self._begun = 0  # the round for which that has been done
         self._enlisted = False
         self._channel: Channel | None = None
-        self._end: Sender | Receiver | None = None
+        self._end = None
         self._end_owes: Callable[[], bool] | None = None  # of ends that may owe something
         self._reset: Callable[[], object] | None = None  # what begins a round, connected or not
         self._failures = matching.failures
@@ -171,11 +180,11 @@ class PartitionedRequest(Persistent):
                 raise self._error
             begins = self._begun != self.rounds
             if begins:
-                self._begin()
+                begun = self._begin()
                 if self._error is not None:
                     raise self._error
-                if not self._owes():
-                    return False
+                if begun and self._end_owes is None and not self._counter.waiting:
+                    return False  # mostly
             if self._begun != self.rounds or not self._step():
                 if begins:
                     self._enlist_if_owing()
@@ -195,8 +204,7 @@ class PartitionedRequest(Persistent):
         if self._channel is None and not self._meet():
             return False
         self._begun = rounds
-        if self._end is not None:
-            self._end.begin()
+        self._end.begin()
         return True
 
     def _open_round(self) -> None:
@@ -405,9 +413,9 @@ class PartitionedSend(PartitionedRequest):
         """Let go what is complete, where this thread may call MPI and the peer is known."""
         try:
             if self._everywhere or MPI.Is_thread_main():
-                if (self._begun == self.rounds or self._begin()) and self._end is not None:
+                if self._begun == self.rounds or self._begin():
                     self._end.drain(self._counter)
-            if not self._enlisted and self._owes():
+            if self._counter.waiting or self._end_owes is not None:
                 self._enlist_if_owing()
         except BaseException as error:  # what has been taken from the counter may be lost
             self._error = error
@@ -419,8 +427,6 @@ class PartitionedSend(PartitionedRequest):
 
     def _step(self) -> bool:
         counter, end = self._counter, self._end
-        if end is None:
-            return not counter.missing
         if counter.waiting:
             end.drain(counter)
         end.push()
@@ -502,6 +508,7 @@ class PartitionedReceive(PartitionedRequest):
         give_back: Callable[[], object] | None,
     ) -> None:
         """``give_back``: called when the request is freed."""
+        self._counter = _NoMarks()
         self._give_back = give_back
         super().__init__(arguments, matching, parameters, hints)
         if self._watched and not arguments.nowhere:
@@ -538,7 +545,8 @@ class PartitionedReceive(PartitionedRequest):
                 return False
             part = self.arguments.memory.size // self.partitions
             first, stop = channel.grouping.covering(index * part, (index + 1) * part)
-            return end.arrived(first, stop) if calls else end.arrivals.all(first, stop)
+            there = end.arrived(first, stop) if calls else end.arrivals.all(first, stop)
+            return bool(there)
 
     def Pready(self, partition: int) -> None:
         """Local. It raises: only the sending side marks."""
@@ -561,7 +569,8 @@ class PartitionedReceive(PartitionedRequest):
         self.arguments.memory[:] = 0xFF  # nothing can have come: the round has not begun
 
     def _step(self) -> bool:
-        return self._end is None or self._end.advance()
+        done: bool = self._end.advance()
+        return done
 
     def _owes(self) -> bool:
         return self._begun != self.rounds or (self._end_owes is not None and self._end_owes())

@@ -8,9 +8,10 @@ receiver grants a round by its number on the board, the *credit*; groups that ar
 gather. ``Win.Sync`` on both sides orders the data and the words that tell of them. The compiled
 counter does the sender's part without a call of Python.
 
-*Off it* groups are Put through the window that ``empty`` makes for all ranks, and notes tell of them
-after a flush. A flush may wait until the target enters MPI, so it is made by ``Test``, ``Wait`` and
-the progress thread only: marks Put, and wait for nobody. The credit is an empty message.
+*Off it* groups are Put through the window that ``empty`` makes for all ranks, and after a flush
+notes tell of them. A flush may wait until the target enters MPI, so it is made by ``Test``,
+``Wait`` and the progress thread only: marks Put, and wait for nobody. The credit is an empty
+message.
 """
 
 from __future__ import annotations
