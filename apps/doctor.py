@@ -17,7 +17,7 @@ from onesided.apps.progress import console, progress
 from onesided.apps.report import PLAIN, byte_count, check_json, write_json
 from onesided.apps.selection import chosen
 from onesided.apps.trial import Trial, try_method
-from onesided.collectives import methods
+from onesided.collectives import interpreter, methods
 from onesided.collectives.hardware import Layout
 
 FAILED = 1  # exit code where a method that should work does not
@@ -48,6 +48,7 @@ def facts(comm: MPI.Comm) -> dict[str, Any]:
     return {
         **machine.facts(comm),
         "versions": machine.versions(),
+        "interpreters": sorted(set(comm.allgather(interpreter()))),
         "layout": str(Layout.of(comm)),
         "shared_memory": min(
             (each for each in comm.allgather(shared_memory()) if each is not None),
@@ -79,6 +80,7 @@ def show(out: Console, found: dict[str, Any], trials: list[Trial]) -> None:
         "mpi4py": versions["mpi4py"],
         "Python, NumPy, SciPy": f"{versions['python']}, {versions['numpy']}, {versions['scipy']}",
         "processor": f"{found['processor']}, {found['cores']} cores for rank 0",
+        "rounds are run by": "; ".join(found["interpreters"]),
         "layout": found["layout"],
         SHARED_MEMORY: "none"
         if memory is None
