@@ -48,6 +48,7 @@ def facts(comm: MPI.Comm) -> dict[str, Any]:
     return {
         **machine.facts(comm),
         "versions": machine.versions(),
+        "interpreters": sorted(set(comm.allgather(interpreter()))),
         "layout": str(Layout.of(comm)),
         "core": ", ".join(sorted(set(comm.allgather(interpreter())))),
         "shared_memory": min(
@@ -80,6 +81,7 @@ def show(out: Console, found: dict[str, Any], trials: list[Trial]) -> None:
         "mpi4py": versions["mpi4py"],
         "Python, NumPy, SciPy": f"{versions['python']}, {versions['numpy']}, {versions['scipy']}",
         "processor": f"{found['processor']}, {found['cores']} cores for rank 0",
+        "rounds are run by": "; ".join(found["interpreters"]),
         "layout": found["layout"],
         "core of rounds": found["core"],
         SHARED_MEMORY: "none"

@@ -12,7 +12,7 @@ import commands
 import mpi_harness
 import pytest
 
-from onesided.collectives.program import interpreter
+from onesided.collectives.program import COMPILED, interpreter
 from onesided.collectives.registry import methods
 
 TESTS = Path(__file__).resolve().parent
@@ -59,6 +59,21 @@ def test_a_rank_has_one_thread_unless_the_user_says_otherwise(given, threads):
     outcome = mpi_harness.run(TESTS / "programs" / "apps_threads.py", 2, *given, timeout=60)
     assert outcome.kind == "pass", outcome.report()
     assert outcome.stdout.count(f"threads {threads}") == 2, outcome.report()
+
+
+@pytest.mark.parametrize(
+    ("core", "words"), [("", interpreter()), ("python", "Python (ONESIDED_CORE=python)")]
+)
+def test_doctor_tells_who_runs_rounds(core, words, tmp_path):
+    if core and not COMPILED:
+        pytest.skip("there is no compiled core: nothing can be chosen")
+    path = tmp_path / "doctor.json"
+    arguments = ["doctor", "--comm", "p2p", "--json", str(path)]
+    env = {"ONESIDED_CORE": core} if core else {}
+    outcome = mpi_harness.run("-m onesided.apps", 1, *arguments, env=env)
+    assert outcome.kind == "pass", outcome.report()
+    assert re.search(rf"rounds are run by +{re.escape(words)}\n", outcome.stdout), outcome.report()
+    assert json.loads(path.read_text())["machine"]["interpreters"] == [words]
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
