@@ -3,7 +3,6 @@
 if __name__ == "collectives":  # imported from the source folder, not from the package
     raise ImportError("import onesided.collectives, not collectives", name="collectives")
 
-from onesided.collectives.abort import abort_on_exception
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.alltoall import Alltoallv_init, Alltoallw_init, Neighbor_alltoallv_init
 from onesided.collectives.broadcast.operation import Bcast_init
@@ -16,6 +15,7 @@ from onesided.collectives.errors import (
     RequestError,
     ResourceError,
     UnsupportedError,
+    abort_on_exception,
 )
 from onesided.collectives.halo.exchange import HaloExchange
 from onesided.collectives.halo.faces import Face

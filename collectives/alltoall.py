@@ -16,11 +16,10 @@ from onesided.collectives import buffers, registry
 from onesided.collectives.agreement import agree
 from onesided.collectives.buffers import Side
 from onesided.collectives.context import Context
-from onesided.collectives.exchange import match
+from onesided.collectives.exchange import match, neighbors
 from onesided.collectives.hints import Hints
 from onesided.collectives.pattern import Cuts, check_disjoint, read_cuts
 from onesided.collectives.request import Request, build
-from onesided.collectives.topology import neighbors
 
 Info = Mapping[str, str] | MPI.Info | None
 Chunks = tuple[int, Sequence[int]] | None

@@ -2,8 +2,25 @@
 
 Errors found at initialization are agreed: every rank of the communicator raises the same class
 with the same words (:mod:`onesided.collectives.agreement`). Errors in the use of a request
-(:class:`RequestError`) are local.
+(:class:`RequestError`) are local. An error that nobody catches on one rank leaves the others
+waiting for that rank for ever: :func:`abort_on_exception` ends the whole job instead.
 """
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import traceback
+from types import TracebackType
+
+from mpi4py import MPI
+
+#: Seconds that the launcher gets to forward the last words of a failing rank.
+MOMENT = 0.2
+
+_installed = False
+
 
 
 class OnesidedError(Exception):
@@ -36,3 +53,41 @@ class MismatchError(OnesidedError, RuntimeError):
 
 class BroadcastError(OnesidedError, RuntimeError):
     """A passive broadcast cannot be completed, because a rank has failed or left."""
+
+
+def abort_on_exception() -> None:
+    """Local. From now on an exception that nobody catches aborts the job on all ranks.
+
+    In threads too, where MPI and ``python -m mpi4py`` would leave the job hanging. The stack is
+    printed first; the exit code is 1. Calling it again changes nothing. Importing the package
+    never installs this: hooks belong to the program.
+    """
+    global _installed
+    if _installed:
+        return
+    _installed = True
+    before = sys.excepthook
+
+    def in_main(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        before(kind, error, trace)
+        _abort()
+
+    def in_thread(args: threading.ExceptHookArgs) -> None:
+        if args.exc_type is SystemExit:
+            return
+        traceback.print_exception(args.exc_type, args.exc_value, args.exc_traceback)
+        _abort()
+
+    sys.excepthook = in_main
+    threading.excepthook = in_thread
+
+
+def _abort() -> None:
+    """Local. End the job, a moment later: launchers drop what they have not yet passed on."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    time.sleep(MOMENT)
+    if MPI.Is_initialized() and not MPI.Is_finalized():
+        MPI.COMM_WORLD.Abort(1)

@@ -1,4 +1,4 @@
-"""``onesided bench rounds``: a round and a set-up against MPI's own, targets beside what was reached.
+"""``onesided bench rounds``: rounds and set-ups beside MPI's own, and beside what is wanted.
 
 Rounds of a uniform exchange, one after the other, as a solver runs them, into every kind of receive
 memory; the contestants take turns in an order that changes, several rounds at a time where a round

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from onesided.collectives.errors import PatternError
-from onesided.collectives.keeping import kept_file, replace_file
+from onesided.collectives.hardware import kept_file, replace_file
 from onesided.collectives.modelling.loggp import LogGP, Numbers, PiecewiseLogGP, Segment
 from onesided.collectives.modelling.traffic import Traffic
 

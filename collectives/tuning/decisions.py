@@ -15,8 +15,7 @@ from typing import Any
 from mpi4py import MPI
 
 from onesided.collectives.errors import PatternError
-from onesided.collectives.hardware import processor
-from onesided.collectives.keeping import kept_file, replace_file
+from onesided.collectives.hardware import kept_file, processor, replace_file
 
 #: Environment variable with the file to use in place of the default one, or "off".
 VARIABLE = "ONESIDED_TUNING"

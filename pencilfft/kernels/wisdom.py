@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from onesided.collectives.errors import PatternError, UnsupportedError
-from onesided.collectives.hardware import processor
-from onesided.collectives.keeping import kept_file, replace_file
+from onesided.collectives.hardware import kept_file, processor, replace_file
 from onesided.pencilfft.kernels.protocol import Task
 from onesided.pencilfft.kernels.registry import versions
 

@@ -462,7 +462,7 @@ class Run:
     def allreduce(self, op: Op) -> None:
         comm = self.comms[op.comm]
         # not mpi4py's allreduce of objects: its first call on a communicator duplicates that, and
-        # holds the interpreter lock while it waits for the others, so no thread of this process runs
+        # holds the interpreter lock while it waits for the others: no thread of this process runs
         total = np.zeros(1, np.int64)
         comm.Allreduce(np.array([op.event]), total)
         if total[0] != op.event * comm.size:
