@@ -17,8 +17,7 @@ from onesided.collectives.trees import (
 )
 
 FULL = pytest.mark.full
-SOME = ["life", "specifications", "in_many_segments", "memory_in_use", "one_copy", "child_order",
-        "case_nobody_waits"]
+SOME = ["life", "specifications", "in_many_segments", "memory_in_use", "one_copy", "child_order"]
 
 
 @pytest.mark.parametrize("order", ["largest-first", "low-bit-first"])
