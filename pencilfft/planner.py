@@ -99,7 +99,9 @@ class Planner:
             grids = [sizes]
         names = [self._method]
         if self._method == AUTO and measures and comm.size > 1:
-            names = candidate_methods(self._hints)
+            emulated = (self._hints.ranks_per_node or comm.size) < comm.size
+            far = emulated or len(Layout.of(comm).ranks_per_node) > 1
+            names = candidate_methods(self._hints, far)
         count = int(np.prod(settings.batch + settings.shape)) // comm.size
         size = count * settings.spectral_dtype.itemsize
         best = fastest(comm, [Choice(g, m) for g in grids for m in names], self.make, size)

@@ -17,6 +17,7 @@ from mpi4py import MPI
 from onesided.collectives import methods
 from onesided.collectives.errors import ResourceError, UnsupportedError
 from onesided.collectives.hints import Hints
+from onesided.collectives.tuning.auto import FAR_ONLY
 from onesided.pencilfft.blocking import CACHE_BYTES, Blocking
 from onesided.pencilfft.decomposition import factorizations
 from onesided.pencilfft.engine import Engine, array_like
@@ -53,12 +54,16 @@ class Choice:
     blocking: Blocking = USUAL
 
 
-def candidate_methods(hints: Hints) -> list[str]:
-    """Local. The methods among which "auto" chooses, see :func:`onesided.collectives.methods`."""
+def candidate_methods(hints: Hints, far: bool) -> list[str]:
+    """Local. The methods among which "auto" chooses, see :func:`onesided.collectives.methods`.
+
+    ``far``: there are several nodes.
+    """
     return [
         method.name
         for method in methods().values()
         if method.candidate and (method.any_order or hints.strict)
+        and (far or method.name != FAR_ONLY)
     ]
 
 
