@@ -1,4 +1,5 @@
-"""MPI's own broadcast: called anew at every start (the baseline), and persistent."""
+"""Broadcasts by messages: MPI's own, called anew at every start (the baseline) or persistent, and
+persistent point-to-point messages down a binomial tree, which work on every MPI."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from mpi4py import MPI
 
 from onesided.collectives.broadcast.operation import Broadcast, BroadcastTransport
 from onesided.collectives.context import Resources
-from onesided.collectives.program import Plan, call
+from onesided.collectives.program import Chain, Plan, call
+from onesided.collectives.trees import in_binomial_tree, ranks_from
 
 
 class Bcast(BroadcastTransport):
@@ -70,3 +72,46 @@ class PersistentBcast(BroadcastTransport):
     def forget(self) -> None:
         super().forget()
         self._pieces, self._handles, self._open = [], [], []
+
+
+class PointToPoint(BroadcastTransport):
+    """``Recv_init`` from the parent, then ``Send_init`` to every child in the tree of all ranks.
+
+    Sends are started when all has come; that is what a rank between others does for them.
+    Messages carry a tag of the request's own; those of one pair cannot overtake each other, so a
+    faster parent may be a round ahead.
+    """
+
+    def __init__(self, operation: Broadcast, resources: Resources) -> None:
+        super().__init__(operation, resources)
+        comm, tag = operation.context.comm, operation.number
+        ranks = ranks_from(operation.root, operation.ranks)
+        self.place = in_binomial_tree(ranks, operation.rank, operation.hints.child_order)
+        pieces = operation.pieces()
+        parent, children = self.place.parent, self.place.children
+        self._into = [comm.Recv_init(p, parent, tag) for p in pieces if parent is not None]
+        self._out = [comm.Send_init(p, child, tag) for child in children for p in pieces]
+        for message in (*self._into, *self._out):
+            resources.on_release(message.Free)
+
+    def needs_mpi_thread(self) -> bool:
+        return bool(self._into and self._out)
+
+    def plans(self) -> list[Plan]:
+        chain: Chain = []
+        if self._into:
+            chain.append(call(partial(MPI.Prequest.Startall, self._into)))
+            chain.append(call(partial(MPI.Prequest.Testall, self._into), serves=False))
+        if self._out:
+            chain.append(call(partial(MPI.Prequest.Startall, self._out)))
+            chain.append(call(partial(MPI.Prequest.Testall, self._out), serves=False))
+        return [[chain]] if chain else [[]]
+
+    def waiting_for(self, number: int) -> str:
+        above = [] if self.place.parent is None else [f"data from rank {self.place.parent}"]
+        below = [f"a message to rank {child}" for child in self.place.children]
+        return ", then ".join(above + [", ".join(below)] * bool(below))
+
+    def forget(self) -> None:
+        super().forget()
+        self._into, self._out = [], []

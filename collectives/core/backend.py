@@ -1,0 +1,56 @@
+"""The build backend: setuptools, and a compiler from the package index where the machine has none.
+
+``pip install`` alone then gives the compiled core. Where Python's headers are missing as well
+nothing can be compiled, and rounds run in Python, which ``onesided doctor`` tells.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import Any
+
+from setuptools import build_meta
+from setuptools.build_meta import *  # noqa: F403  (the other hooks are setuptools' own)
+
+#: The C compiler of Zig, as a package of the index.
+COMPILER = "ziglang"
+
+
+def _missing() -> bool:
+    """Whether this machine has no C compiler."""
+    named = os.environ.get("CC", "").split()
+    return not any(shutil.which(name) for name in [*named[:1], "cc", "gcc", "clang"])
+
+
+def _needs(needed: list[str]) -> list[str]:
+    return [*needed, COMPILER] if _missing() else needed
+
+
+def _choose_compiler() -> None:
+    if _missing():
+        call = f"{sys.executable} -m {COMPILER} cc"
+        os.environ |= {"CC": call, "LDSHARED": f"{call} -shared"}
+
+
+def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
+    return _needs(build_meta.get_requires_for_build_wheel(config_settings))
+
+
+def get_requires_for_build_editable(config_settings: Any = None) -> list[str]:
+    return _needs(build_meta.get_requires_for_build_editable(config_settings))
+
+
+def build_wheel(
+    wheel_directory: str, config_settings: Any = None, metadata_directory: Any = None
+) -> str:
+    _choose_compiler()
+    return build_meta.build_wheel(wheel_directory, config_settings, metadata_directory)
+
+
+def build_editable(
+    wheel_directory: str, config_settings: Any = None, metadata_directory: Any = None
+) -> str:
+    _choose_compiler()
+    return build_meta.build_editable(wheel_directory, config_settings, metadata_directory)
