@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-DIRECT = ["method=rma-notify", "method=rma-fence,", "method=rma-fence]", "method=p2p"]
+DIRECT = [f"method={name}" for name in ("rma-notify", "rma-p2p", "rma-fence,", "rma-fence]", "p2p")]
 
 
 @pytest.mark.parametrize(
