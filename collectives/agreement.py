@@ -63,14 +63,10 @@ def largest(
     """Collective. As :func:`agree`; returns the largest of each of the ``numbers`` over all ranks,
     every one of which gives as many. One Allreduce where nobody has failed."""
     name = _name(what)
-    words = np.empty(2 + len(numbers), np.int64)
-    words[2:] = numbers
-    if error is None:
-        check = (zlib.crc32(name.encode()) << 24) + len(name) % (1 << 24)
-        words[0], words[1] = check, -check
-    else:
-        words[:2] = _FAILED
-    most = np.empty_like(words)
+    check = (zlib.crc32(name.encode()) << 24) + len(name) % (1 << 24)
+    flags = (check, -check) if error is None else (_FAILED, _FAILED)
+    words = np.array([*flags, *numbers], np.int64)
+    most = words.copy()
     comm.Allreduce(words, most, MPI.MAX)
     if most[0] != -most[1]:  # somebody has failed, or is somewhere else: say who
         mine = (None if error is None else portable(error), name)
