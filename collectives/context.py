@@ -43,6 +43,15 @@ class Resources:
         """Local. Run ``action`` at release, before what was added earlier."""
         self._closing.append(action)
 
+    def use(self, region: Any) -> None:
+        """Local. Memory from :func:`empty`, which cannot be freed before this is released."""
+        region.users += 1
+
+        def leave() -> None:
+            region.users -= 1
+
+        self.on_release(leave)
+
     def release(self) -> None:
         """Collective over the context. Give everything back; a second call does nothing."""
         if self not in self.context.live:

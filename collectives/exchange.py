@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives.agreement import largest
 from onesided.collectives.buffers import Side, check_separate
-from onesided.collectives.context import Context, Node
+from onesided.collectives.context import Context, Node, Resources
 from onesided.collectives.copies import Copy, copies_between
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.collectives.hints import Hints
@@ -191,6 +191,13 @@ class ExchangeTransport(Transport):
     """A transport of an exchange; without a direct way to the peers."""
 
     operation: Exchange
+
+    def __init__(self, operation: Exchange, resources: Resources) -> None:
+        super().__init__(operation, resources)
+        for array in (operation.send.array, operation.recv.array):
+            region = None if array is None else find_region(array)
+            if region is not None:
+                resources.use(region)
 
     @property
     def exchange(self) -> Exchange:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -44,7 +43,6 @@ from onesided.collectives.exchange import Exchange, ExchangeTransport, Wanted
 from onesided.collectives.memory import (
     ALIGNMENT,
     Arena,
-    Region,
     Share,
     aligned,
     region_with_key,
@@ -292,9 +290,6 @@ class OneSided(ExchangeTransport):
             self._create_windows(share, bool(most[1]), bool(most[2]))
         elif most[1]:
             arena.widen()
-        if exchange.region is not None:
-            exchange.region.users += 1
-            self.resources.on_release(partial(_leave, exchange.region))
         return share
 
     def _has_far_peers(self) -> bool:
@@ -625,10 +620,6 @@ def _puts_of(window: MPI.Win, peer: int, chunks: list[Chunk], offset: int) -> li
 def _cell(memory: NDArray[np.uint8], offset: int) -> Cell:
     """The counter at an offset: an aligned 64-bit integer."""
     return memory[offset : offset + 8].view(np.int64)
-
-
-def _leave(region: Region) -> None:
-    region.users -= 1
 
 
 def _in_sequence(shape: tuple[int, ...], cuts: Cuts) -> bool:

@@ -10,7 +10,6 @@ from onesided.collectives.broadcast.board import (
     Words,
     fill,
     take,
-    use,
 )
 from onesided.collectives.broadcast.linear import off_node
 from onesided.collectives.broadcast.links import Links
@@ -33,7 +32,6 @@ class Binomial(BroadcastTransport):
     def __init__(self, operation: Broadcast, resources: Resources) -> None:
         super().__init__(operation, resources)
         broadcast, node, me = operation, operation.node, operation.rank
-        use(broadcast, resources)
         heard = Words.heard(broadcast)
         chosen = leaders([words.first_on_node for words in heard], broadcast.root)
         self.place = self.tree(chosen)

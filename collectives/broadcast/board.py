@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,6 @@ from onesided.collectives.context import Resources
 from onesided.collectives.memory import (
     ALIGNMENT,
     Arena,
-    Region,
     aligned,
     find_region,
     region_with_key,
@@ -231,18 +229,6 @@ class Address:
         if region is None:
             raise ValueError("this rank does not see the buffer")
         return region.part(self.node_rank)[self.offset : self.offset + self.nbytes]
-
-
-def use(broadcast: Broadcast, resources: Resources) -> None:
-    """Local. Memory from ``empty`` is not to be freed while a request uses it."""
-    region = find_region(broadcast.array)
-    if region is not None:
-        region.users += 1
-        resources.on_release(partial(_leave, region))
-
-
-def _leave(region: Region) -> None:
-    region.users -= 1
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from onesided.collectives.broadcast.board import (
     Words,
     fill,
     take,
-    use,
 )
 from onesided.collectives.broadcast.links import Links
 from onesided.collectives.broadcast.operation import Broadcast, BroadcastTransport
@@ -40,7 +39,6 @@ class Linear(BroadcastTransport):
     def __init__(self, operation: Broadcast, resources: Resources) -> None:
         super().__init__(operation, resources)
         broadcast, root = operation, operation.root
-        use(broadcast, resources)
         self._words = heard = Words.heard(broadcast)
         self._near = [
             rank for rank in ranks_from(root, broadcast.ranks)[1:]

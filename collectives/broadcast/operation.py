@@ -91,6 +91,9 @@ class BroadcastTransport(Transport):
 
     def __init__(self, operation: Broadcast, resources: Resources) -> None:
         super().__init__(operation, resources)
+        region = find_region(operation.array)
+        if region is not None:
+            resources.use(region)
         self.arrays = [operation.array]
         self.answers = [operation.given]
         self.owns_slots = True  # rounds are counted by themselves, never with those of others

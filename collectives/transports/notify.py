@@ -39,7 +39,7 @@ from onesided.collectives.transports.p2p import Messages
 
 #: Bytes between two ranks up to which blocks into memory from ``empty`` are staged: a copy costs
 #: less than waiting for a credit.
-SPARE = 1 << 15
+SPARE = 1 << 10
 
 
 class _Stored(OneSided):
