@@ -35,13 +35,14 @@ class Resources:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self._closing: list[Callable[[], object]] = []
+        self._closing: list[tuple[Callable[[], object], bool]] = []
         self.keep: list[object] = []  # buffers that MPI or peers may still touch
         context.live[self] = None
 
-    def on_release(self, action: Callable[[], object]) -> None:
-        """Local. Run ``action`` at release, before what was added earlier."""
-        self._closing.append(action)
+    def on_release(self, action: Callable[[], object], in_step: bool = False) -> None:
+        """Local. Run ``action`` at release, before what was added earlier. ``in_step``: it is
+        possible only where every rank has completed the same rounds."""
+        self._closing.append((action, in_step))
 
     def use(self, region: Any) -> None:
         """Local. Memory from :func:`empty`, which cannot be freed before this is released."""
@@ -52,13 +53,19 @@ class Resources:
 
         self.on_release(leave)
 
-    def release(self) -> None:
-        """Collective over the context. Give everything back; a second call does nothing."""
+    def release(self, broken: bool = False) -> None:
+        """Collective over the context. Give everything back; a second call does nothing.
+
+        ``broken``, the same on all ranks: a round has been interrupted on one of them. A window
+        with an epoch that nobody will close stays until MPI's end, because MPI cannot free it.
+        """
         if self not in self.context.live:
             return
         del self.context.live[self]
         while self._closing:
-            self._closing.pop()()
+            action, in_step = self._closing.pop()
+            if not (broken and in_step):
+                action()
         self.keep.clear()
         self.context.collect()
 

@@ -47,7 +47,7 @@ ALIGNMENT = 128
 PAGE = 4096
 
 #: Bytes per rank of the first region of an arena, and of those that one request has for itself.
-FIRST_REGION, OWN_REGION = 1 << 17, 1 << 23
+FIRST_REGION, OWN_REGION = 1 << 17, 1 << 20
 
 #: Bytes from one board of a partitioned send to the next.
 BOARD = -(-(ENTRIES + ROOM) * 8 // ALIGNMENT) * ALIGNMENT

@@ -45,7 +45,7 @@ from typing import Any, Protocol
 from mpi4py import MPI
 
 from onesided.collectives import debug, progress
-from onesided.collectives.agreement import agree
+from onesided.collectives.agreement import agree, largest
 from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import OnesidedError, RequestError, UnsupportedError
 from onesided.collectives.hints import MANUAL, Hints
@@ -322,9 +322,10 @@ class Request(Persistent):
         error = None
         if self._state == ACTIVE:
             error = self._misuse("freed")
-        agree(self.resources.context.comm, error, f"Free of request {self.operation.number}")
+        name = f"Free of request {self.operation.number}"
+        (broken,) = largest(self.resources.context.comm, error, name, [self._state == BROKEN])
         self._end()
-        self.resources.release()
+        self.resources.release(bool(broken))
 
     def Open(self) -> bool:
         """Local (in strictly ordered methods it may wait for the other ranks). Start a round that

@@ -320,7 +320,7 @@ class OneSided(ExchangeTransport):
             window = MPI.Win.Create(memory, 1, MPI.INFO_NULL, self.exchange.context.comm)
         except MPI.Exception as error:
             raise refusal(error) from error
-        self.resources.on_release(window.Free)
+        self.resources.on_release(window.Free, in_step=True)
         return window
 
     def _place(self, root: NDArray[np.uint8], slot_at: list[int], nbytes: int) -> None:

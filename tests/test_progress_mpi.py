@@ -38,7 +38,7 @@ COMPLETION = [
 ]
 AGREEMENT = [
     "case_one_rank_is_mistaken[", "case_one_rank_is_mistaken_elsewhere",
-    "case_one_rank_has_no_memory", "case_one_node_has_no_shared_memory",
+    "case_one_rank_has_no_memory", "case_a_node_has_no_shared_memory",
     "case_no_memory_for_empty", "case_free_while_active", "case_free_of_boxes",
     "case_free_of_a_broadcast", "case_free_of_a_halo", "case_free_of_memory",
 ]

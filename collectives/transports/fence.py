@@ -43,7 +43,7 @@ class Fence(OneSided):
         self._fresh = False
         for window in windows:
             window.Fence(MPI.MODE_NOPRECEDE)
-            resources.on_release(partial(window.Fence, MPI.MODE_NOSUCCEED))
+            resources.on_release(partial(window.Fence, MPI.MODE_NOSUCCEED), in_step=True)
 
     def needs_mpi_thread(self) -> bool:
         return False

@@ -82,7 +82,7 @@ class LockPaper(_Printed):
         rank = self.exchange.rank
         for window in self.own():
             window.Lock(rank, MPI.LOCK_EXCLUSIVE)
-            resources.on_release(partial(window.Unlock, rank))
+            resources.on_release(partial(window.Unlock, rank), in_step=True)
         self.exchange.context.comm.Barrier()
 
     def begin(self, slot: int) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.errors import ResourceError, UnsupportedError
+from onesided.collectives.errors import UnsupportedError
 from onesided.collectives.registry import Method
 from onesided.collectives.request import Request
 from onesided.collectives.tuning.decisions import Cost, Record
@@ -71,7 +71,7 @@ class Race:
                 break
             try:
                 entrant = self._enter(method.name, partial(make, method))
-            except ResourceError:  # another time there may be more
+            except MemoryError:  # another time there may be more
                 self.complete = False
                 continue
             except UnsupportedError as error:

@@ -204,17 +204,22 @@ def case_one_rank_has_no_memory_for_arrays(comm, method, memory):
 
 @ranks(at_least=2)
 @parameters(method=any_order)
-def case_one_node_has_no_shared_memory(comm, method):
-    """Every rank is a node of its own here, so that one of them can fail by itself."""
-    size = comm.size
-
-    def make():
-        return Alltoallv_init(comm, [np.zeros(3 * size), [3] * size], None, method=method,
-                              info={"ranks_per_node": "1"})
-
-    for culprit in (0, size - 1):
-        scarce_on(comm, culprit, "Allocate_shared", 0, make)
-        works(comm, method)
+def case_a_node_has_no_shared_memory(comm, method):
+    """The ranks of a node allocate together, so all of them fail; slots as long as these have a
+    region of their own."""
+    size, count = comm.size, 200_000
+    with no_memory("Allocate_shared", 0) as raised:
+        made, error = outcome(
+            lambda: Alltoallv_init(comm, [np.zeros(count * size), [count] * size], None,
+                                   method=method)
+        )
+    told = comm.allgather(error is not None)
+    assert len(set(told)) == 1, told
+    if error is not None:
+        assert raised[0]
+    else:
+        made.Free()
+    works(comm, method)
 
 
 @ranks(at_least=2)
