@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from mpi4py import MPI
 
@@ -93,7 +93,7 @@ class Attachment:
             raise OnesidedError("the communicator is null or has been freed")
         if comm.Is_inter() or not isinstance(comm, MPI.Intracomm):
             raise UnsupportedError("one-sided exchanges need an intracommunicator")
-        found = None if cls._keyval == MPI.KEYVAL_INVALID else comm.Get_attr(cls._keyval)
+        found: Any = None if cls._keyval == MPI.KEYVAL_INVALID else comm.Get_attr(cls._keyval)
         if found is None:
             with cls._lock:
                 if cls._keyval == MPI.KEYVAL_INVALID:
@@ -148,7 +148,7 @@ class Context:
         attachment = Attachment.of(comm)
         if attachment.context is None:
             try:
-                attachment.context = cls(comm)
+                attachment.context = cls(cast(MPI.Intracomm, comm))
             except MPI.Exception as error:
                 raise refusal(error) from error
         return attachment.context

@@ -482,7 +482,7 @@ class PythonRounds:
 
 
 def _serves(step: Step) -> bool:
-    return step[0] == RAISE or (step[0] == CALL and step[2])
+    return bool(step[0] == RAISE or (step[0] == CALL and step[2]))
 
 
 _fence_lock = threading.Lock()
@@ -514,7 +514,11 @@ if _core is not None and _core.LAYOUT != LAYOUT:
 COMPILED = _core is not None and os.environ.get(VARIABLE, "").strip().lower() != "python"
 
 if TYPE_CHECKING:
-    Rounds, CreditCells = PythonRounds, PythonCredit
+
+    class Rounds(PythonRounds): ...
+
+    class CreditCells(PythonCredit): ...
+
 else:
     Rounds = _core.Rounds if COMPILED else PythonRounds
     CreditCells = _core.Credit if COMPILED else PythonCredit

@@ -101,8 +101,11 @@ class Persistent(Rounds, Scoped):
     request; ``by_python``: that takes calls of Python.
     """
 
-    #: The place among strictly ordered requests.
-    turn = (0, 0)
+    @property
+    def turn(self) -> tuple[int, int]:
+        """Local. The place among strictly ordered requests."""
+        return (0, 0)
+
     #: What messages call it.
     noun = "request"
     _made = False  # what was not made to its end needs no Free
@@ -121,9 +124,9 @@ class Persistent(Rounds, Scoped):
         return STATES[self._state]
 
     @property
-    def direct(self) -> bool:
-        """Local. The caller of an opened round can write where the blocks belong."""
-        return self.transport.direct
+    def filling(self) -> bool:
+        """Local. True while the caller has to do something before the round can end."""
+        return bool(self._unready)
 
     @property
     def active(self) -> bool:
@@ -238,11 +241,6 @@ class Request(Persistent):
         return self.operation.any_order
 
     @property
-    def filling(self) -> bool:
-        """Local. True while chunks of an opened round are not ready."""
-        return bool(self._unready)
-
-    @property
     def sendbuf(self) -> Any:
         """Local. The send data as the caller gave them."""
         return self.operation.sent
@@ -253,6 +251,11 @@ class Request(Persistent):
         if self._state == FREED:
             self._refuse("asked for its buffer")
         return self._answers[self._slot]
+
+    @property
+    def direct(self) -> bool:
+        """Local. The caller of an opened round can write where the blocks belong."""
+        return self.transport.direct
 
     @property
     def turn(self) -> tuple[int, int]:

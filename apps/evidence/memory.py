@@ -62,7 +62,8 @@ class Exchanger:
         except OnesidedError:  # the same on every rank
             place.free(self._memory)
             raise
-        self._start, self._wait = self.request.Start, self.request.Wait
+        self._start: Callable[[], Any] = self.request.Start
+        self._wait: Callable[[], Any] = self.request.Wait
 
     @property
     def method(self) -> str:

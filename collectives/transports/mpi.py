@@ -58,7 +58,7 @@ class PersistentAlltoall(ExchangeTransport):
         super().__init__(operation, resources)
         self.serve(self.plain_arrays())
         self._calls = [prepare_call(self.exchange, array, resources) for array in self.arrays]
-        self._handles: list[MPI.Request] = []
+        self._handles: list[MPI.Prequest] = []
         self._open: MPI.Request = MPI.REQUEST_NULL
         self._comm: MPI.Comm = self.exchange.context.comm
         persistent = all([self._initialize(call) for call in self._calls])
