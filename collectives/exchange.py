@@ -375,8 +375,8 @@ Edges = tuple[list[int], list[int], list[int], list[int]]
 def neighbors(comm: MPI.Comm) -> Edges:
     """Local. Destinations and their keys, sources and their keys, in the order of the topology.
 
-    A key tells several edges between two ranks apart. In a distributed graph the n-th edge to a
-    rank matches that rank's n-th edge from here. In a Cartesian grid the block sent in the
+    A key tells several edges between two ranks apart. In a graph the n-th edge to a rank matches
+    that rank's n-th edge from here. In a Cartesian grid the block sent in the
     negative direction arrives as the one from the positive direction (MPI-4.1 section 8.6), which
     matters where both neighbors are one rank. Ends of a grid that is not periodic have no block:
     their entry is ``MPI.PROC_NULL``.
@@ -388,9 +388,12 @@ def neighbors(comm: MPI.Comm) -> Edges:
         ranks = [rank for axis in range(comm.Get_dim()) for rank in comm.Shift(axis, 1)]
         send_keys = list(range(len(ranks)))
         return ranks, send_keys, list(ranks), [key ^ 1 for key in send_keys]
+    if isinstance(comm, MPI.Graphcomm):
+        near = list(comm.Get_neighbors(comm.rank))
+        return near, _ordinals(near), list(near), _ordinals(near)
     raise UnsupportedError(
-        "Neighbor_alltoallv_init needs a communicator with a distributed graph or Cartesian "
-        "topology; this one has none"
+        "Neighbor_alltoallv_init needs a communicator with a graph or Cartesian topology; this "
+        "one has none"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from cases import parameters, skip
+from cases import parameters, ranks, skip
 from exchange_data import MEMORY, Vector, names
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -114,3 +114,22 @@ def case_cartesian_neighbors(comm, method, periodic):
             want = -1.0 if neighbor == MPI.PROC_NULL else 10.0 * neighbor + theirs
             assert np.all(recv[3 * slot : 3 * slot + 3] == want), (slot, recv)
     grid.Free()
+
+
+@ranks(at_least=2)
+@parameters(method=["mpi", "mpi-persistent", "p2p", "rma-notify", "rma-fence"])
+def case_the_graph_of_mpi_1(comm, method):
+    """A ring as Create_graph makes it: every rank exchanges with both of its neighbors."""
+    size, rank = comm.size, comm.rank
+    near = [sorted({(r - 1) % size, (r + 1) % size}) for r in range(size)]
+    index = np.cumsum([len(ranks_) for ranks_ in near]).tolist()
+    graph = comm.Create_graph(index, [peer for ranks_ in near for peer in ranks_])
+    peers = near[rank]
+    send = np.zeros(3 * len(peers), np.int64)
+    with Neighbor_alltoallv_init(graph, [send, [3] * len(peers)], None, method=method) as request:
+        for turn in range(3):
+            send[:] = 1000 * turn + 100 * rank + np.repeat(peers, 3)
+            request.Start()
+            expected = 1000 * turn + 100 * np.repeat(peers, 3) + rank
+            assert np.array_equal(request.Wait(), expected)
+    graph.Free()
