@@ -22,7 +22,7 @@ from onesided.collectives.partitioned.counter import Grouping
 #: round the same runs come back, and starting a message is cheaper than making one.
 KEPT = 256
 
-#: Bytes that every MPI takes from a sender without the receiver's help.
+#: Bytes that every MPI takes from a sender without the help of the receiver, another rank.
 EAGER = 1024
 
 
@@ -207,6 +207,8 @@ class GatherReceive(Receiver):
         self._notes = NotesIn(channel)
         self._runs = _Runs(channel, channel.comm.Recv_init)
         self._coming: list[tuple[int, int, list[MPI.Prequest]]] = []
+        alone = channel.peer == channel.comm.rank
+        self._holds_up = alone or channel.grouping.nbytes > EAGER
 
     def begin(self) -> None:
         self.arrivals.reset()
@@ -220,7 +222,7 @@ class GatherReceive(Receiver):
         return not self._coming and not self._notes.awaited
 
     def owes(self) -> bool:
-        return self._notes.awaited > 0 and self.channel.grouping.nbytes > EAGER
+        return self._holds_up and self._notes.awaited > 0
 
     def _has_come(self, first: int, stop: int, receives: list[MPI.Prequest]) -> bool:
         if not MPI.Prequest.Testall(receives):
