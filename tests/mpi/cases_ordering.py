@@ -16,7 +16,6 @@ from onesided.sparse.generators.mesh import trace_mesh
 from onesided.sparse.orderings import metis as metis_module
 from onesided.sparse.orderings.graph import gathered_graph
 from onesided.sparse.orderings.ordering import Ordering, partitioned
-from onesided.sparse.report import report
 
 
 def scattered_grid(rng):
@@ -270,7 +269,7 @@ def case_cuthill_mckee_is_scipys_order(comm, seed):
 
 def ghosts_of(comm, rows, partition):
     with DistMatrix(comm, rows, partition, partition, method="p2p", product="fused") as matrix:
-        return report(matrix)
+        return matrix.report()
 
 
 @ranks(at_least=2)
