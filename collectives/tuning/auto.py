@@ -48,7 +48,7 @@ MOST = 1 << 24
 
 #: Bytes that a rank receives into plain memory beyond which messages usually win on a node: one
 #: copy in and one out cost more than what MPI does.
-PLAIN = 1 << 16
+PLAIN = 1 << 14
 
 #: By what factor production must contradict a record, and how often it may.
 DOUBT, DOUBTS = 1.6, 3
