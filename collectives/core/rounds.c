@@ -11,7 +11,7 @@
 
 /* Polls between two yields of the core, and yields between two looks at MPI and other requests;
    calls between two of them where there is no counter to be polled. */
-enum { SPINS = 64, YIELDS = 4, CALLS = 24 };
+enum { SPINS = 64, YIELDS = 4, CALLS = 48 };
 
 enum { MOST_AXES = 8 };
 
