@@ -7,59 +7,9 @@ from itertools import pairwise
 import pytest
 
 from onesided.collectives.broadcast.board import SHORT, TWICE, Segments
-from onesided.collectives.trees import (
-    Place,
-    in_binomial_tree,
-    in_chain,
-    leaders,
-    ranks_from,
-    steps,
-)
 
 FULL = pytest.mark.full
 SOME = ["life", "specifications", "in_many_segments", "memory_in_use", "one_copy", "child_order"]
-
-
-@pytest.mark.parametrize("order", ["largest-first", "low-bit-first"])
-@pytest.mark.parametrize("size", [1, 2, 3, 8, 13, 32])
-def test_every_rank_is_reached_once_from_its_parent(size, order):
-    ranks = ranks_from(size // 2, size)
-    assert sorted(ranks) == list(range(size))
-    for place_of in (lambda rank: in_binomial_tree(ranks, rank, order),
-                     lambda rank: in_chain(ranks, rank)):
-        places = {rank: place_of(rank) for rank in ranks}
-        assert places[ranks[0]].parent is None
-        served = [child for rank in ranks for child in places[rank].children]
-        assert sorted(served) == sorted(ranks[1:])
-        for rank, place in places.items():
-            assert all(places[child].parent == rank for child in place.children)
-
-
-@pytest.mark.parametrize(("order", "most"), [("largest-first", 5), ("low-bit-first", 15)])
-def test_steps_of_the_places(order, most):
-    """One send per step and rank, over ranks that are not in their order."""
-    ranks = [(7 * i + 3) % 32 for i in range(32)]
-    reached = {ranks[0]: 0}
-    waiting = [ranks[0]]
-    for rank in waiting:
-        for turn, child in enumerate(in_binomial_tree(ranks, rank, order).children, 1):
-            reached[child] = reached[rank] + turn
-            waiting.append(child)
-    assert len(reached) == 32
-    assert max(reached.values()) == most == steps(32, order)
-
-
-def test_a_rank_that_is_not_in_the_tree_has_no_place():
-    assert in_binomial_tree([4, 2], 3) == in_chain([4, 2], 3) == Place(None, ())
-
-
-def test_the_root_leads_its_node():
-    nodes = [0, 0, 2, 2, 4, 4]  # by rank, the lowest rank of its node
-    assert leaders(nodes, 0) == [0, 2, 4]
-    assert leaders(nodes, 3) == [3, 4, 0]
-    assert leaders(nodes, 4) == [4, 0, 2]
-    assert leaders([0, 1, 0, 1], 2) == [2, 1]
-    assert leaders([0], 0) == [0]
 
 
 SIZES = [1, 7, 1000, SHORT, SHORT + 1, TWICE - 1, TWICE + 1, 10 * TWICE + 3, (1 << 31) + 5]
