@@ -325,8 +325,11 @@ class Request(Persistent):
         error = None
         if self._state == ACTIVE:
             error = self._misuse("freed")
-        name = f"Free of request {self.operation.number}"
-        (broken,) = largest(self.resources.context.comm, error, name, [self._state == BROKEN])
+        comm, name = self.resources.context.comm, f"Free of request {self.operation.number}"
+        agree(comm, error, name)  # of two words, as every first agreement: others may be elsewhere
+        broken = 0
+        if self.resources.has_epochs:
+            (broken,) = largest(comm, None, name, [self._state == BROKEN])
         self._end()
         self.resources.release(bool(broken))
 
