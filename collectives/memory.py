@@ -462,6 +462,64 @@ def _gap(region: Region) -> list[tuple[int, int]]:
     return [(0, region.nbytes)] if region.nbytes else []
 
 
+# -- the control memory of a request --------------------------------------------------------------
+
+#: Offsets in bytes of the counters of a rank, in cache lines of their own.
+FILLED, TAKEN, ARRIVED, COUNTERS = (i * ALIGNMENT for i in range(4))
+
+
+class Control:
+    """The control memory of one request, a part of the arena: [counters | ring] on every rank, zero
+    at first."""
+
+    def __init__(self, operation: Any, resources: Resources, room: int, far: bool) -> None:
+        """Collective. ``room``: bytes of this rank's ring. ``far``: ranks of other nodes Put."""
+        context, size = operation.context, COUNTERS + room
+        self._arena = arena = Arena.of(context)
+        self._near = operation.node.rank_of
+        lacking = arena.lacks(size)
+        name = f"memory of request {operation.number}"
+        most = largest(context.comm, None, name, [lacking, int(far)])
+        if most[0]:
+            arena.grow(most[0], lacking)
+        share = arena.take(size)
+        resources.on_release(arena.shrink)
+        resources.on_release(share.release)
+        if most[1]:
+            arena.widen()
+        if share.root is None:
+            raise ValueError("no control memory")
+        share.root[:] = 0
+        self.number, self.offset = share.number, share.offset
+        self._places = context.comm.allgather((share.number, share.offset))
+
+    def cell(self, rank: int, offset: int) -> NDArray[np.int64]:
+        """Local. A counter of a rank of this node."""
+        return self._segment(rank)[offset : offset + 8].view(np.int64)
+
+    def ring(self, rank: int, room: int) -> NDArray[np.uint8]:
+        """Local. The first bytes of the ring of a rank of this node."""
+        return self._segment(rank)[COUNTERS : COUNTERS + room]
+
+    def _segment(self, rank: int) -> NDArray[np.uint8]:
+        number, offset = self._places[rank]
+        region = self._arena.regions[number]
+        part: NDArray[np.uint8] = region.part(region.node.rank_of[rank])[offset:]
+        return part
+
+    def window(self, rank: int) -> MPI.Win:
+        """Local. The window through which the control memory of any rank is reached."""
+        window = self._arena.regions[self._places[rank][0]].wide
+        if window is None:
+            raise ValueError("no window to Put through")
+        return window
+
+    def start(self, rank: int) -> int:
+        """Local. Where a rank's control memory begins in :meth:`window`, in bytes."""
+        start: int = self._places[rank][1]
+        return start
+
+
 # -- memory of the caller's -----------------------------------------------------------------------
 
 

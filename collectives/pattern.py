@@ -158,6 +158,17 @@ def full_box(box: Sequence[slice], shape: tuple[int, ...], name: str) -> Box:
     return tuple(full)
 
 
+def check_root(root: Any, size: int) -> int:
+    """Local. The root as a rank; :class:`PatternError` where it is none."""
+    try:
+        number = operator.index(root)
+    except TypeError:
+        raise PatternError(f"the root is {root!r}, not a rank") from None
+    if not 0 <= number < size:
+        raise PatternError(f"the root is {number}, the ranks are 0 to {size - 1}")
+    return number
+
+
 def check_counts(
     counts: Sequence[int], displs: Sequence[int], length: int, role: str
 ) -> None:

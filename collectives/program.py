@@ -8,6 +8,7 @@ is done for another. The steps:
 COPY     bytes from one place to another
 BOX      the elements of a box, from and to arrays of any strides
 GATHER   entries named by their indices, packed one after the other
+REDUCE   two arrays into one, element by element, by a predefined operation
 RAISE    write the number of the round, times ``scale`` plus ``shift``, to a counter: whatever was
          written before is visible to whoever reads the counter (release)
 AWAIT    go on when a counter has reached such a number (acquire)
@@ -44,7 +45,7 @@ try:
 except ImportError:  # no compiler was present
     _core = None  # type: ignore[assignment]
 
-COPY, BOX, GATHER, RAISE, AWAIT, CALL = range(6)
+COPY, BOX, GATHER, RAISE, AWAIT, CALL, REDUCE = range(7)
 INACTIVE, ACTIVE, BROKEN, FREED = range(4)
 
 #: Words of a board of a partitioned send, of 8 bytes each (:mod:`.memory`).
@@ -53,6 +54,7 @@ CREDIT, HEAD, TAIL, ENTRIES, ROOM = 0, 8, 16, 24, 64
 #: What C and Python must agree on.
 LAYOUT = {
     "COPY": COPY, "BOX": BOX, "GATHER": GATHER, "RAISE": RAISE, "AWAIT": AWAIT, "CALL": CALL,
+    "REDUCE": REDUCE,
     "INACTIVE": INACTIVE, "ACTIVE": ACTIVE, "BROKEN": BROKEN, "FREED": FREED,
     "CREDIT": CREDIT, "HEAD": HEAD, "TAIL": TAIL, "ENTRIES": ENTRIES, "ROOM": ROOM,
 }  # fmt: skip
@@ -85,6 +87,15 @@ def copy(target: NDArray[Any], source: NDArray[Any]) -> Step:
 def gather(target: NDArray[Any], source: NDArray[Any], index: NDArray[np.int64]) -> Step:
     """The step ``target[:] = source[index]``; one-dimensional, contiguous arrays."""
     return (GATHER, target, source, index)
+
+
+def reduce(
+    target: NDArray[Any], left: NDArray[Any], right: NDArray[Any],
+    loop: tuple[int, int], ufunc: Callable[..., Any],
+) -> Step:  # fmt: skip
+    """The step ``target[:] = left op right``; contiguous arrays of one length. ``loop``: numbers of
+    operation and type in the compiled core; ``ufunc`` does the same in Python."""
+    return (REDUCE, target, left, right, loop, ufunc)
 
 
 def tell(cell: NDArray[np.int64], scale: int = 1, shift: int = 0) -> Step:
@@ -122,6 +133,12 @@ def _lowered(step: Step) -> list[Step]:
             return []
         return [(GATHER, address(target), address(source), address(index), target.size,
                  target.itemsize)]
+    if kind == REDUCE:
+        _, target, left, right, loop, _ = step
+        if not target.size:
+            return []
+        places = (address(array) for array in (target, left, right))
+        return [(REDUCE, *places, target.size, target.itemsize, *loop)]
     if kind == CALL:
         return [(CALL, step[1], bool(step[2]))]
     return [(kind, address(step[1]), step[2], step[3])]
@@ -414,6 +431,8 @@ class PythonRounds:
                 step[1][...] = step[2]
             elif kind == GATHER:
                 np.take(step[2], step[3], out=step[1])
+            elif kind == REDUCE:
+                step[5](step[2], step[3], out=step[1])
             elif kind == RAISE:
                 fence()
                 step[1][0] = number * step[2] + step[3]
@@ -522,6 +541,11 @@ if TYPE_CHECKING:
 else:
     Rounds = _core.Rounds if COMPILED else PythonRounds
     CreditCells = _core.Credit if COMPILED else PythonCredit
+
+
+def fold_exists(operation: int, kind: int) -> bool:
+    """Local. Whether the compiled core has this reduction."""
+    return COMPILED and _core.fold_exists(operation, kind)
 
 
 def interpreter() -> str:

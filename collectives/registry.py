@@ -16,7 +16,7 @@ from typing import Any
 
 from onesided.collectives.errors import MethodError
 
-EXCHANGE, BROADCAST = "exchange", "broadcast"
+EXCHANGE, BROADCAST, REDUCTION = "exchange", "broadcast", "reduction"
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,16 @@ _METHODS: dict[str, dict[str, Method]] = {
         Method("rma-pipelined", ".broadcast.binomial:Pipelined", True, True, "as rma-binomial in segments that follow each other, down a chain where they are many"),
         Method("auto", ".tuning.auto:broadcast", True, False, "measures the candidates on the real size and memory and keeps the best", True),
     )},
+    REDUCTION: {method.name: method for method in (
+        Method("p2p", ".reduction.messages:PointToPoint", True, True, "persistent messages: recursive doubling, halving, trees; works everywhere"),
+        Method("rma-p2p", ".reduction.shared:StoreAndSend", True, True, "counters and slots in shared memory on the node, persistent messages between nodes"),
+    )},
 }
 # fmt: on
 
 
 def register(method: Method, operation: str = EXCHANGE) -> None:
-    """Local, the same on all ranks. Add a method of ``"exchange"`` or ``"broadcast"``.
+    """Local, the same on all ranks. Add a method of ``"exchange"``, ``"broadcast"`` or ``"reduction"``.
 
     Raises :class:`MethodError` where the name is taken, or there is no such operation.
     """

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from onesided.collectives.broadcast.board import (
-    FILLED,
-    TAKEN,
-    Control,
-    Segments,
-    Words,
-    fill,
-    take,
-)
+from onesided.collectives.broadcast.board import Segments, Words, fill, take
 from onesided.collectives.broadcast.linear import off_node
 from onesided.collectives.broadcast.links import Links
 from onesided.collectives.broadcast.operation import Broadcast, BroadcastTransport
 from onesided.collectives.context import Resources
+from onesided.collectives.memory import FILLED, TAKEN, Control
 from onesided.collectives.program import Plan, copy, tell, wait_for
 from onesided.collectives.trees import Place, in_binomial_tree, in_chain, leaders
 
@@ -90,7 +83,7 @@ class Binomial(BroadcastTransport):
             if self._address is not None:
                 plan.append([tell(filled), *(wait_for(cell) for cell in takers)])
             else:
-                source, ring = self.broadcast.memory(), control.ring(me, self._segments)
+                source, ring = self.broadcast.memory(), control.ring(me, self._segments.room)
                 plan.append(fill(self._segments, turn, source, ring, filled, takers))
         if links is not None:
             plan += links.chains(turn, filled, takers)
@@ -103,7 +96,7 @@ class Binomial(BroadcastTransport):
         taken = control.cell(self.broadcast.rank, TAKEN)
         if self._address is not None:
             return [[wait_for(filled), copy(target, self._address.view()), tell(taken)]]
-        ring = control.ring(self._leader, self._segments)
+        ring = control.ring(self._leader, self._segments.room)
         return take(self._segments, turn, target, ring, filled, taken)
 
     def waiting_for(self, number: int) -> str:

@@ -20,15 +20,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.agreement import largest
 from onesided.collectives.broadcast.operation import Broadcast
-from onesided.collectives.context import Resources
 from onesided.collectives.memory import (
-    ALIGNMENT,
-    Arena,
     aligned,
     find_region,
     region_with_key,
@@ -143,61 +138,6 @@ def take(
 
 
 # -- memory ----------------------------------------------------------------------------------------
-
-#: Offsets in bytes of the counters of a rank, in cache lines of their own.
-FILLED, TAKEN, ARRIVED, COUNTERS = (i * ALIGNMENT for i in range(4))
-
-
-class Control:
-    """The control memory of one request, a part of the arena: [counters | ring] on every rank."""
-
-    def __init__(self, broadcast: Broadcast, resources: Resources, room: int, far: bool) -> None:
-        """Collective. ``room``: bytes of this rank's ring. ``far``: ranks of other nodes Put."""
-        context, size = broadcast.context, COUNTERS + room
-        self._arena = arena = Arena.of(context)
-        self._near = broadcast.node.rank_of
-        lacking = arena.lacks(size)
-        name = f"memory of request {broadcast.number}"
-        most = largest(context.comm, None, name, [lacking, int(far)])
-        if most[0]:
-            arena.grow(most[0], lacking)
-        share = arena.take(size)
-        resources.on_release(arena.shrink)
-        resources.on_release(share.release)
-        if most[1]:
-            arena.widen()
-        if share.root is None:
-            raise ValueError("no control memory")
-        share.root[:COUNTERS] = 0
-        self.number, self.offset = share.number, share.offset
-        self._places = context.comm.allgather((share.number, share.offset))
-
-    def cell(self, rank: int, offset: int) -> Cell:
-        """Local. A counter of a rank of this node."""
-        return self._segment(rank)[offset : offset + 8].view(np.int64)
-
-    def ring(self, rank: int, segments: Segments) -> Bytes:
-        """Local. The ring of a rank of this node."""
-        return self._segment(rank)[COUNTERS : COUNTERS + segments.room]
-
-    def _segment(self, rank: int) -> Bytes:
-        number, offset = self._places[rank]
-        region = self._arena.regions[number]
-        part: Bytes = region.part(region.node.rank_of[rank])[offset:]
-        return part
-
-    def window(self, rank: int) -> MPI.Win:
-        """Local. The window through which the control memory of any rank is reached."""
-        window = self._arena.regions[self._places[rank][0]].wide
-        if window is None:
-            raise ValueError("no window to Put through")
-        return window
-
-    def start(self, rank: int) -> int:
-        """Local. Where a rank's control memory begins in :meth:`window`, in bytes."""
-        start: int = self._places[rank][1]
-        return start
-
 
 @dataclass(frozen=True)
 class Address:

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from onesided.collectives.broadcast.board import (
-    FILLED,
-    TAKEN,
-    Control,
-    Segments,
-    Words,
-    fill,
-    take,
-)
+from onesided.collectives.broadcast.board import Segments, Words, fill, take
 from onesided.collectives.broadcast.links import Links
 from onesided.collectives.broadcast.operation import Broadcast, BroadcastTransport
 from onesided.collectives.context import Resources
+from onesided.collectives.memory import FILLED, TAKEN, Control
 from onesided.collectives.program import Chain, Plan, copy, tell, wait_for
 from onesided.collectives.trees import ranks_from
 
@@ -89,7 +82,7 @@ class Linear(BroadcastTransport):
         filled, taken = control.cell(rank, FILLED), control.cell(rank, TAKEN)
         if address is not None:
             return [wait_for(taken), copy(address.view(), source), tell(filled)]
-        ring = control.ring(rank, self._segments)
+        ring = control.ring(rank, self._segments.room)
         return fill(self._segments, turn, source, ring, filled, [taken])
 
     def _load(self, control: Control, turn: int) -> Plan:
@@ -98,7 +91,7 @@ class Linear(BroadcastTransport):
         filled, taken = control.cell(me, FILLED), control.cell(me, TAKEN)
         if self._words[me].address is not None:
             return [[tell(taken), wait_for(filled)]]
-        ring = control.ring(me, self._segments)
+        ring = control.ring(me, self._segments.room)
         return take(self._segments, turn, self.broadcast.memory(), ring, filled, taken)
 
     def waiting_for(self, number: int) -> str:

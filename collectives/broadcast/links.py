@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from onesided.collectives.broadcast.board import ARRIVED, COUNTERS, TAKEN, Control, Segments
+from onesided.collectives.broadcast.board import Segments
 from onesided.collectives.broadcast.operation import Broadcast
 from onesided.collectives.context import Resources
+from onesided.collectives.memory import ARRIVED, COUNTERS, TAKEN, Control
 from onesided.collectives.program import Chain, Plan, call, copy, tell, wait_for
 from onesided.collectives.transport import Cell
 
@@ -73,7 +74,7 @@ class Links:
         """What has come is told to the node, then copied."""
         segments, count, control = self._segments, self._segments.count, self._control
         arrived, mine = control.cell(self._me, ARRIVED), control.cell(self._me, TAKEN)
-        ring = control.ring(self._me, segments)
+        ring = control.ring(self._me, segments.room)
         chain: Chain = []
         for i in range(count):
             chain += [wait_for(arrived, count, i + 1 - count), call(self._sync, False)]

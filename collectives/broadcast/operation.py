@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from onesided.collectives.copies import flat_bytes, pieces
 from onesided.collectives.errors import PatternError
 from onesided.collectives.hints import Hints
 from onesided.collectives.memory import find_region
+from onesided.collectives.pattern import check_root
 from onesided.collectives.request import Request, build
 from onesided.collectives.transport import Transport
 
@@ -151,7 +151,7 @@ def Bcast_init(
     try:
         kind = registry.find(method, registry.BROADCAST)
         hints = Hints.of(info, comm)
-        origin = _rank(root, context.comm.size)
+        origin = check_root(root, context.comm.size)
         array, given = _message(buf, "send" if origin == context.comm.rank else "recv")
     except Exception as problem:
         error = problem
@@ -168,16 +168,6 @@ def Bcast_init(
         request = build(broadcast, kind, [array, given])
     request.setup_time = time.perf_counter() - began
     return request
-
-
-def _rank(root: Any, size: int) -> int:
-    try:
-        number = operator.index(root)
-    except TypeError:
-        raise PatternError(f"the root is {root!r}, not a rank") from None
-    if not 0 <= number < size:
-        raise PatternError(f"the root is {number}, the ranks are 0 to {size - 1}")
-    return number
 
 
 def _message(buf: Any, role: str) -> tuple[NDArray[Any], Any]:

@@ -19,7 +19,7 @@
 #include <structmember.h>
 
 /* Steps of a round. */
-enum { COPY = 0, BOX = 1, GATHER = 2, RAISE = 3, AWAIT = 4, CALL = 5 };
+enum { COPY = 0, BOX = 1, GATHER = 2, RAISE = 3, AWAIT = 4, CALL = 5, REDUCE = 6 };
 
 /* States of a request. */
 enum { INACTIVE = 0, ACTIVE = 1, BROKEN = 2, FREED = 3 };
@@ -41,6 +41,11 @@ static inline void cell_store(int64_t *cell, int64_t value)
     atomic_store_explicit((_Atomic int64_t *)cell, value, memory_order_release);
 }
 
+/* to[i] = left[i] op right[i]; NULL where there is no such loop (folds.c). */
+typedef void (*Fold)(void *to, const void *left, const void *right, Py_ssize_t count);
+Fold find_fold(int operation, int type);
+
+int add_folds(PyObject *module);
 int add_rounds(PyObject *module);
 int add_marks(PyObject *module);
 

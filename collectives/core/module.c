@@ -14,7 +14,7 @@ PyMODINIT_FUNC PyInit__core(void)
 {
     static const struct { const char *name; long value; } shared[] = {
         {"COPY", COPY}, {"BOX", BOX}, {"GATHER", GATHER}, {"RAISE", RAISE}, {"AWAIT", AWAIT},
-        {"CALL", CALL}, {"INACTIVE", INACTIVE}, {"ACTIVE", ACTIVE}, {"BROKEN", BROKEN},
+        {"CALL", CALL}, {"REDUCE", REDUCE}, {"INACTIVE", INACTIVE}, {"ACTIVE", ACTIVE}, {"BROKEN", BROKEN},
         {"FREED", FREED}, {"CREDIT", CREDIT}, {"HEAD", HEAD}, {"TAIL", TAIL},
         {"ENTRIES", ENTRIES}, {"ROOM", ROOM},
     };
@@ -30,7 +30,7 @@ PyMODINIT_FUNC PyInit__core(void)
     }
     failed = failed || PyModule_AddObjectRef(module, "LAYOUT", layout) < 0;
     Py_XDECREF(layout);
-    if (failed || add_rounds(module) < 0 || add_marks(module) < 0) {
+    if (failed || add_folds(module) < 0 || add_rounds(module) < 0 || add_marks(module) < 0) {
         Py_DECREF(module);
         return NULL;
     }

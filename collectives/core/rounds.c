@@ -27,10 +27,12 @@ typedef struct {
 typedef struct {
     int op;
     int serves;              /* CALL: others wait for what it does */
-    char *to;                /* COPY, BOX, GATHER; the cell of RAISE and AWAIT */
+    char *to;                /* COPY, BOX, GATHER, REDUCE; the cell of RAISE and AWAIT */
     const char *from;
-    Py_ssize_t count;        /* bytes of COPY, items of GATHER */
+    Py_ssize_t count;        /* bytes of COPY, items of GATHER and REDUCE */
     int64_t scale, shift;    /* of RAISE and AWAIT; item size and indices of GATHER */
+    const char *right;       /* of REDUCE, which has its left side in `from` */
+    Fold fold;
     PyObject *call;
     Box *box;
 } Step;
@@ -161,6 +163,9 @@ static int run_chain(Rounds *self, Chain *chain, int may_call, PyThreadState **r
             break;
         case GATHER:
             gather(step);
+            break;
+        case REDUCE:
+            step->fold(step->to, step->from, step->right, step->count);
             break;
         case RAISE:
             cell_store((int64_t *)step->to, self->number * step->scale + step->shift);
@@ -883,6 +888,22 @@ static int read_step(Step *step, PyObject *fields)
         step->scale = item;
         break;
     }
+    case REDUCE: {
+        Py_ssize_t item;
+        int operation, type;
+        PyObject *right;
+        if (!PyArg_ParseTuple(fields, "iOOOnnii", &op, &to, &from, &right, &step->count, &item,
+                              &operation, &type))
+            return -1;
+        step->to = as_pointer(to);
+        step->from = as_pointer(from);
+        step->right = as_pointer(right);
+        step->scale = item;
+        step->fold = find_fold(operation, type);
+        if (step->fold == NULL && !PyErr_Occurred())
+            PyErr_Format(PyExc_ValueError, "no reduction %d of type %d", operation, type);
+        break;
+    }
     case RAISE:
     case AWAIT: {
         long long scale, shift;
@@ -961,7 +982,7 @@ static int read_plan(Plan *plan, PyObject *chains)
             const Step *step = &plan->chains[i].steps[s];
             if (step->op == COPY || step->op == BOX)
                 plan->bytes += step->count;
-            else if (step->op == GATHER)
+            else if (step->op == GATHER || step->op == REDUCE)
                 plan->bytes += step->count * (Py_ssize_t)step->scale;
         }
     }

@@ -1,0 +1,129 @@
+/* Reductions of two arrays, element by element: to[i] = left[i] op right[i].
+
+   `to` may be the same memory as `left` or `right`, element for element, not shifted. The loops are
+   written so that a compiler can use its vector units. */
+
+#include "core.h"
+#include <complex.h>
+#include <stdbool.h>
+
+typedef struct { float value; int index; } float_int;
+typedef struct { double value; int index; } double_int;
+typedef struct { long value; int index; } long_int;
+typedef struct { int value; int index; } two_int;
+typedef struct { short value; int index; } short_int;
+
+#if defined(__clang__)
+#define INDEPENDENT _Pragma("clang loop vectorize(enable)")
+#elif defined(__GNUC__)
+#define INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define INDEPENDENT
+#endif
+
+#define LOOP(name, type, expression) \
+    static void name(void *to, const void *left, const void *right, Py_ssize_t count) \
+    { \
+        type *t = to; \
+        const type *x = left, *y = right; \
+        INDEPENDENT \
+        for (Py_ssize_t i = 0; i < count; i++) { \
+            const type a = x[i], b = y[i]; \
+            t[i] = expression; \
+        } \
+    }
+
+#define ARITHMETIC(type, name) \
+    LOOP(sum_##name, type, (type)(a + b)) \
+    LOOP(prod_##name, type, (type)(a * b))
+#define ORDERED(type, name) \
+    LOOP(max_##name, type, a > b ? a : b) \
+    LOOP(min_##name, type, a < b ? a : b)
+#define LOGICAL(type, name) \
+    LOOP(land_##name, type, (type)(a && b)) \
+    LOOP(lor_##name, type, (type)(a || b)) \
+    LOOP(lxor_##name, type, (type)(!a != !b))
+#define BITWISE(type, name) \
+    LOOP(band_##name, type, (type)(a & b)) \
+    LOOP(bor_##name, type, (type)(a | b)) \
+    LOOP(bxor_##name, type, (type)(a ^ b))
+#define INTEGER(type, name) \
+    ARITHMETIC(type, name) ORDERED(type, name) LOGICAL(type, name) BITWISE(type, name)
+#define FLOATING(type, name) ARITHMETIC(type, name) ORDERED(type, name)
+/* MPI-4.1 section 6.9.4: of equal values the lower index. */
+#define PAIR(type, name) \
+    LOOP(maxloc_##name, type, \
+         a.value > b.value || (a.value == b.value && a.index < b.index) ? a : b) \
+    LOOP(minloc_##name, type, \
+         a.value < b.value || (a.value == b.value && a.index < b.index) ? a : b)
+
+INTEGER(int8_t, i8)
+INTEGER(int16_t, i16)
+INTEGER(int32_t, i32)
+INTEGER(int64_t, i64)
+INTEGER(uint8_t, u8)
+INTEGER(uint16_t, u16)
+INTEGER(uint32_t, u32)
+INTEGER(uint64_t, u64)
+FLOATING(float, f32)
+FLOATING(double, f64)
+FLOATING(long double, f80)
+ARITHMETIC(float complex, c64)
+ARITHMETIC(double complex, c128)
+LOGICAL(bool, flag)
+PAIR(float_int, float_int)
+PAIR(double_int, double_int)
+PAIR(long_int, long_int)
+PAIR(two_int, two_int)
+PAIR(short_int, short_int)
+
+/* Operations and types in the order of their numbers, which collectives/reduction/folds.py has. */
+enum { OPERATIONS = 12, TYPES = 19 };
+
+#define ROW_INTEGER(op) op##_i8, op##_i16, op##_i32, op##_i64, op##_u8, op##_u16, op##_u32, op##_u64
+#define NO_FLOATING NULL, NULL, NULL
+#define NO_COMPLEX NULL, NULL
+#define NO_PAIRS NULL, NULL, NULL, NULL, NULL
+#define NO_INTEGER NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+#define ROW_ORDERED(op) \
+    {ROW_INTEGER(op), op##_f32, op##_f64, op##_f80, NO_COMPLEX, NULL, NO_PAIRS}
+#define ROW_ARITHMETIC(op) \
+    {ROW_INTEGER(op), op##_f32, op##_f64, op##_f80, op##_c64, op##_c128, NULL, NO_PAIRS}
+#define ROW_LOGICAL(op) {ROW_INTEGER(op), NO_FLOATING, NO_COMPLEX, op##_flag, NO_PAIRS}
+#define ROW_BITWISE(op) {ROW_INTEGER(op), NO_FLOATING, NO_COMPLEX, NULL, NO_PAIRS}
+#define ROW_PAIRS(op) \
+    {NO_INTEGER, NO_FLOATING, NO_COMPLEX, NULL, op##_float_int, op##_double_int, op##_long_int, \
+     op##_two_int, op##_short_int}
+
+static const Fold folds[OPERATIONS][TYPES] = {
+    ROW_ARITHMETIC(sum), ROW_ARITHMETIC(prod), ROW_ORDERED(max), ROW_ORDERED(min),
+    ROW_LOGICAL(land), ROW_LOGICAL(lor), ROW_LOGICAL(lxor),
+    ROW_BITWISE(band), ROW_BITWISE(bor), ROW_BITWISE(bxor),
+    ROW_PAIRS(maxloc), ROW_PAIRS(minloc),
+};
+
+Fold find_fold(int operation, int type)
+{
+    if (operation < 0 || operation >= OPERATIONS || type < 0 || type >= TYPES)
+        return NULL;
+    return folds[operation][type];
+}
+
+/* fold_exists(operation, type): whether the compiled core can carry it out. */
+static PyObject *fold_exists(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    int operation, type;
+    if (!PyArg_ParseTuple(args, "ii", &operation, &type))
+        return NULL;
+    return PyBool_FromLong(find_fold(operation, type) != NULL);
+}
+
+static PyMethodDef functions[] = {
+    {"fold_exists", fold_exists, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+int add_folds(PyObject *module)
+{
+    return PyModule_AddFunctions(module, functions);
+}

@@ -1,0 +1,1 @@
+"""Persistent reductions: Reduce, Allreduce, Reduce_scatter, Scan, Exscan, and the Barrier."""

@@ -1,0 +1,472 @@
+"""The reductions: what all ranks have agreed on, and the initialization functions, where they do.
+
+All of them are one thing: every rank *contributes* a vector; a rank *wants* a part of it, reduced
+over a range of ranks, in the order of the ranks.
+
+====================  ================  =======================
+operation             part              over the contributions
+====================  ================  =======================
+Allreduce             all               of all ranks
+Reduce                all, at the root  of all ranks
+Reduce_scatter        its block         of all ranks
+Scan                  all               up to its own
+Exscan                all               of the ranks below
+Barrier               nothing           of all ranks
+====================  ================  =======================
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.collectives import registry
+from onesided.collectives.agreement import agree
+from onesided.collectives.context import Context, Node, Resources
+from onesided.collectives.errors import PatternError
+from onesided.collectives.hints import Hints
+from onesided.collectives.pattern import check_root
+from onesided.collectives.program import Step, copy
+from onesided.collectives.reduction.folds import Element, Fold, Message
+from onesided.collectives.request import Request, build
+from onesided.collectives.transport import Transport
+
+Bytes = NDArray[np.uint8]
+Info = Mapping[str, str] | MPI.Info | None
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one rank wants: bytes of the vector, over the ranks ``low`` to ``high`` - 1 (none:
+    nothing)."""
+
+    part: slice
+    low: int
+    high: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the part."""
+        return int(self.part.stop - self.part.start)
+
+    @property
+    def ranks(self) -> range:
+        """Whose contributions are reduced."""
+        return range(self.low, self.high)
+
+
+@dataclass
+class Reduction:
+    """All that a transport needs to know.
+
+    ``source`` is this rank's contribution, ``target`` where its share goes, as bytes; they are the
+    same memory, or have none in common. ``aside`` is what has to be copied before a round, where
+    the caller wants the result over the contribution and the two are not the same elements.
+    ``shares`` are those of all ranks, the same everywhere. ``call`` is MPI's own function, with its
+    arguments.
+    """
+
+    name: str
+    method: str
+    any_order: bool
+    context: Context
+    hints: Hints
+    number: int
+    fold: Fold
+    source: Bytes
+    target: Bytes
+    aside: list[tuple[Bytes, Bytes]]
+    shares: list[Share]
+    call: tuple[str, tuple[Any, ...]]
+    sent: Any
+    given: Any
+
+    @property
+    def rank(self) -> int:
+        """This rank."""
+        return self.context.comm.rank
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks."""
+        return self.context.comm.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that every rank contributes."""
+        return self.source.size
+
+    @property
+    def share(self) -> Share:
+        """What this rank wants."""
+        return self.shares[self.rank]
+
+    @property
+    def node(self) -> Node:
+        """The node of this rank, real or emulated."""
+        return self.context.node(self.hints.ranks_per_node)
+
+    @property
+    def everybody_wants_all(self) -> bool:
+        """Whether all ranks have the same result in the end."""
+        return all(s.part == slice(0, self.nbytes) and len(s.ranks) == self.ranks
+                   for s in self.shares)
+
+    @property
+    def everybody_wants_parts(self) -> bool:
+        """Whether the vector is divided among the ranks, each of which wants its part over all."""
+        edge = 0
+        for share in self.shares:
+            if share.part.start != edge or len(share.ranks) != self.ranks:
+                return False
+            edge = share.part.stop
+        return edge == self.nbytes and self.ranks > 1
+
+    @property
+    def by_prefix(self) -> bool:
+        """Whether ranks want the vector over some of the ranks only."""
+        return any(0 < len(share.ranks) < self.ranks for share in self.shares)
+
+
+class ReductionTransport(Transport):
+    """A transport of a reduction: ``Wait`` returns the caller's receive buffer."""
+
+    operation: Reduction
+
+    def __init__(self, operation: Reduction, resources: Resources) -> None:
+        super().__init__(operation, resources)
+        self.arrays = [operation.target]
+        self.answers = [operation.given]
+        self.owns_slots = True
+
+    @property
+    def reduction(self) -> Reduction:
+        """What it carries out."""
+        return self.operation
+
+    def aside(self) -> list[Step]:
+        """Local. The steps with which a chain begins that reads the contribution."""
+        return [copy(*each) for each in self.reduction.aside]
+
+    def watched(self) -> tuple[list[NDArray[Any]], list[list[NDArray[Any]]], np.dtype[Any]]:
+        source, target = self.reduction.source, self.reduction.target
+        in_place = np.may_share_memory(source, target) or self.reduction.aside
+        if in_place:
+            return [], [[]], np.dtype(np.uint8)
+        return [source], [[target]], np.dtype(np.uint8)
+
+    def forget(self) -> None:
+        self.arrays, self.answers = [], []
+
+
+# -- the functions -------------------------------------------------------------------------------
+
+
+def Barrier_init(comm: MPI.Comm, *, method: str = "auto", info: Info = None) -> Request:
+    """Collective. A persistent ``MPI_Barrier``: no rank completes a round that any rank has not
+    started.
+
+    Parameters and errors as in :func:`Allreduce_init`. Source: MPI-4.1 section 6.13.1.
+    """
+
+    def read(context: Context) -> _Form:
+        size = context.comm.size
+        nothing = Message.read(bytearray(0), "send")
+        fold = Fold(MPI.BOR, nothing.element)
+        return _Form(fold, nothing, nothing, [Share(slice(0, 0), 0, size)] * size, ())
+
+    return _initialize("Barrier", comm, read, method, info)
+
+
+def Reduce_init(
+    comm: MPI.Comm, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, root: int = 0, *,
+    method: str = "auto", info: Info = None,
+) -> Request:  # fmt: skip
+    """Collective. A persistent ``MPI_Reduce``: the root gets the reduction of all contributions.
+
+    ``sendbuf`` may be ``MPI.IN_PLACE`` on the root, ``recvbuf`` is None, or whatever, elsewhere.
+    Parameters and errors as in :func:`Allreduce_init`. Source: MPI-4.1 section 6.9.1.
+    """
+
+    def read(context: Context) -> _Form:
+        size, rank = context.comm.size, context.comm.rank
+        origin = check_root(root, size)
+        if rank != origin and sendbuf is MPI.IN_PLACE:
+            raise PatternError("MPI.IN_PLACE is for the root of a reduction")
+        into = Message.read(recvbuf, "recv") if rank == origin else None
+        out = into if into is not None and sendbuf is MPI.IN_PLACE else None
+        out = Message.read(sendbuf, "send") if out is None else out
+        whole = slice(0, out.memory.size)
+        shares = [Share(whole if r == origin else slice(0, 0), 0, size if r == origin else 0)
+                  for r in range(size)]
+        native = (_sent(sendbuf, out), None if into is None else into.spec(), op, origin)
+        return _Form(Fold(op, out.element), out, into, shares, native, f"to {origin}")
+
+    return _initialize("Reduce", comm, read, method, info)
+
+
+def Allreduce_init(
+    comm: MPI.Comm, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, *,
+    method: str = "auto", info: Info = None,
+) -> Request:  # fmt: skip
+    """Collective. A persistent ``MPI_Allreduce``: every rank gets the same reduction.
+
+    Parameters
+    ----------
+    sendbuf
+        mpi4py's specification of a message: an array or buffer, ``[data, type]`` or
+        ``[data, count, type]``, with as many elements of the same type on every rank, or
+        ``MPI.IN_PLACE``: the contribution is in ``recvbuf``. Bound, and kept alive until ``Free``;
+        read from ``Start`` until completion.
+    recvbuf
+        The same for the result, which ``Wait`` returns as it was given.
+    op
+        A predefined operation, or one of the caller's. Contributions are reduced in the order of
+        the ranks, whether it commutes or not. The result has the same bits on every rank and in
+        every round.
+    method
+        A name from ``methods("reduction")``.
+    info
+        Hints, see :class:`~onesided.collectives.hints.Hints`; unknown keys are ignored.
+
+    Raises
+    ------
+    PatternError, MismatchError, MethodError, UnsupportedError, ResourceError
+        On every rank, before anything is started: counts, types, operations or roots that differ,
+        an operation that does not take the type.
+
+    Source: MPI-4.1 section 6.9.6.
+    """
+
+    def read(context: Context) -> _Form:
+        size = context.comm.size
+        into = Message.read(recvbuf, "recv")
+        out = into if sendbuf is MPI.IN_PLACE else Message.read(sendbuf, "send")
+        shares = [Share(slice(0, out.memory.size), 0, size)] * size
+        return _Form(Fold(op, out.element), out, into, shares,
+                     (_sent(sendbuf, out), into.spec(), op))
+
+    return _initialize("Allreduce", comm, read, method, info)
+
+
+def Reduce_scatter_block_init(
+    comm: MPI.Comm, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, *,
+    method: str = "auto", info: Info = None,
+) -> Request:  # fmt: skip
+    """Collective. A persistent ``MPI_Reduce_scatter_block``: blocks of equal length.
+
+    Parameters and errors as in :func:`Reduce_scatter_init`. Source: MPI-4.1 section 6.10.1.
+    """
+
+    def read(context: Context) -> _Form:
+        size, into = context.comm.size, Message.read(recvbuf, "recv")
+        in_place = sendbuf is MPI.IN_PLACE
+        count = into.count // size if in_place else into.count
+        if in_place and into.count % size:
+            raise PatternError(f"{into.count} elements cannot be divided among {size} ranks")
+        return _scattered(context, sendbuf, into, [count] * size, op, block=True)
+
+    return _initialize("Reduce_scatter_block", comm, read, method, info)
+
+
+def Reduce_scatter_init(
+    comm: MPI.Comm, sendbuf: Any, recvbuf: Any, recvcounts: Sequence[int] | None = None,
+    op: MPI.Op = MPI.SUM, *, method: str = "auto", info: Info = None,
+) -> Request:  # fmt: skip
+    """Collective. A persistent ``MPI_Reduce_scatter``: each rank gets its block of the reduction.
+
+    ``recvcounts`` are the elements that each rank gets, in the order of the ranks, the same on all
+    of them; without them those of ``recvbuf`` are asked for. With ``MPI.IN_PLACE`` the contribution
+    is in ``recvbuf``, and the result at its beginning. Other parameters and errors as in
+    :func:`Allreduce_init`. Source: MPI-4.1 section 6.10.2.
+    """
+
+    def read(context: Context) -> _Form:
+        into = Message.read(recvbuf, "recv")
+        if recvcounts is None:
+            if sendbuf is MPI.IN_PLACE:
+                raise PatternError("recvcounts are needed with MPI.IN_PLACE")
+            return _scattered(context, sendbuf, into, None, op)
+        counts = [int(count) for count in recvcounts]
+        if len(counts) != context.comm.size or any(count < 0 for count in counts):
+            raise PatternError(
+                f"recvcounts are {counts}, one for each of {context.comm.size} ranks is needed"
+            )
+        return _scattered(context, sendbuf, into, counts, op)
+
+    return _initialize("Reduce_scatter", comm, read, method, info)
+
+
+def Scan_init(
+    comm: MPI.Comm, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, *,
+    method: str = "auto", info: Info = None,
+) -> Request:  # fmt: skip
+    """Collective. A persistent ``MPI_Scan``: each rank gets the reduction up to its own
+    contribution.
+
+    Parameters and errors as in :func:`Allreduce_init`. Source: MPI-4.1 section 6.11.1.
+    """
+    return _prefix("Scan", comm, sendbuf, recvbuf, op, 1, method, info)
+
+
+def Exscan_init(
+    comm: MPI.Comm, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, *,
+    method: str = "auto", info: Info = None,
+) -> Request:  # fmt: skip
+    """Collective. A persistent ``MPI_Exscan``: each rank gets the reduction of the ranks below it;
+    rank 0's receive buffer is left alone.
+
+    Parameters and errors as in :func:`Allreduce_init`. Source: MPI-4.1 section 6.11.2.
+    """
+    return _prefix("Exscan", comm, sendbuf, recvbuf, op, 0, method, info)
+
+
+def _prefix(
+    name: str, comm: MPI.Comm, sendbuf: Any, recvbuf: Any, op: MPI.Op, own: int, method: str,
+    info: Info,
+) -> Request:  # fmt: skip
+    def read(context: Context) -> _Form:
+        into = Message.read(recvbuf, "recv")
+        out = into if sendbuf is MPI.IN_PLACE else Message.read(sendbuf, "send")
+        shares = [Share(slice(0, out.memory.size), 0, rank + own)
+                  for rank in range(context.comm.size)]
+        if not own:
+            shares[0] = Share(slice(0, 0), 0, 0)
+        return _Form(Fold(op, out.element), out, into, shares,
+                     (_sent(sendbuf, out), into.spec(), op))
+
+    return _initialize(name, comm, read, method, info)
+
+
+# -- in common -----------------------------------------------------------------------------------
+
+
+@dataclass
+class _Form:
+    """What a rank has read of its arguments. ``shares`` of None: to be learned from all ranks.
+    ``whole``: whoever receives, receives all elements."""
+
+    fold: Fold
+    out: Message
+    into: Message | None
+    shares: list[Share] | None
+    native: tuple[Any, ...]
+    words: str = ""
+    whole: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.out.count} elements, {self.fold} {self.words}".rstrip()
+
+
+def _sent(sendbuf: Any, out: Message) -> Any:
+    return sendbuf if sendbuf is MPI.IN_PLACE else out.spec()
+
+
+def _scattered(
+    context: Context, sendbuf: Any, into: Message, counts: list[int] | None, op: MPI.Op,
+    block: bool = False,
+) -> _Form:  # fmt: skip
+    in_place = sendbuf is MPI.IN_PLACE
+    out = into if in_place else Message.read(sendbuf, "send")
+    fold = Fold(op, out.element)
+    native: tuple[Any, ...] = (_sent(sendbuf, out), into.spec())
+    if counts is None:
+        return _Form(fold, out, into, None, (*native, None, op), whole=False)
+    mine = counts[context.comm.rank]
+    if sum(counts) != out.count or (not in_place and mine != into.count):
+        raise PatternError(
+            f"rank {context.comm.rank} sends {out.count} elements and receives {into.count}; the "
+            f"blocks have {counts}"
+        )
+    shares = _shares_of(counts, out.element)
+    form = _Form(fold, out, into, shares, (*native, op), whole=False)
+    if not block:
+        form.native = (*native, counts, op)
+        form.words = f"in blocks of {counts}"
+    return form
+
+
+def _shares_of(counts: Sequence[int], element: Element) -> list[Share]:
+    shares, start = [], 0
+    for count in counts:
+        stop = start + count * element.extent
+        shares.append(Share(slice(start, stop), 0, len(counts)))
+        start = stop
+    return shares
+
+
+def _initialize(
+    name: str, comm: MPI.Comm, read: Callable[[Context], _Form], method: str, info: Info
+) -> Request:
+    """Collective. One agreement, and what the transport needs."""
+    began = time.perf_counter()
+    context = Context.of(comm)
+    hints, error, words = Hints(), None, ""
+    try:
+        kind = registry.find(method, registry.REDUCTION)
+        hints = Hints.of(info, comm)
+        form = read(context)
+        _check(form)
+        words = str(form)
+    except Exception as problem:
+        error = problem
+    agree(context.comm, error, f"{name}_init {method} {hints} {words}")
+    if form.shares is None:
+        _learn(context, form)
+    context.node(hints.ranks_per_node)  # collective where it is the first
+    reduction = _reduction(name, method, kind.any_order, context, hints, form)
+    request: Request
+    if kind.chooses:
+        request = kind.load()(reduction)
+    else:
+        request = build(reduction, kind, [reduction.sent, reduction.given])
+    request.setup_time = time.perf_counter() - began
+    return request
+
+
+def _check(form: _Form) -> None:
+    """Local. The two buffers against each other."""
+    if form.into is None:
+        return
+    out, into = form.out, form.into
+    if (out.element.extent, out.element.dtype) != (into.element.extent, into.element.dtype):
+        raise PatternError(f"{out.element} is sent, and {into.element} received")
+    if form.whole and out.count != into.count:
+        raise PatternError(f"{out.count} elements are sent, and {into.count} received")
+    if out is not into and np.may_share_memory(out.memory, into.memory):
+        raise PatternError("the send and the receive buffer overlap; MPI.IN_PLACE says so")
+
+
+def _learn(context: Context, form: _Form) -> None:
+    """Collective. The blocks of a Reduce_scatter, from what every rank receives."""
+    mine = 0 if form.into is None else form.into.count
+    counts: list[int] = context.comm.allgather(mine)
+    error = None
+    if sum(counts) != form.out.count:
+        error = PatternError(f"{form.out.count} elements are sent, the blocks have {counts}")
+    agree(context.comm, error, "Reduce_scatter_init, blocks")
+    form.shares = _shares_of(counts, form.out.element)
+    form.native = (*form.native[:2], counts, form.native[3])
+
+
+def _reduction(
+    name: str, method: str, any_order: bool, context: Context, hints: Hints, form: _Form
+) -> Reduction:
+    shares = form.shares or []
+    mine = shares[context.comm.rank]
+    source, aside = form.out.memory, []
+    target = np.empty(0, np.uint8) if form.into is None else form.into.memory[: mine.nbytes]
+    if form.into is form.out and not form.whole:
+        private = np.empty_like(source)
+        aside, source = [(private, source)], private
+    given = None if form.into is None else form.into.given
+    return Reduction(
+        name, method, any_order, context, hints, context.next_tag(), form.fold, source, target,
+        aside, shares, (name, form.native), form.out.given, given,
+    )  # fmt: skip
