@@ -40,8 +40,9 @@ Bytes = NDArray[np.uint8]
 #: Bytes that are in one cache line with the counter that tells of them.
 IN_LINE = ALIGNMENT - 8
 
-#: Bytes from which a vector is divided among the ranks of a node, and those of a segment of it.
-LONG, SEGMENT = 1 << 15, 1 << 16
+#: Bytes from which a vector is divided among the ranks of a node, and those of a segment of it;
+#: what has been reduced is copied in pieces that are in the nearest cache.
+LONG, SEGMENT, PIECE = 1 << 16, 1 << 18, 1 << 14
 
 #: Segments of a round that are in memory at a time: a rank may be three behind (it contributes one,
 #: reduces the one before, and copies the one before that); and most of them in a round.
@@ -240,18 +241,24 @@ class _Divided:
                 goal = result(me, i) if self._all else (
                     target[here.start - part.start : here.stop - part.start]
                 )
-                if goal.size:
-                    chain += reduction.fold.steps(
-                        goal, [source[here] if r == me else slot(r, me, i) for r in range(size)]
-                    )
+                came = [source[here] if r == me else slot(r, me, i) for r in range(size)]
+                own = target[here] if self._all else goal
+                for inner in self._pieces(goal.size):
+                    chain += reduction.fold.steps(goal[inner], [each[inner] for each in came])
+                    if self._all:
+                        chain.append(copy(own[inner], goal[inner]))
                 chain.append(tell(ready[me], count, i + 1 - count))
             i = step - 2
             if self._all and 0 <= i < count:
-                chain.append(copy(target[chunk(me, i)], result(me, i)))
                 for other in others:
                     chain.append(wait_for(ready[other], count, i + 1 - count))
                     chain.append(copy(target[chunk(other, i)], result(other, i)))
         return [chain]
+
+    def _pieces(self, nbytes: int) -> list[slice]:
+        extent = self._reduction.fold.element.extent
+        size = extent * max(1, PIECE // extent)
+        return [slice(low, min(low + size, nbytes)) for low in range(0, nbytes, size)]
 
 
 class _Nodes:
