@@ -39,15 +39,27 @@ from onesided.collectives.progress import (
     Waitany,
     Waitsome,
 )
+from onesided.collectives.reduction.operation import (
+    Allreduce_init,
+    Barrier_init,
+    Exscan_init,
+    Reduce_init,
+    Reduce_scatter_block_init,
+    Reduce_scatter_init,
+    Scan_init,
+)
 from onesided.collectives.registry import Method, broadcast_methods, methods, register
 from onesided.collectives.request import Request, alternate
 from onesided.collectives.transport import Transport
 
 __all__ = [
+    "Allreduce_init",
     "Alltoallv_init",
     "Alltoallw_init",
+    "Barrier_init",
     "Bcast_init",
     "BroadcastError",
+    "Exscan_init",
     "Extents",
     "Face",
     "HaloExchange",
@@ -64,9 +76,13 @@ __all__ = [
     "PatternError",
     "Precv_init",
     "Psend_init",
+    "Reduce_init",
+    "Reduce_scatter_block_init",
+    "Reduce_scatter_init",
     "Request",
     "RequestError",
     "ResourceError",
+    "Scan_init",
     "Startall",
     "Testall",
     "Testany",
