@@ -71,8 +71,11 @@ _METHODS: dict[str, dict[str, Method]] = {
         Method("auto", ".tuning.auto:broadcast", True, False, "measures the candidates on the real size and memory and keeps the best", True),
     )},
     REDUCTION: {method.name: method for method in (
+        Method("mpi", ".reduction.messages:BlockingReduction", False, True, "MPI's own, at every start: the baseline"),
+        Method("mpi-persistent", ".reduction.messages:PersistentReduction", True, True, "MPI's own persistent one, or its nonblocking one with cached arguments"),
         Method("p2p", ".reduction.messages:PointToPoint", True, True, "persistent messages: recursive doubling, halving, trees; works everywhere"),
         Method("rma-p2p", ".reduction.shared:StoreAndSend", True, True, "counters and slots in shared memory on the node, persistent messages between nodes"),
+        Method("auto", ".tuning.auto:reduction", True, False, "measures the candidates on the real size and keeps the best", True),
     )},
 }
 # fmt: on

@@ -112,7 +112,8 @@ class Element:
 class Fold:
     """Local. ``left op right`` for elements of one type.
 
-    ``quick``: it takes no call of Python, so a thread that has no interpreter may do it.
+    ``predefined``: it is one of MPI's operations. ``quick``: it takes no call of Python, so a
+    thread that has no interpreter may do it.
     Raises :class:`PatternError` where the operation does not take the type.
     """
 
@@ -123,7 +124,8 @@ class Fold:
         self.commutes = bool(op.Is_commutative())
         self.name = "an operation of the caller's"
         self._loop, self._ufunc, self.quick = (-1, -1), None, False
-        if not op.is_predefined:
+        self.predefined = bool(op.is_predefined)
+        if not self.predefined:
             return
         known = next((each for predefined, each in _OPERATIONS if predefined == op), None)
         if known is None:

@@ -31,6 +31,7 @@ from onesided.collectives.copies import pieces
 from onesided.collectives.program import Chain, Plan, address, call, copy
 from onesided.collectives.reduction.folds import Fold
 from onesided.collectives.reduction.operation import Reduction, ReductionTransport
+from onesided.collectives.transports.mpi import Blocking, Call, Persistent, held
 
 Bytes = NDArray[np.uint8]
 
@@ -215,7 +216,6 @@ class PointToPoint(ReductionTransport):
         self._team = Team(
             reduction.context.comm, reduction.number, members, reduction.fold, resources
         )
-        self._team.chain += self.aside()
         carry_out(reduction, self._team, reduction.source, reduction.target)
 
     def needs_mpi_thread(self) -> bool:
@@ -245,3 +245,23 @@ def carry_out(reduction: Reduction, team: Team, source: Bytes, target: Bytes) ->
         team.reduce_scatter(source, target, [share.part for share in shares])
     elif any(share.ranks for share in shares):
         team.reduce(source, target, next(r for r in range(reduction.ranks) if shares[r].ranks))
+
+
+# -- MPI's own -----------------------------------------------------------------------------------
+
+
+class _OwnReduction(ReductionTransport):
+    """A reduction by MPI's own function."""
+
+    def own_calls(self) -> list[list[Call]]:
+        """Local. The one call of a round."""
+        arguments = (held(each, self.resources) for each in self.reduction.arguments)
+        return [[(self.reduction.name, tuple(arguments))]]
+
+
+class BlockingReduction(_OwnReduction, Blocking):
+    """``MPI_Allreduce``, or what was initialized, in ``Start``."""
+
+
+class PersistentReduction(_OwnReduction, Persistent):
+    """``MPI_Allreduce_init``, or what was initialized, or its nonblocking form."""

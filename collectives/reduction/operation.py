@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,6 @@ from onesided.collectives.context import Context, Node, Resources
 from onesided.collectives.errors import PatternError
 from onesided.collectives.hints import Hints
 from onesided.collectives.pattern import check_root
-from onesided.collectives.program import Step, copy
 from onesided.collectives.reduction.folds import Element, Fold, Message
 from onesided.collectives.request import Request, build
 from onesided.collectives.transport import Transport
@@ -66,10 +65,10 @@ class Reduction:
     """All that a transport needs to know.
 
     ``source`` is this rank's contribution, ``target`` where its share goes, as bytes; they are the
-    same memory, or have none in common. ``aside`` is what has to be copied before a round, where
-    the caller wants the result over the contribution and the two are not the same elements.
-    ``shares`` are those of all ranks, the same everywhere. ``call`` is MPI's own function, with its
-    arguments.
+    same memory, or have none in common: where the caller wants the result over other elements of
+    the contribution, that is copied aside ``before`` a round. ``shares`` are those of all ranks,
+    the same everywhere. ``out`` and ``into`` are the caller's buffers as MPI's own function of this
+    ``name`` takes them (``out`` is None for ``MPI.IN_PLACE``), ``rest`` are its other arguments.
     """
 
     name: str
@@ -81,11 +80,42 @@ class Reduction:
     fold: Fold
     source: Bytes
     target: Bytes
-    aside: list[tuple[Bytes, Bytes]]
     shares: list[Share]
-    call: tuple[str, tuple[Any, ...]]
-    sent: Any
-    given: Any
+    out: Message | None
+    into: Message | None
+    rest: tuple[Any, ...]
+    before: Callable[[], object] | None = None
+    after: Callable[[Any], object] | None = None
+
+    @property
+    def sent(self) -> Any:
+        """The send data as the caller gave them."""
+        return MPI.IN_PLACE if self.out is None else self.out.given
+
+    @property
+    def given(self) -> Any:
+        """The receive buffer as the caller gave it."""
+        return None if self.into is None else self.into.given
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """Those of MPI's own function."""
+        if self.name == "Barrier":
+            return ()
+        out = MPI.IN_PLACE if self.out is None else self.out.spec()
+        return (out, None if self.into is None else self.into.spec(), *self.rest)
+
+    def buffers(self) -> list[object]:
+        """Local. What must be kept alive as long as the request."""
+        return [self.source, self.target, self.sent, self.given]
+
+    def elsewhere(self, number: int) -> Reduction:
+        """Local. The same in memory of its own, of zeros, under another number."""
+        element = self.fold.element
+        source, target = np.zeros_like(self.source), np.zeros_like(self.target)
+        into = None if self.into is None else Message(target, element, target)
+        return replace(self, source=source, target=target, number=number, before=None,
+                       out=Message(source, element, source), into=into)
 
     @property
     def rank(self) -> int:
@@ -150,14 +180,9 @@ class ReductionTransport(Transport):
         """What it carries out."""
         return self.operation
 
-    def aside(self) -> list[Step]:
-        """Local. The steps with which a chain begins that reads the contribution."""
-        return [copy(*each) for each in self.reduction.aside]
-
     def watched(self) -> tuple[list[NDArray[Any]], list[list[NDArray[Any]]], np.dtype[Any]]:
         source, target = self.reduction.source, self.reduction.target
-        in_place = np.may_share_memory(source, target) or self.reduction.aside
-        if in_place:
+        if self.reduction.out is None:
             return [], [[]], np.dtype(np.uint8)
         return [source], [[target]], np.dtype(np.uint8)
 
@@ -179,7 +204,7 @@ def Barrier_init(comm: MPI.Comm, *, method: str = "auto", info: Info = None) -> 
         size = context.comm.size
         nothing = Message.read(bytearray(0), "send")
         fold = Fold(MPI.BOR, nothing.element)
-        return _Form(fold, nothing, nothing, [Share(slice(0, 0), 0, size)] * size, ())
+        return _Form(fold, nothing, nothing, [Share(slice(0, 0), 0, size)] * size)
 
     return _initialize("Barrier", comm, read, method, info)
 
@@ -205,8 +230,7 @@ def Reduce_init(
         whole = slice(0, out.memory.size)
         shares = [Share(whole if r == origin else slice(0, 0), 0, size if r == origin else 0)
                   for r in range(size)]
-        native = (_sent(sendbuf, out), None if into is None else into.spec(), op, origin)
-        return _Form(Fold(op, out.element), out, into, shares, native, f"to {origin}")
+        return _Form(Fold(op, out.element), out, into, shares, (op, origin), f"to {origin}")
 
     return _initialize("Reduce", comm, read, method, info)
 
@@ -249,8 +273,7 @@ def Allreduce_init(
         into = Message.read(recvbuf, "recv")
         out = into if sendbuf is MPI.IN_PLACE else Message.read(sendbuf, "send")
         shares = [Share(slice(0, out.memory.size), 0, size)] * size
-        return _Form(Fold(op, out.element), out, into, shares,
-                     (_sent(sendbuf, out), into.spec(), op))
+        return _Form(Fold(op, out.element), out, into, shares, (op,))
 
     return _initialize("Allreduce", comm, read, method, info)
 
@@ -338,8 +361,7 @@ def _prefix(
                   for rank in range(context.comm.size)]
         if not own:
             shares[0] = Share(slice(0, 0), 0, 0)
-        return _Form(Fold(op, out.element), out, into, shares,
-                     (_sent(sendbuf, out), into.spec(), op))
+        return _Form(Fold(op, out.element), out, into, shares, (op,))
 
     return _initialize(name, comm, read, method, info)
 
@@ -356,16 +378,12 @@ class _Form:
     out: Message
     into: Message | None
     shares: list[Share] | None
-    native: tuple[Any, ...]
+    rest: tuple[Any, ...] = ()
     words: str = ""
     whole: bool = True
 
     def __str__(self) -> str:
         return f"{self.out.count} elements, {self.fold} {self.words}".rstrip()
-
-
-def _sent(sendbuf: Any, out: Message) -> Any:
-    return sendbuf if sendbuf is MPI.IN_PLACE else out.spec()
 
 
 def _scattered(
@@ -375,9 +393,8 @@ def _scattered(
     in_place = sendbuf is MPI.IN_PLACE
     out = into if in_place else Message.read(sendbuf, "send")
     fold = Fold(op, out.element)
-    native: tuple[Any, ...] = (_sent(sendbuf, out), into.spec())
     if counts is None:
-        return _Form(fold, out, into, None, (*native, None, op), whole=False)
+        return _Form(fold, out, into, None, (None, op), whole=False)
     mine = counts[context.comm.rank]
     if sum(counts) != out.count or (not in_place and mine != into.count):
         raise PatternError(
@@ -385,11 +402,9 @@ def _scattered(
             f"blocks have {counts}"
         )
     shares = _shares_of(counts, out.element)
-    form = _Form(fold, out, into, shares, (*native, op), whole=False)
-    if not block:
-        form.native = (*native, counts, op)
-        form.words = f"in blocks of {counts}"
-    return form
+    if block:
+        return _Form(fold, out, into, shares, (op,), whole=False)
+    return _Form(fold, out, into, shares, (counts, op), f"in blocks of {counts}", False)
 
 
 def _shares_of(counts: Sequence[int], element: Element) -> list[Share]:
@@ -425,7 +440,7 @@ def _initialize(
     if kind.chooses:
         request = kind.load()(reduction)
     else:
-        request = build(reduction, kind, [reduction.sent, reduction.given])
+        request = build(reduction, kind, reduction.buffers())
     request.setup_time = time.perf_counter() - began
     return request
 
@@ -452,21 +467,29 @@ def _learn(context: Context, form: _Form) -> None:
         error = PatternError(f"{form.out.count} elements are sent, the blocks have {counts}")
     agree(context.comm, error, "Reduce_scatter_init, blocks")
     form.shares = _shares_of(counts, form.out.element)
-    form.native = (*form.native[:2], counts, form.native[3])
+    form.rest = (counts, form.rest[1])
 
 
 def _reduction(
     name: str, method: str, any_order: bool, context: Context, hints: Hints, form: _Form
 ) -> Reduction:
-    shares = form.shares or []
-    mine = shares[context.comm.rank]
-    source, aside = form.out.memory, []
-    target = np.empty(0, np.uint8) if form.into is None else form.into.memory[: mine.nbytes]
-    if form.into is form.out and not form.whole:
-        private = np.empty_like(source)
-        aside, source = [(private, source)], private
-    given = None if form.into is None else form.into.given
+    shares, into = form.shares or [], form.into
+    mine, source, before = shares[context.comm.rank], form.out.memory, None
+    target = np.empty(0, np.uint8) if into is None else into.memory[: mine.nbytes]
+    out = None if form.out is into and name != "Barrier" else form.out
+    if out is None and not form.whole:
+        source, before = _aside(source)
     return Reduction(
         name, method, any_order, context, hints, context.next_tag(), form.fold, source, target,
-        aside, shares, (name, form.native), form.out.given, given,
+        shares, out, into, form.rest, before,
     )  # fmt: skip
+
+
+def _aside(contribution: Bytes) -> tuple[Bytes, Callable[[], object]]:
+    """Local. Other memory for a contribution that the result will be written over."""
+    private = np.empty_like(contribution)
+
+    def keep() -> None:
+        private[:] = contribution
+
+    return private, keep

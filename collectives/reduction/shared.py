@@ -142,11 +142,11 @@ class _Flat:
         else:
             self._unheard = self._readers
 
-    def put(self, turn: int, aside: list[Step]) -> Plan:
+    def put(self, turn: int) -> Plan:
         """Local. This rank's contribution, for its readers."""
         if not self._puts:
-            return [aside] if aside else []
-        return [[*aside, *self.ring.put(turn, self._reduction.source, self._unheard)]]
+            return []
+        return [self.ring.put(turn, self._reduction.source, self._unheard)]
 
     @property
     def _puts(self) -> bool:
@@ -201,7 +201,7 @@ class _Divided:
         self.room = self._results + self._slots * aligned(self._size)
         self.turns = 2
 
-    def plan(self, control: Control, turn: int, aside: list[Step]) -> Plan:
+    def plan(self, control: Control, turn: int) -> Plan:
         """Local. A step for each segment: contribute it, reduce the one before, and copy the one
         before that."""
         reduction, count = self._reduction, self._count
@@ -227,7 +227,7 @@ class _Divided:
             place, here = self._results + i % self._slots * aligned(self._size), chunk(rank, i)
             return memory[rank][place : place + here.stop - here.start]
 
-        chain: Chain = [*aside]
+        chain: Chain = []
         for step in range(count + (2 if self._all else 1)):
             if step < count:
                 behind = -2 * count if step < self._slots else step + 1 - count - self._slots
@@ -349,7 +349,7 @@ class _Hierarchy:
         self.team = team
         self._behind = self._leader != nodes.leaders[0]
 
-    def plan(self, control: Control | None, turn: int, aside: list[Step]) -> Plan:
+    def plan(self, control: Control | None, turn: int) -> Plan:
         reduction, up, down = self._reduction, self.up, self.down
         plan: Plan = []
         chain: Chain = []
@@ -358,13 +358,12 @@ class _Hierarchy:
             up.ring.bind(control, reduction.rank)
             down.bind(control, reduction.rank)
             plan += up.ring.took_before() if up.tells else []
-            plan += up.put(turns[0], aside)
-            aside = []
+            plan += up.put(turns[0])
         if self.team is None:
             return [*plan, *self._follow(turns)]
         if control is not None:
             chain += up.take(turns[0], self._total, slice(0, reduction.nbytes))
-        chain = [*aside, *chain, *self.team.chain]
+        chain += self.team.chain
         if control is not None and self._takers:
             chain += down.put(turns[1], self._result, self._takers)
         return [*plan, [*chain, *self._keep()]]
@@ -445,17 +444,17 @@ class StoreAndSend(ReductionTransport):
     def _plan(self, turn: int) -> Plan:
         form, control, reduction = self._form, self._control, self.reduction
         if isinstance(form, _Hierarchy):
-            return form.plan(control if form.room else None, turn, self.aside())
+            return form.plan(control if form.room else None, turn)
         if control is None:
             source, target = reduction.source, reduction.target
             same = not target.size or address(source) == address(target)
-            return [[*self.aside(), *([] if same else [copy(target, source)])]]
+            return [] if same else [[copy(target, source)]]
         if isinstance(form, _Divided):
-            return form.plan(control, turn, self.aside())
+            return form.plan(control, turn)
         form.ring.bind(control, reduction.rank)
         first = form.ring.took_before() if form.tells else []
         chain = form.take(turn, reduction.target, reduction.share.part)
-        return [*first, *form.put(turn, self.aside()), *([chain] if chain else [])]
+        return [*first, *form.put(turn), *([chain] if chain else [])]
 
     def waiting_for(self, number: int) -> str:
         near = [f"rank {r}" for r in self.reduction.node.ranks if r != self.reduction.rank]

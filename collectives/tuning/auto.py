@@ -38,7 +38,8 @@ from onesided.collectives.modelling.broadcasts import broadcast_formulas
 from onesided.collectives.modelling.exchanges import formulas, predict
 from onesided.collectives.modelling.parameters import ASSUMED, Parameters, known_parameters
 from onesided.collectives.modelling.traffic import of_exchange as traffic_of
-from onesided.collectives.registry import BROADCAST, EXCHANGE, Method, methods
+from onesided.collectives.reduction.operation import Reduction
+from onesided.collectives.registry import BROADCAST, EXCHANGE, REDUCTION, Method, methods
 from onesided.collectives.request import Request, build
 from onesided.collectives.tuning.decisions import Cost, Record, machine, open_tuning
 from onesided.collectives.tuning.race import Race
@@ -100,6 +101,33 @@ def broadcast(wanted: Broadcast) -> Request:
         )  # fmt: skip
     finally:
         resources.release()
+
+
+def reduction(wanted: Reduction) -> Request:
+    """Collective. The request of the best method for a reduction.
+
+    An operation of the caller's is not tried out: it might not like the data of a trial.
+    """
+    context, node = wanted.context, wanted.node
+
+    def make(method: Method, of: Reduction) -> Request:
+        made = replace(of, method=method.name, any_order=method.any_order)
+        return build(made, method, made.buffers())
+
+    most = context.comm.allreduce(len(node.ranks), MPI.MAX)
+    able = [m for m in methods(REDUCTION).values()
+            if m.candidate and (m.any_order or wanted.hints.strict)]
+    able = _sorted(able, ["rma-p2p", "p2p", "mpi-persistent", "mpi"])
+    situation = (
+        f"{wanted.name}: {wanted.ranks} ranks, {most} to a node; {_size(wanted.nbytes)}; "
+        f"{wanted.fold}"
+    )
+    hints = wanted.hints if wanted.fold.predefined else replace(wanted.hints, effort=ESTIMATE)
+    return _choose(
+        context, situation, able,
+        lambda method: make(method, wanted.elsewhere(context.next_tag())),
+        lambda method: make(method, wanted), lambda names: Record({}, {}), hints,
+    )  # fmt: skip
 
 
 # -- the choice ----------------------------------------------------------------------------------
