@@ -138,6 +138,7 @@ class Context:
         self.allocations: dict[str, Resources] = {}  # of memory.empty(), by the key of the region
         self.ordered: list[Any] = []
         self.arena: Any = None
+        self.shared: dict[object, Any] = {}  # of the communicator's own requests, by what they do
         self.orphaned = False
         self.key: str = self.comm.bcast(uuid.uuid4().hex if self.comm.rank == 0 else None)
         self._nodes: dict[int | None, Node] = {}
@@ -225,10 +226,18 @@ class Context:
             return False
         return self.arena is None or bool(self.arena.unused())
 
+    def drop_shared(self) -> None:
+        """Collective. Free the requests that belong to the communicator."""
+        while self.shared:
+            request = self.shared.popitem()[1].request
+            request.discard()
+            request.resources.release()
+
     def close(self) -> None:
         """Collective. Free what is left, last things first; the context is of no use afterwards."""
         if Context._all.pop(self.number, None) is None:
             return
+        self.drop_shared()
         while self.live:
             next(reversed(self.live)).release()
         if self.arena is not None:
@@ -285,6 +294,7 @@ def _communicator_freed(comm: MPI.Comm, keyval: int, attachment: Attachment) -> 
     context, attachment.context = attachment.context, None
     if context is not None and context.number in Context._all:
         context.orphaned = True
+        context.drop_shared()
         context.collect()
 
 

@@ -145,7 +145,7 @@ class OneSided(ExchangeTransport):
     #: Windows of the request's own, for their synchronization, rather than those of the arena.
     own_windows: ClassVar[bool] = False
     #: Every rank needs the control window, also where nobody Puts.
-    overlay: ClassVar[bool] = False
+    overlay: bool = False
     #: Counters of arrivals and credits lie in the control memory.
     counts: ClassVar[bool] = False
     #: Bytes from one rank, up to which blocks into the caller's memory are staged.

@@ -9,18 +9,25 @@ that all others have started it, and have thereby given up the slot of the round
 opens the next round as well, and ``Start`` waits for nobody. With the caller's receive buffer, or
 one slot, ``Start`` opens with a fence of its own, because the target may still be reading. ``Open``
 is that fence alone, so it is always possible, and other ranks may call ``Start`` meanwhile.
+
+Where all ranks are on one node nothing is Put, and what a fence does is done by counters in shared
+memory: each rank says that it has come, and waits for all others.
 """
 
 from __future__ import annotations
 
+import os
 from functools import partial
 
 from mpi4py import MPI
 
 from onesided.collectives.context import Resources
 from onesided.collectives.exchange import Exchange
-from onesided.collectives.program import Plan, call, copy
+from onesided.collectives.memory import FILLED, Control
+from onesided.collectives.program import Chain, Plan, call, copy, fence, tell, wait_for
 from onesided.collectives.schedule import OneSided, merged
+from onesided.collectives.transport import Cell
+from onesided.collectives.trees import ranks_from
 
 
 class Fence(OneSided):
@@ -33,14 +40,20 @@ class Fence(OneSided):
 
     direct = True
     own_windows = True
-    overlay = True
 
     def __init__(self, operation: Exchange, resources: Resources) -> None:
+        self._stores = self.share and operation.node.alone
+        self.overlay = not self._stores
         super().__init__(operation, resources)
         windows = self.own()
         self._fences = [window.Fence for window in windows]
         self._opens = self.turns == 1
         self._fresh = False
+        self._cells: list[Cell] = []  # by rank, this one first
+        if self._stores:
+            control = Control(operation, resources, 0, False)
+            ranks = ranks_from(operation.rank, operation.context.comm.size)
+            self._cells = [control.cell(rank, FILLED) for rank in ranks]
         for window in windows:
             window.Fence(MPI.MODE_NOPRECEDE)
             resources.on_release(partial(window.Fence, MPI.MODE_NOSUCCEED), in_step=True)
@@ -51,7 +64,22 @@ class Fence(OneSided):
     def plans(self) -> list[Plan]:
         return [self._plan(turn) for turn in range(self.turns)]
 
+    def _fence(self, last: bool) -> Chain:
+        """The fence on a node; a round has two where it opens with one."""
+        scale, shift = (2, 0 if last else -1) if self._opens else (1, 0)
+        first, *others = self._cells
+        return [tell(first, scale, shift), *(wait_for(cell, scale, shift) for cell in others)]
+
+    def _plan_on_node(self, turn: int, stores: Chain) -> Plan:
+        arrived = [step for peer in self.unpacks[turn] for step in self.unpacks_of(turn, peer)]
+        return [[*stores, *self._fence(True), *arrived]]
+
     def _plan(self, turn: int) -> Plan:
+        if self._stores:
+            chain = self._fence(False) if self._opens else []
+            for _, stores in self.stages(turn):
+                chain += [copy(target, source) for target, source in stores]
+            return self._plan_on_node(turn, [*chain, *self.copies_of(turn)])
         chain = [call(self._open)] if self._opens else []
         for puts, stores in merged(self.stages(turn)):
             chain += [call(put.issue) for put in puts]
@@ -63,16 +91,20 @@ class Fence(OneSided):
         filling = self.filling()
         plans = []
         for turn in range(self.turns):
+            copies = [copy(target, source) for target, source in filling.copies[turn]]
+            if self._stores:
+                plans.append(self._plan_on_node(turn, copies))
+                continue
             chain = [call(put.issue) for put in filling.last[turn]]
-            chain += [copy(target, source) for target, source in filling.copies[turn]]
+            chain += copies
             chain += [call(self._started), call(self._close, False)]
             plans.append([[*chain, call(partial(self.finish, turn), False)]])
         return plans
 
     def _open(self) -> None:
         self.sync()
-        for fence in self._fences:
-            fence()
+        for close in self._fences:
+            close()
 
     def _started(self) -> None:
         self._fresh = True
@@ -86,7 +118,15 @@ class Fence(OneSided):
         return True
 
     def may_open(self, rounds: int) -> bool:
-        if self._opens:
+        if self._opens and self._stores:
+            started = rounds if self.credit is None else self.credit.number
+            number = 2 * started + 1  # as :meth:`_fence` counts
+            fence()
+            self._cells[0][0] = number
+            while any(cell[0] < number for cell in self._cells):
+                os.sched_yield()
+            fence()
+        elif self._opens:
             self._open()
         return True
 
@@ -95,7 +135,7 @@ class Fence(OneSided):
 
     def forget(self) -> None:
         super().forget()
-        self._fences = []
+        self._fences, self._cells = [], []
 
 
 class FenceHierarchy(Fence):

@@ -147,7 +147,7 @@ def case_more_windows_than_mpich_has(comm, method):
     assert settled(comm) == (0, 0)
 
 
-SHARE_WINDOWS = ("rma-notify", "rma-lock", "p2p")
+SHARE_WINDOWS = ("rma-fence", "rma-fence-hier", "rma-notify", "rma-lock", "p2p")
 
 
 def case_not_enough_shared_memory(comm):
