@@ -4,7 +4,6 @@ if __name__ == "collectives":  # imported from the source folder, not from the p
     raise ImportError("import onesided.collectives, not collectives", name="collectives")
 
 from onesided.collectives.agreement import agree, agreed
-from onesided.collectives.alltoall import Alltoallv_init, Alltoallw_init, Neighbor_alltoallv_init
 from onesided.collectives.broadcast.operation import Bcast_init
 from onesided.collectives.errors import (
     BroadcastError,
@@ -16,6 +15,22 @@ from onesided.collectives.errors import (
     ResourceError,
     UnsupportedError,
     abort_on_exception,
+)
+from onesided.collectives.exchanges import (
+    Allgather_init,
+    Allgatherv_init,
+    Alltoall_init,
+    Alltoallv_init,
+    Alltoallw_init,
+    Gather_init,
+    Gatherv_init,
+    Neighbor_allgather_init,
+    Neighbor_allgatherv_init,
+    Neighbor_alltoall_init,
+    Neighbor_alltoallv_init,
+    Neighbor_alltoallw_init,
+    Scatter_init,
+    Scatterv_init,
 )
 from onesided.collectives.halo.exchange import HaloExchange
 from onesided.collectives.halo.faces import Face
@@ -53,7 +68,10 @@ from onesided.collectives.request import Request, alternate
 from onesided.collectives.transport import Transport
 
 __all__ = [
+    "Allgather_init",
+    "Allgatherv_init",
     "Allreduce_init",
+    "Alltoall_init",
     "Alltoallv_init",
     "Alltoallw_init",
     "Barrier_init",
@@ -62,11 +80,17 @@ __all__ = [
     "Exscan_init",
     "Extents",
     "Face",
+    "Gather_init",
+    "Gatherv_init",
     "HaloExchange",
     "Method",
     "MethodError",
     "MismatchError",
+    "Neighbor_allgather_init",
+    "Neighbor_allgatherv_init",
+    "Neighbor_alltoall_init",
     "Neighbor_alltoallv_init",
+    "Neighbor_alltoallw_init",
     "OneSidedBroadcast",
     "OnesidedError",
     "PartitionedMethod",
@@ -83,6 +107,8 @@ __all__ = [
     "RequestError",
     "ResourceError",
     "Scan_init",
+    "Scatter_init",
+    "Scatterv_init",
     "Startall",
     "Testall",
     "Testany",

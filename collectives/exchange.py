@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -31,14 +31,16 @@ class Wanted:
     key: int
     shape: tuple[int, ...]
     contiguous: bool
+    elements: tuple[int, np.dtype[Any]]
 
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        size = 1
-        for extent in self.shape:
-            size *= extent
-        return size
+
+@dataclass(frozen=True)
+class Sent:
+    """A block as its sender describes it; ``elements`` are what travels, however it lies."""
+
+    key: int
+    shape: tuple[int, ...]
+    elements: tuple[int, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,16 @@ class Words:
     array, where that comes from :func:`empty`, and ``node_rank`` this rank's segment in it.
     """
 
-    dtype: str
-    sends: tuple[tuple[int, tuple[int, ...]], ...]
+    sends: tuple[Sent, ...]
     expects: tuple[Wanted, ...] | None
     owned: bool
     key: str | None
     node_rank: int
     cuts: Cuts | None
+
+    def sent(self) -> dict[int, Sent]:
+        """By key."""
+        return {block.key: block for block in self.sends}
 
     def wanted(self) -> dict[int, Wanted]:
         """By key."""
@@ -63,9 +68,23 @@ class Words:
 
 
 @dataclass
+class Sides:
+    """Both sides as read on this rank; ``recv`` is None where the counts are to be learned, from
+    ``sources`` with their ``keys``."""
+
+    send: Side
+    recv: Side | None
+    sources: Sequence[int] = ()
+    keys: Sequence[int] = ()
+    cuts: Cuts | None = None
+    by_boxes: bool = False
+
+
+@dataclass
 class Exchange:
     """All that a transport needs to know, the same form for every initialization function.
 
+    ``call`` is the function of MPI that does the same, with ``root`` where it has one.
     ``slots`` is the number of receive slots in turn of this rank (1 with a receive buffer of the
     caller's), ``least_slots`` the fewest of any rank; ``peers`` the ranks that exchange data with
     this one in either direction, without itself, in the order in which they are served: the next
@@ -78,6 +97,8 @@ class Exchange:
     method: str
     any_order: bool
     context: Context
+    call: str
+    root: int | None
     send: Side
     recv: Side
     hints: Hints
@@ -87,7 +108,6 @@ class Exchange:
     peers: list[int]
     slots: int = 1
     least_slots: int = 1
-    neighborhood: bool = False
     by_boxes: bool = False
     cuts: Cuts | None = None
     most_chunks: int = 1
@@ -104,6 +124,26 @@ class Exchange:
     def sent(self) -> Any:
         """The send data as the caller gave them."""
         return self.send.given
+
+    def buffers(self) -> list[object]:
+        """Local. What must be kept alive as long as the request."""
+        return [side.array for side in (self.send, self.recv)] + [
+            side.given for side in (self.send, self.recv)]
+
+    @property
+    def before(self) -> Callable[[], object] | None:
+        """Local. What Start does first: data that do not lie as they travel are gathered."""
+        return self.send.before
+
+    @property
+    def after(self) -> Callable[[NDArray[Any]], object] | None:
+        """Local. What is done with the receive memory when a round is complete."""
+        return self.recv.after
+
+    @property
+    def neighborhood(self) -> bool:
+        """True where the pattern follows the communicator's topology."""
+        return self.call.startswith("Neighbor")
 
     @property
     def chunks(self) -> int:
@@ -157,7 +197,8 @@ class Exchange:
         words = self.words.get(block.peer)
         if words is None or words.cuts is None:
             return None
-        return words.cuts if dict(words.sends).get(block.key) == block.shape else None
+        theirs = words.sent().get(block.key)
+        return words.cuts if theirs is not None and theirs.shape == block.shape else None
 
     def source(self, block: Block) -> NDArray[Any]:
         """Local. A send block in the send array."""
@@ -172,7 +213,10 @@ class Exchange:
         pairs = zip(self.blocks_to(self.rank), self.blocks_from(self.rank), strict=True)
         for out, into in pairs:
             for turn, array in enumerate(arrays):
-                copies[turn] += copies_between(array[into.box], self.source(out))
+                source = self.source(out)
+                if source.dtype != array.dtype:  # the same bytes, described in another way
+                    source = source.view(array.dtype)
+                copies[turn] += copies_between(array[into.box], source)
         return copies
 
     def parts(self, block: Block) -> list[tuple[slice, ...]]:
@@ -208,7 +252,7 @@ class ExchangeTransport(Transport):
         """Local. Say where the receive memory is; ``Wait`` returns the caller's array as given."""
         exchange = self.exchange
         self.arrays = arrays
-        self.answers = arrays if exchange.owned else [exchange.recv.given]
+        self.answers = arrays if exchange.recv.slots else [exchange.recv.given]
         self.chunks = exchange.chunks
         self.owns_slots = exchange.owned and len(arrays) > 1
 
@@ -244,23 +288,17 @@ class ExchangeTransport(Transport):
 def match(
     context: Context,
     call: str,
+    root: int | None,
     method: str,
     any_order: bool,
-    send: Side,
-    recv: Side | None,
-    learned: tuple[list[int], list[int]],
+    sides: Sides,
     hints: Hints,
-    cuts: Cuts | None,
-    neighborhood: bool,
-    by_boxes: bool,
 ) -> Exchange:
     """Collective. Tell the peers, compare every receive block with the sender's, and agree.
 
-    ``learned``: sources and their keys, for a ``recv`` of None.
-
     Raises :class:`PatternError` on every rank, naming the pair of ranks and both numbers.
     """
-    comm = context.comm
+    comm, send, recv, cuts = context.comm, sides.send, sides.recv, sides.cuts
     mine = _words(context, send, recv, cuts)
     heard = comm.alltoall(mine)
     theirs = {peer: words for peer, words in enumerate(heard) if words is not None}
@@ -269,7 +307,7 @@ def match(
     error: Exception | None = None
     try:
         if recv is None:
-            recv = _learned(theirs, send, *learned)
+            recv = _learned(call, theirs, send, sides.sources, sides.keys)
         check_separate(send, recv)
         _compare(comm.rank, send, theirs)
     except Exception as problem:
@@ -281,38 +319,42 @@ def match(
     others = {b.peer for b in (*send.blocks, *recv.blocks)} - {comm.rank}
     peers = sorted(others, key=lambda peer: (peer - comm.rank) % comm.size)
     return Exchange(
-        method, any_order, context, send, recv, hints, number, theirs,
+        method, any_order, context, call, root, send, recv, hints, number, theirs,
         {peer: words for peer, words in enumerate(mine) if words is not None},
-        peers, slots, -most[1],
-        neighborhood, by_boxes, cuts, most[0],
+        peers, slots, -most[1], sides.by_boxes, cuts, most[0],
     )  # fmt: skip
+
+
+def _elements(side: Side, block: Block) -> tuple[int, np.dtype[Any]]:
+    """How many elements a block is, and of what."""
+    dtype = side.dtype if block.element is None else block.element
+    return block.size * side.dtype.itemsize // dtype.itemsize, dtype
 
 
 def _words(
     context: Context, send: Side, recv: Side | None, cuts: Cuts | None
 ) -> list[Words | None]:
     """By rank, what it is told: nothing where nothing goes either way."""
-    sends: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
+    sends: dict[int, list[Sent]] = {}
     for block in send.blocks:
-        sends.setdefault(block.peer, []).append((block.key, block.shape))
+        sent = Sent(block.key, block.shape, _elements(send, block))
+        sends.setdefault(block.peer, []).append(sent)
     expects: dict[int, list[Wanted]] = {}
     region: Region | None = None
-    dtype = send.dtype
     if recv is not None:
-        dtype = recv.dtype
         region = None if recv.array is None else find_region(recv.array)
         like = _phantom(recv.shape, recv.dtype) if recv.array is None else recv.array
         flat = like.ndim == 1 and like.flags.c_contiguous
         for block in recv.blocks:
             contiguous = flat or bool(like[block.box].flags.c_contiguous)
-            expects.setdefault(block.peer, []).append(Wanted(block.key, block.shape, contiguous))
+            wanted = Wanted(block.key, block.shape, contiguous, _elements(recv, block))
+            expects.setdefault(block.peer, []).append(wanted)
     words: list[Words | None] = [None] * context.comm.size
     key, segment = (None, 0) if region is None else (region.key, region.node.comm.rank)
     told = range(context.comm.size) if recv is None else sends.keys() | expects.keys()
     for peer in told:
-        wanted = None if recv is None else tuple(expects.get(peer, ()))
         words[peer] = Words(
-            f"{dtype.str} {send.dtype.str}", tuple(sends.get(peer, ())), wanted,
+            tuple(sends.get(peer, ())), None if recv is None else tuple(expects.get(peer, ())),
             recv is None or recv.array is None, key, segment, cuts,
         )  # fmt: skip
     return words
@@ -328,42 +370,54 @@ def _phantom(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _learned(
-    theirs: dict[int, Words], send: Side, sources: list[int], keys: list[int]
+    call: str, theirs: dict[int, Words], send: Side, sources: Sequence[int], keys: Sequence[int]
 ) -> Side:
     """The receive side as the senders have told it: packed in the order of the sources."""
-    sent = {(peer, key): shape for peer, words in theirs.items() for key, shape in words.sends}
-    counts = [int(np.prod(sent.get(edge, (0,)))) for edge in zip(sources, keys, strict=True)]
+    told = {(peer, key): sent for peer, words in theirs.items() for key, sent in
+            words.sent().items()}
+    found = [(peer, told[peer, key]) for peer, key in zip(sources, keys, strict=True)
+             if (peer, key) in told]
+    dtype = found[0][1].elements[1] if found else send.dtype
+    for peer, sent in found:
+        if sent.elements[1] != dtype:
+            raise PatternError(
+                f"rank {found[0][0]} sends {dtype}, rank {peer} {sent.elements[1]}, into one buffer"
+            )
+    counts = [told[edge].elements[0] if edge in told else 0
+              for edge in zip(sources, keys, strict=True)]
+    real = [(n, peer) for n, peer in zip(counts, sources, strict=True) if peer >= 0]
+    for count, peer in real:
+        if count != real[0][0] and not call.endswith("v"):
+            raise PatternError(
+                f"rank {real[0][1]} sends {real[0][0]} elements, rank {peer} {count}; {call} "
+                "gathers as many from each"
+            )
     starts = [0, *accumulate(counts)]
     blocks = blocks_of_counts(counts, starts[:-1], sources, keys)
-    return Side(None, (starts[-1],), send.dtype, blocks, None)
+    return Side(None, (starts[-1],), dtype, blocks, None, slots=True)
 
 
 def _compare(me: int, send: Side, theirs: dict[int, Words]) -> None:
     """What this rank sends against what its peers expect."""
-    sent: dict[int, dict[int, int]] = {}
+    sent: dict[int, dict[int, tuple[int, np.dtype[Any]]]] = {}
     for block in send.blocks:
-        sent.setdefault(block.peer, {})[block.key] = block.size
+        sent.setdefault(block.peer, {})[block.key] = _elements(send, block)
+    nothing = (0, send.dtype)
     for peer in sorted(sent.keys() | theirs.keys()):
         words, mine = theirs.get(peer), sent.get(peer, {})
         if words is not None and words.expects is None:
-            if mine and words.dtype.split()[1] != send.dtype.str:
-                raise _other_dtype(me, peer, send, words.dtype.split()[1])
-            continue
-        expected = {} if words is None else {w.key: w.size for w in words.expects or ()}
+            continue  # it takes what comes
+        expected = {} if words is None else {w.key: w.elements for w in words.expects or ()}
         for key in sorted(mine.keys() | expected.keys()):
-            have, want = mine.get(key, 0), expected.get(key, 0)
+            (have, dtype), (want, other) = mine.get(key, nothing), expected.get(key, nothing)
+            if have and want and dtype.str != other.str:
+                raise PatternError(
+                    f"rank {me} sends {dtype} to rank {peer}, which expects {other}"
+                )
             if have != want:
                 raise PatternError(
                     f"rank {me} sends {have} elements to rank {peer}, which expects {want}"
                 )
-        if expected and words is not None and words.dtype.split()[0] != send.dtype.str:
-            raise _other_dtype(me, peer, send, words.dtype.split()[0])
-
-
-def _other_dtype(me: int, peer: int, send: Side, theirs: str) -> PatternError:
-    return PatternError(
-        f"rank {me} sends {send.dtype} to rank {peer}, which expects {np.dtype(theirs)}"
-    )
 
 
 # -- topologies ----------------------------------------------------------------------------------
@@ -392,8 +446,7 @@ def neighbors(comm: MPI.Comm) -> Edges:
         near = list(comm.Get_neighbors(comm.rank))
         return near, _ordinals(near), list(near), _ordinals(near)
     raise UnsupportedError(
-        "Neighbor_alltoallv_init needs a communicator with a graph or Cartesian topology; this "
-        "one has none"
+        "neighborhoods need a communicator with a graph or Cartesian topology; this one has none"
     )
 
 

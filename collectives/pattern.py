@@ -27,13 +27,15 @@ class Block:
     """A part of the local array that one peer sends or receives.
 
     ``box`` selects it from the local array; ``key`` tells several blocks of one pair of ranks
-    apart (both sides give matching blocks the same key); ``shape`` is the box's.
+    apart (both sides give matching blocks the same key); ``shape`` is the box's. ``element`` is
+    what travels where that is not the dtype of the array, which then holds bytes.
     """
 
     peer: int
     key: int
     box: Box
     shape: tuple[int, ...]
+    element: np.dtype[Any] | None = None
 
     @property
     def size(self) -> int:
@@ -98,6 +100,17 @@ def read_cuts(chunks: Any, blocks: tuple[Block, ...], dimensions: int) -> Cuts |
     return cuts
 
 
+def check_root(root: Any, size: int) -> int:
+    """The root as a rank; raises :class:`PatternError` for what is none."""
+    try:
+        number = operator.index(root)
+    except TypeError:
+        raise PatternError(f"the root is {root!r}, not a rank") from None
+    if not 0 <= number < size:
+        raise PatternError(f"the root is {number}, the ranks are 0 to {size - 1}")
+    return number
+
+
 def blocks_of_counts(
     counts: Sequence[int], displs: Sequence[int], peers: Sequence[int], keys: Sequence[int]
 ) -> tuple[Block, ...]:
@@ -113,21 +126,22 @@ def blocks_of_counts(
 
 
 def blocks_of_boxes(
-    boxes: Sequence[Sequence[slice] | None], shape: tuple[int, ...], role: str
+    boxes: Sequence[Sequence[slice] | None], shape: tuple[int, ...], role: str,
+    peers: Sequence[int], keys: Sequence[int],
 ) -> tuple[Block, ...]:
-    """Blocks of an n-dimensional array; one box, or None, per rank of the communicator.
+    """Blocks of an n-dimensional array; one box, or None, for each of the peers.
 
     Raises :class:`PatternError` for a box that is no tuple of slices, has a step, more slices
     than the array has dimensions, or reaches beyond the array.
     """
     blocks = []
-    for peer, box in enumerate(boxes):
+    for peer, key, box in zip(peers, keys, boxes, strict=True):
         if box is None:
             continue
         full = full_box(box, shape, f"{role} box for rank {peer}")
         extents = tuple(part.stop - part.start for part in full)
-        block = Block(peer, 0, full, extents)
-        if block.size:
+        block = Block(peer, key, full, extents)
+        if block.size and peer >= 0:
             blocks.append(block)
     return tuple(blocks)
 
@@ -156,17 +170,6 @@ def full_box(box: Sequence[slice], shape: tuple[int, ...], name: str) -> Box:
             )
         full.append(slice(start, stop))
     return tuple(full)
-
-
-def check_root(root: Any, size: int) -> int:
-    """Local. The root as a rank; :class:`PatternError` where it is none."""
-    try:
-        number = operator.index(root)
-    except TypeError:
-        raise PatternError(f"the root is {root!r}, not a rank") from None
-    if not 0 <= number < size:
-        raise PatternError(f"the root is {number}, the ranks are 0 to {size - 1}")
-    return number
 
 
 def check_counts(

@@ -47,8 +47,8 @@ class Method:
 # fmt: off
 _METHODS: dict[str, dict[str, Method]] = {
     EXCHANGE: {method.name: method for method in (
-        Method("mpi", ".transports.mpi:Alltoall", False, True, "MPI_Alltoallv at every start: the baseline"),
-        Method("mpi-persistent", ".transports.mpi:PersistentAlltoall", True, True, "MPI_Alltoallv_init, or MPI_Ialltoallv with cached arguments"),
+        Method("mpi", ".transports.mpi:BlockingExchange", False, True, "MPI_Alltoallv, or what it is, at every start: the baseline"),
+        Method("mpi-persistent", ".transports.mpi:PersistentExchange", True, True, "MPI_Alltoallv_init, or what it is, or MPI_Ialltoallv with cached arguments"),
         Method("p2p", ".transports.p2p:PointToPoint", True, True, "persistent sends and receives; works everywhere"),
         Method("rma-fence", ".transports.fence:Fence", False, True, "store on the node, Put off it, between fences (Algorithm 1)"),
         Method("rma-lock", ".transports.lock:Lock", True, False, "store or Put in a passive epoch held from init; ready and done messages"),

@@ -93,6 +93,14 @@ class Operation(Protocol):
     def sent(self) -> Any:
         """The send data as the caller gave them."""
 
+    @property
+    def before(self) -> Callable[[], object] | None:
+        """Called in Start before the round, where data do not lie in memory as they travel."""
+
+    @property
+    def after(self) -> Callable[[Any], object] | None:
+        """Called with the receive memory of the round by the Wait or Test that completes it."""
+
 
 class Persistent(Rounds, Scoped):
     """The states of a persistent request, collective or not, and what its rounds ask for.
@@ -228,8 +236,12 @@ class Request(Persistent):
         self._outlets: list[list[list[Outlet]]] = []  # by slot and chunk, from their first use
         self._written = bytearray(transport.chunks)
         self._filled = False  # the programs of filled rounds are there
+        self._before: Callable[[], object] | None = None
+        self._after: Callable[[Any], object] | None = None
+        if not transport.as_given:
+            self._before, self._after = operation.before, operation.after
         self._load_plans([])
-        if not operation.any_order:
+        if not operation.any_order or self._before is not None or self._after is not None:
             self._hooked = 1
         self._made = True
 
@@ -255,7 +267,7 @@ class Request(Persistent):
     @property
     def direct(self) -> bool:
         """Local. The caller of an opened round can write where the blocks belong."""
-        return self.transport.direct
+        return self.transport.direct and self._before is None
 
     @property
     def turn(self) -> tuple[int, int]:
@@ -348,7 +360,7 @@ class Request(Persistent):
         """
         self._give_up("opened")
         transport = self.transport
-        if not transport.direct:
+        if not self.direct:
             return False
         if not self._filled:
             self._filled = True
@@ -389,7 +401,8 @@ class Request(Persistent):
 
         Without it that is so from the next :meth:`Start` or :meth:`Open`. The caller neither reads
         nor writes the receive blocks until the next :meth:`Wait`. Of requests that alternate, one
-        says so for all. A second call does nothing; nor does any where peers never wait for it.
+        says so for all. A second call does nothing; nor does any where peers never wait for it, or
+        where the data to be sent are in that memory (``MPI.IN_PLACE``).
 
         Raises :class:`RequestError` where the request is active or freed.
         """
@@ -423,7 +436,7 @@ class Request(Persistent):
             self.watch.stop()
             self.watch = None
         self._unload()
-        self._outlets = []
+        self._outlets, self._before, self._after = [], None, None
         self.transport.forget()
         queue = self.operation.context.ordered
         if self in queue:
@@ -441,6 +454,8 @@ class Request(Persistent):
         credit = self.transport.credit
         if self._state != INACTIVE or (credit is not None and credit.busy):
             self._refuse(verb)
+        if self._before is not None:
+            return  # what Start reads may be in the receive memory
         if self.watch is not None:
             self.watch.give_up(self.rounds)
         if credit is not None:
@@ -470,6 +485,8 @@ class Request(Persistent):
         return super()._inactive(verb)
 
     def _before_start(self) -> None:
+        if self._before is not None:
+            self._before()
         if self.watch is not None:
             self.watch.before_start(self.rounds)
 
@@ -508,6 +525,9 @@ class Request(Persistent):
             queue.remove(self)
         if self.watch is not None:
             self.watch.after_wait()
+        if self._after is not None:
+            arrays = self.transport.arrays
+            self._after(arrays[self._slot % len(arrays)])
 
 
 def build(operation: Operation, method: Method, keep: Iterable[object]) -> Request:

@@ -190,8 +190,8 @@ class OneSided(ExchangeTransport):
         total = sum(block.size for block in blocks) * exchange.send.dtype.itemsize
         return {
             block.key: self._path(
-                peer, block.shape, wanted.get(block.key) or Wanted(block.key, block.shape, True),
-                words.owned, region is not None, total, exchange.cuts_to(block),
+                peer, block.shape, wanted.get(block.key), words.owned, region is not None,
+                total, exchange.cuts_to(block),
             )
             for block in blocks
         }  # fmt: skip
@@ -205,28 +205,30 @@ class OneSided(ExchangeTransport):
         region = exchange.region
         visible = region is not None and exchange.context.world_ranks[peer] in region.members
         total = sum(block.size for block in blocks) * exchange.recv.dtype.itemsize
-        shapes, wanted = dict(words.sends), exchange.said[peer].wanted()
+        sent, wanted = words.sent(), exchange.said[peer].wanted()
         return {
             block.key: self._path(
-                peer, shapes.get(block.key, block.shape),
-                wanted.get(block.key) or Wanted(block.key, block.shape, True), exchange.owned,
+                peer, sent[block.key].shape, wanted.get(block.key), exchange.owned,
                 visible, total, exchange.cuts_from(block),
             )
             for block in blocks
         }  # fmt: skip
 
     def _path(
-        self, peer: int, sent: tuple[int, ...], wanted: Wanted, owned: bool, visible: bool,
+        self, peer: int, sent: tuple[int, ...], wanted: Wanted | None, owned: bool, visible: bool,
         total: int, cuts: Cuts | None,
     ) -> str:  # fmt: skip
-        """The same on both sides; ``total``: bytes between the two ranks."""
+        """The same on both sides; ``wanted`` is None where it is wanted as it is sent; ``total``:
+        bytes between the two ranks."""
         if self._near(peer):
             spare = 0 if self.exchange.by_boxes else self.spare
             direct = owned or (visible and total > spare)
-            return STORE if direct and sent == wanted.shape else STORE_STAGED
+            as_sent = wanted is None or wanted.shape == sent
+            return STORE if direct and as_sent else STORE_STAGED
         if not self.puts_off_node:
             return SEND
-        in_place = wanted.contiguous and (cuts is None or _in_sequence(sent, cuts))
+        in_place = wanted is None or wanted.contiguous
+        in_place &= cuts is None or _in_sequence(sent, cuts)
         safe = self.own_windows or (owned and (not self.counts or self.exchange.hints.slots > 1))
         return PUT if in_place and safe else PUT_STAGED
 

@@ -140,6 +140,9 @@ class Transport:
     most_slots: ClassVar[int] = 2
     #: The caller of an opened round can write where the blocks belong.
     direct: ClassVar[bool] = False
+    #: MPI takes the caller's buffers as they are, types with holes and ``MPI.IN_PLACE`` included:
+    #: the operation's ``before`` and ``after`` are not called.
+    as_given: ClassVar[bool] = False
 
     def __init__(self, operation: Any, resources: Resources) -> None:
         """Collective. What is acquired is given back by ``resources.on_release(action)``."""

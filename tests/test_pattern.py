@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mpi4py import MPI
 
 from onesided.collectives import PatternError, UnsupportedError
-from onesided.collectives.buffers import recv_boxes, send_boxes, vector
+from onesided.collectives.buffers import recv_boxes, send_boxes, simple, typed, vector
 from onesided.collectives.copies import as_bytes, copies_between
 from onesided.collectives.hints import Hints
 from onesided.collectives.pattern import (
@@ -35,12 +35,13 @@ def test_blocks_without_elements_are_left_out():
 
 
 def test_boxes_are_completed():
-    (block,) = blocks_of_boxes([None, (slice(1, 3), slice(None, 2))], (4, 5, 6), "send")
+    boxes = [None, (slice(1, 3), slice(None, 2))]
+    (block,) = blocks_of_boxes(boxes, (4, 5, 6), "send", [0, 1], [0, 0])
     assert block.peer == 1
     assert block.box == (slice(1, 3), slice(0, 2), slice(0, 6))
     assert block.shape == (2, 2, 6)
     assert block.size == 24
-    assert blocks_of_boxes([(slice(2, 2),)], (4,), "send") == ()
+    assert blocks_of_boxes([(slice(2, 2),)], (4,), "send", [0], [0]) == ()
 
 
 @pytest.mark.parametrize(
@@ -147,46 +148,117 @@ SPECS = [
 ]
 
 
+def blocks(spec, peers=None):
+    """By block, where it starts in the array and how many elements it has; and the array."""
+    peers = range(len(spec.pieces)) if peers is None else peers
+    side = spec.side(list(peers), [0] * len(peers))
+    return [(b.box[0].start, b.size) for b in side.blocks], side.array
+
+
 @pytest.mark.parametrize("form", SPECS)
 def test_forms_of_a_vector_specification(form):
     data = np.arange(6.0)
-    got = vector(form(data, [1, 2, 3], [0, 1, 3]), 3, "send")
-    assert got.counts == [1, 2, 3]
-    assert got.displs == [0, 1, 3]
-    assert np.shares_memory(got.flat, data)
+    got, memory = blocks(vector(form(data, [1, 2, 3], [0, 1, 3]), 3, "send"))
+    assert got == [(0, 1), (1, 2), (3, 3)]
+    assert np.shares_memory(memory, data)
 
 
 def test_even_blocks_and_types():
-    assert vector(np.zeros((2, 3)), 3, "send").counts == [2, 2, 2]
-    assert vector(array.array("f", [1, 2]), 2, "recv").flat.dtype == np.float32
-    assert vector([np.zeros(16, "u1"), [1, 1], None, MPI.DOUBLE], 2, "send").flat.shape == (2,)
-    assert vector([np.zeros(4, "f4"), 2], 2, "send").counts == [2, 2]
-    with pytest.raises(PatternError, match=r"7 elements .* 3 blocks"):
-        vector(np.zeros(7), 3, "send")
-    triple = MPI.DOUBLE.Create_contiguous(3).Commit()
-    holes = MPI.DOUBLE.Create_vector(2, 1, 2).Commit()
-    try:
-        side = vector([np.zeros(6), [1, 1], None, triple], 2, "send")
-        assert (side.counts, side.displs, side.flat.dtype) == ([3, 3], [0, 3], np.float64)
-        with pytest.raises(PatternError, match=r"out of bounds of the 2 elements"):
-            vector([np.zeros(6), [1, 2], None, triple], 2, "send")
+    assert blocks(vector(np.zeros((2, 3)), 3, "send"))[0] == [(0, 2), (2, 2), (4, 2)]
+    assert blocks(vector(array.array("f", [1, 2]), 2, "recv"))[1].dtype == np.float32
+    eight = [np.zeros(16, "u1"), [1, 1], None, MPI.DOUBLE]
+    assert blocks(vector(eight, 2, "send"))[1].shape == (2,)
+    assert blocks(vector([np.zeros(4, "f4"), 2], 2, "send"))[0] == [(0, 2), (2, 2)]
+    assert blocks(vector([np.zeros(9), (2, 3)], 3, "send"))[0] == [(0, 2), (3, 2), (6, 2)]
+    assert blocks(vector(np.zeros(7), 3, "send"))[0] == [(0, 3), (3, 2), (5, 2)]
+    with pytest.raises(PatternError, match="a tuple is"):
+        vector([np.zeros(9), (1, 2, 3)], 3, "send")
+
+
+def test_forms_of_a_simple_specification():
+    data = np.arange(12.0)
+    for spec, start, count in (
+        (data, 0, 4), ([data, 2], 0, 2), ([data, (2, 3)], 3, 2), ([data, [2, 3], "d"], 3, 2),
+        ([data, 2, 3, MPI.DOUBLE], 3, 2), ([data, MPI.DOUBLE], 0, 4), ([data, None, 3, "d"], 3, 3),
+        ([data.tobytes(), 2, "d"], 0, 2), ([None, 0, "d"], 0, 0),
+    ):  # fmt: skip
+        got, _ = blocks(simple(spec, 3, "send"))
+        assert got == [(start + i * count, count) for i in range(3) if count]
+    assert blocks(simple([data, 2], 1, "send"), [0, -1, 2])[0] == [(0, 2)] * 2
+    for wrong, words in (([data, 5], "out of bounds"), ([data, -1], "negative"),
+                         ([data, (1, -1)], "negative"), ([data, 1.5], "not an integer"),
+                         ([None, 1, "d"], "out of bounds"), (data[:7], "7 elements .* 3 blocks")):
+        with pytest.raises(PatternError, match=words):
+            simple(wrong, 3, "send")
+
+
+@pytest.fixture
+def types():
+    """Three numbers in a row, two with a hole between them, and two in the wrong order."""
+    made = [MPI.DOUBLE.Create_contiguous(3), MPI.DOUBLE.Create_vector(2, 1, 2),
+            MPI.DOUBLE.Create_indexed_block(1, [1, 0])]
+    yield [kind.Commit() for kind in made]
+    for kind in made:
+        kind.Free()
+
+
+def test_derived_types(types):
+    triple, holes, turned = types
+    spec = vector([np.zeros(6), [1, 1], None, triple], 2, "send")
+    assert blocks(spec)[0] == [(0, 3), (3, 3)]
+    with pytest.raises(PatternError, match=r"out of bounds of the 2 elements"):
+        vector([np.zeros(6), [1, 2], None, triple], 2, "send")
+    data = np.arange(12.0)
+    for kind, displs, want in (
+        (holes, [0, 2], [0, 2, 6, 8]), (holes, [2, 0], [6, 8, 0, 2]),
+        (turned, [1, 3], [3, 2, 7, 6]),
+    ):  # fmt: skip
+        spec = vector([data, [1, 1], displs, kind], 2, "send")
+        side = spec.side([0, 1], [0, 0])
+        side.before()
+        assert side.array.tolist() == want
         with pytest.raises(UnsupportedError, match="holes"):
-            vector([np.zeros(6), [1, 1], None, holes], 2, "send")
-    finally:
-        triple.Free()
-        holes.Free()
+            spec.elements()
+        target = np.full(12, -1.0)
+        into = vector([target, [1, 1], displs, kind], 2, "recv").side([0, 1], [0, 0])
+        assert into.array is None
+        into.after(np.array(want, float))
+        assert [target[int(place)] for place in want] == want
+        assert np.count_nonzero(target == -1) == 8
+    with pytest.raises(PatternError, match="out of bounds"):
+        vector([data, [1, 1], [0, 4], holes], 2, "send")
+
+
+def test_a_type_for_every_block(types):
+    _, holes, _ = types
+    data = np.arange(12.0)
+    plain = typed([data, ([2, 1], [8, 40]), [MPI.DOUBLE, "d"]], 2, "send").side([0, 1], [0, 0])
+    assert [b.box[0] for b in plain.blocks] == [slice(1, 3), slice(5, 6)]
+    mixed = typed([data, [2, 1], [8, 40], ["d", "i"]], 2, "send").side([0, 1], [0, 0])
+    assert mixed.array.dtype == np.uint8
+    assert [b.element for b in mixed.blocks] == [np.float64, np.int32]
+    at = MPI.Get_address(data)
+    for spec in ([data, [1, 2], [8, 40], [holes, "d"]],
+                 [MPI.BOTTOM, [1, 2], [at + 8, at + 40], [holes, "d"]]):
+        side = typed(spec, 2, "send").side([0, 1], [0, 0])
+        side.before()
+        assert side.array.tolist() == [1, 3, 5, 6]
+    for wrong in ([data, [1], [8, 8], ["d", "d"]], [data, [1, 1], [8, 96], ["d", "d"]],
+                  [data, [1, 1], [0, 8], ["d"]]):
+        with pytest.raises(PatternError):
+            typed(wrong, 2, "send")
 
 
 def test_receive_boxes():
-    side = recv_boxes([((2, 3), "f4"), [(slice(0, 2),)]], 1)
+    side = recv_boxes([((2, 3), "f4"), [(slice(0, 2),)]], [0], [0])
     assert side.array is None
     assert side.shape == (2, 3)
-    assert send_boxes([np.zeros((4, 4))[::2], [None]], 1).blocks == ()
+    assert send_boxes([np.zeros((4, 4))[::2], [None]], [0], [0]).blocks == ()
     for wrong in (np.zeros((4, 4))[::2], np.zeros((4, 4))[:, 1:]):
         with pytest.raises(PatternError, match="not contiguous"):
-            recv_boxes([wrong, [None]], 1)
+            recv_boxes([wrong, [None]], [0], [0])
     with pytest.raises(PatternError, match="overlap"):
-        recv_boxes([np.zeros(4), [(slice(0, 3),), (slice(2, 4),)]], 2)
+        recv_boxes([np.zeros(4), [(slice(0, 3),), (slice(2, 4),)]], [0, 1], [0, 0])
 
 
 def test_hints():

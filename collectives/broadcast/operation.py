@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives import buffers, registry
+from onesided.collectives import registry
 from onesided.collectives.agreement import agree
+from onesided.collectives.buffers import Side, simple
 from onesided.collectives.context import Context, Node, Resources
 from onesided.collectives.copies import flat_bytes, pieces
 from onesided.collectives.errors import PatternError
@@ -27,8 +28,8 @@ from onesided.collectives.transport import Transport
 class Broadcast:
     """All that a transport needs to know.
 
-    ``array`` is the part of the caller's memory that is sent or written, in one dimension,
-    ``given`` what the caller passed as data.
+    ``array`` is what is sent or written, in one dimension: a part of the caller's memory, or where
+    types with holes are packed, which is what ``side`` knows.
     """
 
     method: str
@@ -36,14 +37,33 @@ class Broadcast:
     context: Context
     root: int
     array: NDArray[Any]
-    given: Any
+    side: Side
     hints: Hints
     number: int
 
     @property
     def sent(self) -> Any:
         """The buffer as the caller gave it; what ``Wait`` returns is the same one."""
-        return self.given
+        return self.side.given
+
+    @property
+    def before(self) -> Callable[[], object] | None:
+        """Local. What Start does first on the root."""
+        return self.side.before
+
+    @property
+    def after(self) -> Callable[[NDArray[Any]], object] | None:
+        """Local. What is done elsewhere when the data are there."""
+        return self.side.after
+
+    def buffers(self) -> list[object]:
+        """Local. What must be kept alive as long as the request."""
+        return [self.array, self.side.given]
+
+    def elsewhere(self, memory: NDArray[Any], number: int) -> Broadcast:
+        """Local. A broadcast in other memory, under a number of its own."""
+        blank = Side(memory, memory.shape, memory.dtype, (), memory)
+        return replace(self, array=memory, side=blank, number=number)
 
     @property
     def rank(self) -> int:
@@ -95,7 +115,7 @@ class BroadcastTransport(Transport):
         if region is not None:
             resources.use(region)
         self.arrays = [operation.array]
-        self.answers = [operation.given]
+        self.answers = [operation.sent]
         self.owns_slots = True  # rounds are counted by themselves, never with those of others
 
     @property
@@ -125,7 +145,8 @@ def Bcast_init(
     ----------
     buf
         An array or buffer of one piece, or mpi4py's ``[data, count, type]``; the same number of
-        elements and the same dtype on every rank. It is bound and kept alive until ``Free``. The
+        elements and the same dtype on every rank. Types with holes are packed in Start, and
+        unpacked when the round is complete. It is bound and kept alive until ``Free``. The
         root's is read from ``Start`` until its ``Wait`` or ``Test`` completes, and may be
         read-only; the others' is written in the same time. In memory from :func:`empty` long data
         are copied once on a node, by all its ranks at the same time, straight out of the buffer.
@@ -152,36 +173,30 @@ def Bcast_init(
         kind = registry.find(method, registry.BROADCAST)
         hints = Hints.of(info, comm)
         origin = check_root(root, context.comm.size)
-        array, given = _message(buf, "send" if origin == context.comm.rank else "recv")
+        spec = simple(buf, 1, "send" if origin == context.comm.rank else "recv")
+        side = spec.side([origin], [0])
     except Exception as problem:
         error = problem
     agree(context.comm, error, f"Bcast_init {method} {hints}")
+    array = _elements(side)
     _compare(context.comm.allgather((origin, array.size, array.dtype)))
     context.node()  # these are collective where they are the first
     context.node(hints.ranks_per_node)
     number = context.next_tag()
-    broadcast = Broadcast(method, kind.any_order, context, origin, array, given, hints, number)
+    broadcast = Broadcast(method, kind.any_order, context, origin, array, side, hints, number)
     request: Request
     if kind.chooses:
         request = kind.load()(broadcast)
     else:
-        request = build(broadcast, kind, [array, given])
+        request = build(broadcast, kind, broadcast.buffers())
     request.setup_time = time.perf_counter() - began
     return request
 
 
-def _message(buf: Any, role: str) -> tuple[NDArray[Any], Any]:
-    """Local. The elements that travel, in one dimension, and the data as the caller gave them."""
-    if isinstance(buf, list | tuple):  # one count and one displacement may be plain numbers
-        buf = [_span(part) for part in buf]
-    vector = buffers.vector(buf, 1, role)
-    start = vector.displs[0]
-    return vector.flat[start : start + vector.counts[0]], vector.given
-
-
-def _span(part: Any) -> Any:
-    pair = isinstance(part, tuple) and len(part) == 2
-    return ([part[0]], [part[1]]) if pair and all(isinstance(n, int) for n in part) else part
+def _elements(side: Side) -> NDArray[Any]:
+    """Local. The elements that travel, in one dimension."""
+    array = np.empty(side.shape, side.dtype) if side.array is None else side.array
+    return array[side.blocks[0].box] if side.blocks else array[:0]
 
 
 def _compare(everyone: list[Any]) -> None:

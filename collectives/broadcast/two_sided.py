@@ -4,74 +4,33 @@ persistent point-to-point messages down a binomial tree, which work on every MPI
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from mpi4py import MPI
 
 from onesided.collectives.broadcast.operation import Broadcast, BroadcastTransport
 from onesided.collectives.context import Resources
 from onesided.collectives.program import Chain, Plan, call
+from onesided.collectives.transports.mpi import Blocking, Call, Persistent, held
 from onesided.collectives.trees import in_binomial_tree, ranks_from
 
 
-class Bcast(BroadcastTransport):
-    """``MPI_Bcast`` in ``Start``. Strictly ordered: the call may wait for the other ranks."""
+class _Casting(BroadcastTransport):
+    """A broadcast by MPI's own, in as many calls as it has pieces."""
 
-    def needs_mpi_thread(self) -> bool:
-        return False
-
-    def plans(self) -> list[Plan]:
+    def own_calls(self) -> list[list[Call]]:
+        """Local. The calls of a round."""
         broadcast = self.broadcast
-        bcast = broadcast.context.comm.Bcast
-        return [[[call(partial(bcast, piece, broadcast.root)) for piece in broadcast.pieces()]]]
+        native = broadcast.side.native
+        given = broadcast.pieces() if native is None else [held(native, self.resources)]
+        return [[("Bcast", (piece, broadcast.root)) for piece in given]]
 
 
-class PersistentBcast(BroadcastTransport):
-    """``MPI_Bcast_init`` once per piece, or ``MPI_Ibcast`` at every start.
+class Bcast(_Casting, Blocking):
+    """``MPI_Bcast`` in ``Start``."""
 
-    MPI progresses both by itself. The nonblocking form is matched by the order of the calls, so it
-    runs on a communicator of the request's own.
-    """
 
-    def __init__(self, operation: Broadcast, resources: Resources) -> None:
-        super().__init__(operation, resources)
-        self._pieces = operation.pieces()
-        self._handles: list[MPI.Prequest] = []
-        self._open: list[MPI.Request] = []
-        self._comm: MPI.Intracomm = operation.context.comm
-        if not all([self._initialize(piece) for piece in self._pieces]):
-            self._comm = operation.context.comm.Dup()
-            resources.on_release(self._comm.Free)
-
-    def _initialize(self, piece: Any) -> bool:
-        try:
-            handle = self._comm.Bcast_init(piece, self.broadcast.root)
-        except NotImplementedError:
-            return False
-        self._handles.append(handle)
-        self.resources.on_release(handle.Free)
-        return True
-
-    def needs_mpi_thread(self) -> bool:
-        return False
-
-    def plans(self) -> list[Plan]:
-        if self._handles or not self._pieces:  # MPICH 5.0 refuses persistent ones in MPI_Testall
-            return [[[call(each.Start), call(each.Test, False)] for each in self._handles]]
-        return [[[call(partial(self.begin, 0)), call(self.advance, False)]]]
-
-    def begin(self, slot: int) -> None:
-        self._open = [self._comm.Ibcast(piece, self.broadcast.root) for piece in self._pieces]
-
-    def advance(self) -> bool:
-        return MPI.Request.Testall(self._open)
-
-    def waiting_for(self, number: int) -> str:
-        return "MPI's own collective"
-
-    def forget(self) -> None:
-        super().forget()
-        self._pieces, self._handles, self._open = [], [], []
+class PersistentBcast(_Casting, Persistent):
+    """``MPI_Bcast_init``, or ``MPI_Ibcast`` at every start."""
 
 
 class PointToPoint(BroadcastTransport):

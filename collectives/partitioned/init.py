@@ -136,5 +136,4 @@ def _elements(buf: Any, partitions: int, role: str) -> tuple[Any, NDArray[Any]]:
         count = _integer("the count of a partition", buf[1], 0, 1 << 62)
         spec = [buf[0], [partitions * count], *buf[2:]]
     read = vector(spec, 1, role)
-    start = read.displs[0]
-    return read.given, read.flat[start : start + read.counts[0]]
+    return read.given, read.elements()

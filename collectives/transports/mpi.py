@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -11,120 +11,224 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.collectives.buffers import Side
 from onesided.collectives.context import Resources
 from onesided.collectives.errors import UnsupportedError
 from onesided.collectives.exchange import Exchange, ExchangeTransport
 from onesided.collectives.pattern import Block
 from onesided.collectives.program import Plan, call
+from onesided.collectives.transport import Transport
 
 #: Largest count or displacement of the MPI-3 interface.
 INT_MAX = 2**31 - 1
 
+#: A collective of mpi4py by the name of its blocking form, and its arguments.
+Call = tuple[str, tuple[Any, ...]]
 
-class Alltoall(ExchangeTransport):
-    """``MPI_Alltoallv`` in ``Start``; ``MPI_Alltoallw`` with subarray types for boxes.
 
-    On a communicator with a topology the neighborhood forms are called. Strictly ordered: the
-    call blocks until all ranks have entered it. Large counts, for which the MPI-3 interface has
-    no room, travel as one element of a derived type.
-    """
+class _OwnCalls(Transport):
+    """Rounds that are calls of MPI: subclasses say which, by slot."""
 
-    def __init__(self, operation: Exchange, resources: Resources) -> None:
+    as_given = True
+
+    def __init__(self, operation: Any, resources: Resources) -> None:
         super().__init__(operation, resources)
-        self.serve(self.plain_arrays())
-        calls = [prepare_call(self.exchange, array, resources) for array in self.arrays]
-        comm = self.exchange.context.comm
-        self._calls = [partial(getattr(comm, name), *args) for name, args in calls]
+        self._calls = self.own_calls()
+
+    def own_calls(self) -> list[list[Call]]:
+        """Local. By slot, the calls of a round, one after the other."""
+        return [[]]
 
     def needs_mpi_thread(self) -> bool:
         return False
-
-    def plans(self) -> list[Plan]:
-        return [[[call(each)]] for each in self._calls]
 
     def forget(self) -> None:
         self._calls, self.arrays, self.answers = [], [], []
 
 
-class PersistentAlltoall(ExchangeTransport):
-    """``MPI_Alltoallv_init`` once per receive slot, or ``MPI_Ialltoallv`` at every start.
+class Blocking(_OwnCalls):
+    """The blocking collective in ``Start``.
+
+    Strictly ordered: the call may wait until all ranks have entered it.
+    """
+
+    def plans(self) -> list[Plan]:
+        comm = self.operation.context.comm
+        return [
+            [[call(partial(getattr(comm, name), *arguments)) for name, arguments in calls]]
+            for calls in self._calls
+        ]
+
+
+class Persistent(_OwnCalls):
+    """The persistent collective, initialized once per slot, or the nonblocking one at every start.
 
     MPI progresses both by itself. The nonblocking form is matched by the order of the calls, so it
     runs on a communicator of the request's own: MPI-4.1 section 7.13 asks no less of an
     implementation.
     """
 
-    def __init__(self, operation: Exchange, resources: Resources) -> None:
+    def __init__(self, operation: Any, resources: Resources) -> None:
         super().__init__(operation, resources)
-        self.serve(self.plain_arrays())
-        self._calls = [prepare_call(self.exchange, array, resources) for array in self.arrays]
-        self._handles: list[MPI.Prequest] = []
-        self._open: MPI.Request = MPI.REQUEST_NULL
-        self._comm: MPI.Comm = self.exchange.context.comm
-        persistent = all([self._initialize(call) for call in self._calls])
-        if not persistent:
-            self._comm = self.exchange.context.comm.Dup()
+        self._handles: list[list[MPI.Prequest]] = []
+        self._open: list[MPI.Request] = []
+        self._comm: MPI.Comm = operation.context.comm
+        if not all([self._initialize(calls) for calls in self._calls]):
+            self._handles = []
+            self._comm = operation.context.comm.Dup()
             resources.on_release(self._comm.Free)
 
-    def _initialize(self, call: Call) -> bool:
-        name, arguments = call
-        start = getattr(self._comm, f"{name}_init", None)
-        if start is None:
-            return False
-        try:
-            handle = start(*arguments)
-        except NotImplementedError:
-            return False
-        self._handles.append(handle)
-        self.resources.on_release(handle.Free)
+    def _initialize(self, calls: Sequence[Call]) -> bool:
+        handles: list[MPI.Prequest] = []
+        for name, arguments in calls:
+            start = getattr(self._comm, f"{name}_init", None)
+            if start is None:
+                return False
+            try:
+                handles.append(start(*arguments))
+            except NotImplementedError:
+                return False
+            self.resources.on_release(handles[-1].Free)
+        self._handles.append(handles)
         return True
 
-    def needs_mpi_thread(self) -> bool:
-        return False
-
     def plans(self) -> list[Plan]:
-        if self._handles:
-            return [[[call(each.Start), call(each.Test, False)]] for each in self._handles]
+        if self._handles:  # one after the other: MPICH 5.0 refuses persistent ones in MPI_Testall
+            return [
+                [[call(each.Start), call(each.Test, False)] for each in handles]
+                for handles in self._handles
+            ]
         return [
             [[call(partial(self.begin, slot)), call(self.advance, False)]]
             for slot in range(len(self._calls))
         ]
 
     def begin(self, slot: int) -> None:
-        name, arguments = self._calls[slot]
-        nonblocking = name.replace("Neighbor_a", "Ineighbor_a").replace("Alltoall", "Ialltoall")
-        self._open = getattr(self._comm, nonblocking)(*arguments)
+        self._open = [
+            getattr(self._comm, f"I{name[0].lower()}{name[1:]}")(*arguments)
+            for name, arguments in self._calls[slot]
+        ]
 
     def advance(self) -> bool:
-        return self._open.Test()
+        return MPI.Request.Testall(self._open)
 
     def waiting_for(self, number: int) -> str:
         return "MPI's own collective"
 
     def forget(self) -> None:
-        self._calls, self._handles, self.arrays, self.answers = [], [], [], []
+        super().forget()
+        self._handles, self._open = [], []
 
 
-Call = tuple[str, tuple[Any, Any]]
+# -- exchanges -----------------------------------------------------------------------------------
+
+ONE, EVEN, VECTOR, TYPED = "one block for all", "even blocks", "blocks", "boxes"
+
+#: How a collective describes what is sent, and what is received.
+FORMS = {
+    "Gather": (ONE, EVEN), "Gatherv": (ONE, VECTOR),
+    "Scatter": (EVEN, ONE), "Scatterv": (VECTOR, ONE),
+    "Allgather": (ONE, EVEN), "Allgatherv": (ONE, VECTOR),
+    "Alltoall": (EVEN, EVEN), "Alltoallv": (VECTOR, VECTOR), "Alltoallw": (TYPED, TYPED),
+}  # fmt: skip
 
 
-def prepare_call(exchange: Exchange, array: NDArray[Any], resources: Resources) -> Call:
-    """Local. The name and cached arguments of the collective that performs the exchange."""
-    _refuse_swapped_neighbors(exchange)
-    form = _typed
-    flat = exchange.send.array is not None and exchange.send.array.ndim == 1 and array.ndim == 1
-    if flat and _fits(exchange, array):
-        form = _vector
-    sides = ((exchange.send.array, exchange.send.blocks), (array, exchange.recv.blocks))
-    name, arguments = form(exchange, sides, resources)
-    return ("Neighbor_a" if exchange.neighborhood else "A") + name, arguments
+class _Exchanging(ExchangeTransport):
+    """An exchange by the collective that the caller has named.
+
+    On a communicator with a topology the neighborhood forms are called. Large counts, for which
+    the MPI-3 interface has no room, travel as one element of a derived type.
+    """
+
+    def own_calls(self) -> list[list[Call]]:
+        """Local. The collective, once per slot; all ranks have as many, as MPI matches them."""
+        exchange = self.exchange
+        _refuse_swapped_neighbors(exchange)
+        arrays: Sequence[NDArray[Any] | None] = [None] * exchange.least_slots
+        if exchange.recv.native is None:
+            arrays = self.plain_arrays()[: exchange.least_slots]
+        self.serve([array for array in arrays if array is not None])
+        return [[_call(exchange, array, self.resources)] for array in arrays]
+
+
+class BlockingExchange(_Exchanging, Blocking):
+    """``MPI_Alltoallv``, or what else was initialized, in ``Start``."""
+
+
+class PersistentExchange(_Exchanging, Persistent):
+    """``MPI_Alltoallv_init``, or what else was initialized, or its nonblocking form."""
+
+
+def _call(exchange: Exchange, array: NDArray[Any] | None, resources: Resources) -> Call:
+    """Local. The name and the arguments of the collective that performs the exchange."""
+    name, forms = exchange.call, FORMS[exchange.call.removeprefix("Neighbor_").capitalize()]
+    sides = ((exchange.send, exchange.send.array), (exchange.recv, array))
+    plain = [(s.array if a is None else a) for s, a in sides if s.native is None]
+    if not all(_fits(a) for a in plain):
+        if forms != (VECTOR, VECTOR) and MPI.VERSION < 4:
+            raise UnsupportedError(f"{name} with counts beyond {INT_MAX} on this MPI")
+        if forms == (VECTOR, VECTOR):
+            name, forms = name[:-1] + "w", (TYPED, TYPED)
+    arguments = tuple(
+        _argument(exchange, role, form, memory, resources)
+        for role, (form, (_, memory)) in enumerate(zip(forms, sides, strict=True))
+    )
+    return name, arguments if exchange.root is None else (*arguments, exchange.root)
+
+
+def _argument(
+    exchange: Exchange, role: int, form: str, array: NDArray[Any] | None, resources: Resources
+) -> Any:
+    """One side as mpi4py takes it; None where this rank has none, which is not the root."""
+    side = (exchange.send, exchange.recv)[role]
+    alone = form in (EVEN, VECTOR) and exchange.root not in (None, exchange.rank)
+    if alone:
+        return None
+    if side.native is not None:
+        return held(side.native, resources)
+    if array is None:
+        array = np.empty(side.shape, side.dtype)
+    if form == TYPED:
+        return _typed(exchange, side, array, role, resources)
+    kind = element_type(array.dtype, resources)
+    places = _places(exchange, side, role)
+    if form == VECTOR:
+        counts = [0 if block is None else block.size for block in places]
+        displs = [0 if block is None else block.box[0].start for block in places]
+        return [array, counts, displs, kind]
+    found = [(i, block) for i, block in enumerate(places) if block is not None]
+    if form == ONE:
+        found = [(0, block) for _, block in found[:1]] or [
+            (0, block) for block in side.blocks[:1]]
+    count, start = 0, 0
+    if found:
+        place, block = found[0]
+        count, start = block.size, block.box[0].start - place * block.size
+    return [array, count, start, kind]
+
+
+def held(native: Any, resources: Resources) -> Any:
+    """The caller's own arguments; types live as long as the request."""
+    if not isinstance(native, list):
+        return native
+
+    def kept(part: Any) -> Any:
+        if isinstance(part, list) and part and isinstance(part[0], MPI.Datatype):
+            return [kept(kind) for kind in part]
+        if not isinstance(part, MPI.Datatype) or part.is_predefined:
+            return part
+        kind = part.Dup()
+        resources.on_release(kind.Free)
+        return kind
+
+    return [kept(part) for part in native]
 
 
 def _refuse_swapped_neighbors(exchange: Exchange) -> None:
     """Open MPI 5.0 departs from MPI-4.1 section 8.6 where both neighbors along an axis are one
     rank: the blocks from the two sides change places."""
     comm = exchange.context.comm
-    if not exchange.neighborhood or not isinstance(comm, MPI.Cartcomm):
+    if not exchange.call.startswith("Neighbor_alltoall") or not isinstance(comm, MPI.Cartcomm):
         return
     if "Open MPI" in MPI.Get_library_version():
         peers = [peer for peer in exchange.edges[0][0] if peer != MPI.PROC_NULL]
@@ -135,42 +239,22 @@ def _refuse_swapped_neighbors(exchange: Exchange) -> None:
             )
 
 
-def _fits(exchange: Exchange, array: NDArray[Any]) -> bool:
-    contiguous = array.flags.c_contiguous
-    longest = array.size
-    if exchange.send.array is not None:
-        contiguous &= exchange.send.array.flags.c_contiguous
-        longest = max(longest, exchange.send.array.size)
-    return contiguous and longest <= INT_MAX
+def _fits(array: NDArray[Any] | None) -> bool:
+    return array is None or (array.flags.c_contiguous and array.size <= INT_MAX)
 
 
-Sides = tuple[tuple[Any, tuple[Block, ...]], tuple[Any, tuple[Block, ...]]]
-Form = Callable[[Exchange, Sides, Resources], Call]
-
-
-def _vector(exchange: Exchange, sides: Sides, resources: Resources) -> Call:
-    specs = []
-    for role, (array, blocks) in enumerate(sides):
-        places = _places(exchange, blocks, role)
-        counts = [0 if block is None else block.size for block in places]
-        displs = [0 if block is None else block.box[0].start for block in places]
-        specs.append([array, counts, displs, element_type(array.dtype, resources)])
-    return "lltoallv", (specs[0], specs[1])
-
-
-def _typed(exchange: Exchange, sides: Sides, resources: Resources) -> Call:
-    specs = []
-    for role, (array, blocks) in enumerate(sides):
-        places = _places(exchange, blocks, role)
-        element = element_type(array.dtype, resources)
-        types = [box_type(b, array.shape, array.strides, element, resources) for b in places]
-        counts = [0 if block is None else 1 for block in places]
-        memory = array.reshape(-1) if array.flags.c_contiguous else MPI.memory.fromaddress(
-            array.ctypes.data, 0
-        )
-        resources.keep.append(array)
-        specs.append([_base(array, memory), counts, [0] * len(counts), types])
-    return "lltoallw", (specs[0], specs[1])
+def _typed(
+    exchange: Exchange, side: Side, array: NDArray[Any], role: int, resources: Resources
+) -> list[Any]:
+    places = _places(exchange, side, role)
+    element = element_type(array.dtype, resources)
+    types = [box_type(b, array.shape, array.strides, element, resources) for b in places]
+    counts = [0 if block is None else 1 for block in places]
+    memory = array.reshape(-1) if array.flags.c_contiguous else MPI.memory.fromaddress(
+        array.ctypes.data, 0
+    )
+    resources.keep.append(array)
+    return [_base(array, memory), counts, [0] * len(counts), types]
 
 
 def _base(array: NDArray[Any], memory: Any) -> Any:
@@ -178,10 +262,9 @@ def _base(array: NDArray[Any], memory: Any) -> Any:
     return memory if array.size else bytearray(1)
 
 
-def _places(
-    exchange: Exchange, blocks: tuple[Block, ...], role: int
-) -> list[Block | None]:
+def _places(exchange: Exchange, side: Side, role: int) -> list[Block | None]:
     """One entry per argument of the collective: per rank, or per edge of the topology."""
+    blocks = (*side.blocks, *([] if side.kept is None else [side.kept]))
     if not exchange.neighborhood:
         found = {block.peer: block for block in blocks}
         return [found.get(rank) for rank in range(exchange.context.comm.size)]

@@ -63,7 +63,7 @@ def exchange(wanted: Exchange) -> Request:
 
     def make(method: Method, of: Exchange) -> Request:
         made = replace(of, method=method.name, any_order=method.any_order)
-        return build(made, method, [made.send.array, made.recv.array])
+        return build(made, method, made.buffers())
 
     def trial(method: Method) -> Request:
         return make(method, _scratch(wanted, wanted.context.next_tag()))
@@ -86,11 +86,11 @@ def broadcast(wanted: Broadcast) -> Request:
 
     def make(method: Method, of: Broadcast) -> Request:
         made = replace(of, method=method.name, any_order=method.any_order)
-        return build(made, method, [made.array, made.given])
+        return build(made, method, made.buffers())
 
     def trial(method: Method) -> Request:
         number = wanted.context.next_tag()
-        return make(method, replace(wanted, array=scratch, given=scratch, number=number))
+        return make(method, wanted.elsewhere(scratch, number))
 
     able = [m for m in methods(BROADCAST).values() if m.candidate and m.any_order]
     names = ["rma-binomial", "rma-pipelined", "rma-linear", "mpi-persistent", "p2p"]
@@ -310,7 +310,7 @@ def _size(number: float) -> str:
 
 def _scratch(wanted: Exchange, number: int) -> Exchange:
     """Local. The same exchange into other memory of the same kind, under a number of its own."""
-    recv, hints = wanted.recv, replace(wanted.hints, progress=MANUAL)
+    recv, hints = wanted.recv.plain(wanted.send), replace(wanted.hints, progress=MANUAL)
     words, said = wanted.words, wanted.said
     if recv.array is not None and wanted.region is None:
         recv = replace(recv, array=np.empty_like(recv.array))
@@ -320,8 +320,8 @@ def _scratch(wanted: Exchange, number: int) -> Exchange:
     words, said = ({p: _as_slot(w) for p, w in table.items()} for table in (words, said))
     slots = 1 if wanted.region is not None else wanted.slots
     hints = replace(hints, slots=1 if wanted.least_slots == 1 else hints.slots)
-    return replace(wanted, recv=recv, hints=hints, number=number, words=words, said=said,
-                   slots=slots)
+    return replace(wanted, send=wanted.send.plain(wanted.recv), recv=recv, hints=hints,
+                   number=number, words=words, said=said, slots=slots)
 
 
 def _as_slot(words: Any) -> Any:

@@ -1,0 +1,399 @@
+"""The collectives that only move data: collective initialization of persistent exchanges.
+
+All checking that needs agreement happens here, once, so every rank raises the same error and
+none hangs; ``Start`` and ``Wait`` agree on nothing.
+
+What all of them have in common: ``sendbuf`` and ``recvbuf`` are mpi4py's buffer specifications
+(:mod:`.buffers`), of predefined types or derived ones. Counts and displacements, in elements of the
+type, are copied; the data are bound and kept alive until ``Free``. Types with holes are packed in
+``Start`` and unpacked when the round is complete. Memory from :func:`empty` is the fast way to
+receive: peers on the node store straight into it. Where ``recvbuf`` may be None the request owns
+two slots that take turns, the counts are learned from the senders, the blocks are packed in the
+order of the ranks, and ``Wait`` returns the slot just filled. ``MPI.IN_PLACE``, and None as in
+mpi4py, says that the data of this rank are in the other buffer. ``method`` is a name from
+:func:`methods`, ``info`` has hints (:class:`~onesided.collectives.hints.Hints`); unknown keys are
+ignored. They raise :class:`PatternError`, :class:`MethodError`, :class:`UnsupportedError`,
+:class:`ResourceError` or :class:`MismatchError` on every rank, with the same words, before anything
+is started.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mpi4py import MPI
+
+from onesided.collectives import buffers, registry
+from onesided.collectives.agreement import agree
+from onesided.collectives.buffers import Side, Spec, in_place, nothing, simple, vector
+from onesided.collectives.context import Context
+from onesided.collectives.errors import PatternError
+from onesided.collectives.exchange import Edges, Sides, match, neighbors
+from onesided.collectives.hints import Hints
+from onesided.collectives.pattern import check_root, read_cuts
+from onesided.collectives.request import Request, build
+
+Info = Mapping[str, str] | MPI.Info | None
+Chunks = tuple[int, Sequence[int]] | None
+Reader = Callable[[Any, int, str], Spec]
+
+
+# -- one rank with all ---------------------------------------------------------------------------
+
+
+def Gather_init(
+    comm: MPI.Comm, sendbuf: Any, recvbuf: Any, root: int = 0, *, method: str = "auto",
+    info: Info = None,
+) -> Request:  # fmt: skip
+    """Collective. A persistent ``MPI_Gather``: a block of every rank, of one size, to the root.
+
+    ``sendbuf`` may be ``MPI.IN_PLACE`` at the root: its block is in ``recvbuf``. ``recvbuf`` is
+    read at the root only, and may be None; ``Wait`` returns None elsewhere.
+    """
+    return _gather("Gather", simple, comm, sendbuf, recvbuf, root, method, info)
+
+
+def Gatherv_init(
+    comm: MPI.Comm, sendbuf: Any, recvbuf: Any, root: int = 0, *, method: str = "auto",
+    info: Info = None,
+) -> Request:  # fmt: skip
+    """Collective. A persistent ``MPI_Gatherv``: :func:`Gather_init` with a count of each rank's."""
+    return _gather("Gatherv", vector, comm, sendbuf, recvbuf, root, method, info)
+
+
+def Scatter_init(
+    comm: MPI.Comm, sendbuf: Any, recvbuf: Any, root: int = 0, *, method: str = "auto",
+    info: Info = None,
+) -> Request:  # fmt: skip
+    """Collective. A persistent ``MPI_Scatter``: a block, of one size, from the root to every rank.
+
+    ``sendbuf`` is read at the root only. ``recvbuf`` may be ``MPI.IN_PLACE`` there: its own block
+    stays where it is, and ``Wait`` returns None; elsewhere it may be None.
+    """
+    return _scatter("Scatter", simple, comm, sendbuf, recvbuf, root, method, info)
+
+
+def Scatterv_init(
+    comm: MPI.Comm, sendbuf: Any, recvbuf: Any, root: int = 0, *, method: str = "auto",
+    info: Info = None,
+) -> Request:  # fmt: skip
+    """Collective. A persistent ``MPI_Scatterv``: :func:`Scatter_init` with a count for each."""
+    return _scatter("Scatterv", vector, comm, sendbuf, recvbuf, root, method, info)
+
+
+def _gather(
+    call: str, many: Reader, comm: MPI.Comm, sendbuf: Any, recvbuf: Any, root: int, method: str,
+    info: Info,
+) -> Request:  # fmt: skip
+    def read(context: Context) -> Sides:
+        me, ranks, keys = _everyone(context)
+        check_root(root, len(ranks))
+        if me != root:
+            return Sides(simple(sendbuf, 1, "send").side([root], [0]), nothing())
+        if not in_place(sendbuf):
+            send = simple(sendbuf, 1, "send").side([root], [0])
+            if recvbuf is None:
+                return Sides(send, None, ranks, keys)
+            return Sides(send, many(recvbuf, len(ranks), "recv").side(ranks, keys))
+        if recvbuf is None:
+            raise PatternError("the data are to be in place, and there is no receive buffer")
+        spec = many(recvbuf, len(ranks), "recv")
+        if spec.packs:
+            return Sides(spec.only(me).side([me], [0]), spec.side(ranks, keys))
+        return Sides(replace(nothing(), native=MPI.IN_PLACE), spec.side(ranks, keys, kept=me))
+
+    return _initialize(call, comm, read, method, info, root)
+
+
+def _scatter(
+    call: str, many: Reader, comm: MPI.Comm, sendbuf: Any, recvbuf: Any, root: int, method: str,
+    info: Info,
+) -> Request:  # fmt: skip
+    def read(context: Context) -> Sides:
+        me, ranks, keys = _everyone(context)
+        check_root(root, len(ranks))
+        send = nothing()
+        if me == root:
+            spec = many(sendbuf, len(ranks), "send")
+            if in_place(recvbuf) and not spec.packs:
+                send = spec.side(ranks, keys, kept=me)
+                return Sides(send, replace(nothing(), native=MPI.IN_PLACE))
+            send = spec.side(ranks, keys)
+            if in_place(recvbuf):
+                return Sides(send, spec.room(me))
+        elif recvbuf is None:
+            return Sides(send, None, [root], [0])
+        return Sides(send, simple(recvbuf, 1, "recv").side([root], [0]))
+
+    return _initialize(call, comm, read, method, info, root)
+
+
+# -- the same to all -----------------------------------------------------------------------------
+
+
+def Allgather_init(
+    comm: MPI.Comm, sendbuf: Any, recvbuf: Any, *, method: str = "auto", info: Info = None
+) -> Request:
+    """Collective. A persistent ``MPI_Allgather``: a block of every rank, of one size, to all.
+
+    ``sendbuf`` may be ``MPI.IN_PLACE``: the block is in ``recvbuf``, which may otherwise be None.
+    """
+    return _allgather("Allgather", simple, comm, sendbuf, recvbuf, method, info)
+
+
+def Allgatherv_init(
+    comm: MPI.Comm, sendbuf: Any, recvbuf: Any, *, method: str = "auto", info: Info = None
+) -> Request:
+    """Collective. A persistent ``MPI_Allgatherv``: :func:`Allgather_init` with a count of each
+    rank's."""
+    return _allgather("Allgatherv", vector, comm, sendbuf, recvbuf, method, info)
+
+
+def Neighbor_allgather_init(
+    comm: MPI.Comm, sendbuf: Any, recvbuf: Any, *, method: str = "auto", info: Info = None
+) -> Request:
+    """Collective. A persistent ``MPI_Neighbor_allgather``: one block to all outgoing neighbors.
+
+    ``comm`` has a topology; ``recvbuf`` has a block for every incoming neighbor, in its order.
+    """
+    return _neighbor("Neighbor_allgather", simple, comm, sendbuf, recvbuf, method, info)
+
+
+def Neighbor_allgatherv_init(
+    comm: MPI.Comm, sendbuf: Any, recvbuf: Any, *, method: str = "auto", info: Info = None
+) -> Request:
+    """Collective. A persistent ``MPI_Neighbor_allgatherv``: :func:`Neighbor_allgather_init` with a
+    count of each neighbor's."""
+    return _neighbor("Neighbor_allgatherv", vector, comm, sendbuf, recvbuf, method, info)
+
+
+def _allgather(
+    call: str, many: Reader, comm: MPI.Comm, sendbuf: Any, recvbuf: Any, method: str, info: Info
+) -> Request:
+    def read(context: Context) -> Sides:
+        me, ranks, keys = _everyone(context)
+        if not in_place(sendbuf):
+            send = simple(sendbuf, 1, "send").side(ranks, keys)
+            if recvbuf is None:
+                return Sides(send, None, ranks, keys)
+            return Sides(send, many(recvbuf, len(ranks), "recv").side(ranks, keys))
+        if recvbuf is None:
+            raise PatternError("the data are to be in place, and there is no receive buffer")
+        spec = many(recvbuf, len(ranks), "recv")
+        if spec.packs:
+            return Sides(spec.only(me).side(ranks, keys), spec.side(ranks, keys))
+        others = [MPI.PROC_NULL if rank == me else rank for rank in ranks]
+        return Sides(spec.only(me).side(others, keys), spec.side(ranks, keys, kept=me))
+
+    return _initialize(call, comm, read, method, info)
+
+
+# -- to each its own -----------------------------------------------------------------------------
+
+
+def Alltoall_init(
+    comm: MPI.Comm, sendbuf: Any, recvbuf: Any, *, method: str = "auto", info: Info = None
+) -> Request:
+    """Collective. A persistent ``MPI_Alltoall``: a block, of one size, from every rank to every
+    rank.
+
+    ``sendbuf`` may be ``MPI.IN_PLACE``: the data of ``recvbuf`` are sent, which Start copies
+    aside. ``recvbuf`` may otherwise be None.
+    """
+    return _alltoall("Alltoall", simple, comm, sendbuf, recvbuf, method, info)
+
+
+def Alltoallv_init(
+    comm: MPI.Comm, sendbuf: Any, recvbuf: Any, *, method: str = "auto", info: Info = None
+) -> Request:
+    """Collective. A persistent ``MPI_Alltoallv``: every rank sends a block to every rank.
+
+    Parameters
+    ----------
+    sendbuf
+        ``[data, counts]``, ``[data, counts, displs]``, ``[data, counts, displs, type]``, ``[data,
+        (counts, displs), type]`` or an array that is split into blocks as even as possible; one
+        count and displacement, in elements, per rank of ``comm``; or ``MPI.IN_PLACE`` as in
+        :func:`Alltoall_init`.
+    recvbuf
+        The same, in the caller's memory; in memory from :func:`empty` (the fast way: peers on the
+        node store straight into it); or None.
+
+    Source: MPI-4.1 section 7.13; the transports as named in :mod:`.registry`.
+    """
+    return _alltoall("Alltoallv", vector, comm, sendbuf, recvbuf, method, info)
+
+
+def Alltoallw_init(
+    comm: MPI.Comm,
+    sendbuf: Any,
+    recvbuf: Any,
+    *,
+    method: str = "auto",
+    info: Info = None,
+    chunks: Chunks = None,
+) -> Request:
+    """Collective. A persistent exchange of boxes of n-dimensional arrays, or of a type for each.
+
+    As ``MPI_Alltoallw`` with subarray types: ``sendbuf`` and ``recvbuf`` are ``[array, boxes]``
+    with, per rank of ``comm``, a tuple of slices of the local array or None. A block and its
+    counterpart have the same number of elements and the same dtype; elements are matched in C
+    order of the boxes. The receive array may have its axes in any memory order; as
+    ``[(shape, dtype), boxes]`` it is owned by the request, in two slots that take turns.
+
+    On the node a box is copied once, straight into the peer's array, where that array is in
+    window memory (from :func:`empty`, or the request's own) and the boxes have the same shape;
+    otherwise, and off the node, it is packed into window memory and unpacked by its receiver.
+
+    ``chunks=(axis, stops)`` cuts this rank's send boxes along ``axis`` at offsets from the start
+    of each box, the last of which is the extent of the boxes along this axis (they must all have
+    the same). The chunks of a round that is opened with ``request.Open()`` are written and leave
+    one by one. Ranks may cut their boxes in different ways; without it there is one chunk.
+
+    MPI's own arguments are taken as well: ``[data, counts, displs, types]``, ``[data, (counts,
+    displs), types]`` or ``[data, types]``, displacements in bytes; ``data`` may be ``MPI.BOTTOM``,
+    and then offsets are addresses. ``sendbuf`` may be ``MPI.IN_PLACE`` as in :func:`Alltoall_init`.
+    """
+
+    def read(context: Context) -> Sides:
+        _, ranks, keys = _everyone(context)
+        sides = _typed_sides(sendbuf, recvbuf, (ranks, keys, ranks, keys))
+        sides.cuts = read_cuts(chunks, sides.send.blocks, len(sides.send.shape))
+        return sides
+
+    return _initialize("Alltoallw", comm, read, method, info)
+
+
+def Neighbor_alltoall_init(
+    comm: MPI.Comm, sendbuf: Any, recvbuf: Any, *, method: str = "auto", info: Info = None
+) -> Request:
+    """Collective. A persistent ``MPI_Neighbor_alltoall``: a block of one size for every neighbor.
+
+    ``comm`` as in :func:`Neighbor_alltoallv_init`; ``recvbuf`` may be None.
+    """
+    return _neighbor("Neighbor_alltoall", simple, comm, sendbuf, recvbuf, method, info)
+
+
+def Neighbor_alltoallv_init(
+    comm: MPI.Comm, sendbuf: Any, recvbuf: Any, *, method: str = "auto", info: Info = None
+) -> Request:
+    """Collective. A persistent ``MPI_Neighbor_alltoallv``: blocks for real neighbors only.
+
+    ``comm`` has a distributed graph topology (``Create_dist_graph_adjacent``) or a Cartesian one.
+    There is one count and displacement per outgoing edge in ``sendbuf`` and per incoming edge in
+    ``recvbuf``, in the order of the topology; the same neighbor may occur several times.
+    """
+    return _neighbor("Neighbor_alltoallv", vector, comm, sendbuf, recvbuf, method, info)
+
+
+def Neighbor_alltoallw_init(
+    comm: MPI.Comm, sendbuf: Any, recvbuf: Any, *, method: str = "auto", info: Info = None
+) -> Request:
+    """Collective. A persistent ``MPI_Neighbor_alltoallw``: :func:`Alltoallw_init` with a box, or a
+    type, for every neighbor."""
+
+    def read(context: Context) -> Sides:
+        return _typed_sides(sendbuf, recvbuf, neighbors(context.comm), may_be_in_place=False)
+
+    return _initialize("Neighbor_alltoallw", comm, read, method, info)
+
+
+def _alltoall(
+    call: str, many: Reader, comm: MPI.Comm, sendbuf: Any, recvbuf: Any, method: str, info: Info
+) -> Request:
+    def read(context: Context) -> Sides:
+        _, ranks, keys = _everyone(context)
+        if in_place(sendbuf) and recvbuf is not None:
+            spec = many(recvbuf, len(ranks), "recv")
+            return Sides(spec.aside(ranks, keys), spec.side(ranks, keys))
+        send = many(sendbuf, len(ranks), "send").side(ranks, keys)
+        if recvbuf is None:
+            return Sides(send, None, ranks, keys)
+        return Sides(send, many(recvbuf, len(ranks), "recv").side(ranks, keys))
+
+    return _initialize(call, comm, read, method, info)
+
+
+def _neighbor(
+    call: str, many: Reader, comm: MPI.Comm, sendbuf: Any, recvbuf: Any, method: str, info: Info
+) -> Request:
+    def read(context: Context) -> Sides:
+        destinations, send_keys, sources, recv_keys = neighbors(context.comm)
+        if call.startswith("Neighbor_allgather"):
+            spec = simple(sendbuf, 1, "send")
+        else:
+            spec = many(sendbuf, len(destinations), "send")
+        send = spec.side(destinations, send_keys)
+        if recvbuf is None:
+            return Sides(send, None, sources, recv_keys)
+        return Sides(send, many(recvbuf, len(sources), "recv").side(sources, recv_keys))
+
+    return _initialize(call, comm, read, method, info)
+
+
+def _typed_sides(
+    sendbuf: Any, recvbuf: Any, edges: Edges, may_be_in_place: bool = True
+) -> Sides:
+    """Both sides by boxes, or by a type for every block; each rank as it likes."""
+    destinations, send_keys, sources, recv_keys = edges
+    if buffers.is_typed(recvbuf):
+        spec = buffers.typed(recvbuf, len(sources), "recv")
+        recv = spec.side(sources, recv_keys)
+    else:
+        spec, recv = None, buffers.recv_boxes(recvbuf, sources, recv_keys)
+    send: Side
+    if may_be_in_place and in_place(sendbuf):
+        if spec is not None:
+            send = spec.aside(destinations, send_keys)
+        elif recv.array is None:
+            raise PatternError("the data are to be in place, and there is no receive buffer")
+        else:
+            send = buffers.copied_aside(recv)
+    elif buffers.is_typed(sendbuf):
+        send = buffers.typed(sendbuf, len(destinations), "send").side(destinations, send_keys)
+    else:
+        send = buffers.send_boxes(sendbuf, destinations, send_keys)
+    return Sides(send, recv, by_boxes=True)
+
+
+# -- initialization ------------------------------------------------------------------------------
+
+
+def _everyone(context: Context) -> tuple[int, list[int], list[int]]:
+    """This rank, all ranks, and the keys of their blocks."""
+    size = context.comm.size
+    return context.comm.rank, list(range(size)), [0] * size
+
+
+def _initialize(
+    call: str,
+    comm: MPI.Comm,
+    read: Callable[[Context], Sides],
+    method: str,
+    info: Info,
+    root: int | None = None,
+) -> Request:
+    """Collective. Three agreements, two exchanges of words, and what the transport needs."""
+    began = time.perf_counter()
+    context = Context.of(comm)
+    hints, error = Hints(), None
+    try:
+        kind = registry.find(method)
+        hints = Hints.of(info, comm)
+        sides = read(context)
+    except Exception as problem:
+        error = problem
+    name = f"{call}_init" if root is None else f"{call}_init of root {root}"
+    agree(context.comm, error, f"{name} {method} {hints}")
+    context.node(hints.ranks_per_node)  # collective where it is the first
+    exchange = match(context, call, root, method, kind.any_order, sides, hints)
+    request: Request
+    if kind.chooses:
+        request = kind.load()(exchange)
+    else:
+        request = build(exchange, kind, exchange.buffers())
+    request.setup_time = time.perf_counter() - began
+    return request
