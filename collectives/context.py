@@ -293,8 +293,8 @@ def _communicator_freed(comm: MPI.Comm, keyval: int, attachment: Attachment) -> 
     """The caller frees the communicator: requests and views of memory keep the context."""
     context, attachment.context = attachment.context, None
     if context is not None and context.number in Context._all:
-        context.orphaned = True
         context.drop_shared()
+        context.orphaned = True
         context.collect()
 
 

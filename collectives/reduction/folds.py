@@ -190,10 +190,11 @@ class Message:
         return self.memory.size // self.element.extent
 
     @classmethod
-    def read(cls, spec: Any, role: str) -> Message:
+    def read(cls, spec: Any, role: str, blocks: int = 1) -> Message:
         """Local. mpi4py's specification of a message: data, ``[data, type]``,
         ``[data, count, type]``, ``[data, (count, displacement), type]``, with the displacement in
-        elements. Raises :class:`PatternError` naming what does not fit."""
+        elements; a count is that of each of the ``blocks``. Raises :class:`PatternError` naming
+        what does not fit."""
         parts = list(spec) if isinstance(spec, list | tuple) else [spec]
         datatype: Any = None
         if len(parts) > 1 and isinstance(parts[-1], MPI.Datatype | str):
@@ -214,17 +215,14 @@ class Message:
             raise PatternError(
                 f"{memory.size} bytes of {role} data are no whole number of {element}"
             )
-        length = _natural(count, max(rest, 0) // max(element.extent, 1), f"{role} count")
+        whole = max(rest, 0) // max(element.extent, 1)
+        length = whole if count is None else blocks * _natural(count, 0, f"{role} count")
         length *= element.extent
         if length > rest:
             raise PatternError(
                 f"the {role} buffer has {memory.size} bytes, {start + length} are needed"
             )
         return cls(memory[start : start + length], element, data)
-
-    def spec(self) -> list[Any]:
-        """Local. The same for MPI."""
-        return [self.memory, self.count, self.element.datatype]
 
 
 def _natural(value: Any, default: int, name: str) -> int:

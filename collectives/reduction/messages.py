@@ -255,8 +255,8 @@ class _OwnReduction(ReductionTransport):
 
     def own_calls(self) -> list[list[Call]]:
         """Local. The one call of a round."""
-        arguments = (held(each, self.resources) for each in self.reduction.arguments)
-        return [[(self.reduction.name, tuple(arguments))]]
+        (datatype,) = held([self.reduction.fold.element.datatype], self.resources)
+        return [[(self.reduction.name, self.reduction.arguments(datatype))]]
 
 
 class BlockingReduction(_OwnReduction, Blocking):

@@ -97,13 +97,13 @@ class Reduction:
         """The receive buffer as the caller gave it."""
         return None if self.into is None else self.into.given
 
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """Those of MPI's own function."""
+    def arguments(self, datatype: MPI.Datatype) -> tuple[Any, ...]:
+        """Local. Those of MPI's own function."""
         if self.name == "Barrier":
             return ()
-        out = MPI.IN_PLACE if self.out is None else self.out.spec()
-        return (out, None if self.into is None else self.into.spec(), *self.rest)
+        out = MPI.IN_PLACE if self.out is None else [self.out.memory, datatype]
+        into = None if self.into is None else [self.into.memory, datatype]
+        return (out, into, *self.rest)
 
     def buffers(self) -> list[object]:
         """Local. What must be kept alive as long as the request."""
@@ -112,8 +112,10 @@ class Reduction:
     def elsewhere(self, number: int) -> Reduction:
         """Local. The same in memory of its own, of zeros, under another number."""
         element = self.fold.element
-        source, target = np.zeros_like(self.source), np.zeros_like(self.target)
-        into = None if self.into is None else Message(target, element, target)
+        source, target, into = np.zeros_like(self.source), self.target, None
+        if self.into is not None:
+            memory = np.zeros_like(self.into.memory if self.out is not None else target)
+            into, target = Message(memory, element, memory), memory[: target.size]
         return replace(self, source=source, target=target, number=number, before=None,
                        out=Message(source, element, source), into=into)
 
@@ -290,6 +292,8 @@ def Reduce_scatter_block_init(
     def read(context: Context) -> _Form:
         size, into = context.comm.size, Message.read(recvbuf, "recv")
         in_place = sendbuf is MPI.IN_PLACE
+        if in_place:
+            into = Message.read(recvbuf, "recv", size)
         count = into.count // size if in_place else into.count
         if in_place and into.count % size:
             raise PatternError(f"{into.count} elements cannot be divided among {size} ranks")
@@ -391,7 +395,7 @@ def _scattered(
     block: bool = False,
 ) -> _Form:  # fmt: skip
     in_place = sendbuf is MPI.IN_PLACE
-    out = into if in_place else Message.read(sendbuf, "send")
+    out = into if in_place else Message.read(sendbuf, "send", len(counts or ()) if block else 1)
     fold = Fold(op, out.element)
     if counts is None:
         return _Form(fold, out, into, None, (None, op), whole=False)
