@@ -25,18 +25,54 @@ KINDS = ("c2c", "r2c", *REAL_KINDS)
 COMPLEX: dict[str, np.dtype[Any]] = {"f": np.dtype(np.complex64), "d": np.dtype(np.complex128)}
 
 
+#: What a kernel computes: a kind, and whether it is the forward one (of c2c: the negative sign in
+#: the exponent; a cosine or sine transform that is not forward is of the type that undoes the
+#: named one).
+Call = tuple[str, bool]
+
+
+def inverse_of(call: Call) -> Call:
+    """Local. What undoes it, but for a factor."""
+    kind, forward = call
+    return {"r2c": "c2r", "c2r": "r2c"}.get(kind, kind), not forward
+
+
 @dataclass(frozen=True)
 class AxisTransform:
     """The transform along one axis.
 
-    ``length`` is the unpadded number of points, ``physical`` that of the array before the forward
-    transform (larger where the axis is padded), ``spectral`` that of the array after it.
+    ``forward`` and ``backward`` are what is computed in the two directions. ``length`` is the
+    unpadded number of points, ``physical`` that of the array before the forward transform (larger
+    where the axis is padded), ``spectral`` that of the array after it.
     """
 
     axis: int
-    kind: str
+    forward: Call
+    backward: Call
     length: int
     physical: int
+
+    @property
+    def kind(self) -> str:
+        """Of the forward transform."""
+        return self.forward[0]
+
+    @property
+    def words(self) -> str:
+        """What is computed, for people and as a name; short where backward undoes forward."""
+        words = [f"{kind}{'' if forward else ' inverse'}" for kind, forward in self.calls]
+        usual = self.forward[1] and self.backward == inverse_of(self.forward)
+        return words[0] if usual else " and ".join(words)
+
+    @property
+    def calls(self) -> tuple[Call, Call]:
+        """Of both directions."""
+        return self.forward, self.backward
+
+    @staticmethod
+    def family(kind: str) -> str:
+        """Local. What kinds have in common that may follow each other: lengths, dtypes, modes."""
+        return kind if kind in ("c2c", "dct1", "dst1") else "real" if kind[0] == "d" else "r2c"
 
     def shifted(self, batch: int) -> AxisTransform:
         """Local. The same transform of arrays with ``batch`` more leading axes."""
@@ -88,17 +124,19 @@ class Stage:
 
 
 def resolve_kinds(
-    order: Sequence[int], kinds: Mapping[int, str], dtype: np.dtype[Any]
-) -> dict[int, str]:
-    """Local. The kind of every axis in ``order``, which is that of a forward transform.
+    order: Sequence[int], calls: Mapping[int, tuple[Call, Call]], dtype: np.dtype[Any]
+) -> dict[int, tuple[Call, Call]]:
+    """Local. What is computed along every axis in ``order``, that of a forward transform.
 
-    Axes without an entry in ``kinds`` are real to complex while the data are real, else complex
+    Axes without an entry in ``calls`` are real to complex while the data are real, else complex
     to complex. Raises :class:`PatternError` where a kind does not fit the data that reach it.
     """
     resolved = {}
     real = dtype.kind == "f"
     for axis in order:
-        kind = kinds.get(axis, "r2c" if real else "c2c")
+        usual = ("r2c" if real else "c2c", True)
+        found = calls.get(axis, (usual, inverse_of(usual)))
+        kind = found[0][0]
         if kind not in KINDS:
             raise PatternError(f"kind {kind!r} of axis {axis} is none of {', '.join(KINDS)}")
         if kind == "r2c" and not real:
@@ -112,7 +150,7 @@ def resolve_kinds(
                 f"(dtype {dtype}, axes transformed in the order {tuple(order)})"
             )
         real = real and kind != "r2c"
-        resolved[axis] = kind
+        resolved[axis] = found
     return resolved
 
 
@@ -121,8 +159,12 @@ def plan_stages(
     transforms: Sequence[AxisTransform],
     dtype: np.dtype[Any],
     transposed_out: bool = True,
+    groups: Sequence[Sequence[int]] = (),
 ) -> list[Stage]:
     """Local. The stages of a forward transform, ``transforms`` in its order.
+
+    Of a group of axes, listed as mpi4py-fft does, it is the last one that is split by the transpose
+    after the group, where it is whole then; of other axes it is the one transformed last.
 
     ``first`` is whole along the axis of the first transform and has the padded global shape.
     Without ``transposed_out``, stages that transform nothing lead back to the layout of the input.
@@ -131,6 +173,7 @@ def plan_stages(
     before = after = first
     here = start = dtype
     group: list[AxisTransform] = []
+    aligned = {axes[0]: axes[-1] for axes in groups}
     for transform in transforms:
         axis = transform.axis
         if after.parts(axis) != 1:
@@ -141,6 +184,8 @@ def plan_stages(
         if transform.kind == "r2c":
             here = COMPLEX[here.char]
         after = replace(after, axis=axis).resized(axis, transform.spectral)
+        if after.parts(aligned.get(axis, axis)) == 1:
+            after = replace(after, axis=aligned.get(axis, axis))
     if not transposed_out:  # the way back begins with the axis that was made whole last
         after = replace(after, axis=before.axis)
     stages.append(Stage(before, tuple(group), after, (start, here)))
