@@ -4,9 +4,10 @@ if __name__ == "sparse":  # imported from the source folder, not from the packag
     raise ImportError("import onesided.sparse, not sparse", name="sparse")
 
 from onesided.sparse import petsc
-from onesided.sparse.assembly import from_triplets
+from onesided.sparse.assembly import Assembler, from_triplets
 from onesided.sparse.errors import HarwellBoeingError, MatrixFileError, MatrixMarketError
 from onesided.sparse.files.marketwriter import write_matrixmarket
+from onesided.sparse.files.packages import read_vector
 from onesided.sparse.files.readers import read
 from onesided.sparse.files.store import write
 from onesided.sparse.generators.grids import stencil7, stencil27
@@ -41,6 +42,7 @@ from onesided.sparse.vector import DistVector
 
 __all__ = [
     "SSOR",
+    "Assembler",
     "BlockILU",
     "DistMatrix",
     "DistVector",
@@ -78,6 +80,7 @@ __all__ = [
     "pipelined_cg",
     "power_iteration",
     "read",
+    "read_vector",
     "stencil7",
     "stencil27",
     "trace_mesh",
