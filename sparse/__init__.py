@@ -17,7 +17,7 @@ from onesided.sparse.linear import Linear, LinearOperator
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.orderings.ordering import Ordering, partitioned
 from onesided.sparse.partition import Partition
-from onesided.sparse.preconditioners import SSOR, BlockILU, Jacobi, Preconditioner
+from onesided.sparse.preconditioners import AMG, SSOR, BlockILU, Jacobi, Preconditioner
 from onesided.sparse.report import MatrixReport
 from onesided.sparse.scatter import from_rows, from_scipy
 from onesided.sparse.solvers import (
@@ -41,6 +41,7 @@ from onesided.sparse.solvers import (
 from onesided.sparse.vector import DistVector
 
 __all__ = [
+    "AMG",
     "SSOR",
     "Assembler",
     "BlockILU",
