@@ -18,7 +18,7 @@ from onesided.apps.verdict import Verdict
 from onesided.sparse import DistMatrix, solvers
 from onesided.sparse.preconditioners import SSOR, BlockILU, Jacobi, Preconditioner
 from onesided.sparse.solvers import Solution
-from onesided.sparse.solvers.lsqr import LEAST_SQUARES
+from onesided.sparse.solvers.solution import LEAST_SQUARES
 
 MARGIN = 2.0  # what the recurrence of a residual may lie off the residual itself
 ROUNDING = 1e3  # of it, in units of the dtype's epsilon

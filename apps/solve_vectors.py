@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from onesided.apps.failures import CommandError, user_errors, words
 from onesided.collectives import agree, agreed
 from onesided.sparse import DistMatrix
-from onesided.sparse.solvers.start import start_block
+from onesided.sparse.solvers.space import start_block
 
 DATASET = "x"
 

@@ -3,30 +3,37 @@
 if __name__ == "sparse":  # imported from the source folder, not from the package
     raise ImportError("import onesided.sparse, not sparse", name="sparse")
 
-from onesided.sparse.assembly import from_triplets
+from onesided.sparse import petsc
+from onesided.sparse.assembly import Assembler, from_triplets
 from onesided.sparse.errors import HarwellBoeingError, MatrixFileError, MatrixMarketError
 from onesided.sparse.files.marketwriter import write_matrixmarket
+from onesided.sparse.files.packages import read_vector
 from onesided.sparse.files.readers import read
 from onesided.sparse.files.store import write
 from onesided.sparse.generators.grids import stencil7, stencil27
 from onesided.sparse.generators.mesh import trace_mesh
 from onesided.sparse.halo import Halo, HaloPattern
-from onesided.sparse.linear import Linear
+from onesided.sparse.linear import Linear, LinearOperator
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.orderings.ordering import Ordering, partitioned
 from onesided.sparse.partition import Partition
-from onesided.sparse.preconditioners import SSOR, BlockILU, Jacobi, Preconditioner
+from onesided.sparse.preconditioners import AMG, SSOR, BlockILU, Jacobi, Preconditioner
 from onesided.sparse.report import MatrixReport
 from onesided.sparse.scatter import from_rows, from_scipy
 from onesided.sparse.solvers import (
     Eigenpair,
+    Eigenpairs,
     Solution,
     bicgstab,
     cg,
     chebyshev,
     eigenvalue_bounds,
+    fgmres,
     gmres,
+    lobpcg,
+    lsmr,
     lsqr,
+    minres,
     pagerank,
     pipelined_cg,
     power_iteration,
@@ -34,16 +41,20 @@ from onesided.sparse.solvers import (
 from onesided.sparse.vector import DistVector
 
 __all__ = [
+    "AMG",
     "SSOR",
+    "Assembler",
     "BlockILU",
     "DistMatrix",
     "DistVector",
     "Eigenpair",
+    "Eigenpairs",
     "Halo",
     "HaloPattern",
     "HarwellBoeingError",
     "Jacobi",
     "Linear",
+    "LinearOperator",
     "MatrixFileError",
     "MatrixMarketError",
     "MatrixReport",
@@ -55,16 +66,22 @@ __all__ = [
     "cg",
     "chebyshev",
     "eigenvalue_bounds",
+    "fgmres",
     "from_rows",
     "from_scipy",
     "from_triplets",
     "gmres",
+    "lobpcg",
+    "lsmr",
     "lsqr",
+    "minres",
     "pagerank",
     "partitioned",
+    "petsc",
     "pipelined_cg",
     "power_iteration",
     "read",
+    "read_vector",
     "stencil7",
     "stencil27",
     "trace_mesh",

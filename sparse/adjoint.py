@@ -51,6 +51,18 @@ class Transposable(Linear):
         """Collective. y = A.T x; nothing is checked."""
 
     @abstractmethod
+    def times(self, other: Linear, transposed: bool, conjugated: bool) -> Linear:
+        """Collective. The matrix A B, of A as the two say."""
+
+    @abstractmethod
+    def transposed_rows(self) -> sparse.csr_array:
+        """Collective. This rank's rows of A.T."""
+
+    @abstractmethod
+    def derived(self, rows: sparse.csr_array, like: Linear) -> Linear:
+        """Collective. A matrix of other rows, made in the same way."""
+
+    @abstractmethod
     def view(self, transposed: bool, conjugated: bool) -> Linear:
         """Local. This, its transpose, its conjugate or its adjoint."""
 
@@ -80,6 +92,34 @@ class Adjoint(Linear):
     def H(self) -> Linear:
         """Local. The adjoint of this."""
         return self.matrix.view(not self.transposed, not self.conjugated)
+
+    def promoted(self, dtype: np.dtype[Any]) -> Linear:
+        """Collective. The same view of the promoted matrix."""
+        wide: Any = self.matrix.promoted(dtype)
+        return self if wide is self.matrix else wide.view(self.transposed, self.conjugated)
+
+    def magnitude(self) -> float:
+        """Collective. That of the matrix."""
+        return self.matrix.magnitude()
+
+    def _times(self, other: Linear) -> Any:
+        return self.matrix.times(other, self.transposed, self.conjugated)
+
+    def local_rows(self) -> sparse.csr_array:
+        """Collective. This rank's rows with global columns; they are brought for the purpose."""
+        rows = self.matrix.transposed_rows() if self.transposed else self.matrix.local_rows()
+        if self.conjugated:
+            np.conjugate(rows.data, out=rows.data)
+        return rows
+
+    def copy(self) -> Any:
+        """Collective. A :class:`DistMatrix` with these entries."""
+        return self.matrix.derived(self.local_rows(), self)
+
+    def __repr__(self) -> str:
+        kind = {(True, False): "transpose", (True, True): "adjoint"}
+        name = kind.get((self.transposed, self.conjugated), "conjugate")
+        return f"<the {name} of {self.matrix!r}>"
 
     @property
     def checked(self) -> bool:

@@ -17,7 +17,7 @@ from onesided.sparse.matrix import DistMatrix, vector_dtype
 from onesided.sparse.orderings.numbering import How
 from onesided.sparse.orderings.ordering import partitioned
 from onesided.sparse.partition import Partition, index_dtype
-from onesided.sparse.triplets import Triplets, balanced_rows, route
+from onesided.sparse.triplets import Route, Triplets, balanced_rows, route
 
 _BYTES_PER_ROW = 40  # counters, row pointers and vectors that a rank needs for each of its rows
 
@@ -67,9 +67,84 @@ def from_triplets(
     with agreed(comm):
         target = vector_dtype(kind, dtype)
     index = index_dtype(max(shape))
-    typed = Triplets.joined([mine], index, target)
+    typed = [Triplets.joined([mine], index, target)]
     choices = Choices(method, info, dtype, partition, None, product, kernel)
     return from_any_rank(comm, shape, typed, choices)
+
+
+class Assembler:
+    """Local matrices of elements, on any ranks, added up in a matrix; again and again.
+
+    The places are given once: who sends what to whom, and where it is added, is kept, as are the
+    matrix's halo, partitions and kernels. ``matrix`` is the matrix, zero until ``assemble``; it is
+    the caller's to free.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        rows: ArrayLike,
+        cols: ArrayLike,
+        shape: tuple[int, int],
+        *,
+        method: str = "auto",
+        info: Info = None,
+        dtype: DTypeLike = np.float64,
+        product: str = "auto",
+        kernel: str = "auto",
+    ) -> None:
+        """Collective. ``rows`` and ``cols`` are numbers from 0, broadcast against each other.
+
+        For elements with ``nodes`` (elements, n): ``nodes[:, :, None]`` and ``nodes[:, None, :]``.
+        Places may be given several times, on one rank or on several. Errors, and the other
+        arguments, as of :func:`from_triplets`.
+        """
+        with agreed(comm, f"Assembler with shape={tuple(shape)}, dtype={dtype}"):
+            places = np.broadcast_arrays(rows, cols)
+            self._shape = places[0].shape
+            flat = [np.asarray(place).reshape(-1) for place in places]
+            target = vector_dtype(np.dtype(dtype), dtype)
+            shape = operator.index(shape[0]), operator.index(shape[1])
+            mine = _checked(flat[0], flat[1], np.zeros(len(flat[0]), target), shape)
+        self.comm = comm
+        check_room(comm, shape)
+        partition = balanced_rows(comm, mine.rows, shape[0])
+        self._route = Route(comm, partition.owners(mine.rows))
+        row, col = self._route.send(mine.rows), self._route.send(mine.cols)
+        start, stop = partition.range(comm.rank)
+        places_ = col.astype(np.int64) + (row.astype(np.int64) - start) * max(shape[1], 1)
+        found, self._at = np.unique(places_, return_inverse=True)
+        counts = np.bincount(found // max(shape[1], 1), minlength=stop - start)
+        kind = index_dtype(max(shape[1], len(found)))
+        indptr = np.concatenate([[0], np.cumsum(counts)]).astype(kind)
+        parts = np.zeros(len(found), target), (found % max(shape[1], 1)).astype(kind), indptr
+        local = sparse.csr_array(parts, shape=(stop - start, shape[1]))
+        choices = Choices(method, info, dtype, "rows", None, product, kernel)
+        self.matrix = from_blocks(comm, local, partition, choices)
+
+    def assemble(self, values: ArrayLike) -> DistMatrix:
+        """Collective. The matrix with these values, one for each place, added up; also returned.
+
+        Raises the same error on every rank: ``ValueError`` for another shape than that of the
+        places, ``TypeError`` where values are complex and the matrix real.
+        """
+        with agreed(self.comm, "assemble"):
+            array = np.asarray(values)
+            if array.shape != self._shape:
+                raise ValueError(f"values of shape {array.shape} for places of shape {self._shape}")
+            if not np.can_cast(array.dtype, self.matrix.dtype, casting="same_kind"):
+                raise TypeError(f"values are {array.dtype}, the matrix {self.matrix.dtype}")
+            array = array.reshape(-1).astype(self.matrix.dtype)
+        came = self._route.send(array)
+        count = len(self.matrix.values)
+        if came.dtype.kind == "c":
+            sums = np.bincount(self._at, came.real, count) + 1j * np.bincount(
+                self._at, came.imag, count
+            )
+        else:
+            sums = np.bincount(self._at, came, count)
+        self.matrix.set_values(sums.astype(self.matrix.dtype))
+        return self.matrix
 
 
 def _checked(
@@ -99,14 +174,17 @@ def _checked(
 
 
 def from_any_rank(
-    comm: MPI.Comm, shape: tuple[int, int], triplets: Triplets, choices: Choices
+    comm: MPI.Comm, shape: tuple[int, int], entries: list[Triplets], choices: Choices
 ) -> DistMatrix:
-    """Collective. The matrix of all ranks' entries, whose indices and dtype have been checked."""
+    """Collective. The matrix of all ranks' entries, whose indices and dtype have been checked.
+
+    ``entries`` has one member, and is emptied: their memory is free when the matrix is made.
+    """
     private = comm.Dup()
     try:
         check_room(private, shape)
-        rows = balanced_rows(private, triplets.rows, shape[0])
-        mine = route(private, triplets, rows).to_rows(*rows.range(private.rank), shape[1])
+        rows = balanced_rows(private, entries[0].rows, shape[0])
+        mine = route(private, entries.pop(), rows).to_rows(*rows.range(private.rank), shape[1])
     finally:
         private.Free()
     return from_blocks(comm, mine, rows, choices)

@@ -55,6 +55,8 @@ class Contest:
         are in memory at a time. ``kernels`` are this rank's; those are tried that all ranks have
         and that suit the rows of any.
         """
+        if len(kernels) > 1:
+            kernels = [name for name in kernels if KERNELS[name].works(self._rows)]
         suited = [name for name in kernels if KERNELS[name].suits(self._rows)]
         everyone = self._comm.allgather((kernels, suited))
         shared = set.intersection(*(set(names) for names, _ in everyone))

@@ -1,4 +1,4 @@
-"""What multiplies distributed vectors: a matrix, its transpose, its adjoint.
+"""What multiplies distributed vectors: a matrix, its transpose, its adjoint, a function.
 
 Everything about operands is here: which are taken, how they are cast, how complex vectors meet a
 real matrix, and that one wrong operand on one rank is an error on every rank.
@@ -7,18 +7,36 @@ real matrix, and that one wrong operand on one rank is an error on every rank.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, overload
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from onesided.collectives import RequestError, agree
+from onesided.collectives import RequestError, agree, agreed
 from onesided.sparse.partition import Partition
 from onesided.sparse.vector import DistVector
 
+DTYPES = tuple(np.dtype(kind) for kind in ("f4", "f8", "c8", "c16"))
 _WRONG = -1  # the form of an operand that this rank refuses
 _ERRORS = (TypeError, ValueError)
+
+
+def common_dtype(name: str, vector: np.dtype[Any], matrix: np.dtype[Any]) -> np.dtype[Any]:
+    """Local. The dtype of a product, NumPy's of the two; ``TypeError`` where there is none."""
+    found = None
+    if vector.kind in "biufc":
+        found = np.result_type(vector, matrix)
+    if found is None or found not in DTYPES:
+        names = ", ".join(kind.name for kind in DTYPES)
+        raise TypeError(f"{name} is {vector}, the matrix {matrix}; products are of {names}")
+    return found
+
+
+def entries_dtype(matrix: np.dtype[Any], wanted: np.dtype[Any]) -> np.dtype[Any]:
+    """Local. What a matrix is cast to for products of the wanted dtype; a real one stays real."""
+    return wanted if matrix.kind == "c" else np.empty(0, wanted).real.dtype
 
 
 class Linear(ABC):
@@ -71,6 +89,19 @@ class Linear(ABC):
     def H(self) -> Linear:
         """Local. The adjoint, which shares everything with this."""
 
+    def promoted(self, dtype: np.dtype[Any]) -> Linear:
+        """Collective. This map for vectors of a wider dtype; what that needs is freed with it.
+
+        ``TypeError`` where there is none.
+        """
+        if entries_dtype(self.dtype, dtype) != self.dtype:
+            raise TypeError(f"this {type(self).__name__} multiplies {self.dtype} only, not {dtype}")
+        return self
+
+    def magnitude(self) -> float:
+        """Collective. The largest absolute value of the entries; 1 where they are not known."""
+        return 1.0
+
     @abstractmethod
     def multiply(self, x: NDArray[Any], y: NDArray[Any]) -> None:
         """Collective. y = A x for operands that are known to be right; nothing is checked.
@@ -84,8 +115,19 @@ class Linear(ABC):
     @overload
     def __matmul__(self, x: NDArray[Any]) -> NDArray[Any]: ...
     def __matmul__(self, x: Any) -> Any:
-        """Collective. This rank's block of A x; see :meth:`dot`."""
-        return self.dot(x)
+        """Collective. This rank's block of A x, see :meth:`dot`; or the matrix A B."""
+        return self._times(x) if isinstance(x, Linear) else self.dot(x)
+
+    def _times(self, other: Linear) -> Any:
+        """Collective. The product of two matrices, where both have entries."""
+        raise TypeError(
+            f"A @ B needs a DistMatrix, or its transpose or adjoint, on both sides; A is "
+            f"{type(self).__name__}, B {type(other).__name__}"
+        )
+
+    def local_rows(self) -> Any:
+        """Collective. This rank's rows as SciPy's CSR with global columns, a copy."""
+        raise TypeError(f"a {type(self).__name__} has no entries")
 
     @overload
     def dot(self, x: DistVector, out: DistVector | None = None) -> DistVector: ...
@@ -95,22 +137,27 @@ class Linear(ABC):
         """Collective. Multiply: x is this rank's block, (n,) or (n, k), the result that of A x.
 
         ``out`` (contiguous, of the result's shape and dtype) is filled and returned if given; it
-        may be x. A :class:`DistVector` gives one. The first product with another k plans a request.
+        may be x. A :class:`DistVector` gives one. The result has the dtype that NumPy gives such
+        products; for an x wider than the matrix a wider copy of the entries is made and kept. The
+        first product with another k or dtype plans a request.
 
         Raises the same error on every rank, unless :attr:`checked` is False: ``ValueError`` for a
-        wrong length, or another k than that of other ranks, ``TypeError`` for a wrong dtype.
-        ``RequestError`` after ``Free``.
+        wrong length, or another k than that of other ranks, ``TypeError`` for what is no vector or
+        block of numbers. ``RequestError`` after ``Free``.
         """
         if self.freed:
             raise RequestError("the matrix has been freed")
         error = None
         try:
             block, place = self._blocks(x, out) if isinstance(x, DistVector) else (x, out)
-            block, y, form = self._operands(np.asarray(block), place)
+            block, y, form = self._operands(_array(block), place)
         except _ERRORS as problem:
             error, form = problem, _WRONG
         self._compare(error, form)
-        self._multiply_any(block, y)
+        map_: Linear = self
+        if form & 2:
+            map_ = self.promoted(entries_dtype(self.dtype, block.dtype))
+        map_._multiply_any(block, y)
         if not isinstance(x, DistVector):
             return y
         return x.like(y, self.row_partition) if out is None else out
@@ -139,15 +186,15 @@ class Linear(ABC):
                 f"x has shape {x.shape}, rank {self.comm.rank} owns the {self._n_cols} "
                 f"columns {self.col_range[0]}:{self.col_range[1]}"
             )
-        pairs = x.dtype.kind == "c" and self.dtype.kind != "c"
-        dtype = np.result_type(self.dtype, np.complex64) if pairs else self.dtype
-        if x.dtype != dtype or not x.flags.c_contiguous:
-            x = self._cast(x, dtype)
+        dtype = common_dtype("x", x.dtype, self.dtype)
+        pairs = dtype.kind == "c" and self.dtype.kind != "c"
+        wider = entries_dtype(self.dtype, dtype) != self.dtype
+        x = np.ascontiguousarray(x, dtype)
         y = self._result(out, (self._n_rows, *x.shape[1:]), dtype)
         if out is not None and np.may_share_memory(x, out):
             x = x.copy()
         form = x.shape[1] + 1 if x.ndim == 2 else 0
-        return x, y, 2 * form + pairs
+        return x, y, 4 * form + 2 * wider + pairs
 
     def _compare(self, error: Exception | None, form: int) -> None:
         """Collective where products are checked: raise unless all ranks have the same form."""
@@ -170,19 +217,10 @@ class Linear(ABC):
         """Complex x with a real matrix are twice as many real vectors, entry beside entry."""
         if x.ndim == 2 and x.shape[1] == 0:
             return
-        if x.dtype != self.dtype:
-            x, y = (
-                (a if a.ndim == 2 else a.reshape(len(a), 1)).view(self.dtype) for a in (x, y)
-            )
+        if x.dtype.kind == "c" and self.dtype.kind != "c":
+            kind = x.real.dtype
+            x, y = ((a if a.ndim == 2 else a.reshape(len(a), 1)).view(kind) for a in (x, y))
         self.multiply(x, y)
-
-    def _cast(self, x: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-        if not np.can_cast(x.dtype, dtype):
-            raise TypeError(
-                f"x is {x.dtype} and the matrix {self.dtype}: create the matrix with dtype="
-                f"'{np.result_type(x.dtype, self.dtype)}', or cast x"
-            )
-        return np.ascontiguousarray(x, dtype)
 
     @staticmethod
     def _result(
@@ -200,7 +238,120 @@ class Linear(ABC):
         return out
 
 
+def _array(x: Any) -> NDArray[Any]:
+    """Local. x as an array; ``TypeError`` that names what can be multiplied."""
+    array = np.asarray(x)
+    if array.dtype == object:
+        raise TypeError(
+            f"A @ x takes this rank's block of x, (n,) or (n, k), or a DistVector (a DistMatrix "
+            f"also a DistMatrix), not {type(x).__name__}"
+        )
+    return array
+
+
 def _words(form: int) -> str:
     """What a form says of a vector."""
-    kind = "complex" if form % 2 else "of the matrix's dtype"
-    return f"a block of {form // 2 - 1} vectors, {kind}" if form > 1 else f"one vector, {kind}"
+    kind = "complex" if form % 2 else "wider than the matrix" if form & 2 else "of its dtype"
+    return f"a block of {form // 4 - 1} vectors, {kind}" if form > 3 else f"one vector, {kind}"
+
+
+Function = Callable[[NDArray[Any], NDArray[Any]], object]
+
+
+class LinearOperator(Linear):
+    """A distributed linear map that a function multiplies by; no entries are stored.
+
+    Solvers, and ``@``, take it as they take a matrix. It owns nothing: there is nothing to free.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        row_partition: Partition,
+        col_partition: Partition,
+        multiply: Function,
+        *,
+        multiply_adjoint: Function | None = None,
+        dtype: DTypeLike = np.float64,
+        checked: bool = True,
+    ) -> None:
+        """Collective. ``multiply(x, y)`` writes this rank's block of A x into y; it may be
+        Collective. Both are contiguous, (n,) or (n, k), of ``dtype`` or of a wider one, or of the
+        complex one. ``multiply_adjoint(y, x)`` does the same for A.H y.
+
+        Raises the same error on every rank: ``ValueError`` where partitions do not fit the
+        communicator, ``TypeError`` for a dtype that products do not have, or what is no function.
+        """
+        kind = np.dtype(dtype)
+        with agreed(comm, ("LinearOperator", kind.str, multiply_adjoint is None)):
+            for partition in (row_partition, col_partition):
+                if partition.parts != comm.size:
+                    raise ValueError(
+                        f"a partition of {partition.parts} parts on {comm.size} ranks"
+                    )
+            for function in (multiply, multiply_adjoint):
+                if function is not None and not callable(function):
+                    raise TypeError(f"{function!r} cannot be called")
+            self.dtype = common_dtype("dtype", kind, kind)
+        self._functions = multiply, multiply_adjoint
+        self._checked = checked
+        self._lay_out(comm, row_partition, col_partition)
+
+    @property
+    def checked(self) -> bool:
+        """Local. Whether products compare their operands on all ranks."""
+        return self._checked
+
+    @property
+    def freed(self) -> bool:
+        """Local. Never."""
+        return False
+
+    @property
+    def T(self) -> Linear:
+        """Local. The transpose; ``TypeError`` without ``multiply_adjoint``."""
+        adjoint = self.H
+        if self.dtype.kind != "c":
+            return adjoint
+        return _conjugated(adjoint)
+
+    @property
+    def H(self) -> Linear:
+        """Local. The adjoint; ``TypeError`` without ``multiply_adjoint``."""
+        there, back = self._functions
+        if back is None:
+            raise TypeError("this LinearOperator was made without multiply_adjoint")
+        return _swapped(self, back, there)
+
+    def promoted(self, dtype: np.dtype[Any]) -> Linear:
+        """Local. The function takes any dtype."""
+        return self
+
+    def multiply(self, x: NDArray[Any], y: NDArray[Any]) -> None:
+        """Collective. y = A x, by the function."""
+        self._functions[0](x, y)
+
+
+def _swapped(operator: LinearOperator, there: Function, back: Function) -> LinearOperator:
+    """Local. The adjoint of an operator that has been checked."""
+    made = LinearOperator.__new__(LinearOperator)
+    made.dtype, made._checked, made._functions = operator.dtype, operator._checked, (there, back)
+    made._lay_out(operator.comm, operator.col_partition, operator.row_partition)
+    return made
+
+
+def _conjugated(adjoint: Linear) -> LinearOperator:
+    """Local. The conjugate of a map, which is the transpose of its adjoint."""
+
+    def conjugate(function: Function) -> Function:
+        def call(x: NDArray[Any], y: NDArray[Any]) -> None:
+            function(x.conj(), y)
+            np.conjugate(y, out=y)
+
+        return call
+
+    made = LinearOperator.__new__(LinearOperator)
+    made.dtype, made._checked = adjoint.dtype, adjoint.checked
+    made._functions = conjugate(adjoint.multiply), conjugate(adjoint.H.multiply)
+    made._lay_out(adjoint.comm, adjoint.row_partition, adjoint.col_partition)
+    return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -13,20 +14,18 @@ from scipy import sparse
 
 from onesided.collectives import RequestError, agreed
 from onesided.collectives.scope import Scoped
+from onesided.sparse import rows as moving
 from onesided.sparse import stored
 from onesided.sparse.adjoint import Adjoint, Transposable, TransposedProduct
 from onesided.sparse.contest import Contest, candidates
 from onesided.sparse.halo import Halo, HaloPattern, Info, ReverseHalo
 from onesided.sparse.kernels.registry import KERNELS
 from onesided.sparse.kernels.scipy_calls import Csr, add_product
-from onesided.sparse.linear import Linear
-from onesided.sparse.operator import BlockOperator, WholeOperator
+from onesided.sparse.linear import DTYPES, Linear, entries_dtype
 from onesided.sparse.orderings.ordering import Ordering
-from onesided.sparse.partition import Partition, split_columns
+from onesided.sparse.partition import Integers, Partition, split_columns
 from onesided.sparse.product import Product
 from onesided.sparse.report import MatrixReport, report
-
-_DTYPES = tuple(np.dtype(kind) for kind in ("f4", "f8", "c8", "c16"))
 
 
 def vector_dtype(values: np.dtype[Any], wanted: DTypeLike | None) -> np.dtype[Any]:
@@ -38,8 +37,8 @@ def vector_dtype(values: np.dtype[Any], wanted: DTypeLike | None) -> np.dtype[An
     given = np.dtype(wanted) if wanted is not None else values
     if wanted is None and given.kind in "biu":
         given = np.dtype(np.float64)
-    if given not in _DTYPES or (values.kind == "c" and given.kind != "c"):
-        names = ", ".join(kind.name for kind in _DTYPES)
+    if given not in DTYPES or (values.kind == "c" and given.kind != "c"):
+        names = ", ".join(kind.name for kind in DTYPES)
         raise TypeError(f"values of {values} in a matrix of {given}, which can be {names}")
     return given
 
@@ -51,10 +50,15 @@ class DistMatrix(Transposable, Scoped):
     of the result (``A.row_range``). Row and column ranges of a square matrix made by this package
     are equal. ``A.T`` and ``A.H`` multiply in the same way.
 
-    The dtype of matrix, halos and vectors is fixed at creation. An x that can be cast safely is
-    cast. A complex x with a real matrix is multiplied as a block of its real and imaginary parts:
-    then x must be complex on every rank. Any other x raises ``TypeError``; ``dtype=`` at creation
-    avoids that.
+    A product has the dtype that NumPy gives it. A complex x with a real matrix is multiplied as a
+    block of its real and imaginary parts, an x wider than the matrix by a wider copy of it that is
+    made once: then x must be so on every rank; ``dtype=`` at creation avoids the copy.
+
+    With an ``ordering`` all of what is told by rank and row is in the permuted numbering: blocks,
+    ``gather``, ``diagonal``, ``A[rows]`` and the whole vectors of ``as_linear_operator``.
+
+    What is made of matrices (``A.copy()``, ``2 * A``, ``A + B``, ``A @ B``, ``A.T @ A``) has the
+    method, product and kernel of A, requests of its own, and is to be freed as A is.
 
     ``comm`` is borrowed and must outlive the matrix. Attributes: ``comm``, ``shape`` (global),
     ``nnz`` (global, entries stored), ``dtype``, ``row_range``, ``col_range``, ``row_partition``,
@@ -62,6 +66,7 @@ class DistMatrix(Transposable, Scoped):
     ``method`` (of its request), ``product_name`` ("fused" or "split"), ``kernel_name`` (the local
     product that it uses), ``checked`` (whether products compare their operands on all ranks; may
     be set, to the same value on every rank),
+    ``version`` (a number that changes with the values),
     ``ordering`` (how the caller's numbering was permuted, or None).
     """
 
@@ -101,6 +106,7 @@ class DistMatrix(Transposable, Scoped):
             indptr = rows.indptr.astype(columns.indices.dtype, copy=False)
             local = Csr(columns.n_local, indptr, columns.indices, data)
         self._lay_out(comm, row_partition, col_partition)
+        self.version = 0
         self.nnz = int(comm.allreduce(len(data)))
         self.ordering: Ordering | None = None
         self._freed = False
@@ -116,6 +122,8 @@ class DistMatrix(Transposable, Scoped):
         """Collective. The halo of one vector; those of blocks and of transposes come later."""
         self._method, self._info = method, info
         self._views: dict[tuple[bool, bool], Adjoint] = {}
+        self._promoted: dict[np.dtype[Any], DistMatrix] = {}
+        self._magnitude = -1, 0.0
         self._halos: dict[int, Halo] = {}
         self._reverse_halos: dict[int, ReverseHalo] = {}
         self.halo = self._halo(1)
@@ -187,7 +195,8 @@ class DistMatrix(Transposable, Scoped):
             x, y = x.reshape(-1), y.reshape(-1)
         if self._transposed is None:
             make = KERNELS[self.kernel_name].make
-            self._transposed = TransposedProduct(self._rows, self.pattern.n_own, make)
+            with agreed(self.comm):
+                self._transposed = TransposedProduct(self._rows, self.pattern.n_own, make)
         self._transposed(self._reverse_halos.get(k) or self._reverse_halo(k), x, y)
 
     def _halo(self, k: int) -> Halo:
@@ -202,20 +211,269 @@ class DistMatrix(Transposable, Scoped):
         self._reverse_halos[k] = ReverseHalo(self.comm, self.pattern, self.dtype, k, **how)
         return self._reverse_halos[k]
 
-    def as_linear_operator(self, blocks: bool = False) -> WholeOperator | BlockOperator:
+    def as_linear_operator(self, blocks: bool = False) -> Any:
         """Local. A ``scipy.sparse.linalg.LinearOperator``; every use of it is Collective.
 
         Of whole vectors, the same on every rank, unless ``blocks``: see :class:`.WholeOperator`,
         which is right with SciPy's solvers, and :class:`.BlockOperator`, which is not.
         """
+        from onesided.sparse.operator import BlockOperator, WholeOperator  # slow to import
+
         return BlockOperator(self) if blocks else WholeOperator(self)
 
+    def promoted(self, dtype: np.dtype[Any]) -> Linear:
+        """Collective. This matrix for vectors of a wider dtype, made once and freed with it."""
+        kind = entries_dtype(self.dtype, dtype)
+        if kind == self.dtype:
+            return self
+        if kind not in self._promoted:
+            self._promoted[kind] = self.astype(kind)
+        return self._promoted[kind]
+
+    # -- matrices of matrices --------------------------------------------------------------------
+
+    def copy(self) -> DistMatrix:
+        """Collective. The same entries in memory of their own; halos of its own, same pattern."""
+        return self._with(lambda: self._rows.data.copy())
+
+    def astype(self, dtype: DTypeLike) -> DistMatrix:
+        """Collective. A copy of another dtype; ``TypeError`` on every rank where it cannot be."""
+        kind = np.dtype(dtype)
+        with agreed(self.comm, f"astype({kind})"):
+            vector_dtype(self.dtype, kind)
+        return self._with(lambda: self._rows.data.astype(kind))
+
+    def __mul__(self, factor: Any) -> DistMatrix:
+        """Collective. All entries times a number, the same on every rank; see :meth:`scale`."""
+        return self._by_number(factor, lambda data: data * factor)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: Any) -> DistMatrix:
+        """Collective. All entries divided by a number."""
+        return self._by_number(divisor, lambda data: data / divisor)
+
+    def __neg__(self) -> DistMatrix:
+        """Collective. All entries with the other sign."""
+        return self._with(lambda: -self._rows.data)
+
+    def __add__(self, other: Any) -> DistMatrix:
+        """Collective. The sum of two matrices of the same partitions, on the places of both."""
+        return self._sum(other, 1)
+
+    def __sub__(self, other: Any) -> DistMatrix:
+        """Collective. The difference of two matrices of the same partitions."""
+        return self._sum(other, -1)
+
+    def shifted(self, value: complex) -> DistMatrix:
+        """Collective. A + value I; every place of the diagonal is stored. A square matrix only."""
+        with agreed(self.comm, f"shifted({value!r})"):
+            self._check_alive()
+            if self.shape[0] != self.shape[1]:
+                raise ValueError(f"A + s I needs a square matrix; this one is {self.shape}")
+            start, stop = self.row_range
+            places = np.arange(stop - start), np.arange(start, stop)
+            shape = stop - start, self.shape[1]
+            kind = np.result_type(self.dtype, value)
+            ones = np.full(stop - start, value, kind)
+            rows = self.local_rows() + sparse.csr_array((ones, places), shape=shape)
+        return self.derived(rows, self)
+
+    def times(self, other: Linear, transposed: bool, conjugated: bool) -> DistMatrix:
+        """Collective. A B, A.T B, A.H B or conj(A) B, with B's rows brought, or results sent.
+
+        Raises the same error on every rank: ``TypeError`` where B has no entries, ``ValueError``
+        where shapes do not fit, or for A.T B the partitions of the rows.
+        """
+        inner = self.row_partition if transposed else self.col_partition
+        with agreed(self.comm, "the product of two matrices"):
+            self._check_alive()
+            if not isinstance(other, Transposable | Adjoint):
+                super()._times(other)
+            if inner.size != other.shape[0]:
+                mine = self.shape[::-1] if transposed else self.shape
+                raise ValueError(f"the product of matrices of shapes {mine} and {other.shape}")
+            same = np.array_equal(inner.starts, other.row_partition.starts)
+            if transposed and not same:
+                raise ValueError(
+                    f"A.T @ B needs the same partition of rows: {inner.starts.tolist()} and "
+                    f"{other.row_partition.starts.tolist()}"
+                )
+        b = other.local_rows()
+        local, pattern = self._rows, self.pattern
+        data = local.data.conj() if conjugated else local.data
+        if transposed:
+            a = _scipy(local, data)
+            rows = moving.transposed_product(self.comm, a, pattern, b)
+            return self._made(rows, self.col_partition, other.col_partition)
+        if not same:
+            mine = stored.global_rows(local, pattern, self.col_partition, self.comm.rank)
+            columns = split_columns(mine.indices, other.row_partition, self.comm.rank)
+            pattern = HaloPattern.of(self.comm, columns, other.row_partition)
+            indptr = local.indptr.astype(columns.indices.dtype)
+            local = Csr(columns.n_local, indptr, columns.indices, data)
+        rows = moving.product(self.comm, _scipy(local, data), pattern, b)
+        return self._made(rows, self.row_partition, other.col_partition)
+
+    def _times(self, other: Linear) -> DistMatrix:
+        return self.times(other, False, False)
+
+    def transposed_rows(self) -> sparse.csr_array:
+        """Collective. This rank's rows of A.T, with global columns."""
+        self._check_alive()
+        start = self.row_range[0]
+        kind = self._rows.indices.dtype
+        places = np.ones(self._n_rows, self.dtype), start + np.arange(self._n_rows, dtype=kind)
+        indptr = np.arange(self._n_rows + 1, dtype=kind)
+        unit = sparse.csr_array((*places, indptr), shape=(self._n_rows, self.shape[0]))
+        a = _scipy(self._rows, self._rows.data)
+        return moving.transposed_product(self.comm, a, self.pattern, unit)
+
+    def derived(self, rows: sparse.csr_array, like: Linear) -> DistMatrix:
+        """Collective. A matrix with the partitions of another, made as this one was."""
+        return self._made(rows, like.row_partition, like.col_partition)
+
+    def _made(self, rows: sparse.csr_array, own: Partition, columns: Partition) -> DistMatrix:
+        made = DistMatrix(
+            self.comm, rows, own, columns, method=self.method, info=self._info,
+            product=self.product_name, kernel=self.kernel_name,
+        )  # fmt: skip
+        made.ordering, made._shares = self.ordering, True
+        return made
+
+    def _with(self, values: Callable[[], NDArray[Any]]) -> DistMatrix:
+        """Collective. A matrix of the same pattern; only requests and kernels are made."""
+        with agreed(self.comm, "a copy of a matrix"):
+            self._check_alive()
+            made = copy(self)
+            data = values()
+            made.dtype, made._shares, made.version = data.dtype, True, 0
+        made._plan(self.method, self._info)
+        made._replace(data)
+        return made
+
+    def _by_number(
+        self, number: Any, values: Callable[[NDArray[Any]], NDArray[Any]]
+    ) -> DistMatrix:
+        with agreed(self.comm, f"a matrix by {number!r}"):
+            if np.ndim(number) or np.asarray(number).dtype.kind not in "biufc":
+                raise TypeError(
+                    f"A * s and A / s take a number, not {type(number).__name__}; vectors and "
+                    "matrices are multiplied by A @ x, rows by A.scale_rows"
+                )
+        return self._with(lambda: values(self._rows.data))
+
+    def _sum(self, other: Any, sign: int) -> DistMatrix:
+        with agreed(self.comm, "the sum of two matrices"):
+            self._check_alive()
+            if not isinstance(other, DistMatrix | Adjoint):
+                hint = "; A.shifted(s) is A + s I" if np.ndim(other) == 0 else ""
+                raise TypeError(f"A + B takes a DistMatrix, not {type(other).__name__}{hint}")
+            for name in ("row", "col"):
+                mine, theirs = (getattr(m, f"{name}_partition").starts for m in (self, other))
+                if not np.array_equal(mine, theirs):
+                    raise ValueError(
+                        f"the sum of matrices of shapes {self.shape} and {other.shape}, with "
+                        f"{name} partitions {mine.tolist()} and {theirs.tolist()}"
+                    )
+        theirs = other.local_rows()
+        with agreed(self.comm):
+            mine = self.local_rows()
+            rows = mine + theirs if sign > 0 else mine - theirs
+        return self.derived(rows, self)
+
+    def __repr__(self) -> str:
+        start, stop = self.row_range
+        return (
+            f"<DistMatrix of {self.shape}, {self.nnz} entries, {self.dtype}, rows {start}:{stop} "
+            f"on rank {self.comm.rank} of {self.comm.size}>"
+        )
+
     # -- entries ---------------------------------------------------------------------------------
+
+    def __getitem__(self, rows: Any) -> sparse.csr_array:
+        """Collective. Whole rows by their global numbers, from wherever they are, as SciPy's CSR.
+
+        Each rank asks for what it wants: a number, a slice, or an array of numbers, in any order;
+        none is ``A[[]]``. Columns are taken of the result: ``A[rows][:, cols]``. ``IndexError`` on
+        every rank for a number that is out of range.
+        """
+        with agreed(self.comm, "A[rows]"):
+            self._check_alive()
+            wanted = _numbers(rows, self.shape[0])
+        return moving.fetched(self.comm, wanted, self.row_partition, self.local_rows())
+
+    @property
+    def values(self) -> NDArray[Any]:
+        """Local. The entries of this rank in the order of :meth:`local_rows`, not to be written."""
+        view = self._rows.data.view()
+        view.flags.writeable = False
+        return view
+
+    def set_values(self, values: Any) -> None:
+        """Collective. Other values at the same places: halo, partitions and choices are kept.
+
+        ``values``: this rank's, in the order of :meth:`local_rows`; or such rows, with
+        the same places. They are copied. Preconditioners of this matrix are made anew at the start
+        of the next solver that uses them. Raises the same error on every rank: ``ValueError`` where
+        lengths or places differ, ``TypeError`` where they are complex and the matrix real.
+        """
+        with agreed(self.comm, "set_values"):
+            self._check_alive()
+            if sparse.issparse(values):
+                mine, given = self.local_rows(), sparse.csr_array(values)
+                if mine.shape != given.shape or not (
+                    np.array_equal(mine.indptr, given.indptr)
+                    and np.array_equal(mine.indices, given.indices)
+                ):
+                    raise ValueError("the rows have entries at other places than the matrix")
+                values = given.data
+            data = self._factors(values, self._rows.data.shape).copy()
+        self._replace(data)
+
+    def magnitude(self) -> float:
+        """Collective. The largest absolute value of the entries."""
+        if self._magnitude[0] != self.version:
+            self._magnitude = self.version, float(self.norm("max"))
+        return self._magnitude[1]
+
+    def norm(self, ord: Any = "fro") -> float:
+        """Collective. "fro" (Frobenius), 1, inf, or "max", the largest absolute value.
+
+        The same bits on every rank. The Frobenius norm is scaled: it neither overflows nor
+        vanishes before the result does. ``ValueError`` for another ``ord``.
+        """
+        with agreed(self.comm, f"norm({ord!r})"):
+            self._check_alive()
+            if ord not in ("fro", "max", 1, np.inf):
+                raise ValueError(f"norm of order {ord!r}; there are 'fro', 1, inf and 'max'")
+        sizes = np.abs(self._rows.data).astype(np.float64)
+        if ord == np.inf:
+            lengths = np.diff(self._rows.indptr)
+            sizes = np.bincount(np.repeat(np.arange(self._n_rows), lengths), weights=sizes)
+        elif ord == 1:
+            local = np.bincount(self._rows.indices, weights=sizes, minlength=self._rows.n_cols)
+            n_own, pattern = self.pattern.n_own, self.pattern
+            came = np.empty(len(pattern.send_index))
+            moving.alltoallv(
+                self.comm, local[n_own:], pattern.recv_counts, came, pattern.send_counts
+            )
+            sizes = local[:n_own] + np.bincount(pattern.send_index, came, minlength=n_own)
+        largest = float(np.max(self.comm.allgather(float(sizes.max(initial=0.0)))))
+        if ord != "fro" or not 0 < largest < np.inf:
+            return largest
+        squares = self.comm.allgather(float(np.sum((sizes / largest) ** 2)))
+        return largest * float(np.sqrt(sum(squares)))
 
     def local_rows(self) -> sparse.csr_array:
         """Local. This rank's rows with global columns, a copy."""
         self._check_alive()
         return stored.global_rows(self._rows, self.pattern, self.col_partition, self.comm.rank)
+
+    def local(self) -> sparse.csr_array:
+        """Local. This rank's rows with columns [owned | ghost], in the memory of the matrix."""
+        self._check_alive()
+        return _scipy(self._rows, self._rows.data)
 
     def own_block(self) -> sparse.csr_array:
         """Local. This rank's rows by its own columns, a copy; what ghosts add is left out."""
@@ -227,12 +485,26 @@ class DistMatrix(Transposable, Scoped):
 
         Rows beyond the last column have none: the ranks' blocks together are SciPy's diagonal.
         """
-        return stored.diagonal(self.local_rows(), self.row_range[0])
+        self._check_alive()
+        start = self.row_range[0]
+        length = min(max(self.shape[1] - start, 0), self._n_rows)
+        wanted = np.arange(start, start + length)
+        return stored.diagonal(self._rows, self._local_columns(wanted))
+
+    def _local_columns(self, columns: Integers) -> NDArray[np.int64]:
+        """Local. Places of global columns in [owned | ghost], -1 for what is neither."""
+        first, last = self.col_range
+        ghosts = self.pattern.ghosts
+        at = np.searchsorted(ghosts, columns)
+        known = np.append(ghosts, -1)[at] == columns
+        own = (columns >= first) & (columns < last)
+        place = np.where(known, at + self.pattern.n_own, -1)
+        return np.where(own, columns - first, place)
 
     def report(self) -> MatrixReport:
         """Collective. Rows, nonzeros, ghosts, neighbors, bytes of a product on each rank."""
         product = f"{self.product_name}, {self.kernel_name}"
-        return report(self, self.pattern, self.local_rows().nnz, self.method, product)
+        return report(self, self.pattern, len(self._rows.data), self.method, product)
 
     def gather(self, root: int = 0) -> sparse.csr_array | None:
         """Collective. The whole matrix on ``root``, None on the other ranks."""
@@ -304,11 +576,15 @@ class DistMatrix(Transposable, Scoped):
         return array.astype(self.dtype)
 
     def _replace(self, data: NDArray[Any]) -> None:
-        """Local. Other values at the same places; the caller's arrays are left alone."""
-        self._rows = replace(self._rows, data=data)
-        contest = Contest(self.comm, self._rows, self.pattern.n_own)
-        self._product = contest.product(self.product_name, self.kernel_name)
-        self._transposed = None
+        """Collective. Other values at the same places; the caller's arrays are left alone."""
+        with agreed(self.comm):
+            rows = replace(self._rows, data=data)
+            contest = Contest(self.comm, rows, self.pattern.n_own)
+            product = contest.product(self.product_name, self.kernel_name)
+        self._rows, self._product, self._transposed = rows, product, None
+        self.version += 1
+        for kind, wide in self._promoted.items():
+            wide._replace(data.astype(kind))
 
     def _check_alive(self) -> None:
         if self._freed:
@@ -322,9 +598,32 @@ class DistMatrix(Transposable, Scoped):
         halos: list[Halo | ReverseHalo] = [*self._halos.values(), *self._reverse_halos.values()]
         for halo in halos:
             halo.Free()
+        for wide in self._promoted.values():
+            wide.Free()
         if self.ordering is not None and not self._shares:
             self.ordering.Free()
         self._freed = True
+
+
+def _scipy(rows: Csr, data: NDArray[Any]) -> sparse.csr_array:
+    """Local. The rows with their local columns, in the same memory."""
+    parts = data, rows.indices, rows.indptr
+    return sparse.csr_array(parts, shape=(len(rows), rows.n_cols))
+
+
+def _numbers(rows: Any, size: int) -> NDArray[np.int64]:
+    """Local. Row numbers as an array; those below zero count from the end."""
+    if isinstance(rows, slice):
+        return np.arange(*rows.indices(size))
+    wanted = np.atleast_1d(np.asarray(rows))
+    if wanted.ndim != 1 or (len(wanted) and wanted.dtype.kind not in "iu"):
+        raise TypeError(f"A[rows] takes a number, a slice or an array of numbers, not {rows!r:.60}")
+    wanted = wanted.astype(np.int64)
+    bad = np.flatnonzero((wanted < -size) | (wanted >= size))
+    if len(bad):
+        raise IndexError(f"row {wanted[bad[0]]}, there are {size}")
+    return np.where(wanted < 0, wanted + size, wanted)
+
 
 def _check_rows(
     comm: MPI.Comm, rows: sparse.csr_array, row_partition: Partition, col_partition: Partition

@@ -134,7 +134,7 @@ def split_columns(indices: Integers, columns: Partition, part: int) -> LocalColu
     start, stop = columns.range(part)
     n_own = stop - start
     foreign = np.flatnonzero((indices < start) | (indices >= stop))
-    ghosts, number = _ranked(indices[foreign])
+    ghosts, number = ranked(indices[foreign])
     dtype = index_dtype(max(n_own + len(ghosts), len(indices)))
     local: Integers = (indices - start).astype(dtype, copy=False)
     local[foreign] = number.astype(dtype, copy=False) + n_own
@@ -142,7 +142,7 @@ def split_columns(indices: Integers, columns: Partition, part: int) -> LocalColu
     return LocalColumns(local, n_own, ghosts.astype(np.int64), counts.astype(np.int64))
 
 
-def _ranked(numbers: Integers) -> tuple[Integers, Integers]:
+def ranked(numbers: Integers) -> tuple[Integers, Integers]:
     """The different numbers, ascending, and for each number its place among them.
 
     Where there are many in a short range, by a table of the range instead of by sorting.

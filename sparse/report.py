@@ -44,10 +44,10 @@ class MatrixReport:
         return most / mean if mean else 1.0
 
     def __str__(self) -> str:
-        """A head, a line per rank (up to 32 ranks), and the sums."""
+        """A head of two lines, a line per rank (up to 32), and the sums; 80 columns hold it."""
         head = (
             f"{self.shape[0]} x {self.shape[1]}, {self.nonzeros.sum()} nonzeros, {self.dtype}, "
-            f"{len(self.rows)} ranks, method {self.method}, product {self.product}"
+            f"{len(self.rows)} ranks\nmethod {self.method}, product {self.product}"
         )
         columns = [
             self.rows,

@@ -80,12 +80,14 @@ def from_rows(
     columns: Partition | None = None,
     product: str = "auto",
     kernel: str = "auto",
+    copy: bool = True,
 ) -> DistMatrix:
     """Collective. The matrix whose consecutive blocks of rows the ranks pass, columns global.
 
     ``rows`` is a SciPy matrix or sparse array; all have the same number of columns. The row
     partition is what was passed ("rows"), unless ``partition`` moves them, see
-    :func:`~onesided.sparse.partitioned`; ``columns`` as in :func:`from_scipy`.
+    :func:`~onesided.sparse.partitioned`; ``columns`` as in :func:`from_scipy`. The caller may
+    change what was passed, unless ``copy`` is False: then the matrix may use its memory.
 
     Raises the same error on every rank: ``TypeError`` where rows are none or the dtype cannot hold
     their values, ``ValueError`` where the columns differ.
@@ -93,6 +95,8 @@ def from_rows(
     csr = sparse.csr_array((0, 0))
     with agreed(comm):
         csr = _as_csr(rows, dtype)
+        if copy:
+            csr = csr.copy()
     shapes = comm.allgather(csr.shape)
     for rank, (_, n_cols) in enumerate(shapes):
         if n_cols != shapes[0][1]:

@@ -35,15 +35,16 @@ def own_columns(rows: Csr, n_own: int) -> sparse.csr_array:
     return sparse.csr_array(parts, shape=(len(rows), n_own))
 
 
-def diagonal(rows: sparse.csr_array, first: int) -> NDArray[Any]:
-    """Local. The diagonal of rows with global columns, the first of them row ``first``.
+def diagonal(rows: Csr, columns: NDArray[np.int64]) -> NDArray[Any]:
+    """Local. The entry of each of the first rows in the column given for it, -1 for none.
 
-    One entry per row that has a place on the diagonal; duplicates are summed.
+    Duplicates are summed.
     """
-    length = min(max(rows.shape[1] - first, 0), rows.shape[0])
-    row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-    here = np.flatnonzero(rows.indices == row + first)
-    found = np.zeros(length, rows.dtype)
+    length = len(columns)
+    stop = int(rows.indptr[length])
+    row = np.repeat(np.arange(length), np.diff(rows.indptr[: length + 1]))
+    here = np.flatnonzero(rows.indices[:stop] == columns[row])
+    found = np.zeros(length, rows.data.dtype)
     np.add.at(found, row[here], rows.data[here])
     return found
 

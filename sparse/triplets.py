@@ -85,28 +85,44 @@ def sent_to(
 ) -> list[NDArray[Any]]:
     """Collective. Send item k of each array to the rank ``owners[k]``; what has come, in any order.
 
-    In rounds of at most ``ENTRIES_AT_ONCE`` items from each rank, straight into the result.
+    The arrays' items keep their company.
     """
-    order, to = _by_owner(owners, comm.size)
-    send = [array.take(order) for array in arrays]
-    of = np.empty_like(to)
-    comm.Alltoall(to, of)
-    receive = [np.empty(int(of.sum()), part.dtype) for part in send]
-    places = np.concatenate([[0], np.cumsum(to)[:-1]])
-    filled = 0
-    most = max(ENTRIES_AT_ONCE // comm.size, 1)
-    rounds = comm.allreduce(-(-int(to.max()) // most), op=MPI.MAX)
-    for done in range(0, rounds * most, most):
-        now, come = np.clip(to - done, 0, most), np.clip(of - done, 0, most)
-        arriving = int(come.sum())
-        displacements = np.concatenate([[0], np.cumsum(come)[:-1]])
-        for source, target in zip(send, receive, strict=True):
-            comm.Alltoallv(
-                [source, (now.tolist(), (places + np.minimum(done, to)).tolist())],
-                [target[filled : filled + arriving], (come.tolist(), displacements.tolist())],
+    route = Route(comm, owners)
+    return [route.send(array) for array in arrays]
+
+
+class Route:
+    """Which item goes to which rank; found once, for any number of arrays."""
+
+    def __init__(self, comm: MPI.Comm, owners: NDArray[np.intp]) -> None:
+        """Collective. Item k goes to the rank ``owners[k]``."""
+        self._comm = comm
+        self._order, self._to = _by_owner(owners, comm.size)
+        self._of = np.empty_like(self._to)
+        comm.Alltoall(self._to, self._of)
+        self._places = np.concatenate([[0], np.cumsum(self._to)[:-1]])
+        self._most = max(ENTRIES_AT_ONCE // comm.size, 1)
+        mine = -(-int(self._to.max()) // self._most)
+        self._rounds: int = comm.allreduce(mine, op=MPI.MAX)
+
+    def send(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Collective. What has come, in an order that is the same for every array.
+
+        In rounds of at most ``ENTRIES_AT_ONCE`` items from each rank, straight into the result.
+        """
+        to, of, most = self._to, self._of, self._most
+        send = array.take(self._order)
+        receive, filled = np.empty(int(of.sum()), array.dtype), 0
+        for done in range(0, self._rounds * most, most):
+            now, come = np.clip(to - done, 0, most), np.clip(of - done, 0, most)
+            displacements = np.concatenate([[0], np.cumsum(come)[:-1]])
+            stop = filled + int(come.sum())
+            self._comm.Alltoallv(
+                [send, (now.tolist(), (self._places + np.minimum(done, to)).tolist())],
+                [receive[filled:stop], (come.tolist(), displacements.tolist())],
             )
-        filled += arriving
-    return receive
+            filled = stop
+        return receive
 
 
 def _by_owner(owners: NDArray[np.intp], ranks: int) -> tuple[NDArray[np.intp], NDArray[np.int64]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -14,8 +16,14 @@ from scipy import sparse
 from scipy.sparse import _sparsetools
 
 from onesided.sparse import stencil7, stencil27
+from onesided.sparse.files import entries
+from onesided.sparse.files.matrixmarket import Header
+from onesided.sparse.kernels import mkl_kernel
 from onesided.sparse.kernels import scipy_calls as kernels
+from onesided.sparse.kernels.registry import KERNELS
+from onesided.sparse.kernels.scipy_calls import Csr
 from onesided.sparse.matrix import vector_dtype
+from onesided.sparse.report import MatrixReport
 
 
 def grid27(n):
@@ -117,3 +125,47 @@ def test_vector_dtype():
     for values, wanted in (("c16", "f8"), ("f2", None), ("f8", "i8"), ("g", None), ("O", None)):
         with pytest.raises(TypeError, match="which can be float32, float64"):
             vector_dtype(np.dtype(values), wanted)
+
+
+def test_slow_parts_of_libraries_are_imported_when_they_are_needed():
+    slow = ["scipy.io", "scipy.linalg", "scipy.sparse.linalg", "scipy.sparse.csgraph", "h5py"]
+    program = f"import sys, onesided.sparse; print([n for n in {slow} if n in sys.modules])"
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == "[]"
+
+
+def test_a_report_fits_80_columns():
+    large = np.full(2, 10**9)
+    words = str(
+        MatrixReport(
+            (10**9, 10**9), "complex128", "rma-notify", "split, mkl-sorted",
+            large, large, large, large, 10 * large, np.full((2, 2), 10**9),
+        )
+    )  # fmt: skip
+    assert max(map(len, words.splitlines())) <= 80, words
+
+
+def test_mkl_without_functions_for_64_bits_is_left_out(monkeypatch):
+    monkeypatch.setattr(mkl_kernel, "load_library", lambda: types.SimpleNamespace())
+    mkl_kernel._calls.cache_clear()
+    try:
+        rows = Csr(1, np.array([0, 1]), np.array([0]), np.array([1.0]))
+        assert not mkl_kernel.takes(rows)
+        assert not any(KERNELS[name].works(rows) for name in KERNELS if name.startswith("mkl"))
+        assert KERNELS["scipy"].works(rows)
+    finally:
+        mkl_kernel._calls.cache_clear()
+
+
+def test_a_scipy_whose_reader_has_other_names_is_read_by_its_public_one(monkeypatch):
+    without = types.SimpleNamespace(import_module=lambda name: types.SimpleNamespace())
+    monkeypatch.setattr(entries, "importlib", without)
+    entries._reader.cache_clear()
+    try:
+        header = Header("f", "coordinate", "real", "general", (2, 2), 1, 2)
+        block = entries.parse_block(header, b"2 1 +3.5\n", 3)
+        assert (block.rows[0], block.cols[0], block.values[0]) == (1, 0, 3.5)
+    finally:
+        entries._reader.cache_clear()

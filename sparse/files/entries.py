@@ -14,25 +14,34 @@ import importlib
 import io
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
-import scipy.io
 from numpy.typing import NDArray
 
 from onesided.sparse.files.grammar import Lines, plain_entries
 from onesided.sparse.files.matrixmarket import Header, quoted
 from onesided.sparse.partition import index_dtype
 
-try:
-    _fmm_core: Any = importlib.import_module("scipy.io._fast_matrix_market._fmm_core")
-except ImportError:
-    _fmm_core = None
-
 _INTEGER = re.compile(rb"[+-]?[0-9]{1,1000}\Z")
 _REAL = re.compile(
     rb"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|nan|inf|infinity)\Z", re.IGNORECASE
 )
+
+
+_PLUS = re.compile(rb"(?<=[ \t])\+(?=[0-9.])")
+_CALLS = ("open_read_stream", "read_body_array", "read_body_coo")
+
+
+@cache
+def _reader() -> Any:
+    """Local. SciPy's compiled reader, or None where this SciPy has no such functions."""
+    try:
+        found = importlib.import_module("scipy.io._fast_matrix_market._fmm_core")
+    except ImportError:
+        return None
+    return found if all(callable(getattr(found, name, None)) for name in _CALLS) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,11 +65,12 @@ def parse_block(header: Header, text: bytes, first_line: int) -> Block:
     Blank lines are skipped. Raises :class:`MatrixMarketError` naming the first line that is not
     an entry, or whose index is out of range.
     """
-    entries = _plain_entries(header, text)
+    plain = _PLUS.sub(b" ", text) if b"+" in text else text
+    entries = _plain_entries(header, plain)
     if entries:
         try:
-            return _parse_fast(header, text, entries)
-        except (ValueError, OverflowError):
+            return _parse_fast(header, plain, entries)
+        except (ValueError, OverflowError, TypeError):
             pass  # the slow way finds the line, or accepts what is written in an unusual way
     return _parse_slowly(header, text, first_line)
 
@@ -88,23 +98,29 @@ def _parse_fast(header: Header, text: bytes, entries: int) -> Block:
 
 def _read_array(file: bytes, entries: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     """The values of a file of one column."""
-    if _fmm_core is None:
+    reader = _reader()
+    if reader is None:
+        import scipy.io  # slow to import
+
         return np.asarray(scipy.io.mmread(io.BytesIO(file))).reshape(entries)
     values = np.zeros((entries, 1), dtype)
-    _fmm_core.read_body_array(_fmm_core.open_read_stream(io.BytesIO(file), 1), values)
+    reader.read_body_array(reader.open_read_stream(io.BytesIO(file), 1), values)
     return values.reshape(entries)
 
 
 def _read_coordinates(file: bytes, header: Header, entries: int) -> Block:
     """The entries of a file in coordinate format."""
-    if _fmm_core is None:
+    reader = _reader()
+    if reader is None:
+        import scipy.io
+
         matrix: Any = scipy.io.mmread(io.BytesIO(file))
         return Block(matrix.row, matrix.col, matrix.data)
     index = index_dtype(max(header.shape))
     rows, cols = np.zeros(entries, index), np.zeros(entries, index)
     values = np.zeros(entries, header.dtype)
-    cursor = _fmm_core.open_read_stream(io.BytesIO(file), 1)
-    _fmm_core.read_body_coo(cursor, rows, cols, values)
+    cursor = reader.open_read_stream(io.BytesIO(file), 1)
+    reader.read_body_coo(cursor, rows, cols, values)
     return Block(rows, cols, values)
 
 

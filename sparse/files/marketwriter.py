@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import io
 import os
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.io
 from mpi4py import MPI
 from scipy import sparse
 
 from onesided.collectives import agree, agreed
+from onesided.sparse.files.draft import drafted
 
 _ENTRIES_AT_ONCE = 1 << 20
 _FIELDS: dict[str, Any] = {  # by the kind of a dtype
@@ -85,22 +84,14 @@ def _write(
     texts: Iterator[bytes],
 ) -> None:
     """Collective. Rank 0 begins the file, then every rank writes from its start on."""
-    beside = comm.bcast(f"{os.fspath(path)}.{uuid.uuid4().hex[:12]}.new")
-    try:
+    with drafted(comm, path) as draft:
         with agreed(comm):
             if comm.rank == 0:
-                with open(beside, "wb") as file:
+                with open(draft, "wb") as file:
                     file.write(head)
-        with agreed(comm), open(beside, "r+b") as file:
+        with agreed(comm), open(draft, "r+b") as file:
             file.seek(start)
             file.writelines(texts)
-        with agreed(comm):
-            if comm.rank == 0:
-                os.replace(beside, path)
-    except Exception:
-        if comm.rank == 0 and os.path.exists(beside):
-            os.remove(beside)
-        raise
 
 
 def _parts(rows: Any, first: int, shape: tuple[int, int], form: Form) -> Iterator[sparse.coo_array]:
@@ -125,6 +116,8 @@ def _texts(
     rows: Any, first: int, shape: tuple[int, int], field: Any, form: Form
 ) -> Iterator[bytes]:
     """Local. The lines of the entries, by SciPy's writer without its header."""
+    import scipy.io  # slow to import
+
     for part in _parts(rows, first, shape, form):
         stream = io.BytesIO()
         scipy.io.mmwrite(stream, part, field=field, symmetry="general")

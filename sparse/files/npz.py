@@ -12,16 +12,19 @@ from typing import IO, Any
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
+from scipy import sparse
 
 from onesided.collectives import agreed
 from onesided.sparse.errors import MatrixFileError, naming
 from onesided.sparse.files.compressed import check_indices, major_indices
 from onesided.sparse.files.dealing import Advance
+from onesided.sparse.linear import DTYPES
 from onesided.sparse.matrix import vector_dtype
 from onesided.sparse.partition import Partition, index_dtype
 from onesided.sparse.triplets import Triplets
 
-FORMATS = ("csr", "csc", "coo")
+FORMATS = ("csr", "csc", "coo")  # whose arrays are streamed; rank 0 reads others whole
+_WHOLE = ("bsr", "dia")
 _LARGEST_SHAPE = np.iinfo(np.int64).max // 4
 
 
@@ -63,6 +66,8 @@ def read_npz(
     header = comm.bcast(header)
     if header is None:
         raise MatrixFileError(f"{name}: rank 0 sent no header")
+    if header.format in _WHOLE:
+        return header.shape, _whole(comm, name, dtype)
     target = vector_dtype(header.arrays["data"].dtype.newbyteorder("="), dtype)
     source = _Source(comm, name, header, block_bytes, progress)
     entries = Partition.even(header.arrays["data"].length, comm.size)
@@ -85,6 +90,17 @@ def read_npz(
     return header.shape, Triplets.joined([Triplets(rows, cols, values)], index, target)
 
 
+def _whole(comm: MPI.Comm, name: str, dtype: DTypeLike | None) -> Triplets:
+    """Collective. The entries, all on rank 0."""
+    values, place = np.zeros(0), (np.zeros(0, np.int64), np.zeros(0, np.int64))
+    with agreed(comm), naming(name):
+        if comm.rank == 0:
+            found: Any = sparse.load_npz(name).tocoo()
+            values, place = found.data, found.coords
+    target = vector_dtype(comm.bcast(values.dtype), dtype)
+    return Triplets.joined([Triplets(*place, values)], np.int64, target)
+
+
 @contextmanager
 def _opened(path: str) -> Iterator[zipfile.ZipFile]:
     """The archive; what is wrong with it becomes a MatrixFileError that names the file."""
@@ -97,14 +113,17 @@ def read_npz_header(file: zipfile.ZipFile) -> NpzHeader:
     form = _small(file, "format")
     name = form.item() if form.size == 1 else ""
     name = name.decode("latin-1") if isinstance(name, bytes) else str(name)
-    if name not in FORMATS:
-        raise ValueError(f"a matrix in format {name[:20]!r}; {', '.join(FORMATS)} are read")
+    if name not in (*FORMATS, *_WHOLE):
+        known = ", ".join((*FORMATS, *_WHOLE))
+        raise ValueError(f"a matrix in format {name[:20]!r}; {known} are read")
     sizes = _small(file, "shape")
     if sizes.shape != (2,) or sizes.dtype.kind not in "iu":
         raise ValueError(f"a shape of {sizes.shape} {sizes.dtype}, not two sizes")
     shape = int(sizes[0]), int(sizes[1])
     if not 0 <= min(shape) <= max(shape) <= _LARGEST_SHAPE:
         raise ValueError(f"shape {shape}")
+    if name in _WHOLE:
+        return NpzHeader(name, shape, {})
     members = ("row", "col") if name == "coo" else ("indptr", "indices")
     arrays = {member: _described(file, member) for member in (*members, "data")}
     entries = arrays["data"].length
@@ -114,6 +133,8 @@ def read_npz_header(file: zipfile.ZipFile) -> NpzHeader:
     for member, array in arrays.items():
         if array.dtype.kind not in ("iu" if member != "data" else "biufc"):
             raise ValueError(f"{member} is {array.dtype}")
+        if array.dtype.kind in "fc" and array.dtype.newbyteorder("=") not in DTYPES:
+            raise ValueError(f"{member} is {array.dtype}; convert it to float32 or float64")
         if array.length != lengths[member]:
             raise ValueError(f"{member} has {array.length} items, not {lengths[member]}")
     return NpzHeader(name, shape, arrays)

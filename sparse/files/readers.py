@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from onesided.sparse.files.harwell import looks_like_boeing
 from onesided.sparse.files.marketreader import read_triplets
 from onesided.sparse.files.matrixmarket import quoted
 from onesided.sparse.files.npz import read_npz
+from onesided.sparse.files.packages import read_matlab, read_petsc
 from onesided.sparse.files.storereader import read_store
 from onesided.sparse.files.textfile import TextFile
 from onesided.sparse.halo import Info
@@ -42,8 +44,9 @@ def read(
     """Collective. Read a matrix from a file into a distributed matrix.
 
     Formats: Matrix Market (coordinate and array, every field and symmetry), Harwell-Boeing and
-    Rutherford-Boeing, each plain or gzip'd; SciPy's ``.npz`` (csr, csc, coo); the HDF5 files of
-    :func:`write`. Told by the name's ending, where that says nothing by the first bytes.
+    Rutherford-Boeing, each plain or gzip'd; SuiteSparse's ``.tar.gz``; SciPy's ``.npz``; the HDF5
+    files of :func:`write` and AnnData's X; PETSc's binary files (``.petsc``); MATLAB's ``.mat``,
+    the first sparse matrix in it. Told by the name's ending, else by the first bytes.
     Duplicate entries are summed as SciPy's ``tocsr()`` does, zeros of an array file are left
     out, NaN is kept.
 
@@ -93,27 +96,61 @@ def _entries_by(
             shape, entries = read_entries(private, path, choices.dtype, BLOCK_BYTES, progress)
         finally:
             private.Free()
-        return from_any_rank(comm, shape, entries, choices)
+        held = [entries]
+        del entries
+        return from_any_rank(comm, shape, held, choices)
 
     return read_whole
+
+
+def _read_archive(
+    comm: MPI.Comm, path: str | os.PathLike[str], choices: Choices, progress: Advance
+) -> DistMatrix:
+    """Collective. The format is that of the file in the archive."""
+    boeing = False
+    with agreed(comm):
+        if comm.rank == 0:
+            file = TextFile(path, MatrixFileError)
+            try:
+                boeing = not file.readline().lower().startswith(b"%%matrixmarket")
+            finally:
+                file.close()
+    read_entries = read_boeing if comm.bcast(boeing) else read_triplets
+    return _entries_by(read_entries)(comm, path, choices, progress)
 
 
 FORMATS = {
     "Matrix Market": Format(r"\.(mtx|mm)(\.gz)?\Z", _entries_by(read_triplets)),
     "Harwell-Boeing": Format(r"\.(rb|hb|[rcpi][suhzr]a)(\.gz)?\Z", _entries_by(read_boeing)),
     "npz": Format(r"\.npz\Z", _entries_by(read_npz)),
-    "HDF5": Format(r"\.(h5|hdf5)\Z", read_store),
+    "HDF5": Format(r"\.(h5|hdf5|h5ad)\Z", read_store),
+    "archive": Format(r"\.(tar\.gz|tgz)\Z", _read_archive),
+    "PETSc binary": Format(r"\.petsc\Z", read_petsc),
+    "MATLAB": Format(r"\.mat\Z", read_matlab),
 }
-_MAGIC = {b"PK\x03\x04": "npz", b"\x89HDF\r\n\x1a\n": "HDF5", b"%%Matrix": "Matrix Market"}
+_MAGIC = {
+    b"PK\x03\x04": "npz",
+    b"\x89HDF\r\n\x1a\n": "HDF5",
+    b"%%Matrix": "Matrix Market",
+    b"\x00\x12\x7b\x50": "PETSc binary",
+    b"MATLAB 5.0": "MATLAB",
+}
 
 
 def _format_of(path: str | os.PathLike[str]) -> str:
     """Local. The key of ``FORMATS`` for a file, which must be there."""
+    name = os.fspath(path)
+    for key, form in FORMATS.items():
+        if re.search(form.names, name, re.IGNORECASE):
+            return key
+    with open(name, "rb") as known:
+        if not stat.S_ISREG(os.fstat(known.fileno()).st_mode):
+            raise MatrixFileError(
+                f"{name} is no regular file, which is read once: its name must tell the format, "
+                "as .mtx does"
+            )
     file = TextFile(path, MatrixFileError)
     try:
-        for key, form in FORMATS.items():
-            if re.search(form.names, file.path, re.IGNORECASE):
-                return key
         return _told(file)
     finally:
         file.close()

@@ -9,58 +9,74 @@ when it is complete. Every rank must see the folder.
 
 from __future__ import annotations
 
-import contextlib
+import io
 import os
-import uuid
 from dataclasses import dataclass
 from typing import Any
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.collectives import agree, agreed
+from onesided.collectives import agreed
 from onesided.sparse.errors import naming
+from onesided.sparse.files.draft import drafted
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.partition import index_dtype
+from onesided.sparse.vector import DistVector
 
 PIECE_BYTES = 1 << 24  # that are written at a time
 KIND = "csr_matrix"
 
 
-def write(matrix: DistMatrix, path: str | os.PathLike[str]) -> None:
+def write(thing: DistMatrix | DistVector, path: str | os.PathLike[str]) -> None:
     """Collective. Write a matrix to an HDF5 file, which :func:`~onesided.sparse.read` reads.
 
     Any number of ranks can read it. The order of its rows, where the matrix was reordered, is
-    stored with it, and reading gives the caller's order again. A file of that name is replaced
-    when the new one is complete and on the disk; where anything fails, it stays.
+    stored with it, and reading gives the caller's order again. A vector, or a block of them, is
+    written as NumPy's ``.npy``, for :func:`~onesided.sparse.read_vector` and ``numpy.load``. A file
+    of that name is replaced when the new one is complete and on the disk; where anything fails, it
+    stays, and what is no regular file is never replaced.
 
     Raises the same error on every rank: ``OSError`` where the system fails, as on a full disk
-    or where a rank does not see the folder.
+    or where a rank does not see the folder; ``TypeError`` for what is neither.
     """
-    comm = matrix.comm
-    final = os.path.realpath(path)
-    draft = comm.bcast(f"{final}.{uuid.uuid4().hex[:12]}.new")
-    rows = matrix.local_rows()
-    try:
-        agree(comm, what=("sparse.write", os.fspath(path)))
-        parts = _parts(matrix, rows)
+    if isinstance(thing, DistVector):
+        with drafted(thing.comm, path) as draft:
+            _write_vector(thing, draft)
+        return
+    if not isinstance(thing, DistMatrix):
+        raise TypeError(
+            f"write takes a DistMatrix or a DistVector, and then the path, not {thing!r:.60}"
+        )
+    comm = thing.comm
+    rows = thing.local_rows()
+    with drafted(comm, path) as draft:
+        parts = _parts(thing, rows)
         places: dict[str, int] = {}
         with agreed(comm):
             if comm.rank == 0:
-                places = _create(draft, matrix, parts)
+                places = _create(draft, thing, parts)
         places = comm.bcast(places)
         with agreed(comm), naming(draft):
             _fill(draft, places, parts)
-        with agreed(comm):
-            if comm.rank == 0:
-                os.replace(draft, final)
-                _to_disk(os.path.dirname(final))
-    except Exception:  # agreed: no rank writes any more
+
+
+def _write_vector(vector: DistVector, draft: str) -> None:
+    """Collective. NumPy's header, and behind it the blocks of the ranks."""
+    comm, start = vector.comm, vector.partition.range(vector.comm.rank)[0]
+    stream = io.BytesIO()
+    head = {"descr": vector.dtype.str, "fortran_order": False, "shape": vector.shape}
+    np.lib.format.write_array_header_1_0(stream, head)
+    header = stream.getvalue()
+    with agreed(comm):
         if comm.rank == 0:
-            with contextlib.suppress(OSError):
-                os.unlink(draft)
-        raise
+            with open(draft, "wb") as file:
+                file.write(header)
+    block = np.ascontiguousarray(vector.array)
+    width = int(np.prod(vector.shape[1:]))
+    place = _Part(block.reshape(-1), start * width, vector.partition.size * width)
+    with agreed(comm):
+        _fill(draft, {"vector": len(header)}, {"vector": place})
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +109,8 @@ def _parts(matrix: DistMatrix, rows: Any) -> dict[str, _Part]:
 
 def _create(draft: str, matrix: DistMatrix, parts: dict[str, _Part]) -> dict[str, int]:
     """Local. Make the file without data; where in it each dataset begins."""
+    import h5py  # slow to import
+
     with naming(draft), h5py.File(draft, "w") as file:
         file.attrs["encoding-type"] = KIND
         file.attrs["encoding-version"] = "0.1.0"
@@ -105,6 +123,8 @@ def _create(draft: str, matrix: DistMatrix, parts: dict[str, _Part]) -> dict[str
 
 def _allocated(file: Any, name: str, length: int, dtype: np.dtype[Any]) -> int:
     """Local. Make a contiguous dataset whose room is not filled; its place in the file."""
+    import h5py
+
     layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     layout.set_layout(h5py.h5d.CONTIGUOUS)
     layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
@@ -129,11 +149,3 @@ def _fill(draft: str, places: dict[str, int], parts: dict[str, _Part]) -> None:
     finally:
         os.close(number)
 
-
-def _to_disk(folder: str) -> None:
-    """Local. Make a renamed file last."""
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import h5py
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
@@ -16,12 +15,12 @@ from scipy import sparse
 
 from onesided.collectives import agreed
 from onesided.sparse.assembly import Choices, check_room, from_any_rank, from_blocks
-from onesided.sparse.errors import naming
+from onesided.sparse.errors import MatrixFileError, naming
 from onesided.sparse.files.dealing import Advance
 from onesided.sparse.files.store import KIND
 from onesided.sparse.matrix import DistMatrix, vector_dtype
 from onesided.sparse.partition import Partition, cuts, index_dtype
-from onesided.sparse.triplets import Triplets
+from onesided.sparse.triplets import Triplets, sent_to
 
 PIECE_BYTES = 1 << 22  # that are read at a time
 _LARGEST_SIZE = np.iinfo(np.int64).max // 4
@@ -55,13 +54,18 @@ def read_store(
             permutation = stored.permutation
             triplets = None if permutation is None else _renumbered(mine, rows, comm.rank, stored)
     if triplets is not None:
-        return from_any_rank(comm, stored.shape, triplets, choices)
+        _check_permutation(comm, name, triplets.rows, mine, stored.shape[0])
+        held = [triplets]
+        del mine, triplets
+        return from_any_rank(comm, stored.shape, held, choices)
     return from_blocks(comm, mine, rows, choices)
 
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[Any]:
     """Local. The file, to read; a system's error stays what it is."""
+    import h5py  # slow to import
+
     with open(path, "rb"):
         pass
     with naming(path):
@@ -90,6 +94,10 @@ class _Stored:
     @classmethod
     def of(cls, file: Any, path: str, ranks: int, progress: Advance) -> _Stored:
         """Local. Raises ``ValueError`` for a file that does not hold a matrix."""
+        import h5py
+
+        if file.attrs.get("encoding-type") == "anndata" and isinstance(file.get("X"), h5py.Group):
+            file = file["X"]
         kind = file.attrs.get("encoding-type", KIND)
         names = ("indptr", "indices", "data")
         missing = [name for name in names if not isinstance(file.get(name), h5py.Dataset)]
@@ -186,6 +194,24 @@ def _balanced(comm: MPI.Comm, path: str, stored: _Stored) -> Partition:
     starts = cuts(weights, sum(sums[: comm.rank]), sum(sums), comm.size)
     comm.Allreduce(MPI.IN_PLACE, starts, op=MPI.SUM)
     return Partition(starts)
+
+
+def _check_permutation(
+    comm: MPI.Comm, path: str, original: NDArray[Any], rows: sparse.csr_array, size: int
+) -> None:
+    """Collective. Raise where two rows with entries have the same number in the original order.
+
+    ``original``: that of the row of each of this rank's entries.
+    """
+    lengths = np.diff(rows.indptr)
+    own = original[rows.indptr[:-1][lengths > 0]].astype(np.int64)
+    even = Partition.even(size, comm.size)
+    (came,) = sent_to(comm, even.owners(own), [own])
+    with agreed(comm):
+        start, stop = even.range(comm.rank)
+        repeated = np.flatnonzero(np.bincount(came - start, minlength=stop - start) > 1)
+        if len(repeated):
+            raise MatrixFileError(f"{path}: the permutation has {start + repeated[0]} twice")
 
 
 def _renumbered(

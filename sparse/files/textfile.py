@@ -8,6 +8,8 @@ from __future__ import annotations
 import gzip
 import importlib
 import os
+import re
+import stat
 import zlib
 from collections.abc import Callable
 from types import TracebackType
@@ -23,7 +25,7 @@ try:
 except ImportError:
     _igzip, _damage = None, zlib.error
 
-_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_MAGIC, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
 LONGEST_LINE = 1 << 20
 _PIECE_BYTES = 1 << 17
 
@@ -43,17 +45,22 @@ class TextFile:
         self._kind = kind
         self._rest = b""
         self._file = open(self.path, "rb")
-        self.size = os.fstat(self._file.fileno()).st_size
-        self.packed = self._file.peek(2)[:2] == _GZIP_MAGIC
+        status = os.fstat(self._file.fileno())
+        self.size = status.st_size
+        gzipped = self._file.peek(2)[:2] == _GZIP_MAGIC
+        #: Whether the bytes of the file are not the text, or can be read once only, as of a pipe.
+        self.packed = gzipped or not stat.S_ISREG(status.st_mode)
         self._stream: BinaryIO = self._file
-        if self.packed:
+        if gzipped:
             unpack = _igzip.IGzipFile if _igzip else gzip.GzipFile
             self._stream = cast(BinaryIO, unpack(fileobj=self._file))
+            if re.search(r"\.(tar\.gz|tgz)\Z", self.path, re.IGNORECASE):
+                self._stream = self._member()
 
     @property
     def position(self) -> int:
-        """Bytes of the file, packed ones where it is packed, that have been read."""
-        return self._file.tell()
+        """Bytes of the file, packed ones where it is packed, that have been read; 0 of a pipe."""
+        return self._file.tell() if self.size else 0
 
     @property
     def offset(self) -> int:
@@ -65,15 +72,40 @@ class TextFile:
         self._file.close()
 
     def readline(self) -> bytes:
-        """The next line without its end, at most 1 MiB of it; raises ``EOFError`` at the end."""
+        """The next line without its end; raises ``EOFError`` at the end.
+
+        At most 1 MiB of it: what is left of a comment is skipped. A byte order mark is no text.
+        """
         text = self._rest or self._read(1 << 16)
+        if self.line == 1:
+            text = text.removeprefix(_BOM)
         while b"\n" not in text and len(text) < LONGEST_LINE and (more := self._read(1 << 16)):
             text += more
         if not text:
             raise EOFError(f"{self.path} has {self.line - 1} lines")
-        line, _, self._rest = text.partition(b"\n")
+        line, end, self._rest = text.partition(b"\n")
         self.line += 1
+        if not end and line.lstrip().startswith(b"%"):
+            while (more := self._read(1 << 16)) and b"\n" not in more:
+                pass
+            self._rest = more.partition(b"\n")[2]
         return line
+
+    def _member(self) -> BinaryIO:
+        """The matrix in an archive, NAME/NAME.mtx or NAME/NAME.rb as of SuiteSparse."""
+        import tarfile
+
+        try:
+            archive = tarfile.open(fileobj=self._stream, mode="r|")
+            for member in archive:
+                folder, name = os.path.split(member.name)
+                stem, ending = os.path.splitext(name)
+                fits = ending.lower() in (".mtx", ".rb") and member.isreg()
+                if fits and os.path.basename(folder) in ("", ".", stem):
+                    return cast(BinaryIO, archive.extractfile(member))
+        except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, _damage) as error:
+            raise self._kind(f"{self.path}: damaged archive: {error}") from error
+        raise self._kind(f"{self.path} holds no NAME/NAME.mtx or NAME/NAME.rb")
 
     def block(self, size: int, lines: int | None = None) -> tuple[int, bytes]:
         """The number of the next line, and about ``size`` bytes of whole lines from there on.

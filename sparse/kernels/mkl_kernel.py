@@ -69,6 +69,15 @@ def _calls(precision: str, width: int) -> dict[str, Any]:
     return calls | {"scalar": scalar}
 
 
+def takes(csr: Csr) -> bool:
+    """Local. Whether this MKL has functions for the rows' indices; those of 64 bits are newer."""
+    try:
+        _calls(csr.data.dtype.char, csr.indptr.itemsize)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
 class MklKernel:
     """Local. y = A x. Shares the memory of the rows; an optimization adds a copy of MKL's own.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 from onesided.collectives import mkl
-from onesided.sparse.kernels.mkl_kernel import MklKernel
+from onesided.sparse.kernels.mkl_kernel import MklKernel, takes
 from onesided.sparse.kernels.plain import PlainKernel
 from onesided.sparse.kernels.protocol import Kernel, MakeKernel
 from onesided.sparse.kernels.scipy_calls import Csr
@@ -28,13 +28,15 @@ def _mkl_usable() -> bool:
 class Offer:
     """Local. How a kernel is made of rows, whether that is possible here, and what it needs.
 
-    ``suits`` tells cheaply whether it is worth trying with some rows.
+    ``suits`` tells cheaply whether it is worth trying with some rows, ``works`` whether it can take
+    them at all.
     """
 
     make: MakeKernel
     present: Callable[[], bool] = lambda: True
     needs: str = ""
     suits: Callable[[Csr], bool] = lambda csr: True
+    works: Callable[[Csr], bool] = lambda csr: True
 
 
 def _sorted(make: MakeKernel) -> Callable[[Csr], Kernel]:
@@ -45,9 +47,9 @@ _TUNED = partial(MklKernel, optimized=True)
 KERNELS = {
     "scipy": Offer(PlainKernel),
     "scipy-sorted": Offer(_sorted(PlainKernel), suits=irregular),
-    "mkl": Offer(partial(MklKernel, optimized=False), _mkl_usable, "MKL"),
-    "mkl-tuned": Offer(_TUNED, _mkl_usable, "MKL"),
-    "mkl-sorted": Offer(_sorted(_TUNED), _mkl_usable, "MKL", irregular),
+    "mkl": Offer(partial(MklKernel, optimized=False), _mkl_usable, "MKL", works=takes),
+    "mkl-tuned": Offer(_TUNED, _mkl_usable, "MKL", works=takes),
+    "mkl-sorted": Offer(_sorted(_TUNED), _mkl_usable, "MKL", irregular, takes),
 }
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from onesided.collectives import agreed
 from onesided.sparse.orderings.graph import dealt, gathered, gathered_graph
@@ -122,6 +121,8 @@ def _by_bandwidth(
     numbers, partition = None, given
     with agreed(comm):
         if graph is not None and weights is not None:
+            from scipy.sparse.csgraph import reverse_cuthill_mckee  # slow to import
+
             order = reverse_cuthill_mckee(graph, symmetric_mode=True)
             numbers = np.empty(len(order), np.int64)
             numbers[order] = np.arange(len(order))

@@ -7,7 +7,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array
-from scipy.sparse.linalg import splu
 
 
 class Factors:
@@ -20,6 +19,8 @@ class Factors:
     @classmethod
     def of_triangle(cls, matrix: Any) -> Factors:
         """Local. Of a triangular matrix: no fill, and a solution is one substitution."""
+        from scipy.sparse.linalg import splu  # slow to import
+
         whole = csc_array(matrix)
         lu = splu(
             whole,

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array
-from scipy.sparse.linalg import spilu
 
 from onesided.collectives.agreement import agreed
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.preconditioners.factors import Factors
 from onesided.sparse.preconditioners.jacobi import check_square
+from onesided.sparse.preconditioners.preconditioner import OfMatrix
 
 
-class BlockILU:
+class BlockILU(OfMatrix):
     """Block Jacobi: M solves with incomplete factors L U of the own block of each rank.
 
     The own block is the own rows by the own columns: what couples the ranks is left out, so that
@@ -39,6 +39,11 @@ class BlockILU:
         drop_tol: float = 1e-2,
     ) -> None:
         """Collective. ``ValueError`` on every rank where a block has no factors, with its rows."""
+        self._choices = hermitian, fill_factor, drop_tol
+        super().__init__(A)
+
+    def _build(self) -> None:
+        A, (hermitian, fill_factor, drop_tol) = self.matrix, self._choices
         with agreed(A.comm, ("BlockILU", hermitian, fill_factor, drop_tol)):
             check_square(A)
             self._factors = _factors(A, fill_factor, drop_tol)
@@ -65,6 +70,8 @@ def _factors(A: DistMatrix, fill_factor: float, drop_tol: float) -> Factors | No
         return None
     if not np.all(np.isfinite(block.data)):
         raise ValueError(f"rows {start} to {stop} hold what is no number")
+    from scipy.sparse.linalg import spilu  # slow to import
+
     try:
         lu = spilu(
             block,

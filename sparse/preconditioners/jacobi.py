@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agreed
 from onesided.sparse.matrix import DistMatrix
+from onesided.sparse.preconditioners.preconditioner import OfMatrix
 
 
 def checked_diagonal(A: DistMatrix) -> NDArray[Any]:
@@ -27,11 +28,12 @@ def check_square(A: DistMatrix) -> None:
         raise ValueError(f"a preconditioner needs a square matrix; this one is {A.shape}")
 
 
-class Jacobi:
+class Jacobi(OfMatrix):
     """M is the inverse of the diagonal. ``apply`` is Local; the rank count does not matter."""
 
-    def __init__(self, A: DistMatrix) -> None:
+    def _build(self) -> None:
         """Collective. ``ValueError`` on every rank where the diagonal has a zero."""
+        A = self.matrix
         with agreed(A.comm, "Jacobi"):
             check_square(A)
             self._inverse = 1.0 / checked_diagonal(A)

@@ -12,9 +12,10 @@ from onesided.collectives.agreement import agreed
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.preconditioners.factors import Factors
 from onesided.sparse.preconditioners.jacobi import check_square, checked_diagonal
+from onesided.sparse.preconditioners.preconditioner import OfMatrix
 
 
-class SSOR:
+class SSOR(OfMatrix):
     """Block Jacobi: M is the inverse of omega / (2 - omega) (D / omega + L) D^-1 (D / omega + U).
 
     D, L and U are diagonal, lower and upper part of the own rows and columns of each rank;
@@ -26,6 +27,11 @@ class SSOR:
     def __init__(self, A: DistMatrix, *, omega: float = 1.0) -> None:
         """Collective. ``ValueError`` on every rank for an omega that is not between 0 and 2, or a
         diagonal with a zero."""
+        self._omega = omega
+        super().__init__(A)
+
+    def _build(self) -> None:
+        A, omega = self.matrix, self._omega
         with agreed(A.comm, ("SSOR", omega)):
             check_square(A)
             if not 0 < omega < 2:

@@ -14,11 +14,12 @@ import numpy as np
 
 from onesided.sparse.linear import Linear
 from onesided.sparse.preconditioners.preconditioner import Preconditioner
-from onesided.sparse.solvers.run import Callback, Rules, Run
+from onesided.sparse.solvers.run import Callback, Rules, Run, several
 from onesided.sparse.solvers.solution import Solution
 from onesided.sparse.solvers.space import Scalar
 
 
+@several
 def bicgstab(
     A: Linear,
     b: Any,
@@ -29,15 +30,15 @@ def bicgstab(
     maxiter: int | None = None,
     M: Preconditioner | None = None,
     callback: Callback = None,
+    nullspace: Any = None,
 ) -> Solution:
     """Collective. Solve A x = b for any square matrix, preconditioned from the right.
 
     Two products and three reductions an iteration. Stops as :func:`cg` does; scalar products that
     vanish are a breakdown: (r0, r), (r0, A M p), or (A M s, s) relative to the norms in them.
     """
-    run = Run("bicgstab", A, b, x0, Rules(rtol, atol, maxiter, callback), M)
-    _Iteration(run).iterate()
-    return run.solution()
+    run = Run("bicgstab", A, b, x0, Rules(rtol, atol, maxiter, callback, nullspace), M)
+    return run.solve(lambda run: _Iteration(run).iterate())
 
 
 class _Iteration:
@@ -80,7 +81,7 @@ class _Iteration:
             omega = ts / tt
             space.add(run.x, omega, s_hat)
             square = space.add_square(r, -omega, self.t)
-            rr, rho_next = space.sums(square, np.vdot(self.shadow, r))
+            rr, rho_next = space.sums(square, space.share(self.shadow, r))
             norm = math.sqrt(rr.real)
             ends = run.record(norm)
             run.call_back()

@@ -12,11 +12,12 @@ import numpy as np
 
 from onesided.sparse.linear import Linear
 from onesided.sparse.preconditioners.preconditioner import Preconditioner
-from onesided.sparse.solvers.run import Callback, Rules, Run
+from onesided.sparse.solvers.run import Callback, Rules, Run, several
 from onesided.sparse.solvers.solution import Solution
 from onesided.sparse.solvers.space import Vector
 
 
+@several
 def cg(
     A: Linear,
     b: Any,
@@ -27,17 +28,17 @@ def cg(
     maxiter: int | None = None,
     M: Preconditioner | None = None,
     callback: Callback = None,
+    nullspace: Any = None,
 ) -> Solution:
     """Collective. Solve A x = b; A, and M if given, are Hermitian and positive definite.
 
-    Stops when norm(b - A x) <= max(rtol * norm(b), atol), the residual being the one of the
-    recurrence, as in SciPy. Two reductions an iteration. A direction p with (p, A p) <= 0, or a
-    residual r with (r, M r) <= 0, is a breakdown. See :class:`Rules` for the other arguments,
-    :class:`Run` for the errors.
+    Stops when norm(b - A x) <= max(rtol * norm(b), atol), by the residual of the recurrence, as in
+    SciPy, and then by b - A x itself. Two reductions an iteration. A direction p with
+    (p, A p) <= 0, or a residual r with (r, M r) <= 0, is a breakdown. See :class:`Rules` for the
+    other arguments, :class:`Run` for the errors. b may be a block of k right-hand sides, (n, k).
     """
-    run = Run("cg", A, b, x0, Rules(rtol, atol, maxiter, callback), M)
-    _iterate(run)
-    return run.solution()
+    run = Run("cg", A, b, x0, Rules(rtol, atol, maxiter, callback, nullspace), M)
+    return run.solve(_iterate)
 
 
 def cg_coefficients(
@@ -47,10 +48,11 @@ def cg_coefficients(
 
     alpha is the length of a step, beta the part of the direction that goes into the next one.
     """
-    run = Run("cg_coefficients", A, b, None, Rules(1e-10, 0.0, steps, None), M)
+    run = Run("cg_coefficients", A, b, None, Rules(1e-10, 0.0, steps, None, None), M)
     coefficients: list[tuple[float, float]] = []
     _iterate(run, coefficients)
-    alphas, betas = [alpha for alpha, _ in coefficients], [beta for _, beta in coefficients]
+    alphas = [run.eigenvalue(alpha, back=True) for alpha, _ in coefficients]
+    betas = [beta for _, beta in coefficients]
     return alphas, betas, run.reason
 
 
@@ -91,5 +93,5 @@ def _lowered(run: Run, r: Vector, alpha: float, q: Vector, z: Vector) -> tuple[f
         (rr,) = run.space.sums(square)
         return rr.real, rr.real
     run.precondition(r, z)
-    rr, rz = run.space.sums(square, np.vdot(r, z))
+    rr, rz = run.space.sums(square, run.space.share(r, z))
     return rr.real, rz.real

@@ -12,20 +12,20 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.linalg import eigvalsh_tridiagonal
 
 from onesided.collectives.agreement import agreed
 from onesided.sparse.linear import Linear
 from onesided.sparse.preconditioners.preconditioner import Preconditioner
 from onesided.sparse.solvers.cg import cg_coefficients
-from onesided.sparse.solvers.run import Callback, Rules, Run
+from onesided.sparse.solvers.run import Callback, Rules, Run, several
 from onesided.sparse.solvers.solution import BREAKDOWN, Solution
-from onesided.sparse.solvers.start import start_block
+from onesided.sparse.solvers.space import start_block
 
 BOUND_STEPS = 30
 _LOWER, _UPPER = 0.9, 1.05  # the bounds found lie inside the spectrum
 
 
+@several
 def chebyshev(
     A: Linear,
     b: Any,
@@ -36,6 +36,7 @@ def chebyshev(
     maxiter: int | None = None,
     M: Preconditioner | None = None,
     callback: Callback = None,
+    nullspace: Any = None,
     bounds: tuple[float, float] | None = None,
 ) -> Solution:
     """Collective. Solve A x = b where the eigenvalues of M A lie between two positive bounds.
@@ -46,15 +47,15 @@ def chebyshev(
     Eigenvalues above the bounds make the residual grow: then the run ends by a breakdown as soon
     as the residual is not finite, or at the limit. ``ValueError`` for bounds that are none.
     """
-    run = Run("chebyshev", A, b, x0, Rules(rtol, atol, maxiter, callback), M)
+    run = Run("chebyshev", A, b, x0, Rules(rtol, atol, maxiter, callback, nullspace), M)
     with agreed(run.comm, ("chebyshev", bounds)):
         if bounds is not None and not 0 < bounds[0] <= bounds[1] < math.inf:
             raise ValueError(f"bounds are {bounds}; two numbers above zero in order are needed")
-    if bounds is None and run.size > 0:
+    if bounds is None and run.size:
         bounds = eigenvalue_bounds(A, M=M)
+    low, high = (run.eigenvalue(bound, back=True) for bound in bounds or (1.0, 1.0))
     with np.errstate(over="ignore", invalid="ignore"):
-        _iterate(run, *(bounds or (1.0, 1.0)))
-    return run.solution()
+        return run.solve(lambda run: _iterate(run, low, high))
 
 
 def eigenvalue_bounds(
@@ -69,6 +70,8 @@ def eigenvalue_bounds(
     alphas, betas, reason = cg_coefficients(A, start_block(A.row_range, A.dtype), M, steps)
     if not alphas or reason.startswith(BREAKDOWN):
         raise ValueError(f"no bounds of positive eigenvalues found: {reason or 'an empty matrix'}")
+    from scipy.linalg import eigvalsh_tridiagonal  # slow to import
+
     inverse = 1.0 / np.array(alphas)
     ratios = np.array(betas[: len(alphas) - 1])
     diagonal = inverse.copy()
@@ -83,7 +86,7 @@ def _iterate(run: Run, lowest: float, highest: float) -> None:
     r, q, p, z = run.residual(), space.vector(), space.vector(), run.room()
     factor = alpha = 0.0
     while True:
-        space.start_sums(np.vdot(r, r))
+        space.start_sums(space.share(r, r))
         preconditioned = run.precondition(r, z)
         if not alpha:  # the first direction
             alpha = 1.0 / middle

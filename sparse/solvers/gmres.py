@@ -1,7 +1,8 @@
 """The generalized minimal residual method, restarted, for general square matrices.
 
 Y. Saad, M. H. Schultz, GMRES: a generalized minimal residual algorithm for solving nonsymmetric
-linear systems, SIAM Journal on Scientific and Statistical Computing 7 (1986), 856-869.
+linear systems, SIAM Journal on Scientific and Statistical Computing 7 (1986), 856-869. Y. Saad, A
+flexible inner-outer preconditioned GMRES algorithm, the same journal, 14 (1993), 461-469.
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from onesided.collectives.agreement import agreed
 from onesided.sparse.linear import Linear
 from onesided.sparse.preconditioners.preconditioner import Preconditioner
-from onesided.sparse.solvers.run import Callback, Rules, Run
+from onesided.sparse.solvers.run import Callback, Rules, Run, several
 from onesided.sparse.solvers.solution import Solution
 from onesided.sparse.solvers.space import Scalar, Vector
 
 
+@several
 def gmres(
     A: Linear,
     b: Any,
@@ -30,6 +31,7 @@ def gmres(
     maxiter: int | None = None,
     M: Preconditioner | None = None,
     callback: Callback = None,
+    nullspace: Any = None,
     restart: int = 20,
 ) -> Solution:
     """Collective. Solve A x = b for any square matrix, preconditioned from the right.
@@ -38,15 +40,42 @@ def gmres(
     formed, the residual computed anew and ``callback`` called at the end of a cycle only.
     ``maxiter`` counts iterations, not cycles as in SciPy, which preconditions from the left.
     Two reductions an iteration (classical Gram-Schmidt, twice). A basis that cannot be extended
-    although the system is not solved, as with a singular matrix, is a breakdown. Stops as
-    :func:`cg` does; the memory is ``restart`` + 1 vectors.
+    although the system is not solved, as with a singular matrix, is a breakdown; x is then the one
+    with the least residual that was seen. Stops as :func:`cg` does; the memory is ``restart`` + 1
+    vectors.
     """
-    run = Run("gmres", A, b, x0, Rules(rtol, atol, maxiter, callback), M)
+    run = Run("gmres", A, b, x0, Rules(rtol, atol, maxiter, callback, nullspace), M)
+    return _cycles(run, restart, False)
+
+
+@several
+def fgmres(
+    A: Linear,
+    b: Any,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    M: Preconditioner | None = None,
+    callback: Callback = None,
+    nullspace: Any = None,
+    restart: int = 20,
+) -> Solution:
+    """Collective. As :func:`gmres`, with an M that may be another one at every iteration.
+
+    Such as some iterations of another solver. The memory is twice that of gmres.
+    """
+    run = Run("fgmres", A, b, x0, Rules(rtol, atol, maxiter, callback, nullspace), M)
+    return _cycles(run, restart, True)
+
+
+def _cycles(run: Run, restart: int, flexible: bool) -> Solution:
     with agreed(run.comm, ("gmres", restart)):
         if restart < 1:
             raise ValueError(f"restart is {restart}; a cycle has at least one iteration")
-    _Cycles(run, max(1, min(restart, A.shape[0]))).iterate()
-    return run.solution()
+    cycles = _Cycles(run, max(1, min(restart, run.A.shape[0])), flexible and run.M is not None)
+    return run.solve(lambda run: cycles.iterate())
 
 
 class _Cycles:
@@ -56,12 +85,15 @@ class _Cycles:
     right-hand side after them: the entry behind the last is the residual's norm but for its sign.
     """
 
-    def __init__(self, run: Run, most: int) -> None:
+    def __init__(self, run: Run, most: int, flexible: bool) -> None:
         self._run, self._space, self._most = run, run.space, most
         dtype = run.space.dtype
         wide = np.complex128 if dtype.kind == "c" else np.float64
         self._basis = np.zeros((most + 1, run.space.length), dtype)
-        self._hat = run.room()
+        #: What the preconditioner has made of the basis; all of it is kept if it may change.
+        self._hats: list[Vector] = [run.room() for _ in range(most if flexible else 1)]
+        self._flexible = flexible
+        self._kept = run.space.vector()
         self._conjugate = run.space.vector() if dtype.kind == "c" else run.x[:0]
         self._change = run.space.vector()
         self._own: Vector = np.zeros(most + 1, wide)
@@ -71,7 +103,7 @@ class _Cycles:
         self._column: Vector = np.zeros(most + 1, wide)
         self._rotations: list[tuple[Scalar, float]] = []
         self._right: Vector = np.zeros(most + 1, wide)
-        self._nothing = 10 * float(np.finfo(dtype).eps)
+        self._nothing, self._length = 10 * float(np.finfo(dtype).eps), 0.0
 
     def iterate(self) -> None:
         """Collective. Cycles, until one ends the run."""
@@ -83,12 +115,20 @@ class _Cycles:
             count, complete = self._cycle(norm)
             if run.reason:
                 return
+            before = norm
+            self._kept[:] = run.x
             self._form(count)
             run.residual(residual)
             norm = self._space.norm(residual)
+            worse = not norm <= before
+            if worse:
+                run.x[:], norm = self._kept, before
             run.residuals.pop()  # an estimate; this is the norm itself
             ends = run.record(norm)
             run.call_back()
+            if worse and not ends:
+                run.broken("no cycle makes the residual smaller")
+                return
             if complete and not ends:
                 run.broken("the basis cannot be extended")
                 return
@@ -102,7 +142,8 @@ class _Cycles:
         self._rotations.clear()
         for step in range(self._most):
             complete = self._extend(step)
-            if self._triangle[step, step] == 0:  # all of A M v lies in what is there already
+            if abs(self._triangle[step, step]) <= self._nothing * self._length:
+                # all of A M v lies in what is there already
                 run.residuals.append(run.residuals[-1])
                 return step, True
             estimate = float(abs(self._right[step + 1]))
@@ -117,7 +158,8 @@ class _Cycles:
     def _extend(self, step: int) -> bool:
         """Collective. One more vector of the basis; True where nothing is left for it."""
         run, vector = self._run, self._basis[step + 1]
-        run.multiply(run.precondition(self._basis[step], self._hat), vector)
+        hat = self._hats[step if self._flexible else 0]
+        run.multiply(run.precondition(self._basis[step], hat), vector)
         column = self._column
         square = self._project(step + 1, vector)
         column[: step + 1] = self._total[: step + 1]
@@ -125,7 +167,8 @@ class _Cycles:
         again = self._total[: step + 1]
         column[: step + 1] += again
         left = math.sqrt(max(rest - float(np.vdot(again, again).real), 0.0))
-        complete = left <= self._nothing * math.sqrt(square)
+        self._length = math.sqrt(square)
+        complete = left <= self._nothing * self._length
         column[step + 1] = 0.0 if complete else left
         if not complete:
             self._space.scale(1.0 / left, vector)
@@ -170,8 +213,13 @@ class _Cycles:
         """As the preconditioner. x += M (the combination of the basis with the least residual)."""
         if not count:
             return
-        run = self._run
-        triangle = self._triangle[:count, :count]
+        from scipy.linalg import solve_triangular  # slow to import
+
+        run, triangle = self._run, self._triangle[:count, :count]
         self._coefficients[:count] = solve_triangular(triangle, self._right[:count])
+        if self._flexible:
+            for factor, hat in zip(self._coefficients[:count], self._hats, strict=False):
+                self._space.add(run.x, factor, hat)
+            return
         np.matmul(self._coefficients[:count], self._basis[:count], out=self._change)
-        self._space.add(run.x, 1.0, run.precondition(self._change, self._hat))
+        self._space.add(run.x, 1.0, run.precondition(self._change, self._hats[0]))

@@ -1,23 +1,29 @@
-"""LSQR: least squares with any matrix, by Golub and Kahan's bidiagonalization.
+"""Least squares with any matrix, by Golub and Kahan's bidiagonalization: LSQR and LSMR.
 
 C. C. Paige, M. A. Saunders, LSQR: an algorithm for sparse linear equations and sparse least
-squares, ACM Transactions on Mathematical Software 8 (1982), 43-71.
+squares, ACM Transactions on Mathematical Software 8 (1982), 43-71. D. C.-L. Fong, M. A. Saunders,
+LSMR: an iterative algorithm for sparse least-squares problems, SIAM Journal on Scientific Computing
+33 (2011), 2950-2971.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from onesided.collectives.agreement import agreed
-from onesided.sparse.linear import Linear
-from onesided.sparse.solvers.run import Callback, Rules, Run
-from onesided.sparse.solvers.solution import CONVERGED, Solution
+from onesided.sparse.linear import Linear, LinearOperator
+from onesided.sparse.partition import Partition
+from onesided.sparse.solvers.run import Callback, Rules, Run, several
+from onesided.sparse.solvers.solution import LEAST_SQUARES, Solution
 from onesided.sparse.solvers.space import Space, Vector
+from onesided.sparse.vector import DistVector
 
-LEAST_SQUARES = f"{CONVERGED}: least squares"
 
-
+@several
 def lsqr(
     A: Linear,
     b: Any,
@@ -33,81 +39,201 @@ def lsqr(
 
     Stops when norm(b - A x) <= max(rtol * norm(b), atol), reason "converged", or when b - A x is
     orthogonal to the columns, norm(A.H r) <= rtol * norm(A) * norm(r), reason "converged: least
-    squares"; norm(A) is Paige and Saunders' estimate of the Frobenius norm, and with ``damp`` A
-    and r have the rows of the damping too. ``residuals`` are norms of that r. Needs A.H; two
-    products (A and A.H) and two reductions an iteration; no preconditioner.
+    squares"; norm(A) is Paige and Saunders' estimate of the Frobenius norm, and with ``damp`` A, b
+    and r have the rows of the damping too, damp x = damp x0. ``residuals`` are norms of that r.
+    Both are seen in r itself before they are told. Needs A.H; two products (A and A.H) and two
+    reductions an iteration; no preconditioner.
     """
-    run = Run("lsqr", A, b, x0, Rules(rtol, atol, maxiter, callback), square=False)
-    with agreed(run.comm, ("lsqr", damp)):
+    rules = Rules(rtol, atol, maxiter, callback)
+    return _least_squares("lsqr", A, b, x0, rules, damp, _lsqr)
+
+
+@several
+def lsmr(
+    A: Linear,
+    b: Any,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    callback: Callback = None,
+    damp: float = 0.0,
+) -> Solution:
+    """Collective. As :func:`lsqr`; norm(A.H r) falls in every iteration, so it stops earlier."""
+    rules = Rules(rtol, atol, maxiter, callback)
+    return _least_squares("lsmr", A, b, x0, rules, damp, _lsmr)
+
+
+def _least_squares(
+    name: str,
+    A: Linear,
+    b: Any,
+    x0: Any,
+    rules: Rules,
+    damp: float,
+    method: Callable[[_Bidiagonal], None],
+) -> Solution:
+    with agreed(A.comm, (name, damp)):
         if not 0 <= damp < math.inf:
             raise ValueError(f"damp is {damp}; it must be zero or above")
-    _Bidiagonal(run, damp).iterate(rtol)
-    return run.solution()
+    if damp:
+        A, b = _damped(A, b, x0, damp)
+    run = Run(name, A, b, x0, rules, square=False)
+    made: list[_Bidiagonal] = []
+
+    def leg(run: Run) -> None:
+        made[:] = [_Bidiagonal(run)]
+        method(made[0])
+
+    def orthogonal(r: Vector, norm: float) -> bool:
+        gradient = run.domain.vector()
+        run.multiply_adjoint(r, gradient)
+        return made[0].small(run.domain.norm(gradient), norm)
+
+    return run.solve(leg, orthogonal)
+
+
+def _damped(A: Linear, b: Any, x0: Any, damp: float) -> tuple[Linear, Any]:
+    """Collective. A with damp times the identity below it on every rank, b with damp x0."""
+    n = A.row_range[1] - A.row_range[0]
+    with agreed(A.comm, "the damped rows"):
+        block = np.asarray(b.array if isinstance(b, DistVector) else b)
+        if block.shape != (n,):
+            raise ValueError(f"b has shape {block.shape}; this rank's block has {n} entries")
+    start, stop = A.col_range
+    guess = np.zeros(stop - start) if x0 is None else x0
+    guess = np.asarray(guess.array if isinstance(guess, DistVector) else guess)
+    right: Any = np.concatenate([block, damp * guess])
+    rows = Partition.from_lengths(A.row_partition.lengths() + A.col_partition.lengths())
+
+    def multiply(x: Vector, y: Vector) -> None:
+        A.dot(x, out=y[:n])
+        np.multiply(x, damp, out=y[n:])
+
+    def multiply_adjoint(y: Vector, x: Vector) -> None:
+        A.H.dot(y[:n], out=x)
+        x += damp * y[n:]
+
+    how: dict[str, Any] = {"multiply_adjoint": multiply_adjoint, "dtype": A.dtype}
+    made = LinearOperator(A.comm, rows, A.col_partition, multiply, **how)
+    if isinstance(b, DistVector):
+        right = b.like(right, rows)
+    return made, right
 
 
 class _Bidiagonal:
-    """The vectors u, v and w of the method, and what it keeps of the bidiagonal matrix."""
+    """The vectors u and v of the bidiagonalization, their norms, and what A's norm is at least."""
 
-    def __init__(self, run: Run, damp: float) -> None:
-        self._run, self._damp = run, damp
-        self._rows, self._columns = run.space, run.domain
-        self.u = run.residual()
+    def __init__(self, run: Run) -> None:
+        self.run, self._rows, self.columns = run, run.space, run.domain
+        self._u = run.residual()
         self._image = run.space.vector()
         self._preimage = run.domain.vector()
         self.v = run.domain.vector()
+        self.alpha, self.beta = 0.0, self._rows.norm(self._u)
+        self._squares = 0.0
 
-    def iterate(self, rtol: float) -> None:
-        """Collective. The run, from its first guess to its end."""
-        run, columns, damp = self._run, self._columns, self._damp
-        beta = self._rows.norm(self.u)
-        if run.record(beta):
+    def begin(self) -> bool:
+        """Collective. The first u and v; True where there is nothing to do."""
+        if self.run.record(self.beta):
+            return True
+        self._rows.scale(1.0 / self.beta, self._u)
+        self._next_v(0.0)
+        return self.ends(False, self.alpha * self.beta, self.beta)
+
+    def advance(self) -> None:
+        """Collective. The next u and v."""
+        alpha = self.alpha
+        self.run.multiply(self.v, self._image)
+        self._rows.extend(self._u, -alpha, self._image)
+        self.beta = _normalize(self._rows, self._u)
+        self._squares += alpha**2 + self.beta**2
+        self._next_v(self.beta)
+
+    def ends(self, ends: bool, gradient: float, rest: float) -> bool:
+        """Local. Whether the residual is orthogonal to the columns, if nothing else ends the run.
+
+        ``gradient`` is norm(A.H r), ``rest`` norm(r).
+        """
+        if not ends and self.small(gradient, rest):
+            self.run.reason = LEAST_SQUARES
+        return bool(self.run.reason)
+
+    def small(self, gradient: float, rest: float) -> bool:
+        """Local. Whether a gradient is nothing, compared with norms of A and r."""
+        return gradient <= self.run.rules.rtol * math.sqrt(self._squares) * rest
+
+    def _next_v(self, beta: float) -> None:
+        """Collective. v becomes A.H u - beta v, normalized."""
+        self.run.multiply_adjoint(self._u, self._preimage)
+        self.columns.extend(self.v, -beta, self._preimage)
+        self.alpha = _normalize(self.columns, self.v)
+
+
+def _lsqr(at: _Bidiagonal) -> None:
+    run = at.run
+    if at.begin():
+        return
+    w = at.v.copy()
+    phi_bar, rho_bar = at.beta, at.alpha
+    while True:
+        at.advance()
+        rho = math.hypot(rho_bar, at.beta)
+        if not run.positive(rho, "an entry of the bidiagonal matrix"):
             return
-        self._rows.scale(1.0 / beta, self.u)
-        alpha = self._next_v(0.0)
-        if self._orthogonal(alpha * beta, 0.0):
+        c, s = rho_bar / rho, at.beta / rho
+        phi, phi_bar = c * phi_bar, s * phi_bar
+        theta, rho_bar = s * at.alpha, -c * at.alpha
+        at.columns.advance(run.x, phi / rho, w, -theta / rho, at.v)
+        ends = run.record(phi_bar)
+        ends = at.ends(ends, at.alpha * abs(s * phi), phi_bar)
+        run.call_back()
+        if ends:
             return
-        w = self.v.copy()
-        phi_bar, rho_bar = beta, alpha
-        frobenius = damped = 0.0
-        while True:
-            beta = self._next_u(alpha)
-            frobenius += alpha**2 + beta**2 + damp**2
-            alpha = self._next_v(beta)
-            rho_damped = math.hypot(rho_bar, damp)
-            damped = math.hypot(damped, damp / rho_damped * phi_bar if rho_damped else 0.0)
-            phi_bar *= rho_bar / rho_damped if rho_damped else 1.0
-            rho = math.hypot(rho_damped, beta)
-            if not run.positive(rho, "an entry of the bidiagonal matrix"):
-                return
-            c, s = rho_damped / rho, beta / rho
-            phi, phi_bar = c * phi_bar, s * phi_bar
-            theta, rho_bar = s * alpha, -c * alpha
-            columns.advance(run.x, phi / rho, w, -theta / rho, self.v)
-            rest = math.hypot(phi_bar, damped)
-            ends = run.record(rest)
-            gradient = alpha * abs(s * phi)
-            ends = ends or self._orthogonal(gradient, rtol * math.sqrt(frobenius) * rest)
-            run.call_back()
-            if ends:
-                return
 
-    def _orthogonal(self, gradient: float, allowed: float) -> bool:
-        """Local. Whether the residual is orthogonal to the columns; then the run ends."""
-        if gradient <= allowed and not self._run.reason:
-            self._run.reason = LEAST_SQUARES
-        return bool(self._run.reason)
 
-    def _next_u(self, alpha: float) -> float:
-        """Collective. u becomes A v - alpha u, normalized; its norm."""
-        self._run.multiply(self.v, self._image)
-        self._rows.extend(self.u, -alpha, self._image)
-        return _normalize(self._rows, self.u)
-
-    def _next_v(self, beta: float) -> float:
-        """Collective. v becomes A.H u - beta v, normalized; its norm."""
-        self._run.multiply_adjoint(self.u, self._preimage)
-        self._columns.extend(self.v, -beta, self._preimage)
-        return _normalize(self._columns, self.v)
+def _lsmr(at: _Bidiagonal) -> None:
+    """In the letters of Fong and Saunders, section 2.8 for the norm of the residual."""
+    run, columns = at.run, at.columns
+    if at.begin():
+        return
+    h, h_bar = at.v.copy(), columns.vector()
+    alpha_bar, zeta_bar = at.alpha, at.alpha * at.beta
+    rho = rho_bar = c_bar = 1.0
+    s_bar = zeta = 0.0
+    beta_dd, beta_d, rho_d, tau, theta_tilde = at.beta, 0.0, 1.0, 0.0, 0.0
+    while True:
+        at.advance()
+        rho_old, rho_bar_old, zeta_old = rho, rho_bar, zeta
+        rho = math.hypot(alpha_bar, at.beta)
+        if not run.positive(rho, "an entry of the bidiagonal matrix"):
+            return
+        c, s = alpha_bar / rho, at.beta / rho
+        theta, alpha_bar = s * at.alpha, c * at.alpha
+        theta_bar, inner = s_bar * rho, c_bar * rho
+        rho_bar = math.hypot(inner, theta)
+        if not run.positive(rho_bar, "an entry of the bidiagonal matrix"):
+            return
+        c_bar, s_bar = inner / rho_bar, theta / rho_bar
+        zeta, zeta_bar = c_bar * zeta_bar, -s_bar * zeta_bar
+        columns.extend(h_bar, -theta_bar * rho / (rho_old * rho_bar_old), h)
+        columns.add(run.x, zeta / (rho * rho_bar), h_bar)
+        columns.extend(h, -theta / rho, at.v)
+        beta_hat, beta_dd = c * beta_dd, -s * beta_dd
+        theta_old = theta_tilde
+        rho_tilde = math.hypot(rho_d, theta_bar)
+        c_tilde, s_tilde = rho_d / rho_tilde, theta_bar / rho_tilde
+        theta_tilde, rho_d = s_tilde * rho_bar, c_tilde * rho_bar
+        beta_d = -s_tilde * beta_d + c_tilde * beta_hat
+        tau = (zeta_old - theta_old * tau) / rho_tilde
+        tau_d = (zeta - theta_tilde * tau) / rho_d if rho_d else beta_d
+        rest = math.hypot(beta_d - tau_d, beta_dd)
+        ends = run.record(rest)
+        ends = at.ends(ends, abs(zeta_bar), rest)
+        run.call_back()
+        if ends:
+            return
 
 
 def _normalize(space: Space, x: Vector) -> float:

@@ -43,15 +43,15 @@ def pagerank(
             raise ValueError(f"damping is {damping}; it must be from 0 to below 1")
         start, stop = A.row_range
         first = np.full(stop - start, 1.0 / max(A.shape[0], 1), A.dtype) if x0 is None else x0
-    run = Run("pagerank", A, first, None, Rules(rtol, atol, maxiter, callback))
+    run = Run("pagerank", A, first, None, Rules(rtol, atol, maxiter, callback), units=False)
     run.x[:] = run.b
     run.tolerance = max(rtol, atol)
     with agreed(comm):
-        values = A.local_rows().data
+        values = A.values
         if not np.all(np.isfinite(values)) or np.any(values < 0):
             raise ValueError("a link has a value below zero, or that is no number")
     _iterate(run, A, damping)
-    return run.solution()
+    return run.solution(run.residuals[-1] if run.residuals else np.nan)
 
 
 def _iterate(run: Run, A: DistMatrix, damping: float) -> None:

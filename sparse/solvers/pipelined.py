@@ -12,11 +12,12 @@ import numpy as np
 
 from onesided.sparse.linear import Linear
 from onesided.sparse.preconditioners.preconditioner import Preconditioner
-from onesided.sparse.solvers.run import Callback, Rules, Run
+from onesided.sparse.solvers.run import Callback, Rules, Run, several
 from onesided.sparse.solvers.solution import Solution
 from onesided.sparse.solvers.space import Scalar, Vector
 
 
+@several
 def pipelined_cg(
     A: Linear,
     b: Any,
@@ -27,6 +28,7 @@ def pipelined_cg(
     maxiter: int | None = None,
     M: Preconditioner | None = None,
     callback: Callback = None,
+    nullspace: Any = None,
     replacement: int = 50,
 ) -> Solution:
     """Collective. As :func:`cg`; the reduction is under way during product and preconditioner.
@@ -36,9 +38,8 @@ def pipelined_cg(
     anew, by four products; badly conditioned systems need it more often, or a preconditioner. One
     product is done in vain at the end.
     """
-    run = Run("pipelined_cg", A, b, x0, Rules(rtol, atol, maxiter, callback), M)
-    _Pipeline(run).iterate(replacement)
-    return run.solution()
+    run = Run("pipelined_cg", A, b, x0, Rules(rtol, atol, maxiter, callback, nullspace), M)
+    return run.solve(lambda run: _Pipeline(run).iterate(replacement))
 
 
 class _Pipeline:
@@ -124,4 +125,4 @@ class _Pipeline:
     def _shares(self) -> list[Scalar]:
         """Local. This rank's shares of (r, r), (r, u) and (w, u)."""
         pairs: list[tuple[Vector, Vector]] = [(self.r, self.r), (self.r, self.u), (self.w, self.u)]
-        return [np.vdot(a, b) for a, b in pairs]
+        return [self._space.share(a, b) for a, b in pairs]

@@ -6,12 +6,12 @@ the scalar products of one moment share one reduction.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
-from scipy.linalg.blas import get_blas_funcs
 
 _PART_BYTES = 1 << 17
 _MOST_SUMS = 8
@@ -32,10 +32,16 @@ class Space:
         step = max(1, _PART_BYTES // dtype.itemsize)
         #: Slices that cover a block; none where the block is empty.
         self.parts = [slice(first, first + step) for first in range(0, length, step)]
+        from scipy.linalg.blas import get_blas_funcs  # slow to import
+
         self.axpy = get_blas_funcs("axpy", dtype=dtype)
         self.scal = get_blas_funcs("scal", dtype=dtype)
         wide = np.complex128 if dtype.kind == "c" else np.float64
         self._own, self._total = np.zeros(_MOST_SUMS, wide), np.zeros(_MOST_SUMS, wide)
+        limits = np.finfo(dtype)
+        self._wide, self._tiny = limits.eps < 1e-10, float(limits.tiny)
+        #: A sum of squares that may have lost parts too small to be squared.
+        self._least = self._tiny / limits.eps**2
         self._count = 0
         self._request: MPI.Request | None = None
 
@@ -43,13 +49,41 @@ class Space:
         """Local. A new block of zeros."""
         return np.zeros(self.length, self.dtype)
 
+    def share(self, x: Vector, y: Vector) -> Scalar:
+        """Local. What this rank adds to (x, y); single precision is summed in double."""
+        if self._wide:
+            return np.vdot(x, y)
+        total: Scalar = 0.0
+        for part in self.parts:
+            total += np.vdot(x[part], y[part])
+        return total
+
     def dots(self, *pairs: tuple[Vector, Vector]) -> list[Scalar]:
         """Collective. Scalar products of all pairs, by one reduction."""
-        return self.sums(*(np.vdot(x, y) for x, y in pairs))
+        return self.sums(*(self.share(x, y) for x, y in pairs))
 
     def norm(self, x: Vector) -> float:
-        """Collective. The Euclidean norm."""
-        return float(np.sqrt(self.dots((x, x))[0].real))
+        """Collective. The Euclidean norm, which neither overflows nor vanishes before it must."""
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            square = self.dots((x, x))[0].real
+        if self._least < square < math.inf:
+            return math.sqrt(square)
+        largest = self.largest(x)
+        if not 0 < largest < math.inf:
+            return largest
+        scaled = x / largest if largest > self._tiny else (x / self._tiny) / (largest / self._tiny)
+        return largest * math.sqrt(self.dots((scaled, scaled))[0].real)
+
+    def largest(self, x: Vector) -> float:
+        """Collective. The largest absolute real or imaginary part; nan where any is none."""
+        parts = x.view(x.real.dtype)
+        mine = np.zeros(2)
+        if len(parts):
+            mine[0] = np.max(np.abs(parts))
+        mine[1] = np.isnan(mine[0])  # MPI does not say what the largest of nan is
+        most = np.empty(2)
+        self._comm.Allreduce(np.nan_to_num(mine, nan=0.0, posinf=np.inf), most, op=MPI.MAX)
+        return math.nan if most[1] else float(most[0])
 
     def sums(self, *own: Scalar) -> list[Scalar]:
         """Collective. The sums over all ranks of some numbers, by one reduction."""
@@ -107,3 +141,17 @@ class Space:
             self.axpy(direction, x[part], a=alpha)
             self.scal(beta, direction)
             self.axpy(z[part], direction)
+
+
+def start_block(rows: tuple[int, int], dtype: np.dtype[Any], seed: int = 0) -> NDArray[Any]:
+    """Local. The entries of a half-open range of a random vector that depends on the seed alone.
+
+    Real and imaginary part are even between -1 and 1.
+    """
+    start, stop = rows
+    draws = 2 if dtype.kind == "c" else 1
+    bits = np.random.PCG64(seed)
+    bits.advance(draws * start)  # a number takes one step of the generator
+    numbers = 2.0 * np.random.Generator(bits).random(draws * (stop - start)) - 1.0
+    values = numbers.view(np.complex128) if draws == 2 else numbers
+    return values.astype(dtype)

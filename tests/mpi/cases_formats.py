@@ -3,7 +3,10 @@
 import contextlib
 import gzip
 import io
+import os
 import resource
+import tarfile
+import threading
 from pathlib import Path
 
 import h5py
@@ -15,7 +18,7 @@ from cases_sparse_reading import SHIPPED, file_of, same_error
 from scipy import sparse
 
 from onesided.collectives import MismatchError
-from onesided.sparse import Partition, read
+from onesided.sparse import DistVector, Partition, read, read_vector, write_matrixmarket
 from onesided.sparse.assembly import from_triplets
 from onesided.sparse.errors import HarwellBoeingError, MatrixFileError
 from onesided.sparse.files import storereader
@@ -245,7 +248,7 @@ def case_npz_types_and_duplicates(comm):
 
 BAD_NPZ = {
     "no archive": (b"PK\x03\x04 and nothing", "not a zip file"),
-    "format": (arrays_of({"format": np.array(b"bsr")}), "in format 'bsr'"),
+    "format": (arrays_of({"format": np.array(b"lil")}), "in format 'lil'"),
     "no format": (arrays_of({"format": None}), "format.npy"),
     "shape": (arrays_of({"shape": np.array([2, 3, 4])}), "not two sizes"),
     "negative": (arrays_of({"shape": np.array([-2, 3])}), "shape (-2, 3)"),
@@ -604,3 +607,206 @@ def case_a_file_that_other_ranks_do_not_see(comm):
         mine = path if comm.rank == 0 else Path(path.parent, "other.mtx")
         whole = sparse.csr_array(np.array([[4.0, 0, 0], [0, 0, 0], [0, 5, 0]]))
         check(comm, mine, whole)
+
+
+MARKET = b"%%MatrixMarket matrix coordinate real general\n% words\n3 3 2\n1 1 2.5\n3 2 -1e3\n"
+MARKET_WHOLE = sparse.csr_array(np.array([[2.5, 0, 0], [0, 0, 0], [0, -1e3, 0]]))
+UNUSUAL = {
+    "byte order mark": b"\xef\xbb\xbf" + MARKET,
+    "long comment": MARKET.replace(b"words", b"w" * (3 << 20)),
+    "long comment packed": gzip.compress(MARKET.replace(b"words", b"w" * (3 << 20))),
+    "plus": MARKET.replace(b" 2.5", b" +2.5"),
+}
+
+
+@parameters(name=list(UNUSUAL))
+def case_unusual_text(comm, name):
+    with file_of(comm, UNUSUAL[name]) as path:
+        check(comm, path, MARKET_WHOLE)
+
+
+@parameters(named=[True, False])
+def case_a_pipe_is_opened_once(comm, named):
+    with file_of(comm, b"") as other:
+        path = other.with_name("pipe.mtx" if named else "pipe")
+        writer = None
+        if comm.rank == 0:
+            os.mkfifo(path)
+            if named:
+                writer = threading.Thread(target=path.write_bytes, args=(MARKET,))
+                writer.start()
+        comm.Barrier()
+        if named:
+            check(comm, path, MARKET_WHOLE)
+            if writer is not None:
+                writer.join()
+        else:
+            number = os.open(path, os.O_RDWR) if comm.rank == 0 else None  # so that none waits
+            words = same_error(comm, lambda: read(comm, path), MatrixFileError)
+            assert "its name must tell the format" in words
+            if number is not None:
+                os.close(number)
+
+
+@parameters(form=["bsr", "dia"])
+def case_npz_that_rank_0_reads_whole(comm, form):
+    whole = random_matrix((12, 16), "complex").asformat(form)
+    with file_of(comm, npz_of(whole), "m.npz") as path:
+        check(comm, path, whole)
+
+
+@parameters(dtype=["f2", "g"])
+def case_npz_of_other_floats_is_an_error_of_the_file(comm, dtype):
+    with file_of(comm, arrays_of({"data": np.arange(3).astype(dtype)}), "m.npz") as path:
+        words = same_error(comm, lambda: read(comm, path), MatrixFileError)
+        assert "convert it" in words
+
+
+def archive_of(members):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, data in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def case_archives(comm):
+    kept = {"m/m_b.mtx": b"%%MatrixMarket matrix array real general\n1 1\n7\n", "m/m.mtx": MARKET}
+    with file_of(comm, archive_of(kept), "m.tar.gz") as path:
+        check(comm, path, MARKET_WHOLE)
+    whole = random_matrix((9, 9), "real")
+    text = boeing_file(whole, "real", "u", True)
+    with file_of(comm, archive_of({"m/m.rb": text}), "m.tar.gz") as path:
+        check(comm, path, whole)
+    with file_of(comm, archive_of({"m/readme": b"words"}), "m.tar.gz") as path:
+        words = same_error(comm, lambda: read(comm, path), MatrixFileError)
+        assert "holds no NAME/NAME.mtx" in words
+    with file_of(comm, archive_of(kept)[:90], "m.tar.gz") as path:
+        assert "damaged" in same_error(comm, lambda: read(comm, path), MatrixFileError)
+
+
+def case_matlab(comm):
+    whole = random_matrix((8, 5), "complex")
+    for names in ({"first": np.ones(3), "B": whole}, {"Problem": {"A": whole, "title": "words"}}):
+        buffer = io.BytesIO()
+        scipy.io.savemat(buffer, names)
+        with file_of(comm, buffer.getvalue(), "m.mat") as path:
+            check(comm, path, whole)
+    buffer = io.BytesIO()
+    scipy.io.savemat(buffer, {"x": np.ones(3)})
+    with file_of(comm, buffer.getvalue(), "m.mat") as path:
+        assert "no sparse matrix" in same_error(comm, lambda: read(comm, path), MatrixFileError)
+    with file_of(comm, b"MATLAB 7.3 MAT-file, Platform", "m.mat") as path:
+        assert "7.3" in same_error(comm, lambda: read(comm, path), MatrixFileError)
+
+
+def petsc_of(whole, index, values):
+    """What PETSc's MatView writes of a sparse matrix."""
+    rows = whole.tocsr()
+    head = [1211216, *rows.shape, rows.nnz, *np.diff(rows.indptr)]
+    return (
+        np.array(head, index).tobytes()
+        + rows.indices.astype(index).tobytes()
+        + rows.data.astype(values).tobytes()
+    )
+
+
+@parameters(index=[">i4", ">i8"], values=[">f8", ">c16"], shape=[(40, 30), (1, 1), (0, 4)])
+def case_petsc_binary(comm, index, values, shape):
+    whole = random_matrix(shape, "complex" if values == ">c16" else "real", density=0.5)
+    data = petsc_of(whole, index, values)
+    for name in ("m.petsc", "m") if index == ">i4" else ("m.petsc",):
+        with file_of(comm, data, name) as path:
+            check(comm, path, whole)
+    if whole.nnz > 2:
+        for bad, words in ((data[:-9], "truncated"), (data[:20], "m.petsc")):
+            with file_of(comm, bad, "m.petsc") as path:
+                found = same_error(comm, lambda path=path: read(comm, path), MatrixFileError)
+                assert words in found
+        both = data + np.array([1211214, 2], ">i4").tobytes() + bytes(16)
+        with file_of(comm, both, "m.petsc") as path:  # a vector behind it, as KSPView writes
+            check(comm, path, whole)
+
+
+def case_anndata(comm):
+    whole = random_matrix((12, 7), "real").tocsr()
+    buffer = io.BytesIO()
+    with h5py.File(buffer, "w") as file:
+        file.attrs["encoding-type"] = "anndata"
+        group = file.create_group("X")
+        group.attrs["encoding-type"], group.attrs["shape"] = "csr_matrix", whole.shape
+        for name in ("indptr", "indices", "data"):
+            group[name] = getattr(whole, name)
+    with file_of(comm, buffer.getvalue(), "m.h5ad") as path:
+        check(comm, path, whole)
+
+
+@parameters(dtype=["f4", "c16", "i8"], k=[None, 3])
+def case_vectors_in_files(comm, dtype, k):
+    partition = Partition.balanced(np.arange(1, 24), comm.size)
+    shape = (23,) if k is None else (23, k)
+    whole = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    x = DistVector(comm, partition, whole[slice(*partition.range(comm.rank))])
+    with file_of(comm, b"old", "x.npy") as path:
+        write(x, path)
+        assert np.array_equal(np.load(path), whole)
+        assert np.load(path).dtype == whole.dtype
+        for how in (None, partition):
+            y = read_vector(comm, path, how)
+            assert y.dtype == x.dtype
+            parts = [part for part in comm.allgather(y.array) if len(part)]
+            assert np.array_equal(np.concatenate(parts), whole)
+        words = same_error(comm, lambda: read_vector(comm, path, Partition.even(7, comm.size)),
+                           MatrixFileError)
+        assert "23 entries, the partition has 7" in words
+        comm.Barrier()
+        if comm.rank == 0:
+            path.write_bytes(b"no numbers")
+        comm.Barrier()
+        same_error(comm, lambda: read_vector(comm, path), MatrixFileError)
+
+
+@parameters(kind=["pipe", "folder", "device"], what=["matrix", "market", "vector"])
+def case_what_is_no_regular_file_is_not_replaced(comm, kind, what):
+    whole = random_matrix((6, 6), "real")
+    with file_of(comm, npz_of(whole), "m.npz") as path, read(comm, path, method="p2p") as matrix:
+        target = {"device": Path("/dev/null")}.get(kind, path.with_name(kind))
+        if comm.rank == 0 and kind != "device":
+            os.mkfifo(target) if kind == "pipe" else target.mkdir()
+        comm.Barrier()
+        x = DistVector(comm, matrix.row_partition, np.ones(len(matrix.local_rows().indptr) - 1))
+        calls = {
+            "matrix": lambda: write(matrix, target),
+            "vector": lambda: write(x, target),
+            "market": lambda: write_matrixmarket(comm, target, matrix.local_rows()),
+        }
+        error = IsADirectoryError if kind == "folder" else OSError
+        words = same_error(comm, calls[what], error)
+        assert ("Is a directory" if kind == "folder" else "not a regular file") in words
+        assert not target.is_file()
+        link = path.with_name("link")
+        if comm.rank == 0:
+            link.symlink_to(path.with_name("behind"))
+        comm.Barrier()
+        write(x, link)
+        assert link.is_symlink()
+        assert np.array_equal(np.load(path.with_name("behind")), np.ones(6))
+        assert "a DistMatrix or a DistVector" in same_error(comm, lambda: write("m", x), TypeError)
+
+
+def case_a_permutation_with_repeats_is_refused(comm):
+    whole = random_matrix((20, 20), "real", density=0.5)
+    with file_of(comm, npz_of(whole), "m.npz") as path:
+        stored = path.with_name("m.h5")
+        with read(comm, path, method="p2p", partition="rcm") as matrix:
+            write(matrix, stored)
+        check(comm, stored, whole)
+        comm.Barrier()
+        if comm.rank == 0:
+            with h5py.File(stored, "r+") as file:
+                file["permutation"][3] = file["permutation"][4]
+        comm.Barrier()
+        words = same_error(comm, lambda: read(comm, stored), MatrixFileError)
+        assert "twice" in words, words

@@ -17,7 +17,7 @@ from scipy import sparse
 from onesided.apps import pagerank, solve
 from onesided.apps.failures import CommandError
 from onesided.apps.main import build_parser
-from onesided.sparse.solvers.start import start_block
+from onesided.sparse.solvers.space import start_block
 
 MATRICES = Path(__file__).resolve().parents[1] / "matrices"
 COMMANDS = {"solve": solve, "pagerank": pagerank}

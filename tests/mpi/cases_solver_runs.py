@@ -173,14 +173,16 @@ def case_bad_input_is_refused_on_every_rank(comm):
     calls = [
         (lambda: ours.cg(A, odd), ValueError, "b has shape"),
         (lambda: ours.cg(A, good, odd), ValueError, "x0 has shape"),
-        (lambda: ours.cg(A, good[:, None]), ValueError, "b has shape"),
+        (lambda: ours.cg(A, good[:, None, None]), ValueError, "b has shape"),
+        (lambda: ours.cg(A, good[:, None][: comm.rank + 1]), ValueError, "b has shape"),
+        (lambda: ours.cg(A.as_linear_operator(), good), TypeError, "LinearOperator makes one"),
         (lambda: ours.cg(A, good, rtol=-1.0 if last else 0.0), (ValueError, TypeError), ""),
         (lambda: ours.cg(A, good, rtol=np.nan), ValueError, "rtol is nan"),
         (lambda: ours.cg(A, good, maxiter=-1), ValueError, "maxiter is -1"),
         (lambda: ours.cg(A, good, M=3 if last else Jacobi), TypeError, "apply"),
         (lambda: ours.cg(A, good, callback=3), TypeError, "callback"),
         (lambda: ours.cg(A, np.array(["a"] * n)), TypeError, "<U1"),
-        (lambda: ours.cg(single, good), TypeError, "dtype="),
+        (lambda: ours.cg(single, good.astype("g")), TypeError, "products are of float32"),
         (
             lambda: ours.cg(tall, high),
             ValueError,
@@ -243,6 +245,8 @@ def case_reductions_of_an_iteration(comm, solver, seed):
     how = {"restart": 100} if solver == "gmres" else {}
     how |= {"bounds": (0.1, 20.0)} if solver == "chebyshev" else {}
     found = []
+    A.T @ (A @ mine)  # what is planned or found out once is there
+    A.magnitude()
     for limit in (8, 18):
         before = counting.count, counting.hidden
         run = getattr(ours, solver)(A, mine, rtol=0, maxiter=limit, **how)

@@ -1,0 +1,151 @@
+"""Files of other packages: PETSc's binary matrices, MATLAB's; and vectors as NumPy's ``.npy``."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+from scipy import sparse
+
+from onesided.collectives import agreed
+from onesided.sparse.assembly import Choices, check_room, from_blocks
+from onesided.sparse.errors import MatrixFileError, naming
+from onesided.sparse.files.dealing import Advance
+from onesided.sparse.matrix import DistMatrix, vector_dtype
+from onesided.sparse.partition import Partition, index_dtype
+from onesided.sparse.scatter import from_scipy
+from onesided.sparse.vector import DistVector
+
+_MATRIX, _VECTOR = 1211216, 1211214  # PETSc's numbers at the beginning of an object
+
+
+def read_petsc(
+    comm: MPI.Comm, path: str | os.PathLike[str], choices: Choices, progress: Advance
+) -> DistMatrix:
+    """Collective. A matrix that PETSc's MatView wrote; every rank reads its own rows of the file.
+
+    Big-endian: a number for the kind, rows, columns, nonzeros, the length of each row, columns,
+    values. Indices of 32 or 64 bits, real or complex values in double precision.
+    """
+    name = os.fspath(path)
+    with agreed(comm), naming(name):
+        head = np.fromfile(name, ">i4", 4)
+        index = np.dtype(">i4")
+        if len(head) > 1 and head[0] == 0 and head[1] == _MATRIX:
+            index = np.dtype(">i8")
+            head = np.fromfile(name, index, 4)
+        if len(head) < 4 or head[0] != _MATRIX:
+            raise ValueError("no matrix in PETSc's binary format")
+        n_rows, n_cols, entries = (int(number) for number in head[1:])
+        if min(n_rows, n_cols, entries) < 0:
+            raise ValueError("a dense matrix" if entries == -1 else f"sizes are {head[1:]}")
+        before = index.itemsize * (4 + n_rows + entries)
+        kind = _value_kind(name, before, entries)
+        vector_dtype(kind.newbyteorder("="), choices.dtype)
+    check_room(comm, (n_rows, n_cols))
+    with agreed(comm), naming(name):
+        lengths = np.fromfile(name, index, n_rows, offset=4 * index.itemsize).astype(np.int64)
+        if lengths.min(initial=0) < 0 or lengths.sum() != entries:
+            raise ValueError(f"rows have {lengths.sum()} entries, the file says {entries}")
+        rows = Partition.balanced(lengths + 1, comm.size)
+        start, stop = rows.range(comm.rank)
+        first, mine = int(lengths[:start].sum()), lengths[start:stop]
+        count = int(mine.sum())
+        place = index.itemsize * (4 + n_rows + first)
+        columns = np.fromfile(name, index, count, offset=place)
+        values = np.fromfile(name, kind, count, offset=before + kind.itemsize * first)
+        if len(columns) != count or len(values) != count:
+            raise ValueError("cut short")
+        if count and not (0 <= columns.min() and columns.max() < n_cols):
+            raise ValueError(f"columns {columns.min()} to {columns.max()}, there are {n_cols}")
+        narrow = index_dtype(max(n_cols, count))
+        indptr = np.concatenate([[0], np.cumsum(mine)]).astype(narrow)
+        parts: Any = values.astype(kind.newbyteorder("=")), columns.astype(narrow), indptr
+        local = sparse.csr_array(parts, shape=(stop - start, n_cols))
+        local.sum_duplicates()
+    if progress is not None and comm.rank == 0:
+        progress(os.path.getsize(name), os.path.getsize(name))
+    return from_blocks(comm, local, rows, choices)
+
+
+def _value_kind(name: str, before: int, entries: int) -> np.dtype[Any]:
+    """Local. Real or complex, which the file does not say: what ends where the file does, or where
+    another object begins; ``ValueError`` where neither does."""
+    size = os.path.getsize(name)
+    for kind in (np.dtype(">f8"), np.dtype(">c16")):
+        end = before + kind.itemsize * entries
+        if end == size or (
+            end + 4 <= size and np.fromfile(name, ">i4", 1, offset=end)[0] in (_MATRIX, _VECTOR)
+        ):
+            return kind
+    raise ValueError(f"truncated: {size - before} bytes are left for {entries} values")
+
+
+def read_matlab(
+    comm: MPI.Comm, path: str | os.PathLike[str], choices: Choices, progress: Advance
+) -> DistMatrix:
+    """Collective. The first sparse matrix of a MATLAB file, which rank 0 reads whole.
+
+    SuiteSparse's is the field A of the structure Problem. Of version 7.3 (HDF5) it is told that
+    SciPy does not read it.
+    """
+    found: Any = None
+    with agreed(comm):
+        if comm.rank == 0:
+            found = _matlab(os.fspath(path))
+    how = {"method": choices.method, "info": choices.info, "dtype": choices.dtype}
+    return from_scipy(
+        comm, found, partition=choices.partition, product=choices.product, kernel=choices.kernel,
+        **how,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def _matlab(path: str) -> Any:
+    """Local. The matrix."""
+    import scipy.io  # slow to import
+
+    with open(path, "rb") as file:
+        if file.read(19) == b"MATLAB 7.3 MAT-file":
+            raise MatrixFileError(f"{path}: MATLAB's version 7.3; save it with '-v7'")
+    with naming(path):
+        variables = scipy.io.loadmat(path, squeeze_me=True, struct_as_record=True)
+    for name, value in variables.items():
+        if name.startswith("__"):
+            continue
+        if sparse.issparse(value):
+            return value
+        names = getattr(getattr(value, "dtype", None), "names", None) or ()
+        if "A" in names and sparse.issparse(value["A"].item()):
+            return value["A"].item()
+    raise MatrixFileError(f"{path} has no sparse matrix")
+
+
+def read_vector(
+    comm: MPI.Comm, path: str | os.PathLike[str], partition: Partition | None = None
+) -> DistVector:
+    """Collective. A vector (n,), or block of k (n, k), from NumPy's ``.npy``; each rank its part.
+
+    ``partition`` None: even blocks. Raises the same error on every rank: ``OSError`` where a rank
+    cannot read the file, :class:`MatrixFileError` where it holds no such array.
+    """
+    name = os.fspath(path)
+    block: NDArray[Any] = np.zeros(0)
+    with agreed(comm, ("read_vector", name)):
+        with open(name, "rb"):
+            pass
+        with naming(name):
+            whole = np.load(name, mmap_mode="r", allow_pickle=False)
+            if not isinstance(whole, np.ndarray) or whole.ndim not in (1, 2):
+                raise ValueError("no array of one or two dimensions")
+            if whole.dtype.kind not in "biufc":
+                raise ValueError(f"an array of {whole.dtype}")
+            rows = partition or Partition.even(len(whole), comm.size)
+            if rows.size != len(whole):
+                raise ValueError(f"{len(whole)} entries, the partition has {rows.size}")
+            start, stop = rows.range(comm.rank)
+            native = whole.dtype.newbyteorder("=")
+            block = np.array(whole[start:stop], native, order="C")
+    return DistVector(comm, rows, block)

@@ -1,0 +1,342 @@
+"""Algebraic multigrid by smoothed aggregation.
+
+P. Vanek, J. Mandel, M. Brezina, Algebraic multigrid by smoothed aggregation for second and fourth
+order elliptic problems, Computing 56 (1996), 179-196. Aggregates grow around a maximal independent
+set of distance two: N. Bell, S. Dalton, L. N. Olson, Exposing fine-grained parallelism in algebraic
+multigrid methods, SIAM Journal on Scientific Computing 34 (2012), C123-C152. The smoother: M. Adams
+et al., Parallel multigrid smoothing: polynomial versus Gauss-Seidel, Journal of Computational
+Physics 188 (2003), 593-610.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+from scipy import sparse
+
+from onesided.collectives.agreement import agreed
+from onesided.collectives.scope import Scoped
+from onesided.sparse import rows as moving
+from onesided.sparse.linear import Linear
+from onesided.sparse.matrix import DistMatrix
+from onesided.sparse.partition import Partition
+from onesided.sparse.preconditioners.jacobi import check_square, checked_diagonal
+from onesided.sparse.preconditioners.preconditioner import OfMatrix
+
+Vector = NDArray[Any]
+
+_POWER_STEPS = 12
+#: The part of the spectrum that the smoother takes away, as parts of the largest eigenvalue seen.
+_LOWEST, _HIGHEST = 0.1, 1.1
+_LEAST_GAIN = 0.7  # rows of a coarser level to those of a finer one, at most
+_MOST_LEVELS = 12
+_COARSE_SWEEPS = 8  # of the smoother, where the coarsest level is too large to be inverted
+
+
+class AMG(OfMatrix, Scoped):
+    """One V-cycle of smoothed aggregation; Hermitian positive definite where A is.
+
+    Rows are aggregated within each rank, prolongations are smoothed over all ranks, and coarser
+    matrices are the distributed products P.H A P; the coarsest one is inverted on every rank. The
+    smoother is a Chebyshev polynomial of the scaled matrix, so that the number of iterations
+    hardly depends on the number of ranks.
+
+    ``apply`` is Collective. The hierarchy holds requests: ``Free`` it, or use ``with``.
+    """
+
+    def __init__(
+        self,
+        A: DistMatrix,
+        *,
+        near_nullspace: Any = None,
+        block: int = 1,
+        strength: float = 0.08,
+        degree: int = 2,
+        coarsest: int = 600,
+    ) -> None:
+        """Collective. ``near_nullspace``: this rank's block, (n,) or (n, m), of vectors that A
+        makes small, ones if None; of elasticity the rigid body motions. ``block``: consecutive
+        unknowns of a node, which are aggregated together. Connections weaker than ``strength``
+        times the geometric mean of the diagonal are left out of aggregates, half as strong ones
+        on each coarser level. ``degree``: products of a smoothing.
+
+        Raises the same error on every rank: ``ValueError`` for a matrix that is not square, a
+        zero on its diagonal, shapes and numbers that do not fit.
+        """
+        with agreed(A.comm, ("AMG", block, strength, degree, coarsest, near_nullspace is None)):
+            n = A.row_range[1] - A.row_range[0]
+            given = np.ones(n) if near_nullspace is None else np.asarray(near_nullspace)
+            self._modes = given.reshape(len(given), -1).astype(A.dtype)
+            if len(self._modes) != n or not self._modes.shape[1]:
+                raise ValueError(f"near_nullspace has shape {given.shape}; this rank has {n} rows")
+            if block < 1 or n % block:
+                raise ValueError(f"blocks of {block} in {n} rows")
+            if degree < 1 or coarsest < 1 or not 0 <= strength < 1:
+                raise ValueError(f"degree {degree}, coarsest {coarsest}, strength {strength}")
+        self._block, self._strength, self._degree = block, strength, degree
+        self._coarsest = coarsest
+        self._levels: list[_Level] = []
+        self._inverse: Vector | None = None
+        super().__init__(A)
+
+    @property
+    def freed(self) -> bool:
+        """Local. True after ``Free``."""
+        return not self._levels
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(str(level.A.shape[0]) for level in self._levels)
+        return f"<AMG with levels of {sizes} rows>"
+
+    def _build(self) -> None:
+        self.Free()
+        A, modes = self.matrix, self._modes
+        with agreed(A.comm):
+            check_square(A)
+        nodes = np.arange(len(modes)) // self._block
+        strength = self._strength
+        while True:
+            level = _Level(A, self._degree)
+            self._levels.append(level)
+            if A.shape[0] <= self._coarsest or len(self._levels) == _MOST_LEVELS:
+                break
+            with agreed(A.comm):
+                aggregates = _aggregates(A.own_block(), level.diagonal, nodes, strength)
+                tentative, modes, nodes = _tentative(aggregates, modes)
+            coarse = Partition.from_lengths(np.array(A.comm.allgather(tentative.shape[1])))
+            if coarse.size > _LEAST_GAIN * A.shape[0] or not coarse.size:
+                break
+            A = level.coarsen(tentative, coarse)
+            strength /= 2
+        self._invert(A)
+
+    def _invert(self, A: DistMatrix) -> None:
+        """Collective. This rank's rows of the inverse of the coarsest matrix, if it is small."""
+        self._inverse = None
+        if A.shape[0] > 2 * self._coarsest:
+            return
+        whole = A.comm.bcast(A.gather())
+        with agreed(A.comm):
+            dense = whole.toarray()
+            if not np.all(np.isfinite(dense)):
+                raise ValueError("the coarsest matrix holds what is no number")
+            inverse = np.linalg.pinv((dense + dense.conj().T) / 2, hermitian=True, rcond=1e-13)
+            if np.max(np.abs(dense - dense.conj().T), initial=0) > 1e-10 * np.max(
+                np.abs(dense), initial=0
+            ):
+                inverse = np.linalg.pinv(dense, rcond=1e-13)
+            self._inverse = np.ascontiguousarray(inverse[slice(*A.row_range)].astype(A.dtype))
+
+    def apply(self, r: NDArray[Any], out: NDArray[Any]) -> None:
+        """Collective. out = M r."""
+        kind = self.matrix.dtype
+        if r.dtype.kind == "c" and kind.kind != "c":
+            for source, target in ((r.real, out.real), (r.imag, out.imag)):
+                target[:] = self._cycle(0, np.ascontiguousarray(source, kind))
+            return
+        out[:] = self._cycle(0, r if r.dtype == kind else r.astype(kind))
+
+    def _cycle(self, depth: int, b: Vector) -> Vector:
+        """Collective. A V-cycle for A x = b from a level downwards; x belongs to the level."""
+        level = self._levels[depth]
+        if level.P is None:
+            if self._inverse is None:
+                return level.smoothed(b, True, _COARSE_SWEEPS * self._degree)
+            return self._inverse @ _everywhere(level.A, b)
+        x = level.smoothed(b, True, self._degree)
+        rest = level.rest(b)
+        level.PH.multiply(rest, level.right)
+        correction = self._cycle(depth + 1, level.right)
+        level.P.multiply(correction, rest)
+        x += rest
+        return level.smoothed(b, False, self._degree)
+
+    def Free(self) -> None:
+        """Collective. Free the requests of the coarser levels; a second time has no effect."""
+        for number, level in enumerate(self._levels):
+            if level.P is not None:
+                level.P.Free()
+            if number:
+                level.A.Free()
+        self._levels = []
+
+
+class _Level:
+    """A matrix, its smoother, and the way to the next level, if there is one."""
+
+    def __init__(self, A: DistMatrix, degree: int) -> None:
+        """Collective."""
+        self.A, self._degree = A, degree
+        with agreed(A.comm):
+            self.diagonal = checked_diagonal(A)
+            self._scale = (1.0 / self.diagonal).astype(A.dtype)
+        n = len(self._scale)
+        self._x, self._rest, self._step, self._image = (np.zeros(n, A.dtype) for _ in range(4))
+        self.radius = self._spectral_radius()
+        self.P: DistMatrix | None = None
+        self.PH: Linear = A
+        self.right = self._x[:0]
+
+    def _spectral_radius(self) -> float:
+        """Collective. About the largest eigenvalue of the scaled matrix, by its powers."""
+        A, y = self.A, self._image
+        rng = np.random.default_rng(A.row_range[0])
+        x = rng.standard_normal(len(y)).astype(A.dtype)
+        found = 1.0
+        for _ in range(_POWER_STEPS):
+            A.multiply(x, y)
+            y *= self._scale
+            mine = np.array([np.vdot(x, x).real, np.vdot(y, y).real])
+            total = np.empty(2)
+            A.comm.Allreduce(mine, total, op=MPI.SUM)
+            if not total[0] or not total[1]:
+                return 1.0
+            found = float(np.sqrt(total[1] / total[0]))
+            np.multiply(y, 1.0 / np.sqrt(total[1]), out=x, casting="same_kind")
+        return found
+
+    def coarsen(self, tentative: sparse.csr_array, coarse: Partition) -> DistMatrix:
+        """Collective. P = (I - w D^-1 A) T and the matrix P.H A P.
+
+        ``tentative`` is this rank's T with its own columns, in the order of its aggregates.
+        """
+        A, comm = self.A, self.A.comm
+        how: dict[str, Any] = {"method": A.method, "product": "fused", "kernel": A.kernel_name}
+        start = coarse.range(comm.rank)[0]
+        parts = tentative.data, tentative.indices + start, tentative.indptr
+        T = sparse.csr_array(parts, shape=(tentative.shape[0], coarse.size))
+        images = moving.product(comm, A.local(), A.pattern, T)
+        factors = (4.0 / 3.0 / self.radius * self._scale).astype(A.dtype)
+        images.data *= np.repeat(factors, np.diff(images.indptr))
+        smoothed = sparse.csr_array(T - images)
+        self.P = DistMatrix(comm, smoothed, A.row_partition, coarse, **how)
+        self.PH = self.P.H
+        self.right = np.zeros(tentative.shape[1], A.dtype)
+        image = moving.product(comm, A.local(), A.pattern, smoothed)
+        local = self.P.local()
+        if local.dtype.kind == "c":
+            local = local.conj()
+        rows = moving.transposed_product(comm, local, self.P.pattern, image)
+        return DistMatrix(comm, rows, coarse, coarse, **how)
+
+    def rest(self, b: Vector) -> Vector:
+        """Collective. b - A x; also what may be written to until the next smoothing."""
+        self.A.multiply(self._x, self._rest)
+        return np.subtract(b, self._rest, out=self._rest)
+
+    def smoothed(self, b: Vector, from_zero: bool, degree: int) -> Vector:
+        """Collective. x after some steps of Chebyshev's iteration; it stays this level's."""
+        x, step = self._x, self._step
+        high, low = _HIGHEST * self.radius, _LOWEST * self.radius
+        middle, half = (high + low) / 2, (high - low) / 2
+        if from_zero:
+            x.fill(0)
+            self._rest[:] = b
+        else:
+            self.rest(b)
+        rest, alpha = self._rest, 1.0 / middle
+        np.multiply(rest, self._scale * alpha, out=step)
+        x += step
+        for number in range(1, degree):
+            self.A.multiply(step, self._image)
+            rest -= self._image
+            before = alpha
+            factor = (half * alpha / 2) ** 2 * (2.0 if number == 1 else 1.0)
+            alpha = 1.0 / (middle - factor / alpha)
+            np.multiply(rest, self._scale, out=self._image)
+            self._image *= alpha
+            step *= alpha * factor / before
+            step += self._image
+            x += step
+        return x
+
+
+def _everywhere(A: DistMatrix, block: Vector) -> Vector:
+    """Collective. The whole of a vector on every rank."""
+    partition = A.row_partition
+    whole = np.empty(partition.size, block.dtype)
+    places = partition.lengths().tolist(), partition.starts[:-1].tolist()
+    A.comm.Allgatherv(block, [whole, places])
+    return whole
+
+
+@dataclass(frozen=True, eq=False)
+class _Graph:
+    """Strong connections of nodes, each of which is connected with itself."""
+
+    indptr: NDArray[Any]
+    indices: NDArray[Any]
+
+    def most(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        """The largest number among a node's neighbors and its own."""
+        found: NDArray[Any] = np.maximum.reduceat(numbers[self.indices], self.indptr[:-1])
+        return found
+
+
+def _aggregates(
+    own: sparse.csr_array, diagonal: Vector, nodes: NDArray[np.int64], strength: float
+) -> NDArray[np.int64]:
+    """Local. For each row of the own block the number of its aggregate."""
+    n = own.shape[0]
+    if not n:
+        return np.zeros(0, np.int64)
+    row = np.repeat(np.arange(n), np.diff(own.indptr))
+    size = np.sqrt(np.abs(diagonal))
+    strong = np.abs(own.data) > strength * size[row] * size[own.indices]
+    if len(nodes) == int(nodes[-1]) + 1:
+        indptr = np.concatenate([[0], np.cumsum(strong)])[own.indptr]
+        return _around(_Graph(indptr, own.indices[strong]), n)
+    places = nodes[row[strong]], nodes[own.indices[strong]]
+    count = int(nodes[-1]) + 1
+    ones = np.ones(len(places[0]), np.bool_)
+    graph: Any = sparse.coo_array((ones, places), shape=(count, count)).tocsr()
+    return _around(_Graph(graph.indptr, graph.indices), count)[nodes]
+
+
+def _around(graph: _Graph, count: int) -> NDArray[np.int64]:
+    """Local. Aggregates of nodes around a set of roots, no two of which share a neighbor."""
+    rng = np.random.default_rng(count)
+    kind = np.int32 if count < 1 << 30 else np.int64
+    chosen, out = kind(1) << kind(30 if kind is np.int32 else 62), kind(-1)
+    key = rng.permutation(count).astype(kind)
+    undecided = np.ones(count, np.bool_)
+    while undecided.any():
+        near = graph.most(graph.most(key))
+        lost = undecided & (near >= chosen)
+        roots = undecided & (near == key)
+        key[lost] = out
+        key[roots] += chosen
+        undecided &= ~roots & ~lost
+    roots = np.flatnonzero(key >= chosen)
+    label = np.full(count, -1, kind)
+    label[roots] = np.arange(len(roots))
+    for _ in range(2):
+        near = graph.most(label)
+        label = np.where(label < 0, near, label)
+    return label.astype(np.int64)
+
+
+def _tentative(
+    aggregates: NDArray[np.int64], modes: Vector
+) -> tuple[sparse.csr_array, Vector, NDArray[np.int64]]:
+    """Local. T with orthonormal columns that hold the modes; the coarse modes, and coarse nodes."""
+    n, m = modes.shape
+    count = int(aggregates.max(initial=-1)) + 1
+    gram = np.zeros((count, m, m), modes.dtype)
+    np.add.at(gram, aggregates, modes.conj()[:, :, None] * modes[:, None, :])
+    values, vectors = np.linalg.eigh(gram)
+    good = values > 1e-10 * values.max(axis=1, initial=0, keepdims=True)
+    roots = np.sqrt(np.where(good, values, 1.0))
+    number = np.where(good, np.cumsum(good.reshape(-1)).reshape(good.shape) - 1, -1)
+    turned = np.einsum("nk,nkm->nm", modes, (vectors / roots[:, None, :])[aggregates])
+    kept = good[aggregates]
+    indptr = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
+    shape = n, int(good.sum())
+    T = sparse.csr_array((turned[kept], number[aggregates][kept], indptr), shape=shape)
+    coarse = (roots[:, :, None] * vectors.conj().transpose(0, 2, 1))[good]
+    nodes = np.repeat(np.arange(count), good.sum(axis=1))
+    return T, coarse.astype(modes.dtype), nodes

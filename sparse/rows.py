@@ -1,0 +1,135 @@
+"""Rows of matrices moved between ranks, and the products that are made of them.
+
+There is one exchange, of sparse rows along a :class:`HaloPattern`: forwards the owners' rows come
+to the ranks whose ghosts they are, backwards what ranks have computed for their ghosts goes to the
+owners. A @ B needs the first, A.T @ B the second.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+from scipy import sparse
+
+from onesided.sparse.halo import HaloPattern
+from onesided.sparse.partition import Integers, Partition, index_dtype, ranked, split_columns
+
+
+def ghost_rows(comm: MPI.Comm, pattern: HaloPattern, rows: sparse.csr_array) -> sparse.csr_array:
+    """Collective. The ghosts' rows of a matrix of which every rank has its own, columns global."""
+    wanted = taken(rows, pattern.send_index)
+    return _moved(comm, wanted, pattern.send_counts, pattern.recv_counts)
+
+
+def fetched(
+    comm: MPI.Comm, wanted: Integers, partition: Partition, rows: sparse.csr_array
+) -> sparse.csr_array:
+    """Collective. Rows of the global numbers that this rank wants, in their order; any number."""
+    place = split_columns(wanted, partition, comm.rank)
+    pattern = HaloPattern.of(comm, place, partition)
+    return taken(stacked(rows, ghost_rows(comm, pattern, rows)), place.indices)
+
+
+def product(
+    comm: MPI.Comm, a: sparse.csr_array, pattern: HaloPattern, b: sparse.csr_array
+) -> sparse.csr_array:
+    """Collective. This rank's rows of A B; ``a`` has the columns [owned | ghost] of a pattern."""
+    found = multiplied(a, stacked(b, ghost_rows(comm, pattern, b)))
+    found.sort_indices()
+    return found
+
+
+def transposed_product(
+    comm: MPI.Comm, a: sparse.csr_array, pattern: HaloPattern, b: sparse.csr_array
+) -> sparse.csr_array:
+    """Collective. This rank's rows of A.T B, by the columns of A that it owns."""
+    here = multiplied(sparse.csr_array(a.T), b)
+    n_own = pattern.n_own
+    beyond = here[n_own:]
+    came = _moved(comm, beyond, pattern.recv_counts, pattern.send_counts)
+    own = sparse.csr_array(here[:n_own])
+    if not came.nnz:
+        own.sort_indices()
+        return own
+    columns = np.concatenate([np.arange(n_own), n_own + np.arange(len(pattern.send_index))])
+    place = np.concatenate([np.arange(n_own), pattern.send_index])
+    ones = np.ones(len(place), b.dtype.type(0).real.dtype)
+    sums = sparse.coo_array((ones, (place, columns)), shape=(n_own, len(place)))
+    found = multiplied(sparse.csr_array(sums), stacked(own, came))
+    found.sort_indices()
+    return found
+
+
+def multiplied(a: sparse.csr_array, b: sparse.csr_array) -> sparse.csr_array:
+    """Local. A B by SciPy, whose work space is as wide as the columns that B's rows have here.
+
+    Columns are in no order.
+    """
+    columns, number = ranked(b.indices)
+    kind = index_dtype(max(len(b.data), len(columns), a.shape[1]))
+    narrow = sparse.csr_array(
+        (b.data, number.astype(kind), b.indptr.astype(kind)), shape=(b.shape[0], len(columns))
+    )
+    found: Any = a @ narrow
+    wide = index_dtype(max(b.shape[1], len(found.data)))
+    indices = columns.astype(wide)[found.indices]
+    parts = found.data, indices, found.indptr.astype(wide)
+    return sparse.csr_array(parts, shape=(a.shape[0], b.shape[1]))
+
+
+def stacked(above: sparse.csr_array, below: sparse.csr_array) -> sparse.csr_array:
+    """Local. Rows below rows."""
+    kind = index_dtype(max(above.shape[1], len(above.data) + len(below.data)))
+    parts = (
+        np.concatenate([above.data, below.data]),
+        np.concatenate([above.indices.astype(kind), below.indices.astype(kind)]),
+        np.concatenate([above.indptr.astype(kind), below.indptr[1:].astype(kind) + above.nnz]),
+    )
+    return sparse.csr_array(parts, shape=(above.shape[0] + below.shape[0], above.shape[1]))
+
+
+def taken(rows: sparse.csr_array, index: NDArray[Any]) -> sparse.csr_array:
+    """Local. Some rows, in this order, in memory of their own."""
+    starts, lengths = rows.indptr[:-1][index], np.diff(rows.indptr)[index]
+    indptr = np.zeros(len(index) + 1, rows.indptr.dtype)
+    np.cumsum(lengths, out=indptr[1:])
+    places = np.arange(int(indptr[-1])) + np.repeat(starts - indptr[:-1], lengths)
+    parts = rows.data[places], rows.indices[places], indptr
+    return sparse.csr_array(parts, shape=(len(index), rows.shape[1]))
+
+
+def _moved(
+    comm: MPI.Comm,
+    rows: sparse.csr_array,
+    send_counts: NDArray[np.int64],
+    recv_counts: NDArray[np.int64],
+) -> sparse.csr_array:
+    """Collective. Consecutive rows to each rank, and what comes, by ascending rank."""
+    lengths = np.diff(rows.indptr).astype(np.int64)
+    came = np.empty(int(recv_counts.sum()), np.int64)
+    alltoallv(comm, lengths, send_counts, came, recv_counts)
+    indptr = np.concatenate([[0], np.cumsum(came)])
+    send = np.diff(rows.indptr[np.concatenate([[0], np.cumsum(send_counts)])].astype(np.int64))
+    recv = np.diff(indptr[np.concatenate([[0], np.cumsum(recv_counts)])])
+    kind = index_dtype(rows.shape[1])
+    indices, data = np.empty(int(indptr[-1]), kind), np.empty(int(indptr[-1]), rows.dtype)
+    alltoallv(comm, np.ascontiguousarray(rows.indices, kind), send, indices, recv)
+    alltoallv(comm, np.ascontiguousarray(rows.data), send, data, recv)
+    wide = index_dtype(max(rows.shape[1], len(data)))
+    parts = data, indices.astype(wide, copy=False), indptr.astype(wide)
+    return sparse.csr_array(parts, shape=(len(came), rows.shape[1]))
+
+
+def alltoallv(
+    comm: MPI.Comm,
+    send: NDArray[Any],
+    to: NDArray[np.int64],
+    receive: NDArray[Any],
+    of: NDArray[np.int64],
+) -> None:
+    """Collective. Items one after the other, by rank."""
+    places = (np.cumsum(to) - to).tolist(), (np.cumsum(of) - of).tolist()
+    comm.Alltoallv([send, (to.tolist(), places[0])], [receive, (of.tolist(), places[1])])

@@ -1,0 +1,232 @@
+"""Eigenvalues: the largest one by power iteration, a few at an end by LOBPCG.
+
+R. von Mises, H. Pollaczek-Geiringer, Praktische Verfahren der Gleichungsaufloesung, Zeitschrift
+fuer Angewandte Mathematik und Mechanik 9 (1929), 152-164. A. V. Knyazev, Toward the optimal
+preconditioned eigensolver: locally optimal block preconditioned conjugate gradient method, SIAM
+Journal on Scientific Computing 23 (2001), 517-541.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.collectives.agreement import agreed
+from onesided.sparse.linear import Linear
+from onesided.sparse.preconditioners.preconditioner import Preconditioner
+from onesided.sparse.solvers.run import Callback, Rules, Run
+from onesided.sparse.solvers.solution import BREAKDOWN, CONVERGED, LIMIT, Eigenpair
+from onesided.sparse.solvers.space import Vector, start_block
+from onesided.sparse.vector import DistVector
+
+
+def power_iteration(
+    A: Linear,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    callback: Callback = None,
+) -> Eigenpair:
+    """Collective. The dominant eigenvalue of a square matrix, with its eigenvector of norm one.
+
+    Stops when norm(A x - value x) <= max(rtol * abs(value), atol), value being (x, A x);
+    ``maxiter`` None: ten times the number of rows. Converges by the ratio of the two largest
+    absolute eigenvalues; where two different ones are equally large, not at all. ``x0`` None: a
+    random vector, the same on any number of ranks. An x0 that is zero is a breakdown. x is a
+    DistVector where x0 is one.
+    """
+    first = start_block(A.row_range, A.dtype) if x0 is None else x0
+    run = Run("power_iteration", A, first, None, Rules(rtol, atol, maxiter, callback))
+    run.measure_in_A()
+    run.x[:] = run.b
+    value = run.eigenvalue(_power(run))
+    done = run.solution(run.residuals[-1] if run.residuals else math.nan)
+    return Eigenpair(
+        done.x, done.converged, done.iterations, done.residuals, done.reason, done.true_residual,
+        eigenvalue=value,
+    )  # fmt: skip
+
+
+def _power(run: Run) -> complex | float:
+    """Collective. Normalize, multiply, compare; the eigenvalue."""
+    space, x, y, r = run.space, run.x, run.space.vector(), run.space.vector()
+    length: float = run.size
+    value: complex | float = math.nan
+    while run.positive(length, "norm(A x)" if run.residuals else "norm(x0)"):
+        space.scale(1.0 / length, x)
+        run.multiply(x, y)
+        value, square = space.dots((x, y), (y, y))
+        np.copyto(r, y)
+        rest = math.sqrt(space.sums(space.add_square(r, -value, x))[0].real)
+        run.tolerance = run.tolerance_of(abs(value))
+        if run.record(rest):
+            break
+        np.copyto(x, y)
+        length = math.sqrt(square.real)
+        run.call_back()
+    return value
+
+
+@dataclass(frozen=True, eq=False)
+class Eigenpairs:
+    """Some eigenpairs of a Hermitian matrix; the same on every rank but for ``vectors``.
+
+    ``values`` in the order that was asked for; ``vectors``: this rank's block, (n, k), of
+    orthonormal vectors, or a DistVector; ``residuals``: norm(A x - value x) of each, computed with
+    these vectors; ``reason`` as of :class:`Solution`.
+    """
+
+    values: NDArray[np.float64]
+    vectors: Any
+    converged: bool
+    iterations: int
+    residuals: NDArray[np.float64]
+    reason: str
+
+
+def lobpcg(
+    A: Linear,
+    X: Any = 1,
+    *,
+    largest: bool = False,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: int = 200,
+    M: Preconditioner | None = None,
+    nullspace: Any = None,
+) -> Eigenpairs:
+    """Collective. The smallest, or largest, eigenvalues of a Hermitian matrix, with vectors.
+
+    ``X``: how many, or a first guess, this rank's block (n, k) or a DistVector of it; without one
+    random vectors, the same on any number of ranks. Stops when for every pair norm(A x - value x)
+    <= max(rtol * abs(value), atol). One product with k vectors and two reductions an iteration.
+    ``M`` approximates the inverse of A; ``nullspace`` (n, m) is kept out. Raises the same error on
+    every rank: ``ValueError`` where three times as many vectors as are asked for do not fit into
+    the matrix, or for the shape of X.
+    """
+    n_rows, comm = A.row_range[1] - A.row_range[0], A.comm
+    rules = Rules(rtol, atol, maxiter, None, nullspace)
+    with agreed(comm, ("lobpcg", largest, X if isinstance(X, int) else "X", M is None)):
+        given = X.array if isinstance(X, DistVector) else X
+        if isinstance(given, int):
+            spans = [start_block(A.row_range, np.dtype(A.dtype), seed) for seed in range(given)]
+            block = np.stack(spans, axis=1) if given > 0 else np.zeros((n_rows, 0))
+        else:
+            block = np.asarray(given)
+        if block.ndim != 2 or len(block) != n_rows or block.shape[1] < 1:
+            raise ValueError(f"X has shape {block.shape}; ({n_rows}, k) is needed, k from 1 on")
+        if 3 * block.shape[1] > A.shape[0]:
+            raise ValueError(f"{block.shape[1]} eigenvectors of a matrix of {A.shape[0]} rows")
+    run = Run("lobpcg", A, block[:, 0], None, rules, M)
+    run.measure_in_A()
+    blocks = _Blocks(run, block.astype(run.space.dtype), largest)
+    blocks.iterate()
+    vectors: Any = blocks.X
+    if isinstance(X, DistVector):
+        vectors = X.like(vectors, A.col_partition)
+    return Eigenpairs(
+        np.array([run.eigenvalue(value) for value in blocks.values]),
+        vectors,
+        run.reason == CONVERGED,
+        blocks.iterations,
+        np.array([run.eigenvalue(float(norm)) for norm in blocks.norms]),
+        run.reason,
+    )
+
+
+class _Blocks:
+    """X, the residuals R = M (A X - X values), the last steps P, and A times each of them."""
+
+    def __init__(self, run: Run, X: Vector, largest: bool) -> None:
+        self._run, self._sign, self.k = run, -1.0 if largest else 1.0, X.shape[1]
+        self.X, self.iterations = X, 0
+        self.values: Any = np.zeros(self.k)
+        self.norms: Any = np.full(self.k, math.inf)
+
+    def iterate(self) -> None:
+        """Collective. Rayleigh and Ritz over X, R and P, again and again."""
+        run, k = self._run, self.k
+        run.take_null_space(self.X)
+        basis = self._orthonormal(self.X)
+        if basis.shape[1] < k:
+            run.reason = f"{BREAKDOWN}: the first vectors are dependent"
+            return
+        images, steps = self._image(basis), basis[:, :0]
+        while True:
+            small = self._gram(basis, images)
+            values, vectors = np.linalg.eigh(self._sign * (small + small.conj().T) / 2)
+            self.values = self._sign * values[:k]
+            turn = vectors[:, :k].astype(basis.dtype)
+            X, AX = basis @ turn, images @ turn
+            if basis.shape[1] > k:  # what the step added to the last X
+                turn[:k] = 0
+                steps = basis @ turn
+            self.X = X
+            rest = AX - X * self.values.astype(X.dtype)
+            squares = run.comm.allreduce(np.sum(np.abs(rest.astype(complex)) ** 2, axis=0))
+            self.norms = np.sqrt(squares)
+            if not np.all(np.isfinite(self.norms)):
+                run.reason = f"{BREAKDOWN}: the residuals are {self.norms}"
+                return
+            allowed = np.array([run.tolerance_of(abs(value)) for value in self.values])
+            if np.all(self.norms <= allowed):
+                run.reason = CONVERGED
+                return
+            if self.iterations >= run.rules.maxiter:
+                run.reason = LIMIT
+                return
+            self.iterations += 1
+            active = self.norms > allowed
+            directions = steps[:, active] if steps.shape[1] else steps
+            new = np.concatenate([self._preconditioned(rest[:, active]), directions], axis=1)
+            run.take_null_space(new)
+            for _ in range(2):
+                new -= X @ self._gram(X, new)
+                new = self._orthonormal(new)
+            if not new.shape[1]:
+                run.reason = f"{BREAKDOWN}: the basis cannot be extended"
+                return
+            basis = np.concatenate([X, new], axis=1)
+            images = np.concatenate([AX, self._image(new)], axis=1)
+
+    def _gram(self, one: Vector, other: Vector) -> NDArray[Any]:
+        """Collective. Scalar products of all columns with all; in double precision."""
+        wide = np.result_type(one.dtype, np.float64)
+        mine = np.ascontiguousarray(one.conj().T @ other).astype(wide)
+        total = np.empty_like(mine)
+        self._run.comm.Allreduce(mine, total, op=MPI.SUM)
+        return total
+
+    def _orthonormal(self, V: Vector) -> Vector:
+        """Collective. An orthonormal basis of the columns, dependent ones left out."""
+        gram = self._gram(V, V)
+        sizes = np.sqrt(np.maximum(gram.diagonal().real, 0))
+        kept = sizes > 0
+        scale = 1.0 / sizes[kept]
+        values, vectors = np.linalg.eigh(gram[np.ix_(kept, kept)] * np.outer(scale, scale))
+        good = values > 10 * len(values) * np.finfo(V.dtype).eps
+        turn = (scale[:, None] * vectors[:, good] / np.sqrt(values[good])).astype(V.dtype)
+        basis: Vector = V[:, kept] @ turn
+        return basis
+
+    def _image(self, V: Vector) -> Vector:
+        """Collective. A V."""
+        V = np.ascontiguousarray(V)
+        out = np.empty_like(V)
+        self._run.multiply(V, out)
+        return out
+
+    def _preconditioned(self, R: Vector) -> Vector:
+        """As the preconditioner. M R, column by column."""
+        out = np.empty_like(R)
+        for j in range(R.shape[1]):
+            r = np.ascontiguousarray(R[:, j])
+            out[:, j] = self._run.precondition(r, self._run.space.vector())
+        return out

@@ -1,0 +1,319 @@
+"""Matrices of matrices, values that change, multigrid, eigenpairs, maps without entries: against
+SciPy on the whole matrix."""
+
+import numpy as np
+from cases import need, parameters, ranks
+from cases_formats import whole_of
+from cases_solvers import DEFINITE, GENERAL, distributed, joined, random
+from cases_sparse import raised
+from scipy import sparse
+
+from onesided.sparse import (
+    AMG,
+    SSOR,
+    Assembler,
+    BlockILU,
+    Jacobi,
+    LinearOperator,
+    Partition,
+    from_rows,
+    petsc,
+    stencil7,
+)
+from onesided.sparse import solvers as ours
+
+
+def some(shape, dtype, seed, density=0.3):
+    rng = np.random.default_rng(seed)
+    found = sparse.random_array(shape, density=density, rng=rng)
+    if np.dtype(dtype).kind == "c":
+        found = found + 1j * sparse.random_array(shape, density=density, rng=rng)
+    return sparse.csr_array(found).astype(dtype)
+
+
+def same(comm, matrix, whole, free=True):
+    np.testing.assert_allclose(whole_of(comm, matrix), whole.toarray(), rtol=1e-5, atol=1e-6)
+    if whole.dtype.itemsize == matrix.dtype.itemsize:
+        assert matrix.dtype == whole.dtype
+    x = np.arange(1.0, whole.shape[1] + 1)
+    y = matrix @ x[slice(*matrix.col_range)]
+    np.testing.assert_allclose(joined(comm, y), whole @ x, rtol=1e-4, atol=1e-4)
+    if free:
+        matrix.Free()
+
+
+@parameters(dtype=["f4", "f8", "c16"])
+def case_sums_and_multiples(comm, dtype, seed):
+    a, b = some((23, 23), dtype, seed), some((23, 23), dtype, seed + 1)
+    A, B = distributed(comm, a), from_rows(comm, b[slice(*distributed(comm, a).row_range)])
+    same(comm, A.copy(), a)
+    same(comm, A.astype("c16"), a.astype("c16"))
+    for made, whole in (
+        (A * 2, a * 2), (0.5 * A, 0.5 * a), (A / 4, a / 4), (-A, -a), (1j * A, 1j * a),
+    ):  # fmt: skip
+        same(comm, made, whole)
+    same(comm, A + B, a + b)
+    same(comm, A - B, a - b)
+    same(comm, A + B.T, sparse.csr_array(a + b.T))
+    same(comm, A.shifted(1.5), sparse.csr_array(a + 1.5 * sparse.eye_array(23)))
+    same(comm, A.T.copy(), sparse.csr_array(a.T))
+    same(comm, A.H.copy(), sparse.csr_array(a.conj().T))
+    assert "DistMatrix of (23, 23)" in repr(A)
+    assert "transpose" in repr(A.T)
+    dense = abs(a.toarray().astype("c16"))
+    np.testing.assert_allclose(A.norm(), np.linalg.norm(dense), rtol=1e-6)
+    for order in (1, np.inf):
+        np.testing.assert_allclose(A.norm(order), np.linalg.norm(dense, order), rtol=1e-6)
+    np.testing.assert_allclose(A.norm("max"), dense.max(), rtol=1e-6)
+    assert np.allclose(joined(comm, A.diagonal()), a.diagonal())
+    A.Free()
+    B.Free()
+
+
+SHAPES = [((20, 13), (13, 17)), ((3, 40), (40, 2)), ((0, 4), (4, 5))]
+
+
+@parameters(shapes=SHAPES, dtype=["f8", "c16"])
+def case_products_of_matrices(comm, shapes, dtype, seed):
+    a, b = some(shapes[0], dtype, seed), some(shapes[1], "f8", seed + 1)
+    c = some((shapes[0][0], 6), "f8", seed + 2)
+    A, B = distributed(comm, a), distributed(comm, b)
+    C = from_rows(comm, c[slice(*A.row_range)], method="p2p")
+    same(comm, A @ B, sparse.csr_array(a @ b))
+    same(comm, A.T @ C, sparse.csr_array(a.T @ c))
+    same(comm, A.H @ A, sparse.csr_array(a.conj().T @ a))
+    same(comm, A @ A.H, sparse.csr_array(a @ a.conj().T))
+    same(comm, B.T @ A.T, sparse.csr_array((a @ b).T)) if comm.size == 1 else None
+    for matrix in (A, B, C):
+        matrix.Free()
+
+
+def case_rows_from_anywhere(comm, seed):
+    a = some((31, 12), "f8", seed)
+    A = distributed(comm, a)
+    for wanted in ([], [5], [30, 0, 7, 7, -1], np.arange(31)[:: comm.rank + 2]):
+        rows = A[wanted]
+        assert np.array_equal(rows.toarray(), a[np.asarray(wanted, int)].toarray())
+    assert np.array_equal(A[3:9].toarray(), a[3:9].toarray())
+    assert np.array_equal(A[comm.rank].toarray(), a[[comm.rank]].toarray())
+    assert "there are 31" in raised(lambda: A[[31 if comm.rank else 0]], IndexError) or (
+        comm.size == 1
+    )
+    A.Free()
+
+
+def case_an_operation_that_there_is_not_is_named(comm):
+    A = distributed(comm, DEFINITE["grid"]())
+    operator = LinearOperator(comm, A.row_partition, A.col_partition, A.multiply)
+    calls = [
+        (lambda: A @ None, TypeError, "takes this rank's block of x"),
+        (lambda: A @ operator, TypeError, "A @ B needs a DistMatrix"),
+        (lambda: operator @ A, TypeError, "A @ B needs a DistMatrix"),
+        (lambda: A + 1, TypeError, "A.shifted(s)"),
+        (lambda: A * np.ones(3), TypeError, "A * s and A / s take a number"),
+        (lambda: A @ distributed(comm, some((3, 3), "f8", 1)), ValueError, "(512, 512) and (3, 3)"),
+        (lambda: A["a"], TypeError, "a number, a slice"),
+        (lambda: A.norm(3), ValueError, "norm of order 3"),
+        (lambda: A.set_values(np.ones(3)), ValueError, "factors of shape"),
+        (lambda: operator.T, TypeError, "without multiply_adjoint"),
+        (lambda: ours.cg(A.as_linear_operator(), None), TypeError, "not WholeOperator"),
+    ]
+    for call, kind, words in calls:
+        assert words in raised(call, kind), words
+    A.Free()
+
+
+@parameters(kernel=["scipy", "auto"], product=["fused", "split"])
+def case_other_values_at_the_same_places(comm, kernel, product, seed):
+    a = sparse.csr_array(DEFINITE["mesh"]())
+    A = distributed(comm, a, kernel=kernel, product=product)
+    halo, names = A.halo, (A.kernel_name, A.product_name)
+    rows = slice(*A.row_range)
+    single = np.ones(A.col_range[1] - A.col_range[0], "c16")
+    A.T @ single.real
+    makers = [Jacobi, SSOR, lambda A: BlockILU(A, hermitian=True), AMG]
+    kept = [make(A) for make in makers]
+    b = a.copy()
+    b.data = b.data * 3
+    b.setdiag(b.diagonal() + 2)
+    b.sort_indices()
+    mine = sparse.csr_array(b[rows])
+    A.set_values(mine)
+    same(comm, A, sparse.csr_array(b), free=False)
+    assert np.allclose(joined(comm, A.T @ single.real), b.T @ np.ones(a.shape[0]))
+    assert A.halo is halo
+    assert names == (A.kernel_name, A.product_name)
+    right = random(a.shape[0], float, seed)[rows]
+    for make, old in zip(makers, kept, strict=True):
+        new = make(A)
+        one, other = (ours.cg(A, right, M=M, rtol=1e-8) for M in (old, new))
+        assert one.converged
+        assert one.iterations == other.iterations
+        assert np.array_equal(one.x, other.x)
+        for M in (old, new):
+            if isinstance(M, AMG):
+                M.Free()
+    A.set_values(A.values * 2)
+    same(comm, A, sparse.csr_array(b * 2))
+
+
+def case_an_assembler(comm, seed):
+    """Elements of four nodes on any rank; the routes are kept, the values change."""
+    rng = np.random.default_rng(seed)
+    n = 30
+    nodes = [rng.integers(0, n, (5 + rank, 4)) for rank in range(comm.size)]
+    mine = nodes[comm.rank]
+    assembler = Assembler(comm, mine[:, :, None], mine[:, None, :], (n, n), method="p2p")
+    A = assembler.matrix
+    pattern = A.pattern
+    for _ in range(3):
+        values = [rng.standard_normal((len(each), 4, 4)) for each in nodes]
+        assembler.assemble(values[comm.rank])
+        whole = np.zeros((n, n))
+        for each, value in zip(nodes, values, strict=True):
+            np.add.at(whole, (each[:, :, None], each[:, None, :]), value)
+        same(comm, A, sparse.csr_array(whole), free=False)
+    assert A.pattern is pattern
+    assert "shape" in raised(lambda: assembler.assemble(np.ones(3)), ValueError)
+    A.Free()
+
+
+@parameters(dtype=["f8", "c16"])
+def case_a_map_without_entries(comm, dtype, seed):
+    whole = DEFINITE["grid"]().astype(dtype)
+    if dtype == "c16":
+        whole = sparse.csr_array(GENERAL["complex"]())
+    A = distributed(comm, whole)
+    how = {"multiply_adjoint": A.H.multiply, "dtype": dtype}
+    operator = LinearOperator(comm, A.row_partition, A.col_partition, A.multiply, **how)
+    x = random(whole.shape[0], dtype, seed)[slice(*A.col_range)]
+    for one, other in ((operator, A), (operator.T, A.T), (operator.H, A.H), (operator.T.H, A.T.H)):
+        np.testing.assert_allclose(one @ x, other @ x, rtol=1e-12, atol=1e-12)
+    for solver in ("gmres", "bicgstab", "lsqr"):
+        found, expected = (getattr(ours, solver)(each, x, rtol=1e-8) for each in (operator, A))
+        assert found.converged
+        np.testing.assert_allclose(found.x, expected.x, rtol=1e-5, atol=1e-6)
+    A.Free()
+
+
+@parameters(dtype=["f8", "c16"], precond=["none", "jacobi", "amg"], largest=[False, True])
+def case_a_few_eigenpairs(comm, dtype, precond, largest, seed):
+    whole = stencil7(7) + sparse.diags_array(np.linspace(0, 1, 343))
+    if dtype == "c16":
+        turn = sparse.diags_array(np.exp(1j * np.arange(343)))
+        whole = turn @ whole @ turn.conj()
+    whole = sparse.csr_array(whole)
+    A = distributed(comm, whole)
+    M = {"none": lambda A: None, "jacobi": Jacobi, "amg": AMG}[precond](A)
+    if largest:
+        M = None
+    found = ours.lobpcg(A, 4, largest=largest, M=M, rtol=1e-6, maxiter=500)
+    assert found.converged, found.reason
+    values = np.linalg.eigvalsh(whole.toarray())
+    np.testing.assert_allclose(found.values, values[::-1][:4] if largest else values[:4], rtol=1e-9)
+    V = joined(comm, found.vectors)
+    np.testing.assert_allclose(V.conj().T @ V, np.eye(4), atol=1e-10)
+    rest = np.linalg.norm(whole @ V - V * found.values, axis=0)
+    np.testing.assert_allclose(found.residuals, rest, rtol=1e-3, atol=1e-12)
+    if M is not None and precond == "amg":
+        M.Free()
+    A.Free()
+
+
+@parameters(name=["poisson", "mesh", "complex", "elastic", "neumann"])
+def case_multigrid(comm, name, seed):
+    """Few iterations, whatever the size; a coarse level of every kind is used."""
+    how, nullspace = {"coarsest": 30}, None
+    if name == "poisson":
+        whole = stencil7(16)
+    elif name == "complex":  # what is smooth turns from row to row
+        turn = np.exp(1j * np.arange(1000))
+        whole = sparse.diags_array(turn) @ stencil7(10) @ sparse.diags_array(turn.conj())
+    elif name == "elastic":  # two unknowns of a node, coupled
+        whole = sparse.kron(DEFINITE["mesh"](), np.array([[2.0, 0.5], [0.5, 1.0]])).tocsr()
+        whole.sum_duplicates()
+    elif name == "neumann":
+        links = -abs(DEFINITE["mesh"]())
+        links.setdiag(0)
+        whole = links - sparse.diags_array(links.sum(axis=1))
+    else:
+        whole = DEFINITE[name]()
+    whole = sparse.csr_array(whole)
+    n = whole.shape[0]
+    if name == "elastic":
+        parts = Partition(Partition.even(n // 2, comm.size).starts * 2)
+        A = from_rows(comm, whole[slice(*parts.range(comm.rank))], method="p2p")
+        modes = np.tile(np.eye(2), ((A.row_range[1] - A.row_range[0]) // 2, 1))
+        how |= {"block": 2, "near_nullspace": modes}
+    else:
+        A = distributed(comm, whole)
+    rows = slice(*A.row_range)
+    if name == "complex":
+        how["near_nullspace"] = turn[rows]
+    b = random(n, whole.dtype, seed)
+    if name == "neumann":
+        b, nullspace = b - b.mean(), np.ones(rows.stop - rows.start)
+    with AMG(A, **how) as M:
+        assert len(M._levels) > 1, M
+        found = ours.cg(A, b[rows], M=M, rtol=1e-8, nullspace=nullspace)
+        assert found.converged, found.reason
+        plain = ours.cg(A, b[rows], M=Jacobi(A), rtol=1e-8, nullspace=nullspace)
+        assert found.iterations < (25 if name == "poisson" else plain.iterations)
+        rest = np.linalg.norm(b - whole @ joined(comm, found.x))
+        assert rest <= 1e-8 * np.linalg.norm(b) * 1.01
+        r, s = (random(n, whole.dtype, seed + k)[rows] for k in (1, 2))
+        Mr, Ms = np.empty_like(r), np.empty_like(s)
+        M.apply(r, Mr)
+        M.apply(s, Ms)
+        one, other = (comm.allreduce(np.vdot(x, y)) for x, y in ((s, Mr), (Ms, r)))
+        assert abs(one - other) <= 1e-9 * abs(one)
+    assert "levels" in repr(M)
+    A.Free()
+
+
+def case_multigrid_refuses(comm):
+    A = distributed(comm, DEFINITE["grid"]())
+    assert "near_nullspace" in raised(lambda: AMG(A, near_nullspace=np.ones(3)), ValueError)
+    assert "blocks of 0" in raised(lambda: AMG(A, block=0), ValueError)
+    tall = distributed(comm, some((6, 4), "f8", 1))
+    assert "square" in raised(lambda: AMG(tall), ValueError)
+    A.Free()
+    tall.Free()
+
+
+@ranks(at_least=2)
+def case_hardly_any_rows(comm):
+    whole = sparse.csr_array([[2.0, -1.0], [-1.0, 2.0]])
+    A = distributed(comm, whole)
+    b = np.array([1.0, 5.0])[slice(*A.row_range)]
+    for M in (AMG(A), AMG(A, coarsest=1)):
+        assert ours.cg(A, b, M=M, rtol=1e-10).converged
+        M.Free()
+    same(comm, A @ A, sparse.csr_array(whole @ whole))
+    A.Free()
+
+
+@parameters(shell=[False, True])
+def case_petsc(comm, shell, seed):
+    """There and back; PETSc's own solver on our entries. Needs petsc4py for the same MPI."""
+    need("petsc4py")
+    from petsc4py import PETSc
+
+    a = DEFINITE["grid"]()
+    A = distributed(comm, a)
+    M = petsc.shell(A) if shell else petsc.aij(A)
+    x, y = M.createVecs()
+    x.array[:] = random(512, float, seed)[slice(*A.col_range)]
+    M.mult(x, y)
+    np.testing.assert_allclose(y.array, A @ x.array, rtol=1e-12, atol=1e-12)
+    if not shell:
+        same(comm, petsc.from_aij(M), a)
+        ksp = PETSc.KSP().create(comm)
+        ksp.setOperators(M)
+        ksp.setTolerances(rtol=1e-8)
+        ksp.solve(y, x)
+        assert np.linalg.norm(A @ x.array - y.array) < 1e-6
+        ksp.destroy()
+    for thing in (M, x, y):
+        thing.destroy()
+    A.Free()

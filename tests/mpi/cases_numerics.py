@@ -1,0 +1,322 @@
+"""What "converged" means: scales of all kinds, the true residual, singular systems; and a table of
+every solver with every preconditioner on many matrices."""
+
+import os
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+import scipy.io
+import scipy.sparse.linalg as serial
+from cases import parameters, skip
+from cases_solvers import DEFINITE, GENERAL, RECTANGLES, counted, distributed, joined, shipped
+from scipy import sparse
+
+from onesided.sparse import from_rows, stencil7
+from onesided.sparse import solvers as ours
+from onesided.sparse.preconditioners import AMG, SSOR, BlockILU, Jacobi
+
+SOLVERS = ["cg", "pipelined_cg", "minres", "bicgstab", "gmres", "fgmres", "lsqr", "lsmr"]
+LARGE = os.environ.get("ONESIDED_MATRICES", "")
+
+
+def true_residual(comm, whole, b, x):
+    return np.linalg.norm(b - whole @ joined(comm, x))
+
+
+@parameters(solver=[*SOLVERS, "chebyshev"], dtype=["f4", "f8"], where=["b", "A", "both"])
+def case_scales(comm, solver, dtype, where, seed):
+    """Squares of these numbers vanish or overflow; the solution is that of an ordinary system."""
+    kind = np.dtype(dtype)
+    small, large = {4: (1e-23, 1e20), 8: (1e-170, 1e160)}[kind.itemsize]
+    whole = DEFINITE["grid"]().astype(dtype)
+    b = np.random.default_rng(seed).standard_normal(512).astype(dtype)
+    A = distributed(comm, whole)
+    mine = b[slice(*A.row_range)]
+    solve = getattr(ours, solver)
+    rtol = 1e-4
+    usual = joined(comm, solve(A, mine, rtol=rtol).x)
+    A.Free()
+    for scale in (small, large):
+        factors = kind.type(scale if where != "b" else 1), kind.type(scale if where != "A" else 1)
+        A = distributed(comm, (whole * factors[0]).astype(dtype))
+        with np.errstate(over="raise", invalid="raise"):
+            found = solve(A, mine * factors[1], rtol=rtol)
+        assert found.converged, found.reason
+        assert found.x.dtype == kind
+        x = joined(comm, found.x).astype("g") * (np.longdouble(factors[0]) / factors[1])
+        np.testing.assert_allclose(x, usual, rtol=0, atol=0.02 * abs(usual).max())
+        size = np.linalg.norm(b.astype("g")) * factors[1]
+        assert 0 < found.true_residual <= rtol * size * (1 + 1e-6)
+        A.Free()
+
+
+@parameters(scale=[1e-170, 1e160])
+def case_scales_of_eigenvalues(comm, scale):
+    whole = DEFINITE["grid"]()
+    values = np.linalg.eigvalsh(whole.toarray())
+    A = distributed(comm, whole * scale)
+    found = ours.power_iteration(A, rtol=1e-6, maxiter=20000)
+    assert found.converged, found.reason
+    np.testing.assert_allclose(found.eigenvalue / scale, values[-1], rtol=1e-5)
+    np.testing.assert_allclose(ours.lobpcg(A, 2, rtol=1e-6).values / scale, values[:2], rtol=1e-8)
+    A.Free()
+
+
+@parameters(solver=[*SOLVERS, "chebyshev"], bad=[np.inf, np.nan])
+def case_what_is_no_number_is_a_breakdown(comm, solver, bad):
+    A = distributed(comm, DEFINITE["grid"]())
+    b = np.ones(A.row_range[1] - A.row_range[0])
+    if comm.rank == comm.size - 1:
+        b[-1] = bad
+    with np.errstate(all="ignore"):
+        found = getattr(ours, solver)(A, b)
+    assert not found.converged
+    assert found.reason.startswith("breakdown: "), found.reason
+    A.Free()
+
+
+@parameters(solver=[*SOLVERS, "chebyshev"])
+def case_the_right_hand_side_zero(comm, solver):
+    A = distributed(comm, DEFINITE["grid"]())
+    ones = np.ones(A.row_range[1] - A.row_range[0])
+    found = getattr(ours, solver)(A, 0 * ones, ones)
+    assert found.converged
+    assert found.iterations == 0
+    assert not found.x.any()
+    assert found.true_residual == 0
+    A.Free()
+
+
+@parameters(solver=SOLVERS)
+def case_converged_means_the_true_residual(comm, solver, seed):
+    """An ill-conditioned system, close to what rounding allows: true, or not told."""
+    n = 60
+    rng = np.random.default_rng(seed)
+    q, _ = np.linalg.qr(rng.standard_normal((n, n)))
+    whole = sparse.csr_array(q @ np.diag(np.geomspace(1, 1e-9, n)) @ q.T)
+    whole = sparse.csr_array((whole + whole.T) / 2)
+    b = rng.standard_normal(n)
+    A = distributed(comm, whole)
+    mine = b[slice(*A.row_range)]
+    told = []
+    for rtol in (1e-2, 1e-6, 1e-8, 1e-13):
+        with np.errstate(all="ignore"):
+            found = getattr(ours, solver)(A, mine, rtol=rtol, maxiter=3000)
+        rest = true_residual(comm, whole, b, found.x)
+        size = 1e-16 * np.linalg.norm(joined(comm, found.x)) * 100
+        np.testing.assert_allclose(found.true_residual, rest, rtol=0.05, atol=size)
+        told.append(found.converged)
+        least = solver.startswith("ls") and found.reason.endswith("squares")
+        assert not found.converged or least or rest <= rtol * np.linalg.norm(b) + size
+    assert told[0] or solver in ("bicgstab", "gmres", "fgmres", "pipelined_cg"), told
+    A.Free()
+
+
+@parameters(solver=["gmres", "fgmres"])
+def case_gmres_gives_the_least_residual_of_a_singular_system(comm, solver):
+    whole = sparse.csr_array([[1.0, 3.0], [3.0, 9.0]])
+    A = distributed(comm, whole)
+    b = np.array([1.0, 0.0])
+    found = getattr(ours, solver)(A, b[slice(*A.row_range)])
+    x = joined(comm, found.x)
+    assert not found.converged
+    assert found.reason.startswith("breakdown: ")
+    assert abs(x).max() < 10, x
+    np.testing.assert_allclose(np.linalg.norm(b - whole @ x), np.sqrt(0.9), rtol=1e-9)
+    A.Free()
+
+
+@parameters(solver=["cg", "minres", "gmres", "fgmres", "bicgstab"], jacobi=[False, True])
+def case_a_null_space(comm, solver, jacobi, seed):
+    """The Laplacian of a periodic line: constants, of b, M r and x, are taken away."""
+    n = 64
+    links = sparse.diags_array([np.ones(n - 1), np.ones(n - 1), [1.0], [1.0]],
+                               offsets=[1, -1, n - 1, 1 - n])
+    whole = sparse.csr_array(2 * sparse.eye_array(n) - links)
+    b = np.random.default_rng(seed).standard_normal(n) + 3
+    A = distributed(comm, whole)
+    rows = slice(*A.row_range)
+    ones = np.full(rows.stop - rows.start, 7.0)
+    M = Jacobi(A) if jacobi else None
+    found = getattr(ours, solver)(A, b[rows], rtol=1e-9, M=M, nullspace=ones, maxiter=2000)
+    assert found.converged, found.reason
+    x = joined(comm, found.x)
+    assert abs(x.mean()) < 1e-12
+    np.testing.assert_allclose(whole @ x, b - b.mean(), atol=1e-7)
+    A.Free()
+
+
+@parameters(solver=[*SOLVERS, "chebyshev"])
+def case_several_right_hand_sides(comm, solver, seed):
+    whole = DEFINITE["grid"]()
+    A = distributed(comm, whole)
+    rows = slice(*A.row_range)
+    B = np.random.default_rng(seed).standard_normal((512, 3))
+    B[:, 1] = 0
+    found = getattr(ours, solver)(A, B[rows], rtol=1e-6)
+    assert found.converged
+    assert found.residuals.shape == (found.iterations + 1, 3)
+    rest = np.linalg.norm(B - whole @ joined(comm, found.x), axis=0)
+    assert np.all(rest <= 1.001e-6 * np.linalg.norm(B, axis=0))
+    assert found.columns[1].iterations == 0
+    np.testing.assert_allclose(found.true_residual, rest, rtol=1e-4, atol=1e-12)
+    A.Free()
+
+
+def case_what_the_caller_changes_afterwards(comm):
+    """from_rows copies, unless it is told not to."""
+    for name in ("scipy", "auto"):
+        rows = sparse.csr_array(sparse.random_array((40, 40 * comm.size), density=0.2, rng=1))
+        A = from_rows(comm, rows, method="p2p", kernel=name)
+        x = np.ones(40)
+        before = A @ x
+        rows.data[:] = -1.0
+        rows.indices[:] = 0
+        rows.indptr[:] = 0
+        assert np.array_equal(A @ x, before)
+        A.Free()
+    rows = sparse.csr_array(sparse.random_array((40, 40 * comm.size), density=0.2, rng=1))
+    A = from_rows(comm, rows, method="p2p", kernel="scipy", product="fused", copy=False)
+    assert np.shares_memory(A.values, rows.data)
+    A.Free()
+
+
+# -- the table -----------------------------------------------------------------------------------
+
+
+def named(name):
+    """A matrix of the tests, or of the folder of matrices."""
+    if name in SHIPPED:
+        return SHIPPED[name]()
+    return sparse.csr_array(scipy.io.mmread(Path(LARGE) / f"{name}.mtx.gz"))
+
+
+@cache
+def kind_of(name):
+    """definite, hermitian, general or rectangle."""
+    whole = named(name)
+    if whole.shape[0] != whole.shape[1]:
+        return "rectangle"
+    if abs(whole - whole.conj().T).max() > 0:
+        return "general"
+    diagonal = whole.diagonal().real
+    if np.any(diagonal <= 0):
+        return "hermitian"
+    try:
+        scale = sparse.diags_array(1 / np.sqrt(diagonal))
+        unit = (scale @ whole @ scale).tocsc()
+        lu = serial.splu(unit, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0,
+                         options={"SymmetricMode": True})
+    except RuntimeError:
+        return "hermitian"
+    pivots = lu.U.diagonal()
+    return "definite" if np.all(pivots.real > 0) else "hermitian"
+
+
+SHIPPED = DEFINITE | {f"{name}, general": make for name, make in GENERAL.items()} | RECTANGLES
+SHIPPED |= {
+    "indefinite": lambda: sparse.csr_array(stencil7(5) - 4.5 * sparse.eye_array(125)),
+    "orsirr_1": lambda: shipped("orsirr_1"),
+    "line": lambda: sparse.csr_array(
+        sparse.diags_array([2.0, -1.0, -1.0], offsets=[0, 1, -1], shape=(90, 90))
+    ),
+}
+#: What not all of the methods can solve; but what they tell must be true.
+HARD = ["west0479", "young1c", "plskz362", "dwg961b", "zenios", "lp_share1b", "mycielskian5",
+        "karate", "Hamrle1", "ch5-5-b1", "bcsstm22"]
+EASY = list(SHIPPED)
+SHIPPED |= {name: partial(shipped, name) for name in HARD if name not in SHIPPED}
+MATRICES = list(SHIPPED)
+FITS = {
+    "definite": SOLVERS,
+    "hermitian": ["minres", "gmres", "fgmres", "bicgstab", "lsqr", "lsmr"],
+    "general": ["gmres", "fgmres", "bicgstab", "lsqr", "lsmr"],
+    "rectangle": ["lsqr", "lsmr"],
+}
+PRECONDITIONERS = {
+    "none": lambda A, definite: None,
+    "jacobi": lambda A, definite: Jacobi(A),
+    "ssor": lambda A, definite: SSOR(A),
+    "ilu": lambda A, definite: BlockILU(A, hermitian=definite),
+    "amg": lambda A, definite: AMG(A),
+}
+NO_M = ("lsqr", "lsmr")
+
+
+def larger(comm):
+    """Square matrices of the folder that an iteration of Python can afford."""
+    if not LARGE:
+        return []
+    names = []
+    for path in sorted(Path(LARGE).glob("*.mtx.gz")):
+        rows, cols, entries, *_ = scipy.io.mminfo(path)
+        if rows == cols and entries <= 60_000 and path.name[:-7] not in MATRICES:
+            names.append(path.name[:-7])
+    return names
+
+
+def row(comm, name, seed, maxiter):
+    """Solve with everything that fits; what of it converged. Whatever is told must be true."""
+    whole = sparse.csr_array(named(name).astype(np.result_type(named(name).dtype, float)))
+    kind = kind_of(name)
+    rng = np.random.default_rng(seed)
+    exact = rng.standard_normal(whole.shape[1])
+    b = whole @ exact
+    A = distributed(comm, whole)
+    mine = b[slice(*A.row_range)]
+    size = np.linalg.norm(b)
+    converged = {}
+    for precond, make in PRECONDITIONERS.items():
+        if kind == "rectangle" and precond != "none":
+            continue
+        try:
+            M = make(A, kind == "definite")
+        except ValueError:  # a zero on the diagonal, or no factors
+            continue
+        for solver in FITS[kind]:
+            if M is not None and (solver in NO_M or (solver == "minres" and kind != "definite")):
+                continue
+            how = {} if M is None else {"M": M}
+            how |= {"restart": 50} if solver.endswith("gmres") else {}
+            with np.errstate(all="ignore"):
+                found = getattr(ours, solver)(A, mine, rtol=1e-6, maxiter=maxiter, **how)
+            rest = true_residual(comm, whole, b, found.x)
+            rounding = 1e-13 * abs(whole).sum(axis=1).max() * abs(joined(comm, found.x)).max()
+            facts = name, precond, solver, found.reason, rest / size
+            least = found.reason.endswith("squares")
+            small = rest <= 1e-6 * size * (1 + 1e-7) + rounding
+            assert least or not found.converged or small, facts
+            assert not np.isfinite(rest) or abs(found.true_residual - rest) <= (
+                1e-6 * rest + rounding * len(b)
+            ), facts
+            converged[precond, solver] = found.iterations if found.converged else None
+        if isinstance(M, AMG):
+            M.Free()
+    A.Free()
+    return whole, b, kind, converged
+
+
+@parameters(name=MATRICES)
+def case_table(comm, name, seed):
+    most = 300 if name not in EASY else 2000 if kind_of(name) == "general" else 20000
+    whole, b, kind, converged = row(comm, name, seed, most)
+    assert converged
+    if name not in EASY:
+        return
+    if kind == "definite":
+        missing = [key for key, count in converged.items() if count is None]
+        assert not missing, missing
+        _, theirs = counted(serial.cg, whole, b, rtol=1e-6)
+        assert abs(converged["none", "cg"] - theirs) <= 2 + theirs // 8, (converged, theirs)
+        if whole.dtype.kind != "c":  # SciPy's conjugates nothing
+            _, theirs = counted(serial.minres, whole, b, rtol=1e-7)
+            assert converged["none", "minres"] <= 2 + 1.2 * theirs
+    assert sum(count is not None for count in converged.values()) >= len(converged) // 2, converged
+
+
+@parameters(name=larger)
+def case_table_of_the_folder(comm, name, seed):
+    if not LARGE:
+        skip("ONESIDED_MATRICES names no folder")
+    row(comm, name, seed, 300)
