@@ -19,6 +19,7 @@ from onesided.collectives.errors import (
 )
 from onesided.collectives.halo.exchange import HaloExchange
 from onesided.collectives.halo.faces import Face
+from onesided.collectives.halo.grid import Grid
 from onesided.collectives.memory import empty, free
 from onesided.collectives.partitioned.channel import PartitionedMethod, partitioned_methods
 from onesided.collectives.partitioned.init import Precv_init, Psend_init
@@ -50,6 +51,7 @@ __all__ = [
     "BroadcastError",
     "Extents",
     "Face",
+    "Grid",
     "HaloExchange",
     "Method",
     "MethodError",
