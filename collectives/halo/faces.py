@@ -1,17 +1,21 @@
 """The faces of a block: what it exchanges with each neighbor, in a Cartesian grid of ranks or by a
-list of neighbors with boxes. Pure geometry, no MPI call."""
+list of neighbors with boxes, how a grid is cut into blocks, and faces into pieces. Pure geometry,
+no MPI call."""
 
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError
 from onesided.collectives.pattern import Block, Box, check_disjoint, full_box
@@ -24,8 +28,10 @@ class Face:
     ``send`` and ``recv`` are boxes of the array, ghost layers included; one of them may be empty.
     ``offset`` is the direction in the Cartesian grid, such as (-1, 0), and () where the neighbors
     were listed. ``partitions`` is the number of pieces that this rank marks, ``arrivals`` that of
-    the pieces which come, as the neighbor cuts them. The keys tell several messages of a pair of
-    ranks apart: ``send_key`` on this side is the neighbor's ``recv_key``.
+    the pieces which come, as the neighbor cuts them. The keys tell several boxes of a pair of
+    ranks apart: ``send_key`` on this side is the neighbor's ``recv_key``. ``flip`` are the axes
+    along which what comes is put in reversed order, as at a fold of the grid. The axes of
+    ``offset`` are those of the array after the first ``lead`` ones.
     """
 
     rank: int
@@ -36,6 +42,14 @@ class Face:
     recv_key: int = 0
     partitions: int = 0
     arrivals: int = 0
+    flip: tuple[int, ...] = ()
+    lead: int = 0
+
+    @property
+    def back(self) -> Face:
+        """The way back: what was received is sent, to where it came from."""
+        return replace(self, send=self.recv, recv=self.send, send_key=self.recv_key,
+                       recv_key=self.send_key)
 
     @property
     def name(self) -> str:
@@ -65,7 +79,7 @@ Layers = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Grid:
+class Place:
     """A Cartesian grid of ranks, numbered in C order as by MPI, and one rank's place in it."""
 
     dims: tuple[int, ...]
@@ -119,37 +133,45 @@ def _layers(entry: Any, axis: int) -> Layers:
     return int(pair[0]), int(pair[1])
 
 
+#: Which ghost layers are filled, and along how many axes at most these lie outside of the block.
+GHOSTS = {"faces": 1, "edges": 2, "all": 1 << 30}
+
+
 def grid_faces(
-    shape: tuple[int, ...], width: Any, grid: Grid, corners: bool = True
+    shape: tuple[int, ...], width: Any, place: Place, ghosts: str = "all", lead: int = 0
 ) -> list[Face]:
     """Local. The faces of a block, then its edges and corners, in the order of their axes.
 
-    ``shape`` is the array's with its ghost layers. The grid's axes are the first ones of the
-    array. Raises :class:`PatternError` where the array has fewer axes than the grid, for a width
-    as :func:`read_width` does, and where a block has fewer layers than a neighbor needs of it.
+    ``shape`` is the array's with its ghost layers. The grid's axes are those of the array after
+    the first ``lead`` ones, and ``width`` is about these and the following. Raises
+    :class:`PatternError` where the array has fewer axes than the grid, for a width as
+    :func:`read_width` does, and where a block has fewer layers than a neighbor needs of it.
     """
-    gridded = len(grid.dims)
-    if gridded > len(shape):
+    gridded = len(place.dims)
+    if gridded > len(shape) - lead:
         raise PatternError(f"a grid of {gridded} axes, and an array of shape {shape}")
-    layers = read_width(width, shape, gridded)
+    if ghosts not in GHOSTS:
+        raise PatternError(f"ghosts is {ghosts!r}, not one of {', '.join(GHOSTS)}")
+    layers = ((0, 0),) * lead + read_width(width, shape[lead:], gridded)
     faces = []
-    for offset in directions(gridded, corners):
-        rank = grid.neighbor(offset)
+    for offset in directions(gridded, GHOSTS[ghosts]):
+        rank = place.neighbor(offset)
         if rank is None:
             continue
-        steps = offset + (0,) * (len(shape) - gridded)
+        steps = (0,) * lead + offset + (0,) * (len(shape) - gridded - lead)
         send, recv = _send_box(shape, layers, steps), _recv_box(shape, layers, steps)
         if not (is_empty(send) and is_empty(recv)):
             opposite = tuple(-step for step in offset)
-            faces.append(Face(rank, send, recv, offset, _key(offset), _key(opposite)))
+            faces.append(
+                Face(rank, send, recv, offset, _key(offset), _key(opposite), lead=lead)
+            )
     return faces
 
 
-def directions(axes: int, corners: bool) -> list[tuple[int, ...]]:
-    """Local. All directions to neighbors, those along one axis first."""
-    found = [offset for offset in itertools.product((-1, 0, 1), repeat=axes) if any(offset)]
-    if not corners:
-        found = [offset for offset in found if sum(map(abs, offset)) == 1]
+def directions(axes: int, most: int) -> list[tuple[int, ...]]:
+    """Local. The directions to neighbors along ``most`` axes, those along one axis first."""
+    found = [offset for offset in itertools.product((-1, 0, 1), repeat=axes)
+             if 0 < sum(map(abs, offset)) <= most]
 
     def place(offset: tuple[int, ...]) -> tuple[int, list[int], tuple[int, ...]]:
         across = [axis for axis, step in enumerate(offset) if step]
@@ -192,7 +214,8 @@ def _recv_box(shape: tuple[int, ...], layers: Sequence[Layers], steps: Sequence[
 
 
 def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int, width: Any) -> list[Face]:
-    """Local. A face for every entry ``(rank, send box, receive box)``, or with a tag as a fourth.
+    """Local. A face for every entry ``(rank, send box, receive box)``, or with a tag as a fourth
+    and axes to be flipped as a fifth.
 
     Without a tag the n-th entry for a rank is matched with that rank's n-th entry for this one.
     ``MPI.PROC_NULL`` as the rank, or None as a box, exchanges nothing. With a ``width`` other
@@ -207,10 +230,10 @@ def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int, width: Any)
     taken: set[tuple[int, int]] = set()
     faces = []
     for number, entry in enumerate(neighbors):
-        if not isinstance(entry, list | tuple) or len(entry) not in (3, 4):
+        if not isinstance(entry, list | tuple) or not 3 <= len(entry) <= 5:
             raise PatternError(
-                f"neighbor {number} is {entry!r:.60}, not (rank, send box, receive box) or that "
-                "and a tag"
+                f"neighbor {number} is {entry!r:.60}, not (rank, send box, receive box) or that, "
+                "a tag, and axes to be flipped"
             )
         rank = _integer(entry[0], f"the rank of neighbor {number}")
         if not (0 <= rank < ranks or rank == MPI.PROC_NULL):
@@ -219,12 +242,13 @@ def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int, width: Any)
         recv = read_box(entry[2], shape, f"the receive box for neighbor {number} (rank {rank})")
         if rank == MPI.PROC_NULL:
             send = recv = _nothing(shape)
-        key = _integer(entry[3], f"the tag of neighbor {number}") if len(entry) == 4 else seen[rank]
+        key = _integer(entry[3], f"the tag of neighbor {number}") if len(entry) > 3 else seen[rank]
+        flip = _axes(entry[4], shape, number) if len(entry) > 4 else ()
         seen[rank] += 1
         if rank >= 0 and (rank, key) in taken:
             raise PatternError(f"tag {key} occurs twice for rank {rank}")
         taken.add((rank, key))
-        faces.append(Face(rank, send, recv, (), key, key))
+        faces.append(Face(rank, send, recv, (), key, key, flip=flip))
     if width is not None:
         _check_width(faces, shape, width)
     return faces
@@ -299,5 +323,246 @@ def _integer(value: Any, name: str) -> int:
         raise PatternError(f"{name} has {value!r:.60}, not an integer") from None
 
 
+def _axes(value: Any, shape: tuple[int, ...], number: int) -> tuple[int, ...]:
+    if not isinstance(value, list | tuple) or not all(
+        isinstance(axis, int) and 0 <= axis < len(shape) for axis in value
+    ):
+        raise PatternError(f"the axes that neighbor {number} flips are {value!r:.60}")
+    return tuple(value)
+
+
 def _nothing(shape: tuple[int, ...]) -> Box:
     return (slice(0, 0),) * len(shape)
+
+
+# -- a grid in blocks ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """How a grid is cut over the ranks; pure geometry. Blocks differ by one layer at most along an
+    axis, the larger come first; ranks are numbered in C order of their places."""
+
+    shape: tuple[int, ...]
+    dims: tuple[int, ...]
+
+    def coords(self, rank: int) -> tuple[int, ...]:
+        """Local. The place of a rank."""
+        return tuple(int(n) for n in np.unravel_index(rank, self.dims))
+
+    def box(self, rank: int, more: Sequence[int] = ()) -> Box:
+        """Local. What a rank owns, in global indices; ``more`` points at the end, by axis."""
+        found = []
+        for axis, place in enumerate(self.coords(rank)):
+            start, stop = cut(self.shape[axis], self.dims[axis], place)
+            last = place == self.dims[axis] - 1
+            found.append(slice(start, stop + (more[axis] if more and last else 0)))
+        return tuple(found)
+
+    def edges(self, axis: int) -> list[int]:
+        """Local. Where blocks begin along an axis, and the end of the grid."""
+        starts = [cut(self.shape[axis], self.dims[axis], n)[0] for n in range(self.dims[axis])]
+        return [*starts, self.shape[axis]]
+
+
+def choose_dims(
+    shape: Sequence[int], ranks: int, layers: Sequence[Layers], dims: Sequence[int] | None = None
+) -> tuple[int, ...]:
+    """Local. Ranks per axis such that blocks have as many layers as ghosts, and the least surface.
+
+    ``dims`` are given entries, 0 for those to be chosen. Of equals the one whose first axes are
+    cut most: faces across these lie in one piece in memory.
+
+    Raises :class:`PatternError` where the ranks cannot be arranged like this.
+    """
+    wanted = [0] * len(shape) if dims is None else [operator.index(n) for n in dims]
+    if len(wanted) != len(shape) or min(wanted) < 0:
+        raise PatternError(f"dims is {dims!r}, not a number of ranks for each of {len(shape)} axes")
+    fitting = [d for d in _factorizations(ranks, len(shape))
+               if all(given in (0, n) for given, n in zip(wanted, d, strict=True))]
+    if not fitting:
+        raise PatternError(f"{ranks} ranks cannot be arranged as {dims!r}")
+    thick = [
+        d for d in fitting
+        if all(n // parts >= max(1, *ghosts)
+               for n, parts, ghosts in zip(shape, d, layers, strict=True))
+    ]  # fmt: skip
+    if not thick:
+        raise PatternError(
+            f"a grid of {tuple(shape)} with ghost layers {tuple(layers)} is too small for {ranks} "
+            f"ranks{'' if dims is None else f' as {tuple(dims)}'}: every block needs a layer of "
+            "its own, and as many as there are ghost layers"
+        )
+
+    def surface(parts: tuple[int, ...]) -> tuple[float, tuple[int, ...]]:
+        block = [n / p for n, p in zip(shape, parts, strict=True)]
+        area = sum(math.prod(block) / block[a] for a, p in enumerate(parts) if p > 1)
+        return area, tuple(-p for p in parts)
+
+    return min(thick, key=surface)
+
+
+def _factorizations(number: int, count: int) -> Iterator[tuple[int, ...]]:
+    if count == 1:
+        yield (number,)
+        return
+    for first in range(1, number + 1):
+        if number % first == 0:
+            for rest in _factorizations(number // first, count - 1):
+                yield (first, *rest)
+
+
+def fold_entries(
+    blocks: Blocks, rank: int, layers: Sequence[Layers], axis: int, along: int, periodic: bool
+) -> list[tuple[Any, ...]]:
+    """Local. A table of neighbors for a fold of the grid at the high end of ``axis``.
+
+    Ghost layer k beyond it, point i of ``along``, shows layer k inside it, point n - 1 - i. Boxes
+    count the ghost layers, of the axes of the grid.
+    """
+    here = blocks.coords(rank)
+    if here[axis] != blocks.dims[axis] - 1:
+        return []
+    own = blocks.box(rank)
+    wide, n = layers[axis][1], blocks.shape[along]
+    top = layers[axis][0] + own[axis].stop - own[axis].start
+    place, entries = [slice(low, low + part.stop - part.start)
+                      for part, (low, _) in zip(own, layers, strict=True)], []
+    around = (-1, 0, 1) if periodic else (0,)
+
+    def shown(of: int) -> tuple[int, int]:
+        """What the ghosts of a block show along the fold, unwrapped."""
+        start, stop = cut(n, blocks.dims[along], of)
+        low, high = layers[along]
+        seen = (start - low, stop + high)
+        return seen if periodic else (max(seen[0], 0), min(seen[1], n))
+
+    for other in range(blocks.dims[along]):
+        peer = list(here)
+        peer[along] = other
+        partner = int(np.ravel_multi_index(peer, blocks.dims))
+        for turn in around:
+            boxes: list[Box | None] = []
+            for to, out in ((here[along], other), (other, here[along])):
+                start, stop = cut(n, blocks.dims[along], out)
+                low, high = shown(to)
+                first, last = max(low, n - stop + turn * n), min(high, n - start + turn * n)
+                if first >= last:
+                    boxes.append(None)
+                    continue
+                box = list(place)
+                if to == here[along] and out == other and not boxes:  # what comes
+                    shift = layers[along][0] - cut(n, blocks.dims[along], to)[0]
+                    box[along] = slice(first + shift, last + shift)
+                    box[axis] = slice(top, top + wide)
+                else:
+                    shift = layers[along][0] - start
+                    box[along] = slice(n - last + turn * n + shift, n - first + turn * n + shift)
+                    box[axis] = slice(top - wide, top)
+                boxes.append(tuple(box))
+            into, leaving = boxes
+            tag, flip = 2 * (turn + 1), (axis, along)
+            if other == here[along]:
+                if into is not None:
+                    entries.append((partner, leaving, into, tag, flip))
+                continue
+            if into is not None:
+                entries.append((partner, None, into, tag + (other > here[along]), flip))
+            if leaving is not None:
+                entries.append((partner, leaving, None, tag + (here[along] > other), flip))
+    return entries
+
+
+# -- in pieces ------------------------------------------------------------------------------------
+
+#: Pieces per face, or per axis.
+Partitions = int | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A box of ``shape`` cut into ``counts`` pieces per axis, numbered in C order.
+
+    Pieces differ by one layer at most, the larger ones come first.
+    """
+
+    shape: tuple[int, ...]
+    counts: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, shape: tuple[int, ...], offset: tuple[int, ...], partitions: Partitions,
+        order: tuple[int, ...],
+    ) -> Pieces:
+        """A face in direction ``offset`` is cut along the axes that do not lead to the neighbor.
+
+        ``order`` are the axes as they lie in memory, the slowest first. With one number, along
+        the first of these that has as many layers, or else the longest; with one per axis, along
+        all of them. No piece is empty: there are fewer where there are fewer layers.
+        """
+        steps = offset + (0,) * (len(shape) - len(offset))
+        free = [axis for axis in order if not steps[axis]]
+        counts = [1] * len(shape)
+        if isinstance(partitions, int):
+            if free:
+                able = [axis for axis in free if shape[axis] >= partitions]
+                axis = able[0] if able else max(free, key=lambda axis: shape[axis])
+                counts[axis] = min(partitions, shape[axis])
+        else:
+            for axis in free:
+                counts[axis] = min(partitions[axis], shape[axis])
+        return cls(shape, tuple(counts))
+
+    @property
+    def count(self) -> int:
+        """The number of pieces."""
+        return math.prod(self.counts)
+
+    @cached_property
+    def boxes(self) -> tuple[Box, ...]:
+        """The pieces as boxes relative to the face."""
+        cuts = [
+            [slice(*cut(extent, count, part)) for part in range(count)]
+            for extent, count in zip(self.shape, self.counts, strict=True)
+        ]
+        return tuple(itertools.product(*cuts))
+
+    def within(self, box: Box, flip: tuple[int, ...] = ()) -> tuple[Box, ...]:
+        """The pieces of the face that is ``box`` of an array, reversed along the axes ``flip``."""
+        return tuple(
+            tuple(
+                slice(whole.stop - part.stop, whole.stop - part.start) if axis in flip
+                else slice(whole.start + part.start, whole.start + part.stop)
+                for axis, (whole, part) in enumerate(zip(box, piece, strict=True))
+            )
+            for piece in self.boxes
+        )  # fmt: skip
+
+
+def cut(extent: int, parts: int, index: int) -> tuple[int, int]:
+    """Local. The half-open range of part ``index`` of ``parts``; the first ones are larger."""
+    least, more = divmod(extent, parts)
+    start = index * least + min(index, more)
+    return start, start + least + (index < more)
+
+
+def memory_order(array: NDArray[Any]) -> tuple[int, ...]:
+    """Local. The axes of an array, the one with the longest steps first."""
+    return tuple(sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis])))
+
+
+def read_partitions(partitions: Any, axes: int) -> Partitions:
+    """Local. A number of pieces, or one per axis; :class:`PatternError` for anything else."""
+    if isinstance(partitions, int | np.integer):
+        numbers = [partitions]
+    elif isinstance(partitions, Sequence | np.ndarray) and len(partitions) == axes:
+        numbers = list(partitions)
+    else:
+        raise PatternError(
+            f"partitions is {partitions!r}, not a number or one for each of the {axes} axes"
+        )
+    for number in numbers:
+        if not isinstance(number, int | np.integer) or number < 1:
+            raise PatternError(f"partitions must be at least 1, not {number!r}: {partitions!r}")
+    whole = tuple(int(number) for number in numbers)
+    return whole[0] if isinstance(partitions, int | np.integer) else whole
