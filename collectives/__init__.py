@@ -63,6 +63,8 @@ from onesided.collectives.reduction.operation import (
     Reduce_scatter_block_init,
     Reduce_scatter_init,
     Scan_init,
+    Sums,
+    sums,
 )
 from onesided.collectives.registry import Method, broadcast_methods, methods, register
 from onesided.collectives.request import Request, alternate
@@ -112,6 +114,7 @@ __all__ = [
     "Scatter_init",
     "Scatterv_init",
     "Startall",
+    "Sums",
     "Testall",
     "Testany",
     "Testsome",
@@ -133,4 +136,5 @@ __all__ = [
     "methods",
     "partitioned_methods",
     "register",
+    "sums",
 ]

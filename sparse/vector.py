@@ -9,7 +9,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
-from onesided.collectives import agreed
+from onesided.collectives import agreed, sums
+from onesided.collectives.reduction.operation import FEW
 from onesided.sparse.partition import Partition
 
 
@@ -112,6 +113,13 @@ class DistVector:
         sizes = np.abs(self.array)
         if ord == 1:
             return self._total(sizes.sum(axis=0))
+        if ord == 2:
+            sizes = sizes if sizes.dtype.kind == "f" else sizes.astype(float)
+            limits = np.finfo(sizes.dtype)
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                square = self._total(_columns_dot(sizes, sizes))
+            if np.all((square > limits.tiny / limits.eps**2) & (square < np.inf)):
+                return np.sqrt(square)[()]
         largest = self._gathered(sizes.max(axis=0, initial=0)).max(axis=0)
         if ord == np.inf:
             return largest[()]
@@ -129,7 +137,10 @@ class DistVector:
         return None if blocks is None else np.concatenate(blocks)
 
     def _total(self, mine: Any) -> Any:
-        return self._gathered(mine).sum(axis=0)
+        part = np.atleast_1d(mine)
+        reduction = sums(self.comm, max(FEW, part.size), part.dtype)
+        total = np.array(reduction.of(*part), part.dtype)
+        return total if np.ndim(mine) else total[0]
 
     def _gathered(self, mine: Any) -> NDArray[Any]:
         part = np.ascontiguousarray(mine)

@@ -17,6 +17,7 @@ Barrier               nothing           of all ranks
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ from onesided.collectives import registry
 from onesided.collectives.agreement import agree
 from onesided.collectives.context import Context, Node, Resources
 from onesided.collectives.errors import PatternError
-from onesided.collectives.hints import Hints
+from onesided.collectives.hints import ESTIMATE, Hints
 from onesided.collectives.pattern import check_root
 from onesided.collectives.reduction.folds import Element, Fold, Message
 from onesided.collectives.request import Request, build
@@ -507,16 +508,14 @@ FEW = 7
 
 class Sums:
     """The sums over all ranks of a few numbers: write them to ``own``, call ``start`` and
-    ``finish``, and find them in ``total``.
-
-    Made by :func:`sums`; it lives as long as its communicator. One sum is under way at a time.
-    """
+    ``finish``, and find them in ``total``. Got from :func:`sums`."""
 
     def __init__(self, comm: MPI.Comm, count: int, dtype: np.dtype[Any]) -> None:
         """Collective."""
         self.own: NDArray[Any] = np.zeros(count, dtype)
         self.total: NDArray[Any] = np.zeros(count, dtype)
-        self.request = Allreduce_init(comm, self.own, self.total)
+        estimate = {"effort": ESTIMATE}  # nobody waits for measurements because of a few numbers
+        self.request = Allreduce_init(comm, self.own, self.total, info=estimate)
         self.start, self.finish = self.request.Start, self.request.Wait
 
     def of(self, *numbers: Any) -> list[Any]:
@@ -530,13 +529,18 @@ class Sums:
 
 
 def sums(comm: MPI.Comm, count: int = FEW, dtype: DTypeLike = np.float64) -> Sums:
-    """Collective on the first call for a communicator, a count and a dtype; local afterwards.
+    """Collective where it is the first of its kind on a communicator; local afterwards.
 
-    The sums of up to ``count`` numbers of this dtype. What is asked for again is the same object.
+    The sums of up to ``count`` numbers of this dtype, by one persistent Allreduce that belongs to
+    the communicator and lives as long. Who asks again gets the same object, or another one while
+    that is active; it is whose it is until it has been finished.
     """
     context, kind = Context.of(comm), np.dtype(dtype)
-    key = (count, kind.str)
-    if key not in context.shared:
-        context.shared[key] = Sums(comm, count, kind)
-    found: Sums = context.shared[key]
+    for place in itertools.count():
+        known = context.shared.get((count, kind.str, place))
+        if known is None:
+            known = context.shared[count, kind.str, place] = Sums(comm, count, kind)
+        if not known.request.active:
+            break
+    found: Sums = known
     return found

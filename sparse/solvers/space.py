@@ -13,8 +13,10 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.collectives import Sums, sums
+
 _PART_BYTES = 1 << 17
-_MOST_SUMS = 8
+_MOST_SUMS = 3  # in one message of a cache line, also where they are complex
 
 Vector = NDArray[Any]
 Scalar = Any  #: a float, or a complex number where vectors are complex
@@ -37,13 +39,14 @@ class Space:
         self.axpy = get_blas_funcs("axpy", dtype=dtype)
         self.scal = get_blas_funcs("scal", dtype=dtype)
         wide = np.complex128 if dtype.kind == "c" else np.float64
-        self._own, self._total = np.zeros(_MOST_SUMS, wide), np.zeros(_MOST_SUMS, wide)
+        self._wanted = _MOST_SUMS, wide
+        self._sums = sums(comm, *self._wanted)
         limits = np.finfo(dtype)
         self._wide, self._tiny = limits.eps < 1e-10, float(limits.tiny)
         #: A sum of squares that may have lost parts too small to be squared.
         self._least = self._tiny / limits.eps**2
         self._count = 0
-        self._request: MPI.Request | None = None
+        self._started: Sums | None = None
 
     def vector(self) -> Vector:
         """Local. A new block of zeros."""
@@ -87,25 +90,25 @@ class Space:
 
     def sums(self, *own: Scalar) -> list[Scalar]:
         """Collective. The sums over all ranks of some numbers, by one reduction."""
-        count = len(own)
-        self._own[:count] = own
-        self._comm.Allreduce(self._own[:count], self._total[:count])
-        totals: list[Scalar] = self._total[:count].tolist()
-        return totals
+        reduction = self._sums
+        if reduction.request.active:  # somebody around this solver has started it
+            reduction = sums(self._comm, *self._wanted)
+        return reduction.of(*own)
 
     def start_sums(self, *own: Scalar) -> None:
         """Collective, nonblocking. As :meth:`sums`; :meth:`finish_sums` gives them."""
         self._count = len(own)
-        self._own[: self._count] = own
-        self._request = self._comm.Iallreduce(self._own[: self._count], self._total[: self._count])
+        self._started = sums(self._comm, *self._wanted)
+        self._started.own[: self._count] = own
+        self._started.start()
 
     def finish_sums(self) -> list[Scalar]:
         """Collective. Wait for the sums that have been started."""
-        if self._request is None:
+        if self._started is None:
             raise RuntimeError("no sums have been started")
-        self._request.Wait()
-        self._request = None
-        totals: list[Scalar] = self._total[: self._count].tolist()
+        self._started.finish()
+        totals: list[Scalar] = self._started.total[: self._count].tolist()
+        self._started = None
         return totals
 
     def add(self, y: Vector, factor: Scalar, x: Vector) -> None:
