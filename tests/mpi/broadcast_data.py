@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from onesided.collectives import Bcast_init, broadcast_methods, empty, free
@@ -31,6 +33,12 @@ def info_of(options, **more):
     return {**known, **more} or None
 
 
+@functools.cache
+def pattern(count):
+    """Bytes that tell their place: neighbors differ, and so do blocks of 256."""
+    return (np.arange(count) * 131 + np.arange(count) // 256).astype(np.uint8)
+
+
 class Cast:
     """A broadcast of ``count`` bytes whose values tell the round and the place."""
 
@@ -42,11 +50,11 @@ class Cast:
         self.guarded = whole if inside else np.empty(count + 2, np.uint8)
         self.guarded[:] = GARBAGE
         self.buffer = self.guarded[1:-1]
-        self.pattern = (np.arange(count) * 131 + np.arange(count) // 256) % 240
+        self.pattern = pattern(count)
         self.request = Bcast_init(comm, self.buffer, root, method=method, info=info)
 
     def data(self, turn):
-        return ((self.pattern + 7 * turn + self.root) % 241).astype(np.uint8)
+        return self.pattern + np.uint8((7 * turn + self.root) % 256)
 
     def fill(self, turn):
         """What the caller does between two rounds: new data on the root, garbage elsewhere."""
