@@ -56,6 +56,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = chosen
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _jobs_end_well():
+    """The jobs that a test file's cases had in common end with it, and must have left nothing."""
+    yield
+    outcomes = mpi_harness.close_servers()
+    if outcomes:
+        pytest.fail("\n\n".join(outcome.report() for outcome in outcomes), pytrace=False)
+
+
 @pytest.fixture
 def run_cases():
     """``run_cases(module, ranks, select=, options=, env=, nodes=)`` of mpi_harness."""

@@ -20,7 +20,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ import processes
 from cases import CASE_MARK, FAILED_MARK
 
 TESTS = Path(__file__).resolve().parent
+RUN_CASES = TESTS / "run_cases.py"
 LEAKS = re.compile(
     r"UCX +WARN|freeing inactive persistent request|pending (\d+ )?references|not returned to mpool"
     r"|leaked context IDs|leaked handle|objects? leaked|ResourceWarning"
@@ -113,6 +114,70 @@ def command(ranks: int, nodes: int, timeout: float, folder: str) -> list[str]:
     return [*words, "--oversubscribe"] if mpi_name() == "openmpi" else words
 
 
+class Job:
+    """A program on the ranks of an MPI job, from its start to its end.
+
+    ``program`` is a Python file, or a module given as ``-m NAME``.
+    """
+
+    def __init__(
+        self,
+        program: str | Path,
+        ranks: int,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        nodes: int = 1,
+        limit: float = 3600.0,
+    ) -> None:
+        self.ranks, self.token = ranks, uuid.uuid4().hex
+        self._before, self._clock, self._began = processes.segments(), time.time(), time.monotonic()
+        self._starts = {"stdout": 0, "stderr": 0}  # what has been looked at is not looked at again
+        self._temporary = tempfile.TemporaryDirectory(prefix="onesided-run-")
+        self.folder = Path(self._temporary.name)
+        words = str(program).split() if str(program).startswith("-m ") else [str(program)]
+        python = [sys.executable, "-m", "mpi4py", str(TESTS / "run_program.py")]
+        launcher = command(ranks, nodes, limit, self._temporary.name)
+        self.command = (*launcher, *python, *words, *arguments)
+        settings = {"ONESIDED_TOKEN": self.token, "ONESIDED_FOLDER": str(self.folder)}
+        settings |= env or {}
+        with open(self.folder / "stdout", "wb") as out, open(self.folder / "stderr", "wb") as err:
+            self.launcher = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=environment(settings, self._temporary.name),
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+
+    def end(self, timeout: float) -> Outcome:
+        """What becomes of the job in so many seconds; nothing is left running."""
+        hung = False
+        try:
+            self.launcher.wait(timeout)
+        except subprocess.TimeoutExpired:
+            hung = True
+            processes.print_stacks(self.token)
+        finally:
+            processes.end(self.token, self.launcher.pid)
+            self.launcher.wait()
+        seconds = time.monotonic() - self._began
+        streams = self.streams()
+        self._temporary.cleanup()
+        code = self.launcher.returncode
+        kind, reason = classify(code, hung, self.ranks, self.token, *streams)
+        removed = []
+        if kind != "pass":
+            removed = processes.remove_segments(self._before)
+            removed += processes.remove_topology(self._clock)
+        return Outcome(kind, code, reason, *streams, seconds, self.command, removed)
+
+    def streams(self) -> list[str]:
+        """What the ranks have written to stdout and to stderr."""
+        return [_tail(self.folder / name, start) for name, start in self._starts.items()]
+
+
 def run(
     program: str | Path,
     ranks: int,
@@ -122,53 +187,15 @@ def run(
     nodes: int = 1,
 ) -> Outcome:
     """Run a Python file, or a module given as ``-m NAME``, on so many ranks."""
-    token = uuid.uuid4().hex
-    words = str(program).split() if str(program).startswith("-m ") else [str(program)]
-    before = processes.segments()
-    with tempfile.TemporaryDirectory(prefix="onesided-run-") as folder:
-        python = [sys.executable, "-m", "mpi4py", str(TESTS / "run_program.py")]
-        line = [*command(ranks, nodes, timeout + 10.0, folder), *python, *words, *arguments]
-        settings = {"ONESIDED_TOKEN": token, **(env or {})}
-        began, clock = time.monotonic(), time.time()
-        code, hung = _supervise(line, environment(settings, folder), Path(folder), token, timeout)
-        seconds = time.monotonic() - began
-        stdout, stderr = (_tail(Path(folder, name)) for name in ("stdout", "stderr"))
-    kind, reason = classify(code, hung, ranks, token, stdout, stderr)
-    removed = []
-    if kind != "pass":
-        removed = processes.remove_segments(before) + processes.remove_topology(clock)
-    return Outcome(kind, code, reason, stdout, stderr, seconds, tuple(line), removed)
+    job = Job(program, ranks, *arguments, env=env, nodes=nodes, limit=timeout + 10.0)
+    return job.end(timeout)
 
 
-def _tail(path: Path) -> str:
-    text = path.read_text(errors="replace")
+def _tail(path: Path, start: int) -> str:
+    with open(path, "rb") as file:
+        file.seek(start)
+        text = file.read().decode(errors="replace")
     return "\n".join(line for line in text.splitlines() if not HARMLESS.search(line))[-TAIL:]
-
-
-def _supervise(
-    line: list[str], env: dict[str, str], folder: Path, token: str, timeout: float
-) -> tuple[int, bool]:
-    """Exit code of the launcher, and whether the time was over; nothing is left running."""
-    with open(folder / "stdout", "wb") as out, open(folder / "stderr", "wb") as err:
-        launcher = subprocess.Popen(
-            line,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            env=env,
-            start_new_session=True,
-            preexec_fn=_die_with_parent,
-        )
-        hung = False
-        try:
-            launcher.wait(timeout)
-        except subprocess.TimeoutExpired:
-            hung = True
-            processes.print_stacks(token)
-        finally:
-            processes.end(token, launcher.pid)
-            launcher.wait()
-    return launcher.returncode, hung
 
 
 def _die_with_parent() -> None:
@@ -199,6 +226,73 @@ def classify(
     return "pass", "all ranks are done"
 
 
+class Server(Job):
+    """A job that runs case modules, one after the other, until one of them goes wrong.
+
+    What they have left to MPI is seen when the job ends, that of all of them together.
+    """
+
+    def __init__(self, ranks: int, env: Mapping[str, str], nodes: int) -> None:
+        super().__init__(RUN_CASES, ranks, "--requests", env=env, nodes=nodes)
+        self.requests: list[tuple[str, ...]] = []
+
+    def _request(self, token: str, *words: str) -> None:
+        path = self.folder / f"request{len(self.requests)}"
+        path.with_suffix(".new").write_text(json.dumps([token, *words]))
+        path.with_suffix(".new").rename(path)
+        self.requests.append(words)
+
+    def ask(self, *words: str, timeout: float) -> Outcome:
+        """The outcome of a module; anything but a pass is the end of the job."""
+        token, began = uuid.uuid4().hex, time.monotonic()
+        self._starts = {name: (self.folder / name).stat().st_size for name in self._starts}
+        self._request(token, *words)
+        while self.launcher.poll() is None and time.monotonic() < began + timeout:
+            time.sleep(0.01)
+            streams = self.streams()
+            if all(text.count(f"@done {token} ") == self.ranks for text in streams):
+                kind, reason = classify(0, False, self.ranks, token, *streams)
+                if kind != "pass":
+                    self.end(0.0)
+                seconds = time.monotonic() - began
+                return Outcome(kind, 0, reason, *streams, seconds, (*self.command, *words))
+        outcome = self.end(max(0.0, began + timeout - time.monotonic()))
+        if outcome.kind == "pass":
+            outcome = replace(outcome, kind="crash", reason="the ranks ended before the cases")
+        return replace(outcome, command=(*self.command, *words))
+
+    def close(self) -> Outcome:
+        """The end of a job of which all modules have passed, and whether it left anything."""
+        self._starts = {name: (self.folder / name).stat().st_size for name in self._starts}
+        modules = "\n".join(" ".join(words) for words in self.requests)
+        self._request("")
+        outcome = self.end(60.0)
+        return replace(outcome, reason=f"{outcome.reason}, after\n{modules}")
+
+
+_servers: dict[tuple[Any, ...], Server] = {}
+
+
+def cases_outcome(
+    words: Sequence[str], ranks: int, env: Mapping[str, str], timeout: float, nodes: int
+) -> Outcome:
+    """Run cases in the job of so many ranks with this environment, which is started if need be."""
+    place = (ranks, tuple(sorted(env.items())), nodes)
+    server = _servers.pop(place, None) or Server(ranks, env, nodes)
+    outcome = server.ask(*words, timeout=timeout)
+    if outcome.kind == "pass":
+        _servers[place] = server
+    return outcome
+
+
+def close_servers() -> list[Outcome]:
+    """End the jobs that wait for cases; the outcomes of those that did not end well."""
+    outcomes = []
+    while _servers:
+        outcomes.append(_servers.popitem()[1].close())
+    return [outcome for outcome in outcomes if outcome.kind != "pass"]
+
+
 def run_cases(
     module: str | Path,
     ranks: int,
@@ -207,10 +301,12 @@ def run_cases(
     env: Mapping[str, str] | None = None,
     timeout: float = 300.0,
     nodes: int = 1,
+    alone: bool = False,
 ) -> list[dict[str, Any]]:
     """Run a case module of tests/mpi (or any path) and require that all its cases pass.
 
-    At least one case must have run; where every one was skipped the test is skipped, too.
+    At least one case must have run; where every one was skipped the test is skipped, too. The job
+    is that of other modules unless this one asks for one ``alone``.
     """
     import pytest
 
@@ -219,9 +315,12 @@ def run_cases(
     arguments = [word for text in chosen for word in ("--select", text)]
     for key, text in (options or {}).items():
         arguments += ["--option", f"{key}={text}"]
-    outcome = run(
-        TESTS / "run_cases.py", ranks, str(path), *arguments, env=env, timeout=timeout, nodes=nodes
-    )
+    if alone:
+        outcome = run(
+            RUN_CASES, ranks, str(path), *arguments, env=env, timeout=timeout, nodes=nodes
+        )
+    else:
+        outcome = cases_outcome([str(path), *arguments], ranks, env or {}, timeout, nodes)
     failed = [case for case in outcome.cases if case["outcome"] == "failed"]
     if failed:
         texts = "\n\n".join(

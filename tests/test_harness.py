@@ -192,3 +192,67 @@ def test_seeds_are_stable_and_can_be_set(monkeypatch):
     assert first.seed == Case(_until, {"a": 1}).seed != Case(_until, {"a": 2}).seed
     monkeypatch.setenv("ONESIDED_SEED", "17")
     assert first.seed == 17
+
+
+# -- the jobs that modules have in common ---------------------------------------------------------
+
+
+@pytest.fixture
+def job():
+    """The outcome of some cases of cases_harness, in the same job as those before."""
+    assert mpi_harness.close_servers() == []
+
+    def ask(*select, env=None, timeout=20.0):
+        words = [word for text in select for word in ("--select", text)]
+        module = str(mpi_harness.TESTS / "mpi" / "cases_harness.py")
+        return mpi_harness.cases_outcome([module, *words], 2, env or {}, timeout, 1)
+
+    yield ask
+    mpi_harness.close_servers()
+
+
+def number_of(outcome):
+    (case,) = outcome.cases
+    assert outcome.kind == "pass", outcome.report()
+    return case["parameters"]["job"]
+
+
+def test_modules_share_a_job_of_the_same_ranks_and_environment(job):
+    first = number_of(job("which_job"))
+    assert number_of(job("which_job")) == first
+    assert number_of(job("which_job", env={"ONESIDED_MARK": "1"})) != first
+    assert mpi_harness.close_servers() == []
+    assert number_of(job("which_job")) != first
+
+
+@pytest.mark.parametrize(
+    ("case", "kind", "words"),
+    [
+        ("fails_on_last", "error", "only the last rank fails"),
+        ("case_hangs", "hang", "in case_hangs"),
+        ("case_leaves", "crash", "case_leaves"),
+    ],
+)
+def test_after_a_fault_the_next_module_has_a_new_job(job, case, kind, words):
+    env = {"ONESIDED_CASE_TIMEOUT": "2"}
+    first = number_of(job("which_job", env=env))
+    outcome = job(case, env=env)
+    assert outcome.kind == kind, outcome.report()
+    assert words in outcome.report()
+    assert number_of(job("which_job", env=env)) != first
+
+
+def test_a_request_that_takes_too_long_gives_the_stacks(job):
+    outcome = job("case_hangs", timeout=3.0)
+    assert outcome.kind == "hang", outcome.report()
+    assert outcome.stderr.count("in case_hangs") == 2, outcome.report()
+
+
+def test_what_modules_leave_is_seen_at_the_end(job):
+    assert job("leaks_a_request").kind == "pass"
+    outcomes = mpi_harness.close_servers()
+    if mpi_harness.mpi_name() == "openmpi":
+        assert outcomes == [], "Open MPI has begun to report leaks: expect them"
+        pytest.skip("Open MPI says nothing about objects left over at finalize")
+    assert [outcome.kind for outcome in outcomes] == ["leak"]
+    assert "leaks_a_request" in outcomes[0].reason

@@ -1,8 +1,10 @@
 """Cases that show what the case runner does, among them some that fail on purpose."""
 
+import os
 import random
 
 from cases import parameters, ranks, skip
+from mpi4py import MPI
 
 
 @parameters(letter=["a", "b"], number=lambda comm: range(comm.size))
@@ -44,3 +46,16 @@ def case_waits_for_failed(comm):
 
 def case_hangs(comm):
     comm.recv(source=comm.rank, tag=7)
+
+
+@parameters(job=lambda comm: [comm.bcast(os.getpid())])
+def case_which_job(comm, job):
+    comm.Barrier()
+
+
+def case_leaves(comm):
+    raise SystemExit
+
+
+def case_leaks_a_request(comm):
+    MPI.COMM_SELF.Send_init(bytearray(1), 0)
