@@ -96,6 +96,12 @@ class Case:
         given = os.environ.get("ONESIDED_SEED")
         return int(given) if given else zlib.crc32(self.name.encode())
 
+    def number_of_ranks(self, among: list[int]) -> int:
+        """One of these numbers for this case, of those on which it applies; the name decides."""
+        low, high = getattr(self.function, "ranks", (1, max(among)))
+        fitting = [number for number in among if low <= number <= high] or among
+        return fitting[zlib.crc32(self.name.encode()) % len(fitting)]
+
     def __call__(self, comm: Any, options: dict[str, str]) -> None:
         low, high = getattr(self.function, "ranks", (1, comm.size))
         if not low <= comm.size <= high:
@@ -199,8 +205,13 @@ def run_case(case: Case, world: Any, options: dict[str, str], deadline: Deadline
     return outcome
 
 
-def run_module(module: ModuleType, select: list[str], options: dict[str, str]) -> int:
-    """Collective. Run the cases whose name contains one of the texts; the number of failures."""
+def run_module(
+    module: ModuleType, select: list[str], options: dict[str, str], among: list[int]
+) -> int:
+    """Collective. Run the cases whose name contains one of the texts; the number of failures.
+
+    Where ``among`` holds numbers of ranks and this one, those that fall to this one.
+    """
     from mpi4py import MPI
 
     faulthandler.enable()
@@ -209,7 +220,8 @@ def run_module(module: ModuleType, select: list[str], options: dict[str, str]) -
     chosen = [
         case
         for case in collect(module, world)
-        if not select or any(text in case.name for text in select)
+        if (not select or any(text in case.name for text in select))
+        and (world.size not in among or case.number_of_ranks(among) == world.size)
     ]
     names = world.allgather([case.name for case in chosen])
     if any(entry != names[0] for entry in names):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import settings
@@ -48,8 +49,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "full: takes long; only make test-all runs it")
 
 
+def is_full(config: pytest.Config) -> bool:
+    return config.getoption("--full") or os.environ.get("ONESIDED_TEST") == "all"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--full") or os.environ.get("ONESIDED_TEST") == "all":
+    if is_full(config):
         return
     chosen = [item for item in items if "full" not in item.keywords]
     config.hook.pytest_deselected(items=[item for item in items if "full" in item.keywords])
@@ -66,9 +71,14 @@ def _jobs_end_well():
 
 
 @pytest.fixture
-def run_cases():
-    """``run_cases(module, ranks, select=, options=, env=, nodes=)`` of mpi_harness."""
-    return mpi_harness.run_cases
+def run_cases(pytestconfig: pytest.Config):
+    """``run_cases(module, ranks, ...)`` of mpi_harness; ``among`` does not count in full."""
+
+    def run(*arguments: Any, among: Sequence[int] = (), **options: Any) -> list[dict[str, Any]]:
+        among = () if is_full(pytestconfig) else among
+        return mpi_harness.run_cases(*arguments, among=among, **options)
+
+    return run
 
 
 @pytest.fixture

@@ -302,11 +302,14 @@ def run_cases(
     timeout: float = 300.0,
     nodes: int = 1,
     alone: bool = False,
+    among: Sequence[int] = (),
 ) -> list[dict[str, Any]]:
     """Run a case module of tests/mpi (or any path) and require that all its cases pass.
 
     At least one case must have run; where every one was skipped the test is skipped, too. The job
-    is that of other modules unless this one asks for one ``alone``.
+    is that of other modules unless this one asks for one ``alone``. Of the
+    numbers of ranks ``among`` which it is, a case runs on one only: tests on all of them run each
+    case once.
     """
     import pytest
 
@@ -315,6 +318,8 @@ def run_cases(
     arguments = [word for text in chosen for word in ("--select", text)]
     for key, text in (options or {}).items():
         arguments += ["--option", f"{key}={text}"]
+    for number in among:
+        arguments += ["--among", str(number)]
     if alone:
         outcome = run(
             RUN_CASES, ranks, str(path), *arguments, env=env, timeout=timeout, nodes=nodes

@@ -1,10 +1,11 @@
 """Run the cases of a module on the ranks of this job.
 
     mpiexec -n 4 python -m mpi4py tests/run_cases.py tests/mpi/cases_x.py [--select TEXT]...
-        [--option KEY=VALUE]...
+        [--option KEY=VALUE]... [--among RANKS]...
 
-Rank 0 prints one line of JSON per case; the exit code is 1 when a case failed. With ``--requests``
-the modules are those that mpi_harness asks for, one after the other, by files in a folder.
+Rank 0 prints one line of JSON per case; the exit code is 1 when a case failed. With
+``--among 2 --among 4`` a job of 2 ranks runs some of the cases, and one of 4 ranks the others. With
+``--requests`` the modules are those that mpi_harness asks for, one after the other, by files.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ def run(words: Sequence[str]) -> int:
     parser.add_argument("module", help="file with functions case_*(comm, ...)")
     parser.add_argument("--select", action="append", default=[], metavar="TEXT")
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--among", action="append", default=[], type=int, metavar="RANKS")
     arguments = parser.parse_args(words)
     name = os.path.splitext(os.path.basename(arguments.module))[0]
     folder = os.path.dirname(os.path.abspath(arguments.module))
@@ -43,7 +45,7 @@ def run(words: Sequence[str]) -> int:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     options = dict(text.split("=", 1) for text in arguments.option)
-    return run_module(module, arguments.select, options)
+    return run_module(module, arguments.select, options, arguments.among)
 
 
 def serve(folder: Path) -> None:
@@ -55,8 +57,11 @@ def serve(folder: Path) -> None:
 
     for number in itertools.count():
         request = folder / f"request{number}"
+        looks = 0
         while not request.exists():
-            MPI.COMM_WORLD.Iprobe()  # what other ranks still need of this one gets on
+            if looks < 50:  # what other ranks still need of this one gets on
+                MPI.COMM_WORLD.Iprobe()
+            looks += 1
             time.sleep(0.01)
         token, *words = json.loads(request.read_text())
         if not words:

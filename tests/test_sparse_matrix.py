@@ -25,7 +25,7 @@ COVERING = [
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_sides_and_blocks(run_cases, ranks):
-    run_cases("cases_matrix", ranks, select=COVERING)
+    run_cases("cases_matrix", ranks, select=COVERING, among=(2, 3))
 
 
 @pytest.mark.full
@@ -36,7 +36,7 @@ def test_all_sides_and_blocks(run_cases, ranks):
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_kernels(run_cases, ranks):
-    run_cases("cases_kernels", ranks)
+    run_cases("cases_kernels", ranks, among=(2, 3))
 
 
 @pytest.mark.full

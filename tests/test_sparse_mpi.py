@@ -11,7 +11,7 @@ RANKS = [1, 2, 3, 4, 7]
 
 @pytest.mark.parametrize("ranks", RANKS[:-1])
 def test_matrices(run_cases, ranks):
-    run_cases("cases_sparse", ranks)
+    run_cases("cases_sparse", ranks, among=(2, 3, 4))
 
 
 def test_matrices_on_more_ranks_than_cores(run_cases):
@@ -40,7 +40,7 @@ def test_reading(run_cases, ranks):
         "error",
         "routed",
     ]
-    run_cases("cases_sparse_reading", ranks, select=names)
+    run_cases("cases_sparse_reading", ranks, select=names, among=(2, 3, 4, 7))
 
 
 @pytest.mark.full

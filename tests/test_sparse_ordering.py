@@ -17,12 +17,12 @@ RANKS = [1, pytest.param(2, marks=pytest.mark.full), 3, 4]
 
 @pytest.mark.parametrize("ranks", RANKS)
 def test_orderings(run_cases, ranks):
-    run_cases("cases_ordering", ranks)
+    run_cases("cases_ordering", ranks, among=(3, 4))
 
 
 @pytest.mark.parametrize("ranks", RANKS)
 def test_generated_matrices(run_cases, ranks):
-    run_cases("cases_mesh", ranks)
+    run_cases("cases_mesh", ranks, among=(3, 4))
 
 
 @pytest.mark.full
