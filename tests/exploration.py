@@ -13,7 +13,7 @@ its begin and its end. Three things are looked for:
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Name = Hashable
@@ -84,12 +84,36 @@ def _path(before: Mapping[Hashable, tuple[Hashable, int] | None], state: Hashabl
 
 
 class _Explorer:
+    """Participants whose cells and places are numbers, in the order in which they are met."""
+
     def __init__(self, ranks: Sequence[Participant], rounds: int) -> None:
-        self.ranks, self.rounds = ranks, rounds
+        self.rounds = rounds
+        self.cells: dict[Name, int] = {}
+        self.places: dict[Name, int] = {}
+        self.ranks = [
+            Participant(
+                [[[self._step(step) for step in chain] for chain in plan] for plan in rank.plans],
+                [_number(self.cells, cell) for cell in rank.grants],
+                [_number(self.places, place) for place in rank.sends],
+                [
+                    {_number(self.places, a): _number(self.places, b) for a, b in reads.items()}
+                    for reads in rank.reads
+                ],
+            )
+            for rank in ranks
+        ]
+
+    def _step(self, step: Step) -> Step:
+        if step[0] == "copy":
+            return (step[0], *(_number(self.places, place) for place in step[1:]))
+        return (step[0], _number(self.cells, step[1]), *step[2:])
+
+    def _name(self, place: int) -> Name:
+        return list(self.places)[place]
 
     def first(self) -> tuple:
         state = (0, START, 0, (), None, 0)
-        return (tuple(state for _ in self.ranks), (), ())
+        return (tuple(state for _ in self.ranks), (0,) * len(self.cells), (-1,) * len(self.places))
 
     def over(self, state: tuple) -> bool:
         return all(rank[1] == END for rank in state[0])
@@ -106,39 +130,41 @@ class _Explorer:
 
     def act(self, state: tuple, rank: int) -> tuple | None:
         """The state after the next action of a rank; None where it cannot act."""
-        locals_, cells, memory = state
+        locals_, words, data = state
         number, phase = locals_[rank][:2]
         if phase == END:
             return None
-        words, data = dict(cells), dict(memory)
         me = self.ranks[rank]
         if phase == START:
             for place in me.sends:
-                data[place] = (place, number)
+                data = _with(data, place, self._data(place, number))
             for cell in me.grants:
-                words[cell] = number + 1
-            mine = (number, RUN, 0, tuple(0 for _ in self._plan(rank, number)), None, 0)
+                words = _with(words, cell, number + 1)
+            mine = (number, RUN, 0, (0,) * len(self._plan(rank, number)), None, 0)
         elif phase == READ:
             over = number + 1 == self.rounds
             mine = (number + 1, END if over else START, 0, (), None, 0)
         else:
-            found = self._run(state, rank, words, data)
+            found = self._run(state, rank)
             if found is None:
                 return None
-            mine = found
-        after = list(locals_)
-        after[rank] = mine
-        return (tuple(after), _frozen(words), _frozen(data))
+            mine, words, data = found
+        return ((*locals_[:rank], mine, *locals_[rank + 1 :]), words, data)
 
-    def _run(self, state: tuple, rank: int, words: dict, data: dict) -> tuple | None:
-        number, _, chain, heres, copying, moved = state[0][rank]
+    def _data(self, place: int, number: int) -> int:
+        """What a sender fills a place with before a round."""
+        return number * len(self.places) + place
+
+    def _run(self, state: tuple, rank: int) -> tuple | None:
+        locals_, words, data = state
+        number, _, chain, heres, copying, moved = locals_[rank]
         plan = self._plan(rank, number)
         value = number + 1
         while True:
             if chain == len(plan):  # a pass is over
                 if all(here == len(steps) for here, steps in zip(heres, plan, strict=True)):
                     self._check(rank, number, data)
-                    return (number, READ, 0, heres, None, 0)
+                    return (number, READ, 0, heres, None, 0), words, data
                 if not moved:
                     if not self._can_go_on(plan, heres, words, value):
                         return None
@@ -149,26 +175,24 @@ class _Explorer:
                 chain += 1
                 continue
             step = plan[chain][here]
-            if step[0] == "await":
-                if words.get(step[1], 0) < value * step[2] + step[3]:
-                    chain += 1
-                    continue
-                return (number, RUN, chain, _advanced(heres, chain), None, 1)
+            if step[0] == "await" and words[step[1]] < value * step[2] + step[3]:
+                chain += 1
+                continue
             if step[0] == "raise":
-                words[step[1]] = value * step[2] + step[3]
-                return (number, RUN, chain, _advanced(heres, chain), None, 1)
-            if copying is None:
+                words = _with(words, step[1], value * step[2] + step[3])
+            elif step[0] == "copy" and copying is None:
                 self._check_copy(state, rank, step)
-                return (number, RUN, chain, heres, (step[1], step[2]), 1)
-            data[step[1]] = data.get(step[2])
-            return (number, RUN, chain, _advanced(heres, chain), None, 1)
+                return (number, RUN, chain, heres, (step[1], step[2]), 1), words, data
+            elif step[0] == "copy":
+                data = _with(data, step[1], data[step[2]])
+            return (number, RUN, chain, _with(heres, chain, here + 1), None, 1), words, data
 
     @staticmethod
-    def _can_go_on(plan: Sequence, heres: tuple, words: dict, value: int) -> bool:
+    def _can_go_on(plan: Sequence, heres: tuple, words: tuple, value: int) -> bool:
         for here, steps in zip(heres, plan, strict=True):
             if here < len(steps):
                 step = steps[here]
-                if step[0] != "await" or words.get(step[1], 0) >= value * step[2] + step[3]:
+                if step[0] != "await" or words[step[1]] >= value * step[2] + step[3]:
                     return True
         return False
 
@@ -178,37 +202,34 @@ class _Explorer:
             if other == rank:
                 continue
             if copying is not None and (target in copying or source == copying[0]):
-                raise ProtocolError(f"ranks {rank} and {other} copy at {target} at a time")
+                name = self._name(target)
+                raise ProtocolError(f"ranks {rank} and {other} copy at {name} at a time")
             if phase == READ and target in self._reads(other, number):
-                raise ProtocolError(f"rank {rank} writes {target}, which rank {other} reads")
+                name = self._name(target)
+                raise ProtocolError(f"rank {rank} writes {name}, which rank {other} reads")
 
     def _reads(self, rank: int, number: int) -> Mapping[Name, Name]:
         reads = self.ranks[rank].reads
         return reads[number % len(reads)]
 
-    def _check(self, rank: int, number: int, data: dict) -> None:
+    def _check(self, rank: int, number: int, data: tuple) -> None:
         for place, source in self._reads(rank, number).items():
-            found = data.get(place)
-            if found != (source, number):
+            if data[place] != self._data(source, number):
                 raise ProtocolError(
-                    f"rank {rank} ends round {number + 1} with {found} at {place}, not "
-                    f"{(source, number)}"
+                    f"rank {rank} ends round {number + 1} with {self._text(data[place])} at "
+                    f"{self._name(place)}, not {self._text(self._data(source, number))}"
                 )
 
-
-def _advanced(heres: tuple[int, ...], chain: int) -> tuple[int, ...]:
-    return (*heres[:chain], heres[chain] + 1, *heres[chain + 1 :])
-
-
-def _frozen(table: dict) -> tuple:
-    return tuple(sorted(table.items(), key=repr))
+    def _text(self, data: int) -> str:
+        if data < 0:
+            return "nothing"
+        number, place = divmod(data, len(self.places))
+        return f"{self._name(place)} of round {number + 1}"
 
 
-def places(participants: Sequence[Participant]) -> Iterator[Name]:
-    """All memory that anybody copies from or to."""
-    for participant in participants:
-        for plan in participant.plans:
-            for chain in plan:
-                for step in chain:
-                    if step[0] == "copy":
-                        yield from step[1:3]
+def _number(numbers: dict[Name, int], name: Name) -> int:
+    return numbers.setdefault(name, len(numbers))
+
+
+def _with(values: tuple, index: int, value: int) -> tuple:
+    return (*values[:index], value, *values[index + 1 :])
