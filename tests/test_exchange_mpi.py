@@ -13,8 +13,8 @@ def test_conformance(run_cases, module, ranks):
     run_cases(module, ranks, among=(2, 3, 4))
 
 
-def test_conformance_on_seven_ranks(run_cases):
-    run_cases("cases_conformance", 7, select=["case_data", "case_boxes", "case_life", "Startall"])
+def test_conformance_on_five_ranks(run_cases):
+    run_cases("cases_conformance", 5, select=["case_data", "case_boxes", "case_life", "Startall"])
 
 
 @pytest.mark.parametrize("ranks", [1, 3, pytest.param(4, marks=pytest.mark.full)])

@@ -19,6 +19,10 @@ from legal_programs import (
 )
 
 SEEDS = range(200)
+ONE_OF_EACH = [  # the longest family once, the others again and again
+    "+".join(f"{family}:{names[i % len(names)]}" for family, names in campaign.FAMILIES.items())
+    for i in range(max(map(len, campaign.FAMILIES.values())))
+]
 SEVERAL = pytest.mark.parametrize("ranks", [2, 3, 4])
 VERBS = {"alloc", "allreduce", "barrier", "dealloc", "free", "give", "ibarrier", "ibarrier_wait",
          "init", "posted", "posted_wait", "ready", "recv", "send", "sendrecv", "sleep", "start",
@@ -213,11 +217,11 @@ def all_pass(methods, ranks, seeds, nodes="one", most=1):
 @SEVERAL
 def test_the_programs_are_right_by_plain_mpi(ranks):
     """What the generator writes works where no request is the library's."""
-    all_pass("reference", ranks, range(20))
+    all_pass("reference", ranks, range(10))
 
 
-@pytest.mark.parametrize("methods", campaign.ALL)
-def test_programs_with_one_method(methods):
+@pytest.mark.parametrize("methods", ONE_OF_EACH)
+def test_programs_with_one_method_of_each_family(methods):
     all_pass(methods, 3, range(100, 112))
 
 
@@ -228,7 +232,7 @@ def test_programs_with_all_methods_mixed(ranks):
 
 @pytest.mark.parametrize("nodes", ["emulated", "emulated2"])
 def test_programs_on_emulated_nodes(nodes):
-    all_pass("mixed", 4, range(300, 315), nodes)
+    all_pass("mixed", 4, range(300, 310), nodes)
 
 
 @pytest.mark.full

@@ -27,7 +27,7 @@ def fail(fault):
         threading.Thread(target=fail, args=("exception",)).start()
         time.sleep(30)
     if fault == "pause":
-        time.sleep(3)
+        time.sleep(1)
 
 
 def main():
@@ -59,24 +59,28 @@ def main():
     print(f"rank {comm.rank} is through", flush=True)
 
 
-def unfreed(method):
+def unfreed(how, methods):
     """End without freeing anything; what is left is freed in order before Finalize."""
     comm = MPI.COMM_WORLD
-    requests = [Alltoallv_init(comm, np.zeros(comm.size), None, method=method) for _ in range(3)]
-    for request in requests:
-        request.Start()
-        request.Wait()
     part = comm.Split(comm.rank % 2)
-    requests.append(Alltoallv_init(part, np.zeros(part.size), None, method=method))
-    keep.append(requests)
-    if sys.argv[3:] == ["active"]:
-        requests[1].Start()
-    if sys.argv[3:] == ["finalize"]:
+    for method in methods:
+        requests = [
+            Alltoallv_init(comm, np.zeros(comm.size), None, method=method) for _ in range(3)
+        ]
+        for request in requests:
+            request.Start()
+            request.Wait()
+        requests.append(Alltoallv_init(part, np.zeros(part.size), None, method=method))
+        keep.append(requests)
+        if how == "active":
+            requests[1].Start()
+    if how == "finalize":
         MPI.Finalize()
-        try:
-            Alltoallv_init(comm, np.zeros(1), None, method=method)
-        except OnesidedError as error:
-            print(f"after Finalize: {error}", flush=True)
+        for method in methods:
+            try:
+                Alltoallv_init(comm, np.zeros(1), None, method=method)
+            except OnesidedError as error:
+                print(f"after Finalize: {error}", flush=True)
 
 
 def stuck(method):
@@ -85,7 +89,7 @@ def stuck(method):
     request = Alltoallv_init(comm, np.zeros(comm.size), None, method=method)
     for turn in range(3):
         if turn == 2 and comm.rank == 0:
-            time.sleep(4)
+            time.sleep(2.5)
         request.Start()
         request.Wait()
     request.Free()
@@ -95,8 +99,9 @@ keep = []
 
 if __name__ == "__main__":
     if sys.argv[1] == "unfreed":
-        unfreed(sys.argv[2])
+        unfreed(sys.argv[2], sys.argv[3:])
     elif sys.argv[1] == "stuck":
-        stuck(sys.argv[2])
+        for method in sys.argv[2:]:
+            stuck(method)
     else:
         main()
