@@ -36,6 +36,8 @@ def plan_maker(comm: MPI.Intracomm, options: Namespace) -> Callable[[str], PFFT]
             backend=options.backend,
             method=method,
             info=info,
+            effort="measure",
+            order="plan",
         )
 
     return make

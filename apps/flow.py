@@ -58,6 +58,7 @@ class Flow:
             method=method,
             info=info,
             batch=(3,),
+            order="plan",
         )
         #: The velocity in spectral space: the state.
         self.velocity_hat = newDistArray(self.plan, True)

@@ -144,6 +144,7 @@ def plan_maker(
             info=info,
             kinds=kinds,
             effort=options.effort,
+            order="plan",
         )
 
     return make

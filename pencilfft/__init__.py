@@ -12,7 +12,7 @@ from onesided.pencilfft.io.xdmf import generate_xdmf
 from onesided.pencilfft.kernels.wisdom import export_wisdom, forget_wisdom, import_wisdom
 from onesided.pencilfft.pencil import Pencil, Subcomm
 from onesided.pencilfft.plan import PFFT
-from onesided.pencilfft.transfer import Transfer
+from onesided.pencilfft.redistribution import Transfer
 from onesided.pencilfft.transform import Transform
 from onesided.pencilfft.transpose import Transpose
 

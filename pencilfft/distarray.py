@@ -16,7 +16,7 @@ from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.pencilfft import gathering, reductions
 from onesided.pencilfft.decomposition import PencilGeometry
 from onesided.pencilfft.pencil import Pencil, Subcomm
-from onesided.pencilfft.transfer import Transfer
+from onesided.pencilfft.redistribution import Transfer
 
 
 class DistArray(np.ndarray[Any, np.dtype[Any]]):
@@ -358,25 +358,21 @@ def newDistArray(
     val: Any = 0,
     rank: int = 0,
     view: bool = False,
-    *,
-    order: str | None = None,
 ) -> Any:
     """Local. A new array for the output of ``pfft.forward``, or for its input.
 
     Arguments as in mpi4py-fft: filled with ``val``; ``rank`` is the tensor rank, each of whose
     axes has as many components as the array dimensions; ``view`` asks for a plain ndarray instead
     of a :class:`DistArray`. The leading axes of a plan with ``batch`` are there by themselves.
-    Its memory is in the order that suits the plan; ``order="C"`` asks for C order.
+    Its memory is in C order, or in that of a plan with ``order="plan"``.
     """
     pencil: Any = pfft.pencil[1 if forward_output else 0]
     batch = tuple(getattr(pfft, "batch", ()))
-    if order not in (None, "C"):
-        raise PatternError(f"order is {order!r}; it is None or 'C'")
     if rank < 0:
         raise PatternError(f"a tensor of rank {rank} does not exist")
     if rank and batch:
         raise UnsupportedError(f"rank={rank} for a plan whose arrays have leading axes {batch}")
     components = (len(pencil.shape),) * rank or batch
-    memory = pfft.memory_order(forward_output) if order is None and not rank else None
+    memory = None if rank else pfft.memory_order(forward_output)
     array = DistArray.of(pencil, pfft.dtype(forward_output), val, components, memory)
     return array.v if view else array

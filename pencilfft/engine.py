@@ -9,12 +9,13 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.collectives.agreement import agreed
 from onesided.pencilfft.blocking import Blocking
 from onesided.pencilfft.decomposition import PencilGeometry, memory_order
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.legs import Builder, Leg
-from onesided.pencilfft.pencil import Pencil, Subcomm
-from onesided.pencilfft.settings import NORMS, Settings
+from onesided.pencilfft.pencil import Pencil
+from onesided.pencilfft.settings import NORMS, PLAN_ORDER, Settings
 from onesided.pencilfft.stages import plan_stages
 from onesided.pencilfft.workspace import Workspace
 
@@ -58,15 +59,13 @@ class Engine(Protocol):
 class PencilEngine:
     """Passes and transposes over pencils, of two or more dimensions.
 
-    ``comms`` holds a communicator per axis, its ranks in the order of the axis; they are borrowed,
-    or ``owned`` and freed at the end.
+    ``comms`` holds a communicator per axis, its ranks in the order of the axis; they are borrowed.
     """
 
     def __init__(
         self,
         comm: MPI.Intracomm,
         comms: Sequence[MPI.Comm],
-        owned: Subcomm | None,
         settings: Settings,
         selection: Selection,
         method: str,
@@ -74,7 +73,6 @@ class PencilEngine:
         blocking: Blocking,
     ) -> None:
         """Collective over ``comm``. Errors are agreed; what they leave behind is given back."""
-        self._owned = owned
         batch = len(settings.batch)
         alone = [MPI.COMM_SELF] * batch
         every = [*alone, *comms]
@@ -83,7 +81,7 @@ class PencilEngine:
             tuple(each.size for each in every),
             tuple(each.rank for each in every),
             tuple(range(len(every))),
-            settings.order[0] + batch,
+            settings.sequence[0] + batch,
         )
         transforms = [step.shifted(batch) for step in settings.transforms]
         stages = plan_stages(first, transforms, settings.dtype, settings.transposed_out)
@@ -94,28 +92,29 @@ class PencilEngine:
         )
         self.comms = (first_comms, last_comms)
         natural = tuple(range(len(every)))
+        last = natural
+        if settings.order == PLAN_ORDER:
+            last = memory_order(len(every), stages[-1].axes)
         self._forms: tuple[Form, Form] = (
             (ends[0].subshape, settings.dtype, natural),
-            (
-                ends[1].subshape,
-                settings.spectral_dtype,
-                memory_order(len(every), stages[-1].axes),
-            ),
+            (ends[1].subshape, settings.spectral_dtype, last),
         )
         self._legs: dict[bool, list[Leg]] = {True: [], False: []}
         self._workspace = Workspace(comm, every, stages)
         try:
             self._workspace.allocate()
-            builder = Builder(stages, self._workspace, selection, method, info, batch, blocking)
-            before, after = (array_like(*form) for form in self._forms)  # only as layouts
-            for forward, scale in zip((True, False), NORMS[settings.norm], strict=True):
+            builder = Builder(
+                comm, stages, self._workspace, selection, method, info, batch, blocking
+            )
+            for forward in (True, False):
                 self._legs[forward] = builder.legs(forward)
-                for leg in self._legs[forward]:
-                    if forward:
-                        leg.prepare(before, after, scale)
-                    else:
-                        leg.prepare(after, before, scale)
-            del before, after
+            with agreed(comm):  # kernels are planned, each rank's own
+                before, after = (array_like(*form) for form in self._forms)  # only as layouts
+                for forward, scale in zip((True, False), NORMS[settings.norm], strict=True):
+                    ends_of = (before, after) if forward else (after, before)
+                    for leg in self._legs[forward]:
+                        leg.prepare(*ends_of, scale)
+                before = after = ends_of = None  # type: ignore[assignment]
             self._workspace.share()
         except Exception:
             self.free()
@@ -146,8 +145,6 @@ class PencilEngine:
             while legs:
                 legs.pop().forget()
         self._workspace.free()
-        if self._owned is not None:
-            self._owned.destroy()
 
     @staticmethod
     def pencil(geometry: PencilGeometry, comms: Sequence[MPI.Comm]) -> Pencil:

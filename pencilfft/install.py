@@ -10,7 +10,7 @@ from typing import Any
 
 from onesided.collectives.errors import UnsupportedError
 from onesided.collectives.registry import find
-from onesided.pencilfft.transfer import METHOD, Transfer
+from onesided.pencilfft.redistribution import METHOD, Transfer
 
 #: Where mpi4py-fft's Transfer was, and under which name.
 _rebound: list[tuple[ModuleType, str]] = []

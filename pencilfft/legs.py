@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.collectives.agreement import agreed
 from onesided.pencilfft.blocking import Blocking
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.operations import Operation, operations
@@ -72,6 +74,7 @@ class Leg:
 class Builder:
     """Makes the legs of a plan; ``batch`` is the number of leading axes left alone."""
 
+    comm: MPI.Comm
     stages: Sequence[Stage]
     workspace: Workspace
     selection: Selection
@@ -84,9 +87,10 @@ class Builder:
         self._scratch = Scratch()
 
     def legs(self, forward: bool) -> list[Leg]:
-        """Collective. The legs of one direction."""
+        """Collective. The legs of one direction; errors are agreed."""
         if len(self.stages) == 1:
-            return self._local_legs(self.stages[0], forward)
+            with agreed(self.comm):
+                return self._local_legs(self.stages[0], forward)
         count = len(self.stages)
         legs: list[Leg] = []
         source: Transpose | None = None
@@ -98,10 +102,11 @@ class Builder:
             last = len(legs) == count - 1
             uncut = None if last else end.axis
             steps = operations(stage, forward)
-            local = Pass(
-                self.selection, steps, side.subshape, self._scratch, self.blocking,
-                uncut=uncut, consumes=reads is not None,
-            )  # fmt: skip
+            with agreed(self.comm):
+                local = Pass(
+                    self.selection, steps, side.subshape, self._scratch, self.blocking,
+                    uncut=uncut, consumes=reads is not None,
+                )  # fmt: skip
             transpose = None
             if not last:
                 k = i if forward else i - 1

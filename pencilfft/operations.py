@@ -18,12 +18,13 @@ CUT, PAD = "cut", "pad"
 class Operation:
     """One step along ``axis``, between arrays of these lengths and dtypes.
 
-    ``kind`` is that of a kernel's task, "cut" or "pad"; ``transform`` is what it belongs to.
+    ``kind`` is that of a kernel's task, "cut" or "pad", and ``forward`` its direction;
+    ``transform`` is what it belongs to.
     """
 
     kind: str
-    transform: AxisTransform
     forward: bool
+    transform: AxisTransform
     lengths: tuple[int, int]
     dtypes: tuple[np.dtype[Any], np.dtype[Any]]
 
@@ -61,16 +62,16 @@ def _of_axis(
     transform: AxisTransform, before: np.dtype[Any], after: np.dtype[Any]
 ) -> list[Operation]:
     lengths = (transform.physical, transform.full)
-    steps = [Operation(transform.kind, transform, True, lengths, (before, after))]
+    steps = [Operation(*transform.forward, transform, lengths, (before, after))]
     if transform.full != transform.spectral:
         lengths = (transform.full, transform.spectral)
-        steps.append(Operation(CUT, transform, True, lengths, (after, after)))
+        steps.append(Operation(CUT, True, transform, lengths, (after, after)))
     return steps
 
 
 def _reversed(step: Operation) -> Operation:
-    kind = {"r2c": "c2r", CUT: PAD}.get(step.kind, step.kind)
-    return Operation(kind, step.transform, False, step.lengths[::-1], step.dtypes[::-1])
+    call = step.transform.backward if step.is_kernel else (PAD, False)
+    return Operation(*call, step.transform, step.lengths[::-1], step.dtypes[::-1])
 
 
 def resizer(step: Operation) -> Callable[[NDArray[Any], NDArray[Any]], None]:

@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike
 from onesided.collectives.agreement import agreed
 from onesided.collectives.errors import PatternError, RequestError, UnsupportedError
 from onesided.pencilfft.decomposition import PencilGeometry, balanced
-from onesided.pencilfft.transfer import METHOD, Transfer
+from onesided.pencilfft.redistribution import METHOD, Transfer
 
 
 class Communicators(tuple[MPI.Comm, ...]):

@@ -14,13 +14,22 @@ from numpy.typing import DTypeLike, NDArray
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.collectives.hints import Hints
-from onesided.pencilfft.arguments import backend_name
+from onesided.pencilfft.commons import Commons
 from onesided.pencilfft.decomposition import choose_grid
 from onesided.pencilfft.engine import Engine
+from onesided.pencilfft.execution import Execution
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.pencil import Communicators, Subcomm
-from onesided.pencilfft.planner import AUTO, MEASURE, Planner
-from onesided.pencilfft.settings import NORMS, Settings
+from onesided.pencilfft.planner import AUTO, Planner
+from onesided.pencilfft.settings import (
+    ADAPTIVE,
+    C_ORDER,
+    ESTIMATE,
+    NORMS,
+    PLANNER_EFFORTS,
+    Settings,
+    backend_name,
+)
 from onesided.pencilfft.transform import SharedArrays, Side, Transform
 
 
@@ -50,12 +59,14 @@ class PFFT:
         Factor by which physical space has more points than the spectrum carries, one for all axes
         or one for each; True is 3/2. False: none.
     collapse
-        Join groups of axes that are local, as mpi4py-fft does; they are transformed together in
-        any case, this only changes :attr:`axes`.
+        Join groups of axes that are local, as mpi4py-fft does. They are transformed together in
+        any case: this changes :attr:`axes`, and with them what ``transforms`` is asked for.
     backend
         Kernel: "scipy", "ducc0", "pyfftw", "mkl", "mpi4py-fft"; "auto" chooses for each step.
+        mpi4py-fft's names are understood, too.
     transforms
-        As in mpi4py-fft: {axes of a group: (function, inverse)}, or ``kinds``.
+        As in mpi4py-fft: {axes of a group: (function, inverse)}, or ``kinds``. The functions are
+        told by their names, and a partial one's ``type``; the second one need not undo the first.
     darray
         As in mpi4py-fft: plan for this array's shape, dtype and decomposition.
     slab
@@ -75,9 +86,20 @@ class PFFT:
         distributed like the input. Of one-dimensional arrays: whether it stays in the order of
         the four-step algorithm (default: no).
     effort
-        "measure" times kernels and block sizes on the plan's shapes, "estimate" does not.
+        "adaptive": the plan is there at once, as an earlier one like it or a guess, and what is not
+        known of kernels, methods and block sizes is measured after some of the first transforms,
+        which take no more than half as long again for it; results differ by rounding then.
+        "measure" measures before the plan is there; "estimate" never, and asks no file.
     wisdom
         File of what was measured before: None for the usual one, a path, or False for none.
+    order
+        Memory order of the arrays that the plan makes: "C", or "plan" for the one that suits its
+        last stage, which saves time where the spectrum is only worked on element by element.
+    threads
+        Threads of a kernel, where it has them: scipy, ducc0, pyfftw, mpi4py-fft; not mkl.
+    planner_effort, overwrite_input
+        As in mpi4py-fft: FFTW_ESTIMATE, FFTW_MEASURE, FFTW_PATIENT and FFTW_EXHAUSTIVE are
+        "estimate", "adaptive", "measure" and "measure". Inputs are never overwritten.
 
     Errors (PatternError, UnsupportedError, MethodError, MismatchError where ranks disagree) are
     raised by all ranks. Memory beside the user's arrays, in local volumes of the larger of the
@@ -86,7 +108,8 @@ class PFFT:
     ``transposed_out=False`` goes back over the same grid axis. ``p2p`` and the rma-*-paper methods
     pack blocks on both sides of every exchange beside that.
 
-    A plan owns communicators and window memory: leave it with ``with`` or :meth:`destroy`.
+    A plan owns requests and window memory: leave it with ``with`` or :meth:`destroy`. One that is
+    dropped warns, and is freed by the next plan that is made or destroyed on its communicator.
     """
 
     #: Extents of the leading axes that are not distributed.
@@ -115,8 +138,12 @@ class PFFT:
         kinds: Any = None,
         batch: Sequence[int] = (),
         transposed_out: bool | None = None,
-        effort: str = "measure",
+        effort: str | None = None,
         wisdom: str | bool | None = None,
+        order: str = C_ORDER,
+        threads: int = 1,
+        planner_effort: str | None = None,
+        overwrite_input: bool | str = False,
     ) -> None:
         began = time.perf_counter()
         given = None
@@ -128,24 +155,26 @@ class PFFT:
             given = comm
         whole = _whole(comm, given)
         with agreed(whole):
-            settings = Settings.of(
-                shape, axes, dtype, padding, transforms, kinds, backend_name(backend),
-                norm, batch, transposed_out, effort,
+            words = (
+                padding, transforms, kinds, backend_name(backend), norm, batch, transposed_out,
+                _effort(effort, planner_effort, overwrite_input), order, threads,
             )  # fmt: skip
+            settings = Settings.of(shape, axes, dtype, *words)
             hints = Hints.of(info)
             sizes = _sizes(whole.size, settings, grid, slab, given)
-            selection = Selection(settings.backend, effort, wisdom)
+            if collapse:
+                groups = settings.collapsed(sizes or (1,) * len(settings.shape))
+                settings = Settings.of(shape, groups, dtype, *words)
+            selection = Selection(settings.backend, settings.effort, wisdom, settings.threads)
         agree(whole, what=f"{settings.describe()} on grid {sizes or grid!r} by {method}")
         self._settings, self._comm = settings, whole
         self._given = given if isinstance(given, Subcomm) else None
         self.batch = settings.batch
+        commons = Commons.of(whole)
+        commons.collect()
         planner = Planner(whole, settings, selection, method, info, hints, given)
-        #: What was decided: process grid, method, bytes of a block.
-        self.choice = planner.choose(sizes)
-        self._engine = engine = planner.make(self.choice)
-        news = whole.gather(selection.news())
-        if news is not None:
-            selection.keep(news)
+        self._execution = execution = Execution(commons, planner, selection, sizes)
+        engine, self._selection = execution.engine, selection
         #: The sub-communicators over which the axes of the input are split.
         self.subcomm = Communicators(engine.comms[0])
         #: The pencils of the input and of the output of a forward transform.
@@ -157,33 +186,21 @@ class PFFT:
             _side(engine, settings, self.pencil[out], out) for out in (False, True)
         )
         self._arrays = SharedArrays(sides)
-        transposes = bool(engine.exchanges(True))
         scales = NORMS[settings.norm]
         #: The transform from physical to spectral space.
         self.forward = Transform(
-            "forward", (sides[0], sides[1]), self._arrays.get, engine.run(True),
-            scales[0], transposes,
-        )  # fmt: skip
+            "forward", (sides[0], sides[1]), self._arrays, execution, scales[0]
+        )
         #: The transform from spectral to physical space.
         self.backward = Transform(
-            "backward", (sides[1], sides[0]), self._arrays.get, engine.run(False),
-            scales[1], transposes,
-        )  # fmt: skip
+            "backward", (sides[1], sides[0]), self._arrays, execution, scales[1]
+        )
         #: Axes in nested groups; the last one is transformed first.
         self.axes = settings.axes
         #: Whether groups of local axes were joined.
         self.collapse = collapse
-        if collapse:
-            self.axes = settings.collapsed([part.size for part in self.subcomm])
         #: The transforms of each group of axes, in the order of a forward transform.
         self.xfftn = settings.grouped(self.axes)
-        gaps = max(len(self.axes) - 1, 0)
-        exchanges = list(engine.exchanges(True))
-        #: Between two groups each, the exchange of a forward transform, or None: those within a
-        #: group come last. Empty after :meth:`destroy`.
-        self.transfer: tuple[Any, ...] = (*exchanges, *[None] * (gaps - len(exchanges)))[:gaps]
-        #: Name of the kernel in use.
-        self.backend = selection.name
         #: Seconds that the constructor took.
         self.setup_time = time.perf_counter() - began
 
@@ -191,6 +208,28 @@ class PFFT:
     def grid(self) -> tuple[int, ...]:
         """Over how many ranks each axis of the input is split."""
         return tuple(comm.size for comm in self.subcomm)
+
+    @property
+    def choice(self) -> Any:
+        """What was decided: process grid, method, bytes of a block."""
+        return self._execution.choice
+
+    @property
+    def backend(self) -> str:
+        """Name of the kernel in use."""
+        return self._selection.name
+
+    @property
+    def transfer(self) -> tuple[Any, ...]:
+        """Between two groups of axes each, the exchange of a forward transform, or None: those
+        within a group come last. Empty after :meth:`destroy`."""
+        exchanges = self._engine.exchanges(True)
+        gaps = max(len(self.axes) - 1, 0) if self._execution.alive else 0
+        return (*exchanges, *[None] * (gaps - len(exchanges)))[:gaps]
+
+    @property
+    def _engine(self) -> Engine:
+        return self._execution.engine
 
     @property
     def transposes(self) -> tuple[Any, ...]:
@@ -245,11 +284,8 @@ class PFFT:
 
     def destroy(self) -> None:
         """Collective. Free requests, window memory and communicators; twice is once."""
-        self.forward.destroy()
-        self.backward.destroy()
         self._arrays.forget()
-        self.transfer = ()
-        self._engine.free()
+        self._execution.free()
         if self._given is not None:
             self._given.destroy()
 
@@ -278,6 +314,20 @@ def _aligned_first(darray: Any) -> list[int]:
     return [int(axis) for axis in np.roll(range(ndim), ndim - 1 - darray.alignment)]
 
 
+def _effort(effort: Any, planner_effort: Any, overwrite_input: Any) -> Any:
+    """Ours, from mpi4py-fft's words where they are given."""
+    if not isinstance(overwrite_input, bool | str):
+        raise PatternError(f"overwrite_input is {overwrite_input!r}; it is a bool, or FFTW's flag")
+    if planner_effort is None:
+        return ADAPTIVE if effort is None else effort
+    if effort is not None:
+        raise PatternError(f"{effort=} and {planner_effort=} exclude each other")
+    if planner_effort not in PLANNER_EFFORTS:
+        known = ", ".join(PLANNER_EFFORTS)
+        raise PatternError(f"planner_effort {planner_effort!r} is none of {known}")
+    return PLANNER_EFFORTS[planner_effort]
+
+
 def _whole(comm: Any, given: Sequence[MPI.Comm] | None) -> MPI.Intracomm:
     """The communicator of all ranks."""
     if given is not None:
@@ -300,7 +350,7 @@ def _sizes(
             raise PatternError("a one-dimensional array is split over all ranks; leave out grid")
         return (size,)
     if given is None:
-        if grid == AUTO and settings.effort == MEASURE and slab is False:
+        if grid == AUTO and settings.effort != ESTIMATE and slab is False:
             return None
         return choose_grid(size, settings.shape, settings.axes[-1], grid, slab)
     if grid is not None or slab is not False:

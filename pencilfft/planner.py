@@ -1,37 +1,76 @@
-"""From settings to what carries them out: what is left open is decided, the rest is built."""
+"""From settings to what carries them out: what is left open is decided, the rest is built.
+
+What is open: the process grid where it is "auto", the method of the transposes where it is, how
+passes go about their blocks. Wisdom knows it of plans that have been measured, and guesses it of
+others that are alike. Each candidate is built, run forward and backward on scratch arrays, and
+freed again. All ranks take the same decision, by the slowest rank.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from mpi4py import MPI
 
 from onesided.collectives import methods
-from onesided.collectives.errors import UnsupportedError
+from onesided.collectives.agreement import agreed
+from onesided.collectives.context import Context
+from onesided.collectives.errors import ResourceError, UnsupportedError
 from onesided.collectives.hardware import Layout
 from onesided.collectives.hints import Hints
-from onesided.pencilfft.blocking import Blocking
-from onesided.pencilfft.engine import Engine, PencilEngine
+from onesided.collectives.tuning.auto import FAR_ONLY, usual_order
+from onesided.pencilfft.blocking import CACHE_BYTES, Blocking
+from onesided.pencilfft.commons import Commons
+from onesided.pencilfft.decomposition import choose_grid, factorizations
+from onesided.pencilfft.engine import Engine, PencilEngine, array_like
 from onesided.pencilfft.kernels.selection import Selection
+from onesided.pencilfft.kernels.wisdom import with_lengths
 from onesided.pencilfft.line.engine import LineEngine
 from onesided.pencilfft.pencil import Subcomm
-from onesided.pencilfft.settings import Settings
-from onesided.pencilfft.tuning import (
-    Choice,
-    candidate_grids,
-    candidate_methods,
-    candidate_sizes,
-    candidate_ways,
-    fastest,
-)
+from onesided.pencilfft.settings import ADAPTIVE, MEASURE, Settings
 
-#: Of grid and method: to be measured. Of effort: measure.
-AUTO, MEASURE = "auto", "measure"
+#: Of grid and method: to be measured.
+AUTO = "auto"
+
+#: Rounds of a candidate of which the best counts, and seconds after which no more follow.
+ROUNDS, SECONDS = 5, 0.5
+
+#: Seconds for which a candidate runs before that: after a pause clocks and caches are slow.
+LEAD = 0.04
+
+#: How passes go about their blocks unless it is measured.
+USUAL = Blocking()
+
+#: Bytes of a block among which to choose, and of local data below which there is no choice.
+BLOCK_BYTES = (CACHE_BYTES // 4, CACHE_BYTES // 2, CACHE_BYTES, 2 * CACHE_BYTES)
+LEAST_BYTES = CACHE_BYTES
+
+#: By what part of its time a candidate must beat those before it: they are what is expected.
+MARGIN = 0.03
+
+#: Bytes of local data below which candidates need no lead, and the ways of a pass no choice.
+SMALL = CACHE_BYTES // 4
+
+#: Most process grids to try.
+MOST_GRIDS = 6
+
+
+#: Bytes of local data beyond which nothing is tried beside a plan in use.
+MOST_TRIAL_BYTES = 1 << 26
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a plan leaves open until it is measured, decided."""
+
+    grid: tuple[int, ...]
+    method: str
+    blocking: Blocking
 
 
 class Planner:
@@ -52,82 +91,148 @@ class Planner:
     ) -> None:
         self._comm, self._settings, self._selection = comm, settings, selection
         self._method, self._info, self._hints, self._given = method, info, hints, given
+        self._stages: list[Callable[[Choice], list[Choice]]] = []
+        self._wanted = ""
+        count = int(np.prod(settings.batch + settings.shape)) // comm.size
+        self._nbytes = count * settings.spectral_dtype.itemsize
         if len(settings.shape) == 1:
             _require_line(settings)
 
-    def choose(self, sizes: tuple[int, ...] | None) -> Choice:
-        """Collective. Measure what is open; ``sizes`` is the process grid, None if it is.
+    @property
+    def adaptive(self) -> bool:
+        """Local. Whether the plan is to be improved while it is used."""
+        return self._settings.effort == ADAPTIVE
 
-        Wisdom may know the answer; that of rank 0 counts, for all.
+    def plan(self, sizes: tuple[int, ...] | None) -> tuple[Choice, Engine, list[Choice]]:
+        """Collective. A choice, what carries it out, and what is to be tried beside it later on.
+
+        ``sizes`` is the process grid, None where it is open. Wisdom may know the answer; that of
+        rank 0 counts, for all. An answer that does not work here any more is looked for anew.
         """
-        if self._settings.effort != MEASURE:
-            return self._measured(sizes)
-        wanted = self._description(sizes)
-        first = self._comm.rank == 0
-        recalled = _read(self._selection.recall(wanted)) if first else None
-        if recalled is not None and not self._serves(recalled, sizes):
-            recalled = None
-        known: Choice | None = self._comm.bcast(recalled)
+        settings = self._settings
+        if settings.effort not in (MEASURE, ADAPTIVE):
+            return (*self._usual(sizes, []), [])
+        words = self._words(sizes)
+        self._wanted = with_lengths(words, settings.lengths)
+        selection, guess = self._selection, None
+        with agreed(self._comm):  # a warning may have been made an error
+            if self._comm.rank == 0:
+                like = selection.recall_like(words, settings.lengths)
+                guess = selection.recall(self._wanted), like
+        recalled, alike = self._comm.bcast(guess)
+        known = self._served(recalled, sizes)
         if known is not None:
-            return known
-        choice = self._measured(sizes)
-        if first:
-            self._selection.learn(wanted, _written(choice))
-        return choice
+            try:
+                return known, self.make(known), []
+            except (UnsupportedError, ResourceError):  # agreed: nobody can
+                pass
+        if settings.effort == MEASURE:
+            best = self._measured(sizes)
+            self.learn(best)
+            return best, self.make(best), []
+        near = self._served(alike, sizes)
+        choice, engine = self._usual(sizes, [] if near is None else [near])
+        if len(settings.shape) > 1 and self._nbytes <= MOST_TRIAL_BYTES:
+            self._stages = [self._other_methods, self._other_ways, self._other_sizes]
+        return choice, engine, self.next_candidates(choice)
 
-    def _serves(self, choice: Choice, sizes: tuple[int, ...] | None) -> bool:
-        """Whether a choice is one for these ranks, axes and this grid."""
+    def next_candidates(self, best: Choice) -> list[Choice]:
+        """Local. What to try next beside the best so far; nothing where all has been tried."""
+        while self._stages:
+            candidates = self._stages.pop(0)(best)
+            if candidates:
+                return candidates
+        return []
+
+    def learn(self, choice: Choice) -> None:
+        """Local. Remember what has been measured."""
+        if self._comm.rank == 0:
+            self._selection.learn(self._wanted, json.dumps(asdict(choice)))
+
+    def _other_methods(self, best: Choice) -> list[Choice]:
+        names = self._names()
+        return [replace(best, method=name) for name in names if name != best.method]
+
+    def _other_ways(self, best: Choice) -> list[Choice]:
+        ways = candidate_ways(best.blocking, self._nbytes)
+        return [replace(best, blocking=way) for way in ways if way != best.blocking]
+
+    def _other_sizes(self, best: Choice) -> list[Choice]:
+        ways = candidate_sizes(best.blocking, self._nbytes)
+        return [replace(best, blocking=way) for way in ways if way != best.blocking]
+
+    def _served(self, text: str | None, sizes: tuple[int, ...] | None) -> Choice | None:
+        """The choice that was written, if it is one for these ranks, axes and this grid."""
+        choice = _read(text)
+        if choice is None:
+            return None
         grid = choice.grid
         fits = math.prod(grid) == self._comm.size and len(grid) == len(self._settings.shape)
-        return fits and sizes in (None, grid)
+        return choice if fits and sizes in (None, grid) else None
 
-    def _description(self, sizes: tuple[int, ...] | None) -> str:
-        """What a decision holds for, beside processor and kernels: the call, the MPI, the nodes."""
+    def _words(self, sizes: tuple[int, ...] | None) -> str:
+        """What a decision holds for, beside lengths, processor and kernels: the call, the MPI, the
+        nodes."""
         library = MPI.Get_library_version().split("\n")[0].strip(" \0")
-        nodes = Layout.of(self._comm).ranks_per_node
+        nodes = Commons.of(self._comm).once("layout", lambda: Layout.of(self._comm))
         return (
-            f"{self._settings.describe()} on grid {sizes or AUTO} by {self._method} with "
-            f"{self._hints}; {library}; ranks per node {nodes}"
+            f"{self._settings.describe(lengths=False)} on grid {sizes or AUTO} by {self._method} "
+            f"with {self._hints}; {library}; ranks per node {nodes.ranks_per_node}"
         )
+
+    def _names(self) -> list[str]:
+        """Collective on the first call for a communicator. The methods to choose among, those that
+        usually win first."""
+        if self._method != AUTO or self._comm.size == 1:
+            return [self._method]
+        far = not Context.of(self._comm).node(self._hints.ranks_per_node).alone
+        usual = usual_order(far, True, 0)
+        names = candidate_methods(self._hints, far)
+        return sorted(names, key=lambda n: usual.index(n) if n in usual else len(usual))
+
+    def _usual(
+        self, sizes: tuple[int, ...] | None, first: list[Choice]
+    ) -> tuple[Choice, Engine]:
+        """Collective. Without measuring: the first choice that works here."""
+        settings = self._settings
+        grid = sizes
+        if grid is None:
+            grid = choose_grid(self._comm.size, settings.shape, settings.axes[-1], AUTO)
+        choices = [*first, *(Choice(grid, name, USUAL) for name in self._names())]
+        for choice in choices[:-1]:
+            try:
+                return choice, self.make(choice)
+            except (UnsupportedError, ResourceError):
+                continue
+        return choices[-1], self.make(choices[-1])
 
     def _measured(self, sizes: tuple[int, ...] | None) -> Choice:
         settings, comm = self._settings, self._comm
-        measures = settings.effort == MEASURE
+        grids = [sizes]
         if sizes is None:
             grids = candidate_grids(comm.size, settings.shape, settings.axes[-1])
-        else:
-            grids = [sizes]
-        names = [self._method]
-        if self._method == AUTO and measures and comm.size > 1:
-            emulated = (self._hints.ranks_per_node or comm.size) < comm.size
-            far = emulated or len(Layout.of(comm).ranks_per_node) > 1
-            names = candidate_methods(self._hints, far)
-        count = int(np.prod(settings.batch + settings.shape)) // comm.size
-        size = count * settings.spectral_dtype.itemsize
-        best = fastest(comm, [Choice(g, m) for g in grids for m in names], self.make, size)
-        if measures and len(settings.shape) > 1:
-            for candidates in (candidate_ways, candidate_sizes):
-                tried = [replace(best, blocking=each) for each in candidates(best.blocking, size)]
-                best = fastest(comm, tried, self.make, size)
+        choices = [Choice(grid, name, USUAL) for grid in grids for name in self._names()]
+        best = fastest(comm, choices, self.make, self._nbytes)
+        if len(settings.shape) > 1:
+            for others in (self._other_ways, self._other_sizes):
+                best = fastest(comm, [best, *others(best)], self.make, self._nbytes)
         return best
 
     def make(self, choice: Choice) -> Engine:
-        """Collective. What carries out the plan; its communicators are its own, or the given."""
+        """Collective. What carries out the plan, on the given communicators or those of the grid,
+        which plans share."""
         settings = self._settings
         if len(settings.shape) == 1:
             return LineEngine(self._comm, settings, self._selection, choice.method, self._info)
-        owned = None
-        if self._given is None:
-            owned = Subcomm(self._comm, choice.grid, reorder=False)
-        comms: Any = self._given if owned is None else owned
+        comms = self._given
+        if comms is None:
+            comms = Commons.of(self._comm).once(
+                ("grid", choice.grid), lambda: Subcomm(self._comm, choice.grid, reorder=False)
+            )
         return PencilEngine(
-            self._comm, comms, owned, settings, self._selection,
-            choice.method, self._info, choice.blocking,
+            self._comm, comms, settings, self._selection, choice.method, self._info,
+            choice.blocking,
         )  # fmt: skip
-
-
-def _written(choice: Choice) -> str:
-    return json.dumps(asdict(choice))
 
 
 def _read(text: str | None) -> Choice | None:
@@ -151,8 +256,111 @@ def _read(text: str | None) -> Choice | None:
 def _require_line(settings: Settings) -> None:
     """Raise where a one-dimensional plan asks for what only more dimensions have."""
     step = settings.transforms[0]
-    if settings.batch or step.kind not in ("c2c", "r2c") or step.physical != step.length:
+    if settings.batch or step.words not in ("c2c", "r2c") or step.physical != step.length:
         raise UnsupportedError(
             "one-dimensional arrays are transformed c2c or r2c, without batch and padding, not "
             f"{settings.describe()}"
         )
+
+
+def candidate_methods(hints: Hints, far: bool) -> list[str]:
+    """Local. The methods among which "auto" chooses, see :func:`onesided.collectives.methods`.
+
+    ``far``: there are several nodes.
+    """
+    return [
+        method.name
+        for method in methods().values()
+        if method.candidate and (method.any_order or hints.strict)
+        and (far or method.name != FAR_ONLY)
+    ]
+
+
+def candidate_grids(size: int, shape: Sequence[int], whole: Iterable[int]) -> list[tuple[int, ...]]:
+    """Local. Process grids for ``size`` ranks that leave the axes in ``whole`` alone.
+
+    Grids that keep every rank busy come first, among them those that split fewer axes, which
+    need fewer transposes, and then the most even ones.
+    """
+    free = [axis for axis in range(len(shape)) if axis not in set(whole)]
+    if not free:
+        return [(1,) * len(shape)]
+    grids = []
+    for parts in factorizations(size, len(free)):
+        grid = [1] * len(shape)
+        for axis, part in zip(free, parts, strict=True):
+            grid[axis] = part
+        grids.append(tuple(grid))
+
+    def rank(grid: tuple[int, ...]) -> tuple[int, int, int]:
+        idle = sum(part > length for part, length in zip(grid, shape, strict=True))
+        return idle, sum(part > 1 for part in grid), max(grid)
+
+    return sorted(grids, key=rank)[:MOST_GRIDS]
+
+
+def candidate_ways(best: Blocking, size: int) -> list[Blocking]:
+    """Local. Where passes over ``size`` bytes of local data may do their work."""
+    if size < SMALL:
+        return [best]
+    both = (False, True)
+    ways = [replace(best, in_source=a, in_target=b) for a in both for b in both]
+    return sorted(ways, key=lambda way: way != best)
+
+
+def candidate_sizes(best: Blocking, size: int) -> list[Blocking]:
+    """Local. How large blocks of ``size`` bytes of local data may be."""
+    if size < LEAST_BYTES:
+        return [best]
+    others = [nbytes for nbytes in BLOCK_BYTES if nbytes != best.nbytes]
+    return [best, *(replace(best, nbytes=nbytes) for nbytes in others)]
+
+
+def fastest(
+    comm: MPI.Intracomm, choices: Sequence[Choice], make: Callable[[Choice], Engine], size: int
+) -> Choice:
+    """Collective. The choice whose forward and backward transform take the least time together.
+
+    ``size`` is the number of bytes of a rank. Choices that this MPI or machine cannot serve are
+    left out; if none can be served, the error of the last one is raised, by all ranks.
+    """
+    if len(choices) == 1:
+        return choices[0]
+    best, bound = None, math.inf
+    refusal: Exception | None = None
+    for choice in choices:
+        try:
+            engine = make(choice)
+        except (UnsupportedError, ResourceError) as error:
+            refusal = error
+            continue
+        cost = seconds_of(comm, engine, 0.0 if size < SMALL else LEAD)
+        engine.free()
+        if cost < bound:
+            best, bound = choice, (1 - MARGIN) * cost
+    if best is None:
+        raise UnsupportedError(f"no candidate works here: {refusal}") from refusal
+    return best
+
+
+def seconds_of(comm: MPI.Intracomm, engine: Engine, lead: float = 0.0) -> float:
+    """Collective. Seconds of a forward and a backward transform, on the slowest rank."""
+    sides = [array_like(*engine.form(side)) for side in (False, True)]
+    for array in sides:
+        array.fill(0)
+    forward, backward = engine.run(True), engine.run(False)
+    first = math.inf
+    times: list[float] = []
+    total = 0.0
+    while len(times) < ROUNDS and total < SECONDS:
+        comm.Barrier()
+        began = time.perf_counter()
+        forward(sides[0], sides[1], 0)
+        backward(sides[1], sides[0], 0)
+        mine = time.perf_counter() - began
+        taken = float(comm.allreduce(mine, MPI.MAX))
+        total += taken
+        first = min(first, taken)
+        if total > lead:
+            times.append(taken)
+    return min(times, default=first)

@@ -1,4 +1,4 @@
-"""Persistent requests for arrays that change from call to call, kept with their communicator.
+"""Redistribution of whichever arrays, from blocks along one axis to blocks along another.
 
 A program that makes a transfer, uses it once and drops it would pay for windows and schedules
 every time. So the requests belong to the communicator, and a new transfer finds those of an
@@ -13,18 +13,25 @@ communicator, and what is left before Finalize.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import index
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from onesided.collectives import Alltoallw_init
-from onesided.collectives.agreement import agree
+from onesided.collectives import Alltoallw_init, alternate
+from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.context import Context
-from onesided.collectives.errors import RequestError, ResourceError
+from onesided.collectives.errors import PatternError, RequestError, ResourceError
+from onesided.pencilfft.commons import Attached, Commons
 from onesided.pencilfft.decomposition import Boxes, block
+
+#: The method where none is asked for. Not "auto": a transfer may be used only once, and measuring
+#: would cost more than it saves.
+METHOD = "rma-notify"
 
 #: Redistributions that a communicator keeps when nobody uses them.
 MOST = 16
@@ -36,12 +43,13 @@ Key = tuple[Any, ...]
 
 
 class Redistribution:
-    """From blocks along one axis to blocks along another, of any two arrays.
+    """Between blocks along one axis and blocks along another, of any two arrays.
 
-    Arrays of the caller's change from call to call, so the request is bound to memory of its own.
-    Blocks go from the source straight into the peers' slots where the method has a way there, else
-    through a send array, and from the slot to the target. What a rank keeps goes from array to
-    array.
+    Arrays of the caller's change from call to call, so the requests are bound to memory of their
+    own: one piece of window memory, which both directions receive into. Blocks go from the source
+    straight into the peers' piece where the method has a way there and the peers have given it
+    up, else through a send array, and from the piece to the target. What a rank keeps goes from
+    array to array.
     """
 
     def __init__(
@@ -53,54 +61,79 @@ class Redistribution:
         method: str,
         info: Mapping[str, str],
     ) -> None:
-        """Collective over ``comm``. ``axes``: the one along which a source block is whole, first.
+        """Collective over ``comm``. ``axes``: those along which the blocks are whole.
 
         ``shape`` is whole along both axes.
         """
-        source, target = axes
-        send_boxes, send_shape = _boxes(comm, shape, source, target)
-        receive_boxes, receive_shape = _boxes(comm, shape, target, source)
-        own, place = send_boxes[comm.rank], receive_boxes[comm.rank]
-        send_boxes[comm.rank] = receive_boxes[comm.rank] = None
-        self._kept = None if own is None or place is None else (own, place)
-        send = np.empty(send_shape, dtype)  # pages that are never written take no memory
-        self._outgoing = [(send[box], box) for box in send_boxes if box is not None]
-        self._incoming = [box for box in receive_boxes if box is not None]
-        self._request = Alltoallw_init(
-            comm,
-            [send, send_boxes],
-            [(receive_shape, dtype), receive_boxes],
-            method=method,
-            info=info,
-        )
+        boxes = [_boxes(comm, shape, *pair) for pair in (axes, axes[::-1])]
+        nbytes = [int(np.prod(local, dtype=np.int64)) * dtype.itemsize for _, local in boxes]
+        with agreed(comm):
+            send = np.empty(max(nbytes), np.uint8)  # pages that are never written take no memory
+        self._piece = Commons.of(comm).take(max(nbytes))
+        self._ways: list[_Way] = []
+        try:
+            for source, target in ((0, 1), (1, 0)):
+                local = boxes[source][1]
+                sent = send[: nbytes[source]].view(dtype).reshape(local)
+                received = self._piece.array(boxes[target][1], dtype)
+                of, to = list(boxes[source][0]), list(boxes[target][0])
+                own, place = of[comm.rank], to[comm.rank]
+                of[comm.rank] = to[comm.rank] = None
+                request = Alltoallw_init(
+                    comm, [sent, of], [received, to], method=method, info=info
+                )
+                kept = None if own is None or place is None else (own, place)
+                outgoing = [(sent[box], box) for box in of if box is not None]
+                incoming = [(received[box], box) for box in to if box is not None]
+                self._ways.append(_Way(request, kept, outgoing, incoming))
+        except Exception:  # agreed
+            self.free()
+            raise
+        alternate([way.request for way in self._ways])
+        self._ways[0].request.Release()
         #: The transfers that use this.
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.freed = False
+        self.axes, self.freed = axes, False
+
+    def __call__(self, whole: int, source: NDArray[Any], target: NDArray[Any]) -> None:
+        """Collective. From blocks along the axis ``whole``; the source is left as it is."""
+        self._ways[whole != self.axes[0]](source, target)
+
+    def free(self) -> None:
+        """Collective. Give back requests and memory."""
+        self.freed = True
+        while self._ways:
+            self._ways.pop().request.Free()
+        self._piece.give()
+
+
+@dataclass
+class _Way:
+    """One direction: what this rank keeps, and what it sends and receives, by box."""
+
+    request: Any
+    kept: tuple[Any, Any] | None
+    outgoing: list[tuple[NDArray[Any], Any]]
+    incoming: list[tuple[NDArray[Any], Any]]
 
     def __call__(self, source: NDArray[Any], target: NDArray[Any]) -> None:
-        """Collective. The source is left as it is."""
-        request = self._request
+        request = self.request
         if request.Open():
             for chunk, outlets in enumerate(request.outlets):
                 for _, box, outlet in outlets:
                     outlet[...] = source[box]
                 request.Ready(chunk)
         else:
-            for memory, box in self._outgoing:
+            for memory, box in self.outgoing:
                 memory[...] = source[box]
             request.Start()
-        if self._kept is not None:
-            own, place = self._kept
+        if self.kept is not None:
+            own, place = self.kept
             target[place] = source[own]
-        received = request.Wait()
-        for box in self._incoming:
-            target[box] = received[box]
-
-    def free(self) -> None:
-        """Collective. Give back windows and memory."""
-        self.freed = True
-        self._outgoing = []
-        self._request.Free()
+        request.Wait()
+        for memory, box in self.incoming:
+            target[box] = memory
+        request.Release()
 
 
 def _boxes(
@@ -117,43 +150,16 @@ def _boxes(
     return boxes, local
 
 
-class Redistributions:
-    """Those of one communicator, by what they do.
-
-    All ranks use them in the same order, so they are the same ones everywhere. They are entered
-    among the retired memory of the communicator's context, which asks :meth:`unused` and calls
-    :meth:`unmap` when the communicator is freed or MPI ends: an attribute of their own is no way,
-    because MPICH 5.0 leaves attributes that it has deleted in the list which mpi4py searches for a
-    topology on its way to the next deletion callback.
-    """
-
-    _all: ClassVar[dict[int, Redistributions]] = {}  # by the number of the context
+class Redistributions(Attached):
+    """Those of one communicator, by what they do; all ranks use them in the same order."""
 
     def __init__(self, context: Context) -> None:
-        self._context = context
+        super().__init__(context)
         self._known: dict[Key, Redistribution] = {}  # least recently used first
         self._bytes: dict[Key, int] = {}
-        context.retired.append(self)
-        Redistributions._all[context.number] = self
 
-    @classmethod
-    def of(cls, comm: MPI.Comm) -> Redistributions:
-        """Collective on the first call for a communicator, local afterwards.
-
-        RequestError where the communicator has been freed.
-        """
-        if comm == MPI.COMM_NULL:
-            raise RequestError("the communicator of the transfer has been freed")
-        context = Context.of(comm)
-        return cls._all.get(context.number) or cls(context)
-
-    def unused(self) -> bool:
-        """Local. True where the communicator is being freed."""
-        return self._context.orphaned
-
-    def unmap(self) -> None:
+    def close(self) -> None:
         """Collective. Free all."""
-        Redistributions._all.pop(self._context.number, None)
         self._bytes.clear()
         for key in list(self._known):
             self._known.pop(key).free()
@@ -172,10 +178,11 @@ class Redistributions:
         info: Mapping[str, str],
     ) -> Redistribution:
         """Collective. The redistribution that does this, an earlier one or a new one."""
+        axes = (min(axes), max(axes))
         key = (shape, dtype.str, axes, method, tuple(sorted(info.items())))
         found = self._known.pop(key, None)
         if found is None:
-            nbytes = 3 * int(np.prod(shape, dtype=object)) * dtype.itemsize // comm.size
+            nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize // comm.size
             if len(self._known) >= MOST or sum(self._bytes.values()) + nbytes > MOST_BYTES:
                 self._free_idle(nbytes)
             arguments = (comm, shape, dtype, axes, method, info)
@@ -195,10 +202,113 @@ class Redistributions:
         None frees all of it.
         """
         idle = [not found.users for found in self._known.values()]
-        everyone = agree(self._context.comm, what="free redistributions", value=idle)
+        everyone = agree(self.context.comm, what="free redistributions", value=idle)
         flags = [all(flags) for flags in zip(*everyone, strict=True)]
         for key, unused in zip(list(self._known), flags, strict=True):
             full = room is None or sum(self._bytes.values()) + room > MOST_BYTES
             if unused and (full or len(self._known) >= MOST):
                 del self._bytes[key]
                 self._known.pop(key).free()
+
+
+class Transfer:
+    """Local. A redistribution of arrays between two pencils, over the ranks of ``comm``.
+
+    Arguments and attributes as in mpi4py-fft: ``shape`` is that of the two pencils together,
+    whole along ``axisA`` and ``axisB`` both; ``subshapeA`` and ``subshapeB`` are the local shapes,
+    whole along the axis of their own and cut into blocks along the other one.
+
+    The arrays are not bound, and a transfer costs next to nothing: the persistent requests behind
+    it belong to the communicator and are found again by shape, dtype and axes. They are made by
+    the first :meth:`forward` or :meth:`backward` that needs them.
+
+    ``method`` and ``info`` as in :func:`~onesided.collectives.Alltoallw_init`. Raises PatternError
+    where the shapes do not fit.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        shape: Sequence[int],
+        dtype: DTypeLike,
+        subshapeA: Sequence[int],
+        axisA: int,
+        subshapeB: Sequence[int],
+        axisB: int,
+        *,
+        method: str = METHOD,
+        info: Mapping[str, str] | None = None,
+    ) -> None:
+        self.comm, self.dtype = comm, np.dtype(dtype)
+        self.shape = tuple(index(n) for n in shape)
+        self.subshapeA, self.axisA = tuple(index(n) for n in subshapeA), axisA
+        self.subshapeB, self.axisB = tuple(index(n) for n in subshapeB), axisB
+        self._method, self._info = method, dict(info or {})
+        self._axes = self._checked_axes()
+        self._destroyed = False
+        self._found: Redistribution | None = None
+
+    def _checked_axes(self) -> tuple[int, int]:
+        ndim = len(self.shape)
+        for axis in (self.axisA, self.axisB):
+            if not -ndim <= axis < ndim:
+                raise PatternError(f"axis {axis} does not exist in {ndim} dimensions")
+        a, b = index(self.axisA) % ndim, index(self.axisB) % ndim
+        if a == b:
+            raise PatternError(f"a transfer from axis {a} to axis {b} goes nowhere")
+        for name, subshape, axis in (("A", self.subshapeA, b), ("B", self.subshapeB, a)):
+            start, stop = block(self.shape[axis], self.comm.size, self.comm.rank)
+            expected = (*self.shape[:axis], stop - start, *self.shape[axis + 1 :])
+            if subshape != expected:
+                raise PatternError(
+                    f"subshape{name} is {subshape}; rank {self.comm.rank} of {self.comm.size} has "
+                    f"{expected} of {self.shape}"
+                )
+        return a, b
+
+    def forward(self, arrayA: NDArray[Any], arrayB: NDArray[Any]) -> None:
+        """Collective. Redistribute ``arrayA`` of shape subshapeA into ``arrayB`` of subshapeB.
+
+        Of this transfer's dtype, in any memory order. PatternError, locally and before anything
+        is started, where they are not.
+        """
+        self._run(True, arrayA, arrayB)
+
+    def backward(self, arrayB: NDArray[Any], arrayA: NDArray[Any]) -> None:
+        """Collective. Redistribute ``arrayB`` of shape subshapeB into ``arrayA`` of subshapeA."""
+        self._run(False, arrayB, arrayA)
+
+    def _run(self, forward: bool, source: NDArray[Any], target: NDArray[Any]) -> None:
+        if self._destroyed:
+            raise RequestError("a transfer that was destroyed cannot be used")
+        shapes = (self.subshapeA, self.subshapeB) if forward else (self.subshapeB, self.subshapeA)
+        source = self._checked("source", source, shapes[0])
+        target = self._checked("target", target, shapes[1])
+        if not target.flags.writeable:
+            raise PatternError("the target of the transfer is read-only")
+        if self.comm.size == 1:
+            target[...] = source
+            return
+        found = self._found
+        if found is None or found.freed:
+            found = self._found = Redistributions.of(self.comm).find(
+                self, self.comm, self.shape, self.dtype, self._axes, self._method, self._info
+            )
+        found(self._axes[not forward], source, target)
+
+    def _checked(self, what: str, array: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+        if not isinstance(array, np.ndarray):
+            raise PatternError(f"the {what} is a {type(array).__name__}, not a NumPy array")
+        if array.shape != shape or array.dtype != self.dtype:
+            raise PatternError(
+                f"the {what} has shape {array.shape} and dtype {array.dtype}, the transfer "
+                f"{shape} and {self.dtype}"
+            )
+        return np.asarray(array)
+
+    def destroy(self) -> None:
+        """Local. The requests stay with the communicator for the next one; twice is once."""
+        self._destroyed = True
+        if self._found is not None:
+            self._found.users.discard(self)
+        self._found = None

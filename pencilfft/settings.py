@@ -1,25 +1,52 @@
-"""The arguments of a plan, checked. Pure: what a rank can find out without the others."""
+"""The arguments of a plan, checked. Pure: what a rank can find out without the others.
+
+mpi4py-fft's forms are understood beside our own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from operator import index
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from onesided.collectives.errors import PatternError
-from onesided.pencilfft.arguments import padded_lengths, requested_kinds
-from onesided.pencilfft.decomposition import choose_grid
-from onesided.pencilfft.stages import AxisTransform, resolve_kinds
+from onesided.collectives.errors import PatternError, UnsupportedError
+from onesided.pencilfft.kernels.registry import installed
+from onesided.pencilfft.kernels.selection import EFFORTS
+from onesided.pencilfft.stages import AxisTransform, Call, inverse_of, resolve_kinds
 
 #: Normalization -> powers of 1/sqrt(N) by which forward and backward scale (scipy.fft's meaning).
 NORMS = {"forward": (2, 0), "ortho": (1, 1), "backward": (0, 2)}
 
-#: How long a plan may look for a fast way.
-EFFORTS = ("estimate", "measure")
+ESTIMATE, ADAPTIVE, MEASURE = EFFORTS
+
+#: mpi4py-fft's words for how long FFTW may plan -> ours.
+PLANNER_EFFORTS = {
+    "FFTW_ESTIMATE": ESTIMATE,
+    "FFTW_MEASURE": ADAPTIVE,
+    "FFTW_PATIENT": MEASURE,
+    "FFTW_EXHAUSTIVE": MEASURE,
+}
+
+#: Memory orders of the arrays that a plan makes: C order, or what suits its last stage.
+C_ORDER, PLAN_ORDER = ORDERS = ("C", "plan")
+
+#: A function of mpi4py-fft, pyfftw or scipy -> what it computes; {} takes the type.
+FUNCTIONS = {
+    "fft": "c2c", "ifft": "c2c inverse", "rfft": "r2c", "irfft": "c2r",
+    "ihfft": "r2c", "hfft": "c2r",
+    "dct": "dct{}", "idct": "dct{} inverse", "dst": "dst{}", "idst": "dst{} inverse",
+}  # fmt: skip
+
+#: mpi4py-fft's names of back ends -> ours.
+BACKEND_NAMES = {"fftw": "mpi4py-fft", "numpy": "scipy", "mkl_fft": "mkl"}
+
+#: A factor up to this one pads nothing, as in mpi4py-fft.
+NO_PADDING = 1.0 + 1e-6
 
 
 @dataclass(frozen=True)
@@ -41,6 +68,8 @@ class Settings:
     batch: tuple[int, ...]
     transposed_out: bool
     effort: str
+    order: str
+    threads: int
 
     @classmethod
     def of(
@@ -56,6 +85,8 @@ class Settings:
         batch: Any,
         transposed_out: bool | None,
         effort: str,
+        order: str,
+        threads: Any,
     ) -> Settings:
         """Local. Check the arguments of a plan."""
         lengths = _lengths("shape", shape)
@@ -69,12 +100,19 @@ class Settings:
             raise PatternError(f"norm {norm!r} is none of {', '.join(NORMS)}")
         if effort not in EFFORTS:
             raise PatternError(f"effort {effort!r} is none of {', '.join(EFFORTS)}")
+        if order not in ORDERS:
+            raise PatternError(f"order {order!r} is none of {', '.join(ORDERS)}")
+        if not isinstance(threads, int | np.integer) or threads < 1:
+            raise PatternError(f"threads is {threads!r}; it is the number of threads of a kernel")
         groups = _groups(axes, len(lengths))
-        order = _order(groups)
-        requested = requested_kinds(transforms, kinds, groups, len(lengths))
-        resolved = resolve_kinds(order, requested, kind)
-        physical = padded_lengths(padding, lengths, groups)
-        steps = tuple(AxisTransform(a, resolved[a], lengths[a], physical[a]) for a in order)
+        sequence = tuple(axis for group in reversed(groups) for axis in reversed(group))
+        requested = _requested_calls(transforms, kinds, groups, len(lengths))
+        resolved = resolve_kinds(sequence, requested, kind)
+        physical = _padded_lengths(padding, lengths, groups)
+        steps = tuple(
+            AxisTransform(a, *resolved[a], length=lengths[a], physical=physical[a])
+            for a in sequence
+        )
         for step in steps:
             if step.kind == "dct1" and step.physical < 2:
                 raise PatternError(f"dct1 along axis {step.axis} needs 2 points, there is 1")
@@ -82,12 +120,20 @@ class Settings:
             transposed_out = len(lengths) > 1
         extents = _lengths("batch", batch) if np.size(batch) else ()
         out = bool(transposed_out)
-        return cls(physical, groups, steps, kind, backend, chosen, extents, out, effort)
+        return cls(
+            physical, groups, steps, kind, backend, chosen, extents, out, effort, order,
+            int(threads),
+        )  # fmt: skip
 
     @property
-    def order(self) -> tuple[int, ...]:
+    def sequence(self) -> tuple[int, ...]:
         """The axes in the order of a forward transform."""
         return tuple(step.axis for step in self.transforms)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The extents of all axes of the arrays before a forward transform."""
+        return self.batch + self.shape
 
     @property
     def spectral_dtype(self) -> np.dtype[Any]:
@@ -114,16 +160,18 @@ class Settings:
         steps = {step.axis: step for step in self.transforms}
         return tuple(tuple(steps[axis] for axis in reversed(group)) for group in reversed(axes))
 
-    def describe(self) -> str:
+    def describe(self, lengths: bool = True) -> str:
         """Local. The call in words, the same on all ranks if the arguments are."""
         kinds = ", ".join(
-            f"{step.axis}: {step.kind} {step.length}/{step.physical}" for step in self.transforms
+            f"{step.axis}: {step.words}{f' {step.length}/{step.physical}' if lengths else ''}"
+            for step in self.transforms
         )
+        shape = f"shape={self.shape}, batch={self.batch}, " if lengths else ""
         return (
-            f"PFFT(shape={self.shape}, axes={self.axes}, dtype={self.dtype.name}, "
-            f"transforms=({kinds}), batch={self.batch}, norm={self.norm}, "
-            f"backend={self.backend}, effort={self.effort}, "
-            f"transposed_out={self.transposed_out})"
+            f"PFFT({shape}axes={self.axes}, dtype={self.dtype.name}, "
+            f"transforms=({kinds}), norm={self.norm}, "
+            f"backend={self.backend}, effort={self.effort}, order={self.order}, "
+            f"threads={self.threads}, transposed_out={self.transposed_out})"
         )
 
 
@@ -137,10 +185,6 @@ def _lengths(name: str, shape: Any) -> tuple[int, ...]:
     if min(lengths) < 1:
         raise PatternError(f"{name} {lengths} has an axis without elements")
     return lengths
-
-
-def _order(groups: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    return tuple(axis for group in reversed(groups) for axis in reversed(group))
 
 
 def _groups(axes: Any, ndim: int) -> tuple[tuple[int, ...], ...]:
@@ -168,8 +212,111 @@ def _groups(axes: Any, ndim: int) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(axis % ndim for axis in group) for group in groups)
 
 
-def grid_of(
-    size: int, settings: Settings, grid: Sequence[int] | str | None, slab: bool | int
+def _requested_calls(
+    transforms: Any, kinds: Any, groups: Sequence[tuple[int, ...]], ndim: int
+) -> dict[int, tuple[Call, Call]]:
+    """What is computed along an axis in both directions, where that was asked for.
+
+    ``kinds`` maps axes to kinds, or holds one for each axis of the flat list of axes; it may be
+    one kind for all. ``transforms`` maps groups of axes to pairs of functions, as in mpi4py-fft.
+    """
+    if transforms and kinds:
+        raise PatternError(f"transforms={transforms!r} and kinds={kinds!r} exclude each other")
+    if transforms:
+        return _calls_of_functions(transforms, groups)
+    flat = [axis for group in groups for axis in group]
+    given: dict[int, str] = {}
+    if isinstance(kinds, str):
+        given = dict.fromkeys(flat, kinds)
+    elif isinstance(kinds, Mapping):
+        for axis, kind in kinds.items():
+            place = index(axis) if index(axis) >= 0 else index(axis) + ndim
+            if place not in flat:
+                raise PatternError(f"kinds names axis {axis}, which is not among the axes {flat}")
+            given[place] = kind
+    elif kinds is not None:
+        if len(kinds) != len(flat):
+            raise PatternError(f"kinds {kinds!r} has {len(kinds)} entries for {len(flat)} axes")
+        given = dict(zip(flat, kinds, strict=True))
+    return {axis: ((kind, True), inverse_of((kind, True))) for axis, kind in given.items()}
+
+
+def _calls_of_functions(
+    transforms: Any, groups: Sequence[tuple[int, ...]]
+) -> dict[int, tuple[Call, Call]]:
+    resolved = {}
+    try:
+        pairs = {tuple(index(a) for a in axes): pair for axes, pair in transforms.items()}
+    except (AttributeError, TypeError) as error:
+        raise PatternError(f"transforms {transforms!r} does not map axes to functions") from error
+    for axes, pair in pairs.items():
+        if axes not in groups:  # mpi4py-fft looks groups up and ignores the others
+            continue
+        try:
+            forward, backward = pair
+        except (TypeError, ValueError) as error:
+            raise PatternError(f"transforms of {axes} is {pair!r}, not two functions") from error
+        calls = _call_of(forward), _call_of(backward)
+        if calls[0][0] == "c2r":
+            raise UnsupportedError(
+                f"a forward transform from complex to real data ({forward!r}) would change lengths "
+                "in a way that nothing undoes; mpi4py-fft cannot make such a plan either"
+            )
+        if AxisTransform.family(calls[0][0]) != AxisTransform.family(calls[1][0]):
+            raise UnsupportedError(f"{backward!r} fits nothing that {forward!r} makes")
+        for axis in axes:
+            resolved[axis] = calls
+        if calls[0][0] == "r2c":
+            signs: tuple[Call, Call] = ("c2c", True), ("c2c", False)
+            resolved.update(dict.fromkeys(axes[:-1], signs))
+    return resolved
+
+
+def _call_of(function: Any) -> Call:
+    """What a function computes, or a partial one with its ``type``."""
+    given = dict(getattr(function, "keywords", None) or {})
+    plain = getattr(function, "func", function)
+    name = getattr(plain, "__name__", repr(plain))
+    short = name.removesuffix("n")
+    known = short in FUNCTIONS
+    if short in ("hfft", "ihfft") and not str(plain.__module__).startswith("mpi4py_fft"):
+        known = False  # NumPy's and SciPy's conjugate; mpi4py-fft's are those of FFTW
+    if not known:
+        names = ", ".join(f"{short}n" for short in FUNCTIONS)
+        raise UnsupportedError(f"no transform like {name}; there are {names}")
+    kind, _, inverse = FUNCTIONS[short].format(given.get("type", 2)).partition(" ")
+    return inverse_of((kind, True)) if inverse else (kind, True)
+
+
+def _padded_lengths(
+    padding: Any, lengths: tuple[int, ...], groups: Sequence[tuple[int, ...]]
 ) -> tuple[int, ...]:
-    """Local. The sizes of the grid axes for ``size`` ranks, see :func:`choose_grid`."""
-    return choose_grid(size, settings.shape, settings.axes[-1], grid, slab)
+    """The number of points on each axis of physical space.
+
+    ``padding``: False, True for the 3/2 rule, one factor, or one for each axis of the array. Axes
+    that are not transformed are not padded.
+    """
+    if padding is False or padding is None:
+        return lengths
+    given: Any = 1.5 if padding is True else padding
+    factors: Sequence[Any] = [given] * len(lengths) if isinstance(given, Real) else given
+    if len(factors) != len(lengths):
+        raise PatternError(
+            f"padding {padding!r} has {len(factors)} factors, the array {len(lengths)} axes"
+        )
+    physical = list(lengths)
+    for axis in (axis for group in groups for axis in group):
+        factor = float(factors[axis])
+        if not np.isfinite(factor) or factor < 1.0:
+            raise PatternError(f"padding {factor} of axis {axis} is less than 1")
+        if factor > NO_PADDING:
+            physical[axis] = int(np.floor(lengths[axis] * factor))
+    return tuple(physical)
+
+
+def backend_name(name: str) -> str:
+    """Local. Our name of a kernel for mpi4py-fft's; what is not installed becomes "auto"."""
+    if name not in BACKEND_NAMES:
+        return name
+    ours = BACKEND_NAMES[name]
+    return ours if ours in installed() else "auto"

@@ -25,18 +25,54 @@ KINDS = ("c2c", "r2c", *REAL_KINDS)
 COMPLEX: dict[str, np.dtype[Any]] = {"f": np.dtype(np.complex64), "d": np.dtype(np.complex128)}
 
 
+#: What a kernel computes: a kind, and whether it is the forward one (of c2c: the negative sign in
+#: the exponent; a cosine or sine transform that is not forward is of the type that undoes the
+#: named one).
+Call = tuple[str, bool]
+
+
+def inverse_of(call: Call) -> Call:
+    """Local. What undoes it, but for a factor."""
+    kind, forward = call
+    return {"r2c": "c2r", "c2r": "r2c"}.get(kind, kind), not forward
+
+
 @dataclass(frozen=True)
 class AxisTransform:
     """The transform along one axis.
 
-    ``length`` is the unpadded number of points, ``physical`` that of the array before the forward
-    transform (larger where the axis is padded), ``spectral`` that of the array after it.
+    ``forward`` and ``backward`` are what is computed in the two directions. ``length`` is the
+    unpadded number of points, ``physical`` that of the array before the forward transform (larger
+    where the axis is padded), ``spectral`` that of the array after it.
     """
 
     axis: int
-    kind: str
+    forward: Call
+    backward: Call
     length: int
     physical: int
+
+    @property
+    def kind(self) -> str:
+        """Of the forward transform."""
+        return self.forward[0]
+
+    @property
+    def words(self) -> str:
+        """What is computed, for people and as a name; short where backward undoes forward."""
+        words = [f"{kind}{'' if forward else ' inverse'}" for kind, forward in self.calls]
+        usual = self.forward[1] and self.backward == inverse_of(self.forward)
+        return words[0] if usual else " and ".join(words)
+
+    @property
+    def calls(self) -> tuple[Call, Call]:
+        """Of both directions."""
+        return self.forward, self.backward
+
+    @staticmethod
+    def family(kind: str) -> str:
+        """Local. What kinds have in common that may follow each other: lengths, dtypes, modes."""
+        return kind if kind in ("c2c", "dct1", "dst1") else "real" if kind[0] == "d" else "r2c"
 
     def shifted(self, batch: int) -> AxisTransform:
         """Local. The same transform of arrays with ``batch`` more leading axes."""
@@ -88,17 +124,19 @@ class Stage:
 
 
 def resolve_kinds(
-    order: Sequence[int], kinds: Mapping[int, str], dtype: np.dtype[Any]
-) -> dict[int, str]:
-    """Local. The kind of every axis in ``order``, which is that of a forward transform.
+    order: Sequence[int], calls: Mapping[int, tuple[Call, Call]], dtype: np.dtype[Any]
+) -> dict[int, tuple[Call, Call]]:
+    """Local. What is computed along every axis in ``order``, that of a forward transform.
 
-    Axes without an entry in ``kinds`` are real to complex while the data are real, else complex
+    Axes without an entry in ``calls`` are real to complex while the data are real, else complex
     to complex. Raises :class:`PatternError` where a kind does not fit the data that reach it.
     """
     resolved = {}
     real = dtype.kind == "f"
     for axis in order:
-        kind = kinds.get(axis, "r2c" if real else "c2c")
+        usual = ("r2c" if real else "c2c", True)
+        found = calls.get(axis, (usual, inverse_of(usual)))
+        kind = found[0][0]
         if kind not in KINDS:
             raise PatternError(f"kind {kind!r} of axis {axis} is none of {', '.join(KINDS)}")
         if kind == "r2c" and not real:
@@ -112,7 +150,7 @@ def resolve_kinds(
                 f"(dtype {dtype}, axes transformed in the order {tuple(order)})"
             )
         real = real and kind != "r2c"
-        resolved[axis] = kind
+        resolved[axis] = found
     return resolved
 
 

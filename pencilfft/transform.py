@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,58 +46,71 @@ class Side:
 class SharedArrays:
     """The arrays of a plan itself, made when they are asked for.
 
-    As in mpi4py-fft, what is the output of one direction is the input of the other.
+    As in mpi4py-fft, what is the output of one direction is the input of the other. Results that a
+    caller has taken in an array of its own are in that of the plan, too, if there is one; else
+    they are copied when it is first asked for, from the caller's array as it is then.
     """
 
     def __init__(self, sides: Sequence[Side]) -> None:
         self._sides = sides
         self._arrays: dict[int, Any] = {}
+        self._taken: dict[int, weakref.ref[Any]] = {}
 
     def get(self, side: Side) -> Any:
-        """Local. The array of a side."""
+        """Local. The array of a side. RequestError where what should be in it is gone."""
         place = self._sides.index(side)
         if place not in self._arrays:
-            self._arrays[place] = side.array(0)
+            array = side.array(0)
+            if place in self._taken:
+                last = self._taken[place]()
+                if last is None:
+                    raise RequestError(
+                        "the last result went to an array of the caller's that is gone; give the "
+                        "input, or ask for the plan's own array before"
+                    )
+                array[...] = last
+            self._arrays[place] = array
         return self._arrays[place]
+
+    def took(self, side: Side, output: NDArray[Any]) -> None:
+        """Local. A result is in ``output``, which is not the plan's own array."""
+        place = self._sides.index(side)
+        if place in self._arrays:
+            np.copyto(self._arrays[place], output)
+        else:
+            self._taken[place] = weakref.ref(output)
 
     def forget(self) -> None:
         """Local. Drop the arrays."""
-        self._arrays = {}
+        self._arrays, self._taken = {}, {}
 
 
 class Transform:
     """Called as ``plan.forward(u)`` or ``plan.backward(u_hat)``.
 
     The input is read once and left as it is, the output is written once, and nothing is allocated
-    when ``output_array`` is given.
+    where both are given and fit.
     """
 
     def __init__(
-        self,
-        name: str,
-        sides: tuple[Side, Side],
-        arrays: Callable[[Side], Any],
-        run: Callable[[NDArray[Any], NDArray[Any], int], None],
-        scale: int,
-        transposes: bool,
+        self, name: str, sides: tuple[Side, Side], arrays: SharedArrays, execution: Any, scale: int
     ) -> None:
-        """Local. ``arrays`` gives the plan's own array of a side."""
+        """Local."""
         self.name = name
         #: What goes in and what comes out.
         self.input, self.output = sides
-        self._arrays, self._run, self._scale = arrays, run, scale
-        self._transposes = transposes
-        self._destroyed = False
+        self._arrays, self._execution, self._scale = arrays, execution, scale
+        self._forward = name == "forward"
 
     @property
     def input_array(self) -> Any:
-        """What is transformed when no input is given; also the other direction's output array."""
-        return self._arrays(self.input)
+        """The plan's own input, read where none is given; also the other direction's output."""
+        return self._arrays.get(self.input)
 
     @property
     def output_array(self) -> Any:
-        """What is filled when neither input nor output is given; the other's input array."""
-        return self._arrays(self.output)
+        """The plan's own output, returned where none is given; the other direction's input."""
+        return self._arrays.get(self.output)
 
     @property
     def input_pencil(self) -> Any:
@@ -127,68 +141,102 @@ class Transform:
     ) -> Any:
         """Collective. Transform the blocks of all ranks and return ``output_array``.
 
-        ``input_array`` and ``output_array`` have this rank's local shapes and the dtypes of the
-        plan, in any memory order; an input that can be cast to the dtype safely is copied first.
-        Without an output a new :class:`DistArray` is returned; without an input
-        :attr:`input_array` is read, and without both :attr:`output_array` is filled.
+        The arrays have this rank's local shapes and the dtypes of the plan, in any memory order.
+        What is otherwise but can be assigned to such an array, and from one, as ``a[...] = b``
+        does, goes through :attr:`input_array` and :attr:`output_array`. These are also what is read
+        and returned where an array is not given, as in mpi4py-fft: the next call overwrites them.
+
         ``normalize=True`` divides by N, the product of the modes of the transformed axes, False
         does not scale; None does what the ``norm`` of the plan says. Options of FFTW's plans that
-        mpi4py-fft knows are ignored. A wrong array raises :class:`PatternError` on this rank,
-        before anything is started.
+        mpi4py-fft knows are ignored. A wrong array on any rank raises :class:`PatternError` on
+        every rank, and nothing has been done then.
         """
-        if self._destroyed:
+        execution, error = self._execution, None
+        if not execution.alive:
             raise RequestError(f"{self.name} of a plan that was destroyed")
-        if options and not FFTW_OPTIONS.issuperset(options):
-            raise PatternError(f"{self.name} does not take {', '.join(map(repr, options))}")
-        given = self.input_array if input_array is None else input_array
-        result: Any = output_array
+        try:
+            if options and not FFTW_OPTIONS.issuperset(options):
+                raise PatternError(f"{self.name} does not take {', '.join(map(repr, options))}")
+            source = self._source(input_array)
+            target, taken = self._target(output_array)
+            if not execution.transposes:
+                self._check_overlap(source, target)
+        except Exception as problem:
+            error = problem
+        execution.agree(error)
+        scale = self._scale if normalize is None else 2 * bool(normalize)
+        execution.run(self._forward, source, target, scale)
         if output_array is None:
-            result = self.output_array if input_array is None else self.output.array()
-        source = self._source(given)
-        target = _block("output", result, self.output)
-        self._check_memory(source, target)
-        self._run(source, target, self._scale if normalize is None else 2 * bool(normalize))
-        return result
+            return self.output_array
+        if taken:
+            self._arrays.took(self.output, output_array)
+        else:
+            output_array[...] = target
+        return output_array
 
     def _source(self, given: Any) -> NDArray[Any]:
         side = self.input
-        array = given if isinstance(given, np.ndarray) else np.asarray(given)
-        cast = array.shape == side.shape and array.dtype != side.dtype
-        if cast and np.can_cast(array.dtype, side.dtype, "safe"):
-            array = array.astype(side.dtype)
-        return _block("input", array, side)
+        if given is None:
+            return _plain(self.input_array)
+        if isinstance(given, np.ndarray) and _fits(given, side):
+            return _plain(given)
+        own = self.input_array
+        array = np.asarray(given)
+        try:
+            own[...] = array
+        except (ValueError, TypeError) as problem:
+            raise PatternError(
+                f"the input has shape {array.shape} and dtype {array.dtype}, which cannot be "
+                f"assigned to this rank's block of {side.shape} (of {side.global_shape}), "
+                f"{side.dtype}"
+            ) from problem
+        return _plain(own)
 
-    def _check_memory(self, source: NDArray[Any], target: NDArray[Any]) -> None:
-        if not target.flags.writeable:
+    def _target(self, given: Any) -> tuple[NDArray[Any], bool]:
+        """What is written, and whether that is the caller's array."""
+        side = self.output
+        if given is None:
+            return _plain(self.output_array), False
+        if not isinstance(given, np.ndarray):
+            raise PatternError(f"the output is a {type(given).__name__}, not a NumPy array")
+        if not given.flags.writeable:
             raise PatternError(f"the output of {self.name} is read-only")
-        if self._transposes or not np.may_share_memory(source, target):
+        if _fits(given, side):
+            return _plain(given), True
+        block = side.shape
+        while len(block) > given.ndim and block[0] == 1:
+            block = block[1:]
+        try:
+            fits = np.broadcast_shapes(block, given.shape) == given.shape
+        except ValueError:
+            fits = False
+        if not fits or not np.can_cast(side.dtype, given.dtype, "unsafe"):
+            raise PatternError(
+                f"the output has shape {given.shape} and dtype {given.dtype}, to which this rank's "
+                f"block of {side.shape} (of {side.global_shape}), {side.dtype}, cannot be assigned"
+            )
+        return _plain(self.output_array), False
+
+    def _check_overlap(self, source: NDArray[Any], target: NDArray[Any]) -> None:
+        if not np.may_share_memory(source, target):
             return
         same = source.__array_interface__ == target.__array_interface__
         if not same and np.shares_memory(source, target):
             raise PatternError(f"input and output of {self.name} overlap without being the same")
 
-    def destroy(self) -> None:
-        """Local. Refuse all calls from now on."""
-        self._destroyed = True
+
+def _plain(array: NDArray[Any]) -> NDArray[Any]:
+    return array if type(array) is np.ndarray else array.view(np.ndarray)
 
 
-def _block(what: str, array: Any, side: Side) -> NDArray[Any]:
-    """The array as a plain ndarray, if it is this rank's block."""
-    if not isinstance(array, np.ndarray):
-        raise PatternError(f"the {what} is a {type(array).__name__}, not a NumPy array")
-    if array.shape != side.shape:
-        raise PatternError(
-            f"the {what} has shape {array.shape}, this rank's block has {side.shape} "
-            f"(of {side.global_shape})"
-        )
-    if array.dtype != side.dtype:
-        raise PatternError(f"the {what} has dtype {array.dtype}, the plan {side.dtype}")
+def _fits(array: NDArray[Any], side: Side) -> bool:
+    """Whether an array has the form of this rank's block; PatternError for another plan's block."""
     pencil = getattr(array, "_p0", None)
     if pencil is not None and pencil is not side.pencil:
         here, wanted = pencil.local_slice(), side.pencil.local_slice()
-        if here != wanted or pencil.shape != side.pencil.shape:
+        if array.shape == side.shape and (here != wanted or pencil.shape != side.pencil.shape):
             raise PatternError(
-                f"the {what} belongs to another plan: it is the block {here} of {pencil.shape}, "
+                f"the array belongs to another plan: it is the block {here} of {pencil.shape}, "
                 f"not {wanted} of {side.pencil.shape}"
             )
-    return array.view(np.ndarray)
+    return array.shape == side.shape and array.dtype == side.dtype

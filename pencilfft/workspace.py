@@ -21,8 +21,9 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives import alternate, empty, free
+from onesided.collectives import alternate
 from onesided.collectives.agreement import agreed
+from onesided.pencilfft.commons import Commons, Piece
 from onesided.pencilfft.decomposition import memory_order
 from onesided.pencilfft.stages import Stage
 from onesided.pencilfft.transpose import Transpose
@@ -38,7 +39,7 @@ class Workspace:
         coordinates; they are borrowed.
         """
         self._comm, self._comms, self._stages = comm, comms, stages
-        self._pieces: dict[tuple[int, int], NDArray[np.uint8]] = {}
+        self._pieces: dict[tuple[int, int], Piece] = {}
         self._piece_of: list[tuple[int, int]] = []
         self._plain: NDArray[np.uint8] = np.empty(0, np.uint8)
         #: Transposes by direction and by the stage that they leave in forward order.
@@ -56,19 +57,28 @@ class Workspace:
             nbytes[before] = max(need, nbytes.get(before, 0))
         for key, size in nbytes.items():
             with agreed(self._comm):
-                self._pieces[key] = empty(self._comms[key[0]], size, np.uint8)
+                self._pieces[key] = Commons.of(self._comms[key[0]]).take(size)
         plain = max((stage.nbytes for stage in self._stages), default=0)
-        self._plain = np.empty(plain if len(self._stages) > 1 else 0, np.uint8)
+        with agreed(self._comm):
+            self._plain = np.empty(plain if len(self._stages) > 1 else 0, np.uint8)
 
     def received(self, k: int, forward: bool) -> NDArray[Any]:
         """Local. What arrives by transpose k: the input of stage k + 1, or backward of stage k."""
         stage = self._stages[k + 1] if forward else self._stages[k]
-        return _array(self._pieces[self._piece_of[k]], stage, forward)
+        return self._pieces[self._piece_of[k]].array(*_form(stage, forward))
 
     def staged(self, k: int, forward: bool) -> NDArray[Any]:
         """Local. Where blocks wait that cannot be sent at once: the output of the other stage."""
         stage = self._stages[k] if forward else self._stages[k + 1]
-        return _array(self._plain, stage, not forward)
+        shape, dtype, order = _form(stage, not forward)
+        count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        flat = self._plain[:count].view(dtype)
+        return flat.reshape([shape[axis] for axis in order]).transpose(np.argsort(order))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all memory on this rank."""
+        return sum(piece.nbytes for piece in self._pieces.values()) + self._plain.nbytes
 
     def intermediate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """Local. Plain memory for what lies between two passes over a plan without transposes."""
@@ -119,14 +129,10 @@ class Workspace:
             while transposes:
                 transposes.pop(0).free()
         while self._pieces:  # unmapped when no view is left, so no name may keep one
-            free(self._pieces.pop(next(iter(self._pieces))))
+            self._pieces.pop(next(iter(self._pieces))).give()
 
 
-def _array(piece: NDArray[np.uint8], stage: Stage, before: bool) -> NDArray[Any]:
-    """A view of a piece in the form of one side of a stage, in the memory order that suits it."""
+def _form(stage: Stage, before: bool) -> tuple[tuple[int, ...], np.dtype[Any], tuple[int, ...]]:
+    """Shape and dtype of one side of a stage, and the memory order that suits it."""
     pencil, dtype = (stage.before, stage.dtypes[0]) if before else (stage.after, stage.dtypes[1])
-    shape = pencil.subshape
-    order = memory_order(len(shape), stage.axes)
-    count = int(np.prod(shape, dtype=np.int64))
-    flat = piece[: count * dtype.itemsize].view(dtype)
-    return flat.reshape([shape[axis] for axis in order]).transpose(np.argsort(order))
+    return pencil.subshape, dtype, memory_order(len(pencil.subshape), stage.axes)

@@ -18,7 +18,7 @@ from onesided.pencilfft.decomposition import (
     memory_order,
     transpose_boxes,
 )
-from onesided.pencilfft.stages import AxisTransform, plan_stages
+from onesided.pencilfft.stages import AxisTransform, inverse_of, plan_stages
 
 
 def every_pencil(shape, grid, axis):
@@ -35,7 +35,7 @@ def planned(first, order, halved, **options):
     kinds = ["r2c" if halved else "c2c"] + ["c2c"] * (len(order) - 1)
     lengths = [first.shape[axis] for axis in order]
     steps = [
-        AxisTransform(axis, kind, length, length)
+        AxisTransform(axis, (kind, True), inverse_of((kind, True)), length, length)
         for axis, kind, length in zip(order, kinds, lengths, strict=True)
     ]
     return plan_stages(first, steps, np.dtype("d" if halved else "D"), **options)

@@ -16,7 +16,7 @@ from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.pencilfft.kernels import measurement, registry, selection, wisdom
 from onesided.pencilfft.kernels.memory import packed, span, untouched
 from onesided.pencilfft.kernels.protocol import Layout
-from onesided.pencilfft.kernels.selection import Selection
+from onesided.pencilfft.kernels.selection import Selection, family_of
 from onesided.pencilfft.kernels.wisdom import Wisdom, open_wisdom
 
 
@@ -72,9 +72,67 @@ def test_both_directions_are_measured_once(fakes, array, monkeypatch):
     monkeypatch.setattr(selection, "measure", no_measuring)
     chosen.run_for(task_on(array, axis=2, scale=1, forward=False))
     assert set(chosen.choices.values()) == {"fast: direct"}
-    assert len(chosen.choices) == 2
+    chosen.run_for(task_on(array, axis=2, scale=0))
+    chosen.run_for(task_on(array[:1], axis=2))  # of a rest of blocks
+    assert len(chosen.choices) == 4
     with pytest.raises(AssertionError, match="measured"):
-        chosen.run_for(task_on(array, axis=2, scale=0))
+        chosen.run_for(task_on(array, axis=1))
+
+
+def test_nothing_is_measured_while_a_transform_waits(fakes, array, monkeypatch):
+    first, fast = Fake("first", SLOW), Fake("fast", 0)
+    fakes(first, fast)
+    chosen = Selection("auto", "measure")
+    chosen.run_for(task_on(array, axis=2))
+    chosen.settle()
+    monkeypatch.setattr(selection, "measure", no_measuring)
+    for task in (task_on(array, axis=2, scale=2), task_on(array, axis=1)):
+        chosen.run_for(task)
+    assert list(chosen.choices.values()) == ["fast: direct", "fast: direct", "first: direct"]
+    assert not chosen.open
+
+
+def test_guesses_are_improved_when_there_is_time(fakes, array, tmp_path, monkeypatch):
+    fakes(Fake("first", SLOW), Fake("fast", 0))
+    memory = Wisdom(tmp_path / "wisdom.json")
+    chosen = Selection("auto", "adaptive", memory)
+    tasks = [task_on(array, axis=2), task_on(array[:2], axis=2), task_on(array, axis=1)]
+    with monkeypatch.context() as patched:
+        patched.setattr(selection, "measure", no_measuring)
+        runs = [chosen.run_for(task) for task in tasks]
+    assert set(chosen.choices.values()) == {"first: direct"}
+    assert chosen.open
+    assert chosen.improve()
+    assert chosen.open  # the other family
+    assert [chosen.run_for(task) is run for task, run in zip(tasks, runs, strict=True)] == [
+        False, False, True,
+    ]  # fmt: skip
+    assert list(chosen.choices.values()) == ["fast: direct", "fast: direct", "first: direct"]
+    assert chosen.improve()
+    assert not chosen.open
+    chosen.keep([chosen.news()])
+    # the next plan knows, and guesses what is alike but for the length
+    monkeypatch.setattr(selection, "measure", no_measuring)
+    again = Selection("auto", "adaptive", Wisdom(memory.path))
+    again.run_for(tasks[0])
+    assert not again.open
+    longer = np.zeros((6, 4, 7), complex)
+    again.run_for(task_on(longer, axis=2))
+    assert again.open
+    assert set(again.choices.values()) == {"fast: direct"}
+    with pytest.raises(AssertionError, match="measured"):
+        again.improve()
+
+
+def test_an_estimate_asks_nobody(fakes, array, tmp_path, monkeypatch):
+    fakes(Fake("first", SLOW), Fake("fast", 0))
+    memory = Wisdom(tmp_path / "wisdom.json")
+    Selection("auto", "measure", memory).run_for(task_on(array, axis=2))
+    monkeypatch.setattr(selection, "measure", no_measuring)
+    chosen = Selection("auto", "estimate", memory)
+    chosen.run_for(task_on(array, axis=2))
+    assert set(chosen.choices.values()) == {"first: direct"}
+    assert not chosen.open
 
 
 def test_without_measuring_the_first_kernel_is_taken(fakes, array):
@@ -263,15 +321,15 @@ def test_decisions_for_kernels_that_are_gone_are_ignored(fakes, array, path):
     task = task_on(array, axis=2)
     for stale in ("gone: direct", "there: somehow", "nonsense", "there: in scratch"):
         memory = Wisdom(path)
-        memory.learn("auto", task, stale)
+        memory.learn("auto", family_of(task), stale)
         chosen = Selection("auto", "measure", memory)
         chosen.run_for(task)
         assert chosen.choices == {str(task): "there: direct"}
-        assert memory.recall("auto", task) == "there: direct"
+        assert memory.recall("auto", family_of(task)) == "there: direct"
 
 
 def test_decisions_of_other_machines_and_versions_are_kept_apart(array, path, monkeypatch):
-    task = task_on(array)
+    task = str(task_on(array))
     memory = Wisdom(path)
     memory.learn("auto", task, "scipy: direct")
     memory.save()
@@ -298,7 +356,7 @@ def test_decisions_of_other_machines_and_versions_are_kept_apart(array, path, mo
 def test_other_files_are_ignored_with_a_warning(content, array, path):
     path.parent.mkdir()
     path.write_bytes(content)
-    memory, task = Wisdom(path), task_on(array)
+    memory, task = Wisdom(path), str(task_on(array))
     with pytest.warns(RuntimeWarning, match="wisdom is ignored"):
         assert memory.recall("auto", task) is None
     with pytest.raises(PatternError, match="is no wisdom"):
@@ -311,7 +369,7 @@ def test_other_files_are_ignored_with_a_warning(content, array, path):
 
 def test_a_place_that_cannot_be_written_is_a_warning(array, tmp_path):
     (tmp_path / "file").write_text("not a folder")
-    memory, task = Wisdom(tmp_path / "file" / "wisdom.json"), task_on(array)
+    memory, task = Wisdom(tmp_path / "file" / "wisdom.json"), str(task_on(array))
     memory.learn("auto", task, "scipy: direct")
     with pytest.warns(RuntimeWarning, match="wisdom is not kept"):
         memory.save()
@@ -325,7 +383,7 @@ def test_saves_at_the_same_time_leave_a_whole_file(path):
     def write(writer):
         for array in arrays[writer::4]:
             memory = Wisdom(path)
-            memory.learn("auto", task_on(array, kind="dct2"), f"writer {writer}")
+            memory.learn("auto", str(task_on(array, kind="dct2")), f"writer {writer}")
             memory.save()
             content = json.loads(path.read_text())
             assert content["format"] == wisdom.FORMAT
@@ -339,7 +397,7 @@ def test_saves_at_the_same_time_leave_a_whole_file(path):
 
 
 def test_export_import_forget(array, path, tmp_path, monkeypatch):
-    task, exported = task_on(array), tmp_path / "exported.json"
+    task, exported = str(task_on(array)), tmp_path / "exported.json"
     open_wisdom().learn("auto", task, "scipy: direct")
     wisdom.export_wisdom(exported)
     assert not path.exists()

@@ -40,7 +40,7 @@ class Mpi4pyFftKernel:
                 target.transpose(order),
                 axes,
                 kind,
-                1,
+                task.threads,
                 flags | fftw.FFTW_PRESERVE_INPUT | (0 if aligned else fftw.FFTW_UNALIGNED),
             )
             library.set_timelimit(-1.0)

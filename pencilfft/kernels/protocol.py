@@ -45,6 +45,7 @@ class Task:
     type (dct3 for dct2), without its factor. The result is divided by ``sqrt(M)**scale``, M being
     :attr:`logical_length`. ``orthogonal``: the rows of the matrix are made orthogonal, as
     ``scipy.fft.dct(..., orthogonalize=True)`` does. ``in_place``: source and target are one array.
+    ``threads``: as many as a library may use, where it has them.
     """
 
     kind: str
@@ -55,6 +56,7 @@ class Task:
     source: Layout
     target: Layout
     in_place: bool
+    threads: int = 1
 
     @property
     def length(self) -> int:

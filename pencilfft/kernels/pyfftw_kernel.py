@@ -21,6 +21,7 @@ class PyfftwKernel:
             return None
         options = {
             "axes": (task.axis,),
+            "threads": task.threads,
             "direction": f"FFTW_{transform_name(task)}",
             "planning_timelimit": BRIEF_SECONDS if effort == "brief" else None,
         }

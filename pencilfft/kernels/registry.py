@@ -16,11 +16,15 @@ from onesided.pencilfft.kernels.protocol import Kernel
 
 @dataclass(frozen=True)
 class Backend:
-    """Local. Where a kernel comes from: distribution, module of ours, and whether it is there."""
+    """Local. Where a kernel comes from: distribution, module of ours, and whether it is there.
+
+    ``threads``: whether it has any.
+    """
 
     distribution: str
     module: str
     present: Callable[[], bool]
+    threads: bool = True
 
 
 def _importable(name: str) -> Callable[[], bool]:
@@ -29,7 +33,7 @@ def _importable(name: str) -> Callable[[], bool]:
 
 #: By name, in the order of preference where nothing is measured.
 BACKENDS = {
-    "mkl": Backend("mkl", "mkl_kernel", lambda: bool(find_libraries())),
+    "mkl": Backend("mkl", "mkl_kernel", lambda: bool(find_libraries()), threads=False),
     "ducc0": Backend("ducc0", "ducc0_kernel", _importable("ducc0")),
     "scipy": Backend("scipy", "scipy_kernel", _importable("scipy")),
     "pyfftw": Backend("pyfftw", "pyfftw_kernel", _importable("pyfftw")),

@@ -45,10 +45,10 @@ class ScipyKernel:
 
     def plan(self, task: Task, effort: str) -> Run | None:
         function, arguments = _public_call(task)
-        axis = task.axis
+        axis, workers = task.axis, task.threads
 
         def run(source: NDArray[Any], target: NDArray[Any]) -> None:
-            target[...] = function(source, axis=axis, **arguments)
+            target[...] = function(source, axis=axis, workers=workers, **arguments)
 
         if task.complex_kind:
             return run

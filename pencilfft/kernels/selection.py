@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,12 +12,25 @@ from numpy.typing import NDArray
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.pencilfft.kernels.measurement import measure, trial
 from onesided.pencilfft.kernels.memory import memory_order
-from onesided.pencilfft.kernels.protocol import Kernel, Run, Task
-from onesided.pencilfft.kernels.registry import installed, load_kernel, resolve_backend
+from onesided.pencilfft.kernels.protocol import Kernel, Layout, Run, Task
+from onesided.pencilfft.kernels.registry import (
+    BACKENDS,
+    installed,
+    load_kernel,
+    resolve_backend,
+)
 from onesided.pencilfft.kernels.ways import WAYS
-from onesided.pencilfft.kernels.wisdom import Decisions, WisdomName, open_wisdom
+from onesided.pencilfft.kernels.wisdom import (
+    Decisions,
+    WisdomName,
+    open_wisdom,
+    split_lengths,
+    with_lengths,
+)
 
-EFFORTS = ("estimate", "measure")
+EFFORTS = ("estimate", "adaptive", "measure")
+#: Lines whose elements lie whole pages apart share few places in the caches.
+PAGE = 4096
 #: Of candidates within this factor of the fastest the simplest is taken.
 MARGIN = 1.03
 
@@ -26,25 +39,35 @@ class Selection:
     """Local. The kernels of one plan.
 
     ``backend`` is the name of a kernel, with SciPy's for the tasks that it cannot do, or "auto"
-    for all that are installed. ``effort`` "estimate" takes the first that can do a task;
-    "measure" times every kernel, and the ways of the better ones, on arrays of the task's layouts,
-    unless ``wisdom``, which is what :func:`~.wisdom.open_wisdom` takes, knows the answer. Results
-    do not depend on the choice, but for rounding.
+    for all that are installed. Tasks of one *family* (:func:`family_of`) have one answer: that of
+    ``wisdom``, which is what :func:`~.wisdom.open_wisdom` takes, or of a measurement of every
+    kernel, and of the ways of the better ones, on arrays of a task's layouts. ``effort`` says when
+    that is made: "measure" when the family is first asked for, as long as the plan is being made
+    (:meth:`settle` ends that); "adaptive" never of itself, but in :meth:`improve`; until then, and
+    in "estimate" always, the first kernel that can do a task is taken, or in "adaptive" what is
+    known of a like family. ``threads`` is what a kernel may use. Results do not depend on the
+    choice, but for rounding.
 
     Raises :class:`PatternError` for an unknown backend or effort, :class:`UnsupportedError` for a
     backend that is not installed.
     """
 
     def __init__(
-        self, backend: str = "auto", effort: str = "measure", wisdom: WisdomName = False
+        self,
+        backend: str = "auto",
+        effort: str = "measure",
+        wisdom: WisdomName = False,
+        threads: int = 1,
     ) -> None:
         if effort not in EFFORTS:
             raise PatternError(f"no effort {effort!r}; there are {', '.join(EFFORTS)}")
         self._backend, self._effort = resolve_backend(backend), effort
-        self._wisdom = open_wisdom(wisdom)
+        self._wisdom = None if effort == "estimate" else open_wisdom(wisdom)
         self._kernels = _load(self._backend)
+        self._measures, self._threads = effort == "measure", threads
         self._runs: dict[Task, Run] = {}
-        self._decisions: dict[Task, str] = {}
+        self._decisions: dict[str, str] = {}
+        self._guessed: dict[str, Task] = {}  # families not measured yet, by the first task
         #: What was chosen: task, as text, to kernel and way.
         self.choices: dict[str, str] = {}
 
@@ -62,12 +85,43 @@ class Selection:
         Raises :class:`PatternError` for a length that has no such transform.
         """
         if task not in self._runs:
-            self._runs[task] = self._choose(task)
+            self._runs[task] = self._choose(replace(task, threads=self._threads))
         return self._runs[task]
+
+    def settle(self) -> None:
+        """Local. The plan is made: from now on nothing is measured while a transform waits."""
+        self._measures = False
+
+    @property
+    def open(self) -> bool:
+        """Local. Whether :meth:`improve` has something to do."""
+        return self._effort == "adaptive" and bool(self._guessed)
+
+    def improve(self) -> bool:
+        """Local. Measure one family whose kernel was guessed; whether that changes anything.
+
+        The calls of its tasks are then other ones: ask :meth:`run_for` again.
+        """
+        family = next(iter(self._guessed))
+        task = self._guessed.pop(family)
+        before = self.choices.get(str(task))
+        choice, _ = self._measured(task, family)
+        self._decisions[family] = choice
+        changed = choice != before
+        if changed:
+            self._runs = {t: run for t, run in self._runs.items() if family_of(t) != family}
+        return changed
 
     def recall(self, plan: str) -> str | None:
         """Local. What :meth:`learn` was told of such a plan, in this run or an earlier one."""
         return None if self._wisdom is None else self._wisdom.recall(self._backend, plan)
+
+    def recall_like(self, words: str, lengths: Sequence[int]) -> str | None:
+        """Local. What is known of the plan, or family, of the nearest lengths; see
+        :meth:`.Wisdom.recall_like`."""
+        if self._wisdom is None:
+            return None
+        return self._wisdom.recall_like(self._backend, words, lengths)
 
     def learn(self, plan: str, choice: str) -> None:
         """Local. Remember a decision about a whole plan; nothing without wisdom."""
@@ -90,33 +144,51 @@ class Selection:
             return _nothing
         if task.kind == "dct1" and task.length < 2:
             raise PatternError(f"dct1 needs at least 2 points, axis {task.axis} has {task.length}")
-        if self._effort == "estimate":
-            choice, run = self._preferred(task)
+        family = family_of(task)
+        known = self._remembered(task, family)
+        if known is not None:
+            choice, run = known
+        elif self._measures:
+            choice, run = self._measured(task, family)
         else:
-            known = self._remembered(task)
-            choice, run = known if known is not None else self._measured(task)
-            self._decisions[_family(task)] = choice
+            choice, run = self._guess(task, family)
+        self._decisions.setdefault(family, choice)
         self.choices[str(task)] = choice
         return run
 
     def _preferred(self, task: Task) -> tuple[str, Run]:
         """The first kernel that can do it."""
+        effort = self._kernel_effort if self._effort == "adaptive" else "estimate"
+
+        def one_thread(item: tuple[str, Kernel]) -> bool:
+            found = BACKENDS.get(item[0])
+            return task.threads > 1 and found is not None and not found.threads
+
         for way in ("in target", "direct") if _copied_first(task) else ("direct",):
-            for name, kernel in self._kernels.items():
-                run = WAYS[way](kernel, task, "estimate")
+            for name, kernel in sorted(self._kernels.items(), key=one_thread):
+                run = WAYS[way](kernel, task, effort)
                 if run is not None:
                     return f"{name}: {way}", run
         raise PatternError(f"no kernel can do {task}")
 
-    def _remembered(self, task: Task) -> tuple[str, Run] | None:
+    def _guess(self, task: Task, family: str) -> tuple[str, Run]:
+        """What a like family does best, or else the first kernel that can do it."""
+        if self._effort == "estimate":
+            return self._preferred(task)
+        self._guessed.setdefault(family, task)
+        words, length = split_lengths(family)
+        choice = self.recall_like(words, length)
+        known = None if choice is None else self._planned(choice, task)
+        return self._preferred(task) if known is None else known
+
+    def _remembered(self, task: Task, family: str) -> tuple[str, Run] | None:
         """What was measured for a task like this, or wisdom says, if it can still be done."""
-        family = _family(task)
         choice = self._decisions.get(family)
         if choice is None and self._wisdom is not None:
             choice = self._wisdom.recall(self._backend, family)
         return None if choice is None else self._planned(choice, task)
 
-    def _measured(self, task: Task) -> tuple[str, Run]:
+    def _measured(self, task: Task, family: str) -> tuple[str, Run]:
         """The fastest way of the fastest kernel."""
         tried = trial(task)
         if tried is None:
@@ -138,7 +210,7 @@ class Selection:
         if found is None:
             return self._preferred(task)
         if self._wisdom is not None:
-            self._wisdom.learn(self._backend, _family(task), choice)
+            self._wisdom.learn(self._backend, family, choice)
         return found
 
     def _calls(
@@ -172,7 +244,9 @@ class Selection:
 
     @property
     def _kernel_effort(self) -> str:
-        return "brief" if self._backend == "auto" else "measure"
+        if self._backend == "auto" or self._effort != "measure":
+            return "brief"
+        return "measure"
 
 
 def _load(backend: str) -> dict[str, Kernel]:
@@ -188,12 +262,31 @@ def _load(backend: str) -> dict[str, Kernel]:
     return kernels
 
 
-def _family(task: Task) -> Task:
-    """The task that stands for all that take the same time: both directions, any factor."""
-    if not task.complex_kind:
-        return task
-    forward = task.forward or task.kind == "c2c"
-    return replace(task, forward=forward, scale=min(task.scale, 1))
+def family_of(task: Task) -> str:
+    """Local. What stands for all tasks that one kernel does best in one way, as text.
+
+    Directions, factors and the number of lines do not matter; the length, where the elements of
+    a line lie, and whether that is one array, do.
+    """
+    kind = task.kind if task.complex_kind else f"{task.kind[:3]}{task.type}"
+    words = [kind, f"{task.source.char}{task.target.char}"]
+    words += ["orthogonal"] * task.orthogonal
+    words += [f"{task.threads} threads"] * (task.threads > 1)
+    words += [_line(task.source, task.axis)]
+    if task.in_place:
+        words += ["in place"]
+    else:
+        alike = memory_order(task.source) == memory_order(task.target)
+        words += [f"to {_line(task.target, task.axis)}"] + ["turned"] * (not alike)
+    return with_lengths(" ".join(words), [task.length])
+
+
+def _line(layout: Layout, axis: int) -> str:
+    """How a line lies in memory: without gaps, or by its stride, to a power of two."""
+    stride = abs(layout.strides[axis])
+    if stride == np.dtype(layout.char).itemsize:
+        return "dense"
+    return f"2^{stride.bit_length()}{'' if stride % PAGE else ' pages'}"
 
 
 def _copied_first(task: Task) -> bool:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 import warnings
+from collections.abc import Sequence
 from functools import cache
+from math import log, prod
 from pathlib import Path
 from typing import Any
 
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.collectives.hardware import kept_file, processor, replace_file
-from onesided.pencilfft.kernels.protocol import Task
 from onesided.pencilfft.kernels.registry import versions
 
 #: Environment variable with the file to use in place of the default one, or "off".
@@ -39,7 +40,7 @@ class Wisdom:
         self._decisions: Decisions | None = None
         self._learnt: Decisions = {}
 
-    def recall(self, backend: str, task: Task | str) -> str | None:
+    def recall(self, backend: str, task: str) -> str | None:
         """Local. What was decided for ``task`` on such a machine, as "kernel: way".
 
         Of a plan, described in words, what :meth:`learn` was given.
@@ -50,7 +51,26 @@ class Wisdom:
                 return decisions[section][key]
         return None
 
-    def learn(self, backend: str, task: Task | str, choice: str) -> None:
+    def recall_like(self, backend: str, words: str, lengths: Sequence[int]) -> str | None:
+        """Local. What was decided for what ``words`` say, of the nearest lengths that are known.
+
+        Nearest by the ratio of their product; as many lengths.
+        """
+        best: tuple[float, str] | None = None
+        start = f"{backend} {words} of "
+        for decisions in (self._learnt, self._known()):
+            for key, choice in decisions.get(_machine(), {}).items():
+                if not key.startswith(start):
+                    continue
+                _, known = split_lengths(key)
+                if len(known) != len(lengths):
+                    continue
+                distance = abs(log(prod(known) / prod(lengths)))
+                if best is None or distance < best[0]:
+                    best = distance, choice
+        return None if best is None else best[1]
+
+    def learn(self, backend: str, task: str, choice: str) -> None:
         """Local. Remember a decision, until :meth:`save` in this process only."""
         self._learnt.setdefault(_machine(), {})[f"{backend} {task}"] = choice
 
@@ -120,6 +140,18 @@ def open_wisdom(wisdom: WisdomName = None) -> Wisdom | None:
         return _wisdom_at(Path(wisdom).absolute())
     path = kept_file(VARIABLE, "wisdom.json")
     return None if path is None else _wisdom_at(path)
+
+
+def with_lengths(words: str, lengths: Sequence[int]) -> str:
+    """Local. The name of a decision about something of these lengths."""
+    return f"{words} of {'x'.join(map(str, lengths))}"
+
+
+def split_lengths(name: str) -> tuple[str, list[int]]:
+    """Local. What :func:`with_lengths` was given."""
+    words, _, lengths = name.rpartition(" of ")
+    parts = lengths.split("x")
+    return words, [int(part) for part in parts] if all(p.isdigit() for p in parts) else []
 
 
 def export_wisdom(path: str | os.PathLike[str]) -> None:

@@ -102,9 +102,7 @@ class LineEngine:
 
     def exchanges(self, forward: bool) -> Sequence[LineExchange]:
         """Local. The exchanges of one direction."""
-        requests = self._line.requests
-        half = len(requests) // 2
-        part = requests[:half] if forward else requests[half:]
+        part = self._line.exchanges(forward)
         return [LineExchange(each.method, _sent(each), each.setup_time) for each in part]
 
     def frequencies(self) -> NDArray[np.int64]:

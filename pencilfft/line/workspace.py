@@ -15,9 +15,10 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives import Alltoallv_init, Alltoallw_init, Request, empty, free
+from onesided.collectives import Alltoallv_init, Alltoallw_init, Request
 from onesided.collectives.agreement import agreed
 from onesided.collectives.errors import RequestError
+from onesided.pencilfft.commons import Commons, Piece
 from onesided.pencilfft.decomposition import Boxes
 
 #: Shape and dtype of an array.
@@ -35,18 +36,23 @@ class LineWorkspace:
         #: The persistent requests in the order of their initialization.
         self.requests: list[Request] = []
         nbytes = max(_nbytes(form) for form in forms)
-        self._received: NDArray[np.uint8] | None = None
+        self._received: Piece | None = None
         with agreed(comm):
             self._sent: NDArray[np.uint8] | None = np.empty(nbytes, np.uint8)
-        self._received = empty(comm, nbytes, np.uint8)
+        self._received = Commons.of(comm).take(nbytes)
 
     def sent(self, form: Form) -> NDArray[Any]:
         """Local. The piece that is sent from, as an array."""
-        return _view(self._sent, form)
+        if self._sent is None:
+            raise RequestError("the memory of this line was given back")
+        array: NDArray[Any] = self._sent[: _nbytes(form)].view(form[1]).reshape(form[0])
+        return array
 
     def received(self, form: Form) -> NDArray[Any]:
         """Local. The piece that is received into, as an array."""
-        return _view(self._received, form)
+        if self._received is None:
+            raise RequestError("the memory of this line was given back")
+        return self._received.array(*form)
 
     def connect(self, send: Form, to: Boxes, receive: Form, of: Boxes) -> Request:
         """Collective. A request that moves boxes from *sent* to *received*."""
@@ -74,16 +80,9 @@ class LineWorkspace:
             self.requests.pop(0).Free()
         received, self._sent, self._received = self._received, None, None
         if received is not None:
-            free(received)
+            received.give()
 
 
 def _nbytes(form: Form) -> int:
     shape, dtype = form
     return int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-
-
-def _view(piece: NDArray[np.uint8] | None, form: Form) -> NDArray[Any]:
-    if piece is None:
-        raise RequestError("the memory of this line was given back")
-    array: NDArray[Any] = piece[: _nbytes(form)].view(form[1]).reshape(form[0])
-    return array

@@ -206,8 +206,7 @@ def case_memory_of_a_plan(comm):
         volume = max(
             comm.allreduce(np.prod(plan.shape(out)), op=max) * 16 for out in (False, True)
         )
-        total = sum(piece.nbytes for piece in space._pieces.values()) + space._plain.nbytes
-        assert 0 < total <= 3 * volume * 1.1
+        assert 0 < space.nbytes <= 3 * volume * 1.1
 
 
 @parameters(method=["rma-notify", "rma-fence", "p2p", "mpi", "auto"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tracemalloc
 from contextlib import contextmanager
-from dataclasses import replace
 
 import numpy as np
 from cases import parameters, ranks
@@ -15,6 +14,7 @@ from exchange_data import names
 from hypothesis import strategies as st
 
 from onesided.pencilfft import PFFT, newDistArray, planner
+from onesided.pencilfft.blocking import Blocking
 from onesided.pencilfft.decomposition import factorizations
 
 REAL = [f"{family}{number}" for family in ("dct", "dst") for number in (1, 2, 3, 4)]
@@ -28,14 +28,12 @@ PACKING = ["p2p", "rma-fence-paper", "rma-lock-paper"]
 @contextmanager
 def blocks(nbytes, in_source, in_target):
     """Plans whose passes go about their blocks in this way, without measuring."""
-    kept = planner.candidate_ways, planner.candidate_sizes, planner.candidate_methods
-    way = {"nbytes": nbytes, "in_source": in_source, "in_target": in_target}
-    planner.candidate_ways = lambda best, size: [replace(best, **way)]
-    planner.candidate_sizes = lambda best, size: [best]
+    usual = planner.USUAL
+    planner.USUAL = Blocking(nbytes, in_source, in_target)
     try:
         yield
     finally:
-        planner.candidate_ways, planner.candidate_sizes, planner.candidate_methods = kept
+        planner.USUAL = usual
 
 
 @st.composite
@@ -62,6 +60,7 @@ def plans(draw, size):
         "batch": draw(st.sampled_from([(), (2,), (1, 3)])),
         "norm": draw(st.sampled_from(["backward", "ortho", "forward"])),
         "transposed_out": draw(st.booleans()),
+        "order": draw(st.sampled_from(["C", "plan"])),
         "method": draw(st.sampled_from(METHODS)),
     }, (draw(st.sampled_from([1, 500, 4000, 1 << 20])), *draw(st.sampled_from(WAYS)))
 
@@ -75,7 +74,8 @@ def case_random_plans(comm, seed, options):
         order = [axis + skipped for axis in words["axes"]]
         kinds = {axis + skipped: kind for axis, kind in words["kinds"].items()}
         expected = transformed(values, kinds, norm, order[::-1])
-        with blocks(*way), PFFT(comm, wisdom=False, backend="scipy", **words) as plan:
+        options = {"effort": "estimate", "backend": "scipy"}
+        with blocks(*way), PFFT(comm, **options, **words) as plan:
             u = block(plan, values, False)
             kept = u.copy()
             u_hat = plan.forward(u)
@@ -86,9 +86,9 @@ def case_random_plans(comm, seed, options):
             back = plan.backward(u_hat)
             assert np.array_equal(u_hat, kept), "the input of backward was written to"
             close(back, u, char)
-            natural = newDistArray(plan, True, order="C")
-            plan.forward(u, natural)
-            close(natural, expected[plan.local_slice()], char)
+            turned = np.asfortranarray(u_hat)
+            plan.forward(u, turned)
+            close(turned, expected[plan.local_slice()], char)
         return values.size
 
     examples = int(options.get("examples", "400" if _all() else "25"))
@@ -108,7 +108,7 @@ def case_every_way_of_blocks(comm, way, nbytes, char, padding, seed):
         values = random(usual.global_shape(False), char, seed)
         expected = usual.forward(block(usual, values, False))
         physical = usual.backward(expected)
-    options = {"dtype": char, "padding": padding, "method": "rma-notify", "wisdom": False}
+    options = {"dtype": char, "padding": padding, "effort": "estimate", "order": "plan"}
     with blocks(nbytes, *way), PFFT(comm, shape, backend="scipy", **options) as plan:
         assert plan.choice.blocking.nbytes == nbytes
         assert (plan.choice.blocking.in_source, plan.choice.blocking.in_target) == way
@@ -131,7 +131,8 @@ def case_memory_of_a_plan_and_its_calls(comm, method, char, transposed_out):
     tracemalloc.start()
     try:
         with PFFT(comm, (64, 96, 80), method=method, effort="estimate", **words) as plan:
-            pieces = sum(piece.nbytes for piece in plan._engine._workspace._pieces.values())
+            space = plan._engine._workspace
+            pieces = space.nbytes - space._plain.nbytes
             made = tracemalloc.get_traced_memory()[1]  # its arrays of the user's layouts included
             u, u_hat = newDistArray(plan, False), newDistArray(plan)
             u[...] = 1

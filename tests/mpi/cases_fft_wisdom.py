@@ -57,7 +57,8 @@ def works(comm, plan):
 
 def plan_of(comm, path, **more):
     # wisdom of its own for every plan, as in another run
-    return PFFT(comm, SHAPE, grid="auto", wisdom=Wisdom(path), **more)
+    words = {"grid": "auto", "effort": "measure"} | more
+    return PFFT(comm, SHAPE, wisdom=Wisdom(path), **words)
 
 
 def case_a_plan_is_measured_once(comm):

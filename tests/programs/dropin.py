@@ -37,7 +37,7 @@ def replace(method: str) -> None:
     import onesided.pencilfft as ours
     from onesided.pencilfft.io.hdf5 import HDF5File
     from onesided.pencilfft.io.xdmf import generate_xdmf
-    from onesided.pencilfft.transfer import Transfer
+    from onesided.pencilfft.redistribution import Transfer
 
     class Plan(ours.PFFT):
         def __init__(self, *arguments, **named):
