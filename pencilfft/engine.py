@@ -84,7 +84,8 @@ class PencilEngine:
             settings.sequence[0] + batch,
         )
         transforms = [step.shifted(batch) for step in settings.transforms]
-        stages = plan_stages(first, transforms, settings.dtype, settings.transposed_out)
+        groups = [[axis + batch for axis in group] for group in settings.axes]
+        stages = plan_stages(first, transforms, settings.dtype, settings.transposed_out, groups)
         ends = (stages[0].before, stages[-1].after)
         self.geometries = (ends[0].without(batch), ends[1].without(batch))
         first_comms, last_comms = (

@@ -159,8 +159,12 @@ def plan_stages(
     transforms: Sequence[AxisTransform],
     dtype: np.dtype[Any],
     transposed_out: bool = True,
+    groups: Sequence[Sequence[int]] = (),
 ) -> list[Stage]:
     """Local. The stages of a forward transform, ``transforms`` in its order.
+
+    Of a group of axes, listed as mpi4py-fft does, it is the last one that is split by the transpose
+    after the group, where it is whole then; of other axes it is the one transformed last.
 
     ``first`` is whole along the axis of the first transform and has the padded global shape.
     Without ``transposed_out``, stages that transform nothing lead back to the layout of the input.
@@ -169,6 +173,7 @@ def plan_stages(
     before = after = first
     here = start = dtype
     group: list[AxisTransform] = []
+    aligned = {axes[0]: axes[-1] for axes in groups}
     for transform in transforms:
         axis = transform.axis
         if after.parts(axis) != 1:
@@ -179,6 +184,8 @@ def plan_stages(
         if transform.kind == "r2c":
             here = COMPLEX[here.char]
         after = replace(after, axis=axis).resized(axis, transform.spectral)
+        if after.parts(aligned.get(axis, axis)) == 1:
+            after = replace(after, axis=aligned.get(axis, axis))
     if not transposed_out:  # the way back begins with the axis that was made whole last
         after = replace(after, axis=before.axis)
     stages.append(Stage(before, tuple(group), after, (start, here)))

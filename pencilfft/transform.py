@@ -72,6 +72,11 @@ class SharedArrays:
             self._arrays[place] = array
         return self._arrays[place]
 
+    def fresh(self, side: Side) -> Any:
+        """Local. The array of a side, to be written to: what should be in it does not matter."""
+        self._taken.pop(self._sides.index(side), None)
+        return self.get(side)
+
     def took(self, side: Side, output: NDArray[Any]) -> None:
         """Local. A result is in ``output``, which is not the plan's own array."""
         place = self._sides.index(side)
@@ -180,7 +185,7 @@ class Transform:
             return _plain(self.input_array)
         if isinstance(given, np.ndarray) and _fits(given, side):
             return _plain(given)
-        own = self.input_array
+        own = self._arrays.fresh(self.input)
         array = np.asarray(given)
         try:
             own[...] = array
@@ -196,7 +201,7 @@ class Transform:
         """What is written, and whether that is the caller's array."""
         side = self.output
         if given is None:
-            return _plain(self.output_array), False
+            return _plain(self._arrays.fresh(side)), False
         if not isinstance(given, np.ndarray):
             raise PatternError(f"the output is a {type(given).__name__}, not a NumPy array")
         if not given.flags.writeable:
@@ -215,7 +220,7 @@ class Transform:
                 f"the output has shape {given.shape} and dtype {given.dtype}, to which this rank's "
                 f"block of {side.shape} (of {side.global_shape}), {side.dtype}, cannot be assigned"
             )
-        return _plain(self.output_array), False
+        return _plain(self._arrays.fresh(side)), False
 
     def _check_overlap(self, source: NDArray[Any], target: NDArray[Any]) -> None:
         if not np.may_share_memory(source, target):

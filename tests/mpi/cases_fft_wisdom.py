@@ -10,7 +10,10 @@ from contextlib import contextmanager
 import numpy as np
 from cases import parameters
 
-from onesided.pencilfft import PFFT, newDistArray, planner
+from onesided.collectives import UnsupportedError
+from onesided.collectives.tuning.race import Race
+from onesided.pencilfft import PFFT, execution, legs, newDistArray, planner
+from onesided.pencilfft.kernels import selection
 from onesided.pencilfft.kernels.wisdom import Wisdom
 
 WAY = {"in_source": False, "in_target": False}
@@ -46,6 +49,20 @@ def no_measuring():
         yield
     finally:
         planner.fastest = fastest
+
+
+@contextmanager
+def patched(place, name, value):
+    kept = getattr(place, name)
+    setattr(place, name, value)
+    try:
+        yield kept
+    finally:
+        setattr(place, name, kept)
+
+
+def refuse(*arguments, **words):
+    raise AssertionError("measured")
 
 
 def works(comm, plan):
@@ -138,3 +155,87 @@ def case_ranks_with_different_wisdom_agree(comm):
         with no_measuring(), plan_of(comm, own) as plan:
             assert plan.choice == choice
             works(comm, plan)
+
+
+@parameters(effort=["measure", "adaptive"])
+def case_what_works_no_more_is_measured_anew(comm, effort):
+    with wisdom_file(comm) as path:
+        with plan_of(comm, path, effort=effort) as first:
+            choice = first.choice
+            first._execution._planner.learn(choice)  # as when it has been improved to the end
+            first._execution._keep()
+        comm.Barrier()
+        made = []
+
+        def make(self, wanted):
+            made.append(wanted)
+            if len(made) == 1:
+                raise UnsupportedError("not on this machine")
+            return kept(self, wanted)
+
+        with patched(planner.Planner, "make", make) as kept:
+            with plan_of(comm, path, effort=effort) as second:
+                works(comm, second)
+        assert made[0] == choice
+        assert len(made) > 1
+
+
+def case_an_estimate_measures_nothing(comm):
+    with (
+        wisdom_file(comm) as path,
+        patched(planner, "seconds_of", refuse),
+        patched(selection, "measure", refuse),
+        patched(Race, "run", refuse),
+        PFFT(comm, SHAPE, grid="auto", effort="estimate", wisdom=Wisdom(path)) as plan,
+    ):
+        for _ in range(9):
+            works(comm, plan)
+        assert not os.path.exists(path)
+
+
+def case_plans_get_better_while_they_are_used(comm):
+    """And the next one knows at once."""
+    with wisdom_file(comm) as path:
+        with patched(execution, "SHARE", 1e9), plan_of(comm, path, effort="adaptive") as plan:
+            assert plan._execution._open
+            for _ in range(16):
+                works(comm, plan)
+            assert not plan._execution._open
+            choice = plan.choice
+        comm.Barrier()
+        with (
+            patched(planner, "seconds_of", refuse),
+            patched(execution, "seconds_of", refuse),
+            plan_of(comm, path, effort="adaptive") as again,
+        ):
+            assert again.choice == choice
+            works(comm, again)
+
+
+def case_time_to_measure_is_earned(comm):
+    with (
+        patched(execution, "SHARE", 0.0),
+        patched(selection, "measure", refuse),
+        PFFT(comm, SHAPE, effort="adaptive", wisdom=False) as plan,
+    ):
+        for _ in range(20):
+            works(comm, plan)
+
+
+@parameters(what=["Pass", "prepare"])
+def case_a_failure_on_one_rank_is_every_ranks(comm, what):
+    def fail(*arguments, **words):
+        if comm.rank == comm.size - 1:
+            raise MemoryError("no more")
+        return kept(*arguments, **words)
+
+    place = legs if what == "Pass" else legs.Leg
+    with patched(place, what, fail) as kept:
+        try:
+            PFFT(comm, SHAPE, effort="estimate")
+        except MemoryError as error:
+            assert "no more" in str(error)
+        else:
+            raise AssertionError("it was made")
+    with PFFT(comm, SHAPE, effort="estimate") as plan:
+        works(comm, plan)

@@ -1,0 +1,274 @@
+"""What a program written for mpi4py-fft relies on, beside mpi4py-fft itself where it is installed."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from functools import partial
+from importlib import import_module
+
+import numpy as np
+from cases import need, parameters, ranks
+
+from onesided.collectives import PatternError, RequestError, UnsupportedError, memory
+from onesided.collectives.context import Context
+from onesided.pencilfft import PFFT, newDistArray
+
+OPTIONS = {"method": "rma-notify", "effort": "estimate"}
+SHAPE = (8, 9, 10)
+
+
+def both(comm, shape=SHAPE, **words):
+    """Plans of mpi4py-fft and of ours."""
+    need("mpi4py_fft")
+    theirs = import_module("mpi4py_fft").PFFT(comm, shape, **words)
+    return theirs, PFFT(comm, shape, **words, **OPTIONS)
+
+
+def random(shape, dtype, rank):
+    rng = np.random.default_rng(rank)
+    values = rng.standard_normal(shape)
+    if np.dtype(dtype).kind == "c":
+        values = values + 1j * rng.standard_normal(shape)
+    return values.astype(dtype)
+
+
+def close(found, expected):
+    assert found.shape == expected.shape
+    assert found.dtype == expected.dtype
+    tolerance = 2e-4 if expected.dtype.char in "fF" else 1e-10
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
+
+
+def outcome(comm, call):
+    """Class and words of the error of each rank."""
+    try:
+        call()
+    except (PatternError, RequestError, UnsupportedError) as error:
+        return comm.allgather((type(error), str(error)))
+    return comm.allgather(None)
+
+
+@parameters(dtype="dDf")
+def case_calls_without_arrays(comm, dtype):
+    theirs, ours = both(comm, dtype=dtype)
+    u = random(ours.shape(False), dtype, comm.rank)
+    with ours:
+        found, expected = ours.forward(u), theirs.forward(u)
+        close(found, expected)
+        assert found.flags.c_contiguous
+        assert np.shares_memory(found, ours.backward.input_array)
+        close(ours.backward(), u)  # from the result of the call before
+        found[...] *= 2
+        back = ours.backward()
+        close(back, 2 * u)
+        assert np.shares_memory(back, ours.forward.input_array)
+        close(ours.forward(), 2 * expected)
+        assert ours.forward(u) is ours.forward.output_array
+    theirs.destroy()
+
+
+def case_results_in_arrays_of_the_caller(comm):
+    with PFFT(comm, SHAPE, **OPTIONS) as plan:
+        u = random(plan.shape(False), "d", comm.rank)
+        u_hat = newDistArray(plan)
+        assert plan.forward(u, u_hat) is u_hat
+        close(plan.backward(), u)  # the plan's own array is made now, and is the result
+        plan.forward(2 * u, u_hat)
+        u_hat[...] = 0
+        close(plan.backward(), 2 * u)
+    with PFFT(comm, SHAPE, **OPTIONS) as plan:
+        plan.forward(u, np.zeros(plan.shape(), complex))
+        found = outcome(comm, plan.backward)
+        assert found[0] is not None
+        assert found == [found[0]] * comm.size
+        assert "caller's that is gone" in found[0][1]
+
+
+INPUTS = {
+    "single": lambda shape: np.ones(shape, np.float32),
+    "integers": lambda shape: np.arange(np.prod(shape)).reshape(shape),
+    "number": lambda shape: 3.0,
+    "line": lambda shape: np.arange(shape[-1]) + 0.5,
+    "list": lambda shape: list(range(shape[-1])),
+    "one more axis": lambda shape: np.full((1, *shape), 2.0),
+    "complex": lambda shape: np.full(shape, 1 + 2j),
+}
+
+
+@parameters(kind=list(INPUTS), dtype="dD")
+def case_inputs_are_assigned(comm, kind, dtype):
+    theirs, ours = both(comm, dtype=dtype)
+    with ours, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of NumPy, where imaginary parts are lost
+        given = INPUTS[kind](ours.shape(False))
+        close(ours.forward(given), theirs.forward(given))
+    theirs.destroy()
+
+
+@parameters(dtype="FDG")
+def case_outputs_are_assigned(comm, dtype):
+    theirs, ours = both(comm)
+    with ours:
+        u = random(ours.shape(False), "d", comm.rank)
+        for more in ((), (3,)):
+            found, expected = (np.zeros((*more, *ours.shape()), dtype) for _ in range(2))
+            assert ours.forward(u, found) is found
+            theirs.forward(u, expected)
+            np.testing.assert_allclose(found, expected, atol=1e-5)
+        close(ours.backward(), u)
+    theirs.destroy()
+
+
+def functions(name, **words):
+    fftw = import_module("mpi4py_fft.fftw")
+    pair = {
+        "cosines": (fftw.dctn, fftw.idctn),
+        "sines": (fftw.dstn, fftw.idstn),
+        "cosines undone": (fftw.idctn, fftw.dctn),
+        "positive sign": (fftw.ifftn, fftw.fftn),
+        "twice the same": (fftw.fftn, fftw.fftn),
+        "halves": (fftw.ihfftn, fftw.hfftn),
+        "cosines and sines": (fftw.dctn, fftw.dstn),
+    }[name]
+    return tuple(partial(function, **words) for function in pair)
+
+
+@parameters(
+    name=["cosines", "sines", "cosines undone", "positive sign", "twice the same", "halves",
+          "cosines and sines"],
+    axes=[(2,), (1, 2)],
+    collapse=[False, True],
+)  # fmt: skip
+def case_transforms_are_what_they_say(comm, name, axes, collapse):
+    """Both functions count, and with ``collapse`` the groups that come of it are looked up."""
+    need("mpi4py_fft")
+    words = {"grid": (-1,), "axes": (0, 1, 2) if collapse else ((0,), (1,), (2,))}
+    if axes == (1, 2) and not collapse:
+        words["axes"] = ((0,), (1, 2))
+    if collapse and axes == (1, 2) and comm.size == 1:
+        words["axes"] = (1, 2)
+    dtype = complex if name in ("positive sign", "twice the same") else float
+    for kind in (1, 2, 3, 4) if "ines" in name and axes == (1, 2) else (2,):
+        if name == "cosines and sines" and kind == 1:
+            continue
+        options = {"type": kind} if "ines" in name else {}
+        transforms = {axes: functions(name, **options)}
+        theirs, ours = both(
+            comm, dtype=dtype, collapse=collapse, transforms=transforms, **words
+        )
+        with ours:
+            assert ours.axes == theirs.axes
+            assert ours.shape() == theirs.shape()
+            u = random(ours.shape(False), dtype, comm.rank)
+            found, expected = ours.forward(u), theirs.forward(u).copy()
+            close(found, expected)
+            assert np.abs(expected).max(initial=1.0) > 0
+            for normalize in (False, True):
+                back = theirs.backward(expected.copy(), normalize=normalize)
+                close(ours.backward(found, normalize=normalize), back)
+        theirs.destroy()
+
+
+def case_pairs_that_do_not_fit(comm):
+    need("mpi4py_fft")
+    fftw = import_module("mpi4py_fft.fftw")
+    for pair in ((fftw.rfftn, fftw.ifftn), (fftw.dctn, fftw.ifftn), (fftw.hfftn, fftw.ihfftn),
+                 (partial(fftw.dctn, type=1), fftw.idctn)):  # fmt: skip
+        words = {"transforms": {(2,): pair}, "dtype": complex if pair[0] is fftw.hfftn else float}
+        found = outcome(comm, lambda words=words: PFFT(comm, SHAPE, **words))
+        assert found == [found[0]] * comm.size
+        assert found[0][0] is UnsupportedError
+
+
+@parameters(effort=["FFTW_ESTIMATE", "FFTW_MEASURE", "FFTW_PATIENT"], overwrite=[True, False])
+def case_words_for_fftw(comm, effort, overwrite):
+    words = {"planner_effort": effort, "overwrite_input": overwrite, "threads": 2}
+    with PFFT(comm, (6, 5, 4), backend="pyfftw", wisdom=False, **words) as plan:
+        u = random(plan.shape(False), "d", comm.rank)
+        kept = u.copy()
+        close(plan.backward(plan.forward(u, implicit=True)), u)
+        assert np.array_equal(u, kept)
+    wrong = {"planner_effort": "much"}, {"threads": 0}, {"planner_effort": effort, "effort": "x"}
+    for words in wrong:
+        found = outcome(comm, lambda words=words: PFFT(comm, SHAPE, **words))
+        assert found == [found[0]] * comm.size
+        assert found[0][0] is PatternError
+
+
+def case_meshes_of_wavenumbers(comm):
+    """The recipe of mpi4py-fft's documentation, and a derivative with it."""
+    lengths = np.array([2 * np.pi, 4 * np.pi, 4 * np.pi])
+    with PFFT(comm, (12, 14, 16), **OPTIONS) as fft:
+        X = np.ogrid[fft.local_slice(False)]
+        N = fft.global_shape()
+        X = [x * length / n for x, length, n in zip(X, lengths, N, strict=True)]
+        X = [np.broadcast_to(x, fft.shape(False)) for x in X]
+        s = fft.local_slice()
+        k = [np.fft.fftfreq(n, 1.0 / n).astype(int) for n in N[:-1]]
+        k.append(np.fft.rfftfreq(N[-1], 1.0 / N[-1]).astype(int))
+        K = [ki[si] for ki, si in zip(k, s, strict=True)]
+        Ks = np.meshgrid(*K, indexing="ij", sparse=True)
+        Ks = [(k * 2 * np.pi / length).astype(float) for k, length in zip(Ks, lengths, strict=True)]
+        K = [np.broadcast_to(k, fft.shape(True)) for k in Ks]
+        u = newDistArray(fft, False)
+        u[:] = np.sin(X[0]) * np.cos(X[1] / 2) + np.cos(X[2])
+        u_hat = newDistArray(fft, True)
+        u_hat = fft.forward(u, u_hat)
+        gradient = newDistArray(fft, False, rank=1)
+        for i in range(3):
+            gradient[i] = fft.backward(1j * K[i] * u_hat, gradient[i])
+        close(gradient.v[0], np.cos(X[0]) * np.cos(X[1] / 2))
+        close(gradient.v[1], -0.5 * np.sin(X[0]) * np.sin(X[1] / 2))
+        close(gradient.v[2], -np.sin(X[2]))
+        flat = u_hat.reshape(-1)
+        flat[:] = 0
+        assert not np.any(u_hat), "reshape made a copy: the array is not in C order"
+
+
+# Plans that are dropped, and many of them.
+
+
+@ranks(at_least=2)
+def case_dropped_plans_warn_and_are_collected(comm):
+    with PFFT(comm, SHAPE, **OPTIONS) as plan:
+        contexts = [Context.of(part) for part in (comm, *plan.subcomm)]
+    before = [len(context.live) for context in contexts]
+    for _ in range(3):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            plan = PFFT(comm, SHAPE, **OPTIONS)
+            forward = plan.forward
+            del plan
+            gc.collect()
+            assert not caught, "a transform is still there"
+            forward(1.0)
+            del forward
+            gc.collect()
+        assert [each.category for each in caught] == [ResourceWarning]
+        assert "without destroy()" in str(caught[0].message)
+    with PFFT(comm, SHAPE, **OPTIONS) as last:
+        close(last.backward(last.forward(2.0)), np.full(last.shape(False), 2.0))
+    assert [len(context.live) for context in contexts] == before
+
+
+@ranks(at_least=2)
+def case_many_plans_share_windows(comm):
+    """None costs MPI a communicator, and hundreds a window or two."""
+    made = []
+
+    class Counted(memory.Region):
+        def __init__(self, *arguments):
+            made.append(1)
+            super().__init__(*arguments)
+
+    region, memory.Region = memory.Region, Counted
+    try:
+        plans = [PFFT(comm, (4, 6, 8), dtype="fdFD"[k % 4], **OPTIONS) for k in range(60)]
+        for k, plan in enumerate(plans):
+            close(plan.backward(plan.forward(k)), np.full(plan.shape(False), k, plan.dtype(False)))
+        for plan in plans[::2] + plans[1::2]:
+            plan.destroy()
+    finally:
+        memory.Region = region
+    assert 0 < len(made) < 16, made
