@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+
 import mpi_harness
 import pytest
 import released
 from mpi_harness import TESTS
+
+from onesided import pencilfft
 
 MODES = ["install", "replace"]
 
@@ -72,3 +77,33 @@ def test_transforms(programs, mode, ranks, types):
 def test_files(programs, ranks):
     """Ours only: mpi4py-fft's need an h5py with MPI."""
     run(programs, "replace", ranks, "test_io", timeout=600.0, hide="netCDF4")
+
+
+def public_names():
+    """The public names of the installed mpi4py-fft, members of its classes among them."""
+    names = set()
+    modules = ["mpi4py_fft", *(f"mpi4py_fft.{m}" for m in "mpifft pencil libfft io fftw".split())]
+    for module in map(importlib.import_module, modules):
+        for name, value in vars(module).items():
+            home = getattr(value, "__module__", "mpi4py_fft") or "mpi4py_fft"
+            number = isinstance(value, int)  # FFTW's own constants
+            private = name.startswith("_") or inspect.ismodule(value) or number
+            if private or not home.startswith("mpi4py_fft"):
+                continue
+            names.add(name)
+            if inspect.isclass(value):
+                names |= {f"{name}.{each}" for each in vars(value) if not each.startswith("_")}
+    return names
+
+
+def test_the_table_of_names():
+    pytest.importorskip("mpi4py_fft", reason="mpi4py-fft is not installed")
+    lines = (TESTS.parent / "docs" / "mpi4py-fft.md").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip(" `") for cell in line.split("|")[1:3]] for line in lines if "| `" in line]
+    table = {theirs: ours for theirs, ours in rows}
+    assert len(table) == len(rows)
+    assert public_names() <= table.keys()
+    for ours in set(table.values()) - {"-"}:
+        place = pencilfft
+        for part in ours.split("."):
+            place = getattr(place, part)

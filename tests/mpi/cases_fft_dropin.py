@@ -1,4 +1,4 @@
-"""What a program written for mpi4py-fft relies on, beside mpi4py-fft itself where it is installed."""
+"""What programs written for mpi4py-fft rely on, beside mpi4py-fft where it is installed."""
 
 from __future__ import annotations
 
