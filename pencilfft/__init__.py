@@ -4,7 +4,7 @@ if __name__ == "pencilfft":  # imported from the source folder, not from the pac
     raise ImportError("import onesided.pencilfft, not pencilfft", name="pencilfft")
 
 from onesided.pencilfft.decomposition import PencilGeometry, block
-from onesided.pencilfft.distarray import DistArray, newDistArray
+from onesided.pencilfft.distarray import DistArray, newDistArray, redistribute
 from onesided.pencilfft.install import install, uninstall
 from onesided.pencilfft.io.consolidation import consolidate
 from onesided.pencilfft.io.hdf5 import HDF5File
@@ -12,7 +12,7 @@ from onesided.pencilfft.io.xdmf import generate_xdmf
 from onesided.pencilfft.kernels.wisdom import export_wisdom, forget_wisdom, import_wisdom
 from onesided.pencilfft.pencil import Pencil, Subcomm
 from onesided.pencilfft.plan import PFFT
-from onesided.pencilfft.redistribution import Transfer
+from onesided.pencilfft.redistribution import Transfer, transpose
 from onesided.pencilfft.transform import Transform
 from onesided.pencilfft.transpose import Transpose
 
@@ -34,5 +34,7 @@ __all__ = [
     "import_wisdom",
     "install",
     "newDistArray",
+    "redistribute",
+    "transpose",
     "uninstall",
 ]

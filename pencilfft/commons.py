@@ -9,6 +9,7 @@ next collective call of this package on the communicator.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol, Self
 
@@ -29,7 +30,7 @@ OWN_BYTES, FIRST_BYTES = 1 << 20, 1 << 17
 ALIGNMENT = 4096
 
 
-class Attached:
+class Attached(ABC):
     """Something that a communicator has once; made by the first collective call that wants it.
 
     It is entered among the retired memory of the communicator's context, which asks :meth:`unused`
@@ -73,9 +74,9 @@ class Attached:
         finally:
             del self.context.live[here]
 
+    @abstractmethod
     def close(self) -> None:
         """Collective. Give everything back."""
-        raise NotImplementedError
 
 
 class Freeable(Protocol):

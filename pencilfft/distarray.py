@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Number
 from operator import index
 from typing import Any, Protocol, Self
@@ -12,11 +12,12 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
+from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.pencilfft import gathering, reductions
 from onesided.pencilfft.decomposition import PencilGeometry
 from onesided.pencilfft.pencil import Pencil, Subcomm
-from onesided.pencilfft.redistribution import Transfer
+from onesided.pencilfft.redistribution import METHOD, Redistributions, Transfer, boxes_between
 
 
 class DistArray(np.ndarray[Any, np.dtype[Any]]):
@@ -210,20 +211,17 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
 
         ``out`` takes it and says the axis where that is None; else a new array is returned, or
         this one where it is whole along ``axis`` already. All components go one after the other.
-        Raises PatternError where ``out`` is no block of the same global array.
+        ``out`` may be decomposed in any way. Raises PatternError where it is no block of the same
+        global array.
         """
         pencil = self._connected()
         if out is None:
             return self._realigned(pencil, axis)
-        if not isinstance(out, DistArray) or out.global_shape != self.global_shape:
-            raise PatternError(f"out is no DistArray of global shape {self.global_shape}")
+        if not isinstance(out, DistArray):
+            raise PatternError(f"out is a {type(out).__name__}, not a DistArray")
         if axis is not None and axis % self.dimensions != out.alignment:
             raise PatternError(f"axis is {axis}, but out is whole along {out.alignment}")
-        if self.commsizes == out.commsizes:
-            out[...] = self
-            return out
-        self._send(pencil.transfer(out._connected(), self.dtype), out)
-        return out
+        return redistribute(self, out)
 
     def _realigned(self, pencil: Pencil, axis: int | None) -> DistArray:
         if axis is None:
@@ -298,6 +296,52 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         from onesided.pencilfft.io.hdf5 import read
 
         read(self, filename, name, step)
+
+
+def redistribute(
+    source: DistArray,
+    target: DistArray,
+    *,
+    method: str = METHOD,
+    info: Mapping[str, str] | None = None,
+) -> DistArray:
+    """Collective. Copy a global array from one decomposition to another, whatever they are.
+
+    ``source`` and ``target`` are blocks of equal global shape and dtype, on communicators of the
+    same ranks in the same order: other pencils, other process grids. All components of a tensor
+    travel together, and what it needs is kept with the communicator. Returns ``target``.
+    PatternError on every rank where the two do not fit.
+    """
+    comm = source.comm
+    with agreed(comm, "redistribute"):
+        if not isinstance(target, DistArray) or target.global_shape != source.global_shape:
+            raise PatternError(f"the target is no DistArray of global shape {source.global_shape}")
+        if MPI.Comm.Compare(comm, target.comm) not in (MPI.IDENT, MPI.CONGRUENT):
+            raise PatternError("source and target are on communicators of different ranks")
+        if target.dtype != source.dtype or not target.flags.writeable:
+            raise PatternError(
+                f"source has dtype {source.dtype}, the target {target.dtype}"
+                f"{'' if target.flags.writeable else ' and is read-only'}"
+            )
+        if source is not target and np.may_share_memory(source, target):
+            raise PatternError("source and target share memory")
+    here, there = source.local_slice(), target.local_slice()
+    mine = tuple((a.start, a.stop, b.start, b.stop) for a, b in zip(here, there, strict=True))
+    everyone = tuple(agree(comm, what="redistribute", value=mine))
+    if source is target or all(entry[:2] == entry[2:] for each in everyone for entry in each):
+        target.v[...] = source.v
+        return target
+
+    def boxes() -> list[Any]:
+        of = [[tuple(slice(*entry[k : k + 2]) for entry in each) for each in everyone]
+              for k in (0, 2)]  # fmt: skip
+        return [boxes_between(here, of[1]), boxes_between(there, of[0])]
+
+    found = Redistributions.of(comm).find(
+        None, comm, source.dtype, everyone, boxes, method, dict(info or {})
+    )
+    found(True, source.v, target.v)
+    return target
 
 
 def _strides(shape: Sequence[int], order: Sequence[int], step: int) -> list[int]:

@@ -13,7 +13,7 @@ communicator, and what is left before Finalize.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import index
 from typing import Any
@@ -23,7 +23,7 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives import Alltoallw_init, alternate
-from onesided.collectives.agreement import agree, agreed
+from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError, RequestError, ResourceError
 from onesided.pencilfft.commons import Attached, Commons
@@ -43,7 +43,7 @@ Key = tuple[Any, ...]
 
 
 class Redistribution:
-    """Between blocks along one axis and blocks along another, of any two arrays.
+    """Between two decompositions of a global array, of any two arrays.
 
     Arrays of the caller's change from call to call, so the requests are bound to memory of their
     own: one piece of window memory, which both directions receive into. Blocks go from the source
@@ -55,17 +55,13 @@ class Redistribution:
     def __init__(
         self,
         comm: MPI.Comm,
-        shape: tuple[int, ...],
         dtype: np.dtype[Any],
-        axes: tuple[int, int],
+        boxes: Sequence[tuple[Boxes, tuple[int, ...]]],
         method: str,
         info: Mapping[str, str],
     ) -> None:
-        """Collective over ``comm``. ``axes``: those along which the blocks are whole.
-
-        ``shape`` is whole along both axes.
-        """
-        boxes = [_boxes(comm, shape, *pair) for pair in (axes, axes[::-1])]
+        """Collective over ``comm``. ``boxes``: of either decomposition what this rank has in common
+        with the block of every rank in the other one, and the shape of its own block."""
         nbytes = [int(np.prod(local, dtype=np.int64)) * dtype.itemsize for _, local in boxes]
         with agreed(comm):
             send = np.empty(max(nbytes), np.uint8)  # pages that are never written take no memory
@@ -93,11 +89,11 @@ class Redistribution:
         self._ways[0].request.Release()
         #: The transfers that use this.
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.axes, self.freed = axes, False
+        self.freed = False
 
-    def __call__(self, whole: int, source: NDArray[Any], target: NDArray[Any]) -> None:
-        """Collective. From blocks along the axis ``whole``; the source is left as it is."""
-        self._ways[whole != self.axes[0]](source, target)
+    def __call__(self, forward: bool, source: NDArray[Any], target: NDArray[Any]) -> None:
+        """Collective. To the second decomposition, or back; the source is left as it is."""
+        self._ways[not forward](source, target)
 
     def free(self) -> None:
         """Collective. Give back requests and memory."""
@@ -136,6 +132,23 @@ class _Way:
         request.Release()
 
 
+def boxes_between(
+    mine: tuple[slice, ...], others: Sequence[tuple[slice, ...]]
+) -> tuple[Boxes, tuple[int, ...]]:
+    """Local. What a block has in common with each of the others, in its own indices, and its shape.
+
+    Blocks are slices of the global array.
+    """
+    boxes: Boxes = []
+    for other in others:
+        box = [
+            slice(max(a.start, b.start) - a.start, min(a.stop, b.stop) - a.start)
+            for a, b in zip(mine, other, strict=True)
+        ]
+        boxes.append(tuple(box) if all(part.start < part.stop for part in box) else None)
+    return boxes, tuple(part.stop - part.start for part in mine)
+
+
 def _boxes(
     comm: MPI.Comm, shape: tuple[int, ...], whole: int, split: int
 ) -> tuple[Boxes, tuple[int, ...]]:
@@ -169,23 +182,28 @@ class Redistributions(Attached):
 
     def find(
         self,
-        user: object,
+        user: object | None,
         comm: MPI.Comm,
-        shape: tuple[int, ...],
         dtype: np.dtype[Any],
-        axes: tuple[int, int],
+        name: Any,
+        boxes: Callable[[], Sequence[tuple[Boxes, tuple[int, ...]]]],
         method: str,
         info: Mapping[str, str],
     ) -> Redistribution:
-        """Collective. The redistribution that does this, an earlier one or a new one."""
-        axes = (min(axes), max(axes))
-        key = (shape, dtype.str, axes, method, tuple(sorted(info.items())))
+        """Collective. The redistribution with this name, an earlier one or a new one of ``boxes``.
+
+        Names are equal on a rank where they are on all.
+        """
+        key = (name, dtype.str, method, tuple(sorted(info.items())))
         found = self._known.pop(key, None)
         if found is None:
-            nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize // comm.size
+            sides = boxes()
+            sizes = [int(np.prod(shape, dtype=np.int64)) for _, shape in sides]
+            (count,) = largest(comm, None, "redistribution", [max(sizes)])
+            nbytes = count * dtype.itemsize
             if len(self._known) >= MOST or sum(self._bytes.values()) + nbytes > MOST_BYTES:
                 self._free_idle(nbytes)
-            arguments = (comm, shape, dtype, axes, method, info)
+            arguments = (comm, dtype, sides, method, info)
             try:
                 found = Redistribution(*arguments)
             except ResourceError:  # agreed: every rank is here
@@ -193,7 +211,8 @@ class Redistributions(Attached):
                 found = Redistribution(*arguments)
             self._bytes[key] = nbytes
         self._known[key] = found
-        found.users.add(user)
+        if user is not None:
+            found.users.add(user)
         return found
 
     def _free_idle(self, room: int | None) -> None:
@@ -291,10 +310,13 @@ class Transfer:
             return
         found = self._found
         if found is None or found.freed:
+            low, high = sorted(self._axes)
             found = self._found = Redistributions.of(self.comm).find(
-                self, self.comm, self.shape, self.dtype, self._axes, self._method, self._info
-            )
-        found(self._axes[not forward], source, target)
+                self, self.comm, self.dtype, (self.shape, low, high),
+                lambda: [_boxes(self.comm, self.shape, *way) for way in ((low, high), (high, low))],
+                self._method, self._info,
+            )  # fmt: skip
+        found(forward == (self._axes[0] < self._axes[1]), source, target)
 
     def _checked(self, what: str, array: Any, shape: tuple[int, ...]) -> NDArray[Any]:
         if not isinstance(array, np.ndarray):
@@ -312,3 +334,43 @@ class Transfer:
         if self._found is not None:
             self._found.users.discard(self)
         self._found = None
+
+
+def transpose(
+    comm: MPI.Comm,
+    source: NDArray[Any],
+    target: NDArray[Any],
+    axes: tuple[int, int],
+    *,
+    method: str = METHOD,
+    info: Mapping[str, str] | None = None,
+) -> None:
+    """Collective. Redistribute plain arrays, from blocks along one axis to blocks along another.
+
+    ``source`` is whole along ``axes[0]`` and this rank's block along ``axes[1]``, ``target`` the
+    other way round; both are local along all other axes. Any memory orders; the arrays may be
+    others in every call, and what it needs is kept with the communicator. PatternError on every
+    rank where the arrays do not fit on one.
+    """
+    with agreed(comm, "transpose"):
+        for array in (source, target):
+            if not isinstance(array, np.ndarray):
+                raise PatternError(f"transpose() of a {type(array).__name__}, not a NumPy array")
+        if source.ndim != target.ndim or source.dtype != target.dtype:
+            raise PatternError(
+                f"transpose() from {source.ndim} axes of {source.dtype} to {target.ndim} of "
+                f"{target.dtype}"
+            )
+        if not target.flags.writeable or np.may_share_memory(source, target):
+            raise PatternError("the target of transpose() is read-only, or the source")
+        whole = list(source.shape)
+        try:
+            whole[axes[1]] = target.shape[axes[1]]
+        except (IndexError, TypeError) as error:
+            raise PatternError(f"transpose() between axes {axes!r}") from error
+        transfer = Transfer(
+            comm, whole, source.dtype, source.shape, axes[0], target.shape, axes[1],
+            method=method, info=info,
+        )  # fmt: skip
+    transfer.forward(source, target)
+    transfer.destroy()

@@ -12,7 +12,15 @@ from cases import need, parameters, ranks
 
 from onesided.collectives import PatternError, RequestError, UnsupportedError, memory
 from onesided.collectives.context import Context
-from onesided.pencilfft import PFFT, newDistArray
+from onesided.pencilfft import (
+    PFFT,
+    DistArray,
+    Subcomm,
+    block,
+    newDistArray,
+    redistribute,
+    transpose,
+)
 
 OPTIONS = {"method": "rma-notify", "effort": "estimate"}
 SHAPE = (8, 9, 10)
@@ -272,3 +280,61 @@ def case_many_plans_share_windows(comm):
     finally:
         memory.Region = region
     assert 0 < len(made) < 16, made
+
+
+# Redistribution by itself.
+
+
+def grids(size):
+    """Every process grid in three dimensions that leaves an axis whole."""
+    found = [g for g in np.ndindex(*[size + 1] * 3) if np.prod(g) == size and 1 in g]
+    return [tuple(int(part) for part in g) for g in found]
+
+
+def numbered(array):
+    """Every element is its place in the global array."""
+    places = np.arange(np.prod(array.global_shape)).reshape(array.global_shape)
+    array.v[...] = places[array.local_slice()]
+    return array
+
+
+@parameters(method=["rma-notify", "p2p"], rank=[0, 1])
+def case_from_any_decomposition_to_any_other(comm, method, rank):
+    shape = (3,) * rank + (7, 6, 5)
+    made = [Subcomm(comm, grid, reorder=False) for grid in grids(comm.size)]
+    words = {"dtype": int, "rank": rank}
+    for _ in range(2):  # what the first time has made is found again
+        for here in made:
+            source = numbered(DistArray(shape, here, **words))
+            for there in made:
+                target = DistArray(shape, there, val=-1, **words)
+                kept = source.copy()
+                assert redistribute(source, target, method=method) is target
+                assert np.array_equal(target, numbered(DistArray(shape, there, **words)))
+                assert np.array_equal(source, kept)
+                target[...] = -1
+                assert source.redistribute(out=target) is target
+                assert np.array_equal(target, numbered(DistArray(shape, there, **words)))
+    for each in made:
+        each.destroy()
+
+
+@parameters(order="CF", axes=[(0, 1), (2, 0), (-1, 1)])
+def case_transposes_of_plain_arrays(comm, order, axes):
+    shape = (7, 6, 5)
+    whole = np.arange(np.prod(shape)).reshape(shape)
+    cuts = [[slice(None)] * 3 for _ in axes]
+    for cut, split in zip(cuts, axes[::-1], strict=True):
+        cut[split] = slice(*block(shape[split], comm.size, comm.rank))
+    source, expected = (np.array(whole[tuple(cut)], order=order) for cut in cuts)
+    for factor in (1, 2, 3):
+        target = np.zeros_like(expected)
+        transpose(comm, factor * source, target, axes)
+        assert np.array_equal(target, factor * expected)
+        back = np.zeros_like(source)
+        transpose(comm, target, back, axes[::-1])
+        assert np.array_equal(back, factor * source)
+    wrong = source if comm.rank else source.astype(float)
+    found = outcome(comm, lambda: transpose(comm, wrong, np.zeros_like(expected), axes))
+    assert found == [found[0]] * comm.size
+    assert found[0][0] is PatternError
