@@ -208,9 +208,10 @@ class Planner:
 
     def _measured(self, sizes: tuple[int, ...] | None) -> Choice:
         settings, comm = self._settings, self._comm
-        grids = [sizes]
         if sizes is None:
             grids = candidate_grids(comm.size, settings.shape, settings.axes[-1])
+        else:
+            grids = [sizes]
         choices = [Choice(grid, name, USUAL) for grid in grids for name in self._names()]
         best = fastest(comm, choices, self.make, self._nbytes)
         if len(settings.shape) > 1:
