@@ -209,14 +209,18 @@ class _Level:
         start = coarse.range(comm.rank)[0]
         parts = tentative.data, tentative.indices + start, tentative.indptr
         T = sparse.csr_array(parts, shape=(tentative.shape[0], coarse.size))
-        images = moving.product(comm, A.local(), A.pattern, T)
-        factors = (4.0 / 3.0 / self.radius * self._scale).astype(A.dtype)
-        images.data *= np.repeat(factors, np.diff(images.indptr))
-        smoothed = sparse.csr_array(T - images)
+        local = A.local()
+        row = np.repeat(np.arange(len(self._scale)), np.diff(local.indptr))
+        damped = local.data * (-4.0 / 3.0 / self.radius * self._scale).astype(A.dtype)[row]
+        place = np.flatnonzero(local.indices == row)
+        first = place[np.append(True, row[place[1:]] != row[place[:-1]])[: len(place)]]
+        damped[first] += 1.0
+        smoother = sparse.csr_array((damped, local.indices, local.indptr), shape=local.shape)
+        smoothed = moving.product(comm, smoother, A.pattern, T)
         self.P = DistMatrix(comm, smoothed, A.row_partition, coarse, **how)
         self.PH = self.P.H
         self.right = np.zeros(tentative.shape[1], A.dtype)
-        image = moving.product(comm, A.local(), A.pattern, smoothed)
+        image = moving.product(comm, local, A.pattern, smoothed)
         local = self.P.local()
         if local.dtype.kind == "c":
             local = local.conj()
@@ -268,12 +272,13 @@ def _everywhere(A: DistMatrix, block: Vector) -> Vector:
 class _Graph:
     """Strong connections of nodes, each of which is connected with itself."""
 
-    indptr: NDArray[Any]
-    indices: NDArray[Any]
+    indptr: NDArray[np.intp]
+    indices: NDArray[np.intp]
 
     def most(self, numbers: NDArray[Any]) -> NDArray[Any]:
         """The largest number among a node's neighbors and its own."""
-        found: NDArray[Any] = np.maximum.reduceat(numbers[self.indices], self.indptr[:-1])
+        theirs = numbers.take(self.indices, mode="clip")
+        found: NDArray[Any] = np.maximum.reduceat(theirs, self.indptr[:-1])
         return found
 
 
@@ -285,16 +290,17 @@ def _aggregates(
     if not n:
         return np.zeros(0, np.int64)
     row = np.repeat(np.arange(n), np.diff(own.indptr))
-    size = np.sqrt(np.abs(diagonal))
-    strong = np.abs(own.data) > strength * size[row] * size[own.indices]
+    size, column = np.sqrt(np.abs(diagonal)), own.indices.astype(np.intp)
+    strong = np.abs(own.data) > (strength * size)[row] * size.take(column)
     if len(nodes) == int(nodes[-1]) + 1:
         indptr = np.concatenate([[0], np.cumsum(strong)])[own.indptr]
-        return _around(_Graph(indptr, own.indices[strong]), n)
-    places = nodes[row[strong]], nodes[own.indices[strong]]
+        return _around(_Graph(indptr, column[strong]), n)
+    places = nodes[row[strong]], nodes[column[strong]]
     count = int(nodes[-1]) + 1
     ones = np.ones(len(places[0]), np.bool_)
     graph: Any = sparse.coo_array((ones, places), shape=(count, count)).tocsr()
-    return _around(_Graph(graph.indptr, graph.indices), count)[nodes]
+    indptr, indices = (part.astype(np.intp) for part in (graph.indptr, graph.indices))
+    return _around(_Graph(indptr, indices), count)[nodes]
 
 
 def _around(graph: _Graph, count: int) -> NDArray[np.int64]:

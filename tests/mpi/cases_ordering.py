@@ -320,7 +320,7 @@ def case_report(comm, seed):
     text = str(found)
     assert f"{whole.nnz} nonzeros" in text
     assert f"imbalance {found.imbalance:.3f}" in text
-    assert len(text.splitlines()) == comm.size + 5
+    assert len(text.splitlines()) == comm.size + 6
     assert len(set(comm.allgather(text))) == 1
 
 
