@@ -123,7 +123,6 @@ def save_overheads(
 def save_panels(
     path: str,
     title: str,
-    labels: tuple[str, str],
     ticks: tuple[Callable[[float], str], Callable[[float], str]],
     panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]],
 ) -> None:
@@ -161,12 +160,10 @@ def save_panels(
             axes.set_xticks([])
         else:
             axes.set_xscale("log", base=2)
-            axes.xaxis.set_major_locator(LogLocator(base=2, numticks=6))
+            axes.xaxis.set_major_locator(LogLocator(base=2, numticks=5))
             axes.xaxis.set_major_formatter(lambda value, _: ticks[0](value))
         axes.tick_params(labelsize="small")
         axes.grid(True, which="major", alpha=0.3)
-    figure.supxlabel(labels[0], fontsize="medium")
-    figure.supylabel(labels[1], fontsize="medium")
     if shown:
         handles = [shown[name] for name in names]
         figure.legend(handles, names, loc="outside lower center", ncols=beside, fontsize="small")

@@ -480,6 +480,5 @@ def _draw(path: str, rows: Sequence[Any]) -> None:
             lines = panels.setdefault(row.labels["operation"], {})
             point = (float(row.nbytes), row.ratios[BASELINE])
             lines.setdefault(row.labels["method"], []).append(point)
-    name = library()
-    save_panels(path, f"Time over that of the MPI's blocking call ({name})", ("bytes", "ratio"),
-                (SIZE.tick, number), panels)  # fmt: skip
+    title = f"Time over that of the MPI's blocking call, by bytes ({library()})"
+    save_panels(path, title, (SIZE.tick, number), panels)
