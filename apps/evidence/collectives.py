@@ -458,7 +458,8 @@ def _goal(wanted: float | None, outcome: Outcome) -> str:
 
 
 def _table(title: str, sizes: Sequence[str], columns: Sequence[tuple[str, list[str]]]) -> Table:
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    look: dict[str, Any] = {"box": None, "padding": (0, 2, 0, 0), "min_width": len(title)}
+    table = Table(title=title, title_justify="left", **look)
     table.add_column("bytes", justify="right", vertical="bottom", no_wrap=True)
     for name, _ in columns:
         head = name.replace("-", "-\n").replace(" ", "\n")
