@@ -45,6 +45,7 @@ lint: $(LINT)/ready
 bench: $(BENCH)/ready
 	$(BENCH)/bin/onesided bench all -o bench-results --ranks $(BENCH_RANKS)
 	$(BENCH)/bin/onesided bench rounds --ranks 2
+	$(BENCH)/bin/onesided bench collectives --ranks 2
 	$(BENCH)/bin/onesided bench partitioned --targets --python --ranks 2
 	$(BENCH)/bin/onesided bench model --check --ranks $(BENCH_RANKS)
 	$(BENCH)/bin/onesided bench fft --suite --seconds 60 --ranks 2

@@ -132,6 +132,12 @@ COMMANDS = (
         evidence_options.bench_rounds,
     ),
     Command(
+        "bench collectives",
+        "onesided.apps.evidence.collectives",
+        "Compare every persistent collective with the MPI's own, as OSU's micro-benchmarks do.",
+        evidence_options.bench_collectives,
+    ),
+    Command(
         "bench patterns",
         "onesided.apps.evidence.patterns",
         "Compare them on the exchange patterns of sparse matrices.",

@@ -78,14 +78,16 @@ def settings(options: argparse.Namespace) -> dict[str, object]:
     return given | {"info": dict(options.info)}
 
 
-def common(parser: argparse.ArgumentParser, comm: str) -> None:
-    """Local. What every command takes; ``comm`` is the default of ``--comm``."""
-    parser.add_argument(
-        "--comm",
-        metavar="METHOD",
-        default=comm,
-        help=f"method, several with commas, or all (default {comm}); onesided doctor lists them",
-    )
+def common(parser: argparse.ArgumentParser, comm: str | None) -> None:
+    """Local. What every command takes; ``comm`` is the default of ``--comm``, None without it."""
+    if comm is not None:
+        parser.add_argument(
+            "--comm",
+            metavar="METHOD",
+            default=comm,
+            help=f"method, several with commas, or all (default {comm}); onesided doctor lists "
+            "them",
+        )
     parser.add_argument(
         "--ranks", metavar="N", type=positive, help="start on N ranks with the installed mpiexec"
     )

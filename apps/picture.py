@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +17,7 @@ from onesided.apps.failures import CommandError, words
 NEEDS = "needs matplotlib (the extra plot)"
 COLORS = 10  # that matplotlib has for lines; then the style changes
 STYLES = ("-", "--", ":")
+MARKERS = "osD^v<>pXP*"
 
 
 def check_picture(comm: MPI.Comm, path: str | None, option: str = "--picture") -> None:
@@ -118,6 +120,56 @@ def save_overheads(
     figure.savefig(path)
 
 
+def save_panels(
+    path: str,
+    title: str,
+    ticks: tuple[Callable[[float], str], Callable[[float], str]],
+    panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]],
+) -> None:
+    """Local. Draw ratios over x, both logarithmic, a small picture for every name.
+
+    In each a line at 1, and one for every name of its own, which looks the same in all of them;
+    points side by side where there is a single x. ``ticks`` write the numbers at the axes.
+    """
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
+    across = min(4, math.ceil(math.sqrt(len(panels))))
+    down = math.ceil(len(panels) / max(1, across))
+    beside = max(1, min(len(names), int(1.9 * across)))
+    legend = 0.25 * math.ceil(len(names) / beside)
+    figure = _canvas((max(4.5, 3.4 * across), max(2.6 * down, 3.0) + legend + 0.5))
+    figure.suptitle(title)
+    shown: dict[str, Any] = {}
+    for place, (panel, lines) in enumerate(panels.items()):
+        axes = figure.add_subplot(down, across, place + 1)
+        axes.set_title(panel, fontsize="medium")
+        axes.axhline(1.0, color="black", linewidth=0.8)
+        single = len({x for points in lines.values() for x, _ in points}) == 1
+        for name, points in lines.items():
+            number = names.index(name)
+            x, y = [x for x, _ in points], [y for _, y in points]
+            look = {"color": f"C{number % COLORS}", "marker": MARKERS[number % len(MARKERS)],
+                    "linestyle": STYLES[number // COLORS % len(STYLES)]}  # fmt: skip
+            (shown[name],) = axes.plot([number] if single else x, y, markersize=4, **look)
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter(lambda value, _: ticks[1](value))
+        if single:
+            axes.set_xticks([])
+        else:
+            axes.set_xscale("log", base=2)
+            axes.xaxis.set_major_locator(LogLocator(base=2, numticks=5))
+            axes.xaxis.set_major_formatter(lambda value, _: ticks[0](value))
+        axes.tick_params(labelsize="small")
+        axes.grid(True, which="major", alpha=0.3)
+    if shown:
+        handles = [shown[name] for name in names]
+        figure.legend(handles, names, loc="outside lower center", ncols=beside, fontsize="small")
+    figure.savefig(path)
+
+
 def save_slice(
     path: str,
     title: str,
@@ -208,11 +260,16 @@ def save_traffic(
 
 
 def _figure(title: str) -> tuple[Any, Any]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.0, 5.0), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = _canvas((6.0, 5.0))
     axes = figure.add_subplot()
     axes.set_title(title)
     return figure, axes
+
+
+def _canvas(size: tuple[float, float]) -> Any:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure

@@ -1,7 +1,7 @@
 """Measure several things fairly: interleaved, from a barrier on, by the slowest rank.
 
 In every round each subject runs once (or its ``repeats`` times in a row, where one run is too
-short for the clock), after a barrier; rounds alternate their order. Time k of one subject and time
+short for the clock), after a barrier; every round has another order. Time k of one subject and time
 k of another were therefore taken next to each other, and their ratio survives a machine that other
 programs share.
 
@@ -35,13 +35,18 @@ WARM_UP = 3
 
 @dataclass(frozen=True)
 class Subject:
-    """Something to time: a name, a call of all ranks, or of rank 0 alone while others sleep."""
+    """Something to time: a name, a call of all ranks, or of rank 0 alone while others sleep.
+
+    ``apart``: each of several repeats comes after a barrier of its own, which is not timed: a rank
+    may be through before others have begun.
+    """
 
     name: str
     call: Callable[[], object]
     repeats: int = 1
     alone: bool = False
     lead: float = 0.0
+    apart: bool = False
 
 
 def measure(
@@ -68,13 +73,12 @@ def measure(
         longest = float(np.dot(trial, 1 + np.array(leads)))
         rounds = max(1, min(iterations, int(seconds / max(longest, 1e-9))))
         times = np.empty((rounds, len(subjects)))
-        order = list(range(len(subjects)))
+        shuffle = np.random.default_rng(1)  # the same on all ranks
         for row in times:
-            for index in order:
+            for index in shuffle.permutation(len(subjects)):
                 for _ in range(leads[index]):
                     _region(comm, subjects[index])
                 row[index] = _region(comm, subjects[index])
-            order.reverse()
             tick()
     comm.Allreduce(MPI.IN_PLACE, times, op=MPI.MAX)
     return [column.tolist() for column in times.T]
@@ -123,6 +127,13 @@ def _region(comm: MPI.Comm, subject: Subject) -> float:
     comm.Barrier()
     if subject.alone and comm.rank != 0:
         elapsed = 0.0
+    elif subject.apart:
+        elapsed = 0.0
+        for _ in count:
+            begin = time.perf_counter()
+            call()
+            elapsed += time.perf_counter() - begin
+            comm.Barrier()
     else:
         begin = time.perf_counter()
         for _ in count:

@@ -25,8 +25,8 @@ from onesided.apps.rmamt.matrix import batches, cells_of, check, plan_of
 from onesided.apps.rmamt.operations import OPERATIONS, steps_of
 from onesided.apps.rmamt.patterns import PATTERNS, distances
 from onesided.apps.rmamt.plan import Plan, Task
-from onesided.apps.rmamt.store import Store
 from onesided.apps.rmamt.synchronisations import SYNCHRONISATIONS
+from onesided.apps.store import Store
 
 PLAN = Plan(64, 1 << 20, 6, 2, 10, 0.1, 5.0)
 CELL = Cell("latency", "fence", "put", 2, 1024, "multiple")
@@ -229,29 +229,29 @@ def measured(mean, *, wrong=0, kind="", **loops):
 
 
 def test_a_killed_run_goes_on(tmp_path):
-    store = Store(tmp_path / "cells.jsonl")
+    store = Store(tmp_path / "cells.jsonl", Cell, Outcome)
     assert store.begin({"ranks": 2}) == 0
     store.add(CELL, measured(1.0))
     with open(store.path, "a") as file:
         file.write('{"cell": {"pattern": "lat')
-    again = Store(store.path)
+    again = Store(store.path, Cell, Outcome)
     assert again.begin({"ranks": 2}) == 1
     other = Cell("latency", "lock", "get", 0, 1, "single")
     again.add(other, measured(2.0, alone=3.0))
-    found = Store(store.path).outcomes()
+    found = Store(store.path, Cell, Outcome).outcomes()
     assert found == {CELL: measured(1.0), other: measured(2.0, alone=3.0)}
     assert again.outcomes([other]) == {other: measured(2.0, alone=3.0)}
 
 
 def test_other_settings_are_refused(tmp_path):
-    store = Store(tmp_path / "cells.jsonl")
+    store = Store(tmp_path / "cells.jsonl", Cell, Outcome)
     store.begin({"ranks": 2, "plan": PLAN.record()})
     with pytest.raises(CommandError, match=r"other settings \(ranks: 2 then, 4 now\)"):
         store.begin({"ranks": 4, "plan": PLAN.record()})
 
 
 def test_failures_can_be_forgotten(tmp_path):
-    store = Store(tmp_path / "cells.jsonl")
+    store = Store(tmp_path / "cells.jsonl", Cell, Outcome)
     store.begin({})
     store.add_machine({"ranks": 2, "thread_level": "single"})
     store.add_machine({"ranks": 4, "thread_level": "multiple"})

@@ -28,9 +28,9 @@ from onesided.apps.rmamt.goals import goals
 from onesided.apps.rmamt.matrix import cells_of
 from onesided.apps.rmamt.plan import Plan, Task
 from onesided.apps.rmamt.rows import failures, failures_remark, row
-from onesided.apps.rmamt.store import Store
 from onesided.apps.rmamt.sweep import Sweep, failure
 from onesided.apps.rmamt.synchronisations import SYNCHRONISATIONS
+from onesided.apps.store import Store
 
 PLAN = Plan(64, 1 << 20, 6, 2, 10, 0.1, 5.0)
 CELL = Cell("latency", "fence", "put", 2, 1024, "multiple")
@@ -84,7 +84,7 @@ class Jobs:
     def __call__(self, words, ranks, target, limit, variables):
         task = Task.read(Path(words[2]))
         self.given.append((len(task.cells), ranks, variables["MPI4PY_RC_THREAD_LEVEL"]))
-        store = Store(self.path)
+        store = Store(self.path, Cell, Outcome)
         for cell in task.cells:
             if cell in self.fatal:
                 return Ended("failed", 1.0, "exit code 139: it is gone", 139)
@@ -94,7 +94,7 @@ class Jobs:
 
 def test_a_crash_costs_one_cell(tmp_path, monkeypatch):
     cells = [Cell("latency", "fence", "put", 1, size, "multiple") for size in range(1, 8)]
-    store, ticks = Store(tmp_path / "cells.jsonl"), []
+    store, ticks = Store(tmp_path / "cells.jsonl", Cell, Outcome), []
     jobs = Jobs(store.path, {cells[2], cells[6]})
     monkeypatch.setattr(sweeping, "run_job", jobs)
     Sweep(store, PLAN, "").run(cells, 2, 5, ticks.append)
@@ -109,7 +109,7 @@ def test_a_crash_costs_one_cell(tmp_path, monkeypatch):
 
 
 def test_a_mistake_in_what_was_asked_for_ends_the_sweep(tmp_path, monkeypatch):
-    store = Store(tmp_path / "cells.jsonl")
+    store = Store(tmp_path / "cells.jsonl", Cell, Outcome)
     ended = Ended("failed", 1.0, "exit code 2: onesided: no mpiexec", 2)
     monkeypatch.setattr(sweeping, "run_job", lambda *_: ended)
     with pytest.raises(CommandError, match="no mpiexec"):

@@ -79,8 +79,17 @@ EXPERIMENTS = (
         "--ranks-list {ranks} --memory slots empty plain".split(),
         "--ranks-list {ranks} --sizes 1K 8K 32K 128K 1M 2M --memory slots empty plain --inits 2 "
         "--iterations 200".split(),
-        (360.0, 16.0),
+        (360.0, 14.0),
         draws="{output}/alltoallv",
+    ),
+    Experiment(
+        "collectives",
+        "bench collectives",
+        "all collectives, as OSU's micro-benchmarks",
+        quick="--quick --operations Barrier Bcast Allgatherv Allreduce Reduce_scatter".split(),
+        seconds=(240.0, 5.0),
+        least=2,
+        draws="{output}/collectives.png",
     ),
     Experiment(
         "scaling",
@@ -133,7 +142,7 @@ EXPERIMENTS = (
         "bench partitioned",
         "paper 004, Figures 3 to 6",
         quick="--partition-sizes 256 4K 64K 1M --threads 1 4 --iterations 10".split(),
-        seconds=(240.0, 14.0),
+        seconds=(240.0, 12.0),
         least=2,
         most=2,
         draws="{output}/partitioned",

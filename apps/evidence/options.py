@@ -15,6 +15,18 @@ ROUND_SIZES = "64 1K 8K 32K 128K 1M 2M 16M"
 PATTERNS = ("spmv", "rows")
 APPLICATIONS = ("fft", "cg")
 MESH = 200_000
+#: Those of :mod:`onesided.apps.evidence.operations`, which is not imported for a help text.
+OPERATIONS = (
+    "Barrier Bcast Gather Gatherv Scatter Scatterv Allgather Allgatherv Alltoall Alltoallv "
+    "Alltoallw Reduce Allreduce Reduce_scatter Reduce_scatter_block Scan Exscan Neighbor_allgather "
+    "Neighbor_allgatherv Neighbor_alltoall Neighbor_alltoallv Neighbor_alltoallw"
+).split()
+#: By the name of an option of ``bench collectives``: what it is usually, and in a quick run.
+USUAL = {
+    "sizes": ("8 64 256 1K 4K 16K 64K 256K 1M 4M", "8 1K 64K 1M"),
+    "iterations": ("41", "9"),
+    "seconds": ("120", "10"),
+}
 
 
 def _repeated(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +82,7 @@ def bench_alltoallv(parser: argparse.ArgumentParser) -> None:
 
 def bench_rounds(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided bench rounds``."""
-    common(parser, "auto")
+    common(parser, None)
     timed(parser, 41)
     add = parser.add_argument
     add(
@@ -95,6 +107,68 @@ def bench_rounds(parser: argparse.ArgumentParser) -> None:
         default=["rma-notify", "p2p", "mpi-persistent"],
         help="what auto is compared with (default the any-order methods among which it chooses)",
     )
+
+
+def bench_collectives(parser: argparse.ArgumentParser) -> None:
+    """Local. Options of ``onesided bench collectives``."""
+    common(parser, None)
+    add = parser.add_argument
+    add(
+        "--operations",
+        metavar="NAME",
+        choices=OPERATIONS,
+        nargs="+",
+        default=OPERATIONS,
+        help=f"default all: {' '.join(OPERATIONS)}",
+    )
+    add(
+        "--sizes",
+        metavar="BYTES",
+        type=size,
+        nargs="+",
+        help="bytes that a rank has, or of one block, as OSU's micro-benchmarks count them"
+        + _usual("sizes"),
+    )
+    add(
+        "--methods",
+        metavar="METHOD",
+        nargs="+",
+        help="or all; an operation leaves out those that are none of its own (default auto, and "
+        "the methods among which it chooses)",
+    )
+    add(
+        "--memory",
+        choices=("plain", "empty"),
+        default="plain",
+        help="where is received: NumPy's memory, or that of collectives.empty (default plain)",
+    )
+    add(
+        "--iterations",
+        metavar="N",
+        type=positive,
+        help=f"turns, in each of which every contestant is timed{_usual('iterations')}",
+    )
+    add(
+        "--seconds",
+        metavar="S",
+        type=seconds,
+        help=f"measure no longer than about S seconds, in fewer turns{_usual('seconds')}",
+    )
+    add("--quick", action="store_true", help="few sizes and turns")
+    add("--strict", action="store_true", help="exit with 1 where a target is missed")
+    add(
+        "-o",
+        "--output",
+        metavar="DIR",
+        help="keep what is measured in this folder: a run that was ended goes on from there",
+    )
+    add("--afresh", action="store_true", help="forget what DIR has from before")
+    add("--picture", metavar="FILE", help="draw all ratios into an image FILE")
+
+
+def _usual(name: str) -> str:
+    usual, quick = USUAL[name]
+    return f" (default {usual}; quick {quick})"
 
 
 def bench_patterns(parser: argparse.ArgumentParser) -> None:

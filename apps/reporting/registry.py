@@ -8,7 +8,7 @@ from onesided.apps.reporting.result import Result
 from onesided.apps.reporting.section import Section
 from onesided.apps.reporting.sections.applications import Applications
 from onesided.apps.reporting.sections.broadcasts import Broadcasts
-from onesided.apps.reporting.sections.exchanges import Exchanges
+from onesided.apps.reporting.sections.exchanges import Collectives, Exchanges
 from onesided.apps.reporting.sections.experiments import Experiments
 from onesided.apps.reporting.sections.kind import Kind
 from onesided.apps.reporting.sections.miniapps import MiniApps
@@ -23,6 +23,7 @@ from onesided.apps.reporting.sections.suites import Suite
 #: In the order of the page.
 KINDS: Mapping[str, type[Kind]] = {
     "bench alltoallv": Exchanges,
+    "bench collectives": Collectives,
     "bench patterns": Patterns,
     "bench apps": Applications,
     "bench broadcast": Broadcasts,

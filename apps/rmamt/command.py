@@ -33,8 +33,8 @@ from onesided.apps.rmamt.goals import goals
 from onesided.apps.rmamt.matrix import cells_of, check, plan_of, usual
 from onesided.apps.rmamt.plan import Plan
 from onesided.apps.rmamt.rows import MatrixReport, failures, failures_remark, row
-from onesided.apps.rmamt.store import Store
 from onesided.apps.rmamt.sweep import Sweep
+from onesided.apps.store import Store
 from onesided.collectives.hardware import processor
 
 CELLS, LOOP, JSON = "cells.jsonl", "rma_loop.so", "rma-mt.json"
@@ -103,9 +103,9 @@ def _steps(tick: Callable[[], None], done: int) -> Callable[[int], None]:
     return steps
 
 
-def _store(folder: Path, options: Namespace, plan: Plan) -> Store:
+def _store(folder: Path, options: Namespace, plan: Plan) -> Store[Cell, Outcome]:
     """Local. What was measured before, of the same settings."""
-    store = Store(folder / CELLS)
+    store = Store(folder / CELLS, Cell, Outcome)
     if options.afresh:
         store.path.unlink(missing_ok=True)
     software = versions()
@@ -187,7 +187,7 @@ def _columns(
 
 def _second(folder: Path) -> tuple[list[Entry], str]:
     """Local. The rows of another folder, and the MPI that they were measured with."""
-    store = Store(folder / CELLS)
+    store = Store(folder / CELLS, Cell, Outcome)
     outcomes = store.outcomes()
     if not outcomes:
         raise CommandError(f"--second {folder}: no cells of bench rma-mt in this folder")

@@ -13,7 +13,7 @@ from onesided.apps.rmamt.cell import Cell, Outcome
 from onesided.apps.rmamt.cores import unbound
 from onesided.apps.rmamt.matrix import Batch, batches
 from onesided.apps.rmamt.plan import Plan, Task
-from onesided.apps.rmamt.store import Store
+from onesided.apps.store import Store
 
 CRASH, ERROR, HANG = "crash", "error", "hang"
 STARTING = 60.0  # seconds for a job to begin and to end
@@ -36,7 +36,7 @@ class Sweep:
     """Local. Measures what the store has not; ``tick`` is called after every cell."""
 
     def __init__(
-        self, store: Store, plan: Plan, library: str, deadline: float | None = None
+        self, store: Store[Cell, Outcome], plan: Plan, library: str, deadline: float | None = None
     ) -> None:
         self._store, self._plan, self._library = store, plan, library
         self._deadline = deadline

@@ -23,7 +23,7 @@ from onesided.apps.rmamt.cores import share_cores
 from onesided.apps.rmamt.measuring import outcome, refusal
 from onesided.apps.rmamt.patterns import PATTERNS
 from onesided.apps.rmamt.plan import Task
-from onesided.apps.rmamt.store import Store
+from onesided.apps.store import Store
 from onesided.collectives import agreed
 
 REFUSED = "error"
@@ -33,7 +33,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     """Collective. The command."""
     with user_errors(), agreed(comm):
         task = Task.read(Path(options.cells))
-    store = Store(Path(options.output))
+    store = Store(Path(options.output), Cell, Outcome)
     machine = facts(comm)
     if comm.rank == 0:
         store.add_machine(machine)

@@ -1,11 +1,13 @@
-"""``bench alltoallv``: Figures 1 and 2 of paper 000, and times over that of the plain call."""
+"""``bench alltoallv``: Figures 1 and 2 of paper 000, and times over that of the plain call.
+
+``bench collectives``: the same of every collective."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from onesided.apps.reporting.figure import Figure
-from onesided.apps.reporting.quantities import RANKS, SIZE, TIME
+from onesided.apps.reporting.quantities import RANKS, RATIO, SIZE, TIME
 from onesided.apps.reporting.result import METHOD, Entry, known
 from onesided.apps.reporting.sections.kind import Kind
 from onesided.apps.reporting.sections.rows import records
@@ -16,6 +18,7 @@ from onesided.apps.reporting.sections.sweep import (
     ratios_over_bytes,
     times_over_bytes,
 )
+from onesided.apps.selection import BASELINE
 
 MEMORY = "memory"
 
@@ -55,6 +58,21 @@ class Exchanges(Kind):
             told = f"receiving into {memory!r} memory"
             title = f"Time over ranks, {scaling} scaling, {SIZE.show(nbytes)}, {told}"
             found += sweep.figures(title, rows, self.result.timed)
+        return found
+
+
+class Collectives(Kind):
+    """All collectives: ratios to the MPI's blocking call."""
+
+    def figures(self) -> list[Figure]:
+        """Local. One for every operation."""
+        timed = self.result.timed
+        over = RATIO.called("time over that of the blocking call")
+        sweep = Sweep("bytes", SIZE, lambda entry: entry.ratio(BASELINE), over, [METHOD], level=1.0)
+        found: list[Figure] = []
+        for name in dict.fromkeys(entry.label("operation") for entry in timed):
+            mine = [entry for entry in timed if entry.label("operation") == name]
+            found += sweep.figures(f"{name}, time over that of MPI_{name}", mine, timed)
         return found
 
 

@@ -10,20 +10,35 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from onesided.apps.failures import CommandError, words
-from onesided.apps.rmamt.cell import Cell, Outcome
 
 SETTINGS, MACHINE, CELL = "settings", "machine", "cell"
 LEVEL, RANKS = "thread_level", "ranks"
 
 
-class Store:
-    """Local. A file of cells, which need not be there yet."""
+class Kept(Protocol):
+    """What a line can have."""
 
-    def __init__(self, path: Path) -> None:
+    def record(self) -> dict[str, Any]:
+        """Local. For JSON."""
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Self:
+        """Local. What :meth:`record` wrote; KeyError, TypeError or ValueError for anything else."""
+
+
+Cell = TypeVar("Cell", bound=Kept)
+Outcome = TypeVar("Outcome", bound=Kept)
+
+
+class Store(Generic[Cell, Outcome]):
+    """Local. A file of cells and of what came of them, which need not be there yet."""
+
+    def __init__(self, path: Path, cells: type[Cell], outcomes: type[Outcome]) -> None:
         self.path = path
+        self._cells, self._kind = cells, outcomes
 
     def begin(self, settings: Mapping[str, Any]) -> int:
         """Make the file, or go on with it; returns how many cells it has.
@@ -93,7 +108,7 @@ class Store:
             if CELL not in line:
                 continue
             try:
-                found[Cell.of(line["cell"])] = Outcome.of(line["outcome"])
+                found[self._cells.of(line[CELL])] = self._kind.of(line["outcome"])
             except (KeyError, TypeError, ValueError) as error:
                 raise CommandError(f"{self.path}: a cell cannot be read: {words(error)}") from error
         return found

@@ -1,0 +1,171 @@
+"""``onesided bench collectives``: the table of operations, what is told, and a run."""
+
+from __future__ import annotations
+
+import io
+import json
+from argparse import Namespace
+
+import mpi_harness
+import numpy as np
+import pytest
+from mpi4py import MPI
+from rich.console import Console
+
+from onesided import collectives
+from onesided.apps.evidence import collectives as bench
+from onesided.apps.evidence import operations, options
+from onesided.apps.evidence.collectives import AUTO, BLOCKING, Cell, Found, Outcome
+from onesided.apps.evidence.operations import OPERATIONS, Place
+from onesided.collectives import methods
+
+
+def test_the_options_name_the_operations_of_the_table():
+    assert options.OPERATIONS == list(OPERATIONS)
+    for operation in OPERATIONS.values():
+        comm = MPI.Topocomm if operation.near else MPI.Intracomm
+        for name in (operation.name, operation.nonblocking, operation.persistent):
+            assert hasattr(comm, name)
+        assert hasattr(collectives, operation.persistent)
+        assert AUTO in methods(operation.group)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_what_is_right_has_the_length_of_the_buffer(name, size):
+    operation = OPERATIONS[name]
+    for rank in range(size):
+        count = operation.count(5, size) if operation.sized else 0
+        place = Place(rank, size, count)
+        assert operation.expected(place).size == operation.received(place)
+
+
+def test_what_is_right_by_hand():
+    """Two elements, on rank 1 of three."""
+    place = Place(1, 3, 2)
+    right = {
+        "Bcast": [1000, 1001],
+        "Scatter": [1002, 1003],
+        "Allgather": [1000, 1001, 2000, 2001, 3000, 3001],
+        "Alltoall": [1002, 1003, 2002, 2003, 3002, 3003],
+        "Allreduce": [6000, 6003],
+        "Scan": [3000, 3002],
+        "Exscan": [1000, 1001],
+        "Reduce_scatter": [6000],
+        "Neighbor_allgather": [1000, 1001, 3000, 3001],
+        "Neighbor_alltoall": [1000, 1001, 3002, 3003],
+    }
+    for name, expected in right.items():
+        assert OPERATIONS[name].expected(place).tolist() == expected, name
+    assert OPERATIONS["Exscan"].expected(Place(0, 3, 2)).tolist() == [operations.POISON] * 2
+
+
+def test_wrong_data_and_early_ranks_are_noticed():
+    received, right = np.zeros(3), np.ones(3)
+    one = (MPI.COMM_SELF, lambda: received.__setitem__(slice(0, 2), 1.0), received, None, right)
+    assert operations.delivered(*one) == 1
+    assert operations.awaited(MPI.COMM_SELF, lambda: None, received, None, right) == 0
+
+
+def test_goals():
+    assert bench.target("Allreduce", 8, "MPICH") == 0.25
+    assert bench.target("Allreduce", 1024, "Open MPI") == 0.5
+    assert bench.target("Allreduce", 1 << 20, "MPICH") == 0.6
+    assert bench.target("Allreduce", 4096, "MPICH") is None
+    assert bench.target("Barrier", 0, "Open MPI") == 0.25
+    assert bench.target("Reduce_scatter", 65536, "MPICH") == 0.4
+    assert bench.target("Scan", 8, "MPICH") is None
+
+
+def outcome(names, ratio=0.5, wrong=""):
+    found = {BLOCKING: Found([1e-6, 2e-6, 3e-6])}
+    for place, name in enumerate(names):
+        times = [ratio * (1 + place) * time for time in found[BLOCKING].times]
+        found[name] = Found(times, 1e-3, int(name == wrong), "rma-p2p")
+    return Outcome(found)
+
+
+@pytest.mark.parametrize("names", [[AUTO, "p2p"], [AUTO, "MPI nonblocking", *methods()]],
+                         ids=["two", "all"])  # fmt: skip
+def test_tables_have_a_width_of_80(names):
+    names = list(dict.fromkeys(names))
+    cells = {Cell("Reduce_scatter", nbytes): outcome(names, 12.345, "p2p") for nbytes in (8, 4096)}
+    text = io.StringIO()
+    for table in bench.tables("Reduce_scatter", cells, dict.fromkeys(cells, 0.4)):
+        Console(file=text, width=160).print(table)
+    lines = text.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert text.getvalue().count("2.00 us*") == 2  # the blocking call is the fastest
+    assert text.getvalue().count("0.40 missed") == text.getvalue().count("WRONG") == 2
+    assert text.getvalue().count("12.3±0.0") == 2
+    assert all(name.replace("-", " ").split()[-1] in text.getvalue() for name in names)
+
+
+def test_a_cell_is_kept_as_it_is():
+    one = outcome([AUTO, "p2p"])
+    assert Outcome.of(json.loads(json.dumps(one.record()))) == one
+    cell = Cell("Scan", 64)
+    assert Cell.of(cell.record()) == cell
+
+
+def test_contestants():
+    reduction = OPERATIONS["Allreduce"]
+    assert bench.contestants(reduction, ["rma-notify", "p2p", AUTO]) == [
+        AUTO, "MPI nonblocking", "MPI persistent", "p2p",
+    ]  # fmt: skip
+    assert set(methods("reduction")) < set(bench.contestants(reduction, ["all"]))
+    usual = bench.contestants(OPERATIONS["Alltoall"], None)
+    assert AUTO in usual
+    assert "rma-lock-paper" not in usual
+
+
+OPERATED = ("Barrier", "Bcast", "Allreduce", "Alltoallw", "Neighbor_allgatherv")
+
+
+def ran(path, *words):
+    arguments = ["bench", "collectives", "--quick", "--iterations", "2", *words]
+    outcome = mpi_harness.run(
+        "-m onesided.apps", 2, *arguments, "--json", str(path), timeout=120,
+        env={"ONESIDED_TUNING": "off"},
+    )  # fmt: skip
+    assert outcome.kind == "pass", outcome.report()
+    return outcome.stdout, json.loads(path.read_text())
+
+
+def test_collectives(tmp_path):
+    """A run with a folder, and one that has nothing left to do but to tell."""
+    words = ["--operations", *OPERATED, "--sizes", "8", "4K", "--methods", AUTO, "p2p",
+             "-o", str(tmp_path / "kept")]  # fmt: skip
+    out, content = ran(tmp_path / "one.json", *words)
+    assert max(map(len, out[: out.index("MPI blocking: its")].splitlines())) <= 80
+    rows = content["rows"]
+    assert content["verified"] is True
+    assert [(row["operation"], row["bytes"]) for row in rows if row["method"] == BLOCKING] == [
+        (name, nbytes) for name in OPERATED for nbytes in ((0,) if name == "Barrier" else (8, 4096))
+    ]
+    timed = [row for row in rows if "reason" not in row]
+    assert {row["method"] for row in timed} >= {BLOCKING, "MPI nonblocking", AUTO, "p2p"}
+    for row in timed:
+        assert row["verified"] is True
+        assert row["quartile_1_s"] <= row["median_s"] <= row["quartile_3_s"]
+        assert row["ratios"].get("mpi", 0) > 0 or row["method"] == BLOCKING
+        assert ("used" in row) == (row["method"] == AUTO)
+    _, again = ran(tmp_path / "two.json", *words)
+    assert again["rows"] == rows
+
+
+def test_another_method_is_a_mistake(tmp_path):
+    words = ["bench", "collectives", "--operations", "Bcast", "--methods", "rma-notify"]
+    outcome = mpi_harness.run("-m onesided.apps", 1, *words)
+    assert "no method 'rma-notify' of these operations" in outcome.stderr
+
+
+def test_a_missed_target_is_a_failure_if_asked_for():
+    cell = Cell("Allreduce", 8)
+    given = Namespace(info=[], output=None, afresh=False, strict=True)
+    row = bench._row(cell, AUTO, outcome([AUTO], ratio=0.6), 0.5)
+    assert row.missed == "Allreduce 8 B auto against MPI_Allreduce: 0.60, at most 0.50 is wanted"
+    assert not bench._row(cell, AUTO, outcome([AUTO], ratio=0.4), 0.5).missed
+    report = bench._report(MPI.COMM_SELF, given, {cell: outcome([AUTO], wrong=AUTO)})
+    assert report.verified is False
+    assert "WRONG: Allreduce 8 B auto" in report.remarks
