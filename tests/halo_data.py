@@ -51,9 +51,10 @@ class World:
         """A block whose ghost layers nobody has written."""
         return self._shown(coords, turn, lambda ghosts: ghosts == 0)
 
-    def after(self, coords, turn: int, corners: bool = True) -> np.ndarray:
+    def after(self, coords, turn: int, ghosts: str = "all") -> np.ndarray:
         """The block after an exchange."""
-        return self._shown(coords, turn, lambda ghosts: (ghosts <= 1) | corners)
+        most = {"faces": 1, "edges": 2, "all": 9}[ghosts]
+        return self._shown(coords, turn, lambda across: across <= most)
 
     def interior(self, coords) -> tuple[slice, ...]:
         shape = self.shape(coords)

@@ -7,12 +7,12 @@ import pytest
 FULL = [pytest.param(ranks, marks=pytest.mark.full) for ranks in (1, 2, 3, 4, 6, 8)]
 BOTH = ["cases_halo", "cases_halo_flow"]
 SOME = [
-    ("cases_halo", 1, ["case_grids", "method=auto", "dtypes"]),
-    ("cases_halo", 2, ["case_grids", "case_methods[method=auto", "partitions=2,layers=1"]),
+    ("cases_halo", 1, ["case_grids", "way=store", "dtypes"]),
+    ("cases_halo", 2, ["case_grids", "case_ways", "partitions=2,layers=1"]),
     ("cases_halo", 3, ["every_rank", "case_random"]),
     ("cases_halo", 4, ["grid=((2, 2)", "case_four_axes"]),
-    ("cases_halo_flow", 2, ["beside", "orders", "case_threads"]),
-    ("cases_halo_flow", 4, ["case_many_neighbors", "case_arrivals", "graphs", "auto,late=mark"]),
+    ("cases_halo_flow", 2, ["beside", "orders", "case_threads", "one_way", "several"]),
+    ("cases_halo_flow", 4, ["case_many_neighbors", "case_arrivals", "graphs", "store,late=mark"]),
     ("cases_halo_errors", 2, []),
 ]
 
@@ -36,8 +36,8 @@ def test_more_halos_than_mpi_has_windows(run_cases):
 
 def test_two_nodes(run_cases, two_nodes):
     """Messages between nodes, stores on them."""
-    run_cases("cases_halo", select=["memory=shared,partitions=2", "auto,aggregate=0,partitions=3",
-                                    "rma,aggregate=0,partitions=3"], **vars(two_nodes))
+    run_cases("cases_halo", select=["memory=shared,partitions=2", "store,partitions=3"],
+              **vars(two_nodes))
 
 
 @pytest.mark.full

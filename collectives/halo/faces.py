@@ -1,17 +1,20 @@
 """The faces of a block: what it exchanges with each neighbor, in a Cartesian grid of ranks or by a
-list of neighbors with boxes. Pure geometry, no MPI call."""
+list of neighbors with boxes, and how faces are cut into pieces. Pure geometry, no MPI call."""
 
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError
 from onesided.collectives.pattern import Block, Box, check_disjoint, full_box
@@ -24,8 +27,10 @@ class Face:
     ``send`` and ``recv`` are boxes of the array, ghost layers included; one of them may be empty.
     ``offset`` is the direction in the Cartesian grid, such as (-1, 0), and () where the neighbors
     were listed. ``partitions`` is the number of pieces that this rank marks, ``arrivals`` that of
-    the pieces which come, as the neighbor cuts them. The keys tell several messages of a pair of
-    ranks apart: ``send_key`` on this side is the neighbor's ``recv_key``.
+    the pieces which come, as the neighbor cuts them. The keys tell several boxes of a pair of
+    ranks apart: ``send_key`` on this side is the neighbor's ``recv_key``. ``flip`` are the axes
+    along which what comes is put in reversed order, as at a fold of the grid. The axes of
+    ``offset`` are those of the array after the first ``lead`` ones.
     """
 
     rank: int
@@ -36,6 +41,14 @@ class Face:
     recv_key: int = 0
     partitions: int = 0
     arrivals: int = 0
+    flip: tuple[int, ...] = ()
+    lead: int = 0
+
+    @property
+    def back(self) -> Face:
+        """The way back: what was received is sent, to where it came from."""
+        return replace(self, send=self.recv, recv=self.send, send_key=self.recv_key,
+                       recv_key=self.send_key)
 
     @property
     def name(self) -> str:
@@ -65,7 +78,7 @@ Layers = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Grid:
+class Place:
     """A Cartesian grid of ranks, numbered in C order as by MPI, and one rank's place in it."""
 
     dims: tuple[int, ...]
@@ -119,37 +132,45 @@ def _layers(entry: Any, axis: int) -> Layers:
     return int(pair[0]), int(pair[1])
 
 
+#: Which ghost layers are filled, and along how many axes at most these lie outside of the block.
+GHOSTS = {"faces": 1, "edges": 2, "all": 1 << 30}
+
+
 def grid_faces(
-    shape: tuple[int, ...], width: Any, grid: Grid, corners: bool = True
+    shape: tuple[int, ...], width: Any, place: Place, ghosts: str = "all", lead: int = 0
 ) -> list[Face]:
     """Local. The faces of a block, then its edges and corners, in the order of their axes.
 
-    ``shape`` is the array's with its ghost layers. The grid's axes are the first ones of the
-    array. Raises :class:`PatternError` where the array has fewer axes than the grid, for a width
-    as :func:`read_width` does, and where a block has fewer layers than a neighbor needs of it.
+    ``shape`` is the array's with its ghost layers. The grid's axes are those of the array after
+    the first ``lead`` ones, and ``width`` is about these and the following. Raises
+    :class:`PatternError` where the array has fewer axes than the grid, for a width as
+    :func:`read_width` does, and where a block has fewer layers than a neighbor needs of it.
     """
-    gridded = len(grid.dims)
-    if gridded > len(shape):
+    gridded = len(place.dims)
+    if gridded > len(shape) - lead:
         raise PatternError(f"a grid of {gridded} axes, and an array of shape {shape}")
-    layers = read_width(width, shape, gridded)
+    if ghosts not in GHOSTS:
+        raise PatternError(f"ghosts is {ghosts!r}, not one of {', '.join(GHOSTS)}")
+    layers = ((0, 0),) * lead + read_width(width, shape[lead:], gridded)
     faces = []
-    for offset in directions(gridded, corners):
-        rank = grid.neighbor(offset)
+    for offset in directions(gridded, GHOSTS[ghosts]):
+        rank = place.neighbor(offset)
         if rank is None:
             continue
-        steps = offset + (0,) * (len(shape) - gridded)
+        steps = (0,) * lead + offset + (0,) * (len(shape) - gridded - lead)
         send, recv = _send_box(shape, layers, steps), _recv_box(shape, layers, steps)
         if not (is_empty(send) and is_empty(recv)):
             opposite = tuple(-step for step in offset)
-            faces.append(Face(rank, send, recv, offset, _key(offset), _key(opposite)))
+            faces.append(
+                Face(rank, send, recv, offset, _key(offset), _key(opposite), lead=lead)
+            )
     return faces
 
 
-def directions(axes: int, corners: bool) -> list[tuple[int, ...]]:
-    """Local. All directions to neighbors, those along one axis first."""
-    found = [offset for offset in itertools.product((-1, 0, 1), repeat=axes) if any(offset)]
-    if not corners:
-        found = [offset for offset in found if sum(map(abs, offset)) == 1]
+def directions(axes: int, most: int) -> list[tuple[int, ...]]:
+    """Local. The directions to neighbors along ``most`` axes, those along one axis first."""
+    found = [offset for offset in itertools.product((-1, 0, 1), repeat=axes)
+             if 0 < sum(map(abs, offset)) <= most]
 
     def place(offset: tuple[int, ...]) -> tuple[int, list[int], tuple[int, ...]]:
         across = [axis for axis, step in enumerate(offset) if step]
@@ -192,7 +213,8 @@ def _recv_box(shape: tuple[int, ...], layers: Sequence[Layers], steps: Sequence[
 
 
 def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int, width: Any) -> list[Face]:
-    """Local. A face for every entry ``(rank, send box, receive box)``, or with a tag as a fourth.
+    """Local. A face for every entry ``(rank, send box, receive box)``, or with a tag as a fourth
+    and axes to be flipped as a fifth.
 
     Without a tag the n-th entry for a rank is matched with that rank's n-th entry for this one.
     ``MPI.PROC_NULL`` as the rank, or None as a box, exchanges nothing. With a ``width`` other
@@ -207,10 +229,10 @@ def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int, width: Any)
     taken: set[tuple[int, int]] = set()
     faces = []
     for number, entry in enumerate(neighbors):
-        if not isinstance(entry, list | tuple) or len(entry) not in (3, 4):
+        if not isinstance(entry, list | tuple) or not 3 <= len(entry) <= 5:
             raise PatternError(
-                f"neighbor {number} is {entry!r:.60}, not (rank, send box, receive box) or that "
-                "and a tag"
+                f"neighbor {number} is {entry!r:.60}, not (rank, send box, receive box) or that, "
+                "a tag, and axes to be flipped"
             )
         rank = _integer(entry[0], f"the rank of neighbor {number}")
         if not (0 <= rank < ranks or rank == MPI.PROC_NULL):
@@ -219,12 +241,13 @@ def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int, width: Any)
         recv = read_box(entry[2], shape, f"the receive box for neighbor {number} (rank {rank})")
         if rank == MPI.PROC_NULL:
             send = recv = _nothing(shape)
-        key = _integer(entry[3], f"the tag of neighbor {number}") if len(entry) == 4 else seen[rank]
+        key = _integer(entry[3], f"the tag of neighbor {number}") if len(entry) > 3 else seen[rank]
+        flip = _axes(entry[4], shape, number) if len(entry) > 4 else ()
         seen[rank] += 1
         if rank >= 0 and (rank, key) in taken:
             raise PatternError(f"tag {key} occurs twice for rank {rank}")
         taken.add((rank, key))
-        faces.append(Face(rank, send, recv, (), key, key))
+        faces.append(Face(rank, send, recv, (), key, key, flip=flip))
     if width is not None:
         _check_width(faces, shape, width)
     return faces
@@ -299,5 +322,108 @@ def _integer(value: Any, name: str) -> int:
         raise PatternError(f"{name} has {value!r:.60}, not an integer") from None
 
 
+def _axes(value: Any, shape: tuple[int, ...], number: int) -> tuple[int, ...]:
+    if not isinstance(value, list | tuple) or not all(
+        isinstance(axis, int) and 0 <= axis < len(shape) for axis in value
+    ):
+        raise PatternError(f"the axes that neighbor {number} flips are {value!r:.60}")
+    return tuple(value)
+
+
 def _nothing(shape: tuple[int, ...]) -> Box:
     return (slice(0, 0),) * len(shape)
+
+
+# -- in pieces ------------------------------------------------------------------------------------
+
+#: Pieces per face, or per axis.
+Partitions = int | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A box of ``shape`` cut into ``counts`` pieces per axis, numbered in C order.
+
+    Pieces differ by one layer at most, the larger ones come first.
+    """
+
+    shape: tuple[int, ...]
+    counts: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, shape: tuple[int, ...], offset: tuple[int, ...], partitions: Partitions,
+        order: tuple[int, ...],
+    ) -> Pieces:
+        """A face in direction ``offset`` is cut along the axes that do not lead to the neighbor.
+
+        ``order`` are the axes as they lie in memory, the slowest first. With one number, along
+        the first of these that has as many layers, or else the longest; with one per axis, along
+        all of them. No piece is empty: there are fewer where there are fewer layers.
+        """
+        steps = offset + (0,) * (len(shape) - len(offset))
+        free = [axis for axis in order if not steps[axis]]
+        counts = [1] * len(shape)
+        if isinstance(partitions, int):
+            if free:
+                able = [axis for axis in free if shape[axis] >= partitions]
+                axis = able[0] if able else max(free, key=lambda axis: shape[axis])
+                counts[axis] = min(partitions, shape[axis])
+        else:
+            for axis in free:
+                counts[axis] = min(partitions[axis], shape[axis])
+        return cls(shape, tuple(counts))
+
+    @property
+    def count(self) -> int:
+        """The number of pieces."""
+        return math.prod(self.counts)
+
+    @cached_property
+    def boxes(self) -> tuple[Box, ...]:
+        """The pieces as boxes relative to the face."""
+        cuts = [
+            [slice(*cut(extent, count, part)) for part in range(count)]
+            for extent, count in zip(self.shape, self.counts, strict=True)
+        ]
+        return tuple(itertools.product(*cuts))
+
+    def within(self, box: Box, flip: tuple[int, ...] = ()) -> tuple[Box, ...]:
+        """The pieces of the face that is ``box`` of an array, reversed along the axes ``flip``."""
+        return tuple(
+            tuple(
+                slice(whole.stop - part.stop, whole.stop - part.start) if axis in flip
+                else slice(whole.start + part.start, whole.start + part.stop)
+                for axis, (whole, part) in enumerate(zip(box, piece, strict=True))
+            )
+            for piece in self.boxes
+        )  # fmt: skip
+
+
+def cut(extent: int, parts: int, index: int) -> tuple[int, int]:
+    """Local. The half-open range of part ``index`` of ``parts``; the first ones are larger."""
+    least, more = divmod(extent, parts)
+    start = index * least + min(index, more)
+    return start, start + least + (index < more)
+
+
+def memory_order(array: NDArray[Any]) -> tuple[int, ...]:
+    """Local. The axes of an array, the one with the longest steps first."""
+    return tuple(sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis])))
+
+
+def read_partitions(partitions: Any, axes: int) -> Partitions:
+    """Local. A number of pieces, or one per axis; :class:`PatternError` for anything else."""
+    if isinstance(partitions, int | np.integer):
+        numbers = [partitions]
+    elif isinstance(partitions, Sequence | np.ndarray) and len(partitions) == axes:
+        numbers = list(partitions)
+    else:
+        raise PatternError(
+            f"partitions is {partitions!r}, not a number or one for each of the {axes} axes"
+        )
+    for number in numbers:
+        if not isinstance(number, int | np.integer) or number < 1:
+            raise PatternError(f"partitions must be at least 1, not {number!r}: {partitions!r}")
+    whole = tuple(int(number) for number in numbers)
+    return whole[0] if isinstance(partitions, int | np.integer) else whole

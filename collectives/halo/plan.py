@@ -1,13 +1,31 @@
-"""What a halo is on one rank, and what all ranks agree on: checked once, at initialization.
+"""The plan of ghosts: what every rank agrees on at initialization, and the program of a round.
 
-The boxes that one side sends are compared with those that the other expects, and the tags of the
-messages are chosen; then the messages are made and rehearsed (:mod:`.traffic`).
+*Fields* that travel together are a bundle. All that a rank sends to another one in a round is one
+*parcel*: the boxes of all faces and all fields, one after the other. Where faces are marked piece
+by piece, every piece of a face is a parcel of its own. The same plan serves both ways: ghosts are
+filled from their owners, or what has been gathered in ghosts is brought to the owners and combined
+with what is there (the adjoint). A parcel takes one of three ways, which its receiver chooses:
+
+========  =========================================================================================
+store     straight into the ghosts, where the field lies in memory from :func:`~..memory.empty`
+staged    stored into one of two slots of the receiver's on the node, from where it is unpacked:
+          short ones, those into plain memory, and those that are combined
+message   packed, and sent by a persistent message: between nodes
+========  =========================================================================================
+
+On the node every parcel has a counter at its receiver, which tells the last round that has come.
+Ghosts that are stored into belong to the peers from ``Start`` on: a *credit*, a counter at the
+sender, tells it so. A slot needs none: who writes slot k % 2 in round k has seen the peer's data of
+round k - 1, which the peer sent when it had done with round k - 2; only where nothing goes the
+other way does the credit take the part of these data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,80 +34,155 @@ from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.context import Context, Resources
-from onesided.collectives.errors import PatternError
+from onesided.collectives.copies import pieces as in_messages
+from onesided.collectives.errors import PatternError, ResourceError
 from onesided.collectives.halo.faces import (
     Face,
-    Grid,
+    Pieces,
     check_apart,
     extents,
-    grid_faces,
     is_empty,
-    listed_faces,
+    memory_order,
+    read_partitions,
 )
-from onesided.collectives.halo.pieces import Pieces, memory_order, read_partitions
-from onesided.collectives.halo.traffic import Route, Traffic, Transport
-from onesided.collectives.partitioned.channel import check_name
+from onesided.collectives.hints import Hints
+from onesided.collectives.memory import ALIGNMENT, Arena, find_region, region_with_key
+from onesided.collectives.pattern import Box
+from onesided.collectives.program import Chain, Plan, address, call, copy, tell, wait_for
 
-#: What a rank sends to another one, by key.
-Offers = dict[int, tuple[Pieces, np.dtype[Any], str]]
+STORE, STAGED, MESSAGE = PATHS = ("store", "staged", "message")
 
+#: Bytes of a parcel up to which it is staged: two short copies cost less than waiting for a credit.
+SHORT = 1 << 15
+
+#: Alignment of the parts of a parcel, in bytes.
+PART = 16
+
+#: What is done with what has come for an owner: a ufunc, as in ``combine(own, come, out=own)``.
+Combine = Callable[..., Any]
+
+#: Something to be copied, or called, where a round begins or ends.
+Fill = tuple[NDArray[Any], NDArray[Any]] | Callable[[], object]
 
 
 @dataclass(frozen=True)
-class Plan:
-    """An exchange as all ranks have agreed on it.
+class Field:
+    """Arrays of one form that take turns, round by round, and the faces of their block."""
 
-    ``number`` and ``tags`` are the same on all ranks. The tags of an exchange that was not
-    completed are not used again: some ranks may have written letters under them.
+    levels: tuple[NDArray[Any], ...]
+    faces: tuple[Face, ...]
+
+
+@dataclass(eq=False)
+class Parcel:
+    """What goes to, or comes from, one rank at a time; ``faces`` are (face, piece) by part.
+
+    ``parts`` are views of the fields, by level. ``path`` and what follows is known when the
+    receiver has told: ``places`` where a part goes or lies, by turn; ``cell`` the counter.
     """
 
-    faces: tuple[Face, ...]
-    traffic: Traffic
+    peer: int
+    faces: list[tuple[int, int]]
+    parts: list[list[NDArray[Any]]]
+    marked: bool = False
+    path: str = ""
+    places: list[list[NDArray[Any]]] = field(default_factory=list)
+    cell: Any = None
+    chain: int = -1  # its place in the program
+
+    @property
+    def room(self) -> int:
+        """Bytes, with every part where it can be aligned."""
+        return sum(_room(part) for part in self.parts[0])
+
+    def packed(self, memory: NDArray[np.uint8]) -> list[NDArray[Any]]:
+        """Local. The parts in memory of that size."""
+        found, start = [], 0
+        for part in self.parts[0]:
+            found.append(np.ndarray(part.shape, part.dtype, memory, start))
+            start += _room(part)
+        return found
+
+
+def _room(part: NDArray[Any]) -> int:
+    return -(-part.size * part.itemsize // PART) * PART
+
+
+@dataclass(frozen=True)
+class Advert:
+    """Where a parcel is wanted: its counter, and where its parts go, by level or slot.
+
+    Offsets are in bytes of the receiver's control memory, or of its segment of a region.
+    """
+
+    path: str
+    cell: int = 0
+    slots: tuple[int, ...] = ()
+    stores: tuple[tuple[tuple[str, int, int, tuple[int, ...]], ...], ...] = ()
+
+
+@dataclass(eq=False)
+class Ghosts:
+    """The plan on one rank; ``plans`` is the program by turn."""
+
     resources: Resources
-    method: str
+    hints: Hints
     number: int
     tags: list[int]
+    fields: tuple[Field, ...]
+    cuts: list[Pieces | None]
+    expected: list[Pieces | None]
+    out: list[Parcel]
+    into: list[Parcel]
+    plans: list[Plan] = field(default_factory=list)
+    ready: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    left: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    waits: bool = False
+
+    @property
+    def turns(self) -> int:
+        """Rounds after which everything is as before: slots and levels take turns."""
+        return math.lcm(2, *(len(each.levels) for each in self.fields))
+
+    @property
+    def faces(self) -> tuple[Face, ...]:
+        """The faces of the first field, which know the number of their pieces."""
+        return tuple(
+            replace(face, partitions=0 if out is None else out.count,
+                    arrivals=0 if into is None else into.count)
+            for face, out, into in zip(self.fields[0].faces, self.cuts, self.expected, strict=True)
+        )
 
 
-def initialize(
-    comm: MPI.Comm, array: Any, width: Any, neighbors: Any, partitions: Any, corners: bool,
-    transport: Transport,
-) -> Plan:
-    """Collective. See :class:`~.exchange.HaloExchange`."""
-    context = Context.of(comm)
-    with agreed(context.comm):
-        _check(array, transport)
-        if neighbors is None:
-            faces = grid_faces(array.shape, width, _grid(context.comm), corners)
-        else:
-            faces = listed_faces(neighbors, array.shape, context.comm.size, width)
+# -- what is asked for ----------------------------------------------------------------------------
+
+
+def read_fields(
+    fields: Any, faces_of: Callable[[NDArray[Any]], Iterable[Face]]
+) -> tuple[Field, ...]:
+    """Local. The fields with their faces; raises :class:`PatternError`."""
+    given = [fields] if isinstance(fields, np.ndarray) else fields
+    if not isinstance(given, list | tuple) or not given:
+        raise PatternError(f"a halo needs a NumPy array, not {type(fields).__name__}")
+    found = []
+    for entry in given:
+        levels = tuple(entry) if isinstance(entry, tuple) and entry else (entry,)
+        for level in levels:
+            _check(level)
+            form, first = (level.shape, level.dtype), (levels[0].shape, levels[0].dtype)
+            if form != first:
+                raise PatternError(f"arrays of {form} and {first} cannot take turns")
+        faces = tuple(faces_of(levels[0]))
         check_apart(faces)
-        block = np.asarray(array)  # subclasses cut in their own ways
-        sends = _cut(block, faces, read_partitions(partitions, array.ndim))
-    agree(context.comm, None, ("HaloExchange", transport.method))
-    context.node()  # collective where it is the first
-    routes, tags = match(context, faces, sends, block.dtype)
-    number = context.next_tag()
-    traffic = Traffic(context, block, routes, transport)
-    traffic.allocate(comm)
-    resources = Resources(context)
-    resources.keep.append(array)
-    resources.on_release(traffic.close)
-    try:
-        with agreed(context.comm, ("connected", number)):
-            traffic.connect()
-        with agreed(context.comm, ("rehearsed", number)):
-            traffic.rehearse()
-    except Exception:
-        resources.release()
-        traffic.give_back()
-        raise
-    return Plan(_counted(routes), traffic, resources, _method(traffic, transport), number,
-                tags)
+        found.append(Field(tuple(np.asarray(level) for level in levels), faces))
+    every = [level for each in found for level in each.levels]
+    for number, level in enumerate(every):
+        if any(np.may_share_memory(level, other) for other in every[:number]):
+            raise PatternError("two arrays of one halo share memory")
+    return tuple(found)
 
 
-def _check(array: Any, transport: Transport) -> None:
-    check_name(transport.method)
+def _check(array: Any) -> None:
     if not isinstance(array, np.ndarray):
         raise PatternError(f"a halo needs a NumPy array, not {type(array).__name__}")
     if not array.ndim:
@@ -98,114 +191,489 @@ def _check(array: Any, transport: Transport) -> None:
         raise PatternError(f"dtype {array.dtype} has no fixed size that could be sent")
     if not array.flags.writeable:
         raise PatternError("the array cannot be written")
-    aggregate = transport.aggregate
-    if not isinstance(aggregate, int | np.integer) or aggregate < 0:
-        raise PatternError(f"aggregate is {aggregate!r}, not a number of bytes")
 
 
-def _grid(comm: MPI.Intracomm) -> Grid:
-    if comm.Get_topology() != MPI.CART:
-        raise PatternError("the communicator has no Cartesian topology: list the neighbors")
-    dims, periods, coords = MPI.Cartcomm(comm).Get_topo()
-    return Grid(tuple(dims), tuple(map(bool, periods)), tuple(coords))
-
-
-def _cut(
-    array: NDArray[Any], faces: Sequence[Face], partitions: int | tuple[int, ...]
-) -> list[Pieces | None]:
-    order = memory_order(array)
+def _cut(fields: Sequence[Field], partitions: Any) -> list[Pieces | None]:
+    """By face, how this rank cuts what it sends: alike in all fields."""
+    first = fields[0].levels[0]
+    wanted = 1 if partitions is None else read_partitions(partitions, first.ndim)
     return [
         None if is_empty(face.send)
-        else Pieces.of(extents(face.send), face.offset, partitions, order)
-        for face in faces
+        else Pieces.of(extents(face.send), (0,) * face.lead + face.offset, wanted,
+                       memory_order(first))
+        for face in fields[0].faces
     ]  # fmt: skip
 
 
-def _counted(routes: Sequence[Route]) -> tuple[Face, ...]:
-    """The faces, which know the number of their pieces now."""
-    return tuple(
-        replace(
-            route.face,
-            partitions=0 if route.send is None else route.send.count,
-            arrivals=0 if route.recv is None else route.recv.count,
-        )
-        for route in routes
-    )
+def initialize(
+    comm: MPI.Comm, fields: Any, faces_of: Callable[[NDArray[Any]], Iterable[Face]],
+    partitions: Any, info: Mapping[str, str] | MPI.Info | None,
+    combine: Combine | None = None, empties: Any = None,
+    fills: Callable[[], Sequence[Sequence[Fill]]] | None = None,
+) -> Ghosts:
+    """Collective. The plan, with its program.
 
-
-def _method(traffic: Traffic, transport: Transport) -> str:
-    """The methods in use: there may be several where the choice was left open."""
-    used = {request.method for request in (*traffic.receives, *traffic.sends)}
-    return ", ".join(sorted(used)) or transport.method
+    ``combine``: what comes from the ghosts is combined with what their owners have, and
+    ``empties`` (None: nothing) is left in the ghosts. ``fills`` are done, by turn, where all has
+    come, or with ``combine`` before anything leaves.
+    """
+    context = Context.of(comm)
+    hints = Hints()
+    with agreed(context.comm):
+        hints = Hints.of(info)
+        mine = read_fields(fields, faces_of)
+        if partitions is not None and len(mine) > 1 and not isinstance(partitions, int):
+            raise PatternError("several fields are cut in a number of pieces, along one axis")
+        cuts = _cut(mine, partitions)
+    back = combine is not None
+    agree(context.comm, None, ("HaloExchange", len(mine), [len(f.levels) for f in mine], back))
+    node = context.node(hints.ranks_per_node)
+    if back:
+        mine = tuple(Field(f.levels, tuple(face.back for face in f.faces)) for f in mine)
+        cuts = _cut(mine, partitions)
+    expected, theirs = match(context, mine, cuts, partitions is not None)
+    number = context.next_tag()
+    out = _parcels(mine, cuts, dict.fromkeys(range(context.comm.size), partitions is not None),
+                   True, back)
+    into = _parcels(mine, expected, theirs, False, not back)
+    most = largest(context.comm, None, ("parcels", number), [max(len(out), len(into))])[0]
+    resources = Resources(context)
+    ghosts = Ghosts(resources, hints, number, context.take_tags(most), mine, cuts, expected, out,
+                    into)
+    for each in mine:
+        for level in each.levels:
+            resources.keep.append(level)
+            region = find_region(level)
+            if region is not None:
+                resources.use(region)
+    try:
+        near: Mapping[int, int] = node.rank_of
+        try:
+            made = _Layout(ghosts, near, back)
+        except ResourceError:  # on every rank: messages into plain memory
+            made = _Layout(ghosts, {}, back)
+        with agreed(context.comm, ("connected", number)):
+            made.connect()
+            before = fills() if fills is not None else [[]] * ghosts.turns
+            ghosts.plans = [_program(ghosts, made, turn, combine, empties, before[turn])
+                            for turn in range(ghosts.turns)]
+    except Exception:
+        resources.release()
+        raise
+    return ghosts
 
 
 # -- matching -------------------------------------------------------------------------------------
 
+#: What a rank tells another one about what it sends: whether in pieces, and by key the face's
+#: name, its cuts, and shape and dtype by field.
+Words = tuple[bool, dict[int, tuple[str, tuple[int, ...], list[tuple[tuple[int, ...], str]]]]]
+
 
 def match(
-    context: Context, faces: Sequence[Face], sends: Sequence[Pieces | None], dtype: np.dtype[Any]
-) -> tuple[list[Route], list[int]]:
-    """Collective. The routes of the faces, and the tags that they use, the same on all ranks.
-
-    ``sends`` are the pieces of their send boxes.
+    context: Context, fields: Sequence[Field], cuts: Sequence[Pieces | None], marked: bool
+) -> tuple[list[Pieces | None], dict[int, bool]]:
+    """Collective. By face, how what comes is cut, and by rank whether it marks pieces.
 
     Raises :class:`PatternError` on every rank, naming the pair of ranks, where a rank expects
     another shape or dtype than comes, something that nobody sends, or nothing where something
     comes.
     """
     comm = context.comm
-    offers: list[Offers] = [{} for _ in range(comm.size)]
-    for face, pieces in zip(faces, sends, strict=True):
-        if pieces is not None:
-            offers[face.rank][face.send_key] = (pieces, dtype, face.name)
-    come: list[Offers] = comm.alltoall(offers)
+    words: list[Words | None] = [None] * comm.size
+    for number, pieces in enumerate(cuts):
+        if pieces is None:
+            continue
+        face = fields[0].faces[number]
+        said = words[face.rank] or (marked, {})
+        words[face.rank] = said
+        said[1][face.send_key] = (face.name, pieces.counts, [
+            (extents(f.faces[number].send), f.levels[0].dtype.str) for f in fields])
+    heard = comm.alltoall(words)
     with agreed(comm, "boxes of a halo"):
-        _compare(comm.rank, faces, come, dtype)
-    most = max(map(len, [*offers, *come]))
-    tags = context.take_tags(largest(comm, None, "tags of a halo", [most])[0])
-    leaving = [_numbered(offer, tags) for offer in offers]
-    coming = [_numbered(offer, tags) for offer in come]
-    routes = []
-    for face, pieces in zip(faces, sends, strict=True):
-        expected = None if is_empty(face.recv) else come[face.rank][face.recv_key][0]
-        routes.append(Route(
-            face, pieces, expected,
-            -1 if pieces is None else leaving[face.rank][face.send_key],
-            -1 if expected is None else coming[face.rank][face.recv_key],
-        ))  # fmt: skip
-    return routes, tags
+        _compare(comm.rank, fields, heard)
+    expected = []
+    for face in fields[0].faces:
+        said = heard[face.rank] if face.rank >= 0 else None
+        if is_empty(face.recv) or said is None:
+            expected.append(None)
+        else:
+            expected.append(Pieces(extents(face.recv), said[1][face.recv_key][1]))
+    return expected, {rank: said[0] for rank, said in enumerate(heard) if said is not None}
 
 
-def _numbered(offers: Offers, tags: Sequence[int]) -> dict[int, int]:
-    """The same on both sides: a tag for every key."""
-    return dict(zip(sorted(offers), tags, strict=False))
-
-
-def _compare(
-    me: int, faces: Sequence[Face], come: Sequence[Offers], dtype: np.dtype[Any]
-) -> None:
-    left = {(rank, key) for rank, offers in enumerate(come) for key in offers}
-    for face in faces:
+def _compare(me: int, fields: Sequence[Field], heard: Sequence[Words | None]) -> None:
+    left = {(rank, key) for rank, said in enumerate(heard) if said is not None for key in said[1]}
+    for number, face in enumerate(fields[0].faces):
         if is_empty(face.recv):
             continue
         shape, sender = extents(face.recv), face.rank
-        if face.recv_key not in come[sender]:
+        said = heard[sender]
+        if said is None or face.recv_key not in said[1]:
             raise PatternError(
                 f"rank {me} expects a box of shape {shape} from rank {sender} ({face.name}), "
                 "which sends nothing"
             )
         left.discard((sender, face.recv_key))
-        pieces, kind, name = come[sender][face.recv_key]
-        if pieces.shape != shape:
-            raise PatternError(
-                f"rank {sender} sends a box of shape {pieces.shape} to rank {me} ({name}), which "
-                f"expects {shape} ({face.name})"
-            )
-        if kind != dtype:
-            raise PatternError(f"rank {sender} sends {kind} to rank {me}, which expects {dtype}")
+        name, _, forms = said[1][face.recv_key]
+        for each, (sent, dtype) in zip(fields, forms, strict=True):
+            wanted, kind = extents(each.faces[number].recv), each.levels[0].dtype
+            if sent != wanted:
+                raise PatternError(
+                    f"rank {sender} sends a box of shape {sent} to rank {me} ({name}), which "
+                    f"expects {wanted} ({face.name})"
+                )
+            if dtype != kind.str:
+                raise PatternError(
+                    f"rank {sender} sends {np.dtype(dtype)} to rank {me}, which expects {kind}"
+                )
     for sender, key in sorted(left):
-        pieces, _, name = come[sender][key]
-        raise PatternError(
-            f"rank {sender} sends a box of shape {pieces.shape} to rank {me} ({name}), which "
-            "expects nothing"
-        )
+        said = heard[sender]
+        if said is not None:
+            name, _, forms = said[1][key]
+            raise PatternError(
+                f"rank {sender} sends a box of shape {forms[0][0]} to rank {me} ({name}), which "
+                "expects nothing"
+            )
+
+
+def _parcels(
+    fields: Sequence[Field], cuts: Sequence[Pieces | None], marked: Mapping[int, bool],
+    leaving: bool, flips: bool,
+) -> list[Parcel]:
+    """What leaves, or comes, in an order that is the same on both sides of a pair."""
+
+    def key(number: int) -> int:
+        face = fields[0].faces[number]
+        return face.send_key if leaving else face.recv_key
+
+    levels = math.lcm(*(len(each.levels) for each in fields))
+    parcels: list[Parcel] = []
+    whole: dict[int, Parcel] = {}
+    for number in sorted((n for n, pieces in enumerate(cuts) if pieces is not None), key=key):
+        pieces, rank = cuts[number], fields[0].faces[number].rank
+        if pieces is None:
+            continue
+        views = [[_view(each, number, level, leaving, flips) for level in range(levels)]
+                 for each in fields]
+        if not marked[rank]:
+            if rank not in whole:
+                whole[rank] = Parcel(rank, [], [[] for _ in range(levels)])
+                parcels.append(whole[rank])
+            whole[rank].faces.append((number, -1))
+            for of_field in views:
+                for level, view in enumerate(of_field):
+                    whole[rank].parts[level].append(view)
+            continue
+        of_fields = [pieces.boxes if n == 0 else _alike(pieces, views[n][0].shape)
+                     for n in range(len(fields))]
+        for piece in range(pieces.count):
+            parts = [[views[n][level][of_fields[n][piece]] for n in range(len(fields))]
+                     for level in range(levels)]
+            parcels.append(Parcel(rank, [(number, piece)], parts, True))
+    return parcels
+
+
+def _alike(pieces: Pieces, shape: tuple[int, ...]) -> tuple[Box, ...]:
+    """A face of another field, cut as the first one is along the axes counted from the last."""
+    more = len(shape) - len(pieces.counts)
+    counts = (1,) * more + pieces.counts[max(-more, 0) :]
+    cut = Pieces(shape, counts)
+    if cut.count != pieces.count:
+        raise PatternError(f"a face of shape {shape} in pieces {pieces.counts}")
+    return cut.boxes
+
+
+def _view(each: Field, number: int, level: int, leaving: bool, flips: bool) -> NDArray[Any]:
+    face, array = each.faces[number], each.levels[level % len(each.levels)]
+    view: NDArray[Any] = array[face.send if leaving else face.recv]
+    return np.flip(view, face.flip) if flips and face.flip else view
+
+
+# -- memory ---------------------------------------------------------------------------------------
+
+
+class _Layout:
+    """Collective. Control memory, and what every rank has told its peers about it.
+
+    The control memory of a rank is [credits of its peers | counters of its parcels | slots].
+    """
+
+    def __init__(self, ghosts: Ghosts, near: Mapping[int, int], back: bool) -> None:
+        self.ghosts, self._near = ghosts, near
+        self.context = context = ghosts.resources.context
+        self._me = context.comm.rank
+        out = {parcel.peer for parcel in ghosts.out}
+        into = {parcel.peer for parcel in ghosts.into}
+        self.peers = sorted((out | into) - {self._me})
+        sources = [peer for peer in self.peers if peer in near]
+        self._credit_at = {peer: n * ALIGNMENT for n, peer in enumerate(sources)}
+        self._wanted: dict[Parcel, Advert] = {}
+        size = len(sources) * ALIGNMENT
+        for parcel in ghosts.into:
+            if parcel.peer == self._me:
+                continue
+            parcel.path = self._path(parcel, back)
+            at, slots = size, []
+            if parcel.path != MESSAGE:
+                size += ALIGNMENT
+            if parcel.path == STAGED:
+                room = -(-parcel.room // ALIGNMENT) * ALIGNMENT
+                slots = [size, size + room]
+                size += 2 * room
+            stores = self._stores(parcel) if parcel.path == STORE else ()
+            self._wanted[parcel] = Advert(parcel.path, at, tuple(slots), stores)
+        number, offset, root = self._take(size)
+        self.root = root
+        root[:] = 0
+        self.credits = {peer: _cell(root, at) for peer, at in self._credit_at.items()}
+        words: list[Any] = [None] * context.comm.size
+        for peer in self.peers:
+            wanted = [advert for parcel, advert in self._wanted.items() if parcel.peer == peer]
+            words[peer] = (number, offset, self._credit_at.get(peer, 0), wanted)
+        self._heard = context.comm.alltoall(words)
+        self.grants: list[NDArray[np.int64]] = []
+        self.one_way: set[int] = {peer for peer in out - into if peer in near}
+        self.buffers: dict[Parcel, NDArray[np.uint8]] = {}
+
+    def _path(self, parcel: Parcel, back: bool) -> str:
+        if parcel.peer not in self._near:
+            return MESSAGE
+        if back or parcel.room <= SHORT:
+            return STAGED
+        there = self.context.world_ranks[parcel.peer]
+        regions = [find_region(view) for level in parcel.parts for view in level]
+        seen = all(region is not None and there in region.members for region in regions)
+        return STORE if seen else STAGED
+
+    @staticmethod
+    def _stores(parcel: Parcel) -> tuple[tuple[tuple[str, int, int, tuple[int, ...]], ...], ...]:
+        found = []
+        for level in parcel.parts:
+            places = []
+            for view in level:
+                region = find_region(view)
+                if region is None:
+                    raise ResourceError("the memory of a field has been given back")
+                places.append((region.key, region.node.comm.rank, address(view) - region.address,
+                               view.strides))
+            found.append(tuple(places))
+        return tuple(found)
+
+    def _take(self, size: int) -> tuple[int, int, NDArray[np.uint8]]:
+        """Collective. Control memory: the number of its region, its place there, and its bytes."""
+        arena, resources = Arena.of(self.context), self.ghosts.resources
+        lacking = arena.lacks(size)
+        most = largest(self.context.comm, None, f"memory of halo {self.ghosts.number}",
+                       [lacking, size])
+        if not most[1]:
+            return 0, 0, np.zeros(0, np.uint8)
+        if most[0]:
+            arena.grow(most[0], lacking)
+        share = arena.take(size)
+        resources.on_release(arena.shrink)
+        resources.on_release(share.release)
+        if share.root is None:
+            raise ResourceError("no control memory")
+        return share.number, share.offset, share.root
+
+    def connect(self) -> None:
+        """Local. Every parcel learns where it goes, or from where it is unpacked."""
+        adverts = {peer: iter(self._heard[peer][3]) for peer in self.peers}
+        turns = range(self.ghosts.turns)
+        granted = set()
+        for parcel in self.ghosts.into:
+            if parcel.peer == self._me:
+                continue
+            if parcel.path == MESSAGE:
+                self.buffers[parcel] = np.zeros(parcel.room, np.uint8)
+                parcel.places = [parcel.packed(self.buffers[parcel])] * len(turns)
+                continue
+            advert = self._wanted[parcel]
+            parcel.cell = _cell(self.root, advert.cell)
+            if parcel.path == STAGED:
+                slots = [parcel.packed(self.root[at:]) for at in advert.slots]
+                parcel.places = [slots[turn % 2] for turn in turns]
+            if parcel.path == STORE or not any(p.peer == parcel.peer for p in self.ghosts.out):
+                granted.add(parcel.peer)
+        for parcel in self.ghosts.out:
+            if parcel.peer == self._me:
+                continue
+            advert = next(adverts[parcel.peer])
+            parcel.path = advert.path
+            if parcel.path == MESSAGE:
+                self.buffers[parcel] = np.zeros(parcel.room, np.uint8)
+                parcel.places = [parcel.packed(self.buffers[parcel])] * len(turns)
+                continue
+            memory = self._segment(parcel.peer)
+            parcel.cell = _cell(memory, advert.cell)
+            if parcel.path == STAGED:
+                slots = [parcel.packed(memory[at:]) for at in advert.slots]
+                parcel.places = [slots[turn % 2] for turn in turns]
+            else:
+                levels = [self._targets(parcel, stores) for stores in advert.stores]
+                parcel.places = [levels[turn % len(levels)] for turn in turns]
+        self.grants = [_cell(self._segment(peer), self._heard[peer][2]) for peer in sorted(granted)]
+
+    def _segment(self, peer: int) -> NDArray[np.uint8]:
+        """The control memory of a rank of this node, from its start."""
+        number, offset, _, _ = self._heard[peer]
+        region = Arena.of(self.context).regions[number]
+        return region.part(region.node.rank_of[peer])[offset:]
+
+    @staticmethod
+    def _targets(parcel: Parcel, stores: Sequence[Any]) -> list[NDArray[Any]]:
+        found = []
+        for part, (key, segment, offset, strides) in zip(parcel.parts[0], stores, strict=True):
+            region = region_with_key(key)
+            if region is None:
+                raise ResourceError(f"the memory of rank {parcel.peer} is not visible")
+            memory = region.part(segment)
+            found.append(np.ndarray(part.shape, part.dtype, memory, offset, strides))
+        return found
+
+
+def _cell(memory: NDArray[np.uint8], offset: int) -> NDArray[np.int64]:
+    """The counter at an offset: an aligned 64-bit integer."""
+    return memory[offset : offset + 8].view(np.int64)
+
+
+# -- the program ----------------------------------------------------------------------------------
+
+
+def _program(
+    ghosts: Ghosts, layout: _Layout, turn: int, combine: Combine | None, empties: Any,
+    fills: Sequence[Fill],
+) -> Plan:
+    """What a round of this turn consists of.
+
+    The chains: credits; what is stored or sent, by parcel; what comes, by parcel. Where something
+    has to be done when all is there, and where parcels are combined, in an order that does not
+    depend on who is faster, what comes is one chain.
+    """
+    if turn == 0:
+        _connect_messages(ghosts, layout)
+    me, marked = layout.context.comm.rank, any(parcel.marked for parcel in ghosts.out)
+    if marked and not len(ghosts.ready):
+        cells = np.zeros((2, len(ghosts.out)), np.int64)
+        ghosts.ready, ghosts.left = cells
+    first: Chain = [tell(cell) for cell in layout.grants]
+    if combine is not None:
+        first = [*_steps(fills), *first]
+    chains: Plan = [first]
+    kept: Chain = []
+    for number, parcel in enumerate(ghosts.out):
+        level = parcel.parts[turn % len(parcel.parts)]
+        chain: Chain = []
+        if parcel.marked:
+            chain.append(wait_for(ghosts.ready[number : number + 1]))
+        if parcel.peer == me:
+            mirror = _mirror(ghosts, me, parcel)
+            mirror.chain = len(chains)
+            moves = list(_moves(mirror.parts[turn % len(mirror.parts)], level, combine))
+            if not parcel.marked:
+                kept = moves + _emptied(level, empties)
+                continue
+            chain += moves
+        else:
+            if parcel.path == STORE:
+                chain.append(wait_for(layout.credits[parcel.peer]))
+            elif parcel.path == STAGED and parcel.peer in layout.one_way:
+                chain.append(wait_for(layout.credits[parcel.peer], 1, -1))
+            ghosts.waits |= bool(chain)
+            chain += [copy(*move) for move in zip(parcel.places[turn], level, strict=True)]
+            chain += _emptied(level, empties)
+            if parcel.path == MESSAGE:
+                chain.append(call(partial(MPI.Prequest.Startall, _messages_of(parcel))))
+            else:
+                chain.append(tell(parcel.cell))
+        if parcel.marked:
+            chain.append(tell(ghosts.left[number : number + 1]))
+        if parcel.path == MESSAGE:
+            chain.append(call(partial(MPI.Prequest.Testall, _messages_of(parcel)), False))
+        parcel.chain = len(chains)
+        chains.append(chain)
+    together = bool(fills) and not marked or combine is not None
+    come: Chain = list(kept)
+    for parcel in ghosts.into:
+        if parcel.peer == me:  # its chain is known below, or is that of the piece that leaves
+            continue
+        level = parcel.parts[turn % len(parcel.parts)]
+        chain = []
+        if parcel.path == MESSAGE:
+            start = call(partial(MPI.Prequest.Startall, _messages_of(parcel)), False)
+            if together:
+                first.append(start)
+            else:
+                chain.append(start)
+            chain.append(call(partial(MPI.Prequest.Testall, _messages_of(parcel)), False))
+        else:
+            chain.append(wait_for(parcel.cell))
+        if parcel.path != STORE:
+            chain += _moves(level, parcel.places[turn], combine)
+        if together:
+            come += chain
+            continue
+        parcel.chain = len(chains)
+        chains.append(chain)
+    if combine is None and not marked:
+        come += _steps(fills)
+    for parcel in ghosts.into:
+        if together or (parcel.peer == me and not parcel.marked):
+            parcel.chain = len(chains)
+    chains.append(come)
+    return chains
+
+
+def _moves(
+    targets: Sequence[NDArray[Any]], sources: Sequence[NDArray[Any]], combine: Combine | None
+) -> Iterator[Any]:
+    for target, source in zip(targets, sources, strict=True):
+        if combine is None:
+            yield copy(target, source)
+        else:
+            yield call(partial(_combined, combine, target, source), False)
+
+
+def _combined(combine: Combine, target: NDArray[Any], source: NDArray[Any]) -> None:
+    combine(target, source, out=target)
+
+
+def _emptied(parts: Sequence[NDArray[Any]], empties: Any) -> Chain:
+    """What is left in ghosts that have been given away."""
+    if empties is None:
+        return []
+    return [copy(part, np.broadcast_to(np.array(empties, part.dtype), part.shape))
+            for part in parts]
+
+
+def _steps(fills: Sequence[Fill]) -> Chain:
+    return [call(fill, False) if callable(fill) else copy(*fill) for fill in fills]
+
+
+def _mirror(ghosts: Ghosts, me: int, parcel: Parcel) -> Parcel:
+    """Where a parcel of this rank to itself goes."""
+    here = [each for each in ghosts.out if each.peer == me]
+    there = [each for each in ghosts.into if each.peer == me]
+    return there[here.index(parcel)]
+
+
+def _messages_of(parcel: Parcel) -> list[MPI.Prequest]:
+    return parcel.cell  # type: ignore[no-any-return]
+
+
+def _connect_messages(ghosts: Ghosts, layout: _Layout) -> None:
+    """The persistent messages; parcels of a pair have tags in their order."""
+    comm = layout.context.comm
+    for parcels, make in ((ghosts.out, comm.Send_init), (ghosts.into, comm.Recv_init)):
+        count: dict[int, int] = {}
+        for parcel in parcels:
+            if parcel.path != MESSAGE:
+                continue
+            tag = ghosts.tags[count.get(parcel.peer, 0)]
+            count[parcel.peer] = count.get(parcel.peer, 0) + 1
+            parcel.cell = [make([piece, MPI.BYTE], parcel.peer, tag)
+                           for piece in in_messages(layout.buffers[parcel])]
+            for message in parcel.cell:
+                ghosts.resources.on_release(message.Free, True)
+    ghosts.resources.keep += layout.buffers.values()

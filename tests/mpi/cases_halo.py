@@ -7,10 +7,10 @@ from cases import parameters
 from halo_blocks import (
     DTYPES,
     MEMORY,
-    METHODS,
     TURNS,
+    WAYS,
     Block,
-    able,
+    by,
     factorizations,
     grids,
     world_of,
@@ -18,12 +18,12 @@ from halo_blocks import (
 from mpi4py import MPI
 
 
-@parameters(grid=grids, corners=[True, False])
-def case_grids(comm, grid, corners):
+@parameters(grid=grids, ghosts=["all", "edges", "faces"])
+def case_grids(comm, grid, ghosts):
     """The same neighbor twice, and oneself, where an axis is periodic and short."""
     dims, periods = grid
     block = Block(comm, world_of(dims, periods, [(1, 2), (2, 1), (1, 1)][: len(dims)]),
-                  corners=corners, partitions=2)
+                  ghosts=ghosts)
     for turn in range(TURNS):
         block.fill(turn)
         assert block.halo.exchange() is block.array
@@ -31,12 +31,13 @@ def case_grids(comm, grid, corners):
     block.free()
 
 
-@parameters(method=METHODS, aggregate=[0, 65536], partitions=[1, 3, (2, 4)])
-def case_methods(comm, method, aggregate, partitions, seed):
+@parameters(way=WAYS, partitions=[1, 3, (2, 4)])
+def case_ways(comm, way, partitions, seed):
     """Pieces of different sizes, marked one by one and all together."""
-    able(method)
     world = world_of(MPI.Compute_dims(comm.size, 2), (True, True), [(1, 1), (2, 2)], more=9)
-    block = Block(comm, world, method=method, aggregate=aggregate, partitions=partitions)
+    with by(way) as info:
+        block = Block(comm, world, "shared", partitions=partitions, info=info)
+    assert block.halo.method == (way if comm.size > 1 else "copies")
     for turn in range(2 * TURNS):
         block.fill(turn)
         block.halo.Start()
@@ -66,7 +67,7 @@ def case_dtypes(comm, dtype):
     block.free()
 
 
-@parameters(memory=MEMORY, partitions=[1, 2, (2, 1, 3)], layers=[1, 2])
+@parameters(memory=MEMORY, partitions=[None, 2, (2, 1, 3)], layers=[1, 2])
 def case_memory_orders(comm, memory, partitions, layers):
     """Straight from the array and into it where that is possible, packed elsewhere."""
     dims = MPI.Compute_dims(comm.size, 3)
@@ -90,16 +91,20 @@ def case_random_grids(comm, trial, seed):
     trailing = tuple(int(n) for n in rng.integers(1, 4, rng.integers(0, 2)))
     world = world_of(dims, [bool(n) for n in rng.integers(0, 2, axes)], layers,
                      DTYPES[rng.integers(len(DTYPES))], int(rng.integers(0, 5)), trailing)
-    corners = bool(rng.integers(0, 2))
+    ghosts = ("faces", "edges", "all")[rng.integers(0, 3)]
+    way = sorted(WAYS)[rng.integers(0, 3)]
     memory = MEMORY[rng.integers(len(MEMORY))]
     own = np.random.default_rng([seed, trial, comm.rank])
     partitions = tuple(int(n) for n in own.integers(1, 5, axes + len(trailing)))
-    block = Block(comm, world, memory, corners, partitions=partitions,
-                  aggregate=int(own.integers(0, 200)))
+    if own.integers(0, 3) == 0:
+        partitions = None
+    with by(way) as info:
+        block = Block(comm, world, memory, ghosts, partitions=partitions, info=info)
     for turn in range(TURNS):
         block.fill(turn)
         block.halo.Start()
-        block.mark_randomly(turn, seed + comm.rank)
+        if partitions is not None:
+            block.mark_randomly(turn, seed + comm.rank)
         block.halo.Wait()
         block.check(turn)
     block.free()
@@ -110,8 +115,7 @@ def case_every_rank_its_own(comm, memory):
     """Ranks cut their faces in different ways, and their arrays lie differently in memory."""
     mine = memory if comm.rank % 2 else "C"
     world = world_of((1, comm.size), (True, True), [(1, 1), (2, 1)], more=10)
-    block = Block(comm, world, mine if memory != "shared" else memory, partitions=1 + comm.rank,
-                  aggregate=64 * comm.rank)
+    block = Block(comm, world, mine if memory != "shared" else memory, partitions=1 + comm.rank)
     left = block.halo.faces[next(i for i, f in enumerate(block.halo.faces) if f.offset == (0, -1))]
     neighbor = 1 + (comm.rank - 1) % comm.size
     assert (left.partitions, left.arrivals) == (1 + comm.rank, neighbor)
@@ -145,7 +149,7 @@ def case_four_axes(comm):
 
 @parameters(layers=[[(1, 0), (0, 2)], [(0, 0), (1, 1)], [(0, 0), (0, 0)]])
 def case_widths_of_zero(comm, layers):
-    block = Block(comm, world_of((comm.size, 1), (True, True), layers, more=1))
+    block = Block(comm, world_of((comm.size, 1), (True, True), layers, more=1), partitions=1)
     for turn in range(TURNS):
         block.fill(turn)
         block.halo.Start()

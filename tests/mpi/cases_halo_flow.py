@@ -7,23 +7,30 @@ import time
 
 import numpy as np
 from cases import parameters, ranks
-from halo_blocks import METHODS, TURNS, Block, able, made, world_of
-from halo_data import GUARD
+from halo_blocks import TURNS, WAYS, Block, by, world_of
+from halo_data import GUARD, World, same
 from mpi4py import MPI
 
-from onesided.collectives import HaloExchange, Precv_init, Psend_init, Startall, Waitall
-from onesided.collectives.context import Context
+from onesided.collectives import (
+    HaloExchange,
+    Precv_init,
+    Psend_init,
+    Startall,
+    Waitall,
+    empty,
+    free,
+)
 
 
-@parameters(method=METHODS)
-def case_threads(comm, method, seed, threads=4):
+@parameters(way=WAYS)
+def case_threads(comm, way, seed, threads=4):
     """Threads mark pieces of the same faces at the same time, others look what arrives.
 
     Under a thread level below multiple the main thread moves the data in Wait.
     """
-    able(method)
     world = world_of((comm.size, 1), (True, True), [(1, 1), (1, 1)], more=20)
-    block = Block(comm, world, method=method, partitions=12, aggregate=0)
+    with by(way) as info:
+        block = Block(comm, world, "shared", partitions=12, info=info)
     halo, errors = block.halo, []
     pieces = [(face, piece) for face, entry in enumerate(halo.faces)
               for piece in range(entry.partitions)]
@@ -63,11 +70,12 @@ def case_threads(comm, method, seed, threads=4):
     block.free()
 
 
-@parameters(method=[method for method in METHODS if method != "mpi"])
-def case_arrivals(comm, method):
+@parameters(way=WAYS)
+def case_arrivals(comm, way):
     """Pieces are there one after the other; those that nobody has marked are not."""
     world = world_of((comm.size,), (True,), [(1, 1)], trailing=(6,))
-    block = Block(comm, world, method=method, partitions=(1, 3), aggregate=0)
+    with by(way) as info:
+        block = Block(comm, world, "shared", partitions=(1, 3), info=info)
     halo = block.halo
     assert halo.Parrived(0)  # inactive
     for turn in range(TURNS):
@@ -105,12 +113,12 @@ def meet(comm, halo):
         halo.Test()
 
 
-@parameters(method=METHODS, late=["start", "mark", "wait"])
+@parameters(way=WAYS, late=["start", "mark", "wait"])
 @ranks(at_least=2)
-def case_late_ranks(comm, method, late):
-    able(method)
+def case_late_ranks(comm, way, late):
     world = world_of((comm.size, 1), (True, True), [(1, 1), (1, 1)], more=200)
-    block = Block(comm, world, method=method, partitions=4)
+    with by(way) as info:
+        block = Block(comm, world, "shared", partitions=4, info=info)
     for turn in range(TURNS):
         mine = turn % comm.size == comm.rank
         block.fill(turn)
@@ -124,17 +132,17 @@ def case_late_ranks(comm, method, late):
     block.free()
 
 
-@parameters(method=METHODS)
-def case_many_neighbors(comm, method):
-    """Every rank exchanges with every rank three times; Open MPI's own sends hang there."""
-    able(method)
+@parameters(way=WAYS)
+def case_many_neighbors(comm, way):
+    """Every rank exchanges with every rank three times."""
     here = comm.rank
     array = np.full((2, comm.size, 3, 10), GUARD, np.int64)
     neighbors = [(peer, (slice(0, 1), slice(peer, peer + 1), slice(n, n + 1)),
                   ((1, 2), (peer, peer + 1), (n, n + 1), (0, 10)))
                  for n in range(3) for peer in np.roll(range(comm.size), -here)]
-    with made(comm, method, lambda: HaloExchange(
-        comm, array, None, neighbors=neighbors, partitions=3, method=method)) as halo:
+    with by(way) as info, HaloExchange(
+        comm, array, None, neighbors=neighbors, partitions=3, info=info
+    ) as halo:
         for turn in range(TURNS):
             numbers = np.arange(comm.size * 30).reshape(comm.size, 3, 10) + 1000 * turn
             array[0] = numbers + 10000 * here
@@ -170,7 +178,7 @@ def case_random_graphs(comm, graph, seed):
         entries = [entry[:3] for entry in entries]
     else:
         entries = [entries[i] for i in rng.permutation(len(entries))]
-    partitions = int(rng.integers(1, 4)) if graph % 3 else (2, 2)
+    partitions = (None, int(rng.integers(1, 4)), (2, 2))[graph % 3]
     halo = HaloExchange(comm, array, None, neighbors=entries, partitions=partitions)
     for turn in range(TURNS):
         array[28:] = GUARD
@@ -190,8 +198,8 @@ def values(rank, turn):
 
 def case_beside_others(comm):
     """With other requests in one Startall and Waitall, and messages of the caller's own."""
-    block = Block(comm, world_of((comm.size,), (True,), [(1, 1)], more=4))
-    other = HaloExchange(block.cart, mirror := np.zeros(6), 1)
+    block = Block(comm, world_of((comm.size,), (True,), [(1, 1)], more=4), partitions=1)
+    other = HaloExchange(block.cart, mirror := np.zeros(6), 1, partitions=1)
     right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
     source, target = np.zeros(8), np.zeros(8)
     send, receive = Psend_init(comm, source, 2, right), Precv_init(comm, target, 2, left)
@@ -224,8 +232,10 @@ def case_beside_others(comm):
 def case_waits_in_different_orders(comm):
     """Two halos, completed in opposite orders: whoever waits advances both."""
     worlds = [world_of((comm.size,), (True,), [(1, 1)], trailing=(50_000,))] * 2
-    blocks = [Block(comm, world, method=method)
-              for world, method in zip(worlds, ("auto", "p2p"), strict=True)]
+    blocks = []
+    for world, way in zip(worlds, ("store", "message"), strict=True):
+        with by(way) as info:
+            blocks.append(Block(comm, world, "shared", partitions=1, info=info))
     for turn in range(TURNS):
         order = blocks[:: 1 if comm.rank % 2 else -1]
         for block in blocks:
@@ -241,21 +251,50 @@ def case_waits_in_different_orders(comm):
         block.free()
 
 
-@parameters(method=["auto", "rma"])
+@parameters(way=WAYS)
 @ranks(at_least=2)
-def case_more_faces_than_an_array_has_links(comm, method):
-    """The memory of a halo has a link for every message, however many there are."""
-    count, right, left = 40, (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
-    array = np.full((2, count), GUARD, np.int64)
-    neighbors = [(peer, box, other, n) for n in range(count) for peer, box, other in (
-        (right, ((0, 1), (n, n + 1)), None), (left, None, ((1, 2), (n, n + 1))))]
-    if comm.size == 2:  # one and the same rank
-        neighbors = [(right, ((0, 1), (n, n + 1)), ((1, 2), (n, n + 1)), n) for n in range(count)]
-    halo = made(comm, method, lambda: HaloExchange(
-        comm, array, None, neighbors=neighbors, method=method))
-    for turn in range(TURNS):
-        array[0] = np.arange(count) + 100 * comm.rank + 1000 * turn
-        halo.exchange()
-        assert np.array_equal(array[1], np.arange(count) + 100 * left + 1000 * turn)
-    assert "p2p" not in halo.method or not Context.of(comm).node().alone
+def case_one_way(comm, way):
+    """Data in one direction only: a fast sender does not overtake a slow reader."""
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    array = empty(comm, (2, 50), np.int64)
+    neighbors = []
+    if comm.rank:
+        neighbors.append((left, None, ((1, 2), (0, 50))))
+    if right:
+        neighbors.append((right, ((0, 1), (0, 50)), None))
+    with by(way) as info:
+        halo = HaloExchange(comm, array, None, neighbors=neighbors, info=info)
+    for turn in range(20):
+        array[0] = np.arange(50) + 100 * comm.rank + 1000 * turn
+        halo.Start()
+        time.sleep(0.002 * (comm.rank % 2 and turn % 3 == 0))
+        halo.Wait()
+        time.sleep(0.002 * (comm.rank % 2 and turn % 3 == 1))
+        assert not comm.rank or (array[1] == np.arange(50) + 100 * left + 1000 * turn).all()
     halo.Free()
+    free(array)
+
+
+@parameters(way=WAYS, partitions=[None, 2])
+def case_several_fields(comm, way, partitions):
+    """Of different dtypes and shapes, and such that take turns, in one message per neighbor."""
+    world = world_of((comm.size, 1), (True, False), [(1, 1), (1, 1)], more=6)
+    blocks = [Block(comm, World(world.sizes, world.periods, world.layers, dtype), "shared")
+              for dtype in ("f8", "i4", "c16", "f8")]
+    u, v, w, u_new = (block.array for block in blocks)
+    with by(way) as info:
+        halo = HaloExchange(blocks[0].cart, [(u, u_new), v, w], world.layers,
+                            partitions=partitions, info=info)
+    for turn in range(2 * TURNS):
+        moved = [blocks[0 if turn % 2 == 0 else 3], blocks[1], blocks[2]]
+        for block in blocks:
+            block.fill(turn)
+        given = halo.exchange()
+        assert all(array is block.array for array, block in zip(given, moved, strict=True))
+        for block in moved:
+            block.check(turn)
+        still = blocks[3 if turn % 2 == 0 else 0]
+        assert same(still.array, still.world.before(still.coords, turn))
+    halo.Free()
+    for block in blocks:
+        block.free()

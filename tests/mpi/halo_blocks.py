@@ -2,45 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 
 import numpy as np
-from cases import skip
 from halo_data import World, same
 
-from onesided.collectives import (
-    HaloExchange,
-    UnsupportedError,
-    empty,
-    free,
-    partitioned_methods,
-)
-from onesided.collectives.context import Context
+from onesided.collectives import HaloExchange, empty, free
+from onesided.collectives.halo import plan
 
-METHODS = ["auto", *partitioned_methods()]
+#: Staged or stored on the node, whatever the length, and messages between nodes.
+WAYS = {"staged": (1 << 40, {}), "store": (-1, {}), "message": (0, {"ranks_per_node": "1"})}
 DTYPES = ["u1", "?", ">i2", "f4", "f8", "c16", "S5", "V3", "M8[s]", "i4,(2,)f8"]
 MEMORY = ["C", "F", "strided", "reversed", "shared", "shared F"]
 TURNS = 3
 
 
-def able(method):
-    """Skip where the MPI's own partitioned send is not to be trusted, with its reason."""
-    if method == "mpi":
-        from onesided.collectives.partitioned.native import distrust
-
-        if distrust():
-            skip(distrust())
-
-
-def made(comm, method, make):
-    """Skip where rma cannot serve ranks of another node."""
+@contextlib.contextmanager
+def by(way):
+    """Halos that are made in this way, and the info for it."""
+    before = plan.SHORT
+    plan.SHORT, info = WAYS[way]
     try:
-        return make()
-    except UnsupportedError as error:
-        if method != "rma" or Context.of(comm).node().alone:
-            raise
-        skip(f"not between nodes: {error}")
+        yield info
+    finally:
+        plan.SHORT = before
 
 
 def array_like(comm, shape, dtype, memory):
@@ -64,16 +51,15 @@ def array_like(comm, shape, dtype, memory):
 class Block:
     """This rank's block of a world, with its halo."""
 
-    def __init__(self, comm, world, memory="C", corners=True, **options):
-        self.world, self.corners = world, corners
+    def __init__(self, comm, world, memory="C", ghosts="all", **options):
+        self.world, self.ghosts = world, ghosts
         self.cart = comm.Create_cart(world.dims, world.periods)
         self.coords = tuple(self.cart.Get_coords(self.cart.rank))
         shape = world.shape(self.coords)
         self.array, self.shared = array_like(comm, shape, world.dtype, memory)
         self.array[...] = world.guard()
         before = self.array.copy()
-        self.halo = made(comm, options.get("method"), lambda: HaloExchange(
-            self.cart, self.array, world.layers, corners=corners, **options))
+        self.halo = HaloExchange(self.cart, self.array, world.layers, ghosts=ghosts, **options)
         assert same(self.array, before), "the array was written at initialization"
 
     def fill(self, turn):
@@ -81,11 +67,11 @@ class Block:
         self.array[...] = self.world.before(self.coords, turn)
 
     def check(self, turn):
-        want = self.world.after(self.coords, turn, self.corners)
+        want = self.world.after(self.coords, turn, self.ghosts)
         assert same(self.array, want), (turn, self.halo, np.argwhere(self.array != want)[:4])
 
     def check_piece(self, turn, face, piece):
-        want = self.world.after(self.coords, turn, self.corners)
+        want = self.world.after(self.coords, turn, self.ghosts)
         box = self.halo.arrivals(face)[piece]
         assert same(self.array[box], np.ascontiguousarray(want[box])), (turn, face, piece)
 
