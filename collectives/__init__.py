@@ -34,6 +34,7 @@ from onesided.collectives.exchanges import (
 )
 from onesided.collectives.halo.exchange import HaloExchange
 from onesided.collectives.halo.faces import Face
+from onesided.collectives.halo.grid import Grid
 from onesided.collectives.memory import empty, free
 from onesided.collectives.partitioned.channel import PartitionedMethod, partitioned_methods
 from onesided.collectives.partitioned.init import Precv_init, Psend_init
@@ -82,6 +83,7 @@ __all__ = [
     "Face",
     "Gather_init",
     "Gatherv_init",
+    "Grid",
     "HaloExchange",
     "Method",
     "MethodError",

@@ -1,1 +1,1 @@
-"""Halos of n-dimensional blocks: ghost layers filled by partitioned sends, piece by piece."""
+"""Grids in blocks with ghost layers: their halos, the way back, items that move between blocks."""

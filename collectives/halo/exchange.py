@@ -20,8 +20,8 @@ there, the ghost layers belong to the exchange, which may write them at any time
 are sent must not be modified from ``Start``, or from their mark, until ``Wait``. All else is the
 caller's.
 
-*Progress* is that of every request (:mod:`..progress`): what could not leave at once leaves wherever
-the program is then.
+*Progress* is that of every request (:mod:`..progress`): what could not leave at once leaves
+wherever the program is then.
 """
 
 from __future__ import annotations
@@ -161,6 +161,8 @@ class HaloExchange(Persistent):
         for parcel in ghosts.into:
             for face, _ in parcel.faces:
                 self._into[face].append(parcel)
+        if ghosts.afterwards:
+            self._hooked = 1  # so that _after_wait is called
         load(self, ghosts.turns, ghosts.plans, self._given(fields, ghosts.turns))
         debug.observe(self)
         self._made = True
@@ -360,6 +362,14 @@ class HaloExchange(Persistent):
     def _twice(self, cell: int) -> RequestError:
         face, piece = self._ghosts.out[cell].faces[0]
         return RequestError(f"piece {piece} of face {face} is marked ready twice: {self!r}")
+
+    def _after_wait(self) -> None:
+        for fill in self._ghosts.afterwards[self._slot]:
+            if callable(fill):
+                fill()
+            else:
+                target, source = fill
+                target[...] = source
 
     def _enlist(self) -> None:
         if not (self._quiet or self._marked):

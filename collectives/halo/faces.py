@@ -1,5 +1,6 @@
 """The faces of a block: what it exchanges with each neighbor, in a Cartesian grid of ranks or by a
-list of neighbors with boxes, and how faces are cut into pieces. Pure geometry, no MPI call."""
+list of neighbors with boxes, how a grid is cut into blocks, and faces into pieces. Pure geometry,
+no MPI call."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import itertools
 import math
 import operator
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -332,6 +333,144 @@ def _axes(value: Any, shape: tuple[int, ...], number: int) -> tuple[int, ...]:
 
 def _nothing(shape: tuple[int, ...]) -> Box:
     return (slice(0, 0),) * len(shape)
+
+
+# -- a grid in blocks ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """How a grid is cut over the ranks; pure geometry. Blocks differ by one layer at most along an
+    axis, the larger come first; ranks are numbered in C order of their places."""
+
+    shape: tuple[int, ...]
+    dims: tuple[int, ...]
+
+    def coords(self, rank: int) -> tuple[int, ...]:
+        """Local. The place of a rank."""
+        return tuple(int(n) for n in np.unravel_index(rank, self.dims))
+
+    def box(self, rank: int, more: Sequence[int] = ()) -> Box:
+        """Local. What a rank owns, in global indices; ``more`` points at the end, by axis."""
+        found = []
+        for axis, place in enumerate(self.coords(rank)):
+            start, stop = cut(self.shape[axis], self.dims[axis], place)
+            last = place == self.dims[axis] - 1
+            found.append(slice(start, stop + (more[axis] if more and last else 0)))
+        return tuple(found)
+
+    def edges(self, axis: int) -> list[int]:
+        """Local. Where blocks begin along an axis, and the end of the grid."""
+        starts = [cut(self.shape[axis], self.dims[axis], n)[0] for n in range(self.dims[axis])]
+        return [*starts, self.shape[axis]]
+
+
+def choose_dims(
+    shape: Sequence[int], ranks: int, layers: Sequence[Layers], dims: Sequence[int] | None = None
+) -> tuple[int, ...]:
+    """Local. Ranks per axis such that blocks have as many layers as ghosts, and the least surface.
+
+    ``dims`` are given entries, 0 for those to be chosen. Of equals the one whose first axes are
+    cut most: faces across these lie in one piece in memory.
+
+    Raises :class:`PatternError` where the ranks cannot be arranged like this.
+    """
+    wanted = [0] * len(shape) if dims is None else [operator.index(n) for n in dims]
+    if len(wanted) != len(shape) or min(wanted) < 0:
+        raise PatternError(f"dims is {dims!r}, not a number of ranks for each of {len(shape)} axes")
+    fitting = [d for d in _factorizations(ranks, len(shape))
+               if all(given in (0, n) for given, n in zip(wanted, d, strict=True))]
+    if not fitting:
+        raise PatternError(f"{ranks} ranks cannot be arranged as {dims!r}")
+    thick = [
+        d for d in fitting
+        if all(n // parts >= max(1, *ghosts)
+               for n, parts, ghosts in zip(shape, d, layers, strict=True))
+    ]  # fmt: skip
+    if not thick:
+        raise PatternError(
+            f"a grid of {tuple(shape)} with ghost layers {tuple(layers)} is too small for {ranks} "
+            f"ranks{'' if dims is None else f' as {tuple(dims)}'}: every block needs a layer of "
+            "its own, and as many as there are ghost layers"
+        )
+
+    def surface(parts: tuple[int, ...]) -> tuple[float, tuple[int, ...]]:
+        block = [n / p for n, p in zip(shape, parts, strict=True)]
+        area = sum(math.prod(block) / block[a] for a, p in enumerate(parts) if p > 1)
+        return area, tuple(-p for p in parts)
+
+    return min(thick, key=surface)
+
+
+def _factorizations(number: int, count: int) -> Iterator[tuple[int, ...]]:
+    if count == 1:
+        yield (number,)
+        return
+    for first in range(1, number + 1):
+        if number % first == 0:
+            for rest in _factorizations(number // first, count - 1):
+                yield (first, *rest)
+
+
+def fold_entries(
+    blocks: Blocks, rank: int, layers: Sequence[Layers], axis: int, along: int, periodic: bool
+) -> list[tuple[Any, ...]]:
+    """Local. A table of neighbors for a fold of the grid at the high end of ``axis``.
+
+    Ghost layer k beyond it, point i of ``along``, shows layer k inside it, point n - 1 - i. Boxes
+    count the ghost layers, of the axes of the grid.
+    """
+    here = blocks.coords(rank)
+    if here[axis] != blocks.dims[axis] - 1:
+        return []
+    own = blocks.box(rank)
+    wide, n = layers[axis][1], blocks.shape[along]
+    top = layers[axis][0] + own[axis].stop - own[axis].start
+    place, entries = [slice(low, low + part.stop - part.start)
+                      for part, (low, _) in zip(own, layers, strict=True)], []
+    around = (-1, 0, 1) if periodic else (0,)
+
+    def shown(of: int) -> tuple[int, int]:
+        """What the ghosts of a block show along the fold, unwrapped."""
+        start, stop = cut(n, blocks.dims[along], of)
+        low, high = layers[along]
+        seen = (start - low, stop + high)
+        return seen if periodic else (max(seen[0], 0), min(seen[1], n))
+
+    for other in range(blocks.dims[along]):
+        peer = list(here)
+        peer[along] = other
+        partner = int(np.ravel_multi_index(peer, blocks.dims))
+        for turn in around:
+            boxes: list[Box | None] = []
+            for to, out in ((here[along], other), (other, here[along])):
+                start, stop = cut(n, blocks.dims[along], out)
+                low, high = shown(to)
+                first, last = max(low, n - stop + turn * n), min(high, n - start + turn * n)
+                if first >= last:
+                    boxes.append(None)
+                    continue
+                box = list(place)
+                if to == here[along] and out == other and not boxes:  # what comes
+                    shift = layers[along][0] - cut(n, blocks.dims[along], to)[0]
+                    box[along] = slice(first + shift, last + shift)
+                    box[axis] = slice(top, top + wide)
+                else:
+                    shift = layers[along][0] - start
+                    box[along] = slice(n - last + turn * n + shift, n - first + turn * n + shift)
+                    box[axis] = slice(top - wide, top)
+                boxes.append(tuple(box))
+            into, leaving = boxes
+            tag, flip = 2 * (turn + 1), (axis, along)
+            if other == here[along]:
+                if into is not None:
+                    entries.append((partner, leaving, into, tag, flip))
+                continue
+            if into is not None:
+                entries.append((partner, None, into, tag + (other > here[along]), flip))
+            if leaving is not None:
+                entries.append((partner, leaving, None, tag + (here[along] > other), flip))
+    return entries
 
 
 # -- in pieces ------------------------------------------------------------------------------------

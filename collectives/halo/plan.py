@@ -46,14 +46,14 @@ from onesided.collectives.halo.faces import (
     read_partitions,
 )
 from onesided.collectives.hints import Hints
-from onesided.collectives.memory import ALIGNMENT, Arena, find_region, region_with_key
+from onesided.collectives.memory import ALIGNMENT, Arena, aligned, find_region, region_with_key
 from onesided.collectives.pattern import Box
 from onesided.collectives.program import Chain, Plan, address, call, copy, tell, wait_for
 
 STORE, STAGED, MESSAGE = PATHS = ("store", "staged", "message")
 
 #: Bytes of a parcel up to which it is staged: two short copies cost less than waiting for a credit.
-SHORT = 1 << 15
+SHORT = 1 << 12
 
 #: Alignment of the parts of a parcel, in bytes.
 PART = 16
@@ -123,7 +123,8 @@ class Advert:
 
 @dataclass(eq=False)
 class Ghosts:
-    """The plan on one rank; ``plans`` is the program by turn."""
+    """The plan on one rank; ``plans`` is the program by turn, ``afterwards`` what is
+    done, by turn, when a round of marked pieces is complete."""
 
     resources: Resources
     hints: Hints
@@ -138,6 +139,7 @@ class Ghosts:
     ready: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     left: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     waits: bool = False
+    afterwards: Sequence[Sequence[Fill]] = ()
 
     @property
     def turns(self) -> int:
@@ -254,8 +256,10 @@ def initialize(
             made = _Layout(ghosts, {}, back)
         with agreed(context.comm, ("connected", number)):
             made.connect()
-            before = fills() if fills is not None else [[]] * ghosts.turns
-            ghosts.plans = [_program(ghosts, made, turn, combine, empties, before[turn])
+            filled = fills() if fills is not None else [[]] * ghosts.turns
+            if partitions is not None and fills is not None:
+                ghosts.afterwards, filled = filled, [[]] * ghosts.turns
+            ghosts.plans = [_program(ghosts, made, turn, combine, empties, filled[turn])
                             for turn in range(ghosts.turns)]
     except Exception:
         resources.release()
@@ -409,21 +413,14 @@ class _Layout:
         sources = [peer for peer in self.peers if peer in near]
         self._credit_at = {peer: n * ALIGNMENT for n, peer in enumerate(sources)}
         self._wanted: dict[Parcel, Advert] = {}
-        size = len(sources) * ALIGNMENT
-        for parcel in ghosts.into:
-            if parcel.peer == self._me:
-                continue
-            parcel.path = self._path(parcel, back)
-            at, slots = size, []
-            if parcel.path != MESSAGE:
-                size += ALIGNMENT
-            if parcel.path == STAGED:
-                room = -(-parcel.room // ALIGNMENT) * ALIGNMENT
-                slots = [size, size + room]
-                size += 2 * room
-            stores = self._stores(parcel) if parcel.path == STORE else ()
-            self._wanted[parcel] = Advert(parcel.path, at, tuple(slots), stores)
-        number, offset, root = self._take(size)
+        size, error = len(sources) * ALIGNMENT, None
+        try:
+            for parcel in ghosts.into:
+                if parcel.peer != self._me:
+                    size = self._want(parcel, size, back)
+        except Exception as problem:
+            error = problem
+        number, offset, root = self._take(size, error)
         self.root = root
         root[:] = 0
         self.credits = {peer: _cell(root, at) for peer, at in self._credit_at.items()}
@@ -435,6 +432,20 @@ class _Layout:
         self.grants: list[NDArray[np.int64]] = []
         self.one_way: set[int] = {peer for peer in out - into if peer in near}
         self.buffers: dict[Parcel, NDArray[np.uint8]] = {}
+
+    def _want(self, parcel: Parcel, size: int, back: bool) -> int:
+        """Local. Take room for what comes behind ``size`` bytes; how many there are then."""
+        parcel.path = self._path(parcel, back)
+        at, slots = size, []
+        if parcel.path != MESSAGE:
+            size += ALIGNMENT
+        if parcel.path == STAGED:
+            room = aligned(parcel.room)
+            slots = [size, size + room]
+            size += 2 * room
+        stores = self._stores(parcel) if parcel.path == STORE else ()
+        self._wanted[parcel] = Advert(parcel.path, at, tuple(slots), stores)
+        return size
 
     def _path(self, parcel: Parcel, back: bool) -> str:
         if parcel.peer not in self._near:
@@ -460,11 +471,13 @@ class _Layout:
             found.append(tuple(places))
         return tuple(found)
 
-    def _take(self, size: int) -> tuple[int, int, NDArray[np.uint8]]:
+    def _take(
+        self, size: int, error: Exception | None
+    ) -> tuple[int, int, NDArray[np.uint8]]:
         """Collective. Control memory: the number of its region, its place there, and its bytes."""
         arena, resources = Arena.of(self.context), self.ghosts.resources
         lacking = arena.lacks(size)
-        most = largest(self.context.comm, None, f"memory of halo {self.ghosts.number}",
+        most = largest(self.context.comm, error, f"memory of halo {self.ghosts.number}",
                        [lacking, size])
         if not most[1]:
             return 0, 0, np.zeros(0, np.uint8)
@@ -593,7 +606,7 @@ def _program(
             chain.append(call(partial(MPI.Prequest.Testall, _messages_of(parcel)), False))
         parcel.chain = len(chains)
         chains.append(chain)
-    together = bool(fills) and not marked or combine is not None
+    together = bool(fills) or combine is not None
     come: Chain = list(kept)
     for parcel in ghosts.into:
         if parcel.peer == me:  # its chain is known below, or is that of the piece that leaves
@@ -616,7 +629,7 @@ def _program(
             continue
         parcel.chain = len(chains)
         chains.append(chain)
-    if combine is None and not marked:
+    if combine is None:
         come += _steps(fills)
     for parcel in ghosts.into:
         if together or (parcel.peer == me and not parcel.marked):

@@ -11,7 +11,6 @@ from mpi4py import MPI
 
 from onesided.collectives import (
     HaloExchange,
-    MethodError,
     MismatchError,
     PatternError,
     RequestError,
@@ -21,8 +20,8 @@ from onesided.collectives import (
     free,
 )
 from onesided.collectives.context import Context
-from onesided.collectives.halo import traffic
-from onesided.collectives.partitioned.handshake import Matching
+from onesided.collectives.halo import plan
+from onesided.collectives.memory import Arena
 
 WHOLE = (slice(0, 1), slice(0, 8))
 
@@ -65,9 +64,8 @@ def case_bad_arguments(comm, culprit):
     for name, bad, kind, text in [
         ("partitions", 0, PatternError, "partitions must be"),
         ("partitions", (1, 2, 3), PatternError, "partitions is"),
-        ("aggregate", -1, PatternError, "aggregate is -1"),
-        ("aggregate", 1.5, PatternError, "aggregate is 1.5"),
-        ("method", "smoke", MethodError, "no method 'smoke'; the methods are auto, rma"),
+        ("ghosts", "some", PatternError, "ghosts is 'some', not one of faces, edges, all"),
+        ("info", {"ranks_per_node": "0"}, PatternError, "ranks_per_node"),
         ("neighbors", 7, PatternError, "the neighbors are 7"),
         ("neighbors", [(comm.size, WHOLE, None)], PatternError, f"there are {comm.size} ranks"),
     ]:
@@ -88,8 +86,8 @@ def case_ranks_that_disagree(comm):
     everywhere(cart, PatternError, "rank 1 sends float64 to rank 0, which expects float32",
                np.zeros((6, 8), "f4" if mine else "f8"), 1)
     everywhere(cart, PatternError, "which expects", np.zeros((9, 8)), 2 if mine else 1)
-    everywhere(cart, MismatchError, "rank 0 is in", np.zeros((9, 8)), 1,
-               method="p2p" if mine else "p2p-gather")
+    everywhere(cart, MismatchError, "rank 0 is in",
+               [np.zeros((9, 8)) for _ in range(1 + mine)], 1)
     cart.Free()
     array, out, into = np.zeros((4, 8)), (slice(1, 2),), (slice(0, 1),)
     last = comm.size - 1
@@ -107,7 +105,7 @@ def case_nobody(comm):
     out, into = (slice(1, 2),), (slice(0, 1),)
     for neighbors in ([], [(MPI.PROC_NULL, out, into), (MPI.PROC_NULL, out, None)]):
         array = np.zeros((4, 8))
-        with HaloExchange(comm, array, 1, neighbors=neighbors) as halo:
+        with HaloExchange(comm, array, 1, neighbors=neighbors, partitions=1) as halo:
             assert len(halo.faces) == len(neighbors)
             halo.Start()
             for face in range(len(neighbors)):
@@ -171,12 +169,12 @@ def case_free_while_one_rank_is_active(comm):
     halo = HaloExchange(cart, array, 1)
     if comm.rank == 0:
         halo.Start()
-        halo.Pready_all()
+        raises(RequestError, "nothing is marked without partitions", halo.Pready_all)
+        raises(RequestError, "nothing is marked without partitions", halo.Pready, 0)
     raises(RequestError, "active halo exchange cannot be freed", halo.Free)
     assert halo.state == ("active" if comm.rank == 0 else "inactive")
     if comm.rank:
         halo.Start()
-        halo.Pready_all()
     status = MPI.Status()
     while not halo.Get_status():
         pass
@@ -193,13 +191,12 @@ def case_an_interrupted_wait_breaks_the_exchange(comm):
     cart = grid(comm)
     halo = HaloExchange(cart, np.zeros((6, 6)), 1)
 
-    def interrupt():
+    def interrupt(*_):
         raise KeyboardInterrupt
 
-    halo.Start()
-    halo.Pready_all()
     if comm.rank == 0:
-        halo._receive_waits[0] = (interrupt, halo._receive_waits[0][1])
+        halo.Start()
+        halo._probe = interrupt  # nobody else has started: Wait looks for what others want
         try:
             halo.Wait()
         except KeyboardInterrupt:
@@ -208,9 +205,9 @@ def case_an_interrupted_wait_breaks_the_exchange(comm):
             raises(RequestError, "a broken halo exchange cannot be", call)
         said = raises(RequestError, "because KeyboardInterrupt was raised", halo.Get_status)
         assert said.endswith("free it")
-    else:
-        halo.Wait()
     comm.Barrier()
+    if comm.rank:
+        halo.exchange()
     halo.Free()
     with HaloExchange(cart, array := np.full((6, 6), float(comm.rank)), 1) as again:
         again.exchange()
@@ -218,54 +215,43 @@ def case_an_interrupted_wait_breaks_the_exchange(comm):
     cart.Free()
 
 
-def without_shared_memory(call, *arguments, **options):
+def case_too_little_shared_memory(comm):
+    """Then messages come in plain memory."""
+    cart = grid(comm)
+    array = np.full((6, 6), float(comm.rank))
+
     def full(*_, **__):
         raise ResourceError("no shared memory is left")
 
-    original, traffic.empty = traffic.empty, full
+    lacks, grow = Arena.lacks, Arena.grow
+    Arena.lacks, Arena.grow = (lambda *_: 128), full
     try:
-        return call(*arguments, **options)
+        halo = HaloExchange(cart, array, 1)
     finally:
-        traffic.empty = original
-
-
-@ranks(at_least=2)
-def case_a_transport_that_cannot(comm):
-    """Every rank learns it at initialization, before anything is sent."""
-    cart = grid(comm)
-    without_shared_memory(
-        everywhere, cart, UnsupportedError, "rma: the receive buffer is not in memory from empty",
-        np.zeros((6, 6)), 1, method="rma")  # fmt: skip
-    cart.Free()
-
-
-def case_too_little_shared_memory(comm):
-    """Then the messages come in plain memory."""
-    cart = grid(comm)
-    array = np.full((6, 6), float(comm.rank))
-    halo = without_shared_memory(HaloExchange, cart, array, 1)
+        Arena.lacks, Arena.grow = lacks, grow
+    assert halo.method == ("message" if comm.size > 1 else "copies")
     halo.exchange()
     assert (array[0, 1:-1] == (comm.rank - 1) % comm.size).all()
     halo.Free()
     cart.Free()
 
 
-@parameters(call=["Psend_init", "Precv_init", "message_out", "message_in"])
+@parameters(call=["_path", "connect"])
 @ranks(at_least=2)
 def case_one_rank_fails(comm, call):
-    """While the messages are made: all ranks give back what they have, and can try again."""
+    """While it is planned: all ranks give back what they have, and can try again."""
     cart = grid(comm)
 
     def refuse(*_, **__):
-        raise ResourceError("no more of it")
+        raise UnsupportedError("no more of it")
 
-    original = getattr(traffic, call)
+    original = getattr(plan._Layout, call)
     if comm.rank == comm.size - 1:
-        setattr(traffic, call, refuse)
+        setattr(plan._Layout, call, refuse)
     try:
-        everywhere(cart, ResourceError, "no more of it", np.zeros((6, 6)), 1)
+        everywhere(cart, UnsupportedError, "no more of it", np.zeros((6, 6)), 1)
     finally:
-        setattr(traffic, call, original)
+        setattr(plan._Layout, call, original)
     with HaloExchange(cart, array := np.full((6, 6), float(comm.rank)), 1) as halo:
         halo.exchange()
         assert (array[0, 1:-1] == (comm.rank - 1) % comm.size).all()
@@ -289,7 +275,7 @@ def case_memory_is_given_back(comm, memory):
     for _ in range(5):
         with HaloExchange(cart, array, 1, partitions=2) as halo:
             halo.exchange()
-            if memory == "shared" and comm.size > 1 and "rma" in halo.method.split(", "):
+            if memory == "shared":
                 raises(RequestError, "still use this memory", free, array)
         del halo
     assert settled(cart) == before
@@ -307,8 +293,8 @@ def case_many_cycles(comm, options):
             halo.exchange()
         assert (array[0, 1:-1] == 10 * cycle + (comm.rank - 1) % comm.size).all()
         if cycle == 1:
-            queues = len(Matching.of(Context.of(cart).comm)._asked)
-    assert len(Matching.of(Context.of(cart).comm)._asked) == queues, "something is left of a halo"
+            tags = len(Context.of(cart)._spare_tags)
+    assert len(Context.of(cart)._spare_tags) == tags, "something is left of a halo"
     cart.Free()
 
 

@@ -1,0 +1,676 @@
+"""A global grid in blocks with ghost layers: fields, their halos, boundaries, the way back.
+
+::
+
+    grid = Grid(comm, (256, 256, 256), halo=1, periodic=True)
+    u, v = grid.zeros(), grid.zeros()
+    u[grid.owned] = ...
+    grid.update(u, v)                    # all ghosts of both fields, one message per neighbor
+
+A *field* is an array of this rank's block with its ghost layers; axes before those of the grid are
+components. It is the caller's; the grid keeps one persistent request for every list of fields that
+has been updated, planned at the first call.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import DTypeLike, NDArray
+
+from onesided.collectives.agreement import agreed, largest
+from onesided.collectives.context import Context
+from onesided.collectives.copies import pieces
+from onesided.collectives.errors import PatternError, ResourceError
+from onesided.collectives.halo.exchange import HaloExchange, Info
+from onesided.collectives.halo.faces import (
+    Blocks,
+    Face,
+    Layers,
+    Place,
+    choose_dims,
+    extents,
+    fold_entries,
+    grid_faces,
+    listed_faces,
+    read_width,
+    text,
+)
+from onesided.collectives.halo.migration import Migration
+from onesided.collectives.halo.plan import Combine, Fill
+from onesided.collectives.memory import empty, find_region, free
+from onesided.collectives.scope import Scoped
+
+#: What ``accumulate`` does with what comes, and what is left in the ghosts.
+OPERATIONS: dict[str, tuple[Combine, Any]] = {
+    "sum": (np.add, 0), "min": (np.minimum, None), "max": (np.maximum, None),
+}  # fmt: skip
+
+#: Conditions at an end of the grid that have a name; others are numbers and functions.
+COPY, REFLECT, ANTIREFLECT = CONDITIONS = ("copy", "reflect", "antireflect")
+
+#: Lists of fields whose requests a grid keeps.
+MOST_PLANS = 32
+
+
+# -- boundaries -----------------------------------------------------------------------------------
+
+
+def read_conditions(boundary: Any, axes: int) -> list[tuple[Any, Any]]:
+    """Local. By axis, the conditions at its low and high end; raises :class:`PatternError`.
+
+    One condition for all ends, or a dict of them by axis; a pair is (low, high). None leaves the
+    ghosts alone.
+    """
+    by_axis = boundary if isinstance(boundary, dict) else dict.fromkeys(range(axes), boundary)
+    found = []
+    for axis in by_axis:
+        if not isinstance(axis, int) or not 0 <= axis < axes:
+            raise PatternError(f"a boundary condition for axis {axis!r} of {axes}")
+    for axis in range(axes):
+        given = by_axis.get(axis)
+        pair = given if isinstance(given, tuple) and len(given) == 2 else (given, given)
+        for condition in pair:
+            known = condition is None or callable(condition) or condition in CONDITIONS
+            if not known and not isinstance(condition, int | float | complex | np.number):
+                raise PatternError(
+                    f"a boundary condition is {condition!r:.60}, not a number, a function, None, "
+                    f"or one of {', '.join(CONDITIONS)}"
+                )
+        found.append(pair)
+    return found
+
+
+@dataclass(frozen=True)
+class End:
+    """The ghosts of an array at one end of the grid, and what a condition sets them to.
+
+    ``ghosts`` and ``inside`` have the same shape; ``inside`` are the layers that they mirror, in
+    that order; ``edge`` is the outermost layer of the grid. All other axes have their ghosts, too,
+    so that corners are filled when one axis after the other is.
+    """
+
+    ghosts: NDArray[Any]
+    inside: NDArray[Any]
+    edge: NDArray[Any]
+    axis: int
+    side: int
+
+    @classmethod
+    def of(
+        cls, array: NDArray[Any], lead: int, axis: int, side: int, layers: Layers, staggered: bool
+    ) -> End:
+        """Local. Points of a staggered field lie on the boundary: these mirror themselves."""
+        wide, at = layers[side], lead + axis
+        view = np.moveaxis(array, at, 0)
+        view = view if side == 0 else view[::-1]
+        if view.shape[0] < 2 * wide + staggered:
+            raise PatternError(
+                f"{wide} ghost layers at the end of axis {axis} mirror a block that has fewer"
+            )
+        first = wide + staggered
+        ghosts, inside = view[wide - 1 :: -1] if wide else view[:0], view[first : first + wide]
+        back = partial(np.moveaxis, source=0, destination=at)
+        return cls(back(ghosts), back(inside), back(view[wide : wide + 1]), axis, side)
+
+    def fill(self, condition: Any) -> Fill:
+        """Local. What sets the ghosts."""
+        if callable(condition):
+            return partial(condition, self.ghosts, self.inside, self.axis, self.side)
+        if condition == ANTIREFLECT:
+            return partial(np.negative, self.inside, out=self.ghosts)
+        if condition == COPY:
+            return self.ghosts, np.broadcast_to(self.edge, self.ghosts.shape)
+        if condition == REFLECT:
+            return self.ghosts, self.inside
+        value = np.array(condition).astype(self.ghosts.dtype)
+        return self.ghosts, np.broadcast_to(value, self.ghosts.shape)
+
+    def give(self, condition: Any, lead: int, combine: Combine, empties: Any) -> Fill:
+        """Local. The adjoint of :meth:`fill`: what the ghosts have gathered goes to what they
+        show."""
+        at = lead + self.axis
+
+        def give() -> None:
+            if condition == REFLECT:
+                combine(self.inside, self.ghosts, out=self.inside)
+            elif condition == ANTIREFLECT:
+                np.subtract(self.inside, self.ghosts, out=self.inside)
+            elif condition == COPY:
+                for layer in np.split(self.ghosts, self.ghosts.shape[at], axis=at):
+                    combine(self.edge, layer, out=self.edge)
+            if empties is not None:
+                self.ghosts[...] = empties
+
+        return give
+
+
+# -- the grid -------------------------------------------------------------------------------------
+
+
+class Grid(Scoped):
+    """A grid of cells in blocks, one per rank, with ghost layers around them.
+
+    ``shape``, ``dims`` (ranks per axis), ``coords`` (this rank's place), ``periodic``, and
+    ``layers`` (ghost layers, (low, high)) have an entry per axis. ``owned`` indexes what a rank
+    owns in any field, components included; ``box`` is where it is in the global array.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        shape: Sequence[int],
+        halo: Any = 1,
+        *,
+        periodic: bool | Sequence[bool] = False,
+        dims: Sequence[int] | None = None,
+        bounds: Sequence[tuple[float, float]] | None = None,
+        boundary: Any = None,
+        ghosts: str = "all",
+    ) -> None:
+        """Collective. All arguments are the same on all ranks.
+
+        Parameters
+        ----------
+        shape
+            Cells per axis, of all ranks together.
+        halo
+            Ghost layers: a number, or per axis a number or (low, high).
+        dims
+            Ranks per axis, 0 or None where they are chosen: as many layers per block as there are
+            ghost layers, and as little surface as possible.
+        bounds
+            Per axis, where the grid begins and ends; (0, cells) by default. For coordinates, and
+            for the positions of :meth:`migrate`.
+        boundary
+            What fills the ghosts at ends that are not periodic, of all fields for which nothing
+            else is said: a number; ``"copy"``, the outermost cell (Neumann);
+            ``"reflect"`` or ``"antireflect"``, the mirrored cells or their negatives; a function
+            ``f(ghosts, inside, axis, side)`` that writes to ``ghosts``, where ``inside`` are the
+            mirrored cells (``ghosts[...] = 2 * value - inside`` is Dirichlet's condition at the
+            boundary); None: they are left alone. A dict has conditions by axis, a pair is
+            (low, high).
+        ghosts
+            ``"faces"``, ``"edges"`` (faces and edges) or ``"all"``, corners too.
+
+        Raises :class:`PatternError` on every rank for what makes no sense, for more ranks than can
+        have a block, and for blocks with fewer layers than the halo.
+        """
+        self._context = Context.of(comm)
+        self.comm = comm
+        rank, size = self._context.comm.rank, self._context.comm.size
+        with agreed(self._context.comm, f"Grid {shape} {halo} {periodic} {dims} {bounds} {ghosts}"):
+            self.shape = tuple(operator.index(n) for n in shape)
+            axes = len(self.shape)
+            if not axes or min(self.shape) < 1:
+                raise PatternError(f"no grid of shape {self.shape}")
+            self.layers = read_width(halo, tuple(1 << 40 for _ in self.shape), axes)
+            each = [periodic] * axes if isinstance(periodic, bool | np.bool_) else list(periodic)
+            if len(each) != axes:
+                raise PatternError(f"periodic is {periodic!r}, not one truth per axis of {axes}")
+            self.periodic = tuple(bool(p) for p in each)
+            self.dims = choose_dims(self.shape, size, self.layers, dims)
+            ends = [(0.0, float(n)) for n in self.shape] if bounds is None else list(bounds)
+            self.bounds = tuple((float(low), float(high)) for low, high in ends)
+            if len(self.bounds) != axes or any(low >= high for low, high in self.bounds):
+                raise PatternError(f"bounds is {bounds!r}, not (low, high) for each of {axes} axes")
+            read_conditions(boundary, axes)
+            self.ghosts, self._boundary = ghosts, boundary
+            self.blocks = Blocks(self.shape, self.dims)
+            self.coords = self.blocks.coords(rank)
+            self.box = self.blocks.box(rank)
+            self._place = Place(self.dims, self.periodic, self.coords)
+            self._faces(np.empty(self._extents(()), np.uint8), None)
+        self._plans: dict[Any, HaloExchange] = {}
+        self._migration: Migration | None = None
+        self._fields: list[NDArray[Any]] = []
+
+    def __repr__(self) -> str:
+        return f"<grid of {self.shape} on {self.dims} ranks, here {text(self.box)}>"
+
+    # -- what is where ----------------------------------------------------------------------------
+
+    @property
+    def local_shape(self) -> tuple[int, ...]:
+        """Local. Cells of this rank, without ghosts."""
+        return extents(self.box)
+
+    @cached_property
+    def owned(self) -> tuple[Any, ...]:
+        """Local. The index of what this rank owns, in any field."""
+        return (..., *(slice(low, -high or None) for low, high in self.layers))
+
+    @cached_property
+    def interior(self) -> tuple[Any, ...]:
+        """Local. The index of what can be computed before ghosts have come."""
+        if self._thin:
+            return (..., *(slice(0, 0) for _ in self.shape))
+        return (..., *(slice(2 * low, -2 * high or None) for low, high in self.layers))
+
+    @cached_property
+    def boundary(self) -> list[tuple[Any, ...]]:
+        """Local. Indices of the rest of what this rank owns, each cell in one of them."""
+        if self._thin:
+            return [self.owned]
+        found = []
+        for axis, (low, high) in enumerate(self.layers):
+            before, after = self.interior[1 : axis + 1], self.owned[axis + 2 :]
+            if low:
+                found.append((..., *before, slice(low, 2 * low), *after))
+            if high:
+                found.append((..., *before, slice(-2 * high, -high), *after))
+        return found
+
+    @property
+    def _thin(self) -> bool:
+        """Whether some axis has no interior."""
+        return any(n < sum(ghosts)
+                   for n, ghosts in zip(self.local_shape, self.layers, strict=True))
+
+    @property
+    def spacing(self) -> tuple[float, ...]:
+        """Local. Between cells, by axis."""
+        ends = zip(self.bounds, self.shape, strict=True)
+        return tuple((high - low) / n for (low, high), n in ends)
+
+    def coordinates(
+        self, staggered: int | Sequence[int] = (), ghosts: bool = False
+    ) -> list[NDArray[np.float64]]:
+        """Local. By axis, the coordinates of this rank's points, shaped to be broadcast.
+
+        Of the middles of cells, and along ``staggered`` axes of their lower ends. With ``ghosts``
+        also of the ghosts, which go on beyond the ends.
+        """
+        axes = self._axes(staggered)
+        found = []
+        for axis, count in enumerate(self._extents(axes, False)):
+            low, high = self.layers[axis] if ghosts else (0, 0)
+            start = self.box[axis].start
+            points = np.arange(start - low, start + count + high, dtype=float)
+            points = self.bounds[axis][0] + (points + 0.5 * (axis not in axes)) * self.spacing[axis]
+            found.append(points.reshape([-1 if a == axis else 1 for a in range(len(self.shape))]))
+        return found
+
+    # -- fields -----------------------------------------------------------------------------------
+
+    def empty(
+        self, components: int | Sequence[int] = (), dtype: DTypeLike = float,
+        staggered: int | Sequence[int] = (),
+    ) -> NDArray[Any]:
+        """Collective. An uninitialized field, in memory that neighbors on the node write to.
+
+        ``components`` are the extents of axes before those of the grid. A field that is
+        ``staggered`` along an axis, or several, has its points at the ends of the cells: one more,
+        of the last rank, where the axis is not periodic. In plain memory where the node has not
+        enough of that.
+        """
+        parts = (components,) if isinstance(components, int) else tuple(components)
+        shape = (*parts, *self._extents(self._axes(staggered)))
+        try:
+            field = empty(self.comm, shape, dtype, links=0)
+        except ResourceError:
+            return np.empty(shape, dtype)
+        self._fields.append(field)
+        return field
+
+    def zeros(
+        self, components: int | Sequence[int] = (), dtype: DTypeLike = float,
+        staggered: int | Sequence[int] = (),
+    ) -> NDArray[Any]:
+        """Collective. A field of zeros, as :meth:`empty`."""
+        field = self.empty(components, dtype, staggered)
+        field[...] = np.zeros((), field.dtype)
+        return field
+
+    def from_function(
+        self, function: Callable[..., Any], components: int | Sequence[int] = (),
+        dtype: DTypeLike = float, staggered: int | Sequence[int] = (),
+    ) -> NDArray[Any]:
+        """Collective. A field of ``function(*coordinates)``, which gets arrays that broadcast;
+        its ghosts are zeros."""
+        field = self.zeros(components, dtype, staggered)
+        with agreed(self._context.comm, "from_function"):
+            field[self.owned] = function(*self.coordinates(staggered))
+        return field
+
+    # -- halos ------------------------------------------------------------------------------------
+
+    def update(self, *fields: Any, boundary: Any = None, ghosts: str | None = None) -> Any:
+        """Collective in the sense of MPI. Fill the ghosts of all fields, and return the fields.
+
+        A tuple of arrays instead of a field takes turns: the first call fills the first one. The
+        first call for these arrays is collective and plans; later ones only wait for neighbors.
+        ``boundary`` is for all fields, or a tuple with an entry per field; this and ``ghosts`` are
+        those of the grid where nothing is given. Raises as :meth:`halo` does.
+        """
+        key = ("update", *map(_key, fields), ghosts, _frozen(boundary))
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._keep(key, self.halo(*fields, boundary=boundary, ghosts=ghosts))
+        return plan.exchange()
+
+    def halo(
+        self, *fields: Any, boundary: Any = None, ghosts: str | None = None,
+        partitions: int | Sequence[int] | None = None, neighbors: Sequence[Any] = (),
+        info: Info = None,
+    ) -> HaloExchange:
+        """Collective. The request that fills the ghosts of these fields, to be started by the
+        caller; with ``partitions`` the caller marks faces piece by piece.
+
+        ``neighbors`` is a table of more of them, as for :class:`HaloExchange` (such as
+        :meth:`fold`), whose boxes have the axes of the grid; the other arguments are those of
+        :meth:`update` and of :class:`HaloExchange`.
+
+        Raises :class:`PatternError` on every rank for an array that is no field of this grid,
+        fields whose dtypes or components differ between ranks, and tables that do not match.
+        """
+        forms, conditions = self._forms(fields, boundary)
+        fills = partial(self._fills, fields, forms, conditions, None)
+        wanted = any(pair != (None, None) for of_field in conditions for pair in of_field)
+        return HaloExchange.of(
+            self.comm, self._given(fields), partial(self._faces, table=neighbors, ghosts=ghosts),
+            partitions, info, fills=fills if wanted else None,
+        )  # fmt: skip
+
+    def accumulate(
+        self, *fields: Any, op: str = "sum", boundary: Any = None, ghosts: str | None = None
+    ) -> Any:
+        """Collective in the sense of MPI. Bring what the ghosts have gathered to the owners: the
+        adjoint of :meth:`update`.
+
+        ``op`` is ``"sum"``, which leaves zeros in the ghosts, or ``"min"`` or ``"max"``, which
+        leave nothing of use there. Ghosts at an end of the grid go to the cells that they would
+        show, and nowhere where they show a number or what a function says. What several ghosts bring to
+        one cell is combined in an order that does not change from call to call.
+
+        Planned and raising as :meth:`update`; :class:`PatternError` also for an unknown operation,
+        one that a dtype does not have, and ``"antireflect"`` with a minimum or maximum.
+        """
+        key = (op, *map(_key, fields), ghosts, _frozen(boundary))
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._keep(key, self._backwards(fields, op, boundary, ghosts))
+        return plan.exchange()
+
+    def fold(self, axis: int, along: int) -> list[tuple[Any, ...]]:
+        """Local. A table of neighbors for :meth:`halo`: the high end of ``axis`` is folded, so that
+        its ghosts show the mirrored layers at the mirrored points of ``along``, as in tripolar
+        grids of the oceans. Of fields that are not staggered.
+
+        Raises :class:`PatternError` where ``axis`` is periodic, or no other than ``along``.
+        """
+        axis, along = self._axes((axis, along))
+        if self.periodic[axis] or axis == along:
+            raise PatternError(f"axis {axis} cannot be folded along axis {along}")
+        return fold_entries(self.blocks, self._context.comm.rank, self.layers, axis, along,
+                            self.periodic[along])
+
+    # -- the whole field --------------------------------------------------------------------------
+
+    def gather(self, field: NDArray[Any], root: int = 0) -> NDArray[Any] | None:
+        """Collective. The global array, without ghosts, on one rank; None on the others."""
+        more, lead = self._form(field, root)
+        comm, mine = self._context.comm, np.ascontiguousarray(field[self.owned])
+        if comm.rank != root:
+            for piece in pieces(mine):
+                comm.Send([piece, MPI.BYTE], root)
+            return None
+        whole = np.empty((*lead, *map(operator.add, self.shape, more)), field.dtype)
+        for rank in range(comm.size):
+            place = (..., *self.blocks.box(rank, more))
+            part = mine if rank == root else np.empty_like(whole[place], order="C")
+            if rank != root:
+                for piece in pieces(part):
+                    comm.Recv([piece, MPI.BYTE], rank)
+            whole[place] = part
+        return whole
+
+    def scatter(self, whole: NDArray[Any] | None, field: NDArray[Any], root: int = 0) -> None:
+        """Collective. Give every rank its part of a global array on ``root``; not the ghosts.
+
+        Raises :class:`PatternError` on every rank where the array has another shape or dtype.
+        """
+        more, lead = self._form(field, root)
+        comm = self._context.comm
+        with agreed(comm, "scatter"):
+            shape = (*lead, *map(operator.add, self.shape, more))
+            form = (shape, field.dtype)
+            given = isinstance(whole, np.ndarray) and (whole.shape, whole.dtype) == form
+            if comm.rank == root and not given:
+                raise PatternError(f"a global array of shape {shape} and {field.dtype} is needed")
+        if comm.rank == root and whole is not None:
+            for rank in range(comm.size):
+                part = whole[(..., *self.blocks.box(rank, more))]
+                if rank == root:
+                    field[self.owned] = part
+                    continue
+                for piece in pieces(np.ascontiguousarray(part)):
+                    comm.Send([piece, MPI.BYTE], rank)
+            return
+        mine = np.empty_like(field[self.owned], order="C")
+        for piece in pieces(mine):
+            comm.Recv([piece, MPI.BYTE], root)
+        field[self.owned] = mine
+
+    # -- items that move --------------------------------------------------------------------------
+
+    def migrate(
+        self, arrays: Sequence[NDArray[Any]], positions: NDArray[Any]
+    ) -> tuple[list[NDArray[Any]], NDArray[Any]]:
+        """Collective. Bring items, such as particles, to the ranks in whose blocks they are.
+
+        ``positions`` has a row per item and a column per axis, in the coordinates of ``bounds``;
+        along periodic axes it is wrapped. ``arrays`` have items along their first axis, as
+        many as positions. Returns the arrays and positions of the items that are here now: first
+        those that have stayed, in their order, then by rank those that have come.
+
+        One persistent exchange of numbers and one of data serve all calls with arrays of this form;
+        the latter is planned anew where more items go between two ranks than ever before.
+
+        Raises :class:`PatternError` on every rank, before anything moves, where an item is beyond
+        an end of the grid or at no number, and for arrays that do not fit.
+        """
+        if self._migration is None:
+            edges = [self._edges(axis) for axis in range(len(self.shape))]
+            self._migration = Migration(self._context, self.comm, edges, self.periodic)
+        moved = self._migration.move([*arrays, positions])
+        return moved[:-1], moved[-1]
+
+    def Free(self) -> None:
+        """Collective. Give back all requests of :meth:`update`, :meth:`accumulate` and
+        :meth:`migrate`, and the memory of all fields, which stays mapped while it is looked at.
+
+        Requests of :meth:`halo` are the caller's to be freed before. A second call does nothing.
+        """
+        for plan in self._plans.values():
+            plan.Free()
+        self._plans.clear()
+        if self._migration is not None:
+            self._migration.Free()
+            self._migration = None
+        while self._fields:
+            field = self._fields.pop()
+            if find_region(field) is not None:
+                free(field)
+
+    # -- inside -----------------------------------------------------------------------------------
+
+    def _axes(self, axes: int | Sequence[int]) -> tuple[int, ...]:
+        given = (axes,) if isinstance(axes, int) else tuple(axes)
+        for axis in given:
+            if not -len(self.shape) <= axis < len(self.shape):
+                raise PatternError(f"axis {axis} of a grid of {len(self.shape)}")
+        return tuple(axis % len(self.shape) for axis in given)
+
+    def _last(self, axis: int) -> bool:
+        return not self.periodic[axis] and self.coords[axis] == self.dims[axis] - 1
+
+    def _extents(self, staggered: Sequence[int], ghosts: bool = True) -> tuple[int, ...]:
+        """Of a field on this rank."""
+        return tuple(
+            n + (axis in staggered and self._last(axis)) + ghosts * sum(self.layers[axis])
+            for axis, n in enumerate(self.local_shape)
+        )
+
+    def _edges(self, axis: int) -> NDArray[np.float64]:
+        """Where blocks begin along an axis, in coordinates, and the end."""
+        low, high = self.bounds[axis]
+        edges = low + np.array(self.blocks.edges(axis)) * self.spacing[axis]
+        edges[-1] = high
+        return edges
+
+    def _faces(
+        self, array: NDArray[Any], table: Sequence[Any] | None = None, ghosts: str | None = None
+    ) -> list[Face]:
+        axes = len(self.shape)
+        lead = array.ndim - axes
+        if lead < 0:
+            raise PatternError(f"an array of shape {array.shape} in a grid of {axes} axes")
+        shape, whole = array.shape[lead:], [slice(0, n) for n in array.shape[:lead]]
+        for axis, (extent, own) in enumerate(zip(shape, self._extents(()), strict=True)):
+            if extent - own not in (0, int(self._last(axis))):
+                raise PatternError(
+                    f"a field of this grid has {own} layers along axis {axis} on this rank, ghosts "
+                    f"included, not {extent}: shape {array.shape}"
+                )
+        faces = grid_faces(array.shape, self.layers, self._place, ghosts or self.ghosts, lead)
+        for face in listed_faces(table or [], shape, math.prod(self.dims), None):
+            boxes = [(*whole, *box) for box in (face.send, face.recv)]
+            faces.append(Face(face.rank, *boxes, (), 3**axes + face.send_key,
+                              3**axes + face.recv_key, flip=tuple(lead + a for a in face.flip)))
+        return faces
+
+    @staticmethod
+    def _given(fields: Sequence[Any]) -> Any:
+        return fields[0] if len(fields) == 1 and isinstance(fields[0], np.ndarray) else list(fields)
+
+    def _forms(
+        self, fields: Sequence[Any], boundary: Any
+    ) -> tuple[list[list[bool]], list[list[tuple[Any, Any]]]]:
+        """Collective. By field, along which axes it is staggered, and its conditions."""
+        axes, error = len(self.shape), None
+        more: list[int] = [0] * axes * len(fields)
+        conditions: list[list[tuple[Any, Any]]] = []
+        try:
+            if not fields:
+                raise PatternError("no field is given")
+            each = boundary if isinstance(boundary, tuple) else (boundary,) * len(fields)
+            if len(each) != len(fields):
+                raise PatternError(f"{len(each)} boundary conditions for {len(fields)} fields")
+            for number, (field, given) in enumerate(zip(fields, each, strict=True)):
+                wanted = self._boundary if given is None else given
+                conditions.append(read_conditions(wanted, axes))
+                for level in field if isinstance(field, tuple) else (field,):
+                    if not isinstance(level, np.ndarray):
+                        raise PatternError(f"a field is an array, not {type(level).__name__}")
+                    self._faces(level)
+                    extra = np.subtract(level.shape[level.ndim - axes :], self._extents(()))
+                    for axis in range(axes):
+                        more[number * axes + axis] |= int(extra[axis])
+        except Exception as problem:
+            error = problem
+        found = largest(self._context.comm, error, f"{len(fields)} fields of a grid", more)
+        return [[bool(n) for n in found[i * axes : (i + 1) * axes]] for i in range(len(fields))], (
+            conditions
+        )
+
+    def _form(self, field: NDArray[Any], root: int) -> tuple[list[int], tuple[int, ...]]:
+        """Collective. One more point, by axis, and the components, of a field."""
+        ((more,), _) = self._forms([field], None)
+        with agreed(self._context.comm, f"a field on rank {root}"):
+            if not 0 <= root < self._context.comm.size:
+                raise PatternError(f"no rank {root} of {self._context.comm.size}")
+        lead = field.shape[: field.ndim - len(self.shape)]
+        sums = [int(n) for n in (*lead, field.ndim)]
+        words = largest(self._context.comm, None, f"form {len(sums)} {field.dtype}",
+                        [*sums, *(-n for n in sums)])
+        if words[: len(sums)] != [-n for n in words[len(sums) :]]:
+            raise PatternError("the field has other components on other ranks")
+        return [int(n and not p) for n, p in zip(more, self.periodic, strict=True)], lead
+
+    def _ends(
+        self, array: NDArray[Any], staggered: Sequence[bool], conditions: Sequence[tuple[Any, Any]]
+    ) -> Iterator[tuple[End, Any]]:
+        """The ends of the grid at this block that have a condition, in the order of filling."""
+        lead = array.ndim - len(self.shape)
+        for axis, side in product(range(len(self.shape)), (0, 1)):
+            outermost = self.coords[axis] == (0, self.dims[axis] - 1)[side]
+            condition = conditions[axis][side]
+            if condition is None or self.periodic[axis] or not outermost:
+                continue
+            if self.layers[axis][side]:
+                yield End.of(array, lead, axis, side, self.layers[axis], staggered[axis]), condition
+
+    def _fills(
+        self, fields: Sequence[Any], forms: Sequence[Sequence[bool]],
+        conditions: Sequence[Sequence[tuple[Any, Any]]], back: tuple[Combine, Any] | None,
+    ) -> list[list[Fill]]:
+        """Local. By turn, what fills the ghosts at ends of the grid, or with ``back`` the adjoint
+        of that."""
+        levels = [field if isinstance(field, tuple) else (field,) for field in fields]
+        turns = math.lcm(2, *map(len, levels))
+        found: list[list[Fill]] = []
+        for turn in range(turns):
+            fills: list[Fill] = []
+            for of_field, staggered, wanted in zip(levels, forms, conditions, strict=True):
+                array = np.asarray(of_field[turn % len(of_field)])
+                ends = list(self._ends(array, staggered, wanted))
+                if back is None:
+                    fills += [end.fill(condition) for end, condition in ends]
+                else:
+                    lead = array.ndim - len(self.shape)
+                    fills += [end.give(c, lead, *back) for end, c in reversed(ends)]
+            found.append(fills)
+        return found
+
+    def _backwards(
+        self, fields: Sequence[Any], op: str, boundary: Any, ghosts: str | None
+    ) -> HaloExchange:
+        """Collective."""
+        forms, conditions = self._forms(fields, boundary)
+        with agreed(self._context.comm, f"accumulate {op}"):
+            if op not in OPERATIONS:
+                raise PatternError(f"no operation {op!r}; there are {', '.join(OPERATIONS)}")
+            combine, empties = OPERATIONS[op]
+            mirrored = any(c == ANTIREFLECT for each in conditions for pair in each for c in pair
+                           if isinstance(c, str))
+            if mirrored and op != "sum":
+                raise PatternError(f"{ANTIREFLECT} has no {op}")
+            for field in fields:
+                level = field[0] if isinstance(field, tuple) else field
+                if level.dtype.kind not in "biufc":
+                    raise PatternError(f"{level.dtype} has no {op}")
+        fills = partial(self._fills, fields, forms, conditions, (combine, empties))
+        return HaloExchange.of(
+            self.comm, self._given(fields), partial(self._faces, ghosts=ghosts), None, None,
+            combine, empties, fills,
+        )  # fmt: skip
+
+    def _keep(self, key: Any, plan: HaloExchange) -> HaloExchange:
+        """Collective. Keep a request; of too many the one that is longest there is freed."""
+        self._plans[key] = plan
+        if len(self._plans) > MOST_PLANS:
+            oldest = next(iter(self._plans))
+            self._plans.pop(oldest).Free()
+        return plan
+
+
+def _key(field: Any) -> Any:
+    """What tells a field from others: the request keeps it alive, so no other has this number."""
+    return tuple(map(id, field)) if isinstance(field, tuple) else id(field)
+
+
+def _frozen(boundary: Any) -> Any:
+    if isinstance(boundary, dict):
+        return tuple((axis, _frozen(given)) for axis, given in boundary.items())
+    if isinstance(boundary, tuple):
+        return tuple(map(_frozen, boundary))
+    return boundary

@@ -1,0 +1,374 @@
+"""Grids: updates with boundaries, the way back, folds, items that move, whole fields, mistakes."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+from cases import parameters, ranks
+from halo_blocks import by
+from mpi4py import MPI
+
+from onesided.collectives import Grid, MismatchError, PatternError, free
+from onesided.collectives.context import Context
+
+MODES = {"copy": "edge", "reflect": "symmetric", 7: "constant"}
+SHAPES = [((13,), (2,)), ((7, 9), ((1, 2), 1)), ((9, 8, 7), (1, (2, 1), 1))]
+
+
+def tenfold(ghosts, inside, axis, side):
+    ghosts[...] = 10 * inside
+
+
+def padded(whole, grid, conditions, staggered=()):
+    """A global array with its ghosts, axis after axis, as NumPy pads."""
+    lead = whole.ndim - len(grid.shape)
+    for axis, layers in enumerate(grid.layers):
+        width = [(0, 0)] * whole.ndim
+        width[lead + axis] = layers
+        condition, sign = conditions[axis], 1
+        if grid.periodic[axis]:
+            whole = np.pad(whole, width, mode="wrap")
+            continue
+        if condition in ("antireflect", tenfold):
+            sign, condition = (-1 if condition == "antireflect" else 10), "reflect"
+        mode = MODES[condition]
+        if mode == "symmetric" and axis in staggered:
+            mode = "reflect"
+        more = {"constant_values": 7} if mode == "constant" else {}
+        before = whole.shape[lead + axis]
+        whole = np.pad(whole, width, mode=mode, **more)
+        ends = np.moveaxis(whole, lead + axis, 0)
+        ends[: layers[0]] *= sign
+        ends[layers[0] + before :] *= sign
+    return whole
+
+
+def window(array, grid, field):
+    """What a rank's field must show of the padded global array."""
+    lead = field.ndim - len(grid.shape)
+    return array[(..., *(slice(part.start, part.start + n)
+                         for part, n in zip(grid.box, field.shape[lead:], strict=True)))]
+
+
+def numbers(grid, components=(), dtype="i8", staggered=()):
+    """The global array of a field: its index, small."""
+    shape = [n + (axis in staggered and not grid.periodic[axis])
+             for axis, n in enumerate(grid.shape)]
+    whole = np.arange(np.prod([*components, *shape])).reshape(*components, *shape) % 97 + 1
+    return whole.astype(dtype)
+
+
+def set_own(grid, field, whole):
+    field[...] = np.array(55).astype(field.dtype)
+    start = [part.start for part in grid.box]
+    own = field[grid.owned]
+    lead = own.ndim - len(start)
+    own[...] = whole[(..., *(slice(s, s + n)
+                             for s, n in zip(start, own.shape[lead:], strict=True)))]
+
+
+@parameters(form=SHAPES, way=["staged", "store", "message"])
+def case_update(comm, form, way):
+    """Several fields in one message, periodic and not, every condition, as NumPy pads them."""
+    (shape, halo), names = form, ["copy", "reflect", 7, "antireflect", tenfold]
+    for turn, name in enumerate(names):
+        conditions = [name, *names[turn:], *names][: len(shape)]
+        periodic = [(turn + axis) % 3 == 1 for axis in range(len(shape))]
+        with by(way) as info:
+            grid = Grid(comm, shape, halo, periodic=periodic,
+                        boundary=dict(enumerate(conditions)))
+            forms = [((), "i8", ()), ((2,), "f4", (turn % len(shape),)), ((), "c16", ())]
+            fields = [grid.zeros(*each) for each in forms]
+            halo_of = grid.halo(*fields, info=info)
+        for _ in range(3):
+            for field, each in zip(fields, forms, strict=True):
+                set_own(grid, field, numbers(grid, *each))
+            halo_of.Start()
+            halo_of.Wait()
+            for field, each in zip(fields, forms, strict=True):
+                want = padded(numbers(grid, *each), grid, conditions, each[2])
+                assert np.array_equal(field, window(want, grid, field)), (turn, each, grid)
+        halo_of.Free()
+        for field, each in zip(fields, forms, strict=True):
+            set_own(grid, field, numbers(grid, *each))
+        assert grid.update(*fields)[1] is fields[1]
+        for field, each in zip(fields, forms, strict=True):
+            want = padded(numbers(grid, *each), grid, conditions, each[2])
+            assert np.array_equal(field, window(want, grid, field))
+        grid.Free()
+
+
+def case_what_a_rank_owns(comm):
+    """Interior and boundary cover every own cell once; thin blocks have no interior."""
+    for shape, halo in [((4 * comm.size + 1, 9), (1, 2)), ((2 * comm.size, 3), 1), ((30, 30), 0)]:
+        grid = Grid(comm, shape, halo)
+        count = grid.zeros(2, "i4")
+        for part in [grid.interior, *grid.boundary]:
+            count[part] += 1
+        assert (count[grid.owned] == 1).all()
+        assert count.sum() == count[grid.owned].size
+        x, y = grid.coordinates()
+        assert x.shape == (grid.local_shape[0], 1)
+        assert (x[0, 0], y[0, 0]) == tuple(part.start + 0.5 for part in grid.box)
+        assert comm.allreduce(x.size * y.size) == np.prod(shape)
+        wide = grid.coordinates(0, ghosts=True)[0]
+        assert wide.shape == (grid.empty(staggered=0).shape[0], 1)
+        assert wide[grid.layers[0][0], 0] == grid.box[0].start
+        grid.Free()
+
+
+@parameters(partitions=[None, 3])
+def case_turns_and_marks(comm, partitions):
+    """Two time levels of one request; walls, whose ghosts are filled when all has come."""
+    grid = Grid(comm, (6, 4 * comm.size), periodic=(False, True), boundary=0)
+    u, new = grid.zeros(), grid.zeros()
+    if partitions is None:
+        def step():
+            return grid.update((u, new))
+    else:
+        halo = grid.halo((u, new), partitions=partitions)
+        step = halo.exchange
+    for turn in range(5):
+        now = (u, new)[turn % 2]
+        set_own(grid, now, numbers(grid) + turn)
+        assert step() is now
+        want = np.pad(np.pad(numbers(grid) + turn, ((1, 1), (0, 0))), ((0, 0), (1, 1)), "wrap")
+        assert np.array_equal(now, window(want, grid, now))
+    assert len(grid._plans) == (partitions is None)
+    if partitions is not None:
+        halo.Free()
+    grid.Free()
+
+
+@parameters(form=SHAPES, ghosts=["all", "edges", "faces"])
+def case_accumulate_is_the_adjoint(comm, form, ghosts, seed):
+    """(update x, y) = (x, accumulate y), exactly, in whole numbers."""
+    (shape, halo), rng = form, np.random.default_rng([seed, comm.rank])
+    for turn, name in enumerate(["copy", "reflect", "antireflect", 0, None]):
+        periodic = [(turn + axis) % 2 == 1 for axis in range(len(shape))]
+        grid = Grid(comm, shape, halo, periodic=periodic, boundary=name, ghosts=ghosts)
+        fields = [grid.zeros((), "i8"), grid.zeros(2, "i8", staggered=0)]
+        before = [rng.integers(-9, 9, field.shape) for field in fields]
+        weights = [rng.integers(-9, 9, field.shape) for field in fields]
+        for values, other in ((before, weights), (weights, before)):
+            for field, value in zip(fields, values, strict=True):
+                field[...] = value
+            (grid.update if values is before else grid.accumulate)(*fields)
+            mine = sum(int((field * each).sum())
+                       for field, each in zip(fields, other, strict=True))
+            total = comm.allreduce(mine)
+            if values is before:
+                forward = total
+        if name is not None:
+            assert total == forward, (name, periodic)
+        else:  # ghosts at the ends are left alone both ways
+            assert all(np.array_equal(f[g], w[g]) for f, w, g in [
+                (fields[0], weights[0], (slice(0, 0),))])
+        grid.Free()
+
+
+@parameters(op=["min", "max"])
+def case_accumulate_extremes(comm, op, seed):
+    shape = (5, 3 * comm.size)
+    grid = Grid(comm, shape, (1, 2), periodic=(False, True), boundary="copy")
+    field, combine = grid.zeros((), "f8"), {"min": np.minimum, "max": np.maximum}[op]
+    field[...] = np.random.default_rng([seed, comm.rank]).random(field.shape)
+    index = window(padded(np.arange(np.prod(shape)).reshape(shape), grid, ["copy"] * 2), grid,
+                   field)
+    start = np.inf if op == "min" else -np.inf
+    mine = np.full(np.prod(shape), start)
+    combine.at(mine, index.ravel(), field.ravel())
+    comm.Allreduce(mine.copy(), mine, MPI.MIN if op == "min" else MPI.MAX)
+    grid.accumulate(field, op=op)
+    assert np.array_equal(field[grid.owned], mine[index][grid.owned])
+    grid.Free()
+
+
+@parameters(periodic=[True, False])
+def case_folds(comm, periodic):
+    """Ghosts beyond the fold show mirrored layers at mirrored points, whoever has these."""
+    for dims in [(1, comm.size), (comm.size, 1)]:
+        grid = Grid(comm, (2 * comm.size + 1, 5 * comm.size + 2), 2, periodic=(False, periodic),
+                    dims=dims, boundary={0: (0, None), 1: "copy"})
+        u = grid.zeros((), "i8")
+        whole = numbers(grid)
+        halo = grid.halo(u, neighbors=grid.fold(0, 1))
+        for turn in range(3):
+            set_own(grid, u, whole + turn)
+            halo.exchange()
+            below = np.pad(np.concatenate([whole + turn, (whole + turn)[::-1, ::-1][:2]]),
+                           ((2, 0), (0, 0)))
+            want = np.pad(below, ((0, 0), (2, 2)), "wrap" if periodic else "edge")
+            assert np.array_equal(u, window(want, grid, u)), (u, window(want, grid, u))
+        halo.Free()
+        grid.Free()
+
+
+@parameters(root=[0, -1])
+def case_gather_and_scatter(comm, root):
+    root %= comm.size
+    grid = Grid(comm, (3 * comm.size + 1, 5), 1, periodic=(True, False))
+    for components, staggered in [((), ()), ((2,), (1,)), ((), (0, 1))]:
+        u, v = (grid.zeros(components, "c8", staggered) for _ in range(2))
+        whole = numbers(grid, components, "c8", staggered)
+        set_own(grid, u, whole)
+        got = grid.gather(u, root)
+        assert (got is None) == (comm.rank != root)
+        assert got is None or np.array_equal(got, whole)
+        grid.scatter(got, v, root)
+        assert np.array_equal(u[grid.owned], v[grid.owned])
+    everywhere(comm, PatternError, "global array of shape", grid.scatter,
+               None if comm.rank == root else 3, u, root)
+    everywhere(comm, PatternError, "no rank", grid.gather, u, comm.size)
+    grid.Free()
+
+
+@parameters(axes=[1, 2, 3])
+def case_migrate(comm, axes, seed):
+    """Nothing is lost, nothing doubled, and everything is where it belongs; few plans."""
+    rng = np.random.default_rng([seed, comm.rank])
+    bounds = [(-1.0, 1.0), (0.0, 3.0), (5.0, 6.0)][:axes]
+    grid = Grid(comm, (3 * comm.size, 7, 5)[:axes], 1, periodic=True, bounds=bounds)
+    count = 200 * comm.rank  # rank 0 has none
+    x = np.array([low + (high - low) * rng.random(count) for low, high in bounds]).T.copy()
+    number = np.arange(count) + 100_000 * comm.rank
+    velocity = rng.normal(size=(count, axes)).astype("f4")
+    everything = sorted(np.concatenate(comm.allgather(number)).tolist())
+    speed = dict(zip(np.concatenate(comm.allgather(number)).tolist(),
+                     np.concatenate(comm.allgather(velocity)).tolist(), strict=True))
+    for turn in range(12):
+        x += (0.05 if turn % 4 else 5.0) * velocity
+        if turn == 6:  # all of a corner
+            x = np.clip(x, [low for low, _ in bounds], [low + 1e-3 for low, _ in bounds])
+        place = {n: p for n, p in zip(number.tolist(), x.tolist(), strict=True)}
+        place = {n: p for some in comm.allgather(place) for n, p in some.items()}
+        (number, velocity), x = grid.migrate([number, velocity], x)
+        assert sorted(np.concatenate(comm.allgather(number)).tolist()) == everything
+        for axis, (low, high) in enumerate(bounds):
+            step = grid.spacing[axis]
+            assert (x[:, axis] >= low + grid.box[axis].start * step - 1e-12).all()
+            assert (x[:, axis] <= low + grid.box[axis].stop * step + 1e-12).all()
+            was = np.array([place[n][axis] for n in number.tolist()]).reshape(-1)
+            turns = (x[:, axis] - was) / (high - low)
+            assert np.allclose(turns, np.round(turns), atol=1e-9)
+        assert all(speed[n] == v for n, v in zip(number.tolist(), velocity.tolist(), strict=True))
+        grid.migrate([], x)  # another form between
+    assert grid._migration.plans <= 2 * 12
+    before = grid._migration.plans
+    grid.migrate([number, velocity], x)
+    assert grid._migration.plans == before
+    grid.Free()
+
+
+@ranks(at_least=2)
+def case_migrate_mistakes(comm):
+    """Told everywhere, before anything moves; the next call works."""
+    grid, mine = Grid(comm, (comm.size, 2), 1, periodic=(True, False)), comm.rank == 1
+    good = np.full((3, 2), 0.5)
+    off = np.array([[0.5, 2.5]] * 3)
+    grid.migrate([], good)
+    for arrays, positions, text in [
+        ([], off, "rank 1 has items beyond an end"),
+        ([], np.full((3, 2), np.nan), "rank 1 has items beyond an end"),
+        ([np.zeros(2)], good, "rank 1 gives arrays that are not"),
+        ([], np.zeros((3, 3)), "rank 1 gives arrays that are not"),
+        ([], np.zeros((3, 2), int), "rank 1 gives arrays that are not"),
+        ([np.zeros(3)], good, "rank 1 gives arrays of another form"),
+    ]:
+        everywhere(comm, PatternError, text, grid.migrate, *((arrays, positions) if mine
+                                                             else ([], good)))
+    _, x = grid.migrate([], good)
+    assert len(x) == (0 if comm.rank else 3 * comm.size)
+    grid.Free()
+
+
+def everywhere(comm, kind, text, call, *arguments, **options):
+    """The same error on every rank."""
+    live = len(Context.of(comm).live)
+    try:
+        call(*arguments, **options)
+    except kind as error:
+        assert text in str(error), error
+        assert len(set(comm.allgather(str(error)))) == 1
+        assert len(Context.of(comm).live) == live
+        return
+    raise AssertionError(f"{kind.__name__} with {text!r} was expected")
+
+
+def case_bad_grids(comm):
+    last = comm.rank == comm.size - 1
+    for arguments, text in [
+        (((), 1), "no grid of shape ()"), (((0, 4), 1), "no grid of shape"),
+        (((4, 4), -1), "width"), (((4, 4), (1, 2, 3)), "width"),
+        (((4, 4 * comm.size), 5), "too small"), (((1, comm.size), 2), "too small"),
+    ]:
+        everywhere(comm, PatternError, text, Grid, comm, *arguments)
+    for options, text in [
+        ({"periodic": (True,)}, "not one truth per axis"), ({"dims": (7, 7)}, "cannot be arranged"),
+        ({"bounds": [(0, 1)]}, "bounds"), ({"bounds": [(0, 1), (1, 1)]}, "bounds"),
+        ({"boundary": "mirror"}, "a boundary condition is 'mirror'"),
+        ({"boundary": {5: 0}}, "a boundary condition for axis 5"),
+        ({"ghosts": "some"}, "ghosts is"),
+    ]:
+        everywhere(comm, PatternError, text, Grid, comm, (9, 5 * comm.size), 1, **options)
+    if comm.size > 1:
+        everywhere(comm, PatternError, "too small", Grid, comm, (comm.size - 1,), 1)
+        everywhere(comm, MismatchError, "rank 0 is in", Grid, comm, (9, 5 * comm.size + last), 1)
+    wide = Grid(comm, (2, 3, 5 * comm.size), 1)  # more ranks than there are planes
+    assert wide.dims[0] <= 2
+    assert wide.dims[1] <= 3
+    wide.Free()
+
+
+def case_bad_fields(comm):
+    """Told everywhere at the first call, and nothing is left of it."""
+    last = comm.rank == comm.size - 1
+    grid = Grid(comm, (4 * comm.size, 6), 1, periodic=True)
+    other = Grid(comm, (5 * comm.size, 6), 1)
+    u, v, wrong = grid.zeros(), grid.zeros((), "f4"), other.zeros()
+    for fields, text in [
+        ((), "no field"), ((3,), "a field is an array"), ((np.zeros(4),), "an array of shape (4,)"),
+        ((wrong,), "a field of this grid has"), ((u, u), "share memory"),
+        (((u, v),), "cannot take turns"),
+    ]:
+        one = len(fields) == 1 and not isinstance(fields[0], tuple)
+        given = (u,) if one and not last else fields  # of one rank, or of all
+        everywhere(comm, PatternError, text, grid.update, *given)
+    if comm.size > 1:
+        everywhere(comm, PatternError, "which expects float", grid.update, v if last else u)
+        everywhere(comm, PatternError, "sends a box of shape", grid.update,
+                   grid.zeros(2) if last else grid.zeros(3))
+        everywhere(comm, PatternError, "", grid.halo, u,
+                   neighbors=[(0, ((1, 2), (1, 2)), None)] if last else ())
+    everywhere(comm, PatternError, "no operation 'mean'", grid.accumulate, u, op="mean")
+    everywhere(comm, PatternError, "|S3 has no sum", grid.accumulate, grid.zeros((), "S3"))
+    everywhere(comm, PatternError, "2 boundary conditions for 1 fields", grid.update, u,
+               boundary=("copy", "copy"))
+    everywhere(comm, PatternError, "antireflect has no max", other.accumulate, wrong, op="max",
+               boundary="antireflect")
+    everywhere(comm, PatternError, "cannot be folded", grid.fold, 0, 1)
+    assert not grid._plans
+    grid.update(u)
+    grid.update(u, v)
+    grid.accumulate(u)
+    grid.Free()
+    other.Free()
+    grid.Free()
+    assert not Context.of(comm).live
+
+
+def case_many_plans(comm):
+    """A program that makes fields again and again does not run out of memory."""
+    grid = Grid(comm, (8 * comm.size,), 1, periodic=True)
+    for turn in range(80):
+        u = np.full(10, float(comm.rank + turn))
+        grid.update(u)
+        assert (u[0], u[-1]) == tuple((comm.rank + step) % comm.size + turn for step in (-1, 1))
+    assert len(grid._plans) <= 32
+    field = grid.from_function(lambda x: 2 * x)
+    assert (field[1:-1] == 2 * (np.arange(8) + 8 * comm.rank + 0.5)).all()
+    assert (field[0], field[-1]) == (0, 0)
+    free(field)
+    assert operator.index(len(grid._fields)) == 1
+    grid.Free()
