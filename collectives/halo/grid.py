@@ -166,7 +166,7 @@ class Grid(Scoped):
 
     def __init__(
         self,
-        comm: MPI.Comm,
+        comm: MPI.Intracomm,
         shape: Sequence[int],
         halo: Any = 1,
         *,

@@ -11,9 +11,9 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.exchanges import Alltoallv_init
 from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError
+from onesided.collectives.exchanges import Alltoallv_init
 from onesided.collectives.request import Request
 from onesided.collectives.scope import Scoped
 
