@@ -7,7 +7,7 @@ import argparse
 from onesided.apps.options import above_zero, common, positive, process_grid
 
 #: Those of :mod:`onesided.apps.heat.halos.registry` that are no exchanges, for a help text.
-OWN = "blocking, persistent (the reference), partitioned, partitioned-aggregated"
+OWN = "blocking, persistent (the reference), halo, partitioned"
 COMM = "blocking,persistent,halo,partitioned,rma-fence"
 
 
