@@ -5,6 +5,7 @@ if __name__ == "pencilfft":  # imported from the source folder, not from the pac
 
 from onesided.pencilfft.decomposition import PencilGeometry, block
 from onesided.pencilfft.distarray import DistArray, newDistArray, redistribute
+from onesided.pencilfft.gridfield import GridTransfer, read_field, write_field
 from onesided.pencilfft.install import install, uninstall
 from onesided.pencilfft.io.consolidation import consolidate
 from onesided.pencilfft.io.hdf5 import HDF5File
@@ -17,9 +18,10 @@ from onesided.pencilfft.transform import Transform
 from onesided.pencilfft.transpose import Transpose
 
 __all__ = [
-    "PFFT",
     "DistArray",
+    "GridTransfer",
     "HDF5File",
+    "PFFT",
     "Pencil",
     "PencilGeometry",
     "Subcomm",
@@ -34,7 +36,9 @@ __all__ = [
     "import_wisdom",
     "install",
     "newDistArray",
+    "read_field",
     "redistribute",
     "transpose",
     "uninstall",
+    "write_field",
 ]

@@ -24,11 +24,6 @@ def test_programs_for_mpi4py_fft(run_cases, ranks):
     run_cases("cases_fft_dropin", ranks)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.full)])
-def test_programs_for_mpi4py_fft(run_cases, ranks):
-    run_cases("cases_fft_dropin", ranks)
-
-
 def test_fft_on_more_ranks_than_planes(run_cases):
     run_cases("cases_fft", 6, select="case_three_dimensions")
 

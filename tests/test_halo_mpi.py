@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 FULL = [pytest.param(ranks, marks=pytest.mark.full) for ranks in (1, 2, 3, 4, 6, 8)]
-BOTH = ["cases_halo", "cases_halo_flow"]
+BOTH = ["cases_halo", "cases_halo_flow", "cases_grid"]
 SOME = [
     ("cases_halo", 1, ["case_grids", "way=store", "dtypes"]),
     ("cases_halo", 2, ["case_grids", "case_ways", "partitions=2,layers=1"]),
@@ -14,6 +14,8 @@ SOME = [
     ("cases_halo_flow", 2, ["beside", "orders", "case_threads", "one_way", "several"]),
     ("cases_halo_flow", 4, ["case_many_neighbors", "case_arrivals", "graphs", "store,late=mark"]),
     ("cases_halo_errors", 2, []),
+    ("cases_grid", 2, []),
+    ("cases_grid", 3, ["case_update", "case_accumulate_is", "case_folds", "case_migrate"]),
 ]
 
 

@@ -27,6 +27,7 @@ from onesided.apps.report import Report, Row, check_json
 from onesided.apps.selection import Candidate, prepare, release
 from onesided.apps.team import Team
 from onesided.apps.verdict import Verdict
+from onesided.collectives import free
 
 REMARK = (
     "An iteration is a time step, by the slowest rank; a time is the mean over the steps of a "
@@ -45,7 +46,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     check_json(comm, options)
     check_picture(comm, options.picture)
     out = console(options.terminal) if comm.rank == ROOT else None
-    arrays = arrays_of(block, problem)
+    arrays = arrays_of(cart, block, problem)
     with Team(options.threads, stencil_settings) as team:
 
         def make(name: str) -> Simulation:
@@ -67,6 +68,8 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
         draw(comm, first, options.picture)
     labels = {name: each.label for name, each in runs.items()}
     release(comm, candidates, Simulation.free)
+    for array in arrays:
+        free(array)
     cart.Free()
     times, communication = (dict(zip(runs, each, strict=True)) for each in lists)
     report.rows = [_row(each, labels, times, communication, verdicts) for each in candidates]

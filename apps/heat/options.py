@@ -7,8 +7,8 @@ import argparse
 from onesided.apps.options import above_zero, common, positive, process_grid
 
 #: Those of :mod:`onesided.apps.heat.halos.registry` that are no exchanges, for a help text.
-OWN = "blocking, persistent (the reference), partitioned, partitioned-aggregated"
-COMM = "blocking,persistent,partitioned,partitioned-aggregated,rma-fence"
+OWN = "blocking, persistent (the reference), halo, partitioned"
+COMM = "blocking,persistent,halo,partitioned,rma-fence"
 
 
 def heat(parser: argparse.ArgumentParser) -> None:

@@ -25,6 +25,7 @@ from onesided.apps.heat.stencil import settings, update, wrap
 from onesided.apps.heat.tiling import tiling
 from onesided.apps.heat.work import Queue, Tile, after
 from onesided.apps.team import Team
+from onesided.collectives import empty
 
 SPOILED = -1.0  # no temperature that there can be
 
@@ -171,7 +172,12 @@ def faces_of(comm: MPI.Cartcomm, block: Block) -> list[Face]:
     return found
 
 
-def arrays_of(block: Block, problem: Problem) -> Arrays:
-    """Local. The state before a step and after it, each with a layer of ghosts; walls are 0."""
+def arrays_of(comm: MPI.Cartcomm, block: Block, problem: Problem) -> Arrays:
+    """Collective. The state before a step and after it, each with a layer of ghosts; walls are 0.
+
+    In memory that neighbors write to, to be given back by ``free``.
+    """
     shape = [length + 2 for length in block.extent]
-    return np.zeros(shape, problem.dtype), np.zeros(shape, problem.dtype)
+    old, new = (empty(comm, shape, problem.dtype, links=0) for _ in range(2))
+    old[...] = new[...] = 0
+    return old, new

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from onesided.apps.minimd.axis import Axis
 from onesided.apps.minimd.decomposition import Domain
-from onesided.apps.minimd.sides import HIGH, LOW
+from onesided.apps.minimd.problem import AXES
+from onesided.collectives import Grid
 
 
 def wrap(x: NDArray[Any], domain: Domain) -> None:
@@ -29,17 +30,7 @@ def lost(x: NDArray[Any], axes: Sequence[Axis]) -> int:
     return int(np.count_nonzero(astray))
 
 
-def migrate(state: NDArray[Any], axes: Sequence[Axis]) -> NDArray[Any]:
-    """Collective. Columns of atoms in the box; those that belong to this rank.
-
-    They move along one axis after the other, to a neighbor each time.
-    """
-    for axis in axes:
-        if axis.alone:
-            continue
-        steps = axis.steps(state[axis.number])
-        higher = steps == 1
-        lower = (steps != 0) & ~higher
-        coming = axis.swap((state[:, lower], state[:, higher]))
-        state = np.concatenate([state[:, steps == 0], coming[LOW], coming[HIGH]], axis=1)
-    return state
+def migrate(state: NDArray[Any], grid: Grid) -> NDArray[Any]:
+    """Collective. Columns of atoms in the box; those that belong to this rank."""
+    (rest,), x = grid.migrate([state[AXES:].T], state[:AXES].T)
+    return np.concatenate([x.T, rest.T])

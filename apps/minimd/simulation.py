@@ -24,7 +24,7 @@ from onesided.apps.minimd.problem import AXES, Problem
 from onesided.apps.minimd.start import lattice, velocities, warm
 from onesided.apps.minimd.thermo import Output, check_energy, output
 from onesided.apps.minimd.ways.links import Links
-from onesided.collectives import agreed
+from onesided.collectives import Grid, agreed
 
 PARTS = FORCES, LISTS, COMMUNICATION = "forces", "lists", "communication"
 
@@ -44,6 +44,8 @@ class Simulation:
         self.cart = comm.Create_cart(grid, [True] * AXES, reorder=False)
         self.domain = Domain(problem.lengths, tuple(grid), tuple(self.cart.coords))
         self.axes = [Axis(self.cart, number, self.domain) for number in range(AXES)]
+        bounds = [(0.0, length) for length in problem.lengths]
+        self.parts = Grid(self.cart, grid, 0, periodic=True, dims=grid, bounds=bounds)
         self.kernel = load(kernel, problem)
         self.atoms = Atoms()
         self.borders: list[Border] = []
@@ -109,7 +111,7 @@ class Simulation:
         self._check_moves()
         state = atoms.state()
         wrap(state[:AXES], self.domain)
-        state = migrate(state, self.axes)
+        state = migrate(state, self.parts)
         cells = Cells.of(state, state.shape[1], self._low, self._high, problem.reach)
         atoms.load(state[:, cells.order])
         self._origin = atoms.x[:, : atoms.own].copy()
@@ -122,6 +124,7 @@ class Simulation:
 
     def free(self) -> None:
         """Collective."""
+        self.parts.Free()
         for axis in self.axes:
             axis.free()
         self.cart.Free()

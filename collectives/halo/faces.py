@@ -426,8 +426,9 @@ def fold_entries(
     own = blocks.box(rank)
     wide, n = layers[axis][1], blocks.shape[along]
     top = layers[axis][0] + own[axis].stop - own[axis].start
-    place, entries = [slice(low, low + part.stop - part.start)
-                      for part, (low, _) in zip(own, layers, strict=True)], []
+    place = [slice(low, low + part.stop - part.start)
+             for part, (low, _) in zip(own, layers, strict=True)]
+    entries: list[tuple[Any, ...]] = []
     around = (-1, 0, 1) if periodic else (0,)
 
     def shown(of: int) -> tuple[int, int]:

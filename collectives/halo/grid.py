@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
 from typing import Any
@@ -166,7 +166,7 @@ class Grid(Scoped):
 
     def __init__(
         self,
-        comm: MPI.Comm,
+        comm: MPI.Intracomm,
         shape: Sequence[int],
         halo: Any = 1,
         *,
@@ -388,8 +388,8 @@ class Grid(Scoped):
 
         ``op`` is ``"sum"``, which leaves zeros in the ghosts, or ``"min"`` or ``"max"``, which
         leave nothing of use there. Ghosts at an end of the grid go to the cells that they would
-        show, and nowhere where they show a number or what a function says. What several ghosts
-        bring to one cell is combined in an order that does not change from call to call.
+        show, and nowhere where they show a number or what a function says. What several bring to
+        one cell is combined in an order that does not change from call to call.
 
         Planned and raising as :meth:`update`; :class:`PatternError` also for an unknown operation,
         one that a dtype does not have, and ``"antireflect"`` with a minimum or maximum.
@@ -423,10 +423,10 @@ class Grid(Scoped):
             for piece in pieces(mine):
                 comm.Send([piece, MPI.BYTE], root)
             return None
-        whole = np.empty((*lead, *map(operator.add, self.shape, more)), field.dtype)
+        whole: NDArray[Any] = np.empty((*lead, *map(operator.add, self.shape, more)), field.dtype)
         for rank in range(comm.size):
-            place = (..., *self.blocks.box(rank, more))
-            part = mine if rank == root else np.empty_like(whole[place], order="C")
+            place: Any = (..., *self.blocks.box(rank, more))
+            part = mine if rank == root else np.empty(whole[place].shape, field.dtype)
             if rank != root:
                 for piece in pieces(part):
                     comm.Recv([piece, MPI.BYTE], rank)
@@ -448,7 +448,8 @@ class Grid(Scoped):
                 raise PatternError(f"a global array of shape {shape} and {field.dtype} is needed")
         if comm.rank == root and whole is not None:
             for rank in range(comm.size):
-                part = whole[(..., *self.blocks.box(rank, more))]
+                place: Any = (..., *self.blocks.box(rank, more))
+                part = whole[place]
                 if rank == root:
                     field[self.owned] = part
                     continue
@@ -543,9 +544,11 @@ class Grid(Scoped):
                 )
         faces = grid_faces(array.shape, self.layers, self._place, ghosts or self.ghosts, lead)
         for face in listed_faces(table or [], shape, math.prod(self.dims), None):
-            boxes = [(*whole, *box) for box in (face.send, face.recv)]
-            faces.append(Face(face.rank, *boxes, (), 3**axes + face.send_key,
-                              3**axes + face.recv_key, flip=tuple(lead + a for a in face.flip)))
+            faces.append(replace(
+                face, send=(*whole, *face.send), recv=(*whole, *face.recv),
+                send_key=3**axes + face.send_key, recv_key=3**axes + face.recv_key,
+                flip=tuple(lead + axis for axis in face.flip),
+            ))  # fmt: skip
         return faces
 
     @staticmethod

@@ -296,13 +296,13 @@ def match(
     heard = comm.alltoall(words)
     with agreed(comm, "boxes of a halo"):
         _compare(comm.rank, fields, heard)
-    expected = []
+    expected: list[Pieces | None] = []
     for face in fields[0].faces:
-        said = heard[face.rank] if face.rank >= 0 else None
-        if is_empty(face.recv) or said is None:
+        told = heard[face.rank] if face.rank >= 0 else None
+        if is_empty(face.recv) or told is None:
             expected.append(None)
         else:
-            expected.append(Pieces(extents(face.recv), said[1][face.recv_key][1]))
+            expected.append(Pieces(extents(face.recv), told[1][face.recv_key][1]))
     return expected, {rank: said[0] for rank, said in enumerate(heard) if said is not None}
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import operator
+import shutil
+import tempfile
 
 import numpy as np
-from cases import parameters, ranks
+from cases import need, parameters, ranks
 from halo_blocks import by
 from mpi4py import MPI
 
 from onesided.collectives import Grid, MismatchError, PatternError, free
 from onesided.collectives.context import Context
+from onesided.pencilfft import DistArray, GridTransfer, Pencil, Subcomm, read_field, write_field
 
 MODES = {"copy": "edge", "reflect": "symmetric", 7: "constant"}
 SHAPES = [((13,), (2,)), ((7, 9), ((1, 2), 1)), ((9, 8, 7), (1, (2, 1), 1))]
@@ -221,6 +224,38 @@ def case_gather_and_scatter(comm, root):
     everywhere(comm, PatternError, "global array of shape", grid.scatter,
                None if comm.rank == root else 3, u, root)
     everywhere(comm, PatternError, "no rank", grid.gather, u, comm.size)
+    grid.Free()
+
+
+@parameters(components=[(), (2,)])
+def case_pencils_and_files(comm, components):
+    """To a distributed array of another decomposition and back; through a file to another grid."""
+    grid = Grid(comm, (9, 2 * comm.size + 1, 5), (1, 2, 0), periodic=True)
+    u, v = grid.zeros(components), grid.zeros(components)
+    whole = numbers(grid, components, "f8")
+    set_own(grid, u, whole)
+    subcomm = Subcomm(comm, [1, 0, 0])
+    array = DistArray.of(Pencil(subcomm, grid.shape, 0), components=components)
+    with GridTransfer(grid, u, array) as transfer:
+        assert transfer.to_array() is array
+        assert np.array_equal(array.v, whole[(..., *array.local_slice()[-3:])])
+        array *= 2
+        transfer.to_field()
+    assert np.array_equal(u[grid.owned] / 2, whole[(..., *grid.box)])
+    subcomm.destroy()
+    need("h5py")
+    folder = comm.bcast(tempfile.mkdtemp() if comm.rank == 0 else None)
+    write_field(grid, u, f"{folder}/u", "u", 3)
+    other = Grid(comm, grid.shape, 1, dims=(1, 1, comm.size) if comm.size < 6 else None)
+    w = other.zeros(components)
+    read_field(other, w, f"{folder}/u", "u", 3)
+    assert np.array_equal(w[other.owned] / 2, whole[(..., *other.box)])
+    other_form = DistArray.of(array.pencil, "f4", components=components)
+    everywhere(comm, PatternError, "a distributed array of", GridTransfer, grid, v, other_form)
+    comm.Barrier()
+    if comm.rank == 0:
+        shutil.rmtree(folder)
+    other.Free()
     grid.Free()
 
 

@@ -18,7 +18,7 @@ from onesided.apps.heat.halos.partitioned import Partitioned
 from onesided.apps.heat.halos.registry import ways
 from onesided.apps.main import build_parser
 
-SOME = "blocking,persistent,partitioned,partitioned-aggregated,rma-notify"
+SOME = "blocking,persistent,halo,partitioned,rma-notify"
 
 
 def run(comm, words):

@@ -18,7 +18,6 @@ from onesided.apps.main import build_parser
 from onesided.apps.mini.way import REFERENCE
 from onesided.apps.minimd import command, stage
 from onesided.apps.minimd import simulation as simulation_module
-from onesided.apps.minimd.axis import Axis
 from onesided.apps.minimd.decomposition import Domain, process_grid
 from onesided.apps.minimd.migration import migrate
 from onesided.apps.minimd.problem import Problem
@@ -28,7 +27,7 @@ from onesided.apps.minimd.ways.exchange import Exchange
 from onesided.apps.minimd.ways.link import Line
 from onesided.apps.minimd.ways.links import Links
 from onesided.apps.minimd.ways.registry import ways
-from onesided.collectives import UnsupportedError
+from onesided.collectives import Grid, UnsupportedError
 
 NUMPY = "--kernel numpy"
 
@@ -160,21 +159,21 @@ def case_atoms_find_their_ranks(comm):
     grid = process_grid(problem, comm.size, [])
     cart = comm.Create_cart(grid, [True] * 3)
     domain = Domain(problem.lengths, grid, tuple(cart.coords))
-    axes = [Axis(cart, number, domain) for number in range(3)]
+    parts = Grid(cart, grid, 0, periodic=True, dims=grid,
+                 bounds=[(0.0, length) for length in problem.lengths])
     draw = np.random.default_rng(comm.rank)
     width = (domain.high - domain.low)[:, None]
     x = domain.low[:, None] + width * draw.uniform(-0.9, 1.9, (3, 200))
     x %= np.array(problem.lengths)[:, None]
     numbers = 200.0 * comm.rank + np.arange(200)[None]
     state = np.concatenate([x, draw.standard_normal((3, 200)), numbers])
-    mine = migrate(state, axes)
+    mine = migrate(state, parts)
     assert (mine[:3] >= domain.low[:, None]).all()
     assert (mine[:3] < domain.high[:, None]).all()
     sent, come = (np.concatenate(comm.allgather(each), axis=1) for each in (state, mine))
     assert sent.shape == come.shape
     assert (sent[:, np.argsort(sent[6])] == come[:, np.argsort(come[6])]).all()
-    for axis in axes:
-        axis.free()
+    parts.Free()
     cart.Free()
 
 

@@ -1,4 +1,4 @@
-"""Faces that leave in pieces, marked by the threads that compute them: HaloExchange."""
+"""HaloExchange: faces that leave at once, or in pieces, marked by the threads that compute them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,41 @@ from onesided.apps.heat.halos.halo import Arrival, Halo, Mark, Sides
 from onesided.collectives import HaloExchange
 
 
+class Whole(Halo):
+    """Collective. All faces leave when they have been computed."""
+
+    joint = True
+
+    def __init__(self, sides: Sides) -> None:
+        self._exchanges = [
+            HaloExchange(sides.comm, array, 1, ghosts="faces", info=sides.info)
+            for array in sides.arrays
+        ]
+        self.label = self._exchanges[0].method
+
+    def send(self, which: int) -> None:
+        """Local."""
+        self._exchanges[which].Start()
+
+    def finish(self, which: int) -> None:
+        """Local in the sense of MPI."""
+        self._exchanges[which].Wait()
+
+    def free(self) -> None:
+        """Collective."""
+        for halo in reversed(self._exchanges):
+            halo.Free()
+
+
 class Partitioned(Halo):
-    """Collective. ``aggregate``: bytes of pieces that leave together."""
+    """Collective. Tiles mark what they have computed, and ask for the ghosts that they need."""
 
     gradual = True
 
-    def __init__(self, sides: Sides, aggregate: int) -> None:
+    def __init__(self, sides: Sides) -> None:
         self._exchanges = [
             HaloExchange(
-                sides.comm, array, 1, partitions=sides.parts, aggregate=aggregate, corners=False
+                sides.comm, array, 1, ghosts="faces", partitions=sides.parts, info=sides.info
             )
             for array in sides.arrays
         ]

@@ -34,8 +34,8 @@ class Way:
 _WAYS = (
     Way("blocking", "blocking:Blocking"),
     Way("persistent", "persistent:Persistent"),
-    Way("partitioned", "partitioned:Partitioned", {"aggregate": 0}),
-    Way("partitioned-aggregated", "partitioned:Partitioned", {"aggregate": 65536}),
+    Way("halo", "partitioned:Whole"),
+    Way("partitioned", "partitioned:Partitioned"),
 )
 
 

@@ -1,4 +1,4 @@
-"""A halo of partitioned sends, each of one piece: HaloExchange with listed neighbors.
+"""HaloExchange with listed neighbors.
 
 As with persistent exchanges, all the room is sent; into memory of a window, where ghosts come to
 the place where they are read.
@@ -18,7 +18,7 @@ class Partitioned(Link):
 
     def __init__(self, line: Line) -> None:
         super().__init__(line)
-        self._memory = array = empty(line.comm, 4 * line.room, links=2)
+        self._memory = array = empty(line.comm, 4 * line.room, links=0)
         array[:] = 0.0
         parts = [slice(n * line.room, (n + 1) * line.room) for n in range(4)]
         to_low, to_high, from_low, from_high = parts

@@ -1,0 +1,111 @@
+"""Fields of a :class:`~onesided.collectives.Grid` and distributed arrays: from one to the other,
+and to and from files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from onesided.collectives import Alltoallw_init, Grid
+from onesided.collectives.agreement import agreed
+from onesided.collectives.context import Context
+from onesided.collectives.errors import PatternError
+from onesided.collectives.pattern import Box
+from onesided.collectives.scope import Scoped
+from onesided.pencilfft.distarray import DistArray
+from onesided.pencilfft.pencil import Pencil, Subcomm
+
+
+class GridTransfer(Scoped):
+    """The way between a field, without its ghosts, and a distributed array of the same shape.
+
+    Both are bound, and either way is one persistent request: :meth:`to_array`, :meth:`to_field`.
+    """
+
+    def __init__(
+        self, grid: Grid, field: NDArray[Any], array: DistArray, *, method: str = "rma-p2p"
+    ) -> None:
+        """Collective over the grid's ranks, which are those of the array. ``method`` as for
+        :func:`~onesided.collectives.Alltoallw_init`.
+
+        Raises :class:`PatternError` on every rank where shapes, components or dtypes differ, and
+        for a staggered field.
+        """
+        comm, lead = Context.of(grid.comm).comm, field.ndim - len(grid.shape)
+        whole = tuple(slice(0, n) for n in field.shape[:lead])
+        with agreed(comm, "GridTransfer"):
+            forms = [(grid.shape, field.shape[:lead], field.dtype),
+                     (array.global_shape[array.rank:], array.shape[: array.rank], array.dtype)]
+            if forms[0] != forms[1]:
+                raise PatternError(f"a field of {forms[0]} and a distributed array of {forms[1]}")
+            if field[grid.owned].shape[lead:] != grid.local_shape:
+                raise PatternError(f"a field of shape {field.shape} is no field of {grid!r}")
+        mine: Box = tuple(array.local_slice()[array.rank :])
+        theirs: list[Box] = comm.allgather(mine)
+        origins = [low for low, _ in grid.layers]
+        out = [_common(grid.box, box, whole, origins) for box in theirs]
+        into = [_common(mine, grid.blocks.box(rank), whole, [0] * len(mine))
+                for rank in range(comm.size)]
+        block = array.v
+        self.field, self.array = field, array
+        self._there = Alltoallw_init(grid.comm, [field, out], [block, into], method=method)
+        self._back = Alltoallw_init(grid.comm, [block, into], [field, out], method=method)
+
+    def to_array(self) -> DistArray:
+        """Collective in the sense of MPI. Fill the distributed array from the field."""
+        self._there.Start()
+        self._there.Wait()
+        return self.array
+
+    def to_field(self) -> NDArray[Any]:
+        """Collective in the sense of MPI. Fill what ranks own of the field, not its ghosts."""
+        self._back.Start()
+        self._back.Wait()
+        return self.field
+
+    def Free(self) -> None:
+        """Collective. Give both requests back."""
+        self._there.Free()
+        self._back.Free()
+
+
+def _common(one: Box, other: Box, lead: Box, origins: list[int]) -> Box | None:
+    """What two boxes share, in the indices of an array that shows the first from ``origins`` on."""
+    box = []
+    for mine, theirs, origin in zip(one, other, origins, strict=True):
+        start, stop = max(mine.start, theirs.start), min(mine.stop, theirs.stop)
+        if start >= stop:
+            return None
+        box.append(slice(start - mine.start + origin, stop - mine.start + origin))
+    return (*lead, *box)
+
+
+def write_field(
+    grid: Grid, field: NDArray[Any], filename: Any, name: str = "field", step: int = 0
+) -> None:
+    """Collective. Write a field without its ghosts to an HDF5 file, as :class:`HDF5File` does."""
+    _through(grid, field, filename, name, step, write=True)
+
+
+def read_field(
+    grid: Grid, field: NDArray[Any], filename: Any, name: str = "field", step: int = 0
+) -> None:
+    """Collective. Fill what ranks own of a field from an HDF5 file, whoever has written it."""
+    _through(grid, field, filename, name, step, write=False)
+
+
+def _through(
+    grid: Grid, field: NDArray[Any], filename: Any, name: str, step: int, write: bool
+) -> None:
+    axes = len(grid.shape)
+    subcomm = Subcomm(grid.comm, [0] * (axes - 1) + [1], reorder=False)
+    pencil = Pencil(subcomm, grid.shape, axes - 1)
+    array = DistArray.of(pencil, field.dtype, components=field.shape[: field.ndim - axes])
+    with GridTransfer(grid, field, array) as transfer:
+        if write:
+            transfer.to_array().write(filename, name, step)
+        else:
+            array.read(filename, name, step)
+            transfer.to_field()
+    subcomm.destroy()
