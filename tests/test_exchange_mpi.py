@@ -13,6 +13,16 @@ def test_conformance(run_cases, module, ranks):
     run_cases(module, ranks)
 
 
+@pytest.mark.parametrize("ranks", [1, 3, pytest.param(4, marks=pytest.mark.full)])
+def test_operations(run_cases, ranks):
+    run_cases("cases_operations", ranks)
+
+
+def test_operations_on_emulated_nodes(run_cases):
+    run_cases("cases_operations", 4, select=["case_data[what=All", "case_data[what=Gatherv"],
+              options={"ranks_per_node": "2"})
+
+
 def test_conformance_on_seven_ranks(run_cases):
     run_cases("cases_conformance", 7, select=["case_data", "case_boxes", "case_life", "Startall"])
 

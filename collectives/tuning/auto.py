@@ -318,8 +318,8 @@ def _scratch(wanted: Exchange, number: int) -> Exchange:
         recv = replace(recv, array=None)
     # memory from empty() is tried as one slot of the request's own, which peers see as well
     words, said = ({p: _as_slot(w) for p, w in table.items()} for table in (words, said))
-    slots = 1 if wanted.region is not None else wanted.slots
     hints = replace(hints, slots=1 if wanted.least_slots == 1 else hints.slots)
+    slots = min(wanted.slots, hints.slots)
     return replace(wanted, send=wanted.send.plain(wanted.recv), recv=recv, hints=hints,
                    number=number, words=words, said=said, slots=slots)
 
