@@ -535,7 +535,7 @@ def as_array(data: Any, role: str) -> NDArray[Any]:
     if not isinstance(data, np.ndarray):
         try:
             if hasattr(data, "__dlpack__"):
-                data = _from_dlpack(data, role)
+                data = np.from_dlpack(data)
             else:
                 data = np.asarray(memoryview(data))
         except (TypeError, BufferError) as error:
@@ -546,15 +546,6 @@ def as_array(data: Any, role: str) -> NDArray[Any]:
     if role == "recv" and not data.flags.writeable:
         raise PatternError("the receive buffer is read-only")
     array: NDArray[Any] = data
-    return array
-
-
-def _from_dlpack(data: Any, role: str) -> NDArray[Any]:
-    """NumPy takes what does not tell whether it may be written as read-only, mpi4py does not."""
-    array = np.from_dlpack(data)
-    if role == "recv" and not array.flags.writeable and array.flags.c_contiguous:
-        memory: Any = MPI.memory.frombuffer(data)
-        return np.frombuffer(memory, array.dtype).reshape(array.shape)
     return array
 
 

@@ -3,36 +3,36 @@
     mpiexec -n 3 python tests/programs/foreign_collectives.py mpi4py/test test_cco_pr_vec.py
 
 Its test files run as they are. What they find as MPI's communicators are the classes below, whose
-``X_init`` are this library's; where it has no such function the test is skipped and says so. The
-method is that of the environment variable ``ONESIDED_METHOD``.
+``X_init`` are this library's; where it has no such function the test is skipped and says so. Of
+the methods in the environment variable ``ONESIDED_METHODS`` the first that the operation has is
+taken.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
 import unittest
 
-import numpy as np
 from mpi4py import MPI
 
 from onesided import collectives
 
-METHOD = os.environ.get("ONESIDED_METHOD", "auto")
+METHODS = os.environ.get("ONESIDED_METHODS", "rma-notify,rma-binomial,p2p").split(",")
 
 
 def of_the_host(spec):
-    """mpi4py tests its CUDA interface with memory of the host, which nobody can tell; say so."""
+    """What mpi4py's tests put behind the interfaces of CUDA and DLPack is an array of the host.
+
+    Nobody can tell that from a CUDA interface, and NumPy cannot read these DLPack capsules, which
+    Python code gives back.
+    """
     if isinstance(spec, list | tuple) and spec:
         return [of_the_host(spec[0]), *spec[1:]]
-    interface = getattr(spec, "__cuda_array_interface__", None)
-    if interface is None:
-        return spec
-    (address, _), dtype = interface["data"], np.dtype(interface["typestr"])
-    nbytes = int(np.prod(interface["shape"])) * dtype.itemsize
-    memory = MPI.memory.fromaddress(address, nbytes) if nbytes else b""
-    return np.frombuffer(memory, dtype)
+    foreign = hasattr(spec, "__cuda_array_interface__") or hasattr(spec, "__dlpack_device__")
+    return spec.array if foreign and hasattr(spec, "array") else spec
 
 
 def ours(name):
@@ -43,7 +43,10 @@ def ours(name):
         if function is None:
             raise unittest.SkipTest(f"there is no {name}")
         arguments = [of_the_host(argument) for argument in arguments]
-        return function(comm, *arguments, method=METHOD, **named)
+        for method in METHODS:
+            with contextlib.suppress(collectives.MethodError):
+                return function(comm, *arguments, method=method, **named)
+        raise ValueError(f"{name} has none of {METHODS}")
 
     return init
 
@@ -83,15 +86,8 @@ class Neighbors(Mapped, MPI.Distgraphcomm):
     pass
 
 
-def barrier_init(comm):
-    """The files ask by a Barrier whether there are persistent collectives at all."""
-    if not hasattr(collectives, "Barrier_init"):
-        raise unittest.SkipTest("there is no Barrier_init")
-    return collectives.Barrier_init(comm, method=METHOD)
-
-
 class Asked:
-    """The answer to that question: a request that has nothing to do."""
+    """The files ask by a Barrier whether there are persistent collectives at all: yes."""
 
     def Start(self):
         pass
@@ -102,10 +98,11 @@ class Asked:
 def main():
     folder, file = sys.argv[1:]
     sys.path.insert(0, folder)
+    sys.modules |= {"cupy": None, "numba": None}  # installed, perhaps, where there is no GPU
     MPI.COMM_WORLD, MPI.COMM_SELF = Comm(MPI.COMM_WORLD), Comm(MPI.COMM_SELF)
-    Mapped.Barrier_init = lambda comm: Asked()
+    mapped, Mapped.Barrier_init = Mapped.Barrier_init, lambda comm: Asked()
     module = importlib.import_module(os.path.splitext(file)[0])
-    Mapped.Barrier_init = barrier_init
+    Mapped.Barrier_init = mapped
     suite = unittest.defaultTestLoader.loadTestsFromModule(module)
     result = unittest.TextTestRunner(sys.stderr, verbosity=1).run(suite)
     done = result.testsRun - len(result.skipped)
