@@ -18,10 +18,10 @@ from onesided.pencilfft.transform import Transform
 from onesided.pencilfft.transpose import Transpose
 
 __all__ = [
+    "PFFT",
     "DistArray",
     "GridTransfer",
     "HDF5File",
-    "PFFT",
     "Pencil",
     "PencilGeometry",
     "Subcomm",

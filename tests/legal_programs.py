@@ -1,12 +1,12 @@
 """Random programs that MPI's rules allow, as data: a generator, the proof of legality, shrinking.
 
 A program has communicators (the world, parts of it, duplicates, some with one member), requests on
-them (exchanges by counts, by boxes and on graphs, broadcasts, partitioned sends), and for every
-rank a list of operations: start, wait, mark, initialization and free of requests, plain messages
-and collectives, allocation, sleep. It is drawn in two steps: a schedule that all ranks follow in
-step, then for each rank random moves of operations (a wait goes behind a barrier or before a
-message, starts change places, waits join to a Waitall). A move stays only if :func:`problem` finds
-none in the program.
+them (exchanges by counts, by boxes and on graphs, gathers, scatters, allgathers, broadcasts,
+partitioned sends), and for every rank a list of operations: start, wait, mark, initialization and
+free of requests, plain messages and collectives, allocation, sleep. It is drawn in two steps: a
+schedule that all ranks follow in step, then for each rank random moves of operations (a wait goes
+behind a barrier or before a message, starts change places, waits join to a Waitall). A move stays
+only if :func:`problem` finds none in the program.
 
 :func:`problem` executes a program under the most pessimistic blocking that MPI allows:
 
@@ -33,7 +33,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
-COLLECTIVE = ("counts", "boxes", "graph", "broadcast")
+EXCHANGES = ("counts", "boxes", "graph", "gather", "scatter", "allgather")
+COLLECTIVE = (*EXCHANGES, "broadcast")
 KINDS = (*COLLECTIVE, "partitioned")
 SIZES = (3, 3, 3, 40, 40, 400, 20_000)  # elements of 8 bytes: the scale of a request's blocks
 PLAIN = ("barrier", "allreduce", "ibarrier", "message", "posted", "sendrecv", "memory", "sleep")
@@ -72,12 +73,16 @@ class Request:
     rounds: int
     size: int
     salt: int
-    root: int = 0  # of a broadcast; the sender of a partitioned send
+    root: int = 0  # of a broadcast, a gather, a scatter; the sender of a partitioned send
     target: int = -1  # the receiver of a partitioned send
     parts: tuple[int, int] = (1, 1)  # partitions of the sender, of the receiver
 
     def count(self, source: int, target: int) -> int:
         """Elements from one rank to another: a third of the blocks are empty."""
+        if self.root != {"gather": target, "scatter": source}.get(self.kind, self.root):
+            return 0
+        if self.kind == "allgather":
+            target = -1  # the same to all
         number = zlib.crc32(f"{self.salt} {source} {target}".encode())
         return 0 if number % 3 == 0 else number // 3 % self.size + 1
 
@@ -308,7 +313,8 @@ def _communicators(rng: random.Random, ranks: int) -> tuple[Comm, ...]:
 
 
 def _requests(rng: random.Random, comms: tuple[Comm, ...], ranks: int) -> tuple[Request, ...]:
-    kinds = [rng.choice(("counts", "boxes", "graph")), "counts", "broadcast", "partitioned"]
+    kinds = [rng.choice(EXCHANGES), rng.choice(("counts", "gather", "scatter", "allgather")),
+             "broadcast", "partitioned"]
     kinds += rng.choices(KINDS, k=rng.randint(0, 3))
     rng.shuffle(kinds)
     requests = []
@@ -319,7 +325,7 @@ def _requests(rng: random.Random, comms: tuple[Comm, ...], ranks: int) -> tuple[
             continue
         comm = rng.choice(able)
         members = comms[comm].members
-        memory = rng.choice(("own", "window", "plain") if kind in COLLECTIVE[:3]
+        memory = rng.choice(("own", "window", "plain") if kind in EXCHANGES
                             else ("window", "plain"))
         root, target = rng.choice(members), -1
         if kind == "partitioned":

@@ -56,6 +56,7 @@ def test_programs_are_legal_full_and_varied():
     assert set(kinds) == set(KINDS)
     assert set(verbs) == VERBS
     assert {("counts", "own"), ("boxes", "window"), ("graph", "plain"), ("broadcast", "window"),
+            ("gather", "own"), ("scatter", "window"), ("allgather", "plain"),
             ("partitioned", "plain"), ("partitioned", "window")} <= set(memory)
     assert set(slots) == {0, 1, 2}
     assert len(sizes) > 3
@@ -172,7 +173,7 @@ def test_smaller_programs_are_legal_and_smaller(ranks):
 
 
 def test_shrinking_keeps_what_fails():
-    program = generate(7, 3)
+    program = generate(8, 3)
 
     def attempt(candidate):
         return "wrong" if any(op.verb == "sendrecv" for op in ops(candidate)) else None

@@ -229,6 +229,69 @@ class Graph(Counts):
         self.graph.Free()
 
 
+class Gather(Counts):
+    """From every rank to the root; the rows of a send buffer that nobody reads are empty."""
+
+    name = "Gatherv_init"
+
+    def bind(self, recv: Any) -> Any:
+        self.receive_shape()
+        root = self.members.index(self.request.root)
+        self.at_root = self.rank == self.request.root
+        send = [self.send, self.scounts[root], self.sdispls[root], MPI.INT64_T]
+        return self.made(send, self.vector(recv) if self.at_root else None, recv, root)
+
+    def vector(self, recv: Any) -> Any:
+        return [recv, self.rcounts, self.rdispls, MPI.INT64_T]
+
+    def made(self, send: Any, into: Any, recv: Any, *root: int) -> Any:
+        """mpi4py's request, or the library's; memory of its own where ``recv`` is None."""
+        if self.method is None:
+            return getattr(self.comm, self.name)(send, into, *root)
+        return getattr(library, self.name)(self.comm, send, None if recv is None else into, *root,
+                                           method=self.method, info=self.info)
+
+
+class Scatter(Gather):
+    """From the root to every rank. The root receives into memory of the caller's: without any
+    it would mean that its block stays where it is."""
+
+    name = "Scatterv_init"
+
+    def bind(self, recv: Any) -> Any:
+        self.receive_shape()
+        root = self.members.index(self.request.root)
+        send = None
+        if self.rank == self.request.root:
+            send = [self.send, self.scounts, self.sdispls, MPI.INT64_T]
+            if recv is None:
+                self.recv = recv = np.full(self.receive_shape(), GUARD, np.int64)
+        into = None
+        if recv is not None:
+            into = [recv, self.rcounts[root], self.rdispls[root], MPI.INT64_T]
+        return self.made(send, into, recv, root)
+
+
+class Allgather(Gather):
+    """The same block to every rank."""
+
+    name = "Allgatherv_init"
+
+    def table(self) -> None:
+        super().table()
+        self.scounts = self.scounts[:1]
+        self.send = np.full(self.scounts[0] + 2, SCRIBBLE, np.int64)
+        self.sends = [(self.send[1:-1], self.members[0], self.scounts[0])]
+
+    def bind(self, recv: Any) -> Any:
+        self.receive_shape()
+        send = [self.send, self.scounts[0], 1, MPI.INT64_T]
+        return self.made(send, self.vector(recv), recv)
+
+    def value(self, turn: int, source: int, target: int, count: int) -> Any:
+        return super().value(turn, source, 0, count)
+
+
 class Boxes(Exchange):
     """Rows of a matrix of pairs become columns: a box for every rank, some of them empty."""
 
@@ -350,8 +413,8 @@ class Partitioned(Exchange):
         self.handle.Free()
 
 
-KINDS = {"counts": Counts, "graph": Graph, "boxes": Boxes, "broadcast": Broadcast,
-         "partitioned": Partitioned}
+KINDS = {"counts": Counts, "graph": Graph, "boxes": Boxes, "gather": Gather, "scatter": Scatter,
+         "allgather": Allgather, "broadcast": Broadcast, "partitioned": Partitioned}
 
 
 # -- a program on this rank -----------------------------------------------------------------------
