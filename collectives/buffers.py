@@ -487,13 +487,13 @@ def _parts(spec: Any, role: str, pairs: tuple[type, ...]) -> tuple[Any, Any, Any
     counts and displacements, a tuple, or a list as well where there is one count only."""
     if not isinstance(spec, list | tuple):
         return spec, None, None, None
-    parts = list(spec)
+    parts: list[Any] = list(spec)
     kind = None
     if len(parts) > 1 and isinstance(parts[-1], MPI.Datatype | str):
         kind = parts.pop()
     if not 1 <= len(parts) <= 3:
         raise PatternError(f"the {role} buffer is a list of {len(spec)} items, not 1 to 4")
-    data, counts, displs = (*parts, None, None)[:3]
+    data, counts, displs = parts + [None] * (3 - len(parts))
     if isinstance(counts, pairs) and displs is None:
         if len(counts) != 2:
             raise PatternError(

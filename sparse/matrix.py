@@ -307,8 +307,8 @@ class DistMatrix(Transposable, Scoped):
             rows = moving.transposed_product(self.comm, a, pattern, b)
             return self._made(rows, self.col_partition, other.col_partition)
         if not same:
-            mine = stored.global_rows(local, pattern, self.col_partition, self.comm.rank)
-            columns = split_columns(mine.indices, other.row_partition, self.comm.rank)
+            wide = stored.global_rows(local, pattern, self.col_partition, self.comm.rank)
+            columns = split_columns(wide.indices, other.row_partition, self.comm.rank)
             pattern = HaloPattern.of(self.comm, columns, other.row_partition)
             indptr = local.indptr.astype(columns.indices.dtype)
             local = Csr(columns.n_local, indptr, columns.indices, data)
@@ -421,7 +421,8 @@ class DistMatrix(Transposable, Scoped):
         with agreed(self.comm, "set_values"):
             self._check_alive()
             if sparse.issparse(values):
-                mine, given = self.local_rows(), sparse.csr_array(values)
+                rows: Any = values
+                mine, given = self.local_rows(), sparse.csr_array(rows)
                 if mine.shape != given.shape or not (
                     np.array_equal(mine.indptr, given.indptr)
                     and np.array_equal(mine.indices, given.indices)

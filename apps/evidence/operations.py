@@ -31,7 +31,7 @@ LATE = 2e-3  # seconds for which a rank is late
 
 def contribution(rank: int, length: int) -> Array:
     """Local. The elements that a rank sends; whole numbers, so that their sums are exact."""
-    return np.arange(length) % PERIOD + 1000.0 * (rank + 1)
+    return np.arange(length, dtype=np.float64) % PERIOD + 1000 * (rank + 1)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,8 @@ class Place:
 
     def sums(self, ranks: int) -> Array:
         """Local. The sum of the vectors of the first so many ranks."""
-        return np.sum([contribution(r, self.count) for r in range(ranks)], 0)
+        total: Array = np.sum([contribution(r, self.count) for r in range(ranks)], 0)
+        return total
 
     def blocks(self, ranks: list[int]) -> Array:
         """Local. One after the other what these ranks send to everybody."""

@@ -17,7 +17,6 @@ Barrier               nothing           of all ranks
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -536,11 +535,11 @@ def sums(comm: MPI.Comm, count: int = FEW, dtype: DTypeLike = np.float64) -> Sum
     that is active; it is whose it is until it has been finished.
     """
     context, kind = Context.of(comm), np.dtype(dtype)
-    for place in itertools.count():
-        known = context.shared.get((count, kind.str, place))
-        if known is None:
-            known = context.shared[count, kind.str, place] = Sums(comm, count, kind)
+    place = 0
+    while (known := context.shared.get((count, kind.str, place))) is not None:
         if not known.request.active:
-            break
-    found: Sums = known
-    return found
+            found: Sums = known
+            return found
+        place += 1
+    made = context.shared[count, kind.str, place] = Sums(comm, count, kind)
+    return made

@@ -95,7 +95,8 @@ def _whole(comm: MPI.Comm, name: str, dtype: DTypeLike | None) -> Triplets:
     values, place = np.zeros(0), (np.zeros(0, np.int64), np.zeros(0, np.int64))
     with agreed(comm), naming(name):
         if comm.rank == 0:
-            found: Any = sparse.load_npz(name).tocoo()
+            stored: Any = sparse.load_npz(name)
+            found = stored.tocoo()
             values, place = found.data, found.coords
     target = vector_dtype(comm.bcast(values.dtype), dtype)
     return Triplets.joined([Triplets(*place, values)], np.int64, target)

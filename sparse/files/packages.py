@@ -33,7 +33,7 @@ def read_petsc(
     name = os.fspath(path)
     with agreed(comm), naming(name):
         head = np.fromfile(name, ">i4", 4)
-        index = np.dtype(">i4")
+        index: np.dtype[Any] = np.dtype(">i4")
         if len(head) > 1 and head[0] == 0 and head[1] == _MATRIX:
             index = np.dtype(">i8")
             head = np.fromfile(name, index, 4)

@@ -318,7 +318,7 @@ def _around(graph: _Graph, count: int) -> NDArray[np.int64]:
         key[roots] += chosen
         undecided &= ~roots & ~lost
     roots = np.flatnonzero(key >= chosen)
-    label = np.full(count, -1, kind)
+    label: NDArray[Any] = np.full(count, -1, kind)
     label[roots] = np.arange(len(roots))
     for _ in range(2):
         near = graph.most(label)

@@ -179,7 +179,7 @@ class _Blocks:
             if np.all(self.norms <= allowed):
                 run.reason = CONVERGED
                 return
-            if self.iterations >= run.rules.maxiter:
+            if self.iterations >= run.limit:
                 run.reason = LIMIT
                 return
             self.iterations += 1

@@ -205,7 +205,8 @@ class Run:
     def _rest(self, out: Vector) -> Vector:
         """Collective. b - A x."""
         self.multiply(self.x, out)
-        return np.subtract(self.b, out, out=out)
+        np.subtract(self.b, out, out=out)
+        return out
 
     def _told(self, norm: float) -> float:
         """Local. A norm in the caller's units."""
