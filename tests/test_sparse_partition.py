@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from onesided.sparse.partition import Partition, _ranked, cuts, index_dtype, split_columns
+from onesided.sparse.partition import Partition, cuts, index_dtype, ranked, split_columns
 from onesided.sparse.triplets import _by_owner
 
 WEIGHTS = st.lists(st.integers(0, 50), max_size=60).map(lambda numbers: np.array(numbers, np.int64))
@@ -107,7 +107,7 @@ def test_split_columns_puts_owned_first_and_ghosts_by_owner(data, lengths):
 def test_ghosts_in_a_short_range_are_ranked_as_sorting_ranks_them(numbers, first, kind):
     for spread in (1, 1 << 18):  # a long range, and one of 5 numbers
         some = np.array([first + number // spread for number in numbers], kind)
-        ghosts, place = _ranked(some)
+        ghosts, place = ranked(some)
         assert ghosts.tolist() == sorted(set(some.tolist()))
         assert ghosts[place].tolist() == some.tolist() if len(some) else not len(place)
 
