@@ -21,7 +21,7 @@ def test_an_example(tmp_path, name, text):
 
 
 def test_there_is_an_example_of_each_layer():
-    exchanges = ["ring.py", "broadcast.py", "pieces.py", "halo.py"]
+    exchanges = ["ring.py", "norms.py", "broadcast.py", "pieces.py", "halo.py"]
     names = [*exchanges, "poisson.py", "power.py", "solve.py"]
     assert [name for name, _ in PROGRAMS] == names
 
