@@ -18,6 +18,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.collectives import sums
 from onesided.pencilfft import PFFT, newDistArray
 
 BLOCK_BYTES = 1 << 18  # of a component that is worked on while it is in cache
@@ -206,7 +207,7 @@ class Flow:
         if first and field.size:
             plane = field[..., 0]
             total -= float(np.vdot(plane, plane).real)
-        return float(self._comm.allreduce(total))
+        return float(sums(self._comm).of(total)[0])
 
     def _spectrum(self, shape: Sequence[int]) -> tuple[list[NDArray[Any]], NDArray[Any]]:
         """Local. Wavenumbers for broadcasting, and their squares, 1 where all are zero."""
