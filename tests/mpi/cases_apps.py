@@ -34,13 +34,17 @@ def case_times_are_those_of_the_slowest_rank(comm):
     assert all(other == lists for other in comm.allgather(lists))
 
 
-def case_rounds_are_interleaved_and_alternate(comm):
+def case_rounds_are_interleaved_in_an_order_that_changes(comm):
     calls = []
     subjects = [Subject(name, lambda name=name: calls.append(name)) for name in "abc"]
     ticks = []
-    measure(comm, subjects, iterations=4, seconds=60, tick=lambda: ticks.append(len(calls)))
-    assert calls == list("abc" * timing.WARM_UP + "abccba" * 2)
-    assert len(ticks) == 4
+    measure(comm, subjects, iterations=8, seconds=60, tick=lambda: ticks.append(len(calls)))
+    assert calls[: 3 * timing.WARM_UP] == list("abc" * timing.WARM_UP)
+    rounds = ["".join(calls[i : i + 3]) for i in range(3 * timing.WARM_UP, len(calls), 3)]
+    assert all(sorted(names) == list("abc") for names in rounds)
+    assert len(set(rounds)) > 2
+    assert comm.allgather(calls) == [calls] * comm.size
+    assert len(ticks) == len(rounds) == 8
 
 
 def case_repeats_are_counted(comm):
