@@ -114,7 +114,8 @@ class Reduction:
         element = self.fold.element
         source, target, into = np.zeros_like(self.source), self.target, None
         if self.into is not None:
-            memory = np.zeros_like(self.into.memory if self.out is not None else target)
+            part = self.out is None and self.everybody_wants_parts
+            memory = np.zeros_like(target if part else self.into.memory)
             into, target = Message(memory, element, memory), memory[: target.size]
         return replace(self, source=source, target=target, number=number, before=None,
                        out=Message(source, element, source), into=into)
@@ -506,8 +507,8 @@ FEW = 7
 
 
 class Sums:
-    """The sums over all ranks of a few numbers: write them to ``own``, call ``start`` and
-    ``finish``, and find them in ``total``. Got from :func:`sums`."""
+    """The sums over all ranks of a few numbers: write them to ``own``, call ``reduce``, or ``start``
+    and ``finish``, and find them in ``total``. Got from :func:`sums`."""
 
     def __init__(self, comm: MPI.Comm, count: int, dtype: np.dtype[Any]) -> None:
         """Collective."""
@@ -517,12 +518,16 @@ class Sums:
         self.request = Allreduce_init(comm, self.own, self.total, info=estimate)
         self.start, self.finish = self.request.Start, self.request.Wait
 
+    def reduce(self) -> None:
+        """Collective. One round."""
+        self.start()
+        self.finish()
+
     def of(self, *numbers: Any) -> list[Any]:
         """Collective. The sums of some numbers, at most as many as there is room for."""
         count = len(numbers)
         self.own[:count] = numbers
-        self.start()
-        self.finish()
+        self.reduce()
         found: list[Any] = self.total[:count].tolist()
         return found
 

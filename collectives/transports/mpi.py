@@ -164,11 +164,11 @@ def _call(exchange: Exchange, array: NDArray[Any] | None, resources: Resources) 
     name, forms = exchange.call, FORMS[exchange.call.removeprefix("Neighbor_").capitalize()]
     sides = ((exchange.send, exchange.send.array), (exchange.recv, array))
     plain = [(s.array if a is None else a) for s, a in sides if s.native is None]
-    if not all(_fits(a) for a in plain):
-        if forms != (VECTOR, VECTOR) and MPI.VERSION < 4:
-            raise UnsupportedError(f"{name} with counts beyond {INT_MAX} on this MPI")
+    if forms != (TYPED, TYPED) and not all(_fits(a) for a in plain):
         if forms == (VECTOR, VECTOR):
             name, forms = name[:-1] + "w", (TYPED, TYPED)
+        elif MPI.VERSION < 4:
+            raise UnsupportedError(f"{name} with counts beyond {INT_MAX} on this MPI")
     arguments = tuple(
         _argument(exchange, role, form, memory, resources)
         for role, (form, (_, memory)) in enumerate(zip(forms, sides, strict=True))

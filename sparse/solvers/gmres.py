@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from onesided.collectives import sums
 from onesided.collectives.agreement import agreed
 from onesided.sparse.linear import Linear
 from onesided.sparse.preconditioners.preconditioner import Preconditioner
@@ -96,8 +97,8 @@ class _Cycles:
         self._kept = run.space.vector()
         self._conjugate = run.space.vector() if dtype.kind == "c" else run.x[:0]
         self._change = run.space.vector()
-        self._own: Vector = np.zeros(most + 1, wide)
-        self._total: Vector = np.zeros(most + 1, wide)
+        self._sums = sums(run.comm, most + 1, wide)
+        self._total: Vector = self._sums.total
         self._coefficients = np.zeros(most, dtype)
         self._triangle: Vector = np.zeros((most + 1, most), wide)
         self._column: Vector = np.zeros(most + 1, wide)
@@ -180,7 +181,7 @@ class _Cycles:
 
         What was taken is in ``_total``.
         """
-        basis, own, total = self._basis[:count], self._own, self._total
+        basis, own, total = self._basis[:count], self._sums.own, self._total
         if self._conjugate.size:
             np.conjugate(vector, out=self._conjugate)
             np.matmul(basis, self._conjugate, out=own[:count])
@@ -188,7 +189,7 @@ class _Cycles:
         else:
             np.matmul(basis, vector, out=own[:count])
         own[count] = np.vdot(vector, vector)
-        self._run.comm.Allreduce(own[: count + 1], total[: count + 1])
+        self._sums.reduce()
         self._coefficients[:count] = total[:count]
         np.matmul(self._coefficients[:count], basis, out=self._change)
         np.subtract(vector, self._change, out=vector)

@@ -17,6 +17,7 @@ from typing import Any, ParamSpec
 import numpy as np
 from numpy.typing import NDArray
 
+from onesided.collectives import sums
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import RequestError
 from onesided.sparse.linear import Linear, common_dtype
@@ -338,7 +339,8 @@ class Run:
     def take_null_space(self, v: Vector) -> None:
         """Collective where there is a null space. v loses its part of it."""
         if self._nothing is not None:
-            v -= self._nothing @ np.asarray(self.comm.allreduce(self._nothing.conj().T @ v))
+            reduction = sums(self.comm, self._nothing.shape[1], self._nothing.dtype)
+            v -= self._nothing @ reduction.of(*(self._nothing.conj().T @ v))
 
 
 def several(solver: Callable[Arguments, Solution]) -> Callable[Arguments, Solution]:
