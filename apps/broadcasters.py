@@ -1,6 +1,6 @@
 """Who takes part in ``onesided bench broadcast``, and how each broadcasts from rank 0.
 
-The methods of :func:`onesided.collectives.broadcast_methods` by their names; ``passive``, the
+The methods of ``methods("broadcast")`` by their names; ``passive``, the
 runtime whose root alone calls (the others wait for the data in its ``wait``); and ``one-sided``,
 :func:`onesided.collectives.bcast_linear`, whose other ranks do nothing.
 """
@@ -22,8 +22,8 @@ from onesided.collectives import (
     Bcast_init,
     OneSidedBroadcast,
     bcast_linear,
-    broadcast_methods,
     extents_of,
+    methods,
 )
 
 ROOT = 0
@@ -94,7 +94,7 @@ def entrants(text: str, orders: Sequence[str]) -> list[Entrant]:
     :class:`CommandError` where a name is unknown; it lists the known ones.
     """
     makers: dict[str, Callable[[Track, str], Runner]] = {
-        name: partial(_persistent, name) for name in broadcast_methods()
+        name: partial(_persistent, name) for name in methods("broadcast")
     }
     makers |= {BASELINE: _plain, PASSIVE: _passive, ONE_SIDED: _one_sided}
     names = list(makers) if text == EVERY else [name.strip() for name in text.split(",")]

@@ -66,7 +66,7 @@ from onesided.collectives.reduction.operation import (
     Sums,
     sums,
 )
-from onesided.collectives.registry import Method, broadcast_methods, methods, register
+from onesided.collectives.registry import Method, methods, register
 from onesided.collectives.request import Request, alternate
 from onesided.collectives.transport import Transport
 
@@ -128,7 +128,6 @@ __all__ = [
     "agreed",
     "alternate",
     "bcast_linear",
-    "broadcast_methods",
     "empty",
     "extents_of",
     "free",

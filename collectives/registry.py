@@ -101,14 +101,10 @@ def _load_entry_points() -> None:
 
 
 def methods(operation: str = EXCHANGE) -> dict[str, Method]:
-    """Local. The methods of an operation by name, in the order of the documentation."""
+    """Local. The methods of ``"exchange"``, ``"broadcast"`` or ``"reduction"`` by name, in the order
+    of the documentation."""
     _load_entry_points()
     return dict(_METHODS[operation])
-
-
-def broadcast_methods() -> dict[str, Method]:
-    """Local. The methods of :func:`Bcast_init` by name, in the order of the documentation."""
-    return methods(BROADCAST)
 
 
 def find(name: str, operation: str = EXCHANGE) -> Method:

@@ -2,11 +2,11 @@
 
 A program has communicators (the world, parts of it, duplicates, some with one member), requests on
 them (exchanges by counts, by boxes and on graphs, gathers, scatters, allgathers, broadcasts,
-partitioned sends), and for every rank a list of operations: start, wait, mark, initialization and
-free of requests, plain messages and collectives, allocation, sleep. It is drawn in two steps: a
-schedule that all ranks follow in step, then for each rank random moves of operations (a wait goes
-behind a barrier or before a message, starts change places, waits join to a Waitall). A move stays
-only if :func:`problem` finds none in the program.
+reductions, barriers, partitioned sends), and for every rank a list of operations: start, wait,
+mark, initialization and free of requests, plain messages and collectives, allocation, sleep. It is
+drawn in two steps: a schedule that all ranks follow in step, then for each rank random moves of
+operations (a wait goes behind a barrier or before a message, starts change places, waits join to a
+Waitall). A move stays only if :func:`problem` finds none in the program.
 
 :func:`problem` executes a program under the most pessimistic blocking that MPI allows:
 
@@ -34,7 +34,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 EXCHANGES = ("counts", "boxes", "graph", "gather", "scatter", "allgather")
-COLLECTIVE = (*EXCHANGES, "broadcast")
+REDUCTIONS = ("sum", "rooted sum", "scattered sum", "scan", "exscan", "meeting")
+COLLECTIVE = (*EXCHANGES, "broadcast", *REDUCTIONS)
 KINDS = (*COLLECTIVE, "partitioned")
 SIZES = (3, 3, 3, 40, 40, 400, 20_000)  # elements of 8 bytes: the scale of a request's blocks
 PLAIN = ("barrier", "allreduce", "ibarrier", "message", "posted", "sendrecv", "memory", "sleep")
@@ -73,7 +74,7 @@ class Request:
     rounds: int
     size: int
     salt: int
-    root: int = 0  # of a broadcast, a gather, a scatter; the sender of a partitioned send
+    root: int = 0  # of a broadcast, a gather, a scatter, a sum; the sender of a partitioned send
     target: int = -1  # the receiver of a partitioned send
     parts: tuple[int, int] = (1, 1)  # partitions of the sender, of the receiver
 
@@ -314,7 +315,7 @@ def _communicators(rng: random.Random, ranks: int) -> tuple[Comm, ...]:
 
 def _requests(rng: random.Random, comms: tuple[Comm, ...], ranks: int) -> tuple[Request, ...]:
     kinds = [rng.choice(EXCHANGES), rng.choice(("counts", "gather", "scatter", "allgather")),
-             "broadcast", "partitioned"]
+             "broadcast", "partitioned", rng.choice(REDUCTIONS)]
     kinds += rng.choices(KINDS, k=rng.randint(0, 3))
     rng.shuffle(kinds)
     requests = []

@@ -34,6 +34,7 @@ FAMILIES = {
     "exchange": ("mpi-persistent", "p2p", "rma-lock", "rma-lock-hier", "rma-notify", "rma-p2p",
                  "rma-pscw"),
     "broadcast": ("mpi-persistent", "p2p", "rma-linear", "rma-binomial", "rma-pipelined"),
+    "reduction": ("mpi-persistent", "p2p", "rma-p2p"),
     "partitioned": ("p2p", "p2p-gather", "rma"),
 }
 ALL = [f"{family}:{name}" for family, names in FAMILIES.items() for name in names]
@@ -78,7 +79,7 @@ class Place:
         """A job; its outcome and the entries that it noted."""
         emulated = {"emulated": "+nodes:1", "emulated2": "+nodes:2"}.get(self.nodes, "")
         words = (methods if methods != "mixed" else
-                 "exchange:mixed+broadcast:mixed+partitioned:mixed") + emulated
+                 "+".join(f"{family}:mixed" for family in FAMILIES)) + emulated
         with tempfile.TemporaryDirectory(prefix="onesided-legal-") as folder:
             notes = Path(folder, "notes")
             outcome = mpi_harness.run(

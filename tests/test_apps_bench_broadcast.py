@@ -23,7 +23,7 @@ from onesided.apps.crossings import crossing, crossings
 from onesided.apps.failures import CommandError
 from onesided.apps.forecast import Forecast
 from onesided.apps.network import with_hop
-from onesided.collectives import broadcast_methods
+from onesided.collectives import methods
 from onesided.collectives.modelling.broadcasts import (
     GAPS,
     binomial,
@@ -64,7 +64,7 @@ def swept(tmp_path_factory):
 def test_everyone_takes_part(tmp_path):
     _, content = bench(2, tmp_path / "bench.json", "--sizes", "512")
     names = [(row["method"], row["order"]) for row in timed(content)]
-    single = {*broadcast_methods(), ONE_SIDED} - set(ORDERED)
+    single = {*methods("broadcast"), ONE_SIDED} - set(ORDERED)
     assert sorted(names) == sorted(
         [*((name, "-") for name in single)]
         + [(name, order) for name in ORDERED for order in orders()]

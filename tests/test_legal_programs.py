@@ -57,6 +57,7 @@ def test_programs_are_legal_full_and_varied():
     assert set(verbs) == VERBS
     assert {("counts", "own"), ("boxes", "window"), ("graph", "plain"), ("broadcast", "window"),
             ("gather", "own"), ("scatter", "window"), ("allgather", "plain"),
+            ("sum", "window"), ("meeting", "plain"),
             ("partitioned", "plain"), ("partitioned", "window")} <= set(memory)
     assert set(slots) == {0, 1, 2}
     assert len(sizes) > 3
@@ -192,13 +193,13 @@ def test_the_table_counts_by_kind():
 
 
 def test_every_any_order_method_is_tried():
-    from onesided.collectives import broadcast_methods, methods, partitioned_methods
+    from onesided.collectives import methods, partitioned_methods
 
     def any_order(known):
         return {name for name, method in known.items() if getattr(method, "any_order", True)}
 
-    assert set(campaign.FAMILIES["exchange"]) == any_order(methods()) - {"auto"}
-    assert set(campaign.FAMILIES["broadcast"]) == any_order(broadcast_methods()) - {"auto"}
+    for family in ("exchange", "broadcast", "reduction"):
+        assert set(campaign.FAMILIES[family]) == any_order(methods(family)) - {"auto"}
     known = set(partitioned_methods()) - {"auto", "mpi"}  # mpi is not ours to mend
     assert set(campaign.FAMILIES["partitioned"]) == known
 
@@ -254,6 +255,6 @@ def test_many_programs_on_nodes(request, methods, nodes):
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    "methods", ["exchange:auto", "broadcast:auto", "partitioned:auto"])
+    "methods", [f"{family}:auto" for family in campaign.FAMILIES])
 def test_many_programs_with_the_default(methods):
     all_pass(methods, 3, range(3000, 3050), most=5)

@@ -153,7 +153,7 @@ def Bcast_init(
     root
         The rank whose data are sent; later ``request.operation.root``.
     method
-        A name from :func:`broadcast_methods`.
+        A name from ``methods("broadcast")``.
     info
         Hints, see :class:`~onesided.collectives.hints.Hints`; unknown keys are ignored.
 

@@ -507,8 +507,8 @@ FEW = 7
 
 
 class Sums:
-    """The sums over all ranks of a few numbers: write them to ``own``, call ``reduce``, or ``start``
-    and ``finish``, and find them in ``total``. Got from :func:`sums`."""
+    """The sums over all ranks of a few numbers: write them to ``own``, call ``reduce``, or
+    ``start`` and ``finish``, and find them in ``total``. Got from :func:`sums`."""
 
     def __init__(self, comm: MPI.Comm, count: int, dtype: np.dtype[Any]) -> None:
         """Collective."""

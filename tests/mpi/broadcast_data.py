@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 
-from onesided.collectives import Bcast_init, broadcast_methods, empty, free
+from onesided.collectives import Bcast_init, empty, free, methods
 
 MEMORY = ["window", "plain", "mixed"]
 GARBAGE = 0xAA
@@ -14,12 +14,12 @@ GARBAGE = 0xAA
 
 def names():
     """The registered methods."""
-    return list(broadcast_methods())
+    return list(methods("broadcast"))
 
 
 def any_order():
     """The methods whose requests may be started and completed in any order."""
-    return [name for name in names() if broadcast_methods()[name].any_order]
+    return [name for name in names() if methods("broadcast")[name].any_order]
 
 
 def one_sided():

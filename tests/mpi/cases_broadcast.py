@@ -17,9 +17,9 @@ from onesided.collectives import (
     Startall,
     Waitall,
     alternate,
-    broadcast_methods,
     empty,
     free,
+    methods,
 )
 from onesided.collectives.broadcast.board import LEAST_SEGMENT, SHORT, SLOTS, TWICE
 
@@ -315,7 +315,7 @@ def case_auto_leaves_the_buffer_alone(comm, options):
     for memory in MEMORY:
         cast = Cast(comm, 5000, 0, "auto", memory, info_of(options, expected_iterations="50"))
         assert np.all(cast.buffer == GARBAGE)
-        assert broadcast_methods()[cast.request.method].any_order
+        assert methods("broadcast")[cast.request.method].any_order
         cast.round(1)
         cast.free()
 
@@ -353,7 +353,7 @@ def case_child_order(comm, order):
 
 
 def case_methods_are_described(comm):
-    for name, method in broadcast_methods().items():
+    for name, method in methods("broadcast").items():
         assert method.name == name
         assert method.summary
         assert callable(method.load())

@@ -15,7 +15,7 @@ from onesided.collectives import (
     MismatchError,
     PatternError,
     UnsupportedError,
-    broadcast_methods,
+    methods,
 )
 
 
@@ -100,7 +100,7 @@ def case_read_only_is_for_the_root(comm):
 
 
 def case_unknown_methods(comm):
-    known = [*broadcast_methods()]
+    known = [*methods("broadcast")]
     agreed_error(comm, MethodError, lambda: start(comm, method="fastest"), "'fastest'", *known)
     name = on(comm, comm.size - 1, "rma-fence", "p2p")  # a method of the exchange
     agreed_error(comm, MethodError, lambda: start(comm, method=name), "'rma-fence'", *known)

@@ -4,10 +4,11 @@
 
 SEEDS is ``start:stop``; with ``--file`` the programs are read from a file of JSON instead. METHODS
 says which requests are the library's: ``exchange:NAME``, ``broadcast:NAME``, ``partitioned:NAME``,
-joined by ``+``; the others, all of them with the word ``reference``, are mpi4py's own. ``mixed`` as
-a name draws one of the any-order methods for every request, ``nodes:N`` emulates nodes of N ranks.
-Rank 0 appends a line when a program begins and one when it ends. A program that takes too long
-ends the job with the stacks of all ranks. Wrong bytes are collected and the program goes on.
+``reduction:NAME`` (barriers, too), joined by ``+``; the others, all of them with the word
+``reference``, are mpi4py's own. ``mixed`` as a name draws one of the any-order methods for every
+request, ``nodes:N`` emulates nodes of N ranks. Rank 0 appends a line when a program begins and one
+when it ends. A program that takes too long ends the job with the stacks of all ranks. Wrong bytes
+are collected and the program goes on.
 
 An element tells its program, request, round, source, target and index. Send buffers are scribbled
 over as soon as Wait returns, plain receive buffers before every start, and what has been received
@@ -33,7 +34,7 @@ from mpi4py import MPI
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from cases import FAILED_MARK, Deadline, say
-from legal_programs import Op, Program, Request, generate
+from legal_programs import REDUCTIONS, Op, Program, Request, generate
 
 from onesided import collectives as library
 
@@ -137,7 +138,7 @@ class Exchange:
             return
         for place, peer, count in self.receives:
             got = np.asarray(self.held[place]).reshape(-1)
-            want = self.value(self.turn, peer, self.rank, count)
+            want = self.wanted(peer, count)
             if not np.array_equal(got, want):
                 at = int(np.argmax(got != want))
                 kind = classify(int(got[at]), int(want[at]))
@@ -146,6 +147,9 @@ class Exchange:
                     f"round {self.turn}, from rank {peer}, element {at} of {count}")
         if self.recv is not None and self.gaps and not np.all(self.recv[self.gaps] == GUARD):
             self.run.wrong.append(f"outside: request {self.number}, round {self.turn}")
+
+    def wanted(self, peer: int, count: int) -> Any:
+        return self.value(self.turn, peer, self.rank, count)
 
     gaps: list[int] = []  # noqa: RUF012 - never changed
 
@@ -358,6 +362,95 @@ class Broadcast(Exchange):
         return super().value(turn, source, 0, count)
 
 
+class Reduction(Exchange):
+    """Sums modulo 2^64 of what every rank contributes; ``peer`` is the last rank that counts."""
+
+    name, rooted = "Allreduce_init", False
+
+    def layout(self) -> None:
+        """The elements that this rank contributes, the place in them of what it receives, and how
+        many ranks count there."""
+        self.size, self.part, self.over = self.request.size, slice(0, None), len(self.members)
+
+    def receive_shape(self) -> int:
+        self.layout()
+        self.length = len(range(self.size)[self.part])
+        return self.length + 1
+
+    def bind(self, recv: Any) -> Any:
+        length = self.receive_shape() - 1
+        self.send = np.full(self.size, SCRIBBLE, np.int64)
+        self.sends = [(self.send, 0, self.size)]
+        self.receives = [(slice(0, length), self.over, length)] if self.over else []
+        self.gaps = [length]
+        return self.made([self.send, MPI.INT64_T], [recv, length, MPI.INT64_T])
+
+    def made(self, send: Any, into: Any) -> Any:
+        how = {"root": self.members.index(self.request.root)} if self.rooted else {}
+        if self.method is None:
+            return getattr(self.comm, self.name)(send, into, op=MPI.SUM, **how)
+        return getattr(library, self.name)(
+            self.comm, send, into, op=MPI.SUM, **how, method=self.method, info=self.info)
+
+    def value(self, turn: int, source: int, target: int, count: int) -> Any:
+        return super().value(turn, source, 0, count)
+
+    def wanted(self, peer: int, count: int) -> Any:
+        values = [self.value(self.turn, rank, 0, self.size) for rank in self.members[:peer]]
+        return np.sum(values, axis=0)[self.part]
+
+
+class RootedSum(Reduction):
+    """At one of the ranks."""
+
+    name, rooted = "Reduce_init", True
+
+    def layout(self) -> None:
+        super().layout()
+        if self.rank != self.request.root:
+            self.over = 0
+
+
+class ScatteredSum(Reduction):
+    """Divided among the ranks; some have no part."""
+
+    name = "Reduce_scatter_init"
+
+    def layout(self) -> None:
+        counts = [self.request.count(rank, rank) for rank in self.members]
+        me = self.members.index(self.rank)
+        self.size, self.over = sum(counts), len(self.members)
+        self.part = slice(sum(counts[:me]), sum(counts[: me + 1]))
+
+
+class Scan(Reduction):
+    """Over this rank and those before it."""
+
+    name, itself = "Scan_init", 1
+
+    def layout(self) -> None:
+        super().layout()
+        self.over = self.members.index(self.rank) + self.itself
+
+
+class Exscan(Scan):
+    """Over those before it."""
+
+    name, itself = "Exscan_init", 0
+
+
+class Meeting(Reduction):
+    """A barrier: what it must do is in the proof, and in the other requests of the program."""
+
+    def layout(self) -> None:
+        self.size, self.part, self.over = 0, slice(0, 0), 0
+
+    def made(self, send: Any, into: Any) -> Any:
+        if self.method is None:
+            return self.comm.Barrier_init()
+        return library.Barrier_init(self.comm, method=self.method, info=self.info)
+
+
 class Partitioned(Exchange):
     """One side of a partitioned send; mpi4py's own is a message that starts at the last mark."""
 
@@ -414,7 +507,9 @@ class Partitioned(Exchange):
 
 
 KINDS = {"counts": Counts, "graph": Graph, "boxes": Boxes, "gather": Gather, "scatter": Scatter,
-         "allgather": Allgather, "broadcast": Broadcast, "partitioned": Partitioned}
+         "allgather": Allgather, "broadcast": Broadcast, "partitioned": Partitioned,
+         "sum": Reduction, "rooted sum": RootedSum, "scattered sum": ScatteredSum, "scan": Scan,
+         "exscan": Exscan, "meeting": Meeting}
 
 
 # -- a program on this rank -----------------------------------------------------------------------
@@ -432,11 +527,12 @@ class Run:
 
     def method(self, request: Request, number: int) -> str | None:
         """The method of a request of the program, None for mpi4py's own; the same on all ranks."""
-        family = request.kind if request.kind in ("broadcast", "partitioned") else "exchange"
+        family = request.kind if request.kind in ("broadcast", "partitioned") else (
+            "reduction" if request.kind in REDUCTIONS else "exchange")
         name = self.methods.get(family)
         if name == "mixed":
-            known = {"exchange": library.methods, "broadcast": library.broadcast_methods,
-                     "partitioned": library.partitioned_methods}[family]()
+            known = (library.partitioned_methods() if family == "partitioned"
+                     else library.methods(family))
             names = [n for n, m in known.items() if n != "auto" and getattr(m, "any_order", True)]
             if family == "partitioned":
                 names.remove("mpi")  # refused where the MPI's own is known to be wrong
@@ -612,7 +708,7 @@ def parsed(text: str) -> dict[str, str]:
     if text == "reference":
         return {}
     if text == "mixed":
-        text = "exchange:mixed+broadcast:mixed+partitioned:mixed"
+        text = "exchange:mixed+broadcast:mixed+reduction:mixed+partitioned:mixed"
     return dict(word.split(":", 1) for word in text.split("+"))
 
 
