@@ -72,7 +72,6 @@ class Wrong(PFFT):
             forward(source, target)
             target *= 1.01
 
-        wrong.destroy = forward.destroy
         wrong.input, wrong.output = forward.input, forward.output
         wrong.input_pencil, wrong.output_pencil = forward.input_pencil, forward.output_pencil
         self.forward = wrong

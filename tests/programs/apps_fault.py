@@ -50,7 +50,7 @@ def transform_wrongly(comm, options):
             if target.size:
                 target.flat[0] += 1e-3
 
-        for name in ("destroy", "input", "output", "input_pencil", "output_pencil"):
+        for name in ("input", "output", "input_pencil", "output_pencil"):
             setattr(wrong, name, getattr(forward, name))
         self.forward = wrong
 
