@@ -41,7 +41,7 @@ def source(package: str, version: str, folder: Path) -> Path:
     (archive,) = folder.glob("*.tar.gz")
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
-    (tests,) = folder.glob("*/tests")
+    (tests,) = (found for name in ("test", "tests") for found in folder.glob(f"*/{name}"))
     return tests
 
 

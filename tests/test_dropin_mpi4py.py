@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import mpi_harness
 import pytest
+import released
 from mpi_harness import TESTS
 
-VARIABLE = "ONESIDED_MPI4PY_TESTS"
+METHODS = ["rma-notify,rma-binomial,rma-p2p", "p2p"]
 
 
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory):
+    """The folder of mpi4py's tests, of the version that is installed."""
+    version = released.installed_version("mpi4py", "mpi4py")
+    return released.source("mpi4py", version, tmp_path_factory.mktemp("mpi4py"))
+
+
+def run(programs, name, ranks, methods):
+    file = f"test_cco_pr_{name}.py"
+    assert (programs / file).is_file()
+    program = TESTS / "programs" / "foreign_collectives.py"
+    outcome = mpi_harness.run(program, ranks, str(programs), file, timeout=600.0,
+                              env={"ONESIDED_METHODS": methods})
+    assert outcome.kind == "pass", outcome.report()
+
+
+@pytest.mark.parametrize("ranks", [1, 2, *(pytest.param(n, marks=pytest.mark.full)
+                                           for n in (3, 4, 5))])  # fmt: skip
+@pytest.mark.parametrize("name", ["buf", "vec", "ngh_buf"])
+def test_persistent_collectives(programs, name, ranks):
+    run(programs, name, ranks, METHODS[0])
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("name", ["buf", "vec", "ngh_buf"])
-def test_persistent_collectives(name, ranks):
-    folder = os.environ.get(VARIABLE)
-    if not folder:
-        pytest.skip(f"{VARIABLE} does not name the folder of mpi4py's tests")
-    program = TESTS / "programs" / "foreign_collectives.py"
-    file = f"test_cco_pr_{name}.py"
-    assert (Path(folder) / file).is_file()
-    outcome = mpi_harness.run(program, ranks, folder, file, timeout=600.0)
-    assert outcome.kind == "pass", outcome.report()
+def test_persistent_collectives_by_messages(programs, name, ranks):
+    run(programs, name, ranks, METHODS[1])

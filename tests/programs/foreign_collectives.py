@@ -20,7 +20,7 @@ from mpi4py import MPI
 
 from onesided import collectives
 
-METHODS = os.environ.get("ONESIDED_METHODS", "rma-notify,rma-binomial,p2p").split(",")
+METHODS = os.environ.get("ONESIDED_METHODS", "rma-notify,rma-binomial,rma-p2p").split(",")
 
 
 def of_the_host(spec):
