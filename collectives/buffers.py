@@ -14,13 +14,13 @@ from mpi4py import MPI
 from mpi4py.util import dtlib
 from numpy.typing import NDArray
 
-from onesided.collectives.copies import flat_bytes
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.collectives.pattern import (
     Block,
     blocks_of_boxes,
     check_counts,
     check_disjoint,
+    flat_bytes,
     one_piece,
 )
 from onesided.collectives.program import address

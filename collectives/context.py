@@ -16,8 +16,10 @@ import sys
 import threading
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, cast
+from types import TracebackType
+from typing import Any, ClassVar, Self, cast
 
 from mpi4py import MPI
 
@@ -73,6 +75,30 @@ class Resources:
                 action()
         self.keep.clear()
         self.context.collect()
+
+
+class Scoped(ABC):
+    """What a ``with`` block frees where it ends well.
+
+    After an exception nothing is called, because freeing may be collective and other ranks may not
+    come; what is left is given back at the end.
+    """
+
+    @abstractmethod
+    def Free(self) -> None:
+        """Give everything back; a second call does nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.Free()
 
 
 class Attachment:

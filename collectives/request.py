@@ -46,7 +46,7 @@ from mpi4py import MPI
 
 from onesided.collectives import debug, progress
 from onesided.collectives.agreement import agree, largest
-from onesided.collectives.context import Context, Resources
+from onesided.collectives.context import Context, Resources, Scoped
 from onesided.collectives.errors import OnesidedError, RequestError, UnsupportedError
 from onesided.collectives.hints import MANUAL, Hints
 from onesided.collectives.program import (
@@ -60,7 +60,6 @@ from onesided.collectives.program import (
     load,
 )
 from onesided.collectives.registry import Method
-from onesided.collectives.scope import Scoped
 from onesided.collectives.transport import Credit, Outlet, Transport
 
 STATES = {INACTIVE: "inactive", ACTIVE: "active", BROKEN: "broken", FREED: "freed"}

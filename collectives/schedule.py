@@ -30,15 +30,6 @@ from numpy.typing import NDArray
 
 from onesided.collectives.agreement import largest
 from onesided.collectives.context import Resources, refusal
-from onesided.collectives.copies import (
-    LARGEST_PIECE,
-    Chunk,
-    Copy,
-    as_bytes,
-    chunks_of,
-    copies_between,
-    flat_bytes,
-)
 from onesided.collectives.exchange import Exchange, ExchangeTransport, Wanted
 from onesided.collectives.memory import (
     ALIGNMENT,
@@ -47,7 +38,18 @@ from onesided.collectives.memory import (
     aligned,
     region_with_key,
 )
-from onesided.collectives.pattern import Block, Cuts, whole
+from onesided.collectives.pattern import (
+    LARGEST_PIECE,
+    Block,
+    Chunk,
+    Copy,
+    Cuts,
+    as_bytes,
+    chunks_of,
+    copies_between,
+    flat_bytes,
+    whole,
+)
 from onesided.collectives.program import Step, address, copy
 from onesided.collectives.transport import Cell, Outlet
 

@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 from onesided.collectives import Alltoallw_init, Grid
 from onesided.collectives.agreement import agreed
-from onesided.collectives.context import Context
+from onesided.collectives.context import Context, Scoped
 from onesided.collectives.errors import PatternError
 from onesided.collectives.pattern import Box
-from onesided.collectives.scope import Scoped
 from onesided.pencilfft.distarray import DistArray
 from onesided.pencilfft.pencil import Pencil, Subcomm
 

@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from onesided.collectives import RequestError, agreed
-from onesided.collectives.scope import Scoped
+from onesided.collectives.context import Scoped
 from onesided.sparse import rows as moving
 from onesided.sparse import stored
 from onesided.sparse.adjoint import Adjoint, Transposable, TransposedProduct

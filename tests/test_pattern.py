@@ -13,14 +13,15 @@ from mpi4py import MPI
 
 from onesided.collectives import PatternError, UnsupportedError
 from onesided.collectives.buffers import recv_boxes, send_boxes, simple, typed, vector
-from onesided.collectives.copies import as_bytes, copies_between
 from onesided.collectives.hints import Hints
 from onesided.collectives.pattern import (
     Block,
+    as_bytes,
     blocks_of_boxes,
     blocks_of_counts,
     check_counts,
     check_disjoint,
+    copies_between,
     one_piece,
 )
 from onesided.collectives.program import joined_axes

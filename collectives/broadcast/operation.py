@@ -15,11 +15,10 @@ from onesided.collectives import registry
 from onesided.collectives.agreement import agree
 from onesided.collectives.buffers import Side, simple
 from onesided.collectives.context import Context, Node, Resources
-from onesided.collectives.copies import flat_bytes, pieces
 from onesided.collectives.errors import PatternError
 from onesided.collectives.hints import Hints
 from onesided.collectives.memory import find_region
-from onesided.collectives.pattern import check_root
+from onesided.collectives.pattern import check_root, flat_bytes, pieces
 from onesided.collectives.request import Request, build
 from onesided.collectives.transport import Transport
 

@@ -27,8 +27,7 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.agreement import agreed, largest
-from onesided.collectives.context import Context
-from onesided.collectives.copies import pieces
+from onesided.collectives.context import Context, Scoped
 from onesided.collectives.errors import PatternError, ResourceError
 from onesided.collectives.halo.exchange import HaloExchange, Info
 from onesided.collectives.halo.faces import (
@@ -47,7 +46,7 @@ from onesided.collectives.halo.faces import (
 from onesided.collectives.halo.migration import Migration
 from onesided.collectives.halo.plan import Combine, Fill
 from onesided.collectives.memory import empty, find_region, free
-from onesided.collectives.scope import Scoped
+from onesided.collectives.pattern import pieces
 
 #: What ``accumulate`` does with what comes, and what is left in the ghosts.
 OPERATIONS: dict[str, tuple[Combine, Any]] = {

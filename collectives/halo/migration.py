@@ -11,11 +11,10 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.context import Context
+from onesided.collectives.context import Context, Scoped
 from onesided.collectives.errors import PatternError
 from onesided.collectives.exchanges import Alltoallv_init
 from onesided.collectives.request import Request
-from onesided.collectives.scope import Scoped
 
 #: Room for so many times the items that there are, and for so many more.
 SPARE, LEAST = 1.5, 16

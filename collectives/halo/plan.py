@@ -34,7 +34,6 @@ from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.context import Context, Resources
-from onesided.collectives.copies import pieces as in_messages
 from onesided.collectives.errors import PatternError, ResourceError
 from onesided.collectives.halo.faces import (
     Face,
@@ -48,6 +47,7 @@ from onesided.collectives.halo.faces import (
 from onesided.collectives.hints import Hints
 from onesided.collectives.memory import ALIGNMENT, Arena, aligned, find_region, region_with_key
 from onesided.collectives.pattern import Box
+from onesided.collectives.pattern import pieces as in_messages
 from onesided.collectives.program import Chain, Plan, address, call, copy, tell, wait_for
 
 STORE, STAGED, MESSAGE = PATHS = ("store", "staged", "message")

@@ -16,10 +16,10 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.copies import LARGEST_PIECE
 from onesided.collectives.errors import MethodError, UnsupportedError
 from onesided.collectives.partitioned.counter import Arrivals, Grouping
 from onesided.collectives.partitioned.handshake import Parameters
+from onesided.collectives.pattern import LARGEST_PIECE
 
 if TYPE_CHECKING:
     from onesided.collectives._core import Counter as CompiledCounter

@@ -10,7 +10,6 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.buffers import vector
-from onesided.collectives.copies import as_bytes
 from onesided.collectives.errors import PatternError
 from onesided.collectives.hints import Hints
 from onesided.collectives.partitioned.channel import AUTO, doubt_of
@@ -25,6 +24,7 @@ from onesided.collectives.partitioned.handshake import (
 )
 from onesided.collectives.partitioned.messages import tags_wanted
 from onesided.collectives.partitioned.request import PartitionedReceive, PartitionedSend
+from onesided.collectives.pattern import as_bytes
 
 #: Bytes that a group holds at least, where partitions are smaller.
 AGGREGATE = 65536

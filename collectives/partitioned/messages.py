@@ -14,9 +14,9 @@ from collections.abc import Callable
 import numpy as np
 from mpi4py import MPI
 
-from onesided.collectives.copies import LARGEST_PIECE
 from onesided.collectives.partitioned.channel import Channel, Receiver, Sender
 from onesided.collectives.partitioned.counter import Grouping
+from onesided.collectives.pattern import LARGEST_PIECE
 
 #: Runs of groups whose messages are kept. Where partitions are marked in the same way in every
 #: round the same runs come back, and starting a message is cheaper than making one.

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mpi4py import MPI
 
-from onesided.collectives.copies import LARGEST_PIECE, as_bytes
 from onesided.collectives.errors import ResourceError
 from onesided.collectives.memory import BOARD, Region, region_with_key, wide_region
 from onesided.collectives.partitioned.channel import Channel, Receiver, Sender
@@ -34,6 +33,7 @@ from onesided.collectives.partitioned.handshake import (
     borrow,
 )
 from onesided.collectives.partitioned.messages import KEPT, NotesIn, NotesOut
+from onesided.collectives.pattern import LARGEST_PIECE, as_bytes
 from onesided.collectives.program import CREDIT, ENTRIES, HEAD, ROOM, TAIL
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from mpi4py.util import dtlib
 from numpy.typing import NDArray
 
 from onesided.collectives.buffers import as_array
-from onesided.collectives.copies import flat_bytes
 from onesided.collectives.errors import PatternError, UnsupportedError
+from onesided.collectives.pattern import flat_bytes
 from onesided.collectives.program import COMPILED, Step, address, call, copy, fold_exists, reduce
 
 Bytes = NDArray[np.uint8]

@@ -27,7 +27,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.context import Resources
-from onesided.collectives.copies import pieces
+from onesided.collectives.pattern import pieces
 from onesided.collectives.program import Chain, Plan, address, call, copy
 from onesided.collectives.reduction.folds import Fold
 from onesided.collectives.reduction.operation import Reduction, ReductionTransport

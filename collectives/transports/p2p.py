@@ -10,9 +10,8 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.context import Resources
-from onesided.collectives.copies import Chunk, Copy, chunks_of, copies_between, pieces
 from onesided.collectives.exchange import Exchange, ExchangeTransport
-from onesided.collectives.pattern import Block
+from onesided.collectives.pattern import Block, Chunk, Copy, chunks_of, copies_between, pieces
 from onesided.collectives.program import Chain, Plan, call, copy
 from onesided.collectives.transport import Outlet
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from onesided.collectives.agreement import agreed
-from onesided.collectives.scope import Scoped
+from onesided.collectives.context import Scoped
 from onesided.sparse import rows as moving
 from onesided.sparse.linear import Linear
 from onesided.sparse.matrix import DistMatrix
