@@ -117,7 +117,10 @@ def reduction(wanted: Reduction) -> Request:
     most = context.comm.allreduce(len(node.ranks), MPI.MAX)
     able = [m for m in methods(REDUCTION).values()
             if m.candidate and (m.any_order or wanted.hints.strict)]
-    able = _sorted(able, ["rma-p2p", "p2p", "mpi-persistent", "mpi"])
+    names = ["rma-p2p", "p2p", "mpi-persistent", "mpi"]
+    if wanted.everybody_wants_parts and wanted.nbytes >= LONG_PARTS:
+        names[:2] = ["p2p", "rma-p2p"]
+    able = _sorted(able, names)
     situation = (
         f"{wanted.name}: {wanted.ranks} ranks, {most} to a node; {_size(wanted.nbytes)}; "
         f"{wanted.fold}"
@@ -132,6 +135,10 @@ def reduction(wanted: Reduction) -> Request:
 
 # -- the choice ----------------------------------------------------------------------------------
 
+
+#: Bytes of a vector from which on its reduced parts usually come faster by messages, which MPI
+#: copies from one process to the other.
+LONG_PARTS = 1 << 15
 
 #: The same as rma-notify where every rank is on one node.
 FAR_ONLY = "rma-p2p"
