@@ -388,9 +388,14 @@ class Reduction(Exchange):
     def made(self, send: Any, into: Any) -> Any:
         how = {"root": self.members.index(self.request.root)} if self.rooted else {}
         if self.method is None:
-            return getattr(self.comm, self.name)(send, into, op=MPI.SUM, **how)
+            return getattr(self.comm, self.name)(send, into, op=MPI.SUM, **how, **self.known())
         return getattr(library, self.name)(
             self.comm, send, into, op=MPI.SUM, **how, method=self.method, info=self.info)
+
+    def known(self) -> dict[str, Any]:
+        """What mpi4py would otherwise find out, holding the interpreter lock while it waits for
+        the others: no thread of this process runs."""
+        return {}
 
     def value(self, turn: int, source: int, target: int, count: int) -> Any:
         return super().value(turn, source, 0, count)
@@ -416,8 +421,11 @@ class ScatteredSum(Reduction):
 
     name = "Reduce_scatter_init"
 
+    def known(self) -> dict[str, Any]:
+        return {"recvcounts": self.counts}
+
     def layout(self) -> None:
-        counts = [self.request.count(rank, rank) for rank in self.members]
+        self.counts = counts = [self.request.count(rank, rank) for rank in self.members]
         me = self.members.index(self.rank)
         self.size, self.over = sum(counts), len(self.members)
         self.part = slice(sum(counts[:me]), sum(counts[: me + 1]))
