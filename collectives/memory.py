@@ -70,7 +70,8 @@ class Boards:
     A board is the words by which the two ranks of a partitioned send tell each other what has
     come: it belongs to the receiving end and lies behind the data of an array from :func:`empty`.
     The receiver writes the number of the round that it has begun, and how many entries it has
-    read; the sender entries, and how many there are. Every word only ever grows.
+    read; the sender entries, how many there are, and of how many groups they have told. Every word
+    only ever grows.
     """
 
     def __init__(self, start: int, count: int) -> None:

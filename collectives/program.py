@@ -49,14 +49,15 @@ COPY, BOX, GATHER, RAISE, AWAIT, CALL, REDUCE = range(7)
 INACTIVE, ACTIVE, BROKEN, FREED = range(4)
 
 #: Words of a board of a partitioned send, of 8 bytes each (:mod:`.memory`).
-CREDIT, HEAD, TAIL, ENTRIES, ROOM = 0, 8, 16, 24, 64
+CREDIT, HEAD, TOLD, TAIL, ENTRIES, ROOM = 0, 8, 9, 16, 24, 64
 
 #: What C and Python must agree on.
 LAYOUT = {
     "COPY": COPY, "BOX": BOX, "GATHER": GATHER, "RAISE": RAISE, "AWAIT": AWAIT, "CALL": CALL,
     "REDUCE": REDUCE,
     "INACTIVE": INACTIVE, "ACTIVE": ACTIVE, "BROKEN": BROKEN, "FREED": FREED,
-    "CREDIT": CREDIT, "HEAD": HEAD, "TAIL": TAIL, "ENTRIES": ENTRIES, "ROOM": ROOM,
+    "CREDIT": CREDIT, "HEAD": HEAD, "TOLD": TOLD, "TAIL": TAIL, "ENTRIES": ENTRIES,
+    "ROOM": ROOM,
 }  # fmt: skip
 
 #: Most axes of a box that the compiled interpreter copies, after neighboring ones are joined.

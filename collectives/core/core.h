@@ -25,7 +25,7 @@ enum { COPY = 0, BOX = 1, GATHER = 2, RAISE = 3, AWAIT = 4, CALL = 5, REDUCE = 6
 enum { INACTIVE = 0, ACTIVE = 1, BROKEN = 2, FREED = 3 };
 
 /* Words of a board of a partitioned send, in units of 8 bytes. */
-enum { CREDIT = 0, HEAD = 8, TAIL = 16, ENTRIES = 24, ROOM = 64 };
+enum { CREDIT = 0, HEAD = 8, TOLD = 9, TAIL = 16, ENTRIES = 24, ROOM = 64 };
 
 /* Copies of fewer bytes keep the interpreter lock: getting it back from a thread that computes in
    Python takes up to 5 ms. */

@@ -20,7 +20,7 @@ typedef struct {
     PyObject *refuse_range;
     int connected, granted, expects;
     int told;            /* push has been called in this round because groups could not leave */
-    int64_t credit, head;
+    int64_t credit, head, counted;
     Py_buffer target, source, board;
 } Counter;
 
@@ -183,6 +183,7 @@ static void leave(Counter *self)
         self->copying--;
         *word(self, ENTRIES + (int)(self->head % ROOM)) = (int64_t)first << 32 | (int64_t)stop;
         cell_store(word(self, HEAD), ++self->head);
+        cell_store(word(self, TOLD), self->counted += stop - first);
     }
 }
 
@@ -333,7 +334,7 @@ static PyObject *connect_board(Counter *self, PyObject *args)
         goto no_board;
     }
     self->connected = 1;
-    self->head = 0;
+    self->head = self->counted = 0;
     Py_RETURN_NONE;
 no_board:
     PyBuffer_Release(&self->source);

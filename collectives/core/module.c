@@ -15,7 +15,8 @@ PyMODINIT_FUNC PyInit__core(void)
     static const struct { const char *name; long value; } shared[] = {
         {"COPY", COPY}, {"BOX", BOX}, {"GATHER", GATHER}, {"RAISE", RAISE}, {"AWAIT", AWAIT},
         {"CALL", CALL}, {"REDUCE", REDUCE}, {"INACTIVE", INACTIVE}, {"ACTIVE", ACTIVE}, {"BROKEN", BROKEN},
-        {"FREED", FREED}, {"CREDIT", CREDIT}, {"HEAD", HEAD}, {"TAIL", TAIL},
+        {"FREED", FREED}, {"CREDIT", CREDIT}, {"HEAD", HEAD}, {"TOLD", TOLD},
+        {"TAIL", TAIL},
         {"ENTRIES", ENTRIES}, {"ROOM", ROOM},
     };
     PyObject *module = PyModule_Create(&definition);

@@ -158,8 +158,7 @@ class Receiver:
 
     def advance(self) -> bool:
         """Whether all groups have come."""
-        self.arrivals.reset()
-        self.arrivals.add(0, self.channel.grouping.groups)
+        self.arrivals.fill()
         return True
 
     def arrived(self, first: int, stop: int) -> bool:

@@ -211,6 +211,11 @@ class Arrivals:
             self._come[first:stop] = True
         self.missing -= stop - first
 
+    def fill(self) -> None:
+        """All groups have come."""
+        self._come[:] = True
+        self.missing = 0
+
     def all(self, first: int, stop: int) -> bool:
         """Whether the groups ``first`` to ``stop - 1`` have come."""
         if stop - first == 1:

@@ -34,7 +34,7 @@ from onesided.collectives.partitioned.handshake import (
 )
 from onesided.collectives.partitioned.messages import KEPT, NotesIn, NotesOut
 from onesided.collectives.pattern import LARGEST_PIECE, as_bytes
-from onesided.collectives.program import CREDIT, ENTRIES, HEAD, ROOM, TAIL
+from onesided.collectives.program import CREDIT, ENTRIES, HEAD, ROOM, TAIL, TOLD
 
 if TYPE_CHECKING:
     from onesided.collectives.partitioned.counter import AnyCounter
@@ -55,7 +55,7 @@ class BoardSend(Sender):
         self._sync: Callable[[], None] = region.window.Sync
         self._rounds = _Rounds(channel)
         self._granted = False
-        self._head = 0
+        self._head = self._told = 0
         self._compiled = channel.compiled
         if self._compiled is not None:
             self._compiled.connect(self._target, self._source, self._board)
@@ -82,6 +82,8 @@ class BoardSend(Sender):
         self._sync()
         self._head += 1
         self._board[HEAD] = self._head
+        self._told += stop - first
+        self._board[TOLD] = self._told
 
     def drain(self, counter: AnyCounter) -> None:
         if self._compiled is not None:
@@ -99,23 +101,45 @@ class BoardSend(Sender):
 
 
 class BoardReceive(Receiver):
-    """Grants a round, and reads entries."""
+    """Grants a round, and counts the groups that it is told of.
+
+    Entries are read when somebody asks for a part; in every step only where another thread could
+    not, or where the board has not room for all of a round.
+    """
 
     def __init__(self, channel: Channel) -> None:
         super().__init__(channel)
         region, self._board = _board_of(channel)
         self._sync: Callable[[], None] = region.window.Sync
         self._rounds = _Rounds(channel)
-        self._tail = 0
-        self._may_fill = channel.grouping.groups > ROOM
+        self._tail = self._all = 0
+        self._groups = channel.grouping.groups
+        self._may_fill = self._groups > ROOM
+        self._eager = self._may_fill or MPI.Query_thread() < MPI.THREAD_MULTIPLE
         channel.on_release(self._forget)
 
     def begin(self) -> None:
         self.arrivals.reset()
+        self._all += self._groups
         self._sync()
         self._board[CREDIT] = self._rounds.next()
 
     def advance(self) -> bool:
+        if self._board[TOLD] == self._all:
+            self._sync()
+            self.arrivals.fill()
+            self._board[TAIL] = self._tail = self._board[HEAD]
+            return True
+        if self._eager:
+            self._read()
+        return False
+
+    def arrived(self, first: int, stop: int) -> bool:
+        if not self.arrivals.all(first, stop):
+            self._read()
+        return self.arrivals.all(first, stop)
+
+    def _read(self) -> None:
         head = self._board[HEAD]
         if head != self._tail:
             self._sync()
@@ -123,7 +147,6 @@ class BoardReceive(Receiver):
                 entry = self._board[ENTRIES + number % ROOM]
                 self.arrivals.add(entry >> 32, entry & 0xFFFFFFFF)
             self._board[TAIL] = self._tail = head
-        return not self.arrivals.missing
 
     def owes(self) -> bool:
         return self._may_fill and self.arrivals.missing > 0
