@@ -47,6 +47,11 @@ class Request(Protocol):
         ...
 
     @property
+    def any_order(self) -> bool:
+        """Ranks may start and complete it in different orders."""
+        ...
+
+    @property
     def filling(self) -> bool:
         """True while the caller still has to do something before the round can be completed."""
         ...
@@ -86,8 +91,11 @@ def delist(request: Request) -> None:
         _late.pop(request, None)
 
 
-def drive(probe: Any, request: Request | None = None) -> None:
+def drive(probe: Any, request: Request, ordered: bool = True) -> None:
     """Local. Advance MPI and every late request but this one, which the caller advances.
+
+    Strictly ordered ones wait for other ranks: they are advanced in the order of their starts, none
+    behind one that is not complete, and none at all without ``ordered``.
 
     ``probe`` is ``Iprobe`` of the request's own communicator: MPICH 5 answers a probe on COMM_SELF,
     or a duplicate of it, without looking at what other ranks want from this one.
@@ -95,8 +103,13 @@ def drive(probe: Any, request: Request | None = None) -> None:
     probe(MPI.ANY_SOURCE, NO_TAG)
     if _late:
         for other in list(_late):
-            if other is not request:
+            if other is not request and other.any_order:
                 _attempt(other, True)
+            elif other is not request and ordered:
+                _attempt(other, True)
+                ordered = not _is_late(other)
+            elif not other.any_order:
+                ordered = False
 
 
 def unfinished() -> bool:

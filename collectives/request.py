@@ -109,6 +109,11 @@ class Persistent(Rounds, Scoped):
     """
 
     @property
+    def any_order(self) -> bool:
+        """Local. Ranks may start and complete such requests in different orders."""
+        return True
+
+    @property
     def turn(self) -> tuple[int, int]:
         """Local. The place among strictly ordered requests."""
         return (0, 0)
@@ -393,7 +398,7 @@ class Request(Persistent):
         sent = self.transport.send_chunk(self._slot, chunk)
         self._fill_chunk()
         if sent:
-            self._drive()
+            progress.drive(self._probe, self, ordered=False)
 
     def Release(self) -> None:
         """Local. The receive memory has been read for the last time: peers may write to it.

@@ -9,7 +9,7 @@ from cases import parameters, ranks
 from exchange_data import MEMORY, Boxes, Vector, any_order, names, strict, tables
 from mpi4py import MPI
 
-from onesided.collectives import MismatchError, Startall, Waitall
+from onesided.collectives import MismatchError, Startall, Waitall, progress
 
 
 def permuted(items, seed, rank, turn):
@@ -181,6 +181,23 @@ def case_a_wait_out_of_order_completes_the_earlier_rounds(comm, method):
     b.check(1, b.request.Wait())
     assert a.request.state == "active"
     a.check(1, a.request.Wait())
+    a.free()
+    b.free()
+
+
+@ranks(at_least=2)
+@parameters(method=strict)
+def case_what_a_wait_drives_keeps_the_order_of_the_starts(comm, method):
+    """As a rank does that finds the earlier round in the hands of the progress thread."""
+    a, b = (Vector(comm, tables(comm.size)["uneven"], method) for _ in range(2))
+    for turn in range(3):
+        for exchange in (a, b):
+            exchange.fill(turn)
+            exchange.request.Start()
+        if comm.rank == 0:
+            progress.drive(comm.Iprobe, a.request)
+        a.check(turn, a.request.Wait())
+        b.check(turn, b.request.Wait())
     a.free()
     b.free()
 
