@@ -482,7 +482,7 @@ def _length(flat: NDArray[Any], kind: Kind, role: str, exact: bool) -> int:
     return flat.nbytes // kind.extent
 
 
-def _parts(spec: Any, role: str, pairs: tuple[type, ...]) -> tuple[Any, Any, Any, Any]:
+def _parts(spec: Any, role: str, pairs: Any) -> tuple[Any, Any, Any, Any]:
     """Data, counts, displacements and type. ``pairs``: what may stand for the counts as a pair of
     counts and displacements, a tuple, or a list as well where there is one count only."""
     if not isinstance(spec, list | tuple):
