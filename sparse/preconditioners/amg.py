@@ -23,6 +23,7 @@ from onesided.collectives.context import Scoped
 from onesided.sparse import rows as moving
 from onesided.sparse.linear import Linear
 from onesided.sparse.matrix import DistMatrix
+from onesided.sparse.moving import lengths
 from onesided.sparse.partition import Partition
 from onesided.sparse.preconditioners.jacobi import check_square, checked_diagonal
 from onesided.sparse.preconditioners.preconditioner import OfMatrix
@@ -107,7 +108,7 @@ class AMG(OfMatrix, Scoped):
             with agreed(A.comm):
                 aggregates = _aggregates(A.own_block(), level.diagonal, nodes, strength)
                 tentative, modes, nodes = _tentative(aggregates, modes)
-            coarse = Partition.from_lengths(np.array(A.comm.allgather(tentative.shape[1])))
+            coarse = lengths(A.comm, tentative.shape[1])
             if coarse.size > _LEAST_GAIN * A.shape[0] or not coarse.size:
                 break
             A = level.coarsen(tentative, coarse)
@@ -220,7 +221,7 @@ class _Level:
         self.P = DistMatrix(comm, smoothed, A.row_partition, coarse, **how)
         self.PH = self.P.H
         self.right = np.zeros(tentative.shape[1], A.dtype)
-        image = moving.product(comm, local, A.pattern, smoothed)
+        image = moving.product(comm, local, A.pattern, smoothed, ordered=False)
         local = self.P.local()
         if local.dtype.kind == "c":
             local = local.conj()
@@ -326,19 +327,30 @@ def _around(graph: _Graph, count: int) -> NDArray[np.int64]:
     return label.astype(np.int64)
 
 
+def _summed(values: Vector, places: NDArray[np.int64], count: int) -> Vector:
+    """Local. The sums of the values of each of so many places."""
+    if values.dtype.kind != "c":
+        return np.bincount(places, values, count)
+    return _summed(values.real, places, count) + 1j * _summed(values.imag, places, count)
+
+
 def _tentative(
     aggregates: NDArray[np.int64], modes: Vector
 ) -> tuple[sparse.csr_array, Vector, NDArray[np.int64]]:
     """Local. T with orthonormal columns that hold the modes; the coarse modes, and coarse nodes."""
     n, m = modes.shape
     count = int(aggregates.max(initial=-1)) + 1
-    gram = np.zeros((count, m, m), modes.dtype)
-    np.add.at(gram, aggregates, modes.conj()[:, :, None] * modes[:, None, :])
-    values, vectors = np.linalg.eigh(gram)
+    gram = np.empty((count, m, m), np.result_type(modes, np.float64))
+    for i, j in np.ndindex(m, m):
+        gram[:, i, j] = _summed(modes[:, i].conj() * modes[:, j], aggregates, count)
+    values, vectors = gram[:, 0].real, np.ones_like(gram)
+    if m > 1:
+        values, vectors = np.linalg.eigh(gram)
     good = values > 1e-10 * values.max(axis=1, initial=0, keepdims=True)
     roots = np.sqrt(np.where(good, values, 1.0))
     number = np.where(good, np.cumsum(good.reshape(-1)).reshape(good.shape) - 1, -1)
     turned = np.einsum("nk,nkm->nm", modes, (vectors / roots[:, None, :])[aggregates])
+    turned = turned.astype(modes.dtype)
     kept = good[aggregates]
     indptr = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
     shape = n, int(good.sum())
