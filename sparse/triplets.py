@@ -13,6 +13,7 @@ from scipy import sparse
 from onesided.sparse.moving import Route, balanced
 from onesided.sparse.partition import Partition
 
+_NUMBERS_AT_ONCE = 1 << 16  # that are counted while they stay in the cache
 _TABLE_PER_NUMBER = 4  # entries of a table that cost less than sorting a number
 
 
@@ -45,8 +46,12 @@ class Triplets:
         return joined
 
     def to_rows(self, start: int, stop: int, n_cols: int) -> sparse.csr_array:
-        """CSR of the rows ``start:stop``, columns global, duplicates summed as SciPy does."""
-        place = (self.values, (self.rows - self.rows.dtype.type(start), self.cols))
+        """CSR of the rows ``start:stop``, columns global, duplicates summed as SciPy does.
+
+        The numbers of the rows are changed: from now on they count from ``start``.
+        """
+        np.subtract(self.rows, start, out=self.rows, casting="unsafe")
+        place = (self.values, (self.rows, self.cols))
         return sparse.coo_array(place, shape=(stop - start, n_cols)).tocsr()
 
 
@@ -71,7 +76,13 @@ def _counted(numbers: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64
     if last - first > _TABLE_PER_NUMBER * len(numbers):
         found, counts = np.unique(numbers, return_counts=True)
         return found.astype(np.int64), counts.astype(np.int64)
-    table = np.bincount(numbers - first if first else numbers)
+    table = np.zeros(last - first + 1, np.int64)
+    step = max(len(table) // 4, _NUMBERS_AT_ONCE)
+    for at in range(0, len(numbers), step):
+        part = numbers[at : at + step]
+        low = int(part.min())
+        counts = np.bincount(part - part.dtype.type(low))
+        table[low - first : low - first + len(counts)] += counts
     found = np.flatnonzero(table)
     return found + first, table[found]
 

@@ -144,6 +144,24 @@ static int by_python(Cursor *cursor, const char *word, double *value)
     return good;
 }
 
+/* Eight digits at once where there are so many; the lowest address is the lowest byte. */
+static inline int read_eight(const char *at, const char *end, uint64_t *number)
+{
+    uint64_t word;
+    if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__ || end - at < 8)
+        return 0;
+    memcpy(&word, at, 8);
+    if (((word & 0xF0F0F0F0F0F0F0F0) | ((word + 0x0606060606060606) & 0xF0F0F0F0F0F0F0F0) >> 4) !=
+        0x3333333333333333)
+        return 0;
+    word -= 0x3030303030303030;
+    word = word * 10 + (word >> 8);
+    word = ((word & 0x000000FF000000FF) * 0x000F424000000064 +
+            (word >> 16 & 0x000000FF000000FF) * 0x0000271000000001) >> 32;
+    *number = *number * 100000000 + word;
+    return 1;
+}
+
 static int read_real(Cursor *cursor, double *value)
 {
     const char *word = cursor->at, *at = word;
@@ -157,6 +175,8 @@ static int read_real(Cursor *cursor, double *value)
     int64_t q = 0;
     if (*at == '.') {
         const char *point = ++at;
+        while (read_eight(at, cursor->end, &number))
+            at += 8;
         while (is_digit(*at))
             number = 10 * number + (uint64_t)(*at++ - '0');
         q = point - at;

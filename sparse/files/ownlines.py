@@ -18,6 +18,8 @@ from onesided.sparse.files.textfile import LineRange
 from onesided.sparse.moving import before
 from onesided.sparse.partition import Partition
 
+_CACHED_BYTES = 1 << 19  # of text that is still in the cache when it is parsed
+
 
 def read_own_lines(
     comm: MPI.Comm, header: Header, body: tuple[int, int], block_bytes: int, progress: Advance
@@ -60,7 +62,7 @@ class _Share:
         self.entries = Entries(header, 0)
         self.counts: list[int] = []  # of the entries of each block
         self.before = self.first = 0
-        self._header, self._size = header, block_bytes
+        self._header, self._size = header, min(block_bytes, _CACHED_BYTES)
         self._start, self._stop = start, stop
         self._bad = b""
 
