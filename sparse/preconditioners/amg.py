@@ -2,15 +2,15 @@
 
 P. Vanek, J. Mandel, M. Brezina, Algebraic multigrid by smoothed aggregation for second and fourth
 order elliptic problems, Computing 56 (1996), 179-196. Aggregates grow around a maximal independent
-set of distance two: N. Bell, S. Dalton, L. N. Olson, Exposing fine-grained parallelism in algebraic
-multigrid methods, SIAM Journal on Scientific Computing 34 (2012), C123-C152. The smoother: M. Adams
-et al., Parallel multigrid smoothing: polynomial versus Gauss-Seidel, Journal of Computational
-Physics 188 (2003), 593-610.
+set of distance two, as of N. Bell, S. Dalton, L. N. Olson, Exposing fine-grained parallelism in
+algebraic multigrid methods, SIAM Journal on Scientific Computing 34 (2012), C123-C152. Smoother:
+M. Adams et al., Parallel multigrid smoothing: polynomial versus Gauss-Seidel, Journal of
+Computational Physics 188 (2003), 593-610.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,11 @@ from onesided.sparse.moving import lengths
 from onesided.sparse.partition import Partition
 from onesided.sparse.preconditioners.jacobi import check_square, checked_diagonal
 from onesided.sparse.preconditioners.preconditioner import OfMatrix
+
+try:
+    from onesided.sparse.preconditioners import _aggregates as _compiled
+except ImportError:  # no compiler was present
+    _compiled = None  # type: ignore[assignment]
 
 Vector = NDArray[Any]
 
@@ -106,7 +111,7 @@ class AMG(OfMatrix, Scoped):
             if A.shape[0] <= self._coarsest or len(self._levels) == _MOST_LEVELS:
                 break
             with agreed(A.comm):
-                aggregates = _aggregates(A.own_block(), level.diagonal, nodes, strength)
+                aggregates = _aggregates(A.local(), level.diagonal, nodes, strength)
                 tentative, modes, nodes = _tentative(aggregates, modes)
             coarse = lengths(A.comm, tentative.shape[1])
             if coarse.size > _LEAST_GAIN * A.shape[0] or not coarse.size:
@@ -269,62 +274,51 @@ def _everywhere(A: DistMatrix, block: Vector) -> Vector:
     return whole
 
 
-@dataclass(frozen=True, eq=False)
-class _Graph:
-    """Strong connections of nodes, each of which is connected with itself."""
-
-    indptr: NDArray[np.intp]
-    indices: NDArray[np.intp]
-
-    def most(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """The largest number among a node's neighbors and its own."""
-        theirs = numbers.take(self.indices, mode="clip")
-        found: NDArray[Any] = np.maximum.reduceat(theirs, self.indptr[:-1])
-        return found
-
-
 def _aggregates(
-    own: sparse.csr_array, diagonal: Vector, nodes: NDArray[np.int64], strength: float
+    local: sparse.csr_array, diagonal: Vector, nodes: NDArray[np.int64], strength: float
 ) -> NDArray[np.int64]:
-    """Local. For each row of the own block the number of its aggregate."""
-    n = own.shape[0]
-    if not n:
-        return np.zeros(0, np.int64)
-    row = np.repeat(np.arange(n), np.diff(own.indptr))
-    size, column = np.sqrt(np.abs(diagonal)), own.indices.astype(np.intp)
-    strong = np.abs(own.data) > (strength * size)[row] * size.take(column)
-    if len(nodes) == int(nodes[-1]) + 1:
-        indptr = np.concatenate([[0], np.cumsum(strong)])[own.indptr]
-        return _around(_Graph(indptr, column[strong]), n)
-    places = nodes[row[strong]], nodes[column[strong]]
+    """Local. For each row the number of its aggregate; connections with ghosts do not count."""
+    n = local.shape[0]
+    size, lengths = np.sqrt(np.abs(diagonal)), np.diff(local.indptr)
+    strong = np.abs(local.data) > np.repeat(strength * size, lengths) * size.take(
+        local.indices, mode="clip"
+    )
+    strong &= local.indices < n
+    if not n or len(nodes) == int(nodes[-1]) + 1:
+        return _around(local.indptr, local.indices, strong)
+    row = np.repeat(np.arange(n), lengths)
+    places = nodes[row[strong]], nodes[local.indices[strong]]
     count = int(nodes[-1]) + 1
     ones = np.ones(len(places[0]), np.bool_)
     graph: Any = sparse.coo_array((ones, places), shape=(count, count)).tocsr()
-    indptr, indices = (part.astype(np.intp) for part in (graph.indptr, graph.indices))
-    return _around(_Graph(indptr, indices), count)[nodes]
+    return _around(graph.indptr, graph.indices, graph.data)[nodes]
 
 
-def _around(graph: _Graph, count: int) -> NDArray[np.int64]:
-    """Local. Aggregates of nodes around a set of roots, no two of which share a neighbor."""
-    rng = np.random.default_rng(count)
-    kind = np.int32 if count < 1 << 30 else np.int64
-    chosen, out = kind(1) << kind(30 if kind is np.int32 else 62), kind(-1)
-    key = rng.permutation(count).astype(kind)
-    undecided = np.ones(count, np.bool_)
-    while undecided.any():
-        near = graph.most(graph.most(key))
-        lost = undecided & (near >= chosen)
-        roots = undecided & (near == key)
-        key[lost] = out
-        key[roots] += chosen
-        undecided &= ~roots & ~lost
-    roots = np.flatnonzero(key >= chosen)
-    label: NDArray[Any] = np.full(count, -1, kind)
-    label[roots] = np.arange(len(roots))
-    for _ in range(2):
-        near = graph.most(label)
-        label = np.where(label < 0, near, label)
-    return label.astype(np.int64)
+def _around(
+    indptr: NDArray[Any], indices: NDArray[Any], strong: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """Local. Aggregates of the nodes of a graph around roots, no two of which share a neighbor.
+
+    Nodes become roots in their order, where they can. Neighbors of a root have its number; others
+    that of the first of their neighbors that has one.
+    """
+    label = np.full(len(indptr) - 1, -1, np.int64)
+    if _compiled is not None:
+        _compiled.aggregate(indptr, indices, strong, label)
+        return label
+    near = [
+        indices[start:stop][strong[start:stop]] for start, stop in itertools.pairwise(indptr)
+    ]
+    count = 0
+    for node, others in enumerate(near):
+        if label[node] < 0 and np.all(label[others] < 0):
+            label[node] = label[others] = count
+            count += 1
+    first = label.copy()
+    for node in np.flatnonzero(first < 0):
+        known = first[near[node]]
+        label[node] = known[known >= 0][0]
+    return label
 
 
 def _summed(values: Vector, places: NDArray[np.int64], count: int) -> Vector:
