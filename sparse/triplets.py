@@ -72,7 +72,9 @@ def balanced_rows(comm: MPI.Comm, rows: NDArray[Any], n_rows: int) -> Partition:
 
 def _counted(numbers: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Local. The different numbers, ascending, and how often each of them is there."""
-    first, last = int(numbers.min(initial=0)), int(numbers.max(initial=0))
+    if not len(numbers):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    first, last = int(numbers.min()), int(numbers.max())
     if last - first > _TABLE_PER_NUMBER * len(numbers):
         found, counts = np.unique(numbers, return_counts=True)
         return found.astype(np.int64), counts.astype(np.int64)

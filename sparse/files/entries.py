@@ -123,6 +123,11 @@ def most_entries(header: Header, size: int) -> int:
     return size // (2 * header.words)
 
 
+def parser() -> str:
+    """Local. Who parses lines, and why, in words."""
+    return "compiled" if _lines else "Python (the package was installed without a compiler)"
+
+
 def parse_block(header: Header, text: bytes, first_line: int) -> Block:
     """Local. Parse whole lines into memory of their own; see :meth:`Entries.add`."""
     found = Entries(header, most_entries(header, len(text)))

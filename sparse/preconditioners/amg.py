@@ -40,6 +40,7 @@ _POWER_STEPS = 12
 _LOWEST, _HIGHEST = 0.1, 1.1
 _LEAST_GAIN = 0.7  # rows of a coarser level to those of a finer one, at most
 _MOST_LEVELS = 12
+_ROWS_AT_ONCE = 1 << 13
 _COARSE_SWEEPS = 8  # of the smoother, where the coarsest level is too large to be inverted
 
 
@@ -279,19 +280,29 @@ def _aggregates(
 ) -> NDArray[np.int64]:
     """Local. For each row the number of its aggregate; connections with ghosts do not count."""
     n = local.shape[0]
-    size, lengths = np.sqrt(np.abs(diagonal)), np.diff(local.indptr)
-    strong = np.abs(local.data) > np.repeat(strength * size, lengths) * size.take(
-        local.indices, mode="clip"
-    )
-    strong &= local.indices < n
+    strong = _strong(local, np.sqrt(np.abs(diagonal)), strength)
     if not n or len(nodes) == int(nodes[-1]) + 1:
         return _around(local.indptr, local.indices, strong)
-    row = np.repeat(np.arange(n), lengths)
+    row = np.repeat(np.arange(n), np.diff(local.indptr))
     places = nodes[row[strong]], nodes[local.indices[strong]]
     count = int(nodes[-1]) + 1
     ones = np.ones(len(places[0]), np.bool_)
     graph: Any = sparse.coo_array((ones, places), shape=(count, count)).tocsr()
     return _around(graph.indptr, graph.indices, graph.data)[nodes]
+
+
+def _strong(local: sparse.csr_array, size: Vector, strength: float) -> NDArray[np.bool_]:
+    """Local. Which entries are strong and of own columns; by parts that stay in the cache."""
+    n, indptr = local.shape[0], local.indptr
+    strong = np.empty(len(local.data), np.bool_)
+    for first in range(0, n, _ROWS_AT_ONCE):
+        rows = slice(first, min(first + _ROWS_AT_ONCE, n))
+        part = slice(indptr[rows.start], indptr[rows.stop])
+        columns = local.indices[part]
+        least = np.repeat(strength * size[rows], np.diff(indptr[rows.start : rows.stop + 1]))
+        least *= size.take(columns, mode="clip")
+        strong[part] = (np.abs(local.data[part]) > least) & (columns < n)
+    return strong
 
 
 def _around(
