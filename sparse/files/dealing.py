@@ -57,25 +57,28 @@ def turns(
 
     ``next_block`` is called by a thread. ``parse(text, line)`` is Local; a text that begins on
     line ``line`` of the file. What it raises, or ``next_block``, is raised on all ranks: that of
-    the lowest line. ``tell`` is called on each rank in every turn. ``comm`` must be free of other
-    messages.
+    the lowest line. ``tell`` is called on rank 0 before each block; what it raises is raised, too.
+    ``comm`` must be free of other messages.
     """
     if next_block is None:
-        yield from _turns(comm, None, parse, tell)
+        yield from _turns(comm, None, parse)
         return
     with ThreadPoolExecutor(1) as reader:
-        yield from _turns(comm, _Ahead(reader, next_block), parse, tell)
+        yield from _turns(comm, _Ahead(reader, next_block, tell), parse)
 
 
 class _Ahead:
     """Local. Blocks, of which a thread reads the next one before it is asked for."""
 
-    def __init__(self, reader: ThreadPoolExecutor, next_block: NextBlock) -> None:
-        self._reader, self._next = reader, next_block
+    def __init__(
+        self, reader: ThreadPoolExecutor, next_block: NextBlock, tell: Callable[[], object]
+    ) -> None:
+        self._reader, self._next, self._tell = reader, next_block, tell
         self._found: Future[tuple[int, bytes]] = reader.submit(next_block)
 
     def __call__(self) -> tuple[int, bytes]:
         """The next block; raises what reading it raised, then and later."""
+        self._tell()
         line, text = self._found.result()
         if text:
             self._found = self._reader.submit(self._next)
@@ -86,10 +89,8 @@ def _turns(
     comm: MPI.Comm,
     next_block: NextBlock | None,
     parse: Callable[[bytes, int], Parsed],
-    tell: Callable[[], object],
 ) -> Iterator[Turn[Parsed]]:
     while True:
-        tell()
         line, text, failure = _dealt(comm, next_block)
         parsed: Parsed | None = None
         if failure is None:
