@@ -16,7 +16,7 @@ from onesided.apps.solve_options import PRECONDITIONERS, SOLVERS, Named
 from onesided.apps.solve_runs import Runs, Solve
 from onesided.apps.solve_vectors import right_hand_side
 from onesided.apps.verdict import Verdict
-from onesided.collectives.scope import Scoped
+from onesided.collectives.context import Scoped
 from onesided.sparse import DistMatrix, Solution
 from onesided.sparse.solvers.solution import LEAST_SQUARES
 
