@@ -19,6 +19,7 @@ from onesided.apps.selection import chosen
 from onesided.apps.trial import Trial, try_method
 from onesided.collectives import interpreter, methods
 from onesided.collectives.hardware import Layout
+from onesided.sparse.files import entries
 
 FAILED = 1  # exit code where a method that should work does not
 SHARED_MEMORY = "/dev/shm"
@@ -56,6 +57,7 @@ def facts(comm: MPI.Comm) -> dict[str, Any]:
             key=lambda each: each["free"],
             default=None,
         ),
+        "parser": "; ".join(sorted(set(comm.allgather(entries.parser())))),
         "defects": [
             {"defect": defect.what, "here": defect.here} for defect in known_defects(name, version)
         ],
@@ -87,6 +89,7 @@ def show(out: Console, found: dict[str, Any], trials: list[Trial]) -> None:
         SHARED_MEMORY: "none"
         if memory is None
         else f"{byte_count(memory['free'])} of {byte_count(memory['total'])} free",
+        "matrices are parsed by": found["parser"],
     }
     for name, value in lines.items():
         out.print(f"{name:>22}  {value}", **PLAIN)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided import sparse
 from onesided.apps.failures import CommandError
+from onesided.apps.solve_options import PRECONDITIONERS, SOLVERS, Named
 from onesided.apps.solve_runs import Runs, Solve
 from onesided.apps.solve_vectors import right_hand_side
 from onesided.apps.verdict import Verdict
-from onesided.sparse import DistMatrix, solvers
-from onesided.sparse.preconditioners import SSOR, BlockILU, Jacobi, Preconditioner
-from onesided.sparse.solvers import Solution
+from onesided.collectives.context import Scoped
+from onesided.sparse import DistMatrix, Solution
 from onesided.sparse.solvers.solution import LEAST_SQUARES
 
 MARGIN = 2.0  # what the recurrence of a residual may lie off the residual itself
@@ -28,55 +28,38 @@ REMARK = (
 )
 
 
-@dataclass(frozen=True)
-class Solver:
-    """A solver of the library, whether it wants a definite matrix, and its own options."""
-
-    call: Callable[..., Solution]
-    definite: bool = False
-    precond: bool = True
-    options: Callable[[Namespace], Mapping[str, Any]] = lambda options: {}
-
-
-SOLVERS = {
-    "cg": Solver(solvers.cg, definite=True),
-    "pipelined-cg": Solver(solvers.pipelined_cg, definite=True),
-    "bicgstab": Solver(solvers.bicgstab),
-    "gmres": Solver(solvers.gmres, options=lambda options: {"restart": options.basis}),
-    "chebyshev": Solver(solvers.chebyshev, definite=True),
-    "lsqr": Solver(solvers.lsqr, precond=False),
-}
-Make = Callable[[DistMatrix, Namespace, bool], Preconditioner | None]
-PRECONDITIONERS: Mapping[str, Make] = {
-    "none": lambda matrix, options, definite: None,
-    "jacobi": lambda matrix, options, definite: Jacobi(matrix),
-    "ilu": lambda matrix, options, definite: BlockILU(
-        matrix, hermitian=definite, fill_factor=options.fill
-    ),
-    "ssor": lambda matrix, options, definite: SSOR(matrix, omega=options.omega),
-}
+def _keywords(entry: Named, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Local. What the options say for a solver or a preconditioner."""
+    return {keyword: values[option] for option, keyword in entry.keywords.items()}
 
 
 def run(comm: MPI.Intracomm, options: Namespace) -> int:
     """Collective. The command; its exit code is 1 where the solver did not converge."""
-    solver = SOLVERS[options.solver]
-    if not solver.precond and options.precond != "none":
+    solver, precond = SOLVERS[options.solver], PRECONDITIONERS[options.precond]
+    if precond is not None and not solver.preconditioned:
         raise CommandError(f"--solver {options.solver} takes no preconditioner")
     runs = Runs(comm, options, "solve", REMARK)
     sides: dict[int, NDArray[Any]] = {}
+    made: list[Any] = []
+    values = {**vars(options), "hermitian": solver.hermitian}
 
     def prepared(matrix: DistMatrix) -> Solve:
         side = sides[id(matrix)] = right_hand_side(comm, matrix, options.rhs)
         how = {"rtol": options.rtol, "atol": options.atol, "maxiter": options.maxiter}
-        how |= solver.options(options)
-        if solver.precond:
-            how["M"] = PRECONDITIONERS[options.precond](matrix, options, solver.definite)
-        return lambda: solver.call(matrix, side, **how)
+        how |= _keywords(solver, values)
+        if precond is not None:
+            how["M"] = getattr(sparse, precond.name)(matrix, **_keywords(precond, values))
+            made.append(how["M"])
+        call: Callable[..., Solution] = getattr(sparse, solver.name)
+        return lambda: call(matrix, side, **how)
 
     def verdict(matrix: DistMatrix, solution: Solution) -> Verdict:
         return _verdict(comm, options, matrix, solution, sides[id(matrix)])
 
     outcomes = runs.solve(prepared, verdict)
+    for each in made:
+        if isinstance(each, Scoped):
+            each.Free()
     facts = {"solver": options.solver, "precond": options.precond, "rhs": options.rhs}
     return runs.finish(outcomes, "norm of the residual", facts)
 

@@ -3,11 +3,45 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from onesided.apps.options import above_zero, common, not_negative, positive
 
-SOLVERS = ("cg", "pipelined-cg", "bicgstab", "gmres", "chebyshev", "lsqr")
-PRECONDITIONERS = ("none", "jacobi", "ilu", "ssor")
+
+@dataclass(frozen=True)
+class Named:
+    """A function or class of ``onesided.sparse``, and its keywords by the options that set them.
+
+    ``hermitian``: a solver whose preconditioner must be Hermitian; ``preconditioned``: one that
+    takes any.
+    """
+
+    name: str
+    keywords: Mapping[str, str] = field(default_factory=dict)
+    hermitian: bool = False
+    preconditioned: bool = True
+
+
+#: By what they are called on the command line. A new one is one line.
+SOLVERS = {
+    "cg": Named("cg", hermitian=True),
+    "pipelined-cg": Named("pipelined_cg", hermitian=True),
+    "minres": Named("minres", hermitian=True),
+    "chebyshev": Named("chebyshev", hermitian=True),
+    "bicgstab": Named("bicgstab"),
+    "gmres": Named("gmres", {"basis": "restart"}),
+    "fgmres": Named("fgmres", {"basis": "restart"}),
+    "lsqr": Named("lsqr", preconditioned=False),
+    "lsmr": Named("lsmr", preconditioned=False),
+}
+PRECONDITIONERS = {
+    "none": None,
+    "jacobi": Named("Jacobi"),
+    "ilu": Named("BlockILU", {"fill": "fill_factor", "hermitian": "hermitian"}),
+    "ssor": Named("SSOR", {"omega": "omega"}),
+    "amg": Named("AMG"),
+}
 
 
 def damping(text: str) -> float:
@@ -45,12 +79,13 @@ def solve(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided solve``."""
     _matrix(parser)
     add = parser.add_argument
-    add("--solver", choices=SOLVERS, default="cg", help="default cg, for definite matrices")
+    add("--solver", choices=[*SOLVERS], default="cg", help="default cg, for definite matrices")
     add(
         "--precond",
-        choices=PRECONDITIONERS,
+        choices=[*PRECONDITIONERS],
         default="none",
-        help="jacobi: the diagonal; ilu, ssor: of the own rows and columns of each rank",
+        help="jacobi: the diagonal; ilu, ssor: of the own rows and columns of each rank; "
+        "amg: multigrid by smoothed aggregation",
     )
     add(
         "--rhs",
@@ -61,7 +96,7 @@ def solve(parser: argparse.ArgumentParser) -> None:
     add("--rtol", metavar="R", type=not_negative, default=1e-6, help="of the residual (1e-6)")
     add("--atol", metavar="R", type=not_negative, default=0.0, help="of the residual (0)")
     add("--maxiter", metavar="N", type=positive, help="most iterations (10 times the unknowns)")
-    add("--basis", metavar="N", type=positive, default=30, help="of gmres, then restart (30)")
+    add("--basis", metavar="N", type=positive, default=30, help="of gmres, fgmres: restarted (30)")
     add("--omega", metavar="W", type=above_zero, default=1.0, help="of ssor, below 2 (1)")
     add("--fill", metavar="F", type=above_zero, default=1.0, help="of ilu: memory factor (1)")
 

@@ -14,10 +14,11 @@ from scipy import sparse
 from onesided.collectives import agreed
 from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix, vector_dtype
+from onesided.sparse.moving import Route, shared_dtype
 from onesided.sparse.orderings.numbering import How
 from onesided.sparse.orderings.ordering import partitioned
 from onesided.sparse.partition import Partition, index_dtype
-from onesided.sparse.triplets import Route, Triplets, balanced_rows, route
+from onesided.sparse.triplets import Triplets, balanced_rows, route
 
 _BYTES_PER_ROW = 40  # counters, row pointers and vectors that a rank needs for each of its rows
 
@@ -63,7 +64,7 @@ def from_triplets(
     with agreed(comm, f"from_triplets with shape={tuple(shape)}, dtype={dtype}"):
         shape = operator.index(shape[0]), operator.index(shape[1])
         mine = _checked(rows, cols, values, shape)
-    kind = np.result_type(*comm.allgather(mine.values.dtype))
+    kind = shared_dtype(comm, mine.values.dtype)
     with agreed(comm):
         target = vector_dtype(kind, dtype)
     index = index_dtype(max(shape))
@@ -180,13 +181,9 @@ def from_any_rank(
 
     ``entries`` has one member, and is emptied: their memory is free when the matrix is made.
     """
-    private = comm.Dup()
-    try:
-        check_room(private, shape)
-        rows = balanced_rows(private, entries[0].rows, shape[0])
-        mine = route(private, entries.pop(), rows).to_rows(*rows.range(private.rank), shape[1])
-    finally:
-        private.Free()
+    check_room(comm, shape)
+    rows = balanced_rows(comm, entries[0].rows, shape[0])
+    mine = route(comm, entries, rows).to_rows(*rows.range(comm.rank), shape[1])
     return from_blocks(comm, mine, rows, choices)
 
 

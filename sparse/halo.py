@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives import Alltoallw_init, Request, agreed
 from onesided.sparse.kernels.scipy_calls import IndexedSum
+from onesided.sparse.moving import counterparts, moved
 from onesided.sparse.partition import LocalColumns, Partition
 
 Info = Mapping[str, str] | MPI.Info | None
@@ -219,15 +220,8 @@ def _requested(
     comm: MPI.Comm, columns: LocalColumns
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Collective. How many entries each rank needs from this one, and their global indices."""
-    recv_counts = columns.ghost_counts
-    send_counts = np.empty_like(recv_counts)
-    comm.Alltoall(recv_counts, send_counts)
-    needed = np.empty(int(send_counts.sum()), np.int64)
-    comm.Alltoallv(
-        [columns.ghosts, (recv_counts.tolist(), _displacements(recv_counts).tolist())],
-        [needed, (send_counts.tolist(), _displacements(send_counts).tolist())],
-    )
-    return send_counts, needed
+    send_counts = counterparts(comm, columns.ghost_counts)
+    return send_counts, moved(comm, columns.ghosts, columns.ghost_counts, send_counts)
 
 
 def _displacements(counts: NDArray[np.int64]) -> NDArray[np.int64]:

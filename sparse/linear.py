@@ -51,6 +51,8 @@ class Linear(ABC):
     others wait for it.
     """
 
+    __array_ufunc__ = None  # a NumPy array on the left leaves the operation to this class
+
     comm: MPI.Comm
     shape: tuple[int, int]
     dtype: np.dtype[Any]
@@ -117,6 +119,12 @@ class Linear(ABC):
     def __matmul__(self, x: Any) -> Any:
         """Collective. This rank's block of A x, see :meth:`dot`; or the matrix A B."""
         return self._times(x) if isinstance(x, Linear) else self.dot(x)
+
+    def __rmatmul__(self, x: Any) -> Any:
+        """Local. ``TypeError``: vectors stand on the right."""
+        raise TypeError(
+            f"x @ A takes no {type(self).__name__} on the right; A.T @ x is its transpose times x"
+        )
 
     def _times(self, other: Linear) -> Any:
         """Collective. The product of two matrices, where both have entries."""

@@ -22,6 +22,7 @@ from onesided.sparse.halo import Halo, HaloPattern, Info, ReverseHalo
 from onesided.sparse.kernels.registry import KERNELS
 from onesided.sparse.kernels.scipy_calls import Csr, add_product
 from onesided.sparse.linear import DTYPES, Linear, entries_dtype
+from onesided.sparse.moving import moved
 from onesided.sparse.orderings.ordering import Ordering
 from onesided.sparse.partition import Integers, Partition, split_columns
 from onesided.sparse.product import Product
@@ -455,10 +456,7 @@ class DistMatrix(Transposable, Scoped):
         elif ord == 1:
             local = np.bincount(self._rows.indices, weights=sizes, minlength=self._rows.n_cols)
             n_own, pattern = self.pattern.n_own, self.pattern
-            came = np.empty(len(pattern.send_index))
-            moving.alltoallv(
-                self.comm, local[n_own:], pattern.recv_counts, came, pattern.send_counts
-            )
+            came = moved(self.comm, local[n_own:], pattern.recv_counts, pattern.send_counts)
             sizes = local[:n_own] + np.bincount(pattern.send_index, came, minlength=n_own)
         largest = float(np.max(self.comm.allgather(float(sizes.max(initial=0.0)))))
         if ord != "fro" or not 0 < largest < np.inf:
@@ -616,6 +614,8 @@ def _numbers(rows: Any, size: int) -> NDArray[np.int64]:
     """Local. Row numbers as an array; those below zero count from the end."""
     if isinstance(rows, slice):
         return np.arange(*rows.indices(size))
+    if isinstance(rows, tuple):
+        raise TypeError("A[rows, cols] is not there: take columns of whole rows, A[rows][:, cols]")
     wanted = np.atleast_1d(np.asarray(rows))
     if wanted.ndim != 1 or (len(wanted) and wanted.dtype.kind not in "iu"):
         raise TypeError(f"A[rows] takes a number, a slice or an array of numbers, not {rows!r:.60}")

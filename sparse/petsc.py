@@ -15,7 +15,7 @@ from scipy import sparse
 from onesided.collectives import agreed
 from onesided.sparse.linear import Linear
 from onesided.sparse.matrix import DistMatrix
-from onesided.sparse.partition import Partition
+from onesided.sparse.moving import lengths
 from onesided.sparse.scatter import from_rows
 
 
@@ -98,7 +98,7 @@ def from_aij(
         indptr, indices, data = mat.getValuesCSR()
         n_rows, n_cols = mat.getLocalSize()
         whole = sparse.csr_array((data, indices, indptr), shape=(n_rows, mat.getSize()[1]))
-    columns = Partition.from_lengths(np.array(comm.allgather(n_cols), np.int64))
+    columns = lengths(comm, n_cols)
     return from_rows(comm, whole, columns=columns, method=method, kernel=kernel)
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from onesided.sparse.halo import HaloPattern
+from onesided.sparse.moving import moved
 from onesided.sparse.partition import Integers, Partition, index_dtype, ranked, split_columns
 
 
@@ -34,11 +35,19 @@ def fetched(
 
 
 def product(
-    comm: MPI.Comm, a: sparse.csr_array, pattern: HaloPattern, b: sparse.csr_array
+    comm: MPI.Comm,
+    a: sparse.csr_array,
+    pattern: HaloPattern,
+    b: sparse.csr_array,
+    ordered: bool = True,
 ) -> sparse.csr_array:
-    """Collective. This rank's rows of A B; ``a`` has the columns [owned | ghost] of a pattern."""
+    """Collective. This rank's rows of A B; ``a`` has the columns [owned | ghost] of a pattern.
+
+    Columns ascend if ``ordered``.
+    """
     found = multiplied(a, stacked(b, ghost_rows(comm, pattern, b)))
-    found.sort_indices()
+    if ordered:
+        found.sort_indices()
     return found
 
 
@@ -68,6 +77,9 @@ def multiplied(a: sparse.csr_array, b: sparse.csr_array) -> sparse.csr_array:
 
     Columns are in no order.
     """
+    if b.shape[1] <= len(b.data):
+        whole: sparse.csr_array = a @ b
+        return whole
     columns, number = ranked(b.indices)
     kind = index_dtype(max(len(b.data), len(columns), a.shape[1]))
     narrow = sparse.csr_array(
@@ -109,27 +121,13 @@ def _moved(
 ) -> sparse.csr_array:
     """Collective. Consecutive rows to each rank, and what comes, by ascending rank."""
     lengths = np.diff(rows.indptr).astype(np.int64)
-    came = np.empty(int(recv_counts.sum()), np.int64)
-    alltoallv(comm, lengths, send_counts, came, recv_counts)
+    came = moved(comm, lengths, send_counts, recv_counts)
     indptr = np.concatenate([[0], np.cumsum(came)])
     send = np.diff(rows.indptr[np.concatenate([[0], np.cumsum(send_counts)])].astype(np.int64))
     recv = np.diff(indptr[np.concatenate([[0], np.cumsum(recv_counts)])])
     kind = index_dtype(rows.shape[1])
-    indices, data = np.empty(int(indptr[-1]), kind), np.empty(int(indptr[-1]), rows.dtype)
-    alltoallv(comm, np.ascontiguousarray(rows.indices, kind), send, indices, recv)
-    alltoallv(comm, np.ascontiguousarray(rows.data), send, data, recv)
+    indices = moved(comm, np.ascontiguousarray(rows.indices, kind), send, recv)
+    data = moved(comm, rows.data, send, recv)
     wide = index_dtype(max(rows.shape[1], len(data)))
     parts = data, indices.astype(wide, copy=False), indptr.astype(wide)
     return sparse.csr_array(parts, shape=(len(came), rows.shape[1]))
-
-
-def alltoallv(
-    comm: MPI.Comm,
-    send: NDArray[Any],
-    to: NDArray[np.int64],
-    receive: NDArray[Any],
-    of: NDArray[np.int64],
-) -> None:
-    """Collective. Items one after the other, by rank."""
-    places = (np.cumsum(to) - to).tolist(), (np.cumsum(of) - of).tolist()
-    comm.Alltoallv([send, (to.tolist(), places[0])], [receive, (of.tolist(), places[1])])

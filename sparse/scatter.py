@@ -13,6 +13,7 @@ from onesided.collectives import agreed
 from onesided.sparse.assembly import Choices, from_blocks
 from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix, vector_dtype
+from onesided.sparse.moving import blocks_of
 from onesided.sparse.orderings.numbering import How
 from onesided.sparse.partition import Partition
 
@@ -97,11 +98,7 @@ def from_rows(
         csr = _as_csr(rows, dtype)
         if copy:
             csr = csr.copy()
-    shapes = comm.allgather(csr.shape)
-    for rank, (_, n_cols) in enumerate(shapes):
-        if n_cols != shapes[0][1]:
-            raise ValueError(f"rank 0 passes {shapes[0][1]} columns, rank {rank} {n_cols}")
-    given = Partition.from_lengths(np.array([n_rows for n_rows, _ in shapes], np.int64))
+    given = blocks_of(comm, csr.shape)
     choices = Choices(method, info, dtype, partition, columns, product, kernel)
     return from_blocks(comm, csr, given, choices)
 

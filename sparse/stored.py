@@ -42,10 +42,11 @@ def diagonal(rows: Csr, columns: NDArray[np.int64]) -> NDArray[Any]:
     """
     length = len(columns)
     stop = int(rows.indptr[length])
-    row = np.repeat(np.arange(length), np.diff(rows.indptr[: length + 1]))
-    here = np.flatnonzero(rows.indices[:stop] == columns[row])
+    wanted = np.repeat(columns.astype(rows.indices.dtype), np.diff(rows.indptr[: length + 1]))
+    here = np.flatnonzero(rows.indices[:stop] == wanted)
+    row = np.searchsorted(rows.indptr[: length + 1], here, side="right") - 1
     found = np.zeros(length, rows.data.dtype)
-    np.add.at(found, row[here], rows.data[here])
+    np.add.at(found, row, rows.data[here])
     return found
 
 

@@ -10,10 +10,11 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 from scipy import sparse
 
-from onesided.sparse.partition import Partition, cuts
+from onesided.sparse.moving import Route, balanced
+from onesided.sparse.partition import Partition
 
-ENTRIES_AT_ONCE = 1 << 20  # that a rank sends in one round of :func:`route`
-_FEW_RANKS = 32  # for which looking for the items of each is faster than sorting
+_NUMBERS_AT_ONCE = 1 << 16  # that are counted while they stay in the cache
+_TABLE_PER_NUMBER = 4  # entries of a table that cost less than sorting a number
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +30,9 @@ class Triplets:
         cls, pieces: list[Triplets], index: type[np.integer[Any]], dtype: np.dtype[Any]
     ) -> Triplets:
         """All pieces in one, with the types given; the list is emptied."""
+        kinds = [(piece.rows.dtype, piece.cols.dtype, piece.values.dtype) for piece in pieces]
+        if kinds == [(index, index, dtype)]:
+            return pieces.pop()
         length = sum(len(piece.values) for piece in pieces)
         joined = cls(np.empty(length, index), np.empty(length, index), np.empty(length, dtype))
         stop = length
@@ -42,95 +46,65 @@ class Triplets:
         return joined
 
     def to_rows(self, start: int, stop: int, n_cols: int) -> sparse.csr_array:
-        """CSR of the rows ``start:stop``, columns global, duplicates summed as SciPy does."""
-        place = (self.values, (self.rows - start, self.cols))
+        """CSR of the rows ``start:stop``, columns global, duplicates summed as SciPy does.
+
+        The numbers of the rows are changed: from now on they count from ``start``.
+        """
+        np.subtract(self.rows, start, out=self.rows, casting="unsafe")
+        place = (self.values, (self.rows, self.cols))
         return sparse.coo_array(place, shape=(stop - start, n_cols)).tocsr()
 
 
 def balanced_rows(comm: MPI.Comm, rows: NDArray[Any], n_rows: int) -> Partition:
     """Collective. The partition that balances nonzeros, each rank holding any of the entries.
 
-    A row weighs its number of entries plus one, so that empty rows are shared out, too. A rank
-    holds n_rows / size counters at most: rank ``t`` counts the entries of the ``t``-th of even
-    blocks.
+    A row weighs its number of entries plus one, so that empty rows are shared out, too. Each rank
+    counts its own entries, and the rank ``t`` adds up the counts of the ``t``-th of even blocks.
     """
     even = Partition.even(n_rows, comm.size)
-    ascending = np.sort(rows)
-    bounds = np.searchsorted(ascending, even.starts)
-    weights = np.zeros(0, np.int64)
-    for part in range(comm.size):
-        start, stop = even.range(part)
-        mine = ascending[bounds[part] : bounds[part + 1]] - start
-        counts = np.bincount(mine, minlength=stop - start).astype(np.int64)
-        total = np.empty_like(counts)
-        comm.Reduce(counts, total if part == comm.rank else None, op=MPI.SUM, root=part)
-        if part == comm.rank:
-            weights = total + 1
-    sums = comm.allgather(int(weights.sum()))
-    if not any(sums):
-        return even
-    starts = cuts(weights, sum(sums[: comm.rank]), sum(sums), comm.size)
-    comm.Allreduce(MPI.IN_PLACE, starts, op=MPI.SUM)
-    return Partition(starts)
+    numbers, counts = _counted(rows)
+    came, theirs = sent_to(comm, even.owners(numbers), [numbers, counts])
+    start, stop = even.range(comm.rank)
+    weights = np.ones(stop - start, np.int64)
+    np.add.at(weights, came - start, theirs)
+    return balanced(comm, weights) or even
 
 
-def route(comm: MPI.Comm, triplets: Triplets, partition: Partition) -> Triplets:
-    """Collective. Send every entry to the rank that owns its row; see :func:`sent_to`."""
-    owners = partition.owners(triplets.rows)
-    return Triplets(*sent_to(comm, owners, [triplets.rows, triplets.cols, triplets.values]))
+def _counted(numbers: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Local. The different numbers, ascending, and how often each of them is there."""
+    if not len(numbers):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    first, last = int(numbers.min()), int(numbers.max())
+    if last - first > _TABLE_PER_NUMBER * len(numbers):
+        found, counts = np.unique(numbers, return_counts=True)
+        return found.astype(np.int64), counts.astype(np.int64)
+    table = np.zeros(last - first + 1, np.int64)
+    step = max(len(table) // 4, _NUMBERS_AT_ONCE)
+    for at in range(0, len(numbers), step):
+        part = numbers[at : at + step]
+        low = int(part.min())
+        counts = np.bincount(part - part.dtype.type(low))
+        table[low - first : low - first + len(counts)] += counts
+    found = np.flatnonzero(table)
+    return found + first, table[found]
+
+
+def route(comm: MPI.Comm, entries: list[Triplets], partition: Partition) -> Triplets:
+    """Collective. Send every entry to the rank that owns its row.
+
+    ``entries`` has one member, and is emptied, so that not all is in memory twice.
+    """
+    mine = entries.pop()
+    way = Route(comm, partition.owners(mine.rows))
+    arrays = [mine.values, mine.cols, mine.rows]
+    del mine
+    return Triplets(*(way.send(arrays.pop()) for _ in range(3)))
 
 
 def sent_to(
     comm: MPI.Comm, owners: NDArray[np.intp], arrays: list[NDArray[Any]]
 ) -> list[NDArray[Any]]:
-    """Collective. Send item k of each array to the rank ``owners[k]``; what has come, in any order.
-
-    The arrays' items keep their company.
-    """
-    route = Route(comm, owners)
-    return [route.send(array) for array in arrays]
-
-
-class Route:
-    """Which item goes to which rank; found once, for any number of arrays."""
-
-    def __init__(self, comm: MPI.Comm, owners: NDArray[np.intp]) -> None:
-        """Collective. Item k goes to the rank ``owners[k]``."""
-        self._comm = comm
-        self._order, self._to = _by_owner(owners, comm.size)
-        self._of = np.empty_like(self._to)
-        comm.Alltoall(self._to, self._of)
-        self._places = np.concatenate([[0], np.cumsum(self._to)[:-1]])
-        self._most = max(ENTRIES_AT_ONCE // comm.size, 1)
-        mine = -(-int(self._to.max()) // self._most)
-        self._rounds: int = comm.allreduce(mine, op=MPI.MAX)
-
-    def send(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Collective. What has come, in an order that is the same for every array.
-
-        In rounds of at most ``ENTRIES_AT_ONCE`` items from each rank, straight into the result.
-        """
-        to, of, most = self._to, self._of, self._most
-        send = array.take(self._order)
-        receive, filled = np.empty(int(of.sum()), array.dtype), 0
-        for done in range(0, self._rounds * most, most):
-            now, come = np.clip(to - done, 0, most), np.clip(of - done, 0, most)
-            displacements = np.concatenate([[0], np.cumsum(come)[:-1]])
-            stop = filled + int(come.sum())
-            self._comm.Alltoallv(
-                [send, (now.tolist(), (self._places + np.minimum(done, to)).tolist())],
-                [receive[filled:stop], (come.tolist(), displacements.tolist())],
-            )
-            filled = stop
-        return receive
-
-
-def _by_owner(owners: NDArray[np.intp], ranks: int) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-    """Local. The items in the order of their owners, and how many each of them has."""
-    if ranks > _FEW_RANKS:
-        narrow = owners.astype(np.uint16 if ranks < 1 << 16 else np.int64)
-        counts = np.bincount(owners, minlength=ranks).astype(np.int64)
-        return np.argsort(narrow, kind="stable"), counts
-    narrow = owners.astype(np.uint8)
-    parts = [np.flatnonzero(narrow == rank) for rank in range(ranks)]
-    return np.concatenate(parts), np.array([len(part) for part in parts], np.int64)
+    """Collective. Send item k of each array to the rank ``owners[k]``; what has come, by rank, of
+    each in its order. The arrays' items keep their company."""
+    way = Route(comm, owners)
+    return [way.send(array) for array in arrays]

@@ -33,7 +33,7 @@ def test_every_line_has_its_mark_and_nothing_breaks_the_plot():
     assert "*" in text_plot("one", {"a": [1.0]})
 
 
-COVERING = ["precond=ssor", "solver=gmres", "rcm", "kind=npy", "least", "not_there", "wrong", "top"]
+COVERING = ["precond=amg", "solver=gmres", "rcm", "kind=npy", "least", "not_there", "wrong", "top"]
 
 
 def test_solve_and_pagerank(run_cases):

@@ -23,6 +23,7 @@ from onesided.sparse.kernels import scipy_calls as kernels
 from onesided.sparse.kernels.registry import KERNELS
 from onesided.sparse.kernels.scipy_calls import Csr
 from onesided.sparse.matrix import vector_dtype
+from onesided.sparse.preconditioners import amg
 from onesided.sparse.report import MatrixReport
 
 
@@ -159,13 +160,26 @@ def test_mkl_without_functions_for_64_bits_is_left_out(monkeypatch):
         mkl_kernel._calls.cache_clear()
 
 
-def test_a_scipy_whose_reader_has_other_names_is_read_by_its_public_one(monkeypatch):
-    without = types.SimpleNamespace(import_module=lambda name: types.SimpleNamespace())
-    monkeypatch.setattr(entries, "importlib", without)
-    entries._reader.cache_clear()
-    try:
-        header = Header("f", "coordinate", "real", "general", (2, 2), 1, 2)
-        block = entries.parse_block(header, b"2 1 +3.5\n", 3)
-        assert (block.rows[0], block.cols[0], block.values[0]) == (1, 0, 3.5)
-    finally:
-        entries._reader.cache_clear()
+def test_without_a_compiler_python_reads(monkeypatch):
+    monkeypatch.setattr(entries, "_lines", None)
+    header = Header("f", "coordinate", "real", "general", (2, 2), 1, 2)
+    block = entries.parse_block(header, b"2 1 +3.5\n", 3)
+    assert (block.rows[0], block.cols[0], block.values[0]) == (1, 0, 3.5)
+    assert entries.parser().startswith("Python")
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("density", [0.0, 0.01, 0.05, 0.5])
+def test_aggregates_are_the_same_without_a_compiler(monkeypatch, index, density):
+    if amg._compiled is None:
+        pytest.skip("sparse/preconditioners/aggregates.c is not compiled")
+    half = sparse.random_array((200, 200), density=density, rng=7)
+    graph = sparse.csr_array(half + half.T)
+    strong = graph.data > 0.3
+    places = graph.indptr.astype(index), graph.indices.astype(index)
+    found = amg._around(*places, strong)
+    monkeypatch.setattr(amg, "_compiled", None)
+    assert found.tolist() == amg._around(*places, strong).tolist()
+    assert set(found.tolist()) == set(range(found.max() + 1))
+    sizes = np.bincount(found)
+    assert sizes.max() > 1 or density < 0.01

@@ -16,7 +16,6 @@ from scipy import sparse
 from onesided.sparse import MatrixMarketError
 from onesided.sparse.files import textfile
 from onesided.sparse.files.entries import _parse_slowly, excess_line, parse_block
-from onesided.sparse.files.grammar import PIECE_BYTES
 from onesided.sparse.files.matrixmarket import Header, read_header
 from onesided.sparse.files.textfile import TextFile
 
@@ -189,17 +188,6 @@ def test_the_fast_way_takes_nothing_that_the_slow_way_refuses(lines):
         except MatrixMarketError as error:
             results.append(str(error))
     assert results[0] == results[1]
-
-
-@pytest.mark.parametrize("word", ["1.2.3", "1e5e6", "1e5.0", "1-5"])
-def test_a_bad_number_is_seen_wherever_the_text_is_cut(word):
-    for ahead in range(-8, 2):
-        lines = [b"10 10 12345\n"] * (PIECE_BYTES // 12)
-        first = b"1 " + b"0" * (PIECE_BYTES - 12 * len(lines) + ahead + 12 - 6) + b"1 5\n"
-        text = first + b"".join(lines[1:]) + f"2 2 {word}\n".encode() + b"".join(lines)
-        assert abs(text.index(word.encode()) - PIECE_BYTES) < 16
-        with pytest.raises(MatrixMarketError, match=f"line {len(lines) + 1}: '{word}'"):
-            parse_block(header(shape=(100, 100)), text, 1)
 
 
 def test_excess_line_skips_blank_lines():

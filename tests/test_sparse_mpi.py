@@ -39,6 +39,7 @@ def test_reading(run_cases, ranks):
         "opened",
         "error",
         "routed",
+        "those_only",
     ]
     run_cases("cases_sparse_reading", ranks, select=names, among=(2, 3, 4, 5))
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from onesided.sparse import triplets
 from onesided.sparse.partition import Partition, cuts, index_dtype, ranked, split_columns
-from onesided.sparse.triplets import _by_owner
 
 WEIGHTS = st.lists(st.integers(0, 50), max_size=60).map(lambda numbers: np.array(numbers, np.int64))
 PARTS = st.integers(1, 9)
@@ -133,12 +133,18 @@ def test_owners_of_few_and_of_many_parts(parts):
     assert partition.owners(small).tolist() == partition.owners(small.astype(np.int64)).tolist()
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 32, 33, 300, 70_000])
-def test_items_are_put_in_the_order_of_their_owners(ranks):
-    owners = np.random.default_rng(ranks).integers(0, ranks, 500)
-    order, counts = _by_owner(owners, ranks)
-    assert order.tolist() == np.argsort(owners, kind="stable").tolist()
-    assert counts.tolist() == np.bincount(owners, minlength=ranks).tolist()
+@pytest.mark.parametrize("first", [0, 7, 1 << 40])
+@pytest.mark.parametrize("spread", [1, 50, 10_000])
+@pytest.mark.parametrize("at_once", [3, 1 << 16])
+def test_numbers_are_counted_whether_they_are_close_or_not(monkeypatch, first, spread, at_once):
+    monkeypatch.setattr(triplets, "_NUMBERS_AT_ONCE", at_once)
+    kind = np.int64 if first > 1 << 31 else np.int32
+    numbers = (first + np.random.default_rng(spread).integers(0, spread, 200)).astype(kind)
+    found, counts = triplets._counted(numbers)
+    expected = np.unique(numbers, return_counts=True)
+    assert found.tolist() == expected[0].tolist()
+    assert counts.tolist() == expected[1].tolist()
+    assert triplets._counted(numbers[:0])[0].tolist() == []
 
 
 @pytest.mark.parametrize("index", [-1, 4])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -95,7 +96,7 @@ class _Source:
             nonlocal left
             if self.file is None:
                 return 0, b""
-            line, text = self.file.following(self.block_bytes, left, self.progress)
+            line, text = self.file.block(self.block_bytes, left)
             left -= text.count(b"\n")
             return line, text
 
@@ -108,7 +109,8 @@ class _Source:
         begin = self.comm.bcast(begin)
         numbers: list[NDArray[np.int64]] = []
         found: list[NDArray[Any]] = []
-        for turn in turns(self.comm, next_block if self.file else None, parse):
+        tell = partial(self.file.tell, self.progress) if self.file else int
+        for turn in turns(self.comm, next_block if self.file else None, parse, tell):
             if turn.parsed is not None and len(turn.parsed):
                 first = (turn.line - begin) * section.format.repeat
                 numbers.append(np.arange(first, first + len(turn.parsed)))

@@ -1,16 +1,19 @@
 """A stream of text that rank 0 reads, parsed by all ranks.
 
 Rank 0 alone opens the file, decompresses it, and deals blocks of whole lines to the ranks in
-turn; each rank parses its blocks, itself among the parsers. Rank 0 holds one block of text at a
-time, so that its memory is bounded by the size of a block and by its share of what is parsed.
+turn; each rank parses its blocks, itself among the parsers, while a thread of rank 0 reads the
+next one. Rank 0 holds two blocks of text at a time, so that its memory is bounded by the size of a
+block and by its share of what is parsed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sized
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Generic, NoReturn, TypeVar
 
+import numpy as np
 from mpi4py import MPI
 
 BLOCK_BYTES = 4 << 20
@@ -45,14 +48,48 @@ class Turn(Generic[Parsed]):
 
 
 def turns(
-    comm: MPI.Comm, next_block: NextBlock | None, parse: Callable[[bytes, int], Parsed]
+    comm: MPI.Comm,
+    next_block: NextBlock | None,
+    parse: Callable[[bytes, int], Parsed],
+    tell: Callable[[], object],
 ) -> Iterator[Turn[Parsed]]:
     """Collective. Deal the blocks of rank 0's ``next_block`` until it returns an empty one.
 
-    ``parse(text, line)`` is Local; a text that begins on line ``line`` of the file. What it
-    raises, or ``next_block``, is raised on all ranks: that of the lowest line.  ``comm`` must be
-    free of other messages.
+    ``next_block`` is called by a thread. ``parse(text, line)`` is Local; a text that begins on
+    line ``line`` of the file. What it raises, or ``next_block``, is raised on all ranks: that of
+    the lowest line. ``tell`` is called on rank 0 before each block; what it raises is raised, too.
+    ``comm`` must be free of other messages.
     """
+    if next_block is None:
+        yield from _turns(comm, None, parse)
+        return
+    with ThreadPoolExecutor(1) as reader:
+        yield from _turns(comm, _Ahead(reader, next_block, tell), parse)
+
+
+class _Ahead:
+    """Local. Blocks, of which a thread reads the next one before it is asked for."""
+
+    def __init__(
+        self, reader: ThreadPoolExecutor, next_block: NextBlock, tell: Callable[[], object]
+    ) -> None:
+        self._reader, self._next, self._tell = reader, next_block, tell
+        self._found: Future[tuple[int, bytes]] = reader.submit(next_block)
+
+    def __call__(self) -> tuple[int, bytes]:
+        """The next block; raises what reading it raised, then and later."""
+        self._tell()
+        line, text = self._found.result()
+        if text:
+            self._found = self._reader.submit(self._next)
+        return line, text
+
+
+def _turns(
+    comm: MPI.Comm,
+    next_block: NextBlock | None,
+    parse: Callable[[bytes, int], Parsed],
+) -> Iterator[Turn[Parsed]]:
     while True:
         line, text, failure = _dealt(comm, next_block)
         parsed: Parsed | None = None
@@ -75,8 +112,11 @@ def _dealt(comm: MPI.Comm, next_block: NextBlock | None) -> tuple[int, bytes, Ex
     """Rank 0 sends the next blocks to ranks 1, 2, ..., empty ones once reading fails, and keeps
     the last; the others receive theirs."""
     if next_block is None:
-        line, text = comm.recv(source=0)
-        return line, text, None
+        head = np.empty(2, np.int64)
+        comm.Recv(head, source=0)
+        block = bytearray(int(head[1]))
+        comm.Recv([block, MPI.BYTE], source=0)
+        return int(head[0]), block, None
     failure: Exception | None = None
     line, text = 0, b""
     for rank in range(1, comm.size + 1):
@@ -86,7 +126,8 @@ def _dealt(comm: MPI.Comm, next_block: NextBlock | None) -> tuple[int, bytes, Ex
             except Exception as error:
                 text, failure = b"", error
         if rank < comm.size:
-            comm.send((line, text), dest=rank)
+            comm.Send(np.array([line, len(text)], np.int64), dest=rank)
+            comm.Send([text, MPI.BYTE], dest=rank)
     return line, text, failure
 
 

@@ -1,47 +1,32 @@
-"""Lines of a Matrix Market file, parsed a block at a time: fast where a block is plain numbers,
-line by line where it is not. No MPI here.
+"""One block of a Matrix Market file's lines becomes arrays. No MPI here.
 
-The fast way is SciPy's compiled reader, which takes a word's valid beginning for the whole word
-("1d3" for 1, "1 2.5" for 1 2 .5) and ignores what follows an entry on its line; so a block is
-first checked for having nothing but plain numbers on its lines, as many as an entry needs. The
-reader is called on one thread, since there is a rank on every core; where this SciPy does not
-offer that, through ``mmread``.
+The lines are checked and read in one pass, in C; a line that is wrong, or written in an unusual
+way, is left to Python, which names it or takes it. Where nothing was compiled Python reads all.
 """
 
 from __future__ import annotations
 
-import importlib
-import io
 import re
+import struct
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.sparse.files.grammar import Lines, plain_entries
 from onesided.sparse.files.matrixmarket import Header, quoted
 from onesided.sparse.partition import index_dtype
+
+try:
+    from onesided.sparse.files import _lines
+except ImportError:  # no compiler was present
+    _lines = None  # type: ignore[assignment]
 
 _INTEGER = re.compile(rb"[+-]?[0-9]{1,1000}\Z")
 _REAL = re.compile(
     rb"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|nan|inf|infinity)\Z", re.IGNORECASE
 )
-
-
-_PLUS = re.compile(rb"(?<=[ \t])\+(?=[0-9.])")
-_CALLS = ("open_read_stream", "read_body_array", "read_body_coo")
-
-
-@cache
-def _reader() -> Any:
-    """Local. SciPy's compiled reader, or None where this SciPy has no such functions."""
-    try:
-        found = importlib.import_module("scipy.io._fast_matrix_market._fmm_core")
-    except ImportError:
-        return None
-    return found if all(callable(getattr(found, name, None)) for name in _CALLS) else None
+_NO_PLACES = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,72 +41,99 @@ class Block:
         return len(self.values)
 
 
-NO_ENTRIES = Block(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+def _powers(least: int, most: int) -> bytes:
+    """Local. The first 128 bits of 5^q for these q; of -27 to -1, which 128 bits may decide
+    exactly, rounded up."""
+    table = []
+    for q in range(least, most + 1):
+        power = 5 ** abs(q)
+        if q < 0:
+            size = (power - 1).bit_length()
+            power = (1 << (size + 127 if q >= -27 else 2 * size + 128)) // power + 1
+        beyond = power.bit_length() - 128
+        first = power >> beyond if beyond > 0 else power << -beyond
+        table.append(struct.pack("=QQ", first >> 64, first & (1 << 64) - 1))
+    return b"".join(table)
+
+
+if _lines is not None:
+    _lines.set_powers(_powers(_lines.LEAST, _lines.MOST))
+
+
+class Entries:
+    """Local. What has been parsed of consecutive lines, in arrays with room for more."""
+
+    def __init__(self, header: Header, room: int) -> None:
+        """Room for so many entries at first."""
+        self._header, self._filled = header, 0
+        index = index_dtype(max(header.shape))
+        self._kind = "n" if header.field == "pattern" else header.dtype.kind
+        kinds = [header.dtype] if header.is_array else [index, index, header.dtype]
+        self._arrays: list[NDArray[Any]] = [np.empty(room, kind) for kind in kinds]
+
+    def __len__(self) -> int:
+        return self._filled
+
+    def block(self) -> Block:
+        """All entries, in this memory."""
+        parts = [array[: self._filled] for array in self._arrays]
+        return Block(_NO_PLACES, _NO_PLACES, *parts) if len(parts) == 1 else Block(*parts)
+
+    def add(self, text: bytes, first_line: int) -> None:
+        """Parse whole lines, the first of which has number ``first_line`` in the file.
+
+        Blank lines are skipped. Raises :class:`MatrixMarketError` naming the first line that is
+        not an entry, or whose index is out of range.
+        """
+        self._grow(self._filled + most_entries(self._header, len(text)))
+        if _lines is None:
+            self._append(_parse_slowly(self._header, text, first_line))
+            return
+        at = counted = 0
+        while True:
+            free = [array[self._filled :] for array in self._arrays]
+            places = [None] * (3 - len(free))
+            shape = self._header.shape
+            found, at = _lines.parse(text, at, shape, self._kind, *places, *free)
+            self._filled += found
+            if at == len(text):
+                return
+            first_line += text.count(b"\n", counted, at)
+            counted, at = at, text.index(b"\n", at) + 1
+            self._append(_parse_slowly(self._header, text[counted:at], first_line))
+
+    def _append(self, block: Block) -> None:
+        stop = self._filled + len(block)
+        for array, part in zip(
+            reversed(self._arrays), (block.values, block.cols, block.rows), strict=False
+        ):
+            array[self._filled : stop] = part
+        self._filled = stop
+
+    def _grow(self, room: int) -> None:
+        if room > len(self._arrays[0]):
+            for number, array in enumerate(self._arrays):
+                self._arrays[number] = np.empty(max(room, 3 * len(array) // 2), array.dtype)
+                self._arrays[number][: self._filled] = array[: self._filled]
+
+
+def most_entries(header: Header, size: int) -> int:
+    """Local. How many entries a text of so many bytes can hold: a word has a byte at least, and
+    one behind it."""
+    return size // (2 * header.words)
+
+
+def parser() -> str:
+    """Local. Who parses lines, and why, in words."""
+    return "compiled" if _lines else "Python (the package was installed without a compiler)"
 
 
 def parse_block(header: Header, text: bytes, first_line: int) -> Block:
-    """Local. Parse whole lines, the first of which has number ``first_line`` in the file.
-
-    Blank lines are skipped. Raises :class:`MatrixMarketError` naming the first line that is not
-    an entry, or whose index is out of range.
-    """
-    plain = _PLUS.sub(b" ", text) if b"+" in text else text
-    entries = _plain_entries(header, plain)
-    if entries:
-        try:
-            return _parse_fast(header, plain, entries)
-        except (ValueError, OverflowError, TypeError):
-            pass  # the slow way finds the line, or accepts what is written in an unusual way
-    return _parse_slowly(header, text, first_line)
-
-
-def _plain_entries(header: Header, text: bytes) -> int:
-    """How many entries the text holds if its lines are nothing but theirs, in plain numbers; or 0.
-
-    Not all of what is refused is wrong, and what is taken may be out of range.
-    """
-    indices = [] if header.is_array else [Lines.index, Lines.index]
-    value = Lines.integer if header.dtype.kind in "iu" else Lines.real
-    return plain_entries(text, indices + [value] * (header.words - len(indices)))
-
-
-def _parse_fast(header: Header, text: bytes, entries: int) -> Block:
-    """Let SciPy read the block as a file of its own; raises where the lines do not fit that."""
-    banner = f"%%MatrixMarket matrix {header.format} {header.field} general\n"
-    if header.is_array:
-        values = _read_array(f"{banner}{entries} 1\n".encode() + text, entries, header.dtype)
-        return Block(NO_ENTRIES.rows, NO_ENTRIES.cols, values)
-    n_rows, n_cols = header.shape
-    size = f"{n_rows} {n_cols} {entries}\n"
-    return _read_coordinates((banner + size).encode() + text, header, entries)
-
-
-def _read_array(file: bytes, entries: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The values of a file of one column."""
-    reader = _reader()
-    if reader is None:
-        import scipy.io  # slow to import
-
-        return np.asarray(scipy.io.mmread(io.BytesIO(file))).reshape(entries)
-    values = np.zeros((entries, 1), dtype)
-    reader.read_body_array(reader.open_read_stream(io.BytesIO(file), 1), values)
-    return values.reshape(entries)
-
-
-def _read_coordinates(file: bytes, header: Header, entries: int) -> Block:
-    """The entries of a file in coordinate format."""
-    reader = _reader()
-    if reader is None:
-        import scipy.io
-
-        matrix: Any = scipy.io.mmread(io.BytesIO(file))
-        return Block(matrix.row, matrix.col, matrix.data)
-    index = index_dtype(max(header.shape))
-    rows, cols = np.zeros(entries, index), np.zeros(entries, index)
-    values = np.zeros(entries, header.dtype)
-    cursor = reader.open_read_stream(io.BytesIO(file), 1)
-    reader.read_body_coo(cursor, rows, cols, values)
-    return Block(rows, cols, values)
+    """Local. Parse whole lines into memory of their own; see :meth:`Entries.add`."""
+    found = Entries(header, most_entries(header, len(text)))
+    found.add(text, first_line)
+    block = found.block()
+    return Block(block.rows.copy(), block.cols.copy(), block.values.copy())
 
 
 def _parse_slowly(header: Header, text: bytes, first_line: int) -> Block:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 
 from mpi4py import MPI
 from numpy.typing import DTypeLike
@@ -41,7 +42,8 @@ def read_triplets(
         target = vector_dtype(header.dtype, dtype)
         if body is not None and _all_see(comm, path, body):
             span = body.begin, body.end
-            numbers, blocks = read_own_lines(comm, header, span, block_bytes, progress)
+            first, block = read_own_lines(comm, header, span, block_bytes, progress)
+            numbers, blocks = [first], [block]
         else:
             numbers, blocks = _read_dealt_lines(comm, file, header, block_bytes, progress)
     finally:
@@ -49,12 +51,14 @@ def read_triplets(
             file.close()
     index = index_dtype(max(header.shape))
     pieces: list[Triplets] = []
-    for first in reversed(numbers):
+    blocks.reverse()
+    for first in numbers:
         block = blocks.pop()
         rows, cols = block.rows, block.cols
         if header.is_array:
             rows, cols = header.positions(first, len(block))
         rows, cols, values = header.expand(rows, cols, block.values)
+        del block
         pieces.append(
             Triplets(
                 rows.astype(index, copy=False),
@@ -62,6 +66,7 @@ def read_triplets(
                 values.astype(target, copy=False),
             )
         )
+        del rows, cols, values
     return header.shape, Triplets.joined(pieces, index, target)
 
 
@@ -120,12 +125,13 @@ def _read_dealt_lines(
         return parse_block(header, text, line)
 
     def next_block() -> tuple[int, bytes]:
-        return file.following(block_bytes, progress=progress) if file else (0, b"")
+        return file.block(block_bytes) if file else (0, b"")
 
     numbers: list[int] = []
     blocks: list[Block] = []
     total = 0
-    for turn in turns(comm, next_block if file else None, parse):
+    tell = partial(file.tell, progress) if file else int
+    for turn in turns(comm, next_block if file else None, parse, tell):
         first = total + sum(other.count for other in turn.everyone if other.line < turn.line)
         total += sum(other.count for other in turn.everyone)
         if total > header.entries:

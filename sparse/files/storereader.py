@@ -19,7 +19,8 @@ from onesided.sparse.errors import MatrixFileError, naming
 from onesided.sparse.files.dealing import Advance
 from onesided.sparse.files.store import KIND
 from onesided.sparse.matrix import DistMatrix, vector_dtype
-from onesided.sparse.partition import Partition, cuts, index_dtype
+from onesided.sparse.moving import balanced
+from onesided.sparse.partition import Partition, index_dtype
 from onesided.sparse.triplets import Triplets, sent_to
 
 PIECE_BYTES = 1 << 22  # that are read at a time
@@ -188,12 +189,7 @@ def _balanced(comm: MPI.Comm, path: str, stored: _Stored) -> Partition:
     even = Partition.even(stored.shape[0], comm.size)
     with agreed(comm), naming(path):
         weights = np.diff(stored.pointers(*even.range(comm.rank))) + 1
-    sums = comm.allgather(int(weights.sum()))
-    if not any(sums):
-        return even
-    starts = cuts(weights, sum(sums[: comm.rank]), sum(sums), comm.size)
-    comm.Allreduce(MPI.IN_PLACE, starts, op=MPI.SUM)
-    return Partition(starts)
+    return balanced(comm, weights) or even
 
 
 def _check_permutation(

@@ -134,16 +134,10 @@ class TextFile:
         self.line += line_count(block)
         return first, block
 
-    def following(
-        self,
-        size: int,
-        lines: int | None = None,
-        progress: Callable[[int, int], object] | None = None,
-    ) -> tuple[int, bytes]:
-        """The next :meth:`block`, having told ``progress`` how many bytes of all are read."""
+    def tell(self, progress: Callable[[int, int], object] | None) -> None:
+        """Say how many bytes of all have been read, if that is wanted."""
         if progress is not None:
             progress(min(self.position, self.size), self.size)
-        return self.block(size, lines)
 
     def _read(self, size: int) -> bytes:
         try:

@@ -53,7 +53,7 @@ def _own_pattern(comm: MPI.Comm, rows: sparse.csr_array, given: Partition) -> sp
     col = rows.indices.astype(index)
     off = row != col
     here = Triplets(row[off], col[off], np.ones(int(off.sum()), np.bool_))
-    there = route(comm, Triplets(here.cols, here.rows, here.values), given)
+    there = route(comm, [Triplets(here.cols, here.rows, here.values)], given)
     both = [part.to_rows(start, stop, given.size) for part in (here, there)]
     return sparse.csr_array(both[0] + both[1])
 

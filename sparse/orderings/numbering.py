@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from mpi4py import MPI
@@ -12,9 +13,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from onesided.collectives import agreed
+from onesided.sparse.moving import balanced
 from onesided.sparse.orderings.graph import dealt, gathered, gathered_graph
 from onesided.sparse.orderings.metis import check_metis, metis_parts
-from onesided.sparse.partition import Partition, cuts
+from onesided.sparse.partition import Partition
 
 How = str | Partition | NDArray[np.integer[Any]]
 
@@ -48,7 +50,7 @@ def numbering(
 def _words(how: object) -> str:
     """What must be equal on all ranks."""
     if isinstance(how, Partition):
-        return f"partitioned with starts {how.starts.tolist()}"
+        return f"partitioned with {how.parts} parts, their starts {crc32(how.starts.tobytes()):x}"
     return f"partitioned with {how!r}" if isinstance(how, str) else "partitioned with owners"
 
 
@@ -89,12 +91,7 @@ def _check_owners(comm: MPI.Comm, given: Partition, owners: object) -> None:
 def _by_weight(comm: MPI.Comm, rows: sparse.csr_array, given: Partition, budget: int) -> Numbering:
     """Collective. The rows in their order, cut where the nonzeros are balanced."""
     weights = np.diff(rows.indptr).astype(np.int64) + 1
-    sums = comm.allgather(int(weights.sum()))
-    if not any(sums):
-        return Numbering(given)
-    starts = cuts(weights, sum(sums[: comm.rank]), sum(sums), comm.size)
-    comm.Allreduce(MPI.IN_PLACE, starts, op=MPI.SUM)
-    return Numbering(Partition(starts))
+    return Numbering(balanced(comm, weights) or given)
 
 
 def _by_metis(comm: MPI.Comm, rows: sparse.csr_array, given: Partition, budget: int) -> Numbering:
@@ -142,12 +139,13 @@ def _by_owners(comm: MPI.Comm, owners: NDArray[Any], given: Partition) -> Number
     """Collective. Every row to its owner, among the rows of an owner in their order."""
     owners = owners.astype(np.intp, copy=False)
     counts = np.bincount(owners, minlength=comm.size).astype(np.int64)
-    everyone = np.empty((comm.size, comm.size), np.int64)
-    comm.Allgather(counts, everyone)
-    partition = Partition.from_lengths(everyone.sum(axis=0))
+    lower, total = np.zeros_like(counts), np.zeros_like(counts)
+    comm.Exscan(counts, lower, op=MPI.SUM)
+    comm.Allreduce(counts, total, op=MPI.SUM)
+    partition = Partition.from_lengths(total)
     order = np.argsort(owners, kind="stable")
     place = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
-    first = partition.starts[:-1] + everyone[: comm.rank].sum(axis=0)
+    first = partition.starts[:-1] + (lower if comm.rank else 0)
     numbers = np.empty(len(owners), np.int64)
     numbers[order] = np.repeat(first, counts) + place
     return _numbering(comm, partition, numbers, given)

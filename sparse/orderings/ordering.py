@@ -11,6 +11,7 @@ from scipy import sparse
 
 from onesided.collectives import Alltoallv_init, RequestError, agreed
 from onesided.sparse.halo import Info
+from onesided.sparse.moving import blocks_of, counterparts, moved, shared_dtype
 from onesided.sparse.orderings.graph import GRAPH_BYTES
 from onesided.sparse.orderings.numbering import How, numbering
 from onesided.sparse.partition import Partition, index_dtype, split_columns
@@ -50,9 +51,8 @@ class Ordering:
         self._given = np.argsort(numbers).astype(np.intp)
         ascending = numbers[self._given]
         self._sent = np.diff(np.searchsorted(ascending, partition.starts)).astype(np.int64)
-        self._came = np.empty_like(self._sent)
-        comm.Alltoall(self._sent, self._came)
-        places = exchanged(comm, ascending, self._sent, self._came)
+        self._came = counterparts(comm, self._sent)
+        places = moved(comm, ascending, self._sent, self._came)
         self._kept = (places - partition.range(comm.rank)[0]).astype(np.intp)
         with agreed(comm):
             length = int(partition.lengths()[comm.rank])
@@ -187,13 +187,8 @@ def partitioned(
     with agreed(comm, "partitioned"):
         if getattr(rows, "format", None) != "csr" or rows.ndim != 2:
             raise TypeError(f"rows in CSR expected, not {type(rows).__name__}")
-    shapes = comm.allgather((rows.shape, rows.dtype))
-    n_cols = shapes[0][0][1]
-    for rank, (shape, _) in enumerate(shapes):
-        if shape[1] != n_cols:
-            raise ValueError(f"rank 0 passes {n_cols} columns, rank {rank} {shape[1]}")
-    given = Partition.from_lengths(np.array([shape[0] for shape, _ in shapes], np.int64))
-    dtype = np.result_type(*(kind for _, kind in shapes))
+    given = blocks_of(comm, rows.shape)
+    dtype = shared_dtype(comm, rows.dtype)
     private = comm.Dup()
     try:
         new = numbering(private, rows, given, how, budget)
@@ -229,7 +224,7 @@ def _moved_rows(
         columns.astype(index, copy=False),
         rows.data,
     )
-    return route(comm, entries, partition).to_rows(*partition.range(comm.rank), n_cols)
+    return route(comm, [entries], partition).to_rows(*partition.range(comm.rank), n_cols)
 
 
 def _renumbered(
@@ -238,22 +233,12 @@ def _renumbered(
     """Collective. The new indices of these columns; those of ghosts are asked of their owners."""
     with agreed(comm):
         local = split_columns(columns, given, comm.rank)
-    asked = np.empty_like(local.ghost_counts)
-    comm.Alltoall(local.ghost_counts, asked)
-    questions = exchanged(comm, local.ghosts, local.ghost_counts, asked)
+    asked = counterparts(comm, local.ghost_counts)
+    questions = moved(comm, local.ghosts, local.ghost_counts, asked)
     answers = numbers[questions - given.range(comm.rank)[0]]
-    ghosts = exchanged(comm, answers, asked, local.ghost_counts)
+    ghosts = moved(comm, answers, asked, local.ghost_counts)
     new: NDArray[np.int64] = np.concatenate([numbers, ghosts])[local.indices]
     return new
-
-
-def exchanged(
-    comm: MPI.Comm, send: NDArray[np.int64], counts: NDArray[np.int64], come: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Collective. ``counts[p]`` numbers go to rank ``p``, ``come[p]`` come from it."""
-    received = np.empty(int(come.sum()), np.int64)
-    comm.Alltoallv([send, counts.tolist()], [received, come.tolist()])
-    return received
 
 
 def _check_numbers(

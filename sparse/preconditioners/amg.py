@@ -2,15 +2,15 @@
 
 P. Vanek, J. Mandel, M. Brezina, Algebraic multigrid by smoothed aggregation for second and fourth
 order elliptic problems, Computing 56 (1996), 179-196. Aggregates grow around a maximal independent
-set of distance two: N. Bell, S. Dalton, L. N. Olson, Exposing fine-grained parallelism in algebraic
-multigrid methods, SIAM Journal on Scientific Computing 34 (2012), C123-C152. The smoother: M. Adams
-et al., Parallel multigrid smoothing: polynomial versus Gauss-Seidel, Journal of Computational
-Physics 188 (2003), 593-610.
+set of distance two, as of N. Bell, S. Dalton, L. N. Olson, Exposing fine-grained parallelism in
+algebraic multigrid methods, SIAM Journal on Scientific Computing 34 (2012), C123-C152. Smoother:
+M. Adams et al., Parallel multigrid smoothing: polynomial versus Gauss-Seidel, Journal of
+Computational Physics 188 (2003), 593-610.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,15 @@ from onesided.collectives.context import Scoped
 from onesided.sparse import rows as moving
 from onesided.sparse.linear import Linear
 from onesided.sparse.matrix import DistMatrix
+from onesided.sparse.moving import lengths
 from onesided.sparse.partition import Partition
 from onesided.sparse.preconditioners.jacobi import check_square, checked_diagonal
 from onesided.sparse.preconditioners.preconditioner import OfMatrix
+
+try:
+    from onesided.sparse.preconditioners import _aggregates as _compiled
+except ImportError:  # no compiler was present
+    _compiled = None  # type: ignore[assignment]
 
 Vector = NDArray[Any]
 
@@ -34,6 +40,7 @@ _POWER_STEPS = 12
 _LOWEST, _HIGHEST = 0.1, 1.1
 _LEAST_GAIN = 0.7  # rows of a coarser level to those of a finer one, at most
 _MOST_LEVELS = 12
+_ROWS_AT_ONCE = 1 << 13
 _COARSE_SWEEPS = 8  # of the smoother, where the coarsest level is too large to be inverted
 
 
@@ -105,9 +112,9 @@ class AMG(OfMatrix, Scoped):
             if A.shape[0] <= self._coarsest or len(self._levels) == _MOST_LEVELS:
                 break
             with agreed(A.comm):
-                aggregates = _aggregates(A.own_block(), level.diagonal, nodes, strength)
+                aggregates = _aggregates(A.local(), level.diagonal, nodes, strength)
                 tentative, modes, nodes = _tentative(aggregates, modes)
-            coarse = Partition.from_lengths(np.array(A.comm.allgather(tentative.shape[1])))
+            coarse = lengths(A.comm, tentative.shape[1])
             if coarse.size > _LEAST_GAIN * A.shape[0] or not coarse.size:
                 break
             A = level.coarsen(tentative, coarse)
@@ -220,7 +227,7 @@ class _Level:
         self.P = DistMatrix(comm, smoothed, A.row_partition, coarse, **how)
         self.PH = self.P.H
         self.right = np.zeros(tentative.shape[1], A.dtype)
-        image = moving.product(comm, local, A.pattern, smoothed)
+        image = moving.product(comm, local, A.pattern, smoothed, ordered=False)
         local = self.P.local()
         if local.dtype.kind == "c":
             local = local.conj()
@@ -268,62 +275,68 @@ def _everywhere(A: DistMatrix, block: Vector) -> Vector:
     return whole
 
 
-@dataclass(frozen=True, eq=False)
-class _Graph:
-    """Strong connections of nodes, each of which is connected with itself."""
-
-    indptr: NDArray[np.intp]
-    indices: NDArray[np.intp]
-
-    def most(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """The largest number among a node's neighbors and its own."""
-        theirs = numbers.take(self.indices, mode="clip")
-        found: NDArray[Any] = np.maximum.reduceat(theirs, self.indptr[:-1])
-        return found
-
-
 def _aggregates(
-    own: sparse.csr_array, diagonal: Vector, nodes: NDArray[np.int64], strength: float
+    local: sparse.csr_array, diagonal: Vector, nodes: NDArray[np.int64], strength: float
 ) -> NDArray[np.int64]:
-    """Local. For each row of the own block the number of its aggregate."""
-    n = own.shape[0]
-    if not n:
-        return np.zeros(0, np.int64)
-    row = np.repeat(np.arange(n), np.diff(own.indptr))
-    size, column = np.sqrt(np.abs(diagonal)), own.indices.astype(np.intp)
-    strong = np.abs(own.data) > (strength * size)[row] * size.take(column)
-    if len(nodes) == int(nodes[-1]) + 1:
-        indptr = np.concatenate([[0], np.cumsum(strong)])[own.indptr]
-        return _around(_Graph(indptr, column[strong]), n)
-    places = nodes[row[strong]], nodes[column[strong]]
+    """Local. For each row the number of its aggregate; connections with ghosts do not count."""
+    n = local.shape[0]
+    strong = _strong(local, np.sqrt(np.abs(diagonal)), strength)
+    if not n or len(nodes) == int(nodes[-1]) + 1:
+        return _around(local.indptr, local.indices, strong)
+    row = np.repeat(np.arange(n), np.diff(local.indptr))
+    places = nodes[row[strong]], nodes[local.indices[strong]]
     count = int(nodes[-1]) + 1
     ones = np.ones(len(places[0]), np.bool_)
     graph: Any = sparse.coo_array((ones, places), shape=(count, count)).tocsr()
-    indptr, indices = (part.astype(np.intp) for part in (graph.indptr, graph.indices))
-    return _around(_Graph(indptr, indices), count)[nodes]
+    return _around(graph.indptr, graph.indices, graph.data)[nodes]
 
 
-def _around(graph: _Graph, count: int) -> NDArray[np.int64]:
-    """Local. Aggregates of nodes around a set of roots, no two of which share a neighbor."""
-    rng = np.random.default_rng(count)
-    kind = np.int32 if count < 1 << 30 else np.int64
-    chosen, out = kind(1) << kind(30 if kind is np.int32 else 62), kind(-1)
-    key = rng.permutation(count).astype(kind)
-    undecided = np.ones(count, np.bool_)
-    while undecided.any():
-        near = graph.most(graph.most(key))
-        lost = undecided & (near >= chosen)
-        roots = undecided & (near == key)
-        key[lost] = out
-        key[roots] += chosen
-        undecided &= ~roots & ~lost
-    roots = np.flatnonzero(key >= chosen)
-    label: NDArray[Any] = np.full(count, -1, kind)
-    label[roots] = np.arange(len(roots))
-    for _ in range(2):
-        near = graph.most(label)
-        label = np.where(label < 0, near, label)
-    return label.astype(np.int64)
+def _strong(local: sparse.csr_array, size: Vector, strength: float) -> NDArray[np.bool_]:
+    """Local. Which entries are strong and of own columns; by parts that stay in the cache."""
+    n, indptr = local.shape[0], local.indptr
+    strong = np.empty(len(local.data), np.bool_)
+    for first in range(0, n, _ROWS_AT_ONCE):
+        rows = slice(first, min(first + _ROWS_AT_ONCE, n))
+        part = slice(indptr[rows.start], indptr[rows.stop])
+        columns = local.indices[part]
+        least = np.repeat(strength * size[rows], np.diff(indptr[rows.start : rows.stop + 1]))
+        least *= size.take(columns, mode="clip")
+        strong[part] = (np.abs(local.data[part]) > least) & (columns < n)
+    return strong
+
+
+def _around(
+    indptr: NDArray[Any], indices: NDArray[Any], strong: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """Local. Aggregates of the nodes of a graph around roots, no two of which share a neighbor.
+
+    Nodes become roots in their order, where they can. Neighbors of a root have its number; others
+    that of the first of their neighbors that has one.
+    """
+    label = np.full(len(indptr) - 1, -1, np.int64)
+    if _compiled is not None:
+        _compiled.aggregate(indptr, indices, strong, label)
+        return label
+    near = [
+        indices[start:stop][strong[start:stop]] for start, stop in itertools.pairwise(indptr)
+    ]
+    count = 0
+    for node, others in enumerate(near):
+        if label[node] < 0 and np.all(label[others] < 0):
+            label[node] = label[others] = count
+            count += 1
+    first = label.copy()
+    for node in np.flatnonzero(first < 0):
+        known = first[near[node]]
+        label[node] = known[known >= 0][0]
+    return label
+
+
+def _summed(values: Vector, places: NDArray[np.int64], count: int) -> Vector:
+    """Local. The sums of the values of each of so many places."""
+    if values.dtype.kind != "c":
+        return np.bincount(places, values, count)
+    return _summed(values.real, places, count) + 1j * _summed(values.imag, places, count)
 
 
 def _tentative(
@@ -332,13 +345,17 @@ def _tentative(
     """Local. T with orthonormal columns that hold the modes; the coarse modes, and coarse nodes."""
     n, m = modes.shape
     count = int(aggregates.max(initial=-1)) + 1
-    gram = np.zeros((count, m, m), modes.dtype)
-    np.add.at(gram, aggregates, modes.conj()[:, :, None] * modes[:, None, :])
-    values, vectors = np.linalg.eigh(gram)
+    gram = np.empty((count, m, m), np.result_type(modes, np.float64))
+    for i, j in np.ndindex(m, m):
+        gram[:, i, j] = _summed(modes[:, i].conj() * modes[:, j], aggregates, count)
+    values, vectors = gram[:, 0].real, np.ones_like(gram)
+    if m > 1:
+        values, vectors = np.linalg.eigh(gram)
     good = values > 1e-10 * values.max(axis=1, initial=0, keepdims=True)
     roots = np.sqrt(np.where(good, values, 1.0))
     number = np.where(good, np.cumsum(good.reshape(-1)).reshape(good.shape) - 1, -1)
     turned = np.einsum("nk,nkm->nm", modes, (vectors / roots[:, None, :])[aggregates])
+    turned = turned.astype(modes.dtype)
     kept = good[aggregates]
     indptr = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
     shape = n, int(good.sum())

@@ -299,7 +299,7 @@ def row(comm, name, seed, maxiter):
 
 @parameters(name=MATRICES)
 def case_table(comm, name, seed):
-    most = 300 if name not in EASY else 2000 if kind_of(name) == "general" else 20000
+    most = 60 if name not in EASY else 1000 if kind_of(name) == "general" else 20000
     whole, b, kind, converged = row(comm, name, seed, most)
     assert converged
     if name not in EASY:

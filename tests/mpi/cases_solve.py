@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 import scipy.io
 from cases import need, parameters, skip
-from scipy import sparse
+from scipy.sparse import csr_array
 
+from onesided import sparse
 from onesided.apps import pagerank, solve
 from onesided.apps.failures import CommandError
 from onesided.apps.main import build_parser
+from onesided.apps.solve_options import PRECONDITIONERS, SOLVERS
 from onesided.sparse.solvers.space import start_block
 
 MATRICES = Path(__file__).resolve().parents[1] / "matrices"
@@ -28,7 +30,7 @@ def path_of(name):
 
 
 def whole_of(name):
-    return sparse.csr_array(scipy.io.mmread(path_of(name)))
+    return csr_array(scipy.io.mmread(path_of(name)))
 
 
 class Folder:
@@ -61,13 +63,10 @@ def run(comm, folder, command, name, *words):
     return code, *comm.bcast(found)
 
 
-@parameters(
-    solver=["cg", "pipelined-cg", "chebyshev", "bicgstab", "gmres", "lsqr"],
-    precond=["none", "jacobi", "ilu", "ssor"],
-)
+@parameters(solver=[*SOLVERS], precond=[*PRECONDITIONERS])
 def case_solvers(comm, solver, precond):
-    if solver == "lsqr" and precond != "none":
-        skip("lsqr takes no preconditioner")
+    if precond != "none" and not SOLVERS[solver].preconditioned:
+        skip(f"{solver} takes no preconditioner")
     words = ["--solver", solver, "--precond", precond, "--rtol", "1e-8", "--rhs", "random"]
     with Folder(comm) as folder:
         code, facts, x, attributes = run(comm, folder, "solve", "Trefethen_20b", *words)
@@ -161,8 +160,8 @@ class Off:
 
 
 def case_wrong_solutions_are_noticed(comm):
-    before = solve.SOLVERS["cg"], pagerank.pagerank
-    solve.SOLVERS["cg"] = solve.Solver(Off(before[0].call))
+    before = sparse.cg, pagerank.pagerank
+    sparse.cg = Off(before[0])
     pagerank.pagerank = Off(before[1])
     try:
         with Folder(comm) as folder:
@@ -170,7 +169,7 @@ def case_wrong_solutions_are_noticed(comm):
             codes = [run(comm, folder, "solve", "bcsstk01", *words)[0]]
             codes.append(run(comm, folder, "pagerank", "karate", "--verify")[0])
     finally:
-        solve.SOLVERS["cg"], pagerank.pagerank = before
+        sparse.cg, pagerank.pagerank = before
     assert codes == [1, 1]
 
 

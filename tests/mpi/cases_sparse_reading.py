@@ -12,7 +12,7 @@ import scipy.io
 from cases import parameters, skip
 from scipy import sparse
 
-from onesided.sparse import MatrixMarketError, read
+from onesided.sparse import MatrixMarketError, moving, read
 from onesided.sparse.files.marketreader import read_triplets
 from onesided.sparse.partition import Partition
 from onesided.sparse.triplets import Triplets, balanced_rows, route
@@ -239,10 +239,28 @@ def case_rows_are_balanced_and_entries_routed(comm, n, skew, seed):
     partition = balanced_rows(comm, mine.rows, n)
     weights = np.bincount(whole[0], minlength=n) + 1
     assert np.array_equal(partition.starts, Partition.balanced(weights, comm.size).starts)
-    received = route(comm, mine, partition)
+    received = route(comm, [mine], partition)
     start, stop = partition.range(comm.rank)
     belongs = (whole[0] >= start) & (whole[0] < stop)
-    expected = sorted(zip(*(part[belongs].tolist() for part in whole), strict=True))
-    got = zip(*(p.tolist() for p in (received.rows, received.cols, received.values)), strict=True)
-    assert sorted(got) == expected
-    assert comm.allreduce(len(expected)) == len(whole[0])
+    for part, got in zip(whole, (received.rows, received.cols, received.values), strict=True):
+        assert np.array_equal(got, part[belongs])  # in the order of the ranks, and of each
+    assert comm.allreduce(int(belongs.sum())) == len(whole[0])
+
+
+@parameters(kind=["f8", "c16", "i4", "?"], piece=[8, 1 << 30])
+def case_items_go_to_those_only_that_they_are_for(comm, kind, piece, seed):
+    rng = np.random.default_rng([seed, comm.rank])
+    to = rng.integers(0, 4, comm.size) * rng.integers(0, 2, comm.size)
+    items = rng.integers(0, 2, (int(to.sum()), 2)).astype(kind)
+    before = moving._PIECE_BYTES
+    moving._PIECE_BYTES = piece
+    try:
+        of = moving.counterparts(comm, to)
+        came = moving.moved(comm, items, to, of)
+    finally:
+        moving._PIECE_BYTES = before
+    starts = np.cumsum(to) - to
+    sent = comm.allgather([items[start : start + n] for start, n in zip(starts, to, strict=True)])
+    assert np.array_equal(came, np.concatenate([parts[comm.rank] for parts in sent]))
+    assert came.dtype == items.dtype
+    assert of.tolist() == [len(parts[comm.rank]) for parts in sent]

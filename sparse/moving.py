@@ -1,0 +1,156 @@
+"""Items of arrays that go from rank to rank; a rank speaks with those only that it has some for.
+
+Who sends something to a rank is found as by T. Hoefler, C. Siebert, A. Lumsdaine, Scalable
+communication protocols for dynamic sparse data exchange, PPoPP 2010: nobody counts for all ranks.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.collectives.context import Context
+from onesided.sparse.partition import Partition, cuts
+
+_PIECE_BYTES = 1 << 30  # of a message: below what a 32-bit count can say
+_PATIENCE = 1000  # looks for messages before a rank lets others have its core
+
+Counts = NDArray[np.int64]
+
+
+def counterparts(comm: MPI.Comm, counts: Counts) -> Counts:
+    """Collective. How many items come from each rank, where ``counts[p]`` go to rank ``p``."""
+    context = Context.of(comm)
+    comm, tag = context.comm, context.next_tag()
+    found = np.zeros_like(counts)
+    found[comm.rank] = counts[comm.rank]
+    sends = [comm.Issend(counts[rank : rank + 1], rank, tag) for rank in _others(comm, counts)]
+    arrived: MPI.Request | None = None
+    status, looks = MPI.Status(), 0
+    while arrived is None or not arrived.Test():
+        while comm.Iprobe(MPI.ANY_SOURCE, tag, status):
+            source = status.Get_source()
+            comm.Recv(found[source : source + 1], source, tag)
+        if arrived is None and MPI.Request.Testall(sends):
+            arrived = comm.Ibarrier()
+        looks += 1
+        if looks > _PATIENCE:
+            time.sleep(0)
+    return found
+
+
+def moved(comm: MPI.Comm, send: NDArray[Any], to: Counts, of: Counts) -> NDArray[Any]:
+    """Collective. What has come by ascending rank: ``to[p]`` of the items, which lie one after the
+    other, go to rank ``p``, ``of[p]`` come from it."""
+    context = Context.of(comm)
+    comm, tag = context.comm, context.next_tag()
+    received = np.empty((int(of.sum()), *send.shape[1:]), send.dtype)
+    width = received[:1].nbytes or send[:1].nbytes
+    sources, targets = (np.cumsum(counts) - counts for counts in (of, to))
+    theirs, mine = _bytes(received), _bytes(np.ascontiguousarray(send))
+    requests = []
+    for rank in _others(comm, of):
+        for part in _pieces(theirs, sources[rank] * width, of[rank] * width):
+            requests.append(comm.Irecv(part, rank, tag))
+    for rank in _others(comm, to):
+        for part in _pieces(mine, targets[rank] * width, to[rank] * width):
+            requests.append(comm.Isend(part, rank, tag))
+    own = slice(sources[comm.rank], sources[comm.rank] + of[comm.rank])
+    first = targets[comm.rank]
+    received[own] = send[first : first + to[comm.rank]]
+    MPI.Request.Waitall(requests)
+    return received
+
+
+def _others(comm: MPI.Comm, counts: Counts) -> list[int]:
+    """Local. The ranks that have some, from the next one on, so that not all begin with one."""
+    ranks = np.flatnonzero(counts)
+    ranks = ranks[ranks != comm.rank]
+    return np.roll(ranks, -int(np.searchsorted(ranks, comm.rank))).tolist()
+
+
+def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
+    return array.reshape(-1).view(np.uint8)
+
+
+def _pieces(whole: NDArray[np.uint8], start: int, length: int) -> list[NDArray[np.uint8]]:
+    stop = start + length
+    return [
+        whole[first : min(first + _PIECE_BYTES, stop)]
+        for first in range(start, stop, _PIECE_BYTES)
+    ]
+
+
+class Route:
+    """Which item goes to which rank; found once, for any number of arrays."""
+
+    def __init__(self, comm: MPI.Comm, owners: NDArray[np.intp]) -> None:
+        """Collective. Item k goes to the rank ``owners[k]``."""
+        self._comm = comm
+        self._to = np.bincount(owners, minlength=comm.size).astype(np.int64)
+        self._order: NDArray[np.intp] | None = None
+        if len(owners) and bool(np.any(owners[1:] < owners[:-1])):
+            narrow = owners.astype(np.min_scalar_type(comm.size))  # which is sorted by its digits
+            self._order = np.argsort(narrow, kind="stable")
+        self._of = counterparts(comm, self._to)
+
+    def send(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Collective. What has come, by rank, of each in its order."""
+        if self._order is not None:
+            array = array.take(self._order)
+        return moved(self._comm, array, self._to, self._of)
+
+
+def lengths(comm: MPI.Comm, length: int) -> Partition:
+    """Collective. The partition whose blocks have the lengths that the ranks pass."""
+    everyone = np.empty(comm.size, np.int64)
+    comm.Allgather(np.array([length], np.int64), everyone)
+    return Partition.from_lengths(everyone)
+
+
+def blocks_of(comm: MPI.Comm, shape: tuple[int, int]) -> Partition:
+    """Collective. That of the rows of which ranks pass blocks of these shapes.
+
+    Raises ``ValueError`` on every rank where they differ in columns.
+    """
+    everyone = np.empty((comm.size, 2), np.int64)
+    comm.Allgather(np.array(shape, np.int64), everyone)
+    other = np.flatnonzero(everyone[:, 1] != everyone[0, 1])
+    if len(other):
+        raise ValueError(
+            f"rank 0 passes {everyone[0, 1]} columns, rank {other[0]} {everyone[other[0], 1]}"
+        )
+    return Partition.from_lengths(everyone[:, 0])
+
+
+def shared_dtype(comm: MPI.Comm, kind: np.dtype[Any]) -> np.dtype[Any]:
+    """Collective. The one that holds those of all ranks, in this machine's order of bytes."""
+    kind = kind.newbyteorder("=")
+    numbers = np.array([kind.num, -kind.num], np.int64)
+    comm.Allreduce(MPI.IN_PLACE, numbers, op=MPI.MAX)
+    return kind if numbers[0] == -numbers[1] else np.result_type(*comm.allgather(kind))
+
+
+def before(comm: MPI.Comm, number: int) -> tuple[int, int]:
+    """Collective. The sum of the numbers of lower ranks, and that of all."""
+    mine, lower, total = np.array([number], np.int64), np.zeros(1, np.int64), np.zeros(1, np.int64)
+    comm.Exscan(mine, lower, op=MPI.SUM)
+    comm.Allreduce(mine, total, op=MPI.SUM)
+    return int(lower[0]) if comm.rank else 0, int(total[0])
+
+
+def balanced(comm: MPI.Comm, weights: NDArray[np.int64]) -> Partition | None:
+    """Collective. Blocks of about equal weight; ``weights`` of this rank's run of the indices.
+
+    None where there is no weight.
+    """
+    lower, total = before(comm, int(weights.sum()))
+    if not total:
+        return None
+    starts = cuts(weights, lower, total, comm.size)
+    comm.Allreduce(MPI.IN_PLACE, starts, op=MPI.SUM)
+    return Partition(starts)
