@@ -14,6 +14,7 @@ import pytest
 
 from onesided.collectives.program import COMPILED, interpreter
 from onesided.collectives.registry import methods
+from onesided.sparse.kernels.registry import available
 
 TESTS = Path(__file__).resolve().parent
 FAULTS = TESTS / "programs" / "apps_fault.py"
@@ -83,7 +84,8 @@ def test_doctor_tries_every_method(ranks):
     for method in methods():
         assert re.search(rf"\b{method} .*\b(yes|not here)\b", outcome.stdout), outcome.report()
     assert "NO" not in re.findall(r"\bNO\b", outcome.stdout)
-    words = ("MPI library", "thread level", f"core of rounds  {interpreter()}", "Known defects")
+    kernels = f"sparse kernels  {', '.join(available())}"
+    words = ("thread level", f"core of rounds  {interpreter()}", kernels, "Known defects")
     for word in (*words, f"{ranks} rank"):
         assert word in outcome.stdout, outcome.report()
 
