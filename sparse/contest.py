@@ -55,8 +55,8 @@ class Contest:
         suited = [name for name in kernels if KERNELS[name].suits(self._rows)]
         everyone = self._comm.allgather((kernels, suited))
         shared = set.intersection(*(set(names) for names, _ in everyone))
-        wanted = set.union(*(set(names) for _, names in everyone)) or shared
-        names = [name for name in kernels if name in shared & wanted]
+        wanted = set.union(*(set(names) for _, names in everyone))
+        names = [name for name in kernels if name in (shared & wanted or shared)]
         best, champion, least = names[0], self._made(names[0]), 0.0
         for name in names[1:]:
             challenger = self._made(name)

@@ -88,10 +88,10 @@ class DistMatrix(Transposable, Scoped):
 
         ``kernel`` names the local product: the compiled ones are "csr", rows as they are, and
         "sell" (SELL-C-sigma), 8 rows of like lengths at a time, for real matrices; they multiply
-        rows that need no ghosts while these are coming. "scipy", "mkl" and "mkl-tuned" (where MKL
-        is installed) wait for the ghosts first, with a copy of x beside them. "auto" measures, in
-        some tenths of a second for a large matrix; results may then differ by rounding from run to
-        run. "sell" and "mkl-tuned" keep another copy of the entries.
+        rows that need no ghosts while these are coming. "scipy", and "mkl" where it is installed,
+        wait for the ghosts first, with a copy of x beside them. "auto" measures where there is a
+        choice, in some tenths of a second for a large matrix; results may then differ by rounding
+        from run to run. "sell" and "mkl" keep another copy of the entries.
 
         Raises the same error on every rank: ``ValueError`` where rows and partitions do not
         fit, ``TypeError`` for the dtype, and the errors of ``Alltoallw_init``.

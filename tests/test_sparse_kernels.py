@@ -191,5 +191,4 @@ def test_what_mkl_refuses_is_an_error(monkeypatch):
     refuse = ctypes.CFUNCTYPE(ctypes.c_int, *calls["optimize"].argtypes)(lambda name: 2)
     monkeypatch.setattr(mkl_kernel, "_calls", lambda *key: {**calls, "optimize": refuse})
     with pytest.raises(MemoryError, match="status 2"):
-        mkl_kernel.MklKernel(rows, optimized=True)
-    mkl_kernel.MklKernel(rows, optimized=False)
+        mkl_kernel.MklKernel(rows)

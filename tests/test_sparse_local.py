@@ -140,7 +140,7 @@ def test_a_report_fits_80_columns():
     large = np.full(2, 10**9)
     words = str(
         MatrixReport(
-            (10**9, 10**9), "complex128", "rma-notify", "mkl-tuned",
+            (10**9, 10**9), "complex128", "rma-notify", "scipy",
             large, large, large, large, 10 * large, np.full((2, 2), 10**9),
         )
     )  # fmt: skip

@@ -41,13 +41,17 @@ void multiply_rows(const Csr *csr, const Runs *runs, int boundary, Py_ssize_t k,
 
 /* Rows in slices of 8, entry by entry, those of like lengths together (slices.c). */
 enum { LANES = 8 };
+
+/* Columns of 32 or of 16 bits, or, of 8 that follow each other, the first alone. */
+enum { WIDE, NARROW, DENSE, FORMS };
+
 typedef struct {
-    int32_t base[2];         /* of own and ghost columns: what short numbers are added to */
+    int32_t base[2];         /* of own and ghost columns: what those of 16 bits are added to */
     int32_t full[2];         /* steps in which every lane has an entry, */
     int32_t ragged[2];       /* and steps after them in which some have none */
     int32_t row;             /* the first row */
     uint8_t lanes;           /* rows in the slice */
-    uint8_t narrow;          /* columns are numbers of 16 bits */
+    uint8_t form;            /* of the numbers of columns */
     uint8_t straight;        /* rows follow each other */
     uint8_t along;           /* one long row, over all lanes */
 } Slice;

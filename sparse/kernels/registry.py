@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from onesided.collectives import mkl
@@ -41,14 +41,12 @@ class Offer:
     works: Callable[[Csr], bool] = lambda csr: True
 
 
-_MKL: dict[str, Any] = {"present": _mkl_usable, "needs": "MKL", "works": takes}
 _OURS: dict[str, Any] = {"product": SplitProduct, "present": compiled, "needs": "a C compiler"}
 KERNELS = {
     "scipy": Offer(PlainKernel, suits=lambda csr: not compiled()),
-    "csr": Offer(rows_as_they_are, **_OURS),
+    "csr": Offer(rows_as_they_are, **_OURS, suits=lambda csr: not sliceable(csr)),
     "sell": Offer(in_slices, **_OURS, works=sliceable),
-    "mkl": Offer(partial(MklKernel, optimized=False), **_MKL),
-    "mkl-tuned": Offer(partial(MklKernel, optimized=True), **_MKL),
+    "mkl": Offer(MklKernel, present=_mkl_usable, needs="MKL", works=takes),
 }
 
 
