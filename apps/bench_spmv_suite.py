@@ -91,7 +91,7 @@ def _rows(case: str, outcome: Outcome, cache: int, wanted: Sequence[str]) -> lis
     rows: list[Row] = []
     for method, product in outcome.products.items():
         labels = {"case": case, "method": method, "product": product}
-        aims = product_aims(case, method, outcome.nbytes, cache)
+        aims = product_aims(method, outcome.nbytes, cache)
         rows += [
             comparison(
                 labels,

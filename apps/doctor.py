@@ -20,6 +20,7 @@ from onesided.apps.trial import Trial, try_method
 from onesided.collectives import interpreter, methods
 from onesided.collectives.hardware import Layout
 from onesided.sparse.files import entries
+from onesided.sparse.kernels.registry import available
 
 FAILED = 1  # exit code where a method that should work does not
 SHARED_MEMORY = "/dev/shm"
@@ -52,6 +53,7 @@ def facts(comm: MPI.Comm) -> dict[str, Any]:
         "interpreters": sorted(set(comm.allgather(interpreter()))),
         "layout": str(Layout.of(comm)),
         "core": ", ".join(sorted(set(comm.allgather(interpreter())))),
+        "kernels": "; ".join(sorted(set(comm.allgather(", ".join(available()))))),
         "shared_memory": min(
             (each for each in comm.allgather(shared_memory()) if each is not None),
             key=lambda each: each["free"],
@@ -86,6 +88,7 @@ def show(out: Console, found: dict[str, Any], trials: list[Trial]) -> None:
         "rounds are run by": "; ".join(found["interpreters"]),
         "layout": found["layout"],
         "core of rounds": found["core"],
+        "sparse kernels": found["kernels"],
         SHARED_MEMORY: "none"
         if memory is None
         else f"{byte_count(memory['free'])} of {byte_count(memory['total'])} free",

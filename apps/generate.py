@@ -67,7 +67,7 @@ def _market(comm: MPI.Comm, path: str, rows: Any, form: Form, comments: list[str
 
 def _store(comm: MPI.Comm, path: str, rows: Any, form: Form, comments: list[str]) -> None:
     blocks = Partition.from_lengths(np.array(comm.allgather(rows.shape[0]), np.int64))
-    with DistMatrix(comm, rows, blocks, blocks, method="p2p", product="fused") as matrix:
+    with DistMatrix(comm, rows, blocks, blocks, method="p2p", kernel="scipy") as matrix:
         write(matrix, path)
     with agreed(comm):
         if comm.rank == 0:

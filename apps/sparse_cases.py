@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from mpi4py import MPI
 
 from onesided.apps.failures import user_errors
@@ -48,7 +49,7 @@ def cases(comm: MPI.Comm, options: Namespace) -> tuple[list[SparseCase], str]:
         if comm.rank == 0 and folder:
             found = _large_enough(Path(folder), options.entries)
     files = [
-        SparseCase(NAME.sub(r"\1", path.name), partial(RowBlock.of_file, path=path), False)
+        SparseCase(NAME.sub(r"\1", path.name), partial(_of_file, path=path), False)
         for path in comm.bcast(found)
     ]
     reason = "" if folder else f"no matrices of files: {FOLDER} and --matrices name no folder"
@@ -73,6 +74,16 @@ def _most_entries(path: Path) -> int:
     finally:
         file.close()
     return header.entries * (1 if header.symmetry == "general" else 2)
+
+
+def _of_file(comm: MPI.Comm, path: Path) -> RowBlock:
+    """Collective. A pattern, all of whose values are the same, gets random ones."""
+    block = RowBlock.of_file(comm, path)
+    values = block.entries.data
+    different = comm.allgather([values.min(), values.max()] if len(values) else [])
+    if len({value for each in different for value in each}) == 1:
+        values[:] = np.random.default_rng(comm.rank).random(len(values))
+    return block
 
 
 def grid(points: int, comm: MPI.Comm) -> RowBlock:

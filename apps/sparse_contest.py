@@ -78,7 +78,7 @@ def contest(
     outcome = Outcome(
         {},
         candidates,
-        {name: f"{each.product_name}, {each.kernel_name}" for name, each in matrices.items()},
+        {name: each.kernel_name for name, each in matrices.items()},
         block.shape,
         first.nnz,
         _bytes(comm, block),

@@ -115,7 +115,7 @@ def product(matrix: DistMatrix, x: NDArray[Any]) -> Callable[[], object]:
 def label(method: str, matrix: DistMatrix) -> dict[str, str]:
     """Local. The method, with what ``auto`` chose, and the way to multiply."""
     used = method if matrix.method == method else f"{method} ({matrix.method})"
-    return {"method": used, "product": f"{matrix.product_name}, {matrix.kernel_name}"}
+    return {"method": used, "product": matrix.kernel_name}
 
 
 def halo_setup(comm: MPI.Comm, matrix: DistMatrix) -> float:

@@ -7,6 +7,7 @@ add to its own columns is computed.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from onesided.sparse.halo import ReverseHalo
-from onesided.sparse.kernels.protocol import MakeKernel
+from onesided.sparse.kernels.protocol import Kernel
 from onesided.sparse.kernels.scipy_calls import Csr
 from onesided.sparse.linear import Linear
 
@@ -25,15 +26,15 @@ class TransposedProduct:
     The copy is sorted by columns, so that every entry of the result is written once.
     """
 
-    def __init__(self, rows: Csr, n_own: int, make: MakeKernel) -> None:
-        shape = len(rows), rows.n_cols
+    def __init__(self, rows: Csr, make: Callable[[Csr], Kernel]) -> None:
+        shape, n_own, n_rows = (len(rows), rows.n_cols), rows.n_own, len(rows)
         by_row = sparse.csr_array((rows.data, rows.indices, rows.indptr), shape=shape)
         by_column = by_row.tocsc()
         indptr, indices, data = by_column.indptr, by_column.indices, by_column.data
         cut = int(indptr[n_own])
-        self._own = make(Csr(len(rows), indptr[: n_own + 1], indices[:cut], data[:cut]))
+        self._own = make(Csr(n_rows, n_rows, indptr[: n_own + 1], indices[:cut], data[:cut]))
         beyond = indptr[n_own:] - indptr.dtype.type(cut)
-        self._ghost = make(Csr(len(rows), beyond, indices[cut:], data[cut:]))
+        self._ghost = make(Csr(n_rows, n_rows, beyond, indices[cut:], data[cut:]))
 
     def __call__(self, halo: ReverseHalo, x: NDArray[Any], y: NDArray[Any]) -> None:
         """Multiply; x and y are contiguous, as the halo's dtype and k say, and do not overlap."""

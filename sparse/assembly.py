@@ -32,7 +32,6 @@ class Choices:
     dtype: DTypeLike | None = None
     partition: How = "rows"
     columns: Partition | None = None
-    product: str = "auto"
     kernel: str = "auto"
 
 
@@ -47,7 +46,6 @@ def from_triplets(
     info: Info = None,
     dtype: DTypeLike | None = None,
     partition: How = "rows",
-    product: str = "auto",
     kernel: str = "auto",
 ) -> DistMatrix:
     """Collective. The matrix of the entries that the ranks pass, each rank any of them, or none.
@@ -69,7 +67,7 @@ def from_triplets(
         target = vector_dtype(kind, dtype)
     index = index_dtype(max(shape))
     typed = [Triplets.joined([mine], index, target)]
-    choices = Choices(method, info, dtype, partition, None, product, kernel)
+    choices = Choices(method, info, dtype, partition, None, kernel)
     return from_any_rank(comm, shape, typed, choices)
 
 
@@ -91,7 +89,6 @@ class Assembler:
         method: str = "auto",
         info: Info = None,
         dtype: DTypeLike = np.float64,
-        product: str = "auto",
         kernel: str = "auto",
     ) -> None:
         """Collective. ``rows`` and ``cols`` are numbers from 0, broadcast against each other.
@@ -120,7 +117,7 @@ class Assembler:
         indptr = np.concatenate([[0], np.cumsum(counts)]).astype(kind)
         parts = np.zeros(len(found), target), (found % max(shape[1], 1)).astype(kind), indptr
         local = sparse.csr_array(parts, shape=(stop - start, shape[1]))
-        choices = Choices(method, info, dtype, "rows", None, product, kernel)
+        choices = Choices(method, info, dtype, "rows", None, kernel)
         self.matrix = from_blocks(comm, local, partition, choices)
 
     def assemble(self, values: ArrayLike) -> DistMatrix:
@@ -200,7 +197,7 @@ def from_blocks(
         columns = partition if partition.size == n_cols else Partition.even(n_cols, comm.size)
     made = DistMatrix(
         comm, rows, partition, columns, method=method, info=info, dtype=choices.dtype,
-        product=choices.product, kernel=choices.kernel,
+        kernel=choices.kernel,
     )  # fmt: skip
     made.ordering = ordering
     return made

@@ -17,9 +17,9 @@ from onesided.collectives.context import Scoped
 from onesided.sparse import rows as moving
 from onesided.sparse import stored
 from onesided.sparse.adjoint import Adjoint, Transposable, TransposedProduct
-from onesided.sparse.contest import Contest, candidates
+from onesided.sparse.contest import Contest
 from onesided.sparse.halo import Halo, HaloPattern, Info, ReverseHalo
-from onesided.sparse.kernels.registry import KERNELS
+from onesided.sparse.kernels.registry import KERNELS, named, product
 from onesided.sparse.kernels.scipy_calls import Csr, add_product
 from onesided.sparse.linear import DTYPES, Linear, entries_dtype
 from onesided.sparse.moving import moved
@@ -59,14 +59,14 @@ class DistMatrix(Transposable, Scoped):
     ``gather``, ``diagonal``, ``A[rows]`` and the whole vectors of ``as_linear_operator``.
 
     What is made of matrices (``A.copy()``, ``2 * A``, ``A + B``, ``A @ B``, ``A.T @ A``) has the
-    method, product and kernel of A, requests of its own, and is to be freed as A is.
+    method and kernel of A, requests of its own, and is to be freed as A is.
 
     ``comm`` is borrowed and must outlive the matrix. Attributes: ``comm``, ``shape`` (global),
     ``nnz`` (global, entries stored), ``dtype``, ``row_range``, ``col_range``, ``row_partition``,
     ``col_partition``, ``pattern`` (who needs which entries of x), ``halo`` (that of one vector),
-    ``method`` (of its request), ``product_name`` ("fused" or "split"), ``kernel_name`` (the local
-    product that it uses), ``checked`` (whether products compare their operands on all ranks; may
-    be set, to the same value on every rank),
+    ``method`` (of its request), ``kernel_name`` (the local product that it uses), ``checked``
+    (whether products compare their operands on all ranks; may be set, to the same value on every
+    rank),
     ``version`` (a number that changes with the values),
     ``ordering`` (how the caller's numbering was permuted, or None).
     """
@@ -83,29 +83,28 @@ class DistMatrix(Transposable, Scoped):
         method: str = "auto",
         info: Info = None,
         dtype: DTypeLike | None = None,
-        product: str = "auto",
         kernel: str = "auto",
     ) -> None:
         """Collective. Build from the rows of each rank, CSR with global columns.
 
-        ``product`` names the way to multiply: "fused" waits for the ghosts first, "split"
-        multiplies own columns meanwhile. ``kernel`` names the local product: "scipy", "mkl" or
-        "mkl-tuned" (where MKL is installed), and on rows sorted by length "scipy-sorted" or
-        "mkl-sorted". "auto" measures, in some tenths of a second for a large matrix; results may
-        then differ by rounding from run to run. All but "scipy" and "mkl" with "fused" keep
-        another copy of the entries.
+        ``kernel`` names the local product: the compiled ones are "csr", rows as they are, and
+        "sell" (SELL-C-sigma), 8 rows of like lengths at a time, for real matrices; they multiply
+        rows that need no ghosts while these are coming. "scipy", and "mkl" where it is installed,
+        wait for the ghosts first, with a copy of x beside them. "auto" measures where there is a
+        choice, in some tenths of a second for a large matrix; results may then differ by rounding
+        from run to run. "sell" and "mkl" keep another copy of the entries.
 
         Raises the same error on every rank: ``ValueError`` where rows and partitions do not
         fit, ``TypeError`` for the dtype, and the errors of ``Alltoallw_init``.
         """
-        with agreed(comm, f"DistMatrix with dtype={dtype}, product={product}, kernel={kernel}"):
+        with agreed(comm, f"DistMatrix with dtype={dtype}, kernel={kernel}"):
             self.dtype = vector_dtype(rows.dtype, dtype)
             _check_rows(comm, rows, row_partition, col_partition)
-            products, kernels = candidates(product, kernel)
+            kernels = named(kernel)
             columns = split_columns(rows.indices, col_partition, comm.rank)
             data = np.ascontiguousarray(rows.data, self.dtype)
             indptr = rows.indptr.astype(columns.indices.dtype, copy=False)
-            local = Csr(columns.n_local, indptr, columns.indices, data)
+            local = Csr(columns.n_local, columns.n_own, indptr, columns.indices, data)
         self._lay_out(comm, row_partition, col_partition)
         self.version = 0
         self.nnz = int(comm.allreduce(len(data)))
@@ -115,9 +114,8 @@ class DistMatrix(Transposable, Scoped):
         self._transposed: TransposedProduct | None = None
         self.pattern = HaloPattern.of(comm, columns, col_partition)
         self._plan(method, info)
-        choice = Contest(comm, local, columns.n_own).choose(self.halo, products, kernels)
-        self.product_name, self.kernel_name = choice.product, choice.kernel
-        self._product = choice.run
+        choice = Contest(comm, local, self.halo).choose(kernels)
+        self.kernel_name, self._product = choice.kernel, choice.run
 
     def _plan(self, method: str, info: Info) -> None:
         """Collective. The halo of one vector; those of blocks and of transposes come later."""
@@ -197,7 +195,7 @@ class DistMatrix(Transposable, Scoped):
         if self._transposed is None:
             make = KERNELS[self.kernel_name].make
             with agreed(self.comm):
-                self._transposed = TransposedProduct(self._rows, self.pattern.n_own, make)
+                self._transposed = TransposedProduct(self._rows, make)
         self._transposed(self._reverse_halos.get(k) or self._reverse_halo(k), x, y)
 
     def _halo(self, k: int) -> Halo:
@@ -312,7 +310,7 @@ class DistMatrix(Transposable, Scoped):
             columns = split_columns(wide.indices, other.row_partition, self.comm.rank)
             pattern = HaloPattern.of(self.comm, columns, other.row_partition)
             indptr = local.indptr.astype(columns.indices.dtype)
-            local = Csr(columns.n_local, indptr, columns.indices, data)
+            local = Csr(columns.n_local, columns.n_own, indptr, columns.indices, data)
         rows = moving.product(self.comm, _scipy(local, data), pattern, b)
         return self._made(rows, self.row_partition, other.col_partition)
 
@@ -337,7 +335,7 @@ class DistMatrix(Transposable, Scoped):
     def _made(self, rows: sparse.csr_array, own: Partition, columns: Partition) -> DistMatrix:
         made = DistMatrix(
             self.comm, rows, own, columns, method=self.method, info=self._info,
-            product=self.product_name, kernel=self.kernel_name,
+            kernel=self.kernel_name,
         )  # fmt: skip
         made.ordering, made._shares = self.ordering, True
         return made
@@ -502,8 +500,7 @@ class DistMatrix(Transposable, Scoped):
 
     def report(self) -> MatrixReport:
         """Collective. Rows, nonzeros, ghosts, neighbors, bytes of a product on each rank."""
-        product = f"{self.product_name}, {self.kernel_name}"
-        return report(self, self.pattern, len(self._rows.data), self.method, product)
+        return report(self, self.pattern, len(self._rows.data), self.method, self.kernel_name)
 
     def gather(self, root: int = 0) -> sparse.csr_array | None:
         """Collective. The whole matrix on ``root``, None on the other ranks."""
@@ -578,9 +575,8 @@ class DistMatrix(Transposable, Scoped):
         """Collective. Other values at the same places; the caller's arrays are left alone."""
         with agreed(self.comm):
             rows = replace(self._rows, data=data)
-            contest = Contest(self.comm, rows, self.pattern.n_own)
-            product = contest.product(self.product_name, self.kernel_name)
-        self._rows, self._product, self._transposed = rows, product, None
+            made = product(self.kernel_name, rows)
+        self._rows, self._product, self._transposed = rows, made, None
         self.version += 1
         for kind, wide in self._promoted.items():
             wide._replace(data.astype(kind))

@@ -29,7 +29,7 @@ class MatrixReport:
     shape: tuple[int, int]
     dtype: str
     method: str
-    product: str
+    kernel: str
     rows: NDArray[np.int64]
     nonzeros: NDArray[np.int64]
     ghosts: NDArray[np.int64]
@@ -47,7 +47,7 @@ class MatrixReport:
         """A head of two lines, a line per rank (up to 32), and the sums; 80 columns hold it."""
         head = (
             f"{self.shape[0]} x {self.shape[1]}, {self.nonzeros.sum()} nonzeros, {self.dtype}, "
-            f"{len(self.rows)} ranks\nmethod {self.method}, product {self.product}"
+            f"{len(self.rows)} ranks\nmethod {self.method}, kernel {self.kernel}"
         )
         columns = [
             self.rows,
@@ -74,11 +74,11 @@ def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
 
 
 def report(
-    matrix: Linear, pattern: HaloPattern, nonzeros: int, method: str, product: str
+    matrix: Linear, pattern: HaloPattern, nonzeros: int, method: str, kernel: str
 ) -> MatrixReport:
     """Collective. What the matrix costs on each rank, for one vector; the same on all ranks.
 
-    ``nonzeros`` of this rank's rows; ``method`` and ``product`` in words.
+    ``nonzeros`` of this rank's rows; ``method`` and ``kernel`` by name.
     """
     comm = matrix.comm
     rows = matrix.row_range[1] - matrix.row_range[0]
@@ -100,7 +100,7 @@ def report(
         shape=matrix.shape,
         dtype=matrix.dtype.name,
         method=method,
-        product=product,
+        kernel=kernel,
         rows=columns[0],
         nonzeros=columns[1],
         ghosts=columns[2],

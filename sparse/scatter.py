@@ -30,7 +30,6 @@ def from_scipy(
     dtype: DTypeLike | None = None,
     partition: How = "rows",
     columns: Partition | None = None,
-    product: str = "auto",
     kernel: str = "auto",
 ) -> DistMatrix:
     """Collective. Distribute a SciPy matrix or sparse array of any format that ``root`` holds.
@@ -38,7 +37,7 @@ def from_scipy(
     What other ranks pass is not looked at; pass None. ``partition`` says who owns which rows, see
     :func:`~onesided.sparse.partitioned`; "rows": in contiguous blocks balanced by nonzeros.
     ``columns`` says who owns which entries of x: as the rows in a square matrix, even blocks in
-    another one, unless it is given. ``product`` and ``kernel`` say how to multiply, see
+    another one, unless it is given. ``kernel`` says how to multiply, see
     :class:`DistMatrix`.
 
     Raises the same error on every rank: ``TypeError`` where root's matrix is none, or the dtype
@@ -66,7 +65,7 @@ def from_scipy(
         private.Free()
     indptr = np.concatenate([np.zeros(1, index), np.cumsum(mine, dtype=index)])
     local = sparse.csr_array((data, indices, indptr), shape=(len(mine), shape[1]))
-    choices = Choices(method, info, dtype, partition, columns, product, kernel)
+    choices = Choices(method, info, dtype, partition, columns, kernel)
     return from_blocks(comm, local, rows, choices)
 
 
@@ -79,7 +78,6 @@ def from_rows(
     dtype: DTypeLike | None = None,
     partition: How = "rows",
     columns: Partition | None = None,
-    product: str = "auto",
     kernel: str = "auto",
     copy: bool = True,
 ) -> DistMatrix:
@@ -99,7 +97,7 @@ def from_rows(
         if copy:
             csr = csr.copy()
     given = blocks_of(comm, csr.shape)
-    choices = Choices(method, info, dtype, partition, columns, product, kernel)
+    choices = Choices(method, info, dtype, partition, columns, kernel)
     return from_blocks(comm, csr, given, choices)
 
 

@@ -15,6 +15,7 @@ import pytest
 from onesided.collectives.program import COMPILED, interpreter
 from onesided.collectives.registry import methods
 from onesided.sparse.files.entries import parser
+from onesided.sparse.kernels.registry import available
 
 TESTS = Path(__file__).resolve().parent
 FAULTS = TESTS / "programs" / "apps_fault.py"
@@ -84,8 +85,9 @@ def test_doctor_tries_every_method(ranks):
     for method in methods():
         assert re.search(rf"\b{method} .*\b(yes|not here)\b", outcome.stdout), outcome.report()
     assert "NO" not in re.findall(r"\bNO\b", outcome.stdout)
+    kernels = f"sparse kernels  {', '.join(available())}"
     words = ("MPI library", "thread level", f"core of rounds  {interpreter()}", "Known defects")
-    for word in (*words, f"matrices are parsed by  {parser()}", f"{ranks} rank"):
+    for word in (*words, kernels, f"matrices are parsed by  {parser()}", f"{ranks} rank"):
         assert word in outcome.stdout, outcome.report()
 
 

@@ -34,7 +34,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a result of every kind that has a section of its own, and others."""
     folder = tmp_path_factory.mktemp("results")
     envelopes.world(folder, True)
-    timed = {"method": "p2p", "product": "fused, scipy"}
+    timed = {"method": "p2p", "product": "scipy"}
     envelopes.write(folder / "spmv.json", "bench spmv", [Row(timed, [1e-3, 2e-3])])
     reached = {"target": 0.8, "reached": 0.5}
     labels = {"case": "wave", "method": "p2p", "opponent": "PETSc", "bound": "at most"}

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from onesided.sparse.kernels import mkl_kernel, registry
+from onesided.sparse.kernels import compiled, mkl_kernel, registry
+from onesided.sparse.kernels.plain import ROWS_AT_ONCE
 from onesided.sparse.kernels.scipy_calls import Csr
-from onesided.sparse.kernels.sorted_rows import WINDOW, irregular
 
-SHAPES = [(50, 40), (0, 5), (5, 0), (3 * WINDOW + 7, 30)]
+LONG = 5000  # more rows than are sorted at once
+SHAPES = [(50, 40), (0, 5), (5, 0), (ROWS_AT_ONCE + 7, 30)]
+SPLIT = ["csr", "sell"]
 
 
 @pytest.fixture(params=list(registry.KERNELS))
@@ -22,14 +24,35 @@ def kernel(request):
     return request.param
 
 
-def matrix(shape, dtype, index):
+@pytest.fixture(params=["csr", "sell", "sell, AVX2", "sell, plain"])
+def made_split(request, monkeypatch):
+    """What makes the compiled kernels, with every vector unit that the processor has."""
+    if not compiled.compiled():
+        pytest.skip("nothing is compiled")
+    name, _, units = request.param.partition(", ")
+    monkeypatch.setattr(compiled, "UNITS", {"plain": 0, "AVX2": 1}.get(units, 2))
+    return registry.KERNELS[name].make
+
+
+def matrix(shape, dtype, index, n_own=None):
     made = sparse.random_array(shape, density=0.1, rng=np.random.default_rng(3)).tocsr()
     assert made.nnz or not min(shape)
+    return csr(made, dtype, index, shape[1] if n_own is None else n_own)
+
+
+def csr(made, dtype, index, n_own):
+    """Local rows, and the same matrix by SciPy, which may sort its own entries."""
     values = made.data.astype(dtype)
     if values.dtype.kind == "c":
         values *= np.exp(1j * np.arange(len(values))).astype(dtype)
-    arrays = made.indptr.astype(index), made.indices.astype(index), values
-    return Csr(shape[1], *arrays), sparse.csr_array((values, made.indices, made.indptr), shape)
+    arrays = made.indptr.astype(index), made.indices.astype(index), values.copy()
+    whole = sparse.csr_array((values, made.indices, made.indptr), made.shape)
+    return Csr(made.shape[1], n_own, *arrays), whole
+
+
+def close(y, whole, x):
+    rounding = 50 * np.finfo(y.dtype).eps * (abs(whole) @ abs(x))
+    return np.all(np.abs(y - whole @ x) <= rounding)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -44,40 +67,120 @@ def test_products_overwrite_their_result(kernel, dtype, index, k, shape):
         x = np.random.default_rng(turn).random((shape[1], *vectors)).astype(dtype)
         y = np.full((shape[0], *vectors), np.nan, dtype)
         multiply(x, y)
-        rounding = 50 * np.finfo(dtype).eps * (abs(whole) @ abs(x))
-        assert np.all(np.abs(y - whole @ x) <= rounding)
+        assert close(y, whole, x)
+
+
+def irregular(n_own, n_ghosts):
+    """Rows of every length: none, some, a long one, one of ghosts only; columns near and far."""
+    rng = np.random.default_rng(4)
+    lengths = rng.integers(0, 12, LONG)
+    lengths[1000:1100] = 7
+    lengths[[5, 77, LONG - 1]] = 200, 0, 131
+    first = rng.integers(0, n_own, LONG)
+    columns = [np.sort((start + rng.choice(300, many, replace=False)) % n_own)
+               for start, many in zip(first, lengths, strict=True)]
+    for row in range(0, LONG, 3 if n_ghosts else LONG + 1):
+        beyond = n_own + rng.choice(n_ghosts, min(n_ghosts, row % 5), replace=False)
+        columns[row] = rng.permutation(np.concatenate([columns[row], beyond]))
+    if n_ghosts:
+        columns[7] = n_own + np.arange(n_ghosts)
+    indptr = np.concatenate([[0], np.cumsum([len(each) for each in columns])])
+    indices = np.concatenate(columns)
+    shape = LONG, n_own + n_ghosts
+    return sparse.csr_array((rng.standard_normal(len(indices)), indices, indptr), shape=shape)
+
+
+@pytest.mark.parametrize(("n_own", "n_ghosts"), [(400, 150), (400, 0), (90_000, 40)])
+@pytest.mark.parametrize(
+    ("dtype", "index"), [("f4", "i4"), ("f8", "i8"), ("c8", "i8"), ("c16", "i4")]
+)
+def test_interior_and_boundary_rows(made_split, dtype, index, n_own, n_ghosts):
+    """x and ghosts at any address; a row is written once; products of some rows leave others."""
+    rows, whole = csr(irregular(n_own, n_ghosts), dtype, index, n_own)
+    inside = np.diff(sparse.csr_array(whole[:, n_own:]).indptr) == 0
+    assert inside.any()
+    assert inside.all() == (n_ghosts == 0)
+    multiply = made_split(rows)
+    for k in (None, 1, 2, 11):
+        vectors = () if k is None else (k,)
+        x = np.random.default_rng(5).standard_normal((whole.shape[1], *vectors)).astype(dtype)
+        own, ghosts, y = (unaligned(part) for part in (x[:n_own], x[n_own:], whole @ x * np.nan))
+        multiply.interior(own, y)
+        assert np.array_equal(np.isnan(y).reshape(LONG, -1).any(axis=1), ~inside)
+        multiply.boundary(own, ghosts, y)
+        assert close(y, whole, x)
+        other = np.empty_like(y)
+        multiply(x, other)
+        assert np.array_equal(y, other)
+
+
+def unaligned(array):
+    """A copy at an address that is a multiple of nothing."""
+    memory = np.zeros(array.nbytes + 1, np.uint8)
+    view = memory[1:].view(array.dtype).reshape(array.shape)
+    view[...] = array
+    return view
 
 
 def test_values_that_are_no_numbers_stay_in_their_rows(kernel):
-    rows, whole = matrix((50, 40), "f8", "i4")
-    x = np.random.default_rng(1).random(40)
-    x[3], x[7] = np.nan, np.inf
-    y = np.zeros(50)
-    registry.KERNELS[kernel].make(rows)(x, y)
-    assert np.array_equal(np.isnan(y), np.isnan(whole @ x))
-    assert np.isnan(y).any()
-    assert not np.isnan(y).all()
+    one, rows = matrix((50, 40), "f8", "i4")[1], irregular(400, 0)
+    for whole in (one, rows):
+        x = np.random.default_rng(1).random(whole.shape[1])
+        x[3], x[7] = np.nan, np.inf
+        y = np.zeros(whole.shape[0])
+        registry.KERNELS[kernel].make(csr(whole, "f8", "i4", len(x))[0])(x, y)
+        expected = whole @ x
+        assert np.array_equal(np.isnan(y), np.isnan(expected))
+        assert np.array_equal(np.isinf(y), np.isinf(expected))
+        assert np.isnan(y).any()
+        assert not np.isnan(y).all()
 
 
-def test_sorting_rows_keeps_the_bits():
-    rows, _ = matrix((3 * WINDOW + 7, 30), "f8", "i4")
-    x, one, other = np.random.default_rng(1).random(30), *np.zeros((2, len(rows)))
-    registry.KERNELS["scipy"].make(rows)(x, one)
-    registry.KERNELS["scipy-sorted"].make(rows)(x, other)
-    assert np.array_equal(one, other)
-    assert np.any(one)
+@pytest.mark.parametrize("name", SPLIT)
+def test_what_does_not_fit_is_refused(name):
+    if not compiled.compiled():
+        pytest.skip("nothing is compiled")
+    rows, _ = matrix((50, 40), "f8", "i4", n_own=30)
+    make = registry.KERNELS[name].make
+    multiply = make(rows)
+    x, ghosts, y = np.ones(30), np.ones(10), np.ones(50)
+    single = x.astype("f4")
+    for operands in [(x[1:], ghosts, y), (x, y, y), (x, ghosts, y[1:]), (single, ghosts, y)]:
+        with pytest.raises(ValueError, match="vectors that do not fit"):
+            multiply.boundary(*operands)
+    y.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        multiply.interior(x, y)
+    arrays = rows.indptr, rows.indices, rows.data
+    for bad in (Csr(39, 30, *arrays), Csr(40, 30, rows.indptr[::-1].copy(), *arrays[1:]),
+                Csr(40, 30, rows.indptr, rows.indices - 1, rows.data)):
+        with pytest.raises(ValueError, match="out of range"):
+            make(bad)
+    with pytest.raises(ValueError, match="do not fit each other"):
+        make(Csr(40, 30, rows.indptr, rows.indices[1:], rows.data))
 
 
 def test_names_of_kernels(monkeypatch):
     assert registry.named("auto") == registry.available()
-    assert registry.available()[:2] == ["scipy", "scipy-sorted"]
+    expected = ["scipy", *(SPLIT if compiled.compiled() else [])]
+    assert registry.available()[: len(expected)] == expected
     assert registry.named("scipy") == ["scipy"]
-    with pytest.raises(ValueError, match="no kernel 'x'; there are auto, scipy, scipy-sorted, mkl"):
+    with pytest.raises(ValueError, match="no kernel 'x'; there are auto, scipy, csr, sell, mkl"):
         registry.named("x")
-    offer = registry.Offer(registry.KERNELS["mkl"].make, lambda: False, "MKL")
+    offer = registry.Offer(registry.KERNELS["mkl"].make, present=lambda: False, needs="MKL")
     monkeypatch.setitem(registry.KERNELS, "mkl", offer)
     with pytest.raises(ValueError, match="'mkl' needs MKL, which is not installed"):
         registry.named("mkl")
+
+
+def test_without_a_compiler_there_is_scipy(monkeypatch):
+    rows, _ = matrix((50, 40), "f8", "i4")
+    assert registry.KERNELS["scipy"].suits(rows) is not compiled.compiled()
+    monkeypatch.setenv("ONESIDED_CORE", "python")
+    assert registry.KERNELS["scipy"].suits(rows)
+    assert not set(SPLIT) & set(registry.available())
+    with pytest.raises(ValueError, match="'sell' needs a C compiler"):
+        registry.named("sell")
 
 
 def test_what_mkl_refuses_is_an_error(monkeypatch):
@@ -88,17 +191,4 @@ def test_what_mkl_refuses_is_an_error(monkeypatch):
     refuse = ctypes.CFUNCTYPE(ctypes.c_int, *calls["optimize"].argtypes)(lambda name: 2)
     monkeypatch.setattr(mkl_kernel, "_calls", lambda *key: {**calls, "optimize": refuse})
     with pytest.raises(MemoryError, match="status 2"):
-        mkl_kernel.MklKernel(rows, optimized=True)
-    mkl_kernel.MklKernel(rows, optimized=False)
-
-
-@pytest.mark.parametrize(
-    ("lengths", "expected"),
-    [([], False), ([3] * 50, False), ([2, 5] * 25, True), ([99, 200] * 25, False), ([0, 1], True)],
-    ids=["none", "alike", "short", "long", "two"],
-)
-def test_only_short_rows_of_changing_length_are_worth_sorting(lengths, expected):
-    indptr = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    count = int(indptr[-1])
-    rows = Csr(300, indptr, np.zeros(count, np.int64), np.ones(count))
-    assert irregular(rows) is expected
+        mkl_kernel.MklKernel(rows)

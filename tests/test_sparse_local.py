@@ -99,7 +99,7 @@ def test_kernels_add_to_their_result(kernel, dtype, k, index):
     x, y = rng.random((7, *shape)).astype(dtype), np.ones((9, *shape), dtype)
     expected = 1 + matrix @ x
     arrays = matrix.indptr.astype(index), matrix.indices.astype(index), matrix.data
-    kernel.add_product(kernel.Csr(7, *arrays), x, y)
+    kernel.add_product(kernel.Csr(7, 7, *arrays), x, y)
     assert np.allclose(y, expected)
 
 
@@ -141,7 +141,7 @@ def test_a_report_fits_80_columns():
     large = np.full(2, 10**9)
     words = str(
         MatrixReport(
-            (10**9, 10**9), "complex128", "rma-notify", "split, mkl-sorted",
+            (10**9, 10**9), "complex128", "rma-notify", "scipy",
             large, large, large, large, 10 * large, np.full((2, 2), 10**9),
         )
     )  # fmt: skip
@@ -152,7 +152,7 @@ def test_mkl_without_functions_for_64_bits_is_left_out(monkeypatch):
     monkeypatch.setattr(mkl_kernel, "load_library", lambda: types.SimpleNamespace())
     mkl_kernel._calls.cache_clear()
     try:
-        rows = Csr(1, np.array([0, 1]), np.array([0]), np.array([1.0]))
+        rows = Csr(1, 1, np.array([0, 1]), np.array([0]), np.array([1.0]))
         assert not mkl_kernel.takes(rows)
         assert not any(KERNELS[name].works(rows) for name in KERNELS if name.startswith("mkl"))
         assert KERNELS["scipy"].works(rows)

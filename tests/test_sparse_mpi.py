@@ -15,7 +15,7 @@ def test_matrices(run_cases, ranks):
 
 
 def test_matrices_on_more_ranks_than_cores(run_cases):
-    names = ["product=fused", "name=square", "name=few rows", "bad_input", "halo", "overlapping"]
+    names = ["kernel=scipy", "name=square", "name=few rows", "bad_input", "halo", "overlapping"]
     run_cases("cases_sparse", RANKS[-1], select=names)
 
 

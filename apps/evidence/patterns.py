@@ -36,7 +36,7 @@ BYTES_REMARK = (
     "memcpy: every rank copies what it sends."
 )
 #: Nothing is multiplied, so nothing is measured to find out how.
-HOW: dict[str, Any] = {"method": "p2p", "product": "fused", "kernel": "scipy"}
+HOW: dict[str, Any] = {"method": "p2p", "kernel": "scipy"}
 
 
 @dataclass

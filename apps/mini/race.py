@@ -135,7 +135,7 @@ def _facts(system: System, solver: Solver, taken: Taken) -> dict[str, object]:
         "unknowns": system.unknowns,
         "nonzeros": system.matrix.nnz,
         "kernel": system.matrix.kernel_name,
-        "product": system.matrix.product_name,
+        "product": system.matrix.kernel_name,
         "cg_iterations": solver.last.iterations,
         "run_s": taken.times,
     }

@@ -98,7 +98,7 @@ def read_matlab(
             found = _matlab(os.fspath(path))
     how = {"method": choices.method, "info": choices.info, "dtype": choices.dtype}
     return from_scipy(
-        comm, found, partition=choices.partition, product=choices.product, kernel=choices.kernel,
+        comm, found, partition=choices.partition, kernel=choices.kernel,
         **how,  # type: ignore[arg-type]
     )  # fmt: skip
 

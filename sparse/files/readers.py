@@ -37,7 +37,6 @@ def read(
     info: Info = None,
     dtype: DTypeLike | None = None,
     partition: How = "rows",
-    product: str = "auto",
     kernel: str = "auto",
     progress: Advance = None,
 ) -> DistMatrix:
@@ -56,7 +55,7 @@ def read(
 
     ``partition`` says who owns which rows, see :func:`~onesided.sparse.partitioned`; "rows": in
     contiguous blocks balanced by nonzeros. ``dtype`` is that of the matrix and of the vectors it
-    multiplies; ``product`` and ``kernel`` say how (:class:`DistMatrix`).
+    multiplies; ``kernel`` says how (:class:`DistMatrix`).
     ``progress(done, total)`` is called on rank 0 now and then, with bytes.
 
     Raises the same error on every rank: ``OSError`` (``FileNotFoundError`` and others) where the
@@ -64,7 +63,7 @@ def read(
     :class:`HarwellBoeingError`) naming the line where it is not valid, not whole, or longer than
     it says, ``TypeError`` for a dtype that cannot hold the values.
     """
-    choices = Choices(method, info, dtype, partition, None, product, kernel)
+    choices = Choices(method, info, dtype, partition, None, kernel)
     found = ""
     with agreed(comm):
         if comm.rank == 0:

@@ -1,1 +1,1 @@
-"""Local products y = A x: SciPy's and MKL's, on rows as they are or sorted by length."""
+"""Local products y = A x: compiled ones, SciPy's and MKL's."""

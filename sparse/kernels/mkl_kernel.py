@@ -79,21 +79,21 @@ def takes(csr: Csr) -> bool:
 
 
 class MklKernel:
-    """Local. y = A x. Shares the memory of the rows; an optimization adds a copy of MKL's own.
+    """Local. y = A x, optimized by MKL, which may add a copy of its own to the rows.
 
     ``MemoryError`` where MKL cannot have what it needs.
     """
 
-    def __init__(self, csr: Csr, optimized: bool) -> None:
+    def __init__(self, csr: Csr) -> None:
         self._csr = csr
         self._calls = _calls(csr.data.dtype.char, csr.indptr.itemsize)
         scalar = self._calls["scalar"]
         self._one = scalar(1.0, 0.0) if csr.data.dtype.kind == "c" else scalar(1.0)
         self._zero = scalar(0.0, 0.0) if csr.data.dtype.kind == "c" else scalar(0.0)
         self._mv, self._mm = self._calls["mv"], self._calls["mm"]
-        self._handle = self._made(optimized) if len(csr.data) else None
+        self._handle = self._made() if len(csr.data) else None
 
-    def _made(self, optimized: bool) -> int:
+    def _made(self) -> int:
         """Local. MKL's name of the matrix, which goes with this object."""
         csr, calls, handle = self._csr, self._calls, ctypes.c_void_p()
         starts = csr.indptr.ctypes.data
@@ -104,9 +104,8 @@ class MklKernel:
         if name is None:
             raise MemoryError("MKL made no matrix")
         weakref.finalize(self, calls["destroy"], name).atexit = False
-        if optimized:
-            _check(calls["set_mv_hint"](name, AS_IT_IS, _GENERAL, MANY_CALLS))
-            _check(calls["optimize"](name))
+        _check(calls["set_mv_hint"](name, AS_IT_IS, _GENERAL, MANY_CALLS))
+        _check(calls["optimize"](name))
         return name
 
     def __call__(self, x: NDArray[Any], y: NDArray[Any]) -> None:

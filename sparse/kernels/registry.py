@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
+from typing import Any
 
 from onesided.collectives import mkl
+from onesided.sparse.kernels.compiled import compiled, in_slices, rows_as_they_are, sliceable
 from onesided.sparse.kernels.mkl_kernel import MklKernel, takes
 from onesided.sparse.kernels.plain import PlainKernel
-from onesided.sparse.kernels.protocol import Kernel, MakeKernel
 from onesided.sparse.kernels.scipy_calls import Csr
-from onesided.sparse.kernels.sorted_rows import SortedRows, irregular
+from onesided.sparse.product import FusedProduct, Product, SplitProduct
 
 
 @cache
@@ -28,29 +29,31 @@ def _mkl_usable() -> bool:
 class Offer:
     """Local. How a kernel is made of rows, whether that is possible here, and what it needs.
 
-    ``suits`` tells cheaply whether it is worth trying with some rows, ``works`` whether it can take
-    them at all.
+    ``works`` tells whether it can take some rows, ``suits`` whether it is worth trying, and
+    ``product`` how it multiplies with a halo.
     """
 
-    make: MakeKernel
+    make: Callable[[Csr], Any]
+    product: Callable[[Any], Product] = FusedProduct
     present: Callable[[], bool] = lambda: True
     needs: str = ""
     suits: Callable[[Csr], bool] = lambda csr: True
     works: Callable[[Csr], bool] = lambda csr: True
 
 
-def _sorted(make: MakeKernel) -> Callable[[Csr], Kernel]:
-    return lambda csr: SortedRows(csr, make)
-
-
-_TUNED = partial(MklKernel, optimized=True)
+_OURS: dict[str, Any] = {"product": SplitProduct, "present": compiled, "needs": "a C compiler"}
 KERNELS = {
-    "scipy": Offer(PlainKernel),
-    "scipy-sorted": Offer(_sorted(PlainKernel), suits=irregular),
-    "mkl": Offer(partial(MklKernel, optimized=False), _mkl_usable, "MKL", works=takes),
-    "mkl-tuned": Offer(_TUNED, _mkl_usable, "MKL", works=takes),
-    "mkl-sorted": Offer(_sorted(_TUNED), _mkl_usable, "MKL", irregular, takes),
+    "scipy": Offer(PlainKernel, suits=lambda csr: not compiled()),
+    "csr": Offer(rows_as_they_are, **_OURS, suits=lambda csr: not sliceable(csr)),
+    "sell": Offer(in_slices, **_OURS, works=sliceable),
+    "mkl": Offer(MklKernel, present=_mkl_usable, needs="MKL", works=takes),
 }
+
+
+def product(name: str, rows: Csr) -> Product:
+    """Local. The product of the rows of one rank, by the kernel of this name."""
+    offer = KERNELS[name]
+    return offer.product(offer.make(rows))
 
 
 def available() -> list[str]:

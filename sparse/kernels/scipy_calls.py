@@ -53,9 +53,11 @@ class Csr:
     """A matrix of one rank in compressed rows. ``indices`` and ``indptr`` have one dtype.
 
     ``indptr`` may be a part of that of a larger matrix, whose ``indices`` and ``data`` these are.
+    Columns are [owned | ghost], the first ``n_own`` of them owned.
     """
 
     n_cols: int
+    n_own: int
     indptr: NDArray[Any]
     indices: NDArray[Any]
     data: NDArray[Any]

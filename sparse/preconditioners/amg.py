@@ -212,7 +212,7 @@ class _Level:
         ``tentative`` is this rank's T with its own columns, in the order of its aggregates.
         """
         A, comm = self.A, self.A.comm
-        how: dict[str, Any] = {"method": A.method, "product": "fused", "kernel": A.kernel_name}
+        how: dict[str, Any] = {"method": A.method, "kernel": A.kernel_name}
         start = coarse.range(comm.rank)[0]
         parts = tentative.data, tentative.indices + start, tentative.indptr
         T = sparse.csr_array(parts, shape=(tentative.shape[0], coarse.size))

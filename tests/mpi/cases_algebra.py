@@ -5,7 +5,7 @@ import numpy as np
 from cases import need, parameters, ranks
 from cases_formats import whole_of
 from cases_solvers import DEFINITE, GENERAL, distributed, joined, random
-from cases_sparse import raised
+from cases_sparse import WAYS, raised
 from scipy import sparse
 
 from onesided.sparse import (
@@ -125,11 +125,11 @@ def case_an_operation_that_there_is_not_is_named(comm):
     A.Free()
 
 
-@parameters(kernel=["scipy", "auto"], product=["fused", "split"])
-def case_other_values_at_the_same_places(comm, kernel, product, seed):
+@parameters(kernel=[*WAYS, "auto"])
+def case_other_values_at_the_same_places(comm, kernel, seed):
     a = sparse.csr_array(DEFINITE["mesh"]())
-    A = distributed(comm, a, kernel=kernel, product=product)
-    halo, names = A.halo, (A.kernel_name, A.product_name)
+    A = distributed(comm, a, kernel=kernel)
+    halo, name = A.halo, A.kernel_name
     rows = slice(*A.row_range)
     single = np.ones(A.col_range[1] - A.col_range[0], "c16")
     A.T @ single.real
@@ -144,7 +144,7 @@ def case_other_values_at_the_same_places(comm, kernel, product, seed):
     same(comm, A, sparse.csr_array(b), free=False)
     assert np.allclose(joined(comm, A.T @ single.real), b.T @ np.ones(a.shape[0]))
     assert A.halo is halo
-    assert names == (A.kernel_name, A.product_name)
+    assert name == A.kernel_name
     right = random(a.shape[0], float, seed)[rows]
     for make, old in zip(makers, kept, strict=True):
         new = make(A)

@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 from cases import need, parameters, ranks, skip
+from cases_sparse import WAYS
 from command_runs import need_threads, run_command
 from mpi4py import MPI
 
@@ -79,15 +80,15 @@ def case_boxes(comm, box):
     assert len(found["rows"]) >= 3
 
 
-@parameters(way=["two-sided", THREADS, "rma-notify", "rma-lock"], product=["fused", "split"])
-def case_vectors_that_change_meanwhile(comm, way, product):
+@parameters(way=["two-sided", THREADS, "rma-notify", "rma-lock"], kernel=WAYS)
+def case_vectors_that_change_meanwhile(comm, way, kernel):
     """Many rounds with other numbers, on ranks of other speeds."""
     if way == THREADS:
         need_threads()
     grid = Grid((2 * comm.size, 5, 4))
     partition = grid.partition(comm.size)
     rows = grid.rows(partition.range(comm.rank))
-    matrix = DistMatrix(comm, rows, partition, partition, method="p2p", product=product)
+    matrix = DistMatrix(comm, rows, partition, partition, method="p2p", kernel=kernel)
     operator = Operator(matrix, ways()[way].make(Need(comm, matrix.pattern, DTYPE)))
     y = np.empty(rows.shape[0])
     start, stop = partition.range(comm.rank)

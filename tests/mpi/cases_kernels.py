@@ -21,14 +21,14 @@ def need_kernel(name):
         skip(f"kernel {name} is not installed")
 
 
-@parameters(kernel=list(registry.KERNELS), product=["fused", "split"])
-def case_kernels(comm, kernel, product, seed):
+@parameters(kernel=list(registry.KERNELS))
+def case_kernels(comm, kernel, seed):
     need_kernel(kernel)
     rng = np.random.default_rng(seed)
     for name in ("square", "dense row", "empty ends", "few rows"):
         whole = MATRICES[name](rng)
-        with distributed(comm, whole, product=product, kernel=kernel) as matrix:
-            assert (matrix.product_name, matrix.kernel_name) == (product, kernel)
+        with distributed(comm, whole, kernel=kernel) as matrix:
+            assert matrix.kernel_name == kernel
             for side in ("A", "T"):
                 for k in (None, 3):
                     check(matrix, whole, rng, side, k)
@@ -44,7 +44,7 @@ def case_halos_in_place_and_packed(comm, method, bound, seed):
     assert whole.nnz
     both = {"DIRECT_BYTES": bound, "DIRECT_BLOCK_BYTES": bound}
     with mock.patch.multiple(halo_module, **both):
-        matrix = distributed(comm, whole, method, product="fused", kernel="scipy")
+        matrix = distributed(comm, whole, method, kernel="scipy")
         matrix.multiply(*(np.zeros((len(range(*r)), 3)) for r in (matrix.col_range,) * 2))
     assert sorted(matrix._halos) == [1, 3]
     sends = len(matrix.halo.send_index) > 0
@@ -76,7 +76,9 @@ def case_wrong_kernels_are_refused_on_every_rank(comm):
     rows = sparse.eye_array(4, format="csr")
     text = raised(lambda: from_rows(comm, rows, method="p2p", kernel="teleport"), ValueError)
     assert "no kernel 'teleport'; there are auto, scipy" in text, text
-    missing = registry.Offer(registry.KERNELS["mkl"].make, lambda: comm.rank != 0, "MKL")
+    missing = registry.Offer(
+        registry.KERNELS["mkl"].make, present=lambda: comm.rank != 0, needs="MKL"
+    )
     even = Partition.even(4, comm.size)
     mine = rows[slice(*even.range(comm.rank))]
     with mock.patch.dict(registry.KERNELS, {"mkl": missing}):
@@ -85,7 +87,7 @@ def case_wrong_kernels_are_refused_on_every_rank(comm):
     assert len(set(comm.allgather(text))) == 1, comm.allgather(text)
 
 
-@parameters(kernel=["auto", "scipy-sorted"])
+@parameters(kernel=["auto", "csr"])
 def case_a_kernel_without_memory_on_one_rank(comm, kernel):
     def make(csr):
         if comm.rank == comm.size - 1:
@@ -93,19 +95,13 @@ def case_a_kernel_without_memory_on_one_rank(comm, kernel):
         return registry.KERNELS["scipy"].make(csr)
 
     rows = sparse.eye_array(4, format="csr")
-    with mock.patch.dict(registry.KERNELS, {"scipy-sorted": registry.Offer(make)}):
+    with mock.patch.dict(registry.KERNELS, {"csr": registry.Offer(make)}):
         text = raised(lambda: from_rows(comm, rows, method="p2p", kernel=kernel), MemoryError)
     assert "no room for a copy" in text, text
 
 
 def case_the_fastest_is_chosen_on_all_ranks(comm, seed):
-    """One kernel is slow on one rank, another way on another: both lose everywhere."""
-
-    class Split(contest_module.PRODUCTS["split"]):
-        seconds = 2.0 if comm.rank == comm.size - 1 else 1.0
-
-    class Fused(contest_module.PRODUCTS["fused"]):
-        seconds = 1.5
+    """One kernel is slow on one rank, another on another: both lose everywhere."""
 
     def offer(seconds):
         def make(csr):
@@ -118,7 +114,7 @@ def case_the_fastest_is_chosen_on_all_ranks(comm, seed):
     def clocked(call, count):
         for _ in range(count):
             call()
-        return count * call.func.seconds
+        return count * call.func._kernel.seconds
 
     slow_here = [3.0, 3.0 if comm.rank == 0 else 1.0, 2.0, 4.0]
     offers = dict(zip("abcd", map(offer, slow_here), strict=True))
@@ -126,11 +122,10 @@ def case_the_fastest_is_chosen_on_all_ranks(comm, seed):
     with (
         mock.patch.dict(registry.KERNELS, offers),
         mock.patch.object(registry, "available", return_value=list("abcd")),
-        mock.patch.dict(contest_module.PRODUCTS, {"fused": Fused, "split": Split}),
         mock.patch.object(contest_module, "_seconds", clocked),
     ):
         matrix = distributed(comm, whole)
-        assert (matrix.product_name, matrix.kernel_name) == ("fused", "c")
+        assert matrix.kernel_name == "c"
         check(matrix, whole, np.random.default_rng(seed), "A", None)
         matrix.Free()
 

@@ -5,7 +5,7 @@ from unittest import mock
 
 import numpy as np
 from cases import need, parameters, ranks
-from cases_sparse import MATRICES, made, raised, vector
+from cases_sparse import MATRICES, WAYS, made, raised, vector
 from scipy import sparse
 
 from onesided.collectives import RequestError, methods
@@ -59,11 +59,11 @@ def distributed(comm, whole, method="p2p", **options):
     return made(lambda: DistMatrix(comm, local, rows, columns, method=method, **options))
 
 
-@parameters(name=list(MATRICES), side=list(TAKEN), product=["fused", "split"])
-def case_sides(comm, name, side, product, seed):
+@parameters(name=list(MATRICES), side=list(TAKEN), kernel=WAYS)
+def case_sides(comm, name, side, kernel, seed):
     rng = np.random.default_rng(seed)
     whole = complex_values(MATRICES[name](rng), rng)
-    with distributed(comm, whole, product=product) as matrix:
+    with distributed(comm, whole, kernel=kernel) as matrix:
         for k in (None, 3, 1, 2, 0, 3):
             check(matrix, whole, rng, side, k)
 
@@ -72,7 +72,7 @@ def case_sides(comm, name, side, product, seed):
 def case_sides_by_method(comm, method, name, seed):
     rng = np.random.default_rng(seed)
     whole = MATRICES[name](rng)
-    with distributed(comm, whole, method, product="fused") as matrix:
+    with distributed(comm, whole, method, kernel=WAYS[-1]) as matrix:
         for _ in range(3):
             for side in ("A", "T"):
                 for k in (None, 2):
@@ -94,13 +94,13 @@ def case_dtypes_of_sides(comm, dtype, index, seed):
                 check(matrix, whole, rng, side, k, dtype=np.result_type(dtype, "c8"))
 
 
-@parameters(product=["fused", "split"])
-def case_64_bit_indices(comm, product, seed):
+@parameters(kernel=WAYS)
+def case_64_bit_indices(comm, kernel, seed):
     """As on a rank with more nonzeros than 32 bits count, but with fewer."""
     rng = np.random.default_rng(seed)
     whole = complex_values(sparse.random_array((40, 30), density=0.2, rng=rng), rng)
     with mock.patch.object(partition_module, "index_dtype", return_value=np.int64):
-        matrix = distributed(comm, whole, product=product)
+        matrix = distributed(comm, whole, kernel=kernel)
     assert matrix._rows.indices.dtype == matrix._rows.indptr.dtype == np.int64
     for side in TAKEN:
         for k in (None, 3):
@@ -292,12 +292,12 @@ def case_unchecked_products(comm, seed):
         assert np.allclose(y, (whole @ x)[slice(*matrix.row_range)])
 
 
-@parameters(method=["p2p", "rma-notify"], product=["fused", "split"], side=["A", "T", "H"])
-def case_products_allocate_no_arrays(comm, method, product, side, seed):
+@parameters(method=["p2p", "rma-notify"], kernel=WAYS, side=["A", "T", "H"])
+def case_products_allocate_no_arrays(comm, method, kernel, side, seed):
     rng = np.random.default_rng(seed)
     n = 6000
     whole = 2j * sparse.eye_array(n).tocsr() + sparse.eye_array(n).tocsr()[::-1]
-    with distributed(comm, whole, method, product=product) as matrix:
+    with distributed(comm, whole, method, kernel=kernel) as matrix:
         taken = TAKEN[side](matrix)
         for k in (None, 3):
             x = block(rng, len(range(*taken.col_range)), k, "c16")

@@ -3,7 +3,7 @@
 import numpy as np
 from cases import parameters, ranks
 from cases_matrix import TAKEN, check, complex_values, distributed
-from cases_sparse import MATRICES, raised
+from cases_sparse import MATRICES, WAYS, raised
 from scipy import sparse
 
 from onesided.sparse import from_rows, from_scipy
@@ -66,13 +66,13 @@ def case_sums(comm, name, dtype, seed):
         assert "no axis 2" in raised(lambda: matrix.sum(axis=2), ValueError)
 
 
-@parameters(dtype=["f4", "f8", "c8", "c16"], product=["fused", "split"])
-def case_scaling(comm, dtype, product, seed):
+@parameters(dtype=["f4", "f8", "c8", "c16"], kernel=WAYS)
+def case_scaling(comm, dtype, kernel, seed):
     rng = np.random.default_rng(seed)
     whole = sparse.random_array((40, 30), density=0.2, rng=rng).tocsr()
     whole = (complex_values(whole, rng) if dtype[0] == "c" else whole).astype(dtype)
     left, right = (rng.uniform(1, 2, n).astype(dtype) for n in whole.shape)
-    with distributed(comm, whole, product=product) as matrix:
+    with distributed(comm, whole, kernel=kernel) as matrix:
         for side in TAKEN:
             check(matrix, whole, rng, side, 2, times=1)
         matrix.scale(2)

@@ -6,7 +6,7 @@ import numpy as np
 from cases import parameters
 from cases_matrix import TAKEN, check
 from cases_random import examine
-from cases_sparse import made
+from cases_sparse import WAYS, made
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -58,16 +58,16 @@ def problems(draw, ranks):
         )
     )
     info = draw(st.sampled_from([None, {"slots": "1"}, {"ranks_per_node": "1"}]))
-    return whole, rows, columns, draw(st.sampled_from(["fused", "split"])), products, info
+    return whole, rows, columns, draw(st.sampled_from(WAYS)), products, info
 
 
 @parameters(method=lambda: list(methods()))
 def case_random_matrices(comm, method, options, seed):
     def body(problem):
-        whole, rows, columns, product, products, info = problem
+        whole, rows, columns, kernel, products, info = problem
         mine = whole[slice(*rows.range(comm.rank))]
         rng = np.random.default_rng(seed)
-        how = {"method": method, "product": product, "info": info}
+        how = {"method": method, "kernel": kernel, "info": info}
         matrix = made(lambda: DistMatrix(comm, mine, rows, columns, **how))
         try:
             for side, k, as_complex in products:

@@ -177,7 +177,7 @@ def case_what_the_caller_changes_afterwards(comm):
         assert np.array_equal(A @ x, before)
         A.Free()
     rows = sparse.csr_array(sparse.random_array((40, 40 * comm.size), density=0.2, rng=1))
-    A = from_rows(comm, rows, method="p2p", kernel="scipy", product="fused", copy=False)
+    A = from_rows(comm, rows, method="p2p", kernel="scipy", copy=False)
     assert np.shares_memory(A.values, rows.data)
     A.Free()
 

@@ -130,7 +130,7 @@ def case_products_in_the_callers_order(comm, how, dtype, k, seed):
     rows, given = mine_of(comm, whole, seed)
     asked = HOWS[how](rng, size, comm.size)
     moved, partition, ordering = partitioned(comm, rows, asked, method="p2p")
-    matrix = DistMatrix(comm, moved, partition, partition, method="p2p", product="fused")
+    matrix = DistMatrix(comm, moved, partition, partition, method="p2p", kernel="scipy")
     tail = () if k is None else (k,)
     for _ in range(2):
         x = rng.standard_normal((size, *tail)).astype(dtype)
@@ -268,7 +268,7 @@ def case_cuthill_mckee_is_scipys_order(comm, seed):
 
 
 def ghosts_of(comm, rows, partition):
-    with DistMatrix(comm, rows, partition, partition, method="p2p", product="fused") as matrix:
+    with DistMatrix(comm, rows, partition, partition, method="p2p", kernel="scipy") as matrix:
         return matrix.report()
 
 

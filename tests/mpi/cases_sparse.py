@@ -8,6 +8,7 @@ from scipy import sparse
 
 from onesided.collectives import MethodError, MismatchError, RequestError, UnsupportedError, methods
 from onesided.sparse import DistMatrix, Partition, from_rows, from_scipy, stencil27
+from onesided.sparse.kernels.compiled import compiled
 
 
 def one_dense_row(rng):
@@ -25,6 +26,9 @@ def empty_ends(rng):
 def reversed_identity(rng):
     return sparse.dia_array(np.eye(13)[::-1] * 3)
 
+
+#: Kernels that multiply in one way and the other: after the halo, and before and after it.
+WAYS = ["scipy", *(["sell"] if compiled() else [])]
 
 MATRICES = {
     "square": lambda rng: sparse.random_array((90, 90), density=0.1, rng=rng),
@@ -92,15 +96,15 @@ def raised(call, kind):
     raise AssertionError(f"no {kind.__name__}")
 
 
-@parameters(name=list(MATRICES), product=["fused", "split", "auto"])
-def case_product(comm, name, product, seed):
+@parameters(name=list(MATRICES), kernel=[*WAYS, "auto"])
+def case_product(comm, name, kernel, seed):
     rng = np.random.default_rng(seed)
     whole = sparse.csr_array(MATRICES[name](rng))
     rows = Partition.balanced(np.diff(whole.indptr) + 1, comm.size)
     columns = Partition.even(whole.shape[1], comm.size)
     local = whole[slice(*rows.range(comm.rank))]
-    matrix = DistMatrix(comm, local, rows, columns, method="p2p", product=product)
-    assert product in ("auto", matrix.product_name)
+    matrix = DistMatrix(comm, local, rows, columns, method="p2p", kernel=kernel)
+    assert kernel in ("auto", matrix.kernel_name)
     check(comm, matrix, whole, rng)
     matrix.Free()
 
@@ -239,12 +243,12 @@ def case_wrong_vectors_are_refused_before_anything_is_sent(comm, seed):
         check(comm, matrix, whole, np.random.default_rng(seed))
 
 
-@parameters(method=lambda: list(methods()), product=["fused", "split"])
-def case_x_may_change_as_soon_as_the_product_returns(comm, method, product, seed):
+@parameters(method=lambda: list(methods()), kernel=WAYS)
+def case_x_may_change_as_soon_as_the_product_returns(comm, method, kernel, seed):
     whole = sparse.csr_array(np.ones((24, 24)))
     even = Partition.even(24, comm.size)
     local = whole[slice(*even.range(comm.rank))]
-    matrix = made(lambda: DistMatrix(comm, local, even, even, method=method, product=product))
+    matrix = made(lambda: DistMatrix(comm, local, even, even, method=method, kernel=kernel))
     x = np.zeros(len(range(*matrix.col_range)))
     for turn in range(30):
         x[:] = turn * (comm.rank + 1)
@@ -334,7 +338,7 @@ def case_bad_input_is_refused_on_every_rank(comm):
         (lambda: from_scipy(comm, whole, dtype="i8"), TypeError, "int64"),
         (lambda: from_scipy(comm, whole, dtype="f2"), TypeError, "float16"),
         (lambda: DistMatrix(comm, odd, even, even), ValueError, "7"),
-        (lambda: DistMatrix(comm, mine, even, even, product="x"), ValueError, "'x'"),
+        (lambda: DistMatrix(comm, mine, even, even, kernel="x"), ValueError, "'x'"),
         (
             lambda: DistMatrix(comm, mine, Partition.even(12, comm.size + 1), even),
             ValueError,
