@@ -91,9 +91,10 @@ class Settings:
         """Local. Check the arguments of a plan."""
         lengths = _lengths("shape", shape)
         kind = np.dtype(dtype)
-        if kind.char not in "fdFD" or not kind.isnative:
+        if kind.char not in "fdgFDG" or not kind.isnative:
             raise PatternError(
-                f"dtype {kind} is not supported; float32, float64, complex64 and complex128 are"
+                f"dtype {kind} is not supported; float32, float64, longdouble and their complex "
+                "ones are"
             )
         chosen = "forward" if norm is None else norm
         if chosen not in NORMS:
