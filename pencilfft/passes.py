@@ -25,7 +25,7 @@ from onesided.pencilfft.blocking import Blocking, cut, ranges
 from onesided.pencilfft.decomposition import memory_order
 from onesided.pencilfft.kernels.protocol import Layout, Run, Task
 from onesided.pencilfft.kernels.selection import Selection
-from onesided.pencilfft.kernels.ways import Chain
+from onesided.pencilfft.kernels.ways import expanded
 from onesided.pencilfft.operations import Operation, resizer
 from onesided.pencilfft.stages import REAL_KINDS
 
@@ -220,7 +220,7 @@ class Pass:
                 calls, result = made[size]
                 for run, *sides in calls:
                     reads, writes = (places[s] if isinstance(s, int) else s for s in sides)
-                    steps += _expanded(run, reads, writes)
+                    steps += expanded(run, reads, writes)
                 left = places[result] if isinstance(result, int) else result
                 if target is not None and result is not _TARGET:
                     steps.append((copy_array, left, places[_TARGET]))
@@ -319,18 +319,6 @@ class Pass:
             where = tuple(of if one == every else one for one, of, every in chosen)
             return copy_array, Part(left.end, where), target
         return copy_array, left[tuple(inside)], target
-
-
-def _expanded(run: Run, reads: Place, writes: Place) -> list[Step]:
-    """A call, or those that it consists of."""
-    if not isinstance(run, Chain):
-        return [(run, reads, writes)]
-    ends = reads, writes
-    steps: list[Step] = []
-    for inner, *sides in run.steps:
-        here, there = (ends[s.end] if isinstance(s, Part) else s for s in sides)
-        steps += _expanded(inner, here, there)
-    return steps
 
 
 def _array(place: _Place, ends: Sequence[NDArray[Any] | None]) -> NDArray[Any]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.collectives.scripts import Part, PythonScript, Step, copy_array
+from onesided.collectives.scripts import Part, Place, PythonScript, Step, copy_array
 from onesided.pencilfft.kernels.memory import empty_packed, memory_order
 from onesided.pencilfft.kernels.protocol import Kernel, Layout, Run, Task
 
@@ -34,6 +34,18 @@ class Chain:
 
     def __call__(self, source: NDArray[Any], target: NDArray[Any]) -> None:
         self._run((source, target))
+
+
+def expanded(run: Run, reads: Place, writes: Place) -> list[Step]:
+    """Local. A call between two places, or those that it consists of."""
+    if not isinstance(run, Chain):
+        return [(run, reads, writes)]
+    ends = reads, writes
+    steps: list[Step] = []
+    for inner, *sides in run.steps:
+        here, there = (ends[s.end] if isinstance(s, Part) else s for s in sides)
+        steps += expanded(inner, here, there)
+    return steps
 
 
 def direct(kernel: Kernel, task: Task, effort: str) -> Run | None:
