@@ -16,6 +16,7 @@ from onesided.pencilfft.kernels.protocol import Kernel, Layout, Run, Task
 from onesided.pencilfft.kernels.registry import (
     BACKENDS,
     installed,
+    is_loaded,
     load_kernel,
     resolve_backend,
 )
@@ -33,6 +34,8 @@ EFFORTS = ("estimate", "adaptive", "measure")
 PAGE = 4096
 #: Of candidates within this factor of the fastest the simplest is taken.
 MARGIN = 1.03
+#: Seconds to compare the kernels for a family of tasks, and to load one of them, about.
+FAMILY_SECONDS, LOADING_SECONDS = 0.06, 0.06
 
 
 class Selection:
@@ -96,6 +99,12 @@ class Selection:
     def open(self) -> bool:
         """Local. Whether :meth:`improve` has something to do."""
         return self._effort == "adaptive" and bool(self._guessed)
+
+    @property
+    def cost(self) -> float:
+        """Local. Seconds that :meth:`improve` takes, about."""
+        missing = sum(not is_loaded(name) for name in self._kernels)
+        return FAMILY_SECONDS + missing * LOADING_SECONDS
 
     def improve(self) -> bool:
         """Local. Measure one family whose kernel was guessed; whether that changes anything.
