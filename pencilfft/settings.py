@@ -162,16 +162,22 @@ class Settings:
         return tuple(tuple(steps[axis] for axis in reversed(group)) for group in reversed(axes))
 
     def describe(self, lengths: bool = True) -> str:
-        """Local. The call in words, the same on all ranks if the arguments are."""
+        """Local. The call in words, the same on all ranks if the arguments are.
+
+        Without ``lengths``: what plans have in common that decide alike.
+        """
         kinds = ", ".join(
             f"{step.axis}: {step.words}{f' {step.length}/{step.physical}' if lengths else ''}"
             for step in self.transforms
         )
-        shape = f"shape={self.shape}, batch={self.batch}, " if lengths else ""
+        shape = effort = ""
+        if lengths:
+            shape = f"shape={self.shape}, batch={self.batch}, "
+            effort = f"effort={self.effort}, "
         return (
             f"PFFT({shape}axes={self.axes}, dtype={self.dtype.name}, "
             f"transforms=({kinds}), norm={self.norm}, "
-            f"backend={self.backend}, effort={self.effort}, order={self.order}, "
+            f"backend={self.backend}, {effort}order={self.order}, "
             f"threads={self.threads}, transposed_out={self.transposed_out})"
         )
 
