@@ -6,7 +6,7 @@ from argparse import Namespace
 
 from mpi4py import MPI
 
-from onesided.apps.comparison import Comparison, comparison, conclusions
+from onesided.apps.comparison import Comparison, any_missed, comparison, conclusions
 from onesided.apps.contest import DIRECTIONS, Outcome, contest, in_words
 from onesided.apps.options import settings
 from onesided.apps.progress import console
@@ -22,7 +22,7 @@ REMARK = (
 
 
 def run_suite(comm: MPI.Intracomm, options: Namespace) -> int:
-    """Collective. The command with ``--suite``."""
+    """Collective. The command with ``--suite``; 1 where a target is missed, with ``--strict``."""
     names = chosen(options.comm, baseline=False)
     table = cases(comm.size, options.shrink)
     opponents = [OPPONENTS[word] for word in options.against or OPPONENTS]
@@ -38,7 +38,7 @@ def run_suite(comm: MPI.Intracomm, options: Namespace) -> int:
     nothing = f"no targets are set for these shapes on {comm.size} ranks"
     report.remarks += conclusions(report.rows, nothing)
     report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
-    return 0
+    return int(options.strict and comm.bcast(any_missed(report.rows)))
 
 
 def _with_case(options: Namespace, case: Case, count: int) -> Namespace:

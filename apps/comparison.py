@@ -78,6 +78,11 @@ def comparison(
     )
 
 
+def any_missed(rows: Sequence[Row]) -> bool:
+    """Local. Whether a target has not been reached."""
+    return any(isinstance(row, Comparison) and bool(row.missed) for row in rows)
+
+
 def conclusions(rows: Sequence[Row], nothing: str) -> list[str]:
     """Local. How many targets have been reached, and which not; ``nothing``: if none is set."""
     wanted = [row for row in rows if isinstance(row, Comparison) and row.wanted]

@@ -293,6 +293,7 @@ def bench_fft(parser: argparse.ArgumentParser) -> None:
         help="with what to compare (mpi4py-fft local-work; all with --suite)",
     )
     add("--suite", action="store_true", help="all cases that have targets; no --shape or --grid")
+    add("--strict", action="store_true", help="with --suite: fail where a target is missed")
     add(
         "--shrink",
         metavar="N",

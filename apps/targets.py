@@ -68,14 +68,14 @@ def _faster(times: float) -> Target:
     return Target(PEER, times)
 
 
+def _all_three(peer: float, fftw_mpi: float, local: float) -> tuple[Target, ...]:
+    return _faster(peer), Target(FFTW_MPI, fftw_mpi), Target(LOCAL, local, least=False)
+
+
 CASES = (
-    Case((64, 64, 64), "float64", (_faster(5.0),)),
-    Case((128, 128, 128), "float64", (_faster(3.0),)),
-    Case(
-        (256, 256, 256),
-        "float64",
-        (_faster(3.0), Target(LOCAL, 0.95, least=False), Target(FFTW_MPI, 1.25)),
-    ),
+    Case((64, 64, 64), "float64", _all_three(3.0, 1.4, 1.1)),
+    Case((128, 128, 128), "float64", _all_three(3.5, 1.8, 0.8)),
+    Case((256, 256, 256), "float64", _all_three(3.5, 2.3, 0.8)),
     Case((256, 256, 256), "complex128", (_faster(2.5),)),
     Case((192, 200, 225), "float64", (_faster(2.5),)),
     Case((128, 128, 128), "float64", (_faster(2.5),), ranks=4, grid=(2, 2)),

@@ -10,7 +10,7 @@ import json
 import os
 import platform
 import re
-import tempfile
+import secrets
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -78,14 +78,15 @@ def kept_file(variable: str, name: str) -> Path | None:
 def replace_file(path: Path, content: Any) -> None:
     """Local. Write JSON, the file as a whole: a reader never sees half of it.
 
-    Raises :class:`OSError`.
+    The order of what is in it is kept. Raises :class:`OSError`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
+    # not by tempfile, which lets nobody else read it
+    name = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
-        with open(handle, "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=1, sort_keys=True)
+        with open(name, "x", encoding="utf-8") as file:
+            json.dump(content, file, indent=1)
         os.replace(name, path)
     except BaseException:
-        os.unlink(name)
+        name.unlink(missing_ok=True)
         raise

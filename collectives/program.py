@@ -48,6 +48,9 @@ except ImportError:  # no compiler was present
 COPY, BOX, GATHER, RAISE, AWAIT, CALL, REDUCE = range(7)
 INACTIVE, ACTIVE, BROKEN, FREED = range(4)
 
+#: Steps that only scripts have (:mod:`.scripts`).
+KERNEL, SCALE = 16, 17
+
 #: Words of a board of a partitioned send, of 8 bytes each (:mod:`.memory`).
 CREDIT, HEAD, TOLD, TAIL, ENTRIES, ROOM = 0, 8, 9, 16, 24, 64
 
@@ -57,7 +60,7 @@ LAYOUT = {
     "REDUCE": REDUCE,
     "INACTIVE": INACTIVE, "ACTIVE": ACTIVE, "BROKEN": BROKEN, "FREED": FREED,
     "CREDIT": CREDIT, "HEAD": HEAD, "TOLD": TOLD, "TAIL": TAIL, "ENTRIES": ENTRIES,
-    "ROOM": ROOM,
+    "ROOM": ROOM, "KERNEL": KERNEL, "SCALE": SCALE,
 }  # fmt: skip
 
 #: Most axes of a box that the compiled interpreter copies, after neighboring ones are joined.

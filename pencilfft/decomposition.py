@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from onesided.collectives.errors import PatternError
 
@@ -145,7 +146,8 @@ def choose_grid(
     """Local. The sizes of the grid axes for ``size`` ranks; axes in ``whole`` are not split.
 
     ``grid`` gives them as in mpi4py-fft: one entry per axis, missing ones 1, free ones 0 or -1.
-    None splits all other axes as evenly as MPI.Compute_dims would. "auto" prefers a slab, which
+    None splits all other axes as evenly as MPI.Compute_dims would, or, where that leaves ranks
+    without data, as evenly as keeps most of them busy. "auto" prefers a slab, which
     needs one transpose instead of two, as long as every rank gets planes. ``slab`` splits one
     axis only: the given one, or for True the one after the axis that is transformed first.
     """
@@ -166,12 +168,25 @@ def choose_grid(
             raise PatternError(f"grid {tuple(grid)} has more entries than shape {tuple(shape)}")
         free = [max(0, int(part)) for part in grid] + [1] * (ndim - len(grid))
     sizes = balanced(size, free)
+    if grid is None and any(part > extent for part, extent in zip(sizes, shape, strict=True)):
+        sizes = _busiest(size, shape, [axis for axis in range(ndim) if free[axis] == 0])
     for axis in whole:
         if sizes[axis] != 1:
             raise PatternError(
                 f"grid {sizes} splits axis {axis}, which is transformed first and must be whole"
             )
     return sizes
+
+
+def _busiest(size: int, shape: Sequence[int], free: Sequence[int]) -> tuple[int, ...]:
+    """The grid that gives data to most ranks; of several the most even one."""
+
+    def spread(parts: tuple[int, ...]) -> tuple[int, list[int], tuple[int, ...]]:
+        busy = prod(min(part, shape[axis]) for part, axis in zip(parts, free, strict=True))
+        return -busy, sorted(parts, reverse=True), parts
+
+    best = dict(zip(free, min(factorizations(size, len(free)), key=spread), strict=True))
+    return tuple(best.get(axis, 1) for axis in range(len(shape)))
 
 
 def _slab_grid(size: int, ndim: int, whole: Sequence[int], axis: int) -> tuple[int, ...]:

@@ -113,7 +113,11 @@ class Execution:
         """Collective. Find out one thing; false where there is not enough time for it yet."""
         comm = self._commons.context.comm
         asks = self._selection.open
-        if largest(comm, None, "kernels", [asks])[0]:
+        cost = self._selection.cost if asks else 0.0
+        wanted, needed = largest(comm, None, "kernels", [asks, *_nanos(cost)])
+        if wanted:
+            if allowed < 1e-9 * needed:
+                return False
             with agreed(comm):
                 self._changed = (asks and self._selection.improve()) or self._changed
             return True

@@ -46,10 +46,7 @@ class Leg:
                 self.source.release()
             return
         opened = transpose.open()
-        if opened:
-            self.local.deliver(reads, scale, DIRECT, transpose.ready)
-        else:
-            self.local.deliver(reads, scale, STAGED, None)
+        self.local.deliver(reads, scale, DIRECT if opened else STAGED)
         if self.source is not None:
             self.source.release()
         if not opened:
@@ -62,7 +59,7 @@ class Leg:
         writes = target if self.writes is None else self.writes
         if self.follows:
             reads = target
-        self.local.prepare(reads, scale, writes if self.transpose is None else None)
+        self.local.prepare(reads, scale, writes if self.transpose is None else None, [DIRECT])
 
     def forget(self) -> None:
         """Local. Drop every view of the plan's memory."""
@@ -113,8 +110,8 @@ class Builder:
                 transpose = self.workspace.connect(
                     k, forward, (local.axis, local.stops), self.method, self.info
                 )
-                for route, outlets in transpose.routes.items():
-                    local.add_route(route, outlets)
+                local.add_route(DIRECT, transpose.routes[DIRECT], transpose.ready)
+                local.add_route(STAGED, transpose.routes[STAGED])
                 legs.append(Leg(local, reads, None, source, transpose))
                 reads, source = self.workspace.received(k, forward), transpose
             else:

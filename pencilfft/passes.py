@@ -2,7 +2,8 @@
 
 Local data is larger than the caches, so a block goes through the whole chain before the next one
 is touched, in scratch memory that never leaves the cache; its result is then copied to where it
-belongs, into one array or into several (the memory of the ranks that take it next). Measured on
+belongs, into one array or into several (the memory of the ranks that take it next). All that is
+written down once for arrays of one layout, as a script. Measured on
 67 MB, that takes two thirds to four fifths of the time of the same calls on the whole arrays: a
 strided transform from one array to another is slower than a copy and a transform in place, and a
 copy writes faster than a kernel does.
@@ -11,16 +12,20 @@ copy writes faster than a kernel does.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from onesided.collectives.program import address
+from onesided.collectives.scripts import ALIGNMENT as KERNEL_ALIGNMENT
+from onesided.collectives.scripts import Part, Place, Step, copy_array, script
 from onesided.pencilfft.blocking import Blocking, cut, ranges
 from onesided.pencilfft.decomposition import memory_order
 from onesided.pencilfft.kernels.protocol import Layout, Run, Task
 from onesided.pencilfft.kernels.selection import Selection
+from onesided.pencilfft.kernels.ways import expanded
 from onesided.pencilfft.operations import Operation, resizer
 from onesided.pencilfft.stages import REAL_KINDS
 
@@ -30,13 +35,16 @@ ALIGNMENT = 64
 #: Power of 1/sqrt(N) in both directions with which cosine and sine transforms are orthogonal.
 ORTHONORMAL = 1
 
+#: Told that a chunk of the result has been delivered.
+Ready = Callable[[int], None]
+
 #: Part of a result, as slices of the whole local array, and the array of that shape it goes to.
 Outlet = tuple[tuple[slice, ...], NDArray[Any]]
 
-# what a step reads and writes: scratch memory, or the block of the source or of the target
+# what a step of a block reads and writes: scratch memory, or the block of the source or the target
 _SOURCE, _TARGET = 0, 1
 _Place = NDArray[Any] | int
-_Step = tuple[Run, _Place, _Place]
+_BlockStep = tuple[Run, _Place, _Place]
 
 
 class Scratch:
@@ -64,17 +72,6 @@ class Scratch:
         nbytes = int(np.prod(extents)) * dtype.itemsize
         flat = self._memory[place][:nbytes].view(dtype)
         return flat.reshape(extents).transpose(np.argsort(order))
-
-
-@dataclass(frozen=True)
-class _Block:
-    """One block: where it lies, its chunk, its steps, and where they leave their result."""
-
-    where: tuple[slice, ...]
-    chunk: int
-    ends_chunk: bool
-    steps: Sequence[_Step]
-    result: _Place
 
 
 class Pass:
@@ -129,100 +126,109 @@ class Pass:
             scratch.reserve(int(np.ceil(largest * share)) + ALIGNMENT)
         #: The shape of the result.
         self.shape = self._shapes[-1]
-        self._programs: dict[Any, list[_Block]] = {}
-        self._routes: dict[str, Sequence[Sequence[Outlet]]] = {}
-        self._copies: dict[Any, list[list[tuple[Any, Any]]]] = {}
+        self._scripts: dict[Any, Callable[..., object]] = {}
+        self._routes: dict[str, tuple[Sequence[Sequence[Outlet]], Ready | None]] = {}
 
-    def add_route(self, name: str, outlets: Sequence[Sequence[Outlet]]) -> None:
-        """Local. Where to :meth:`deliver` the result: by chunk, parts of it and their arrays."""
-        self._routes[name] = outlets
+    def add_route(
+        self, name: str, outlets: Sequence[Sequence[Outlet]], ready: Ready | None = None
+    ) -> None:
+        """Local. Where to :meth:`deliver` the result: by chunk, parts of it and their arrays.
+
+        ``ready(k)`` follows chunk k.
+        """
+        self._routes[name] = outlets, ready
 
     def __call__(self, source: NDArray[Any], target: NDArray[Any], scale: int) -> None:
         """Local. From ``source`` to ``target``; each axis is divided by sqrt(modes)**scale.
 
         The two may be one array where operations change neither shape nor dtype.
         """
-        if self._empty:
-            return
-        for block in self._program(source, scale, target):
-            ends = (source[block.where], target[block.where])
-            for run, reads, writes in block.steps:
-                run(
-                    ends[reads] if isinstance(reads, int) else reads,
-                    ends[writes] if isinstance(writes, int) else writes,
-                )
-            result = block.result
-            if result is not _TARGET:
-                np.copyto(ends[_TARGET], ends[_SOURCE] if isinstance(result, int) else result)
+        if not self._empty:
+            self._run_script(source, target, scale, None)
 
-    def deliver(
-        self, source: NDArray[Any], scale: int, route: str, ready: Callable[[int], None] | None
+    def deliver(self, source: NDArray[Any], scale: int, route: str) -> None:
+        """Local. From ``source`` to the arrays of a route."""
+        if not self._empty:
+            self._run_script(source, source, scale, route)
+            return
+        _, ready = self._routes[route]
+        for chunk in range(len(self.stops)):
+            if ready is not None:
+                ready(chunk)
+
+    def prepare(
+        self, source: NDArray[Any], scale: int, target: NDArray[Any] | None, routes: Sequence[str]
     ) -> None:
-        """Local. From ``source`` to the arrays of a route; ``ready(k)`` follows chunk k."""
-        if self._empty:
-            for chunk in range(len(self.stops)):
-                if ready is not None:
-                    ready(chunk)
-            return
-        program = self._program(source, scale)
-        for block, copies in zip(program, self._deliveries(source, scale, route), strict=True):
-            here = source[block.where]
-            for run, reads, writes in block.steps:
-                run(
-                    here if isinstance(reads, int) else reads,
-                    here if isinstance(writes, int) else writes,
-                )
-            if isinstance(block.result, int):
-                for target, part in copies:
-                    np.copyto(target, here[part])
-            else:
-                for target, part in copies:
-                    np.copyto(target, part)
-            if ready is not None and block.ends_chunk:
-                ready(block.chunk)
-
-    def prepare(self, source: NDArray[Any], scale: int, target: NDArray[Any] | None = None) -> None:
         """Local. Plan for these memory layouts; otherwise the first call does.
 
-        Without a target for :meth:`deliver`.
+        Without a target for :meth:`deliver` by these routes.
         """
-        if not self._empty:
-            self._program(source, scale, target)
+        for route in [None] if target is not None else routes:
+            if not self._empty:
+                self._script((source, source if target is None else target), scale, route)
 
     def forget(self) -> None:
         """Local. Drop the views of all routes."""
-        self._routes, self._copies, self._programs = {}, {}, {}
+        self._routes, self._scripts = {}, {}
 
     # -- planning ------------------------------------------------------------------------------
 
-    def _program(
-        self, source: NDArray[Any], scale: int, target: NDArray[Any] | None = None
-    ) -> list[_Block]:
-        """For sources and targets of these memory layouts."""
-        ends: tuple[NDArray[Any] | None, ...] = (source, target)
-        key = (scale, *(None if end is None else end.strides for end in ends))
-        program = self._programs.get(key)
-        if program is None:
-            program = self._programs[key] = self._plan(source, target, scale)
-        return program
+    def _run_script(
+        self, source: NDArray[Any], target: NDArray[Any], scale: int, route: str | None
+    ) -> None:
+        ends = source, target
+        call, addresses = self._script(ends, scale, route)
+        call(ends, addresses)
 
-    def _plan(self, source: NDArray[Any], target: NDArray[Any] | None, scale: int) -> list[_Block]:
-        steps: dict[tuple[int, int], tuple[Sequence[_Step], _Place]] = {}
-        blocks = []
-        ndim = len(self._shapes[0])
+    def _script(
+        self, ends: tuple[NDArray[Any], NDArray[Any]], scale: int, route: str | None
+    ) -> tuple[Callable[..., object], tuple[int, int]]:
+        """What runs for ends of these memory layouts, and where these begin."""
+        source, target = ends
+        here = address(source)
+        there = here if target is source else address(target)
+        key = (
+            scale, route, source.strides, target.strides,
+            here % KERNEL_ALIGNMENT, there % KERNEL_ALIGNMENT,
+        )  # fmt: skip
+        found = self._scripts.get(key)
+        if found is None:
+            found = self._scripts[key] = script(self._plan(ends, scale, route), ends)
+        return found, (here, there)
+
+    def _plan(
+        self, ends: tuple[NDArray[Any], NDArray[Any]], scale: int, route: str | None
+    ) -> list[Step | Callable[[], object]]:
+        """The steps of all blocks."""
+        made: dict[tuple[int, int], tuple[Sequence[_BlockStep], _Place]] = {}
+        source, target = ends[0], ends[1] if route is None else None
+        outlets, ready = ((), None) if route is None else self._routes[route]
+        steps: list[Step | Callable[[], object]] = []
         for chunk, (start, stop) in enumerate(ranges(self.stops)):
             for low, high in ranges(self._parts) if self._inner >= 0 else [(0, 0)]:
-                where = [slice(None)] * ndim
+                where = [slice(None)] * source.ndim
                 where[self.axis] = slice(start, stop)
                 if self._inner >= 0:
                     where[self._inner] = slice(low, high)
+                places = Part(_SOURCE, tuple(where)), Part(_TARGET, tuple(where))
                 size = (stop - start, high - low)
-                if size not in steps:
-                    here, there = (e if e is None else e[tuple(where)] for e in (source, target))
-                    steps[size] = self._steps(size, here, there, scale)
-                last = self._inner < 0 or high == self._parts[-1]
-                blocks.append(_Block(tuple(where), chunk, last, *steps[size]))
-        return blocks
+                if size not in made:
+                    here, there = (
+                        None if end is None else end[tuple(where)] for end in (source, target)
+                    )
+                    made[size] = self._steps(size, here, there, scale)
+                calls, result = made[size]
+                for run, *sides in calls:
+                    reads, writes = (places[s] if isinstance(s, int) else s for s in sides)
+                    steps += expanded(run, reads, writes)
+                left = places[result] if isinstance(result, int) else result
+                if target is not None and result is not _TARGET:
+                    steps.append((copy_array, left, places[_TARGET]))
+                for outlet in outlets[chunk] if outlets else ():
+                    steps.append(self._copy_of(left, slice(low, high), *outlet))
+            if ready is not None:
+                steps.append(partial(ready, chunk))
+        return steps
 
     def _steps(
         self,
@@ -230,7 +236,7 @@ class Pass:
         source: NDArray[Any] | None,
         target: NDArray[Any] | None,
         scale: int,
-    ) -> tuple[Sequence[_Step], _Place]:
+    ) -> tuple[Sequence[_BlockStep], _Place]:
         """The calls for blocks of one size, and where they leave their result."""
         shapes = []
         for shape in self._shapes:
@@ -241,7 +247,7 @@ class Pass:
             shapes.append(tuple(block))
         ends = (source, target)
         into = self._into(target)
-        steps: list[_Step] = []
+        steps: list[_BlockStep] = []
         here: _Place = _SOURCE
         place = 0
         for k, step in enumerate(self._operations):
@@ -249,7 +255,7 @@ class Pass:
             ours = self._in_source or here is not _SOURCE
             if step.fits_in_place and not ours and step.axis != len(before) - 1:
                 there = self._place(k >= into, place, before, step.dtypes[0])
-                steps.append((_copy, here, there))
+                steps.append((copy_array, here, there))
                 here, ours = there, True
             reads = _array(here, ends)
             if step.fits_in_place and ours:
@@ -296,37 +302,23 @@ class Pass:
             )
         )
 
-    def _deliveries(
-        self, source: NDArray[Any], scale: int, route: str
-    ) -> list[list[tuple[Any, Any]]]:
-        """By block: arrays to write, and the views of scratch (or slices of the source's block)."""
-        key = (source.strides, scale, route)
-        copies = self._copies.get(key)
-        if copies is None:
-            outlets = self._routes[route]
-            copies = self._copies[key] = [
-                [self._copy_of(block, *outlet) for outlet in outlets[block.chunk]]
-                for block in self._program(source, scale)
-            ]
-        return copies
-
     def _copy_of(
-        self, block: _Block, part: tuple[slice, ...], array: NDArray[Any]
-    ) -> tuple[Any, Any]:
-        inside = [slice(None)] * len(block.where)
+        self, left: Place, cut_to: slice, part: tuple[slice, ...], array: NDArray[Any]
+    ) -> Step:
+        """From where a block's result is to one of the arrays that take it."""
+        inside = [slice(None)] * len(part)
         for axis, chosen in enumerate(part):
             if axis not in (self.axis, self._inner):
                 inside[axis] = chosen
         target = array
         if self._inner >= 0:
-            target = array[(*[slice(None)] * self._inner, block.where[self._inner])]
-        if isinstance(block.result, int):
-            return target, tuple(inside)
-        return target, block.result[tuple(inside)]
-
-
-def _copy(source: NDArray[Any], target: NDArray[Any]) -> None:
-    np.copyto(target, source)
+            target = array[(*[slice(None)] * self._inner, cut_to)]
+        if isinstance(left, Part):
+            whole = (slice(None),) * len(part)
+            chosen = zip(inside, left.where, whole, strict=True)
+            where = tuple(of if one == every else one for one, of, every in chosen)
+            return copy_array, Part(left.end, where), target
+        return copy_array, left[tuple(inside)], target
 
 
 def _array(place: _Place, ends: Sequence[NDArray[Any] | None]) -> NDArray[Any]:

@@ -91,9 +91,10 @@ class Settings:
         """Local. Check the arguments of a plan."""
         lengths = _lengths("shape", shape)
         kind = np.dtype(dtype)
-        if kind.char not in "fdFD" or not kind.isnative:
+        if kind.char not in "fdgFDG" or not kind.isnative:
             raise PatternError(
-                f"dtype {kind} is not supported; float32, float64, complex64 and complex128 are"
+                f"dtype {kind} is not supported; float32, float64, longdouble and their complex "
+                "ones are"
             )
         chosen = "forward" if norm is None else norm
         if chosen not in NORMS:
@@ -161,16 +162,22 @@ class Settings:
         return tuple(tuple(steps[axis] for axis in reversed(group)) for group in reversed(axes))
 
     def describe(self, lengths: bool = True) -> str:
-        """Local. The call in words, the same on all ranks if the arguments are."""
+        """Local. The call in words, the same on all ranks if the arguments are.
+
+        Without ``lengths``: what plans have in common that decide alike.
+        """
         kinds = ", ".join(
             f"{step.axis}: {step.words}{f' {step.length}/{step.physical}' if lengths else ''}"
             for step in self.transforms
         )
-        shape = f"shape={self.shape}, batch={self.batch}, " if lengths else ""
+        shape = effort = ""
+        if lengths:
+            shape = f"shape={self.shape}, batch={self.batch}, "
+            effort = f"effort={self.effort}, "
         return (
             f"PFFT({shape}axes={self.axes}, dtype={self.dtype.name}, "
             f"transforms=({kinds}), norm={self.norm}, "
-            f"backend={self.backend}, effort={self.effort}, order={self.order}, "
+            f"backend={self.backend}, {effort}order={self.order}, "
             f"threads={self.threads}, transposed_out={self.transposed_out})"
         )
 

@@ -22,7 +22,7 @@ REAL_KINDS = tuple(f"{name}{number}" for name in ("dct", "dst") for number in (1
 KINDS = ("c2c", "r2c", *REAL_KINDS)
 
 #: Real dtype -> its complex one.
-COMPLEX: dict[str, np.dtype[Any]] = {"f": np.dtype(np.complex64), "d": np.dtype(np.complex128)}
+COMPLEX: dict[str, np.dtype[Any]] = {char: np.dtype(char.upper()) for char in "fdg"}
 
 
 #: What a kernel computes: a kind, and whether it is the forward one (of c2c: the negative sign in

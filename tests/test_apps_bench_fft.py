@@ -14,6 +14,7 @@ import scipy.fft
 from mpi4py import MPI
 
 from onesided.apps import fftw_mpi
+from onesided.apps.comparison import any_missed, comparison
 from onesided.apps.fftw_mpi import FftwMpi
 from onesided.apps.foreign import ForeignError
 from onesided.apps.local_work import LocalWork
@@ -38,6 +39,14 @@ def test_a_target_is_a_median_of_ratios_and_a_bound():
     assert [slower.met(0.95), slower.met(0.96)] == [True, False]
 
 
+def test_what_is_missed_is_a_target():
+    def row(theirs, wanted):
+        return comparison({}, [1.0], [theirs], Target(PEER, 2.0), wanted=wanted)
+
+    assert any_missed([row(3.0, True), row(1.9, True)])
+    assert not any_missed([row(3.0, True), row(1.9, False)])
+
+
 def test_the_table_has_targets_for_two_and_four_ranks_only():
     assert len(cases(2, 1)) == 5
     assert [case.grid for case in cases(4, 1)] == [(2, 2)]
@@ -53,7 +62,7 @@ def test_the_table_has_targets_for_two_and_four_ranks_only():
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
 def test_the_suite_compares_every_case(ranks, tmp_path):
     words = ["--suite", "--shrink", "16", "--iterations", "2", "--comm", "rma-notify"]
-    words += ["--against", "mpi4py-fft", "local-work"]
+    words += ["--against", "mpi4py-fft", "local-work", "--strict"]
     outcome, content = bench(ranks, tmp_path / "suite.json", *words)
     expected = {case.name for case in cases(ranks, 16)}
     assert len(expected) == {2: 5, 4: 1}[ranks]

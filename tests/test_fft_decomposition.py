@@ -176,6 +176,9 @@ def test_grid_arguments():
     assert choose_grid(4, shape, (2,), "auto") == (4, 1, 1)
     assert choose_grid(24, shape, (2,), "auto") == (6, 4, 1)
     assert choose_grid(4, shape, (1, 2)) == (4, 1, 1)
+    assert choose_grid(64, (4, 1024, 1024), (2,)) == (4, 16, 1)  # (8, 8, 1) leaves half idle
+    assert choose_grid(64, (3, 1024, 5), (2,)) == (2, 32, 1)
+    assert choose_grid(12, (2, 2, 9), (2,)) == (3, 4, 1)  # some are idle whatever one does
 
 
 @pytest.mark.parametrize(

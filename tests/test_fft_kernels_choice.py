@@ -417,6 +417,28 @@ def test_export_import_forget(array, path, tmp_path, monkeypatch):
             function(exported)
 
 
+def test_files_are_pruned_and_open_to_others(path, monkeypatch):
+    """The latest decisions are kept, those of this machine among them."""
+    monkeypatch.setattr(wisdom, "MOST_SECTIONS", 2)
+    monkeypatch.setattr(wisdom, "MOST_DECISIONS", 3)
+    old = {f"machine {k}": {"auto a": "scipy: direct"} for k in range(4)}
+    wisdom.write_decisions(path, old)
+    mine = open_wisdom()
+    for k in (1, 2, 3, 4, 2):
+        mine.learn("auto", f"task {k}", f"answer {k}")
+        mine.save()
+    kept = wisdom.read_decisions(path)
+    assert next(iter(kept)) == "machine 3"
+    assert list(kept.popitem()[1]) == ["auto task 3", "auto task 4", "auto task 2"]
+    mask = os.umask(0o022)
+    try:
+        mine.learn("auto", "task 5", "answer")
+        mine.save()
+    finally:
+        os.umask(mask)
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
 def test_where_wisdom_is(path, tmp_path, monkeypatch):
     assert open_wisdom().path == path
     assert open_wisdom(True) is open_wisdom() is open_wisdom(path)

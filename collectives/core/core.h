@@ -21,6 +21,9 @@
 /* Steps of a round. */
 enum { COPY = 0, BOX = 1, GATHER = 2, RAISE = 3, AWAIT = 4, CALL = 5, REDUCE = 6 };
 
+/* Steps of a script that a round has not. */
+enum { KERNEL = 16, SCALE = 17 };
+
 /* States of a request. */
 enum { INACTIVE = 0, ACTIVE = 1, BROKEN = 2, FREED = 3 };
 
@@ -41,6 +44,20 @@ static inline void cell_store(int64_t *cell, int64_t value)
     atomic_store_explicit((_Atomic int64_t *)cell, value, memory_order_release);
 }
 
+enum { MOST_AXES = 8 };
+
+/* The elements of a box, between arrays of any strides in bytes. */
+typedef struct {
+    int axes;
+    Py_ssize_t item;
+    Py_ssize_t shape[MOST_AXES], to[MOST_AXES], from[MOST_AXES];
+} Box;
+
+void copy_box(const Box *box, char *to, const char *from);
+
+/* Of tuples of equal length; NULL with an exception. */
+Box *new_box(Py_ssize_t item, PyObject *shape, PyObject *to, PyObject *from);
+
 /* to[i] = left[i] op right[i]; NULL where there is no such loop (folds.c). */
 typedef void (*Fold)(void *to, const void *left, const void *right, Py_ssize_t count);
 Fold find_fold(int operation, int type);
@@ -48,5 +65,6 @@ Fold find_fold(int operation, int type);
 int add_folds(PyObject *module);
 int add_rounds(PyObject *module);
 int add_marks(PyObject *module);
+int add_scripts(PyObject *module);
 
 #endif

@@ -1,4 +1,4 @@
-/* The compiled core: rounds as programs, and the marks of partitioned sends. */
+/* The compiled core: rounds as programs, scripts, and the marks of partitioned sends. */
 
 #include "core.h"
 
@@ -15,9 +15,8 @@ PyMODINIT_FUNC PyInit__core(void)
     static const struct { const char *name; long value; } shared[] = {
         {"COPY", COPY}, {"BOX", BOX}, {"GATHER", GATHER}, {"RAISE", RAISE}, {"AWAIT", AWAIT},
         {"CALL", CALL}, {"REDUCE", REDUCE}, {"INACTIVE", INACTIVE}, {"ACTIVE", ACTIVE}, {"BROKEN", BROKEN},
-        {"FREED", FREED}, {"CREDIT", CREDIT}, {"HEAD", HEAD}, {"TOLD", TOLD},
-        {"TAIL", TAIL},
-        {"ENTRIES", ENTRIES}, {"ROOM", ROOM},
+        {"FREED", FREED}, {"CREDIT", CREDIT}, {"HEAD", HEAD}, {"TOLD", TOLD}, {"TAIL", TAIL},
+        {"ENTRIES", ENTRIES}, {"ROOM", ROOM}, {"KERNEL", KERNEL}, {"SCALE", SCALE},
     };
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL)
@@ -31,7 +30,8 @@ PyMODINIT_FUNC PyInit__core(void)
     }
     failed = failed || PyModule_AddObjectRef(module, "LAYOUT", layout) < 0;
     Py_XDECREF(layout);
-    if (failed || add_folds(module) < 0 || add_rounds(module) < 0 || add_marks(module) < 0) {
+    if (failed || add_folds(module) < 0 || add_rounds(module) < 0 || add_marks(module) < 0 ||
+        add_scripts(module) < 0) {
         Py_DECREF(module);
         return NULL;
     }

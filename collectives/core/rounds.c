@@ -13,16 +13,8 @@
    calls between two of them where there is no counter to be polled. */
 enum { SPINS = 64, YIELDS = 4, CALLS = 48 };
 
-enum { MOST_AXES = 8 };
-
 /* One round in so many is timed, so that a decision can be compared with what came of it. */
 enum { SAMPLED = 32 };
-
-typedef struct {
-    int axes;
-    Py_ssize_t item;
-    Py_ssize_t shape[MOST_AXES], to[MOST_AXES], from[MOST_AXES];
-} Box;
 
 typedef struct {
     int op;
@@ -100,7 +92,7 @@ static inline void copy_items(char *to, const char *from, Py_ssize_t count, Py_s
 #undef ITEMS
 }
 
-static void copy_box(const Box *box, char *to, const char *from)
+void copy_box(const Box *box, char *to, const char *from)
 {
     Py_ssize_t at[MOST_AXES] = {0};
     int inner = box->axes - 1;
@@ -823,6 +815,32 @@ static void *as_pointer(PyObject *number)
     return PyLong_AsVoidPtr(number);
 }
 
+Box *new_box(Py_ssize_t item, PyObject *shape, PyObject *to, PyObject *from)
+{
+    Py_ssize_t axes = PyTuple_Size(shape);
+    if (axes < 1 || axes > MOST_AXES || PyTuple_Size(to) != axes || PyTuple_Size(from) != axes) {
+        PyErr_Format(PyExc_ValueError, "a box of %zd axes", axes);
+        return NULL;
+    }
+    Box *box = PyMem_Calloc(1, sizeof *box);
+    if (box == NULL)
+        return (Box *)PyErr_NoMemory();
+    box->axes = (int)axes;
+    box->item = item;
+    for (int i = 0; i < box->axes; i++) {
+        box->shape[i] = PyLong_AsSsize_t(PyTuple_GetItem(shape, i));
+        box->to[i] = PyLong_AsSsize_t(PyTuple_GetItem(to, i));
+        box->from[i] = PyLong_AsSsize_t(PyTuple_GetItem(from, i));
+        if (box->shape[i] < 1 && !PyErr_Occurred())
+            PyErr_Format(PyExc_ValueError, "a box without elements");
+    }
+    if (PyErr_Occurred()) {
+        PyMem_Free(box);
+        return NULL;
+    }
+    return box;
+}
+
 static int read_box(Step *step, PyObject *fields)
 {
     PyObject *shape, *to, *from;
@@ -832,27 +850,12 @@ static int read_box(Step *step, PyObject *fields)
     if (!PyArg_ParseTuple(fields, "iOOnO!O!O!", &op, &target, &source, &item, &PyTuple_Type, &shape,
                           &PyTuple_Type, &to, &PyTuple_Type, &from))
         return -1;
-    Py_ssize_t axes = PyTuple_Size(shape);
-    if (axes < 1 || axes > MOST_AXES || PyTuple_Size(to) != axes || PyTuple_Size(from) != axes) {
-        PyErr_Format(PyExc_ValueError, "a box of %zd axes", axes);
+    Box *box = step->box = new_box(item, shape, to, from);
+    if (box == NULL)
         return -1;
-    }
-    Box *box = step->box = PyMem_Calloc(1, sizeof *box);
-    if (box == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    box->axes = (int)axes;
-    box->item = item;
     step->count = item;
-    for (int i = 0; i < box->axes; i++) {
-        box->shape[i] = PyLong_AsSsize_t(PyTuple_GetItem(shape, i));
-        box->to[i] = PyLong_AsSsize_t(PyTuple_GetItem(to, i));
-        box->from[i] = PyLong_AsSsize_t(PyTuple_GetItem(from, i));
+    for (int i = 0; i < box->axes; i++)
         step->count *= box->shape[i];
-        if (box->shape[i] < 1 && !PyErr_Occurred())
-            PyErr_Format(PyExc_ValueError, "a box without elements");
-    }
     step->to = as_pointer(target);
     step->from = as_pointer(source);
     return PyErr_Occurred() ? -1 : 0;

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from time import thread_time
 
-from onesided.pencilfft.kernels.memory import packed, span, untouched
+from onesided.collectives.scripts import script
+from onesided.pencilfft.kernels.memory import address_of, packed, span, untouched
 from onesided.pencilfft.kernels.protocol import Run, Task
+from onesided.pencilfft.kernels.ways import SOURCE, TARGET, expanded
 
 #: Seconds after which no further round of runs begins.
 BUDGET = 0.02
@@ -37,7 +39,7 @@ def trial(task: Task) -> Task | None:
 
 
 def measure(runs: Mapping[str, Run], task: Task, budget: float = BUDGET) -> dict[str, float]:
-    """Local. Seconds by name, of the candidates that were not hopeless.
+    """Local. Seconds by name, of the candidates that were not hopeless, each run as a script.
 
     The least processor time of several runs, which other work on the machine does not change
     much. The data are zeros, which stay zeros however often they are transformed in place.
@@ -47,18 +49,24 @@ def measure(runs: Mapping[str, Run], task: Task, budget: float = BUDGET) -> dict
     source.fill(0)
     target.fill(0)
 
-    def seconds(run: Run) -> float:
+    ends, addresses = (source, target), (address_of(source), address_of(target))
+    scripts = {
+        name: script(expanded(run, SOURCE, SOURCE if task.in_place else TARGET), ends)
+        for name, run in runs.items()
+    }
+
+    def seconds(name: str) -> float:
         start = thread_time()
-        run(source, target)
+        scripts[name](ends, addresses)
         return thread_time() - start
 
-    first = {name: seconds(run) for name, run in runs.items()}
+    first = {name: seconds(name) for name in runs}
     end = thread_time() + budget
-    times = {name: min(taken, seconds(runs[name])) for name, taken in first.items()}
+    times = {name: min(taken, seconds(name)) for name, taken in first.items()}
     for _ in range(RUNS):
         limit = HOPELESS * min(times.values())
         times = {name: taken for name, taken in times.items() if taken <= limit}
         if len(times) == 1 or thread_time() > end:
             break
-        times = {name: min(taken, seconds(runs[name])) for name, taken in times.items()}
+        times = {name: min(taken, seconds(name)) for name, taken in times.items()}
     return times

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from onesided.collectives.scripts import Kernel as CFunction
 from onesided.pencilfft.kernels import mkl_library as mkl
 from onesided.pencilfft.kernels.memory import address_of
 from onesided.pencilfft.kernels.protocol import Run, Task
@@ -24,7 +26,7 @@ class MklKernel:
     def plan(self, task: Task, effort: str) -> Run | None:
         sizes = [np.dtype(layout.char).itemsize for layout in (task.source, task.target)]
         strides = task.source.strides[task.axis], task.target.strides[task.axis]
-        if not task.complex_kind or any(
+        if not task.complex_kind or task.source.char in "gG" or any(
             s % size
             for layout, size in zip((task.source, task.target), sizes, strict=True)
             for s in layout.strides
@@ -45,22 +47,32 @@ class MklKernel:
         descriptor.set(mkl.THREAD_LIMIT, 1)
         forward = task.kind == "r2c" or (task.kind == "c2c" and task.forward)
         descriptor.set(mkl.FORWARD_SCALE if forward else mkl.BACKWARD_SCALE, task.factor)
-        return _run(descriptor, forward, loops) if descriptor.commit() else None
+        return MklRun(descriptor, forward, loops) if descriptor.commit() else None
 
 
-def _run(descriptor: mkl.Descriptor, forward: bool, loops: list[tuple[int, int]]) -> Run:
-    """The call on all sets of lines, whose offsets in bytes are ``loops``."""
-    library = mkl.load_transforms()
-    compute = library.DftiComputeForward if forward else library.DftiComputeBackward
+class MklRun:
+    """Local. The call on all sets of lines, whose offsets in bytes are ``loops``."""
 
-    def run(source: NDArray[Any], target: NDArray[Any]) -> None:
-        handle, here, there = descriptor.handle, address_of(source), address_of(target)
-        for source_offset, target_offset in loops:
+    def __init__(
+        self, descriptor: mkl.Descriptor, forward: bool, loops: list[tuple[int, int]]
+    ) -> None:
+        library = mkl.load_transforms()
+        self._compute = library.DftiComputeForward if forward else library.DftiComputeBackward
+        self._descriptor, self._loops = descriptor, loops
+
+    def __call__(self, source: NDArray[Any], target: NDArray[Any]) -> None:
+        handle, compute = self._descriptor.handle, self._compute
+        here, there = address_of(source), address_of(target)
+        for source_offset, target_offset in self._loops:
             status = compute(handle, here + source_offset, there + target_offset)
             if status:
                 raise RuntimeError(f"MKL failed with status {status} on shape {source.shape}")
 
-    return run
+    def lowered(self, source: NDArray[Any], target: NDArray[Any]) -> list[CFunction]:
+        """Local. The same for the compiled core."""
+        function = ctypes.cast(self._compute, ctypes.c_void_p).value or 0
+        handle = self._descriptor.handle.value or 0
+        return [CFunction(function, handle, True, *offsets) for offsets in self._loops]
 
 
 def _merged_lines(task: Task) -> list[Lines]:

@@ -31,6 +31,6 @@ def real_call(library: Any, task: Task, *more: Any) -> Run:
     def run(source: NDArray[Any], target: NDArray[Any]) -> None:
         function(source, kind, axes, scale, target, threads, *more)
 
-    if task.source.char in "fd":
+    if task.source.char in "fdg":
         return run
     return lambda source, target: run(real_view(source), real_view(target))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from onesided.pencilfft.kernels.protocol import Kernel, Layout, Run, Task
 from onesided.pencilfft.kernels.registry import (
     BACKENDS,
     installed,
+    is_loaded,
     load_kernel,
     resolve_backend,
 )
@@ -33,6 +34,8 @@ EFFORTS = ("estimate", "adaptive", "measure")
 PAGE = 4096
 #: Of candidates within this factor of the fastest the simplest is taken.
 MARGIN = 1.03
+#: Seconds to compare the kernels for a family of tasks, and to load one of them, about.
+FAMILY_SECONDS, LOADING_SECONDS = 0.06, 0.06
 
 
 class Selection:
@@ -97,6 +100,12 @@ class Selection:
         """Local. Whether :meth:`improve` has something to do."""
         return self._effort == "adaptive" and bool(self._guessed)
 
+    @property
+    def cost(self) -> float:
+        """Local. Seconds that :meth:`improve` takes, about."""
+        missing = sum(not is_loaded(name) for name in self._kernels)
+        return FAMILY_SECONDS + missing * LOADING_SECONDS
+
     def improve(self) -> bool:
         """Local. Measure one family whose kernel was guessed; whether that changes anything.
 
@@ -160,13 +169,14 @@ class Selection:
         """The first kernel that can do it."""
         effort = self._kernel_effort if self._effort == "adaptive" else "estimate"
 
-        def one_thread(item: tuple[str, Kernel]) -> bool:
-            found = BACKENDS.get(item[0])
+        def one_thread(name: str) -> bool:
+            found = BACKENDS.get(name)
             return task.threads > 1 and found is not None and not found.threads
 
         for way in ("in target", "direct") if _copied_first(task) else ("direct",):
-            for name, kernel in sorted(self._kernels.items(), key=one_thread):
-                run = WAYS[way](kernel, task, effort)
+            for name in sorted(self._kernels, key=one_thread):
+                kernel = self._kernels.get(name)
+                run = None if kernel is None else WAYS[way](kernel, task, effort)
                 if run is not None:
                     return f"{name}: {way}", run
         raise PatternError(f"no kernel can do {task}")
@@ -214,7 +224,7 @@ class Selection:
         return found
 
     def _calls(
-        self, kernels: dict[str, Kernel], task: Task, ways: list[str], effort: str
+        self, kernels: Mapping[str, Kernel], task: Task, ways: list[str], effort: str
     ) -> dict[str, Run]:
         """The calls of these kernels in these ways, by choice."""
         runs = {}
@@ -228,15 +238,16 @@ class Selection:
     def _planned(self, choice: str, task: Task) -> tuple[str, Run] | None:
         """The call that a choice stands for, if it can be had."""
         name, _, way = choice.partition(": ")
-        if name not in self._kernels or way not in WAYS:
+        kernel = self._kernels.get(name)
+        if kernel is None or way not in WAYS:
             return None
-        run = WAYS[way](self._kernels[name], task, self._kernel_effort)
+        run = WAYS[way](kernel, task, self._kernel_effort)
         return None if run is None else (choice, run)
 
-    def _candidates(self, task: Task) -> dict[str, Kernel]:
+    def _candidates(self, task: Task) -> Mapping[str, Kernel]:
         """All kernels; of a named backend the first one that can do the task."""
         if self._backend == "auto":
-            return self._kernels
+            return {name: kernel for name in self._kernels if (kernel := self._kernels.get(name))}
         for name, kernel in self._kernels.items():
             if kernel.plan(task, "estimate") is not None:
                 return {name: kernel}
@@ -249,17 +260,35 @@ class Selection:
         return "measure"
 
 
-def _load(backend: str) -> dict[str, Kernel]:
+def _load(backend: str) -> Mapping[str, Kernel]:
     """The kernels by name, in the order of preference."""
-    if backend != "auto":
-        return {name: load_kernel(name) for name in dict.fromkeys((backend, "scipy"))}
-    kernels = {}
-    for name in installed():
+    if backend == "auto":
+        return _Installed()
+    return {name: load_kernel(name) for name in dict.fromkeys((backend, "scipy"))}
+
+
+class _Installed(Mapping[str, Kernel]):
+    """What is installed, each loaded when it is first asked for: that may take long."""
+
+    def __init__(self) -> None:
+        self._names = installed()
+
+    def __getitem__(self, name: str) -> Kernel:
+        """Local. KeyError for one that is there, but broken: the others do its work."""
         try:
-            kernels[name] = load_kernel(name)
-        except UnsupportedError:  # there, but broken: the others do its work
-            continue
-    return kernels
+            if name in self._names:
+                return load_kernel(name)
+        except UnsupportedError:
+            self._names.remove(name)
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        """Local. Those that can be loaded, as far as that is known."""
+        return iter(list(self._names))
+
+    def __len__(self) -> int:
+        """Local."""
+        return len(self._names)
 
 
 def family_of(task: Task) -> str:

@@ -6,7 +6,7 @@ cache can cost less than the strided transform that it avoids.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -14,11 +14,38 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onesided.collectives.scripts import Part, Place, PythonScript, Step, copy_array
 from onesided.pencilfft.kernels.memory import empty_packed, memory_order
 from onesided.pencilfft.kernels.protocol import Kernel, Layout, Run, Task
 
 #: Largest scratch of one task in bytes: more does not stay in any cache, and is memory taken.
 SCRATCH_BYTES = 1 << 22
+
+#: What a call is given.
+SOURCE, TARGET = Part(0), Part(1)
+
+
+class Chain:
+    """Local. A call that is several ones; its ``steps`` are between SOURCE, TARGET and scratch."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.steps = steps
+        self._run = PythonScript(steps)
+
+    def __call__(self, source: NDArray[Any], target: NDArray[Any]) -> None:
+        self._run((source, target))
+
+
+def expanded(run: Run, reads: Place, writes: Place) -> list[Step]:
+    """Local. A call between two places, or those that it consists of."""
+    if not isinstance(run, Chain):
+        return [(run, reads, writes)]
+    ends = reads, writes
+    steps: list[Step] = []
+    for inner, *sides in run.steps:
+        here, there = (ends[s.end] if isinstance(s, Part) else s for s in sides)
+        steps += expanded(inner, here, there)
+    return steps
 
 
 def direct(kernel: Kernel, task: Task, effort: str) -> Run | None:
@@ -34,11 +61,7 @@ def in_target(kernel: Kernel, task: Task, effort: str) -> Run | None:
     if inner is None:
         return None
 
-    def run(source: NDArray[Any], target: NDArray[Any]) -> None:
-        np.copyto(target, source)
-        inner(target, target)
-
-    return run
+    return Chain([(copy_array, SOURCE, TARGET), (inner, TARGET, TARGET)])
 
 
 def in_scratch(kernel: Kernel, task: Task, effort: str) -> Run | None:
@@ -49,17 +72,15 @@ def in_scratch(kernel: Kernel, task: Task, effort: str) -> Run | None:
     form = Layout.of(scratch)
     if not task.same_form:
         onward = kernel.plan(replace(task, source=form), effort)
-        return None if onward is None else _gathered(scratch, onward)
+        if onward is None:
+            return None
+        return Chain([(copy_array, SOURCE, scratch), (onward, scratch, TARGET)])
     inner = kernel.plan(replace(task, source=form, target=form, in_place=True), effort)
     if inner is None:
         return None
 
-    def run(source: NDArray[Any], target: NDArray[Any]) -> None:
-        np.copyto(scratch, source)
-        inner(scratch, scratch)
-        np.copyto(target, scratch)
-
-    return run
+    steps: list[Step] = [(copy_array, SOURCE, scratch), (inner, scratch, scratch)]
+    return Chain([*steps, (copy_array, scratch, TARGET)])
 
 
 def through_scratch(kernel: Kernel, task: Task, effort: str) -> Run | None:
@@ -72,11 +93,7 @@ def through_scratch(kernel: Kernel, task: Task, effort: str) -> Run | None:
     if inner is None:
         return None
 
-    def run(source: NDArray[Any], target: NDArray[Any]) -> None:
-        inner(source, scratch)
-        np.copyto(target, scratch)
-
-    return run
+    return Chain([(inner, SOURCE, scratch), (copy_array, scratch, TARGET)])
 
 
 #: The ways by name, the simplest first.
@@ -96,10 +113,3 @@ def _lines(task: Task, layout: Layout) -> NDArray[Any] | None:
     order = [axis for axis in memory_order(layout) if axis != task.axis]
     return empty_packed(layout.shape, layout.char, (*order, task.axis))
 
-
-def _gathered(scratch: NDArray[Any], onward: Run) -> Run:
-    def run(source: NDArray[Any], target: NDArray[Any]) -> None:
-        np.copyto(scratch, source)
-        onward(scratch, target)
-
-    return run

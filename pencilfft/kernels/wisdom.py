@@ -23,6 +23,9 @@ from onesided.pencilfft.kernels.registry import versions
 VARIABLE = "ONESIDED_WISDOM"
 FORMAT = "onesided wisdom 1"
 
+#: Machines, or versions of the kernels, and decisions about each, that a file keeps: the latest.
+MOST_SECTIONS, MOST_DECISIONS = 8, 2000
+
 #: Machine and versions -> backend and task -> kernel and way.
 Decisions = dict[str, dict[str, str]]
 
@@ -95,7 +98,7 @@ class Wisdom:
         """
         if not self._learnt:
             return
-        merged = _merge(self._read(), self._learnt)
+        merged = _pruned(_merge(self._read(), self._learnt))
         try:
             write_decisions(self.path, merged)
         except OSError as error:
@@ -208,9 +211,19 @@ def _are_decisions(decisions: Any) -> bool:
 
 
 def _merge(into: Decisions, more: Decisions) -> Decisions:
+    """What is in ``more`` comes last."""
     for section, choices in more.items():
-        into.setdefault(section, {}).update(choices)
+        old = into.pop(section, {})
+        into[section] = {key: old[key] for key in old if key not in choices} | choices
     return into
+
+
+def _pruned(decisions: Decisions) -> Decisions:
+    """The latest of each section, and the latest sections."""
+    return {
+        section: dict([*choices.items()][-MOST_DECISIONS:])
+        for section, choices in [*decisions.items()][-MOST_SECTIONS:]
+    }
 
 
 def _default() -> Wisdom:

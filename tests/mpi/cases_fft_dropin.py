@@ -44,7 +44,7 @@ def random(shape, dtype, rank):
 def close(found, expected):
     assert found.shape == expected.shape
     assert found.dtype == expected.dtype
-    tolerance = 2e-4 if expected.dtype.char in "fF" else 1e-10
+    tolerance = {"f": 2e-4, "d": 1e-10, "g": 1e-16}[expected.dtype.char.lower()]
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
 
 
@@ -57,7 +57,7 @@ def outcome(comm, call):
     return comm.allgather(None)
 
 
-@parameters(dtype="dDf")
+@parameters(dtype="dDfgG")
 def case_calls_without_arrays(comm, dtype):
     theirs, ours = both(comm, dtype=dtype)
     u = random(ours.shape(False), dtype, comm.rank)

@@ -22,7 +22,7 @@ WRONG = {
     "no axes": ({"axes": ()}, PatternError, "no axis"),
     "axes in words": ({"axes": "xyz"}, PatternError, "not integers"),
     "integer dtype": ({"dtype": int}, PatternError, "int64"),
-    "long double": ({"dtype": "g"}, PatternError, "is not supported"),
+    "half precision": ({"dtype": "e"}, PatternError, "is not supported"),
     "grid too large": ({"grid": (97,)}, PatternError, "does not fit"),
     "grid too long": ({"grid": (1, 1, 1, 1)}, PatternError, "more entries"),
     "grid in words": ({"grid": "square"}, PatternError, "'square'"),

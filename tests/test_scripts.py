@@ -1,0 +1,202 @@
+"""Scripts: the compiled interpreter against the one in Python, step for step. No MPI."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+
+from onesided.collectives import scripts
+from onesided.collectives.program import COMPILED, address
+from onesided.collectives.scripts import (
+    ALONE,
+    Kernel,
+    Part,
+    PythonScript,
+    Scaling,
+    copy_array,
+    script,
+)
+
+compiled = pytest.mark.skipif(not COMPILED, reason="the compiled core is not in use")
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+def add_one(handle, source, target):
+    """A kernel: the first number of the target becomes that of the source, and one."""
+    ctypes.c_double.from_address(target).value = ctypes.c_double.from_address(source).value + 1
+
+
+@ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+def failing(handle, source, target):
+    """A kernel that returns its handle as a status."""
+    return handle or 0
+
+
+class AddOne:
+    """One is added to the first number, from the source to the target, and all are scaled."""
+
+    def __init__(self, factor):
+        self.factor, self.lowerings = factor, 0
+
+    def __call__(self, source, target):
+        index = (0,) * target.ndim
+        target.real[index] = source.real[index] + 1
+        target *= self.factor
+
+    def lowered(self, source, target):
+        self.lowerings += 1
+        function = ctypes.cast(add_one, ctypes.c_void_p).value
+        return [Kernel(function, 0, checked=False), Scaling(self.factor)]
+
+
+def random_box(rng, shape):
+    starts = [int(rng.integers(0, n)) for n in shape]
+    return tuple(
+        slice(a, int(rng.integers(a + 1, n + 1))) for a, n in zip(starts, shape, strict=True)
+    )
+
+
+def reversed_copy(source, target):
+    """A step that the core does not know."""
+    target[...] = source[::-1].copy()
+
+
+def random_steps(rng, arrays, calls):
+    """Copies between random boxes of arrays of one dtype, ends among them, kernels and calls."""
+    steps = []
+    for _ in range(12):
+        first, second = rng.integers(0, len(arrays), 2)
+        where = random_box(rng, arrays[0].shape)
+
+        def place(number, where=where):
+            return Part(int(number), where) if number < 2 else arrays[number][where]
+
+        kind = rng.integers(0, 5)
+        if kind == 0:
+            steps.append(lambda: calls.append(len(calls)))
+        elif kind == 1:
+            steps.append((AddOne(float(rng.uniform(0.5, 2))), place(first), place(second)))
+        elif kind == 2:
+            steps.append((reversed_copy, place(first), place(second)))
+        else:
+            steps.append((copy_array, place(first), place(second)))
+    return steps
+
+
+@compiled
+@pytest.mark.parametrize("char", "dfFD")
+@pytest.mark.parametrize("seed", range(12))
+def test_both_interpreters_do_the_same(monkeypatch, seed, char):
+    rng = np.random.default_rng([seed, ord(char)])
+    shape = tuple(rng.integers(1, 6, rng.integers(1, 4)))
+    order = rng.permutation(len(shape))
+
+    def make(k):
+        memory = np.empty([2 * shape[axis] for axis in order], char)
+        array = memory.transpose(np.argsort(order))[tuple(slice(None, n) for n in shape)]
+        array[...] = np.random.default_rng([seed, k]).standard_normal(shape)
+        return array
+
+    if char in "fF":  # the kernel is one of double precision
+        monkeypatch.setattr(AddOne, "lowered", lambda self, s, t: [Scaling(self.factor)])
+        monkeypatch.setattr(AddOne, "__call__", lambda self, s, t: np.multiply(t, self.factor, t))
+    samples = make(0), make(1)
+    results = []
+    for interpreter in (script, lambda steps, ends: PythonScript(steps)):
+        calls, arrays = [], [make(k) for k in range(4)]
+        ends = arrays[0], arrays[1]
+        steps = random_steps(np.random.default_rng([seed, 99]), arrays, calls)
+        interpreter(steps, samples)(ends, (address(ends[0]), address(ends[1])))
+        results.append((calls, arrays))
+    assert results[0][0] == results[1][0]
+    for ours, theirs in zip(results[0][1], results[1][1], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+@compiled
+def test_kernels_are_called_by_the_core_wherever_the_ends_are():
+    kernel = AddOne(2.0)
+    samples = np.zeros(8), np.zeros(8)
+    run = script([(kernel, Part(0, (slice(3, 5),)), Part(1, (slice(6, 8),)))], samples)
+    for _ in range(3):
+        ends = np.full(8, 5.0), np.full(8, 7.0)
+        run(ends, (address(ends[0]), address(ends[1])))
+        assert ends[1].tolist() == [7] * 6 + [12, 14]
+    assert kernel.lowerings == 1
+
+
+@compiled
+def test_the_status_of_a_kernel_is_raised():
+    class Failing(AddOne):
+        def lowered(self, source, target):
+            return [Kernel(ctypes.cast(failing, ctypes.c_void_p).value, 7, checked=True)]
+
+    ends = np.zeros(2), np.zeros(2)
+    after = []
+    run = script([(Failing(1.0), Part(0), Part(1)), lambda: after.append(1)], ends)
+    with pytest.raises(RuntimeError, match="status 7"):
+        run(ends, (address(ends[0]), address(ends[1])))
+    assert not after
+
+
+@pytest.mark.parametrize("python", [True, False])
+def test_an_exception_of_a_step_ends_the_script(monkeypatch, python):
+    if python:
+        monkeypatch.setattr(scripts, "COMPILED", False)
+    ends = np.zeros(2), np.zeros(2)
+
+    def fails():
+        raise KeyError("here")
+
+    run = script([fails, (copy_array, np.ones(2), Part(1))], ends)
+    with pytest.raises(KeyError, match="here"):
+        run(ends, (address(ends[0]), address(ends[1])))
+    assert ends[1].tolist() == [0, 0]
+
+
+@compiled
+def test_a_script_keeps_its_arrays_and_lets_them_go():
+    bound = np.arange(4.0)
+    gone = weakref.ref(bound)
+    ends = np.zeros(4), np.zeros(4)
+    itself = []
+    run = script([(copy_array, bound, Part(1)), itself.copy], ends)
+    itself.append(run)
+    del bound
+    gc.collect()
+    run(ends, (address(ends[0]), address(ends[1])))
+    assert ends[1].tolist() == [0, 1, 2, 3]
+    del run, itself
+    gc.collect()
+    assert gone() is None
+
+
+@compiled
+def test_long_scripts_let_other_threads_run():
+    """Another thread counts while the core copies."""
+    count, stop = [0], threading.Event()
+
+    def counting():
+        while not stop.is_set():
+            count[0] += 1
+            time.sleep(0)
+
+    big = np.zeros(16 * ALONE, np.uint8)
+    ends = big, np.empty_like(big)
+    run = script([(copy_array, Part(0), Part(1))] * 50, ends)
+    thread = threading.Thread(target=counting)
+    thread.start()
+    try:
+        before = count[0]
+        for _ in range(20):
+            run(ends, (address(ends[0]), address(ends[1])))
+        assert count[0] > before
+    finally:
+        stop.set()
+        thread.join()
