@@ -20,12 +20,12 @@ def test_all_contestants_on_two_ranks(tmp_path):
     assert finished.code == 0, finished
     found = json.loads(path.read_text())
     assert found["verified"] is True
-    assert len(found["verdicts"]) == 2 * 4
-    named = [(row["grid"], row["ours"], row["opponent"]) for row in found["rows"]]
-    assert named[:3] == [("9x8", "grid.update", "packed messages"),
-                         ("9x8", "grid.update", "messages of types"),
-                         ("9x8", "3 fields", "one field")]
-    assert all(row["target"] is None for row in found["rows"])
+    assert len(found["verdicts"]) == 2 * 5
+    named = [(row["grid"], row["update"], row["opponent"]) for row in found["rows"]]
+    assert named[:4] == [("9x8", "one field", "packed messages"),
+                         ("9x8", "one field", "messages of types"),
+                         ("9x8", "3 fields", "one field"), ("9x8", "3 fields", "3 updates")]
+    assert [row["target"] for row in found["rows"]] == 2 * [None, None, None, 1.05]
     assert all(row["reached"] > 0 for row in found["rows"])
 
 

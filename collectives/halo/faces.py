@@ -218,7 +218,7 @@ def choose_corners(dims: Sequence[int]) -> str:
     across = [min(n - 1, 2) for n in dims]  # neighbors along an axis, at most
     stages = sum(n > 0 for n in across)
     fewer = math.prod(n + 1 for n in across) - 1 - sum(across)
-    return AXES if fewer >= STAGE * (stages - 1) else DIRECT
+    return AXES if fewer > STAGE * max(stages - 1, 0) else DIRECT
 
 
 def directions(axes: int, most: int) -> list[tuple[int, ...]]:
@@ -234,8 +234,9 @@ def directions(axes: int, most: int) -> list[tuple[int, ...]]:
 
 
 def _key(offset: tuple[int, ...]) -> int:
-    """A number for a direction: its digits to the base 3."""
-    return sum((step + 1) * 3**axis for axis, step in enumerate(offset))
+    """A number for a direction: its digits to the base 3. What travels along the same axes comes
+    next to each other."""
+    return sum(step % 3 * 3**axis for axis, step in enumerate(offset))
 
 
 def _send_box(shape: tuple[int, ...], layers: Sequence[Layers], steps: Sequence[int]) -> Box:

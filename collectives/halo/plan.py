@@ -379,6 +379,10 @@ def _parcels(
             parts = [[views[n][level][of_fields[n][piece]] for n in range(len(fields))]
                      for level in range(levels)]
             parcels.append(Parcel(rank, [(number, piece)], parts, marked=True))
+    for parcel in whole.values():  # field by field: faces of one share pages and cache lines
+        count = len(fields)
+        parcel.parts = [[part for n in range(count) for part in level[n::count]]
+                        for level in parcel.parts]
     return parcels
 
 
