@@ -53,8 +53,9 @@ from onesided.collectives.program import Chain, Plan, address, call, copy, tell,
 
 STORE, STAGED, MESSAGE = PATHS = ("store", "staged", "message")
 
-#: Bytes of a parcel up to which it is staged: two short copies cost less than waiting for a credit.
-SHORT = 1 << 12
+#: Bytes of a parcel up to which it is staged: two short copies cost less than a credit, which the
+#: rank that comes first waits for, with the help of a thread where it computes meanwhile.
+SHORT = 1 << 13
 
 #: Alignment of the parts of a parcel, in bytes.
 PART = 16
