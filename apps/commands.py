@@ -168,6 +168,12 @@ COMMANDS = (
         options.bench_fft,
     ),
     Command(
+        "bench halo",
+        "onesided.apps.bench_halo",
+        "Compare the ghosts of a grid with persistent messages written by hand.",
+        options.bench_halo,
+    ),
+    Command(
         "bench partitioned",
         "onesided.apps.partitioned.bench",
         "Compare partitioned sends with messages, and with the MPI's own partitioned send.",

@@ -336,3 +336,24 @@ def bench_spmv(parser: argparse.ArgumentParser) -> None:
         default=1,
         help="make the matrices of --suite that are not files smaller, without targets",
     )
+
+
+def grid_shape(text: str) -> tuple[int, ...]:
+    """Local. Cells along every axis: ``256x256``."""
+    return tuple(positive(part) for part in text.split("x"))
+
+
+def bench_halo(parser: argparse.ArgumentParser) -> None:
+    """Local. Options of ``onesided bench halo``."""
+    common(parser, None)
+    timed(parser, 30)
+    shapes = "256x256 2048x2048 128x128x128 64x64x64"
+    parser.add_argument(
+        "--shapes",
+        metavar="NxN",
+        type=grid_shape,
+        nargs="+",
+        default=[grid_shape(text) for text in shapes.split()],
+        help=f"grids (default {shapes})",
+    )
+    parser.add_argument("--strict", action="store_true", help="1 where a target is missed")

@@ -9,6 +9,8 @@
   active is an error of the program (MPI-4.1 section 7.13). Not so in a round that was opened.
 * Strictly ordered requests compare their calls on all ranks, so that different orders become an
   error on every rank instead of a deadlock.
+* Ghost layers are poisoned likewise in the ``Start`` of a halo that fills them, and grids compare
+  on all ranks which fields are given to ``update`` and ``accumulate``.
 * In partitioned sends a partition must not change from its mark until the round is complete, and
   the receive buffer is poisoned at the beginning of a round.
 * A watchdog prints the stacks and the state of all requests of this rank when nothing has moved
@@ -27,6 +29,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agree
 from onesided.collectives.errors import RequestError
@@ -35,6 +38,11 @@ from onesided.collectives.errors import RequestError
 def enabled() -> bool:
     """Local. Whether the environment asks for debugging."""
     return os.environ.get("ONESIDED_DEBUG", "0").strip().lower() not in ("", "0", "false", "no")
+
+
+def poison(dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Local. What is written where nobody may read: an element of the bytes 0xFF, of no axes."""
+    return np.frombuffer(b"\xff" * dtype.itemsize, dtype).reshape(())
 
 
 def observe(request: Observed) -> bool:
@@ -71,7 +79,7 @@ class Watch:
         _Watchdog.start()
         _Watchdog.requests.add(request)
         self._sends, self._recvs, dtype = request.transport.watched()
-        self._poison = np.frombuffer(b"\xff" * dtype.itemsize, dtype)
+        self._poison = poison(dtype)
 
     def before_start(self, rounds: int) -> None:
         """Collective for strictly ordered methods, else local."""
@@ -92,7 +100,7 @@ class Watch:
         if request is None or request.granted:
             return
         for view in self._recvs[(rounds + 1) % len(self._recvs)]:
-            view[...] = self._poison[0]
+            view[...] = self._poison
 
     def before_wait(self) -> None:
         """Collective for strictly ordered methods, else local."""

@@ -218,7 +218,7 @@ def test_overheads_are_drawn(tmp_path):
 def test_the_reference_is_always_there_and_first():
     names = [way.name for way in chosen("rma-notify,lock-all-threads", ways())]
     assert names == [REFERENCE, "rma-notify", "lock-all-threads"]
-    assert len(chosen("all", ways())) == len(methods()) + 4
+    assert len(chosen("all", ways())) == len(methods()) + 5
     with pytest.raises(CommandError, match="no method 'magic'; the methods are two-sided"):
         chosen("magic", ways())
 
@@ -228,7 +228,7 @@ def test_the_help_names_every_way():
     hpccg(parser)
     text = "".join(parser.format_help().split())
     own = [name for name in ways() if name not in methods()]
-    assert len(own) == 4
+    assert len(own) == 5
     assert [name for name in own if name not in text] == []
 
 

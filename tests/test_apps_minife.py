@@ -13,56 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mpi4py import MPI
-from scipy import sparse
 
 from onesided.apps.failures import CommandError
 from onesided.apps.mini.halos.registry import ways
 from onesided.apps.minife.assembly import assembled
-from onesided.apps.minife.bisection import Box, bisected
 from onesided.apps.minife.convergence import converged, orders
 from onesided.apps.minife.hexahedron import CORNERS, GRADIENTS, SHAPES, Hexahedra
-from onesided.apps.minife.mesh import Mesh
+from onesided.apps.minife.mesh import Box, Mesh, fits
 from onesided.apps.minife.options import COMM, PROBLEMS, minife
 from onesided.apps.minife.problem import PROBLEMS as KNOWN
 from onesided.apps.minife.sizes import extents, grown, halved
-from onesided.apps.minife.sums import added
 from onesided.collectives import methods
-from onesided.sparse.triplets import Triplets
-
-EXTENTS = st.tuples(st.integers(1, 12), st.integers(1, 12), st.integers(1, 12))
-
-
-@given(EXTENTS, st.integers(1, 24))
-def test_bisection_gives_every_element_to_one_rank(elements, parts):
-    whole = Box((0, 0, 0), elements)
-    if prod(elements) < parts:
-        with pytest.raises(ValueError, match="cannot be cut"):
-            bisected(whole, parts)
-        return
-    try:
-        boxes = bisected(whole, parts)
-    except ValueError:
-        assert prod(elements) < 2 * parts, "a box with elements enough was not cut"
-        return
-    seen = np.zeros(elements, int)
-    for box in boxes:
-        seen[box.within(whole)] += 1
-        assert box.size
-    assert (seen == 1).all()
-    assert len(boxes) == parts
-    if min(elements) >= parts:
-        sizes = [box.size for box in boxes]
-        assert max(sizes) < 3.5 * min(sizes), sizes
-
-
-def test_halves_of_a_cube_are_cut_across_the_longest_axis():
-    assert [box.extent for box in bisected(Box((0, 0, 0), (4, 4, 8)), 4)] == [
-        (2, 4, 4),
-        (2, 4, 4),
-        (2, 4, 4),
-        (2, 4, 4),
-    ]
-    assert [box.extent[2] for box in bisected(Box((0, 0, 0), (2, 2, 9)), 3)] == [3, 3, 3]
 
 
 @given(st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(3, 7)), st.integers(1, 3))
@@ -179,22 +140,6 @@ def test_elements_inside_out_are_an_error():
         assembled(MPI.COMM_SELF, Mesh.of((6, 6, 6), 1, 0.9), KNOWN["smooth"])
 
 
-def test_added_rows_keep_stored_zeros():
-    rng = np.random.default_rng(3)
-    rows = sparse.random_array((9, 12), density=0.4, format="csr", rng=rng)
-    rows.data[::3] = 0
-    places, columns = rng.integers(0, 9, 20), rng.integers(0, 12, 20)
-    values = rng.standard_normal(20)
-    found = added(rows, Triplets(places + 100, columns, values), 100)
-    more = sparse.coo_array((values, (places, columns)), shape=rows.shape)
-    np.testing.assert_allclose(found.toarray(), rows.toarray() + more.toarray(), atol=1e-15)
-    pattern = rows.copy()
-    pattern.data[:] = 1
-    ones = sparse.coo_array((np.ones(20), (places, columns)), shape=rows.shape)
-    assert found.nnz == (pattern + ones).nnz
-    assert added(rows, Triplets(places[:0], columns[:0], values[:0]), 100) is rows
-
-
 def test_the_smooth_solution_solves_its_equation():
     problem, step = KNOWN["smooth"], 1e-3
     place = np.random.default_rng(1).uniform(0.1, 0.9, (3, 50))
@@ -259,6 +204,9 @@ def test_sizes():
     assert halved((2, 2, 2), None) == [(2, 2, 2)]
     assert len(halved((8, 8, 8), None, 8)) == 2
     assert len(halved((4, 4, 4), None, 64)) == 1
+    assert halved((16, 16, 16), None, 7) == [(8, 8, 8), (16, 16, 16)]
+    assert fits((4, 4, 8), 7)
+    assert not fits((4, 4, 4), 7)
     with pytest.raises(CommandError, match=r"--levels 4 leaves 1 elements .* 12 x 12 x 12"):
         halved((12, 12, 12), 4)
 
@@ -324,7 +272,7 @@ def test_the_help_names_every_way():
     minife(parser)
     text = parser.format_help().replace("\n", " ")
     own = [name for name in ways() if name not in methods()]
-    assert len(own) == 4
+    assert len(own) == 5
     assert [name for name in own if name not in text] == []
     assert set(COMM.split(",")) <= set(ways())
     assert list(PROBLEMS) == list(KNOWN)

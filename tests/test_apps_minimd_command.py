@@ -15,10 +15,10 @@ from onesided.apps.mini.scaling import Stage
 from onesided.apps.mini.turns import Turn, in_turns
 from onesided.apps.mini.way import REFERENCE
 from onesided.apps.minimd.efficiency import EFFICIENCY, add_efficiencies
+from onesided.apps.minimd.links import ways
 from onesided.apps.minimd.options import minimd
 from onesided.apps.minimd.problem import Problem
 from onesided.apps.minimd.setting import of_stage
-from onesided.apps.minimd.ways.registry import ways
 from onesided.collectives import methods
 
 INPUT = """A problem without epsilon and sigma
@@ -122,7 +122,7 @@ def test_the_help_names_every_way():
     minimd(parser)
     text = "".join(parser.format_help().split())
     own = [name for name in ways() if name not in methods()]
-    assert len(own) == 4
+    assert len(own) == 5
     assert [name for name in own if name not in text] == []
     assert parser.parse_args([]).runs == 5
 

@@ -13,10 +13,14 @@ from hypothesis import strategies as st
 
 from onesided.collectives.errors import PatternError
 from onesided.collectives.halo.faces import (
+    AXES,
+    CORNERS,
+    DIRECT,
     GHOSTS,
     Pieces,
     Place,
     check_apart,
+    choose_corners,
     cut,
     directions,
     extents,
@@ -48,33 +52,32 @@ def worlds(draw):
     return World(tuple(sizes), periods, tuple(layers))
 
 
-def faces_of(world, ghosts):
+def faces_of(world, ghosts, corners):
     """The faces of all ranks."""
     return [
         grid_faces(world.shape(coords), world.layers, Place(world.dims, world.periods, coords),
-                   ghosts)
+                   ghosts, corners=corners)
         for coords in world.coordinates
     ]
 
 
 def exchanged(arrays, everyone):
     """What the ranks' arrays show afterwards; every message is expected, none is missing."""
-    out = {}
-    for rank, faces in enumerate(everyone):
-        for face in faces:
-            if not is_empty(face.send):
-                out[rank, face.rank, face.send_key] = arrays[rank][face.send].copy()
-    for rank, faces in enumerate(everyone):
-        for face in faces:
+    for stage in sorted({face.stage for faces in everyone for face in faces}):
+        now = [(rank, face) for rank, faces in enumerate(everyone) for face in faces
+               if face.stage == stage]
+        out = {(rank, face.rank, face.send_key): arrays[rank][face.send].copy()
+               for rank, face in now if not is_empty(face.send)}
+        for rank, face in now:
             if not is_empty(face.recv):
                 arrays[rank][face.recv] = out.pop((face.rank, rank, face.recv_key))
-    assert not out
+        assert not out
 
 
 @few
-@given(worlds(), st.sampled_from(sorted(GHOSTS)))
-def test_grids(world, ghosts):
-    everyone = faces_of(world, ghosts)
+@given(worlds(), st.sampled_from(sorted(GHOSTS)), st.sampled_from(CORNERS))
+def test_grids(world, ghosts, corners):
+    everyone = faces_of(world, ghosts, corners)
     for faces in everyone:
         check_apart(faces)
     arrays = [world.before(coords, 1) for coords in world.coordinates]
@@ -100,6 +103,16 @@ def test_directions(axes, most, count):
     assert len(set(found)) == len(found) == count
     assert found[: 2 * axes] == [
         tuple(step * (a == axis) for a in range(axes)) for axis in range(axes) for step in (-1, 1)]
+
+
+@pytest.mark.parametrize(("dims", "corners"), [
+    ((4,), DIRECT), ((1, 1), DIRECT), ((4, 1, 1), DIRECT), ((3, 3), DIRECT), ((2, 2, 2), DIRECT),
+    ((3, 3, 2), AXES), ((3, 3, 3), AXES)])
+def test_corners_come_with_faces_where_that_saves_messages(dims, corners):
+    place = Place(dims, (True,) * len(dims), (0,) * len(dims))
+    faces = grid_faces((6,) * len(dims), 1, place, corners="auto")
+    assert choose_corners(dims) == corners
+    assert len(faces) == (2 * len(dims) if corners == AXES else 3 ** len(dims) - 1)
 
 
 def test_the_same_neighbor_twice_and_oneself():

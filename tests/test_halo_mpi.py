@@ -16,6 +16,7 @@ SOME = [
     ("cases_halo_errors", 2, []),
     ("cases_grid", 2, []),
     ("cases_grid", 3, ["case_update", "case_accumulate_is", "case_folds", "case_migrate"]),
+    ("cases_grid", 4, ["case_update[form=((9", "case_accumulate_is", "along_axes"]),
 ]
 
 

@@ -78,10 +78,9 @@ class Simulation:
 
     def resume(self) -> None:
         """Local. Go on where this way has paused; ghosts that another way has left are spoiled."""
-        self._now = 0
-        np.copyto(self._arrays[0], self._state)
+        np.copyto(self._arrays[self._now], self._state)
         for face in self._faces:
-            self._arrays[1][face.recv] = SPOILED
+            self._arrays[1 - self._now][face.recv] = SPOILED
 
     def pause(self) -> None:
         """Local. Leave the arrays to others."""

@@ -8,7 +8,7 @@ from onesided.apps.options import common, positive
 
 SCALINGS = ("weak", "strong")
 #: Names of :mod:`onesided.apps.mini.halos.registry` that are no exchanges, for a help text.
-HALOS = "two-sided (the reference, always there), fence, fence-threads, lock-all-threads"
+HALOS = "two-sided (the reference, always there), fence, fence-threads, lock-all-threads, halo"
 RUNS = 3  # as in the paper
 
 

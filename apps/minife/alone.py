@@ -10,7 +10,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.failures import user_errors
-from onesided.apps.minife.bisection import Box
+from onesided.apps.minife.mesh import Box
 from onesided.apps.minife.system import System
 from onesided.apps.timing import rest
 from onesided.apps.verdict import Verdict

@@ -12,12 +12,11 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 from scipy import sparse
 
-from onesided.apps.minife.bisection import Box
 from onesided.apps.minife.hexahedron import CORNERS, Hexahedra
-from onesided.apps.minife.mesh import Mesh
+from onesided.apps.minife.mesh import GHOSTS, Box, Mesh
 from onesided.apps.minife.problem import Problem
 from onesided.apps.minife.sums import Sums
-from onesided.collectives import agreed
+from onesided.collectives import Grid, agreed
 
 Values = NDArray[np.float64]
 
@@ -30,7 +29,7 @@ class Equations:
     """A rank's part of a system: ``rows`` (CSR, columns global), the right side, and a first guess.
 
     The guess has the values given on the surface, and is 0 inside. ``seconds``: by the slowest
-    rank, of integrating and adding up, and of sending rows to their owners and adding them.
+    rank, of integrating and adding up, and of bringing what is ghosts' to the owners.
     """
 
     rows: sparse.csr_array
@@ -50,10 +49,13 @@ def assembled(comm: MPI.Intracomm, mesh: Mesh, problem: Problem) -> Equations:
     began = time.perf_counter()
     with agreed(comm, f"assembly of {mesh.elements} elements"):
         sums = Sums(mesh, comm.rank)
-        for box in _slabs(mesh.boxes[comm.rank]):
+        for box in _slabs(mesh.box(comm.rank)):
             sums.add(box, *_integrated(mesh, problem, box))
     middle = time.perf_counter()
-    rows, side = sums.collected(comm)
+    with Grid(comm, mesh.elements, [GHOSTS] * 3, dims=mesh.blocks.dims) as grid:
+        grid.accumulate(*sums.fields)
+    with agreed(comm):
+        rows, side = sums.rows(), sums.side()
     box = mesh.own(comm.rank)
     guess = _given(problem, mesh.surface(box), mesh.coordinates(box)).reshape(-1)
     times = np.array([middle - began, time.perf_counter() - middle])

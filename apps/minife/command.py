@@ -17,8 +17,8 @@ from onesided.apps.mini import command
 from onesided.apps.mini.halos.registry import ways
 from onesided.apps.mini.scaling import Stage, scaled, stages
 from onesided.apps.mini.way import by_name, chosen
-from onesided.apps.minife.bisection import Triple
 from onesided.apps.minife.convergence import converged, listing, verdicts
+from onesided.apps.minife.mesh import Triple
 from onesided.apps.minife.problem import PROBLEMS
 from onesided.apps.minife.sizes import extents, halved, of_stage, words
 from onesided.apps.minife.slices import draw

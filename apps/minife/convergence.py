@@ -12,7 +12,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.closing import closing
-from onesided.apps.minife.bisection import Triple
+from onesided.apps.minife.mesh import Triple
 from onesided.apps.minife.problem import Problem
 from onesided.apps.minife.system import Errors, System
 from onesided.apps.report import Listing

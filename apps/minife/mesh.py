@@ -1,8 +1,9 @@
 """A mesh of hexahedra in the unit cube, and which rank has which elements and nodes. No MPI.
 
-A rank has a box of elements. It owns the nodes at their lower corners, and at the upper end of
-the cube those of the upper corners too; the other nodes of its elements are owned by ranks above.
-Nodes are numbered rank by rank, in each box with the last axis fastest, so that every rank owns a
+Elements are the cells of a :class:`~onesided.collectives.Grid`, nodes are staggered along all axes.
+A rank owns the nodes at the lower corners of its elements, and at the upper end of the cube those
+of the upper corners too; the other nodes of its elements are ghosts, owned by ranks above. Nodes
+are numbered rank by rank, in each box with the last axis fastest, so that every rank owns a
 contiguous range of unknowns.
 """
 
@@ -15,30 +16,80 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.apps.minife.bisection import Box, Triple, bisected
+from onesided.collectives import PatternError
+from onesided.collectives.halo.faces import Blocks, choose_dims
 from onesided.sparse import Partition
 
 Values = NDArray[np.float64]
+Triple = tuple[int, int, int]
+
+#: Layers of ghosts below and above a block of nodes.
+GHOSTS = (0, 1)
 
 #: How far along each axis inner nodes are moved by a distortion of 1.
 _DIRECTION = (1.0, -0.8, 0.6)
 
 
 @dataclass(frozen=True)
+class Box:
+    """A half-open range along each axis."""
+
+    start: Triple
+    stop: Triple
+
+    @classmethod
+    def of(cls, ranges: tuple[slice, ...]) -> Box:
+        """Local. That of three slices."""
+        (a, x), (b, y), (c, z) = ((part.start, part.stop) for part in ranges)
+        return cls((a, b, c), (x, y, z))
+
+    @property
+    def extent(self) -> Triple:
+        """Local. Its lengths; zero where it is empty."""
+        a, b, c = (max(0, z - y) for y, z in zip(self.start, self.stop, strict=True))
+        return a, b, c
+
+    @property
+    def size(self) -> int:
+        """Local. How many there are in it."""
+        return prod(self.extent)
+
+    def common(self, other: Box) -> Box:
+        """Local. What both have; empty where that is nothing."""
+        a, b, c = (max(pair) for pair in zip(self.start, other.start, strict=True))
+        x, y, z = (min(pair) for pair in zip(self.stop, other.stop, strict=True))
+        return Box((a, b, c), (x, y, z))
+
+    def within(self, other: Box) -> tuple[slice, slice, slice]:
+        """Local. This box as a part of an array of the other one."""
+        a, b, c = (
+            slice(start - origin, stop - origin)
+            for start, stop, origin in zip(self.start, self.stop, other.start, strict=True)
+        )
+        return a, b, c
+
+
+@dataclass(frozen=True)
 class Mesh:
-    """So many elements along each axis, their boxes by rank, and how far inner nodes are moved.
+    """So many elements along each axis, how they are cut, and how far inner nodes are moved.
 
     Nodes of a distorted mesh lie on smooth curves; those of the surface stay where they are.
     """
 
     elements: Triple
-    boxes: tuple[Box, ...]
+    blocks: Blocks
     distortion: float = 0.0
 
     @classmethod
     def of(cls, elements: Triple, ranks: int, distortion: float = 0.0) -> Mesh:
-        """Local. Bisected for so many ranks; ``ValueError`` where they are too many."""
-        return cls(elements, tuple(bisected(Box((0, 0, 0), elements), ranks)), distortion)
+        """Local. Cut for so many ranks; :class:`PatternError` where they are too many."""
+        dims = choose_dims(elements, ranks, [GHOSTS] * 3)
+        return cls(elements, Blocks(elements, dims), distortion)
+
+    @property
+    def ranks(self) -> int:
+        """Local. How many have a part of it."""
+        return prod(self.blocks.dims)
 
     @property
     def points(self) -> Triple:
@@ -56,30 +107,30 @@ class Mesh:
         """Local. The longest edge of an element that is not distorted."""
         return 1.0 / min(self.elements)
 
+    def box(self, rank: int) -> Box:
+        """Local. The elements of a rank."""
+        return Box.of(self.blocks.box(rank))
+
     def corners(self, rank: int) -> Box:
         """Local. All nodes of a rank's elements."""
-        box = self.boxes[rank]
+        box = self.box(rank)
         a, b, c = (stop + 1 for stop in box.stop)
         return Box(box.start, (a, b, c))
 
     def own(self, rank: int) -> Box:
         """Local. The nodes that a rank owns."""
-        box = self.boxes[rank]
-        a, b, c = (
-            stop + (stop == count) for stop, count in zip(box.stop, self.elements, strict=True)
-        )
-        return Box(box.start, (a, b, c))
+        return Box.of(self.blocks.box(rank, (1, 1, 1)))
 
     @cached_property
     def partition(self) -> Partition:
         """Local. Who owns which numbers."""
-        sizes = [self.own(rank).size for rank in range(len(self.boxes))]
+        sizes = [self.own(rank).size for rank in range(self.ranks)]
         return Partition.from_lengths(np.array(sizes, np.int64))
 
     def numbers(self, box: Box) -> NDArray[np.int64]:
         """Local. Of the nodes in a box, as an array of its shape."""
         found = np.empty(box.extent, np.int64)
-        for rank in range(len(self.boxes)):
+        for rank in range(self.ranks):
             own = self.own(rank)
             part = own.common(box)
             if part.size:
@@ -111,3 +162,12 @@ class Mesh:
             for place, factor in zip(places, _DIRECTION, strict=True):
                 place += factor * bump
         return places
+
+
+def fits(elements: Triple, ranks: int) -> bool:
+    """Local. Whether a mesh can be cut for so many ranks."""
+    try:
+        choose_dims(elements, ranks, [GHOSTS] * 3)
+    except PatternError:
+        return False
+    return True

@@ -7,7 +7,7 @@ from math import prod
 
 from onesided.apps.failures import CommandError
 from onesided.apps.mini.scaling import Stage
-from onesided.apps.minife.bisection import Triple
+from onesided.apps.minife.mesh import Triple, fits
 
 LEAST = 2  # elements along an axis, so that there is a node inside
 SHARE = 8  # elements of a rank on the coarsest mesh at least, where its size is not given
@@ -66,7 +66,9 @@ def halved(finest: Triple, count: int | None, ranks: int = 1) -> list[Triple]:
 def _coarse(finest: Triple, power: int, ranks: int) -> bool:
     """Local. Whether a mesh is still one for these ranks when it is halved so many times."""
     lengths = [length >> power for length in finest]
-    return min(lengths) >= LEAST and prod(lengths) >= SHARE * ranks
+    a, b, c = lengths
+    roomy = min(lengths) >= LEAST and prod(lengths) >= SHARE * ranks
+    return roomy and fits((a, b, c), ranks)
 
 
 def words(elements: Triple) -> str:

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.apps.mini.command import ROOT, drawing
-from onesided.apps.minife.bisection import Box
-from onesided.apps.minife.mesh import Mesh
+from onesided.apps.minife.mesh import Box, Mesh
 from onesided.apps.minife.sizes import words
 from onesided.apps.minife.system import System
 from onesided.apps.picture import save_slice

@@ -1,8 +1,8 @@
-"""Sums of element matrices: rows of nodes, complete where their owners have all shares.
+"""Sums of element matrices: rows of nodes, complete when the owners have what is in the ghosts.
 
 The corners of a box of elements are parts of the box of their nodes, shifted by one, and a node
-has at most 27 neighbors, itself included. So the element matrices are added as whole arrays, and
-rows of nodes that other ranks own are sent to them.
+has at most 27 neighbors, itself included. So the element matrices are added as whole arrays: 27
+components of a field of the grid, whose ghosts are the nodes that other ranks own.
 """
 
 from __future__ import annotations
@@ -10,134 +10,73 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
 from scipy import sparse
 
-from onesided.apps.minife.bisection import Box
 from onesided.apps.minife.hexahedron import CORNERS
-from onesided.apps.minife.mesh import Mesh
-from onesided.collectives import agreed
+from onesided.apps.minife.mesh import GHOSTS, Box, Mesh
 from onesided.sparse.partition import index_dtype
-from onesided.sparse.triplets import Triplets, sent_to
 
 Values = NDArray[np.float64]
 
 _NEIGHBORS = np.indices((3, 3, 3)).reshape(3, 27).T - 1  # steps from a node, the last axis fastest
-_ROWS_AT_ONCE = 1 << 15
 
 
 class Sums:
-    """Local. Rows of all nodes of a rank's elements, as entries for the 27 neighbors of each."""
+    """Local. ``fields``: for all nodes of a rank's elements, 27 entries of a row, and a load."""
 
     def __init__(self, mesh: Mesh, rank: int) -> None:
-        self._mesh, self._rank = mesh, rank
-        self._box = mesh.corners(rank)
-        self._entries = np.zeros((*self._box.extent, len(_NEIGHBORS)))
-        self._loads = np.zeros(self._box.extent)
+        self._mesh, self._own = mesh, mesh.own(rank)
+        shape = [n + sum(GHOSTS) for n in self._own.extent]
+        self._entries = np.zeros((len(_NEIGHBORS), *shape))
+        self._loads = np.zeros(shape)
+        self.fields = self._entries, self._loads
 
     def add(self, box: Box, matrices: Values, loads: Values) -> None:
         """Local. What a box of elements adds."""
         for row, corner in enumerate(CORNERS):
-            starts = [s - o + c for s, o, c in zip(box.start, self._box.start, corner, strict=True)]
+            starts = [s - o + c for s, o, c in zip(box.start, self._own.start, corner, strict=True)]
             place = tuple(slice(s, s + n) for s, n in zip(starts, box.extent, strict=True))
             self._loads[place] += loads[row].reshape(box.extent)
-            entries = self._entries[place]
             for column, other in enumerate(CORNERS):
                 step = int((other - corner + 1) @ (9, 3, 1))
-                entries[..., step] += matrices[row, column].reshape(box.extent)
+                self._entries[step][place] += matrices[row, column].reshape(box.extent)
 
-    def collected(self, comm: MPI.Intracomm) -> tuple[sparse.csr_array, Values]:
-        """Collective. Complete rows and loads of the own nodes."""
-        mesh, rank = self._mesh, self._rank
-        first, last = mesh.partition.range(rank)
-        with agreed(comm):
-            numbers = mesh.numbers(self._box).reshape(-1)
-            own = (numbers >= first) & (numbers < last)
-            rows = self._rows(numbers, np.flatnonzero(own))
-            others = self._triplets(numbers, np.flatnonzero(~own))
-            foreign = numbers[~own]
-            shares = self._loads.reshape(-1)[~own]
-            side = self._loads.reshape(-1)[own]
-        owners = mesh.partition.owners
-        came = Triplets(
-            *sent_to(comm, owners(others.rows), [others.rows, others.cols, others.values])
-        )
-        places, values = sent_to(comm, owners(foreign), [foreign, shares])
-        with agreed(comm):
-            rows = added(rows, came, first)
-            np.add.at(side, places - first, values)
-        return rows, side
+    def side(self) -> Values:
+        """Local. The loads of the own nodes."""
+        return self._loads[self._own.within(self._own)].reshape(-1)
 
-    def _entries_of(
-        self, numbers: NDArray[np.int64], which: NDArray[np.intp], kind: type[np.integer[Any]]
-    ) -> tuple[NDArray[np.int64], NDArray[Any], Values]:
-        """Local. How many entries some rows have, their columns of that type, and their values."""
-        pieces = [
-            self._piece(numbers, which[first : first + _ROWS_AT_ONCE], kind)
-            for first in range(0, max(len(which), 1), _ROWS_AT_ONCE)
-        ]
-        counts, columns, values = (np.concatenate(part) for part in zip(*pieces, strict=True))
-        return counts, columns, values
+    def rows(self) -> sparse.csr_array:
+        """Local. The rows of the own nodes, their columns ascending.
 
-    def _piece(
-        self, numbers: NDArray[np.int64], which: NDArray[np.intp], kind: type[np.integer[Any]]
-    ) -> tuple[NDArray[np.int64], NDArray[Any], Values]:
-        shape = self._box.extent
-        place = np.unravel_index(which, shape)
-        inside = np.ones((len(which), len(_NEIGHBORS)), np.bool_)
-        for position, step, length in zip(place, _NEIGHBORS.T, shape, strict=True):
-            moved = position[:, None] + step
-            inside &= (moved >= 0) & (moved < length)
-        _, lines, points = shape
-        columns = (which[:, None] + _NEIGHBORS @ (lines * points, points, 1))[inside]
-        values = self._entries.reshape(-1, len(_NEIGHBORS))[which][inside]
-        return inside.sum(axis=1), numbers[columns].astype(kind), values
-
-    def _rows(self, numbers: NDArray[np.int64], which: NDArray[np.intp]) -> sparse.csr_array:
-        """Local. Rows of own nodes, in the order of their numbers, their columns ascending."""
-        kind = index_dtype(len(_NEIGHBORS) * self._mesh.nodes)
-        counts, columns, values = self._entries_of(numbers, which, kind)
+        All neighbors are stored, zeros as well, so that all meshes have the same entries however
+        they are cut.
+        """
+        own, nodes = self._own, self._mesh.nodes
+        kind: type[np.integer[Any]] = index_dtype(len(_NEIGHBORS) * nodes)
+        numbers = self._around().astype(kind)
+        _, lines, points = own.extent
+        parts = []
+        for plane in range(own.extent[0]):
+            columns = np.array([
+                numbers[plane + 1 + x, 1 + y : 1 + y + lines, 1 + z : 1 + z + points].reshape(-1)
+                for x, y, z in _NEIGHBORS.tolist()
+            ]).T  # fmt: skip
+            values = self._entries[:, plane, :lines, :points].reshape(len(_NEIGHBORS), -1).T
+            there = columns >= 0
+            parts.append((there.sum(axis=1), columns[there], values[there]))
+        counts, columns, values = (np.concatenate(part) for part in zip(*parts, strict=True))
         pointers = np.concatenate([np.zeros(1, kind), np.cumsum(counts, dtype=kind)])
-        shape = (len(which), self._mesh.nodes)
-        rows = sparse.csr_array((values, columns, pointers), shape=shape)
-        rows.sort_indices()
-        return rows
+        found = sparse.csr_array((values, columns, pointers), shape=(own.size, nodes))
+        found.sort_indices()
+        return found
 
-    def _triplets(self, numbers: NDArray[np.int64], which: NDArray[np.intp]) -> Triplets:
-        """Local. Entries of nodes that others own."""
-        counts, columns, values = self._entries_of(numbers, which, np.int64)
-        return Triplets(np.repeat(numbers[which], counts), columns, values)
-
-
-def added(rows: sparse.csr_array, more: Triplets, first: int) -> sparse.csr_array:
-    """Local. Rows with further entries; ``first`` is the number of the first row.
-
-    Zeros stay stored, so that all meshes have the same entries however they are cut; SciPy's sum
-    of two matrices would leave them out.
-    """
-    if not len(more.values):
-        return rows
-    places = more.rows - first
-    touched = np.unique(places)
-    part = _summed(rows[touched], np.searchsorted(touched, places), more)
-    stays = np.ones(rows.shape[0], np.bool_)
-    stays[touched] = False
-    before = np.diff(rows.indptr)
-    counts = before.copy()
-    counts[touched] = np.diff(part.indptr)
-    kind = rows.indices.dtype
-    pointers = np.concatenate([np.zeros(1, kind), np.cumsum(counts, dtype=kind)])
-    old, kept = np.repeat(stays, before), np.repeat(stays, counts)
-    columns, values = np.empty(len(kept), kind), np.empty(len(kept))
-    columns[kept], values[kept] = rows.indices[old], rows.data[old]
-    columns[~kept], values[~kept] = part.indices, part.data
-    return sparse.csr_array((values, columns, pointers), shape=rows.shape)
-
-
-def _summed(rows: sparse.csr_array, places: NDArray[np.intp], more: Triplets) -> sparse.csr_array:
-    """Local. Few rows with further entries; ``places`` are the rows of those."""
-    old = rows.tocoo()
-    lines, columns = np.concatenate([old.row, places]), np.concatenate([old.col, more.cols])
-    values = np.concatenate([old.data, more.values])
-    return sparse.coo_array((values, (lines, columns)), shape=rows.shape).tocsr()
+    def _around(self) -> NDArray[np.int64]:
+        """The numbers of the own nodes and those beside them, -1 beyond the surface."""
+        start, stop = ([at + step for at in ends]
+                       for ends, step in ((self._own.start, -1), (self._own.stop, 1)))
+        wide = Box.of(tuple(map(slice, start, stop)))
+        inside = wide.common(Box((0, 0, 0), self._mesh.points))
+        found = np.full(wide.extent, -1, np.int64)
+        found[inside.within(wide)] = self._mesh.numbers(inside)
+        return found

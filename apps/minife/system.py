@@ -12,8 +12,7 @@ from scipy import sparse
 
 from onesided.apps.failures import user_errors
 from onesided.apps.minife.assembly import assembled
-from onesided.apps.minife.bisection import Triple
-from onesided.apps.minife.mesh import Mesh
+from onesided.apps.minife.mesh import Mesh, Triple
 from onesided.apps.minife.problem import Problem
 from onesided.apps.spmv import traffic
 from onesided.apps.timing import setup_time

@@ -13,7 +13,11 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.minimd.decomposition import Domain
-from onesided.apps.minimd.sides import HIGH, LOW, SIDES, Counts, Pair
+
+LOW, HIGH = SIDES = (0, 1)
+#: For the lower and the higher neighbor, or from them.
+Counts = tuple[int, int]
+Pair = tuple[NDArray[Any], NDArray[Any]]
 
 
 class Axis:

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.apps.minimd.atoms import Atoms
-from onesided.apps.minimd.axis import Axis
-from onesided.apps.minimd.sides import HIGH, LOW, SIDES, Counts
+from onesided.apps.minimd.axis import HIGH, LOW, SIDES, Axis, Counts
 
 
 @dataclass(frozen=True)

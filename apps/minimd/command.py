@@ -20,11 +20,11 @@ from onesided.apps.mini.scaling import Stage, scaled, stages
 from onesided.apps.mini.way import REFERENCE, by_name, chosen
 from onesided.apps.minimd.efficiency import add_efficiencies
 from onesided.apps.minimd.kernels.registry import usable
+from onesided.apps.minimd.links import ways
 from onesided.apps.minimd.setting import base_problem, grid_of, of_stage
 from onesided.apps.minimd.stage import ROOT, Experiment, Outcome
 from onesided.apps.minimd.thermo import conservation
 from onesided.apps.minimd.turns import steps_of_runs
-from onesided.apps.minimd.ways.registry import ways
 from onesided.apps.options import settings
 from onesided.apps.picture import check_picture, save_atoms
 from onesided.apps.progress import console, progress

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onesided.apps.minimd.axis import HIGH, LOW, SIDES, Counts, Pair
 from onesided.apps.minimd.borders import Border
+from onesided.apps.minimd.links import Link
 from onesided.apps.minimd.problem import AXES
-from onesided.apps.minimd.sides import HIGH, LOW, SIDES, Counts, Pair
-from onesided.apps.minimd.ways.link import Link
 
 
 def forward(x: NDArray[Any], borders: Sequence[Border], links: Sequence[Link | None]) -> None:

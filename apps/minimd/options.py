@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 
 from onesided.apps.generate_options import whole
-from onesided.apps.mini.options import mini
+from onesided.apps.mini.options import HALOS, mini
 from onesided.apps.options import above_zero, positive, process_grid
 
-#: Those of :mod:`onesided.apps.minimd.ways.registry` that are no exchanges, for a help text.
-OWN = "two-sided (the reference, always there), fence, fence-threads, partitioned"
 COMM = "two-sided,fence,fence-threads,rma-fence,rma-notify"
 RUNS = 5  # as many sets of neighbor lists as the standard problem has
 
@@ -17,7 +15,7 @@ RUNS = 5  # as many sets of neighbor lists as the standard problem has
 def minimd(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided minimd``."""
     parser.epilog = (
-        f"METHOD may also be one of {OWN}. With --verify the energy must be conserved as well."
+        f"METHOD may also be one of {HALOS}. With --verify the energy must be conserved as well."
     )
     add = parser.add_argument
     add(

@@ -19,11 +19,11 @@ from onesided.apps.minimd.ghosts import forward, reverse
 from onesided.apps.minimd.kernels.cells import Cells
 from onesided.apps.minimd.kernels.kernel import Tally
 from onesided.apps.minimd.kernels.registry import load
+from onesided.apps.minimd.links import Links
 from onesided.apps.minimd.migration import lost, migrate, wrap
 from onesided.apps.minimd.problem import AXES, Problem
 from onesided.apps.minimd.start import lattice, velocities, warm
 from onesided.apps.minimd.thermo import Output, check_energy, output
-from onesided.apps.minimd.ways.links import Links
 from onesided.collectives import Grid, agreed
 
 PARTS = FORCES, LISTS, COMMUNICATION = "forces", "lists", "communication"

@@ -16,12 +16,11 @@ from onesided.apps.mini.row import MiniRow
 from onesided.apps.mini.scaling import Stage
 from onesided.apps.mini.way import REFERENCE, Way
 from onesided.apps.minimd.decomposition import Grid
+from onesided.apps.minimd.links import Links, ways
 from onesided.apps.minimd.problem import AXES, Problem
 from onesided.apps.minimd.simulation import Simulation
 from onesided.apps.minimd.thermo import Output, agreement, conservation
 from onesided.apps.minimd.turns import Course, follow, steps_of_runs
-from onesided.apps.minimd.ways.links import Links
-from onesided.apps.minimd.ways.registry import ways
 from onesided.apps.selection import Candidate, prepare, release
 from onesided.apps.timing import rest
 from onesided.apps.verdict import Verdict

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from onesided.apps.evidence.stopwatch import Stopwatch
 from onesided.apps.heat.decomposition import cut
 from onesided.apps.mini.turns import Taken, Turn, in_turns
+from onesided.apps.minimd.links import Links
 from onesided.apps.minimd.problem import Problem
 from onesided.apps.minimd.simulation import PARTS, Simulation
 from onesided.apps.minimd.thermo import Output
-from onesided.apps.minimd.ways.links import Links
 
 WARM_UP = 2  # steps of every way before the first run, which begins again at the start
 

@@ -39,7 +39,14 @@ from numpy.typing import NDArray
 from onesided.collectives import debug, progress
 from onesided.collectives.agreement import largest
 from onesided.collectives.errors import PatternError, RequestError
-from onesided.collectives.halo.faces import Face, Place, grid_faces, listed_faces
+from onesided.collectives.halo.faces import (
+    AUTO,
+    Face,
+    Place,
+    grid_faces,
+    listed_faces,
+    read_corners,
+)
 from onesided.collectives.halo.plan import Combine, Fill, Ghosts, Parcel, initialize
 from onesided.collectives.hints import MANUAL
 from onesided.collectives.pattern import Box
@@ -69,6 +76,7 @@ class HaloExchange(Persistent):
         *,
         neighbors: Sequence[Any] | None = None,
         ghosts: str = "all",
+        corners: str = AUTO,
         partitions: int | Sequence[int] | None = None,
         info: Info = None,
     ) -> None:
@@ -97,6 +105,12 @@ class HaloExchange(Persistent):
             with that rank's n-th entry for this one.
         ghosts
             What a Cartesian halo has: ``"faces"``, ``"edges"`` (faces and edges), or ``"all"``.
+        corners
+            How all ghosts of a Cartesian halo come: ``"direct"``, a message from every neighbor,
+            3^d - 1 at most; ``"axes"``, along one axis after the other, 2 d messages of which
+            those along an axis leave when the ones before have come; or ``"auto"``, by the number
+            of messages. What is marked piece by piece goes directly; where only some ranks mark
+            pieces, the others say so.
         partitions
             Pieces of every face that are marked, and leave, one by one: a number, for the first
             axis in memory along which the face has as many layers, or one number per axis. The
@@ -118,7 +132,8 @@ class HaloExchange(Persistent):
         def faces_of(array: NDArray[Any]) -> Iterable[Face]:
             if neighbors is not None:
                 return listed_faces(neighbors, array.shape, comm.Get_size(), width)
-            return grid_faces(array.shape, width, _place(comm), ghosts)
+            route = read_corners(corners, partitions is not None)
+            return grid_faces(array.shape, width, _place(comm), ghosts, corners=route)
 
         self._set_up(comm, fields, faces_of, partitions, info)
 

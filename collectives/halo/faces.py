@@ -31,7 +31,8 @@ class Face:
     the pieces which come, as the neighbor cuts them. The keys tell several boxes of a pair of
     ranks apart: ``send_key`` on this side is the neighbor's ``recv_key``. ``flip`` are the axes
     along which what comes is put in reversed order, as at a fold of the grid. The axes of
-    ``offset`` are those of the array after the first ``lead`` ones.
+    ``offset`` are those of the array after the first ``lead`` ones. What has a later ``stage`` is
+    sent when all of the earlier ones has come.
     """
 
     rank: int
@@ -44,12 +45,13 @@ class Face:
     arrivals: int = 0
     flip: tuple[int, ...] = ()
     lead: int = 0
+    stage: int = 0
 
     @property
     def back(self) -> Face:
-        """The way back: what was received is sent, to where it came from."""
+        """The way back: what was received is sent, to where it came from, the last stage first."""
         return replace(self, send=self.recv, recv=self.send, send_key=self.recv_key,
-                       recv_key=self.send_key)
+                       recv_key=self.send_key, stage=-self.stage)
 
     @property
     def name(self) -> str:
@@ -136,14 +138,23 @@ def _layers(entry: Any, axis: int) -> Layers:
 #: Which ghost layers are filled, and along how many axes at most these lie outside of the block.
 GHOSTS = {"faces": 1, "edges": 2, "all": 1 << 30}
 
+#: How edges and corners come: from their owners, or with the faces of one axis after the other.
+AUTO, DIRECT, AXES = CORNERS = ("auto", "direct", "axes")
+
+#: A stage is waited for about as long as it takes to send so many messages.
+STAGE = 5
+
 
 def grid_faces(
-    shape: tuple[int, ...], width: Any, place: Place, ghosts: str = "all", lead: int = 0
+    shape: tuple[int, ...], width: Any, place: Place, ghosts: str = "all", lead: int = 0,
+    corners: str = DIRECT,
 ) -> list[Face]:
     """Local. The faces of a block, then its edges and corners, in the order of their axes.
 
     ``shape`` is the array's with its ghost layers. The grid's axes are those of the array after
-    the first ``lead`` ones, and ``width`` is about these and the following. Raises
+    the first ``lead`` ones, and ``width`` is about these and the following. With ``"axes"`` for
+    all ghosts there are faces only, in a stage per axis, which have the ghosts that have come
+    before; ``"auto"`` is what should take less time. Raises
     :class:`PatternError` where the array has fewer axes than the grid, for a width as
     :func:`read_width` does, and where a block has fewer layers than a neighbor needs of it.
     """
@@ -152,20 +163,62 @@ def grid_faces(
         raise PatternError(f"a grid of {gridded} axes, and an array of shape {shape}")
     if ghosts not in GHOSTS:
         raise PatternError(f"ghosts is {ghosts!r}, not one of {', '.join(GHOSTS)}")
+    if corners not in CORNERS:
+        raise PatternError(f"corners is {corners!r}, not one of {', '.join(CORNERS)}")
+    if GHOSTS[ghosts] < gridded:
+        corners = DIRECT
+    elif corners == AUTO:
+        corners = choose_corners(place.dims)
     layers = ((0, 0),) * lead + read_width(width, shape[lead:], gridded)
     faces = []
-    for offset in directions(gridded, GHOSTS[ghosts]):
+    for offset in directions(gridded, 1 if corners == AXES else GHOSTS[ghosts]):
         rank = place.neighbor(offset)
         if rank is None:
             continue
         steps = (0,) * lead + offset + (0,) * (len(shape) - gridded - lead)
         send, recv = _send_box(shape, layers, steps), _recv_box(shape, layers, steps)
+        stage = 0
+        if corners == AXES:
+            stage = next(axis for axis, step in enumerate(offset) if step)
+            seen = [slice(0, n) for n in shape[:lead]]
+            seen += [_seen(shape[lead + a], layers[lead + a], place, a) for a in range(stage)]
+            send, recv = (*seen, *send[lead + stage :]), (*seen, *recv[lead + stage :])
         if not (is_empty(send) and is_empty(recv)):
             opposite = tuple(-step for step in offset)
             faces.append(
-                Face(rank, send, recv, offset, _key(offset), _key(opposite), lead=lead)
+                Face(rank, send, recv, offset, _key(offset), _key(opposite), lead=lead,
+                     stage=stage)
             )
     return faces
+
+
+def _seen(extent: int, layers: Layers, place: Place, axis: int) -> slice:
+    """What a block has along an axis when its neighbors there have sent."""
+    below, above = (
+        place.neighbor(tuple(step if a == axis else 0 for a in range(len(place.dims))))
+        for step in (-1, 1)
+    )
+    return slice(layers[0] if below is None else 0,
+                 extent - (layers[1] if above is None else 0))
+
+
+def read_corners(corners: str, direct: bool) -> str:
+    """Local. How they come where some things can only come directly; raises
+    :class:`PatternError`."""
+    if direct and corners == AXES:
+        raise PatternError("marked pieces and tables of neighbors have no corners along axes")
+    return DIRECT if direct and corners == AUTO else corners
+
+
+def choose_corners(dims: Sequence[int]) -> str:
+    """Local. How edges and corners should come, by the number of messages.
+
+    All messages to a rank are one. A stage per axis has the fewest, but waits for each.
+    """
+    across = [min(n - 1, 2) for n in dims]  # neighbors along an axis, at most
+    stages = sum(n > 0 for n in across)
+    fewer = math.prod(n + 1 for n in across) - 1 - sum(across)
+    return AXES if fewer > STAGE * max(stages - 1, 0) else DIRECT
 
 
 def directions(axes: int, most: int) -> list[tuple[int, ...]]:
@@ -181,8 +234,9 @@ def directions(axes: int, most: int) -> list[tuple[int, ...]]:
 
 
 def _key(offset: tuple[int, ...]) -> int:
-    """A number for a direction: its digits to the base 3."""
-    return sum((step + 1) * 3**axis for axis, step in enumerate(offset))
+    """A number for a direction: its digits to the base 3. What travels along the same axes comes
+    next to each other."""
+    return sum(step % 3 * 3**axis for axis, step in enumerate(offset))
 
 
 def _send_box(shape: tuple[int, ...], layers: Sequence[Layers], steps: Sequence[int]) -> Box:
@@ -277,14 +331,17 @@ def read_box(box: Any, shape: tuple[int, ...], name: str) -> Box:
 
 
 def check_apart(faces: Sequence[Face]) -> None:
-    """Local. Raise :class:`PatternError` where a receive box overlaps another one or a send box."""
+    """Local. Raise :class:`PatternError` where a receive box overlaps another one, or a send box of
+    the same or an earlier stage."""
     recvs = [face for face in faces if not is_empty(face.recv)]
     sends = [face for face in faces if not is_empty(face.send)]
     check_disjoint([Block(face.rank, 0, face.recv, extents(face.recv)) for face in recvs])
     starts, stops = _ends([face.send for face in sends])
+    stages = np.array([face.stage for face in sends])
     for face in recvs if sends else []:
         low, high = _ends([face.recv])
-        clash = np.flatnonzero(np.all((starts < high) & (low < stops), axis=1))
+        within = np.all((starts < high) & (low < stops), axis=1)
+        clash = np.flatnonzero(within & (stages <= face.stage))
         if clash.size:
             other = sends[int(clash[0])]
             raise PatternError(

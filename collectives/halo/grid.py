@@ -26,11 +26,13 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
-from onesided.collectives.agreement import agreed, largest
+from onesided.collectives import debug
+from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.context import Context, Scoped
 from onesided.collectives.errors import PatternError, ResourceError
 from onesided.collectives.halo.exchange import HaloExchange, Info
 from onesided.collectives.halo.faces import (
+    AUTO,
     Blocks,
     Face,
     Layers,
@@ -40,6 +42,7 @@ from onesided.collectives.halo.faces import (
     fold_entries,
     grid_faces,
     listed_faces,
+    read_corners,
     read_width,
     text,
 )
@@ -174,6 +177,7 @@ class Grid(Scoped):
         bounds: Sequence[tuple[float, float]] | None = None,
         boundary: Any = None,
         ghosts: str = "all",
+        corners: str = AUTO,
     ) -> None:
         """Collective. All arguments are the same on all ranks.
 
@@ -199,6 +203,9 @@ class Grid(Scoped):
             (low, high).
         ghosts
             ``"faces"``, ``"edges"`` (faces and edges) or ``"all"``, corners too.
+        corners
+            How all ghosts come: ``"direct"``, ``"axes"`` or ``"auto"``, as for
+            :class:`HaloExchange`.
 
         Raises :class:`PatternError` on every rank for what makes no sense, for more ranks than can
         have a block, and for blocks with fewer layers than the halo.
@@ -206,7 +213,8 @@ class Grid(Scoped):
         self._context = Context.of(comm)
         self.comm = comm
         rank, size = self._context.comm.rank, self._context.comm.size
-        with agreed(self._context.comm, f"Grid {shape} {halo} {periodic} {dims} {bounds} {ghosts}"):
+        given = f"Grid {shape} {halo} {periodic} {dims} {bounds} {ghosts} {corners}"
+        with agreed(self._context.comm, given):
             self.shape = tuple(operator.index(n) for n in shape)
             axes = len(self.shape)
             if not axes or min(self.shape) < 1:
@@ -222,7 +230,7 @@ class Grid(Scoped):
             if len(self.bounds) != axes or any(low >= high for low, high in self.bounds):
                 raise PatternError(f"bounds is {bounds!r}, not (low, high) for each of {axes} axes")
             read_conditions(boundary, axes)
-            self.ghosts, self._boundary = ghosts, boundary
+            self.ghosts, self.corners, self._boundary = ghosts, corners, boundary
             self.blocks = Blocks(self.shape, self.dims)
             self.coords = self.blocks.coords(rank)
             self.box = self.blocks.box(rank)
@@ -231,6 +239,7 @@ class Grid(Scoped):
         self._plans: dict[Any, HaloExchange] = {}
         self._migration: Migration | None = None
         self._fields: list[NDArray[Any]] = []
+        self._compares = debug.enabled()
 
     def __repr__(self) -> str:
         return f"<grid of {self.shape} on {self.dims} ranks, here {text(self.box)}>"
@@ -346,27 +355,29 @@ class Grid(Scoped):
         """Collective in the sense of MPI. Fill the ghosts of all fields, and return the fields.
 
         A tuple of arrays instead of a field takes turns: the first call fills the first one. The
-        first call for these arrays is collective and plans; later ones only wait for neighbors.
+        first call for these arrays is collective and plans; later ones only wait for neighbors. So
+        all ranks have to give new arrays in the same call: one that does so alone waits for ever,
+        unless ``ONESIDED_DEBUG=1``, where it is a :class:`MismatchError` on every rank.
         ``boundary`` is for all fields, or a tuple with an entry per field; this and ``ghosts`` are
         those of the grid where nothing is given. Raises as :meth:`halo` does.
         """
         key = ("update", *map(_key, fields), ghosts, _frozen(boundary))
-        plan = self._plans.get(key)
+        plan = self._planned(key)
         if plan is None:
             plan = self._keep(key, self.halo(*fields, boundary=boundary, ghosts=ghosts))
         return plan.exchange()
 
     def halo(
         self, *fields: Any, boundary: Any = None, ghosts: str | None = None,
-        partitions: int | Sequence[int] | None = None, neighbors: Sequence[Any] = (),
+        partitions: int | Sequence[int] | None = None, neighbors: Sequence[Any] | None = None,
         info: Info = None,
     ) -> HaloExchange:
         """Collective. The request that fills the ghosts of these fields, to be started by the
         caller; with ``partitions`` the caller marks faces piece by piece.
 
         ``neighbors`` is a table of more of them, as for :class:`HaloExchange` (such as
-        :meth:`fold`), whose boxes have the axes of the grid; the other arguments are those of
-        :meth:`update` and of :class:`HaloExchange`.
+        :meth:`fold`), whose boxes have the axes of the grid; on all ranks, if on any. The other
+        arguments are those of :meth:`update` and of :class:`HaloExchange`.
 
         Raises :class:`PatternError` on every rank for an array that is no field of this grid,
         fields whose dtypes or components differ between ranks, and tables that do not match.
@@ -375,7 +386,9 @@ class Grid(Scoped):
         fills = partial(self._fills, fields, forms, conditions, None)
         wanted = any(pair != (None, None) for of_field in conditions for pair in of_field)
         return HaloExchange.of(
-            self.comm, self._given(fields), partial(self._faces, table=neighbors, ghosts=ghosts),
+            self.comm, self._given(fields),
+            partial(self._faces, table=neighbors, ghosts=ghosts,
+                    direct=neighbors is not None or partitions is not None),
             partitions, info, fills=fills if wanted else None,
         )  # fmt: skip
 
@@ -394,7 +407,7 @@ class Grid(Scoped):
         one that a dtype does not have, and ``"antireflect"`` with a minimum or maximum.
         """
         key = (op, *map(_key, fields), ghosts, _frozen(boundary))
-        plan = self._plans.get(key)
+        plan = self._planned(key)
         if plan is None:
             plan = self._keep(key, self._backwards(fields, op, boundary, ghosts))
         return plan.exchange()
@@ -528,7 +541,8 @@ class Grid(Scoped):
         return edges
 
     def _faces(
-        self, array: NDArray[Any], table: Sequence[Any] | None = None, ghosts: str | None = None
+        self, array: NDArray[Any], table: Sequence[Any] | None = None, ghosts: str | None = None,
+        direct: bool = False,
     ) -> list[Face]:
         axes = len(self.shape)
         lead = array.ndim - axes
@@ -541,7 +555,10 @@ class Grid(Scoped):
                     f"a field of this grid has {own} layers along axis {axis} on this rank, ghosts "
                     f"included, not {extent}: shape {array.shape}"
                 )
-        faces = grid_faces(array.shape, self.layers, self._place, ghosts or self.ghosts, lead)
+        route = read_corners(self.corners, direct)
+        faces = grid_faces(
+            array.shape, self.layers, self._place, ghosts or self.ghosts, lead, route
+        )
         for face in listed_faces(table or [], shape, math.prod(self.dims), None):
             faces.append(replace(
                 face, send=(*whole, *face.send), recv=(*whole, *face.recv),
@@ -558,29 +575,27 @@ class Grid(Scoped):
         self, fields: Sequence[Any], boundary: Any
     ) -> tuple[list[list[bool]], list[list[tuple[Any, Any]]]]:
         """Collective. By field, along which axes it is staggered, and its conditions."""
-        axes, error = len(self.shape), None
-        more: list[int] = [0] * axes * len(fields)
+        axes = len(self.shape)
+        more: list[int] = []
         conditions: list[list[tuple[Any, Any]]] = []
-        try:
+        with agreed(self._context.comm, f"{len(fields)} fields of a grid"):
             if not fields:
                 raise PatternError("no field is given")
             each = boundary if isinstance(boundary, tuple) else (boundary,) * len(fields)
             if len(each) != len(fields):
                 raise PatternError(f"{len(each)} boundary conditions for {len(fields)} fields")
-            for number, (field, given) in enumerate(zip(fields, each, strict=True)):
+            for field, given in zip(fields, each, strict=True):
                 wanted = self._boundary if given is None else given
                 conditions.append(read_conditions(wanted, axes))
+                found = np.zeros(axes, np.int64)
                 for level in field if isinstance(field, tuple) else (field,):
                     if not isinstance(level, np.ndarray):
                         raise PatternError(f"a field is an array, not {type(level).__name__}")
                     self._faces(level)
-                    extra = np.subtract(level.shape[level.ndim - axes :], self._extents(()))
-                    for axis in range(axes):
-                        more[number * axes + axis] |= int(extra[axis])
-        except Exception as problem:
-            error = problem
-        found = largest(self._context.comm, error, f"{len(fields)} fields of a grid", more)
-        return [[bool(n) for n in found[i * axes : (i + 1) * axes]] for i in range(len(fields))], (
+                    found |= np.subtract(level.shape[level.ndim - axes :], self._extents(()))
+                more += found.tolist()
+        most = largest(self._context.comm, None, "staggered fields", more)
+        return [[bool(n) for n in most[i * axes : (i + 1) * axes]] for i in range(len(fields))], (
             conditions
         )
 
@@ -655,6 +670,14 @@ class Grid(Scoped):
             self.comm, self._given(fields), partial(self._faces, ghosts=ghosts), None, None,
             combine, empties, fills,
         )  # fmt: skip
+
+    def _planned(self, key: Any) -> HaloExchange | None:
+        """Local, in debug mode collective: whether all ranks mean the same request."""
+        if self._compares:
+            known = list(self._plans)
+            which = f"request {known.index(key)}" if key in known else f"a new request: {key[0]}"
+            agree(self._context.comm, None, f"{which} of {self.shape}")
+        return self._plans.get(key)
 
     def _keep(self, key: Any, plan: HaloExchange) -> HaloExchange:
         """Collective. Keep a request; of too many the one that is longest there is freed."""

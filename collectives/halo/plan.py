@@ -32,6 +32,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.collectives import debug
 from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import PatternError, ResourceError
@@ -52,8 +53,9 @@ from onesided.collectives.program import Chain, Plan, address, call, copy, tell,
 
 STORE, STAGED, MESSAGE = PATHS = ("store", "staged", "message")
 
-#: Bytes of a parcel up to which it is staged: two short copies cost less than waiting for a credit.
-SHORT = 1 << 12
+#: Bytes of a parcel up to which it is staged: two short copies cost less than a credit, which the
+#: rank that comes first waits for, with the help of a thread where it computes meanwhile.
+SHORT = 1 << 13
 
 #: Alignment of the parts of a parcel, in bytes.
 PART = 16
@@ -75,15 +77,17 @@ class Field:
 
 @dataclass(eq=False)
 class Parcel:
-    """What goes to, or comes from, one rank at a time; ``faces`` are (face, piece) by part.
+    """What goes to, or comes from, one rank at a time, in one stage.
 
-    ``parts`` are views of the fields, by level. ``path`` and what follows is known when the
-    receiver has told: ``places`` where a part goes or lies, by turn; ``cell`` the counter.
+    ``faces`` are (face, piece) by part; ``parts`` are views of the fields, by level. ``path`` and
+    what follows is known when the receiver has told: ``places`` where a part goes or lies, by
+    turn; ``cell`` the counter.
     """
 
     peer: int
     faces: list[tuple[int, int]]
     parts: list[list[NDArray[Any]]]
+    stage: int = 0
     marked: bool = False
     path: str = ""
     places: list[list[NDArray[Any]]] = field(default_factory=list)
@@ -347,34 +351,39 @@ def _parcels(
 ) -> list[Parcel]:
     """What leaves, or comes, in an order that is the same on both sides of a pair."""
 
-    def key(number: int) -> int:
+    def key(number: int) -> tuple[int, int]:
         face = fields[0].faces[number]
-        return face.send_key if leaving else face.recv_key
+        return face.stage, face.send_key if leaving else face.recv_key
 
     levels = math.lcm(*(len(each.levels) for each in fields))
     parcels: list[Parcel] = []
-    whole: dict[int, Parcel] = {}
+    whole: dict[tuple[int, int], Parcel] = {}
     for number in sorted((n for n, pieces in enumerate(cuts) if pieces is not None), key=key):
-        pieces, rank = cuts[number], fields[0].faces[number].rank
+        pieces, face = cuts[number], fields[0].faces[number]
+        rank, at = face.rank, (face.rank, face.stage)
         if pieces is None:
             continue
         views = [[_view(each, number, level, leaving, flips) for level in range(levels)]
                  for each in fields]
         if not marked[rank]:
-            if rank not in whole:
-                whole[rank] = Parcel(rank, [], [[] for _ in range(levels)])
-                parcels.append(whole[rank])
-            whole[rank].faces.append((number, -1))
+            if at not in whole:
+                whole[at] = Parcel(rank, [], [[] for _ in range(levels)], face.stage)
+                parcels.append(whole[at])
+            whole[at].faces.append((number, -1))
             for of_field in views:
                 for level, view in enumerate(of_field):
-                    whole[rank].parts[level].append(view)
+                    whole[at].parts[level].append(view)
             continue
         of_fields = [pieces.boxes if n == 0 else _alike(pieces, views[n][0].shape)
                      for n in range(len(fields))]
         for piece in range(pieces.count):
             parts = [[views[n][level][of_fields[n][piece]] for n in range(len(fields))]
                      for level in range(levels)]
-            parcels.append(Parcel(rank, [(number, piece)], parts, True))
+            parcels.append(Parcel(rank, [(number, piece)], parts, marked=True))
+    for parcel in whole.values():  # field by field: faces of one share pages and cache lines
+        count = len(fields)
+        parcel.parts = [[part for n in range(count) for part in level[n::count]]
+                        for level in parcel.parts]
     return parcels
 
 
@@ -562,7 +571,7 @@ def _program(
 
     The chains: credits; what is stored or sent, by parcel; what comes, by parcel. Where something
     has to be done when all is there, and where parcels are combined, in an order that does not
-    depend on who is faster, what comes is one chain.
+    depend on who is faster, what comes is one chain. Where there are stages, everything is.
     """
     if turn == 0:
         _connect_messages(ghosts, layout)
@@ -570,72 +579,109 @@ def _program(
     if marked and not len(ghosts.ready):
         cells = np.zeros((2, len(ghosts.out)), np.int64)
         ghosts.ready, ghosts.left = cells
-    first: Chain = [tell(cell) for cell in layout.grants]
+    stages = sorted({parcel.stage for parcel in (*ghosts.out, *ghosts.into)})
+    together = len(stages) > 1 or bool(fills) or combine is not None
+    first: Chain = [*_poisoned(ghosts, turn, combine), *map(tell, layout.grants)]
     if combine is not None:
         first = [*_steps(fills), *first]
     chains: Plan = [first]
-    kept: Chain = []
-    for number, parcel in enumerate(ghosts.out):
-        level = parcel.parts[turn % len(parcel.parts)]
-        chain: Chain = []
-        if parcel.marked:
-            chain.append(wait_for(ghosts.ready[number : number + 1]))
-        if parcel.peer == me:
-            mirror = _mirror(ghosts, me, parcel)
-            mirror.chain = len(chains)
-            moves = list(_moves(mirror.parts[turn % len(mirror.parts)], level, combine))
-            if not parcel.marked:
-                kept = moves + _emptied(level, empties)
+    come: Chain = []
+    left: Chain = []  # what tells that messages have left
+    for stage in stages:
+        for number, parcel in enumerate(ghosts.out):
+            if parcel.stage != stage:
                 continue
-            chain += moves
-        else:
-            if parcel.path == STORE:
-                chain.append(wait_for(layout.credits[parcel.peer]))
-            elif parcel.path == STAGED and parcel.peer in layout.one_way:
-                chain.append(wait_for(layout.credits[parcel.peer], 1, -1))
-            ghosts.waits |= bool(chain)
-            chain += [copy(*move) for move in zip(parcel.places[turn], level, strict=True)]
-            chain += _emptied(level, empties)
-            if parcel.path == MESSAGE:
-                chain.append(call(partial(MPI.Prequest.Startall, _messages_of(parcel))))
-            else:
-                chain.append(tell(parcel.cell))
-        if parcel.marked:
-            chain.append(tell(ghosts.left[number : number + 1]))
-        if parcel.path == MESSAGE:
-            chain.append(call(partial(MPI.Prequest.Testall, _messages_of(parcel)), False))
-        parcel.chain = len(chains)
-        chains.append(chain)
-    together = bool(fills) or combine is not None
-    come: Chain = list(kept)
-    for parcel in ghosts.into:
-        if parcel.peer == me:  # its chain is known below, or is that of the piece that leaves
-            continue
-        level = parcel.parts[turn % len(parcel.parts)]
-        chain = []
-        if parcel.path == MESSAGE:
-            start = call(partial(MPI.Prequest.Startall, _messages_of(parcel)), False)
+            chain, kept = _leaving(ghosts, layout, number, turn, combine, empties)
+            come += kept
+            if len(stages) > 1:
+                come += chain
+                left += _left(parcel)
+            elif chain:
+                parcel.chain = len(chains)
+                chains.append(chain + _left(parcel))
+                if parcel.peer == me:
+                    _mirror(ghosts, me, parcel).chain = parcel.chain
+        for parcel in ghosts.into:
+            if parcel.peer == me or parcel.stage != stage:  # moved where it leaves
+                continue
+            chain = _coming(parcel, turn, combine, first if together else None)
             if together:
-                first.append(start)
-            else:
-                chain.append(start)
-            chain.append(call(partial(MPI.Prequest.Testall, _messages_of(parcel)), False))
-        else:
-            chain.append(wait_for(parcel.cell))
-        if parcel.path != STORE:
-            chain += _moves(level, parcel.places[turn], combine)
-        if together:
-            come += chain
-            continue
-        parcel.chain = len(chains)
-        chains.append(chain)
+                come += chain
+                continue
+            parcel.chain = len(chains)
+            chains.append(chain)
+    come += left
     if combine is None:
         come += _steps(fills)
-    for parcel in ghosts.into:
-        if together or (parcel.peer == me and not parcel.marked):
+    for parcel in (*ghosts.into, *ghosts.out):
+        if parcel.chain < 0:
             parcel.chain = len(chains)
+    ghosts.waits |= len(stages) > 1
     chains.append(come)
     return chains
+
+
+def _leaving(
+    ghosts: Ghosts, layout: _Layout, number: int, turn: int, combine: Combine | None, empties: Any
+) -> tuple[Chain, Chain]:
+    """What sends a parcel, as a chain of its own; and what is done here, where all comes."""
+    parcel, me = ghosts.out[number], layout.context.comm.rank
+    chain: Chain = []
+    level = parcel.parts[turn % len(parcel.parts)]
+    if parcel.marked:
+        chain.append(wait_for(ghosts.ready[number : number + 1]))
+    if parcel.peer == me:
+        mirror = _mirror(ghosts, me, parcel)
+        moves = list(_moves(mirror.parts[turn % len(mirror.parts)], level, combine))
+        if not parcel.marked:
+            return [], moves + _emptied(level, empties)
+        chain += moves
+    else:
+        if parcel.path == STORE:
+            chain.append(wait_for(layout.credits[parcel.peer]))
+        elif parcel.path == STAGED and parcel.peer in layout.one_way:
+            chain.append(wait_for(layout.credits[parcel.peer], 1, -1))
+        ghosts.waits |= bool(chain)
+        chain += [copy(*move) for move in zip(parcel.places[turn], level, strict=True)]
+        chain += _emptied(level, empties)
+        if parcel.path == MESSAGE:
+            chain.append(call(partial(MPI.Prequest.Startall, _messages_of(parcel))))
+        else:
+            chain.append(tell(parcel.cell))
+    if parcel.marked:
+        chain.append(tell(ghosts.left[number : number + 1]))
+    return chain, []
+
+
+def _left(parcel: Parcel) -> Chain:
+    """What completes a parcel that has been sent."""
+    if parcel.path != MESSAGE:
+        return []
+    return [call(partial(MPI.Prequest.Testall, _messages_of(parcel)), False)]
+
+
+def _coming(
+    parcel: Parcel, turn: int, combine: Combine | None, first: Chain | None
+) -> Chain:
+    """What receives a parcel; receives are posted in the ``first`` chain, if one is given."""
+    chain: Chain = []
+    if parcel.path == MESSAGE:
+        start = call(partial(MPI.Prequest.Startall, _messages_of(parcel)), False)
+        (chain if first is None else first).append(start)
+        chain.append(call(partial(MPI.Prequest.Testall, _messages_of(parcel)), False))
+    else:
+        chain.append(wait_for(parcel.cell))
+    if parcel.path != STORE:
+        chain += _moves(parcel.parts[turn % len(parcel.parts)], parcel.places[turn], combine)
+    return chain
+
+
+def _poisoned(ghosts: Ghosts, turn: int, combine: Combine | None) -> Chain:
+    """What spoils ghosts that are given up, where that is wanted."""
+    if combine is not None or not debug.enabled():
+        return []
+    parts = [part for parcel in ghosts.into for part in parcel.parts[turn % len(parcel.parts)]]
+    return [copy(part, np.broadcast_to(debug.poison(part.dtype), part.shape)) for part in parts]
 
 
 def _moves(

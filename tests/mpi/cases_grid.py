@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 import shutil
 import tempfile
 
@@ -73,13 +74,14 @@ def set_own(grid, field, whole):
 
 @parameters(form=SHAPES, way=["staged", "store", "message"])
 def case_update(comm, form, way):
-    """Several fields in one message, periodic and not, every condition, as NumPy pads them."""
+    """Several fields in one message, periodic and not, every condition, as NumPy pads them; corners
+    directly and along axes."""
     (shape, halo), names = form, ["copy", "reflect", 7, "antireflect", tenfold]
     for turn, name in enumerate(names):
         conditions = [name, *names[turn:], *names][: len(shape)]
         periodic = [(turn + axis) % 3 == 1 for axis in range(len(shape))]
         with by(way) as info:
-            grid = Grid(comm, shape, halo, periodic=periodic,
+            grid = Grid(comm, shape, halo, periodic=periodic, corners=("axes", "direct")[turn % 2],
                         boundary=dict(enumerate(conditions)))
             forms = [((), "i8", ()), ((2,), "f4", (turn % len(shape),)), ((), "c16", ())]
             fields = [grid.zeros(*each) for each in forms]
@@ -150,7 +152,8 @@ def case_accumulate_is_the_adjoint(comm, form, ghosts, seed):
     (shape, halo), rng = form, np.random.default_rng([seed, comm.rank])
     for turn, name in enumerate(["copy", "reflect", "antireflect", 0, None]):
         periodic = [(turn + axis) % 2 == 1 for axis in range(len(shape))]
-        grid = Grid(comm, shape, halo, periodic=periodic, boundary=name, ghosts=ghosts)
+        grid = Grid(comm, shape, halo, periodic=periodic, boundary=name, ghosts=ghosts,
+                    corners=("direct", "axes")[turn % 2])
         fields = [grid.zeros((), "i8"), grid.zeros(2, "i8", staggered=0)]
         before = [rng.integers(-9, 9, field.shape) for field in fields]
         weights = [rng.integers(-9, 9, field.shape) for field in fields]
@@ -344,7 +347,7 @@ def case_bad_grids(comm):
         ({"bounds": [(0, 1)]}, "bounds"), ({"bounds": [(0, 1), (1, 1)]}, "bounds"),
         ({"boundary": "mirror"}, "a boundary condition is 'mirror'"),
         ({"boundary": {5: 0}}, "a boundary condition for axis 5"),
-        ({"ghosts": "some"}, "ghosts is"),
+        ({"ghosts": "some"}, "ghosts is"), ({"corners": "some"}, "corners is"),
     ]:
         everywhere(comm, PatternError, text, Grid, comm, (9, 5 * comm.size), 1, **options)
     if comm.size > 1:
@@ -374,6 +377,8 @@ def case_bad_fields(comm):
         everywhere(comm, PatternError, "which expects float", grid.update, v if last else u)
         everywhere(comm, PatternError, "sends a box of shape", grid.update,
                    grid.zeros(2) if last else grid.zeros(3))
+        everywhere(comm, PatternError, "no field is given", grid.update, *((u,) if last else ()))
+        everywhere(comm, MismatchError, "2 fields", grid.update, *((u,) if last else (u, v)))
         everywhere(comm, PatternError, "", grid.halo, u,
                    neighbors=[(0, ((1, 2), (1, 2)), None)] if last else ())
     everywhere(comm, PatternError, "no operation 'mean'", grid.accumulate, u, op="mean")
@@ -391,6 +396,56 @@ def case_bad_fields(comm):
     other.Free()
     grid.Free()
     assert not Context.of(comm).live
+
+
+def case_corners_along_axes(comm):
+    """No ghost at an end of the grid is touched; what is marked goes directly."""
+    found = []
+    for corners in ("axes", "direct"):
+        grid = Grid(comm, (2 * comm.size, 2 * comm.size), 1, corners=corners)
+        field = grid.zeros()
+        field[...] = -1
+        field[grid.owned] = comm.rank
+        halo = grid.halo(field)
+        halo.exchange()
+        assert corners == "direct" or len(halo.faces) <= 4
+        found.append(field.copy())
+        halo.Free()
+        if corners == "axes":
+            everywhere(comm, PatternError, "no corners along axes", grid.halo, field, partitions=2)
+        grid.Free()
+    assert np.array_equal(*found)
+
+
+@ranks(at_least=2)
+def case_debug_mode(comm):
+    """A new array on one rank alone is told everywhere; ghosts are spoiled where they are given
+    up."""
+    os.environ["ONESIDED_DEBUG"] = "1"
+    try:
+        grid = Grid(comm, (4 * comm.size, 6), 1, periodic=True, dims=(comm.size, 1))
+        u, v = grid.zeros(), grid.zeros((), "i4")
+        grid.update(u)
+        everywhere(comm, MismatchError, "a new request: update", grid.update,
+                   v if comm.rank == 0 else u)
+        grid.update(v)
+        everywhere(comm, MismatchError, "request 1 of", grid.update, v if comm.rank == 0 else u)
+        halo = grid.halo(u, v)
+        u[...], v[...] = 1, 2
+        if comm.rank == 0:
+            halo.Start()
+            assert np.isnan(u[0, 1:-1]).all()
+            assert (v[0, 1:-1] == -1).all()
+        comm.Barrier()
+        if comm.rank:
+            halo.Start()
+        halo.Wait()
+        assert (u == 1).all()
+        assert (v == 2).all()
+        halo.Free()
+        grid.Free()
+    finally:
+        del os.environ["ONESIDED_DEBUG"]
 
 
 def case_many_plans(comm):

@@ -65,6 +65,7 @@ def case_bad_arguments(comm, culprit):
         ("partitions", 0, PatternError, "partitions must be"),
         ("partitions", (1, 2, 3), PatternError, "partitions is"),
         ("ghosts", "some", PatternError, "ghosts is 'some', not one of faces, edges, all"),
+        ("corners", "some", PatternError, "corners is 'some', not one of auto, direct, axes"),
         ("info", {"ranks_per_node": "0"}, PatternError, "ranks_per_node"),
         ("neighbors", 7, PatternError, "the neighbors are 7"),
         ("neighbors", [(comm.size, WHOLE, None)], PatternError, f"there are {comm.size} ranks"),

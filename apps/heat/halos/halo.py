@@ -1,7 +1,8 @@
 """What a way of bringing ghost layers up to date has to do.
 
 A block has two arrays, the state before a step and the state after it, which change places after
-every step. All ways know both from the start and are told by 0 or 1 which of them is meant.
+every step. All ways know both from the start and are told by 0 or 1 which of them is meant: array
+1 in the first step, and both in turn from then on.
 """
 
 from __future__ import annotations

@@ -9,33 +9,36 @@ from onesided.collectives import HaloExchange
 
 
 class Whole(Halo):
-    """Collective. All faces leave when they have been computed."""
+    """Collective. All faces leave when they have been computed; both arrays take turns."""
 
     joint = True
 
     def __init__(self, sides: Sides) -> None:
-        self._exchanges = [
-            HaloExchange(sides.comm, array, 1, ghosts="faces", info=sides.info)
-            for array in sides.arrays
-        ]
-        self.label = self._exchanges[0].method
+        old, new = sides.arrays
+        self._exchange = HaloExchange(
+            sides.comm, [(new, old)], 1, ghosts="faces", info=sides.info
+        )
+        self.label = self._exchange.method
 
     def send(self, which: int) -> None:
         """Local."""
-        self._exchanges[which].Start()
+        self._exchange.Start()
 
     def finish(self, which: int) -> None:
         """Local in the sense of MPI."""
-        self._exchanges[which].Wait()
+        self._exchange.Wait()
 
     def free(self) -> None:
         """Collective."""
-        for halo in reversed(self._exchanges):
-            halo.Free()
+        self._exchange.Free()
 
 
 class Partitioned(Halo):
-    """Collective. Tiles mark what they have computed, and ask for the ghosts that they need."""
+    """Collective. Tiles mark what they have computed, and ask for the ghosts that they need.
+
+    There is an exchange for each array: a tile may mark a piece of the next state before all
+    ghosts of the present one have come, when both rounds are active.
+    """
 
     gradual = True
 

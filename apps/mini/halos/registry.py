@@ -11,6 +11,7 @@ _WAYS = (
     Way("fence", f"{_HERE}.fence:Fence"),
     Way("fence-threads", f"{_HERE}.fence_threads:FenceThreads"),
     Way("lock-all-threads", f"{_HERE}.lock_all_threads:LockAllThreads"),
+    Way("halo", f"{_HERE}.exchange:Exchange"),
 )
 
 

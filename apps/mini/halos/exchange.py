@@ -1,0 +1,60 @@
+"""Ghosts by :class:`~onesided.collectives.HaloExchange`, with a list of the neighbors.
+
+One array has the local vector, and behind it the packed entries; neighbors write to its ghosts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from onesided.apps.mini.halos.halo import Need, Packed, neighbors
+from onesided.collectives import HaloExchange, OnesidedError, empty, free
+
+
+class Exchange(Packed):
+    """Collective. ``label``: the ways in which entries come and leave."""
+
+    def __init__(self, need: Need) -> None:
+        super().__init__(need)
+        local, packed = need.pattern.n_local, len(self._packed)
+        self._memory = empty(need.comm, local + packed, need.dtype, links=0)
+        self._memory[...] = 0
+        self._local, self._packed = self._memory[:local], self._memory[local:]
+        table = [
+            (each.rank, [(local + each.sent.start, local + each.sent.stop)], (each.ghosts,))
+            for each in neighbors(need.pattern)
+        ]
+        try:
+            self._halo = HaloExchange(
+                need.comm, self._memory, None, neighbors=table, info=dict(need.info)
+            )
+        except OnesidedError:  # the same on every rank
+            free(self._memory)
+            raise
+        self.label = self._halo.method
+        self._freed = False
+
+    def start(self, x: NDArray[Any]) -> None:
+        """Local."""
+        self._pack(x)
+        self._halo.Start()
+
+    def fill(self, x: NDArray[Any]) -> None:
+        """Local. Copy ``x`` to the owned part of the local vector."""
+        self._local[: self.n_own] = x
+
+    def finish(self) -> NDArray[Any]:
+        """Local in the sense of MPI. The local vector, when the ghosts are there."""
+        self._halo.Wait()
+        return self._local
+
+    def Free(self) -> None:
+        """Collective. A second time has no effect."""
+        if self._freed:
+            return
+        self._freed = True
+        self._halo.Free()
+        self._local = self._packed = self._local[:0].copy()
+        free(self._memory)

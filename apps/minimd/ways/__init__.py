@@ -1,1 +1,0 @@
-"""Ways of exchanging ghost atoms, and the forces on them."""
