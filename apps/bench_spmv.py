@@ -76,7 +76,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     return 0
 
 
-def serial(comm: MPI.Comm, points: int) -> Subject:
+def serial(comm: MPI.Intracomm, points: int) -> Subject:
     """Local. SciPy's product with the whole matrix, on rank 0 alone."""
     if comm.rank != 0:
         return Subject(SERIAL, lambda: None, alone=True)

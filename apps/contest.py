@@ -131,7 +131,7 @@ def in_words(choices: Mapping[str, dict[str, Any]]) -> list[str]:
     return [f"{', '.join(names)}: {words}" for words, names in alike.items()]
 
 
-def _calls(comm: MPI.Comm, plans: dict[str, PFFT], peer: Any | None) -> dict[str, Calls]:
+def _calls(comm: MPI.Intracomm, plans: dict[str, PFFT], peer: Any | None) -> dict[str, Calls]:
     """Collective. Of every plan, on the same arrays; mpi4py-fft's hold the same numbers."""
     first = next(iter(plans.values()))
     source = random_input(comm, first)
@@ -148,7 +148,7 @@ def _calls(comm: MPI.Comm, plans: dict[str, PFFT], peer: Any | None) -> dict[str
 
 
 def _peer(
-    comm: MPI.Comm, options: Namespace, opponents: Sequence[str], outcome: Outcome
+    comm: MPI.Intracomm, options: Namespace, opponents: Sequence[str], outcome: Outcome
 ) -> Any | None:
     """Collective. The plan of mpi4py-fft with FFTW, on the grid that was asked for or its own."""
     if PEER not in opponents:
@@ -163,7 +163,7 @@ def _peer(
 
 
 def _local_work(
-    comm: MPI.Comm, options: Namespace, plan: PFFT, opponents: Sequence[str], outcome: Outcome
+    comm: MPI.Intracomm, options: Namespace, plan: PFFT, opponents: Sequence[str], outcome: Outcome
 ) -> LocalWork | None:
     """Collective."""
     if LOCAL not in opponents:
@@ -176,7 +176,7 @@ def _local_work(
 
 
 def _fftw_mpi(
-    comm: MPI.Comm, options: Namespace, plan: PFFT, opponents: Sequence[str], outcome: Outcome
+    comm: MPI.Intracomm, options: Namespace, plan: PFFT, opponents: Sequence[str], outcome: Outcome
 ) -> FftwMpi | None:
     """Collective. FFTW-MPI, where this is what its program can do: a real array in slabs."""
     if FFTW_MPI not in opponents:

@@ -44,7 +44,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     return FAILED if any(trial.supported and not trial.works for trial in trials) else 0
 
 
-def facts(comm: MPI.Comm) -> dict[str, Any]:
+def facts(comm: MPI.Intracomm) -> dict[str, Any]:
     """Collective. What is known about MPI and machine without trying anything."""
     name, version = machine.vendor()
     return {

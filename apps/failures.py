@@ -75,7 +75,7 @@ def stop() -> int:
     return INTERRUPTED
 
 
-def _world() -> MPI.Comm | None:
+def _world() -> MPI.Intracomm | None:
     """Local. All ranks of this job; None outside a job, or where MPI cannot be loaded."""
     if not jobs.in_job():
         return None
@@ -86,7 +86,7 @@ def _world() -> MPI.Comm | None:
     return MPI.COMM_WORLD
 
 
-def together(comm: MPI.Comm) -> bool:
+def together(comm: MPI.Intracomm) -> bool:
     """Collective. Wait, asleep, for all ranks; false where they do not come in time."""
     arrived = comm.Ibarrier()
     deadline = time.monotonic() + LONGEST_WAIT

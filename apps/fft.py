@@ -43,7 +43,7 @@ def plan_maker(comm: MPI.Intracomm, options: Namespace) -> Callable[[str], PFFT]
     return make
 
 
-def random_input(comm: MPI.Comm, plan: PFFT) -> Any:
+def random_input(comm: MPI.Intracomm, plan: PFFT) -> Any:
     """Local. An input of the forward transform whose spectrum has no large entry."""
     array = newDistArray(plan, False)
     draw = np.random.default_rng([SEED, comm.rank])
@@ -53,7 +53,7 @@ def random_input(comm: MPI.Comm, plan: PFFT) -> Any:
     return array
 
 
-def exchanged_bytes(comm: MPI.Comm, plan: PFFT) -> int:
+def exchanged_bytes(comm: MPI.Intracomm, plan: PFFT) -> int:
     """Collective. Bytes that the busiest rank sends to others, forward and backward."""
     mine = sum(transpose.nbytes for transpose in plan.transposes)
     return int(comm.allreduce(mine, op=MPI.MAX))
@@ -147,7 +147,7 @@ def _rows(
     return rows
 
 
-def _pattern(comm: MPI.Comm, plan: PFFT) -> dict[str, Any]:
+def _pattern(comm: MPI.Intracomm, plan: PFFT) -> dict[str, Any]:
     return {
         "shape": list(plan.global_shape(False)),
         "dtype": plan.dtype(False).name,

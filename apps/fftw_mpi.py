@@ -27,7 +27,7 @@ class FftwMpi(Foreign):
     ranks, the way of each direction, error of a round trip.
     """
 
-    def __init__(self, comm: MPI.Comm, shape: Sequence[int], lead: float = 0.0) -> None:
+    def __init__(self, comm: MPI.Intracomm, shape: Sequence[int], lead: float = 0.0) -> None:
         """Collective. :class:`ForeignError` on every rank where it cannot be had."""
         arguments = [str(each) for each in (*shape, lead)]
         super().__init__(comm, lambda folder: build(folder, arguments))

@@ -14,7 +14,7 @@ from onesided.collectives import agreed
 
 
 @contextmanager
-def shared_folder(comm: MPI.Comm) -> Iterator[Path]:
+def shared_folder(comm: MPI.Intracomm) -> Iterator[Path]:
     """Collective. A new folder, which rank 0 makes, and removes when all ranks leave the block.
 
     After an exception nothing collective is called. ``OSError`` on every rank where it cannot be

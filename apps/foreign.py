@@ -57,7 +57,7 @@ class Foreign:
     ``prepare`` is called on rank 0 with a folder that goes when the job does.
     """
 
-    def __init__(self, comm: MPI.Comm, prepare: Callable[[Path], Program]) -> None:
+    def __init__(self, comm: MPI.Intracomm, prepare: Callable[[Path], Program]) -> None:
         nodes = len(Layout.of(comm).ranks_per_node)
         if nodes > 1:
             raise ForeignError(f"it runs on one node only, these ranks are on {nodes}")

@@ -26,7 +26,7 @@ class FourierCheck:
     transform is known, on every rank.
     """
 
-    def __init__(self, comm: MPI.Comm, plan: PFFT, source: NDArray[Any]) -> None:
+    def __init__(self, comm: MPI.Intracomm, plan: PFFT, source: NDArray[Any]) -> None:
         self._comm, self._source = comm, source
         shape = plan.global_shape(False)
         count = int(np.prod(shape))
@@ -124,7 +124,7 @@ def _local_index(index: tuple[int, ...], block: tuple[slice, ...]) -> tuple[int,
 
 
 def gathered(
-    comm: MPI.Comm, block: NDArray[Any], where: tuple[slice, ...], shape: tuple[int, ...]
+    comm: MPI.Intracomm, block: NDArray[Any], where: tuple[slice, ...], shape: tuple[int, ...]
 ) -> NDArray[Any] | None:
     """Collective. The global array on rank 0, None elsewhere."""
     places = comm.gather(where)

@@ -25,17 +25,19 @@ from onesided.sparse.partition import Partition
 class Kind:
     """A family of matrices: how a rank's rows are made, and how they are written."""
 
-    make: Callable[[MPI.Comm, Namespace], Any]
+    make: Callable[[MPI.Intracomm, Namespace], Any]
     form: Form
     words: Callable[[Namespace], str]
 
 
-def _mesh(comm: MPI.Comm, options: Namespace) -> Any:
+def _mesh(comm: MPI.Intracomm, options: Namespace) -> Any:
     return trace_mesh(comm, options.size, options.seed)
 
 
-def _grid(stencil: Callable[[int, tuple[int, int]], Any]) -> Callable[[MPI.Comm, Namespace], Any]:
-    def make(comm: MPI.Comm, options: Namespace) -> Any:
+def _grid(
+    stencil: Callable[[int, tuple[int, int]], Any]
+) -> Callable[[MPI.Intracomm, Namespace], Any]:
+    def make(comm: MPI.Intracomm, options: Namespace) -> Any:
         rows = Partition.even(options.size**3, comm.size)
         return stencil(options.size, rows.range(comm.rank))
 
@@ -58,14 +60,14 @@ KINDS = {
     ),
 }
 
-Writer = Callable[[MPI.Comm, str, Any, Form, list[str]], None]
+Writer = Callable[[MPI.Intracomm, str, Any, Form, list[str]], None]
 
 
-def _market(comm: MPI.Comm, path: str, rows: Any, form: Form, comments: list[str]) -> None:
+def _market(comm: MPI.Intracomm, path: str, rows: Any, form: Form, comments: list[str]) -> None:
     write_matrixmarket(comm, path, rows, form=form, comments=comments)
 
 
-def _store(comm: MPI.Comm, path: str, rows: Any, form: Form, comments: list[str]) -> None:
+def _store(comm: MPI.Intracomm, path: str, rows: Any, form: Form, comments: list[str]) -> None:
     blocks = Partition.from_lengths(np.array(comm.allgather(rows.shape[0]), np.int64))
     with DistMatrix(comm, rows, blocks, blocks, method="p2p", kernel="scipy") as matrix:
         write(matrix, path)

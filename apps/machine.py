@@ -64,7 +64,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def all_cores(comm: MPI.Comm) -> tuple[int, int]:
+def all_cores(comm: MPI.Intracomm) -> tuple[int, int]:
     """Collective. How many hosts there are, and how many cores the ranks together may use.
 
     Virtual nodes of one machine are one host: they share its cores.
@@ -83,7 +83,7 @@ def boot() -> str:
         return platform.node()
 
 
-def facts(comm: MPI.Comm) -> dict[str, object]:
+def facts(comm: MPI.Intracomm) -> dict[str, object]:
     """Collective. The machine in a form for JSON; cores and processor are those of rank 0.
 
     ``all_cores`` is how many the ranks together may use, on so many ``hosts``.

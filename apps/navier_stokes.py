@@ -174,7 +174,7 @@ def _due(options: Namespace, number: int) -> bool:
     return options.save_every is not None and number % options.save_every == 0
 
 
-def _differences(comm: MPI.Comm, flows: dict[str, Flow]) -> dict[str, Verdict]:
+def _differences(comm: MPI.Intracomm, flows: dict[str, Flow]) -> dict[str, Verdict]:
     """Collective. How far the states of the methods are apart at the end."""
     first, *others = (np.asarray(flow.velocity_hat) for flow in flows.values())
     if not others:
@@ -204,7 +204,7 @@ def _draw(flow: Flow, state: State, path: str) -> None:
         save_slice(path, title, ("y", "z"), size, (2 * np.pi, 2 * np.pi))
 
 
-def _pattern(comm: MPI.Comm, state: State, flows: dict[str, Flow]) -> dict[str, Any]:
+def _pattern(comm: MPI.Intracomm, state: State, flows: dict[str, Flow]) -> dict[str, Any]:
     plan = next(iter(flows.values())).plan
     return {
         "modes": list(state.shape),

@@ -183,7 +183,7 @@ def passive_hop(pair: MPI.Intracomm, timeouts: tuple[float, float]) -> float:
     return half
 
 
-def _half(pair: MPI.Comm, to_and_fro: Callable[[], None]) -> float:
+def _half(pair: MPI.Intracomm, to_and_fro: Callable[[], None]) -> float:
     """Collective over two ranks. Half of the time to and fro."""
     times = []
     pair.Barrier()

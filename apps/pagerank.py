@@ -41,7 +41,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     return runs.finish(outcomes, "sum of the changes", {"damping": options.damping})
 
 
-def _top(comm: MPI.Comm, matrix: DistMatrix, block: NDArray[Any], count: int) -> Listing:
+def _top(comm: MPI.Intracomm, matrix: DistMatrix, block: NDArray[Any], count: int) -> Listing:
     """Collective. The nodes of the highest ranks; of equal ones the first."""
     mine = in_file_order(matrix, block)
     best = np.argsort(-mine, kind="stable")[:count]
@@ -56,7 +56,9 @@ def _top(comm: MPI.Comm, matrix: DistMatrix, block: NDArray[Any], count: int) ->
 COLUMNS = {"place": ".0f", "node": ".0f", "rank": ".6e"}
 
 
-def _verdict(comm: MPI.Comm, matrix: DistMatrix, solution: Solution, damping: float) -> Verdict:
+def _verdict(
+    comm: MPI.Intracomm, matrix: DistMatrix, solution: Solution, damping: float
+) -> Verdict:
     """Collective. As many iterations with SciPy's products of the whole matrix on rank 0."""
     whole = matrix.gather()
     blocks = comm.gather(solution.x)

@@ -59,7 +59,11 @@ class Petsc(Foreign):
     """PETSc's product with our rows. ``facts``: version, MPI, ranks, type of the matrix."""
 
     def __init__(
-        self, comm: MPI.Comm, installation: Installation | None, block: RowBlock, x: NDArray[Any]
+        self,
+        comm: MPI.Intracomm,
+        installation: Installation | None,
+        block: RowBlock,
+        x: NDArray[Any],
     ) -> None:
         """Collective. ``x``: the whole vector, on every rank; rank 0 has the installation.
 
@@ -102,7 +106,7 @@ def residual_question() -> str:
     return "residual 1 0"
 
 
-def find(comm: MPI.Comm) -> Installation | None:
+def find(comm: MPI.Intracomm) -> Installation | None:
     """Collective. What rank 0 finds, None on others; :class:`ForeignError` on all without one."""
     found, trouble = None, ""
     if comm.rank == 0:
@@ -172,7 +176,7 @@ def _launcher(compiler: str, library: str) -> Path:
     raise ForeignError(f"no launcher of {library.splitlines()[0]}")
 
 
-def _check(comm: MPI.Comm, block: RowBlock) -> None:
+def _check(comm: MPI.Intracomm, block: RowBlock) -> None:
     """Collective. PETSc's common build has real scalars and 32-bit indices."""
     if block.entries.dtype != np.float64:
         raise ForeignError(
@@ -182,7 +186,7 @@ def _check(comm: MPI.Comm, block: RowBlock) -> None:
         raise ForeignError("its indices have 32 bits")
 
 
-def _save(comm: MPI.Comm, block: RowBlock, x: NDArray[Any], folder: Path) -> None:
+def _save(comm: MPI.Intracomm, block: RowBlock, x: NDArray[Any], folder: Path) -> None:
     """Collective. Every rank's part, as the program loads it."""
     start, stop = columns = block.columns.range(comm.rank)
     with agreed(comm):

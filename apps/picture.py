@@ -20,7 +20,7 @@ STYLES = ("-", "--", ":")
 MARKERS = "osD^v<>pXP*"
 
 
-def check_picture(comm: MPI.Comm, path: str | None, option: str = "--picture") -> None:
+def check_picture(comm: MPI.Intracomm, path: str | None, option: str = "--picture") -> None:
     """Collective. :class:`CommandError` before the work where no image can be written."""
     trouble = ""
     if comm.rank == 0 and path is not None:

@@ -232,7 +232,7 @@ def _call(
 
 
 def _error(
-    comm: MPI.Comm, axes: Sequence[Axis], solution: NDArray[Any], exact: NDArray[Any]
+    comm: MPI.Intracomm, axes: Sequence[Axis], solution: NDArray[Any], exact: NDArray[Any]
 ) -> float:
     """Collective. Largest error relative to the largest value; constants do not count if free."""
     difference = solution - exact
@@ -243,7 +243,7 @@ def _error(
     return _largest(comm, difference) / _largest(comm, exact)
 
 
-def _largest(comm: MPI.Comm, block: NDArray[Any]) -> float:
+def _largest(comm: MPI.Intracomm, block: NDArray[Any]) -> float:
     """Collective. The largest absolute value of an array, not a number if one is."""
     return float(np.max(comm.allgather(float(np.max(np.abs(block), initial=0.0)))))
 

@@ -185,11 +185,11 @@ class Report:
         """Local. The rows for a person."""
         return _table(title, self.rows)
 
-    def machine(self, comm: MPI.Comm) -> Mapping[str, object]:
+    def machine(self, comm: MPI.Intracomm) -> Mapping[str, object]:
         """Collective. Where it was measured."""
         return facts(comm)
 
-    def finish(self, comm: MPI.Comm, out: Console | None, path: str | None) -> None:
+    def finish(self, comm: MPI.Intracomm, out: Console | None, path: str | None) -> None:
         """Collective. Print the table on rank 0, and write the JSON file where one is wanted."""
         machine = self.machine(comm)
         layout = Layout.of(comm)
@@ -240,7 +240,7 @@ def write_json(path: str, content: Mapping[str, Any]) -> None:
         file.write("\n")
 
 
-def check_json(comm: MPI.Comm, options: Namespace) -> None:
+def check_json(comm: MPI.Intracomm, options: Namespace) -> None:
     """Collective. :class:`CommandError` before the work where ``--json`` cannot be written."""
     trouble = ""
     if comm.rank == 0 and options.json is not None:

@@ -40,13 +40,13 @@ class RowBlock:
     columns: Partition
 
     @classmethod
-    def even(cls, comm: MPI.Comm, entries: sparse.csr_array) -> RowBlock:
+    def even(cls, comm: MPI.Intracomm, entries: sparse.csr_array) -> RowBlock:
         """Local. Of a square matrix in even blocks."""
         partition = Partition.even(entries.shape[1], comm.size)
         return cls(entries, partition, partition)
 
     @classmethod
-    def of_file(cls, comm: MPI.Comm, path: Path) -> RowBlock:
+    def of_file(cls, comm: MPI.Intracomm, path: Path) -> RowBlock:
         """Collective. Of a matrix in a file, balanced by nonzeros; the errors of ``read``."""
         with read(comm, path, method="p2p") as matrix:
             return cls(matrix.local_rows(), matrix.row_partition, matrix.col_partition)
@@ -56,11 +56,11 @@ class RowBlock:
         """Local. Of the whole matrix."""
         return self.rows.size, self.columns.size
 
-    def nnz(self, comm: MPI.Comm) -> int:
+    def nnz(self, comm: MPI.Intracomm) -> int:
         """Collective. Entries stored on all ranks."""
         return int(comm.allreduce(self.entries.nnz))
 
-    def maker(self, comm: MPI.Comm, info: Info) -> Callable[[str], DistMatrix]:
+    def maker(self, comm: MPI.Intracomm, info: Info) -> Callable[[str], DistMatrix]:
         """Local. What makes the matrix with a method, Collective; see :class:`Maker`."""
         entries, rows, columns = self.entries, self.rows, self.columns
         return Maker(

@@ -51,7 +51,7 @@ class Candidate(Generic[Made]):
 
 
 def prepare(
-    comm: MPI.Comm,
+    comm: MPI.Intracomm,
     names: Sequence[str],
     make: Callable[[str], Made],
     free: Callable[[Made], object],
@@ -76,7 +76,7 @@ def prepare(
     return candidates
 
 
-def _prepare(comm: MPI.Comm, name: str, make: Callable[[str], Made]) -> Candidate[Made]:
+def _prepare(comm: MPI.Intracomm, name: str, make: Callable[[str], Made]) -> Candidate[Made]:
     made: list[Made] = []
     try:
         seconds = setup_time(comm, lambda: made.append(make(name)))
@@ -86,7 +86,7 @@ def _prepare(comm: MPI.Comm, name: str, make: Callable[[str], Made]) -> Candidat
 
 
 def release(
-    comm: MPI.Comm, candidates: Sequence[Candidate[Made]], free: Callable[[Made], object]
+    comm: MPI.Intracomm, candidates: Sequence[Candidate[Made]], free: Callable[[Made], object]
 ) -> None:
     """Collective. Free what was made, in reverse order, and note how long it took."""
     for candidate in reversed(candidates):

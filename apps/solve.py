@@ -65,7 +65,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
 
 
 def _verdict(
-    comm: MPI.Comm,
+    comm: MPI.Intracomm,
     options: Namespace,
     matrix: DistMatrix,
     solution: Solution,
@@ -83,6 +83,6 @@ def _verdict(
     return Verdict(error, MARGIN * allowed + rounding)
 
 
-def _norm(comm: MPI.Comm, block: NDArray[Any]) -> float:
+def _norm(comm: MPI.Intracomm, block: NDArray[Any]) -> float:
     """Collective. The Euclidean norm of all blocks together."""
     return float(np.sqrt(comm.allreduce(float(np.vdot(block, block).real))))

@@ -41,7 +41,7 @@ def in_file_order(matrix: DistMatrix, block: NDArray[Any]) -> NDArray[Any]:
     return moved
 
 
-def right_hand_side(comm: MPI.Comm, matrix: DistMatrix, rhs: str) -> NDArray[Any]:
+def right_hand_side(comm: MPI.Intracomm, matrix: DistMatrix, rhs: str) -> NDArray[Any]:
     """Collective. ``ones``, ``random``, or a file's vector, as this rank's block in matrix order.
 
     :class:`CommandError` where a file cannot be read, or holds another number of entries.
@@ -68,7 +68,7 @@ NAMED: Mapping[str, Callable[[tuple[int, int], np.dtype[Any]], NDArray[Any]]] = 
 }
 
 
-def _scattered(comm: MPI.Comm, matrix: DistMatrix, path: Path) -> NDArray[Any]:
+def _scattered(comm: MPI.Intracomm, matrix: DistMatrix, path: Path) -> NDArray[Any]:
     """Collective. This rank's entries of a vector that rank 0 reads."""
     ranges = comm.gather(file_rows(matrix))
     blocks: list[NDArray[Any]] | None = None
@@ -115,7 +115,7 @@ READERS: Mapping[str, Callable[[Path], NDArray[Any]]] = {
 }
 
 
-def check_solution(comm: MPI.Comm, path: str | None) -> None:
+def check_solution(comm: MPI.Intracomm, path: str | None) -> None:
     """Collective. :class:`CommandError` before the work where no solution can be written."""
     trouble = ""
     if comm.rank == 0 and path is not None:
@@ -132,7 +132,7 @@ def check_solution(comm: MPI.Comm, path: str | None) -> None:
 
 
 def write_solution(
-    comm: MPI.Comm, path: str, block: NDArray[Any], attributes: Mapping[str, Any]
+    comm: MPI.Intracomm, path: str, block: NDArray[Any], attributes: Mapping[str, Any]
 ) -> None:
     """Collective. The ranks' blocks, one after the other, as dataset ``x`` of a new HDF5 file.
 
@@ -169,7 +169,7 @@ def write_solution(
         raise CommandError(f"{path}: {failures[0]}")
 
 
-def _received(comm: MPI.Comm, block: NDArray[Any], rank: int) -> NDArray[Any] | None:
+def _received(comm: MPI.Intracomm, block: NDArray[Any], rank: int) -> NDArray[Any] | None:
     """Collective. The block of a rank, on rank 0."""
     if rank == 0:
         return block if comm.rank == 0 else None

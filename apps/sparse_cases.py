@@ -33,11 +33,11 @@ class SparseCase:
     """A matrix by name; ``make`` (Collective) gives this rank's rows of it."""
 
     name: str
-    make: Callable[[MPI.Comm], RowBlock]
+    make: Callable[[MPI.Intracomm], RowBlock]
     generated: bool = True
 
 
-def cases(comm: MPI.Comm, options: Namespace) -> tuple[list[SparseCase], str]:
+def cases(comm: MPI.Intracomm, options: Namespace) -> tuple[list[SparseCase], str]:
     """Collective. All cases, and why there are none of files; empty where there are some.
 
     :class:`.CommandError` on every rank for a folder that is not there, or a file with no header.
@@ -76,7 +76,7 @@ def _most_entries(path: Path) -> int:
     return header.entries * (1 if header.symmetry == "general" else 2)
 
 
-def _of_file(comm: MPI.Comm, path: Path) -> RowBlock:
+def _of_file(comm: MPI.Intracomm, path: Path) -> RowBlock:
     """Collective. A pattern, all of whose values are the same, gets random ones."""
     block = RowBlock.of_file(comm, path)
     values = block.entries.data
@@ -86,13 +86,13 @@ def _of_file(comm: MPI.Comm, path: Path) -> RowBlock:
     return block
 
 
-def grid(points: int, comm: MPI.Comm) -> RowBlock:
+def grid(points: int, comm: MPI.Intracomm) -> RowBlock:
     """Local. The 27-point matrix of a cube."""
     share = Partition.even(points**3, comm.size).range(comm.rank)
     return RowBlock.even(comm, stencil27(points, share))
 
 
-def _mesh(size: int, comm: MPI.Comm) -> RowBlock:
+def _mesh(size: int, comm: MPI.Intracomm) -> RowBlock:
     return RowBlock.even(comm, trace_mesh(comm, size))
 
 

@@ -33,14 +33,14 @@ class Opponent:
     reason: str = ""
 
     @classmethod
-    def found(cls, comm: MPI.Comm) -> Opponent:
+    def found(cls, comm: MPI.Intracomm) -> Opponent:
         """Collective."""
         try:
             return cls(find(comm))
         except ForeignError as error:
             return cls(None, str(error))
 
-    def start(self, comm: MPI.Comm, block: RowBlock, x: Any) -> Petsc:
+    def start(self, comm: MPI.Intracomm, block: RowBlock, x: Any) -> Petsc:
         """Collective. :class:`ForeignError` on every rank where it cannot take part."""
         if self.reason:
             raise ForeignError(self.reason)
@@ -68,7 +68,7 @@ class Outcome:
 
 
 def contest(
-    comm: MPI.Comm, options: Namespace, block: RowBlock, names: Sequence[str], petsc: Opponent
+    comm: MPI.Intracomm, options: Namespace, block: RowBlock, names: Sequence[str], petsc: Opponent
 ) -> Outcome:
     """Collective. Time products of all of them with the same matrix."""
     info = hints(options)
@@ -106,14 +106,14 @@ def contest(
     return outcome
 
 
-def _serial(comm: MPI.Comm, matrix: DistMatrix) -> Subject:
+def _serial(comm: MPI.Intracomm, matrix: DistMatrix) -> Subject:
     """Collective. SciPy's product with the whole matrix, on rank 0 alone."""
     whole = matrix.gather()
     x = vector(0, matrix.shape[1], matrix.dtype)
     return steady(comm, SCIPY, lambda: whole @ x if whole is not None else None, alone=True)
 
 
-def _bytes(comm: MPI.Comm, block: RowBlock) -> int:
+def _bytes(comm: MPI.Intracomm, block: RowBlock) -> int:
     """Collective. The arrays of the matrix on all ranks together."""
     entries = block.entries
     mine = entries.data.nbytes + entries.indices.nbytes + entries.indptr.nbytes

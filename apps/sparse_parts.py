@@ -40,11 +40,13 @@ CG_REMARK = (
 class Part:
     """What of a matrix is timed, under a name, and the row of the report that the times make."""
 
-    subjects: Callable[[MPI.Comm, str, DistMatrix], list[Subject]]
+    subjects: Callable[[MPI.Intracomm, str, DistMatrix], list[Subject]]
     row: Callable[[dict[str, str], DistMatrix, list[list[float]]], Row]
 
 
-def halo_rows(comm: MPI.Comm, options: Namespace, names: Sequence[str], wanted: bool) -> list[Row]:
+def halo_rows(
+    comm: MPI.Intracomm, options: Namespace, names: Sequence[str], wanted: bool
+) -> list[Row]:
     """Collective. Ghosts from the next rank, one for each row: a row of the report per method."""
     count = max(1, HALO_ENTRIES // options.shrink)
     case = f"halo, {count} doubles"
@@ -53,7 +55,7 @@ def halo_rows(comm: MPI.Comm, options: Namespace, names: Sequence[str], wanted: 
     return _compared(comm, options, names, case, _neighbors(comm, count), _halo(wanted))
 
 
-def _neighbors(comm: MPI.Comm, count: int) -> RowBlock:
+def _neighbors(comm: MPI.Intracomm, count: int) -> RowBlock:
     """Local. A matrix whose every row has one entry, in a column of the next rank."""
     first = (comm.rank + 1) % comm.size * count
     columns = np.arange(first, first + count, dtype=np.int32)
@@ -63,7 +65,7 @@ def _neighbors(comm: MPI.Comm, count: int) -> RowBlock:
 
 
 def _halo(wanted: bool) -> Part:
-    def subjects(comm: MPI.Comm, name: str, matrix: DistMatrix) -> list[Subject]:
+    def subjects(comm: MPI.Intracomm, name: str, matrix: DistMatrix) -> list[Subject]:
         halo, x = matrix.halo, vector(*matrix.col_range, matrix.dtype)
 
         def refresh() -> None:
@@ -81,7 +83,9 @@ def _halo(wanted: bool) -> Part:
     return Part(subjects, row)
 
 
-def cg_rows(comm: MPI.Comm, options: Namespace, names: Sequence[str], wanted: bool) -> list[Row]:
+def cg_rows(
+    comm: MPI.Intracomm, options: Namespace, names: Sequence[str], wanted: bool
+) -> list[Row]:
     """Collective. An iteration of CG on the largest grid: a row of the report per method."""
     edge = max(LEAST_GRID, GRIDS[-1] // options.shrink)
     case = f"CG, 27-point {edge}^3"
@@ -89,7 +93,7 @@ def cg_rows(comm: MPI.Comm, options: Namespace, names: Sequence[str], wanted: bo
 
 
 def _cg(wanted: bool) -> Part:
-    def subjects(comm: MPI.Comm, name: str, matrix: DistMatrix) -> list[Subject]:
+    def subjects(comm: MPI.Intracomm, name: str, matrix: DistMatrix) -> list[Subject]:
         x = vector(*matrix.col_range, matrix.dtype)
         a, b, c = (np.ones_like(x) for _ in range(3))
         solve = partial(_solve, matrix, x)
@@ -117,7 +121,7 @@ def _solve(matrix: DistMatrix, b: Any) -> None:
 
 
 def _compared(
-    comm: MPI.Comm,
+    comm: MPI.Intracomm,
     options: Namespace,
     names: Sequence[str],
     case: str,

@@ -37,7 +37,7 @@ REMARK = (
 )
 
 
-def reading_rows(comm: MPI.Comm, options: Namespace, method: str, wanted: bool) -> list[Row]:
+def reading_rows(comm: MPI.Intracomm, options: Namespace, method: str, wanted: bool) -> list[Row]:
     """Collective. A row of the report for each of ours against each of SciPy's readers."""
     size = max(PER_ROW, READ_ENTRIES // options.shrink // PER_ROW)
     case = f"reading {PER_ROW * size} entries"
@@ -50,7 +50,7 @@ def reading_rows(comm: MPI.Comm, options: Namespace, method: str, wanted: bool) 
         return _timed_rows(comm, options, method, wanted, case, path)
 
 
-def _random_rows(comm: MPI.Comm, size: int) -> sparse.csr_array:
+def _random_rows(comm: MPI.Intracomm, size: int) -> sparse.csr_array:
     """Local. This rank's rows of a square matrix, with random values in random places."""
     start, stop = Partition.even(size, comm.size).range(comm.rank)
     draw = np.random.default_rng([comm.rank, 5])
@@ -63,7 +63,7 @@ def _random_rows(comm: MPI.Comm, size: int) -> sparse.csr_array:
 
 
 def _timed_rows(
-    comm: MPI.Comm, options: Namespace, method: str, wanted: bool, case: str, path: Path
+    comm: MPI.Intracomm, options: Namespace, method: str, wanted: bool, case: str, path: Path
 ) -> list[Row]:
     """Collective. The readers in turns on one file."""
 
@@ -102,7 +102,7 @@ def _mmread(path: Path) -> None:
         scipy.io.mmread(path)
 
 
-def _once_before(comm: MPI.Comm, path: Path) -> float | None:
+def _once_before(comm: MPI.Intracomm, path: Path) -> float | None:
     """Collective. Seconds of the reader that SciPy had before 1.12; None where it is gone."""
     seconds: float | None = None
     if comm.rank == 0:

@@ -118,7 +118,7 @@ def label(method: str, matrix: DistMatrix) -> dict[str, str]:
     return {"method": used, "product": matrix.kernel_name}
 
 
-def halo_setup(comm: MPI.Comm, matrix: DistMatrix) -> float:
+def halo_setup(comm: MPI.Intracomm, matrix: DistMatrix) -> float:
     """Collective. Seconds that initializing the halo's request took on the slowest rank."""
     return float(comm.allreduce(matrix.halo.request.setup_time, op=MPI.MAX))
 
@@ -138,7 +138,7 @@ def vector(start: int, stop: int, dtype: np.dtype[Any], phase: float = 0.0) -> N
     return converted
 
 
-def _verify(comm: MPI.Comm, matrices: dict[str, DistMatrix], path: Path) -> dict[str, Verdict]:
+def _verify(comm: MPI.Intracomm, matrices: dict[str, DistMatrix], path: Path) -> dict[str, Verdict]:
     """Collective. Two products with different vectors per method against SciPy on rank 0."""
     whole, verdicts = None, {}
     with user_errors(), agreed(comm):
@@ -169,7 +169,7 @@ SCIPY_READERS: Mapping[str, Callable[[Path], Any]] = {
 }
 
 
-def _error(comm: MPI.Comm, matrix: DistMatrix, whole: Any, phase: float) -> float:
+def _error(comm: MPI.Intracomm, matrix: DistMatrix, whole: Any, phase: float) -> float:
     """Collective. Largest error of an entry of A x relative to the largest entry of |A||x|."""
     blocks = comm.gather(_product(matrix, phase))
     error = 0.0
@@ -192,7 +192,7 @@ def _product(matrix: DistMatrix, phase: float) -> NDArray[Any]:
     return y
 
 
-def _pattern(comm: MPI.Comm, matrix: DistMatrix, shown: str) -> dict[str, Any]:
+def _pattern(comm: MPI.Intracomm, matrix: DistMatrix, shown: str) -> dict[str, Any]:
     ghosts = matrix.halo.n_local - matrix.halo.n_own
     return {
         "file": shown,

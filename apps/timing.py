@@ -50,7 +50,7 @@ class Subject:
 
 
 def measure(
-    comm: MPI.Comm,
+    comm: MPI.Intracomm,
     subjects: Sequence[Subject],
     *,
     iterations: int,
@@ -85,7 +85,7 @@ def measure(
 
 
 def timed(
-    comm: MPI.Comm,
+    comm: MPI.Intracomm,
     subjects: Sequence[Subject],
     options: Namespace,
     out: Console | None,
@@ -99,7 +99,7 @@ def timed(
 
 
 def repeats(
-    comm: MPI.Comm, call: Callable[[], object], region: float = REGION, *, alone: bool = False
+    comm: MPI.Intracomm, call: Callable[[], object], region: float = REGION, *, alone: bool = False
 ) -> int:
     """Collective. How many calls in a row make a region that is long enough for the clock."""
     subject = Subject("trial", call, alone=alone)
@@ -109,19 +109,19 @@ def repeats(
 
 
 def steady(
-    comm: MPI.Comm, name: str, call: Callable[[], object], *, alone: bool = False
+    comm: MPI.Intracomm, name: str, call: Callable[[], object], *, alone: bool = False
 ) -> Subject:
     """Collective. A subject whose timed regions are not short, on a machine that is awake."""
     return Subject(name, call, repeats(comm, call, STEADY, alone=alone), alone, LEAD)
 
 
-def setup_time(comm: MPI.Comm, call: Callable[[], object]) -> float:
+def setup_time(comm: MPI.Intracomm, call: Callable[[], object]) -> float:
     """Collective. Seconds of one call, by the slowest rank."""
     elapsed = _region(comm, Subject("setup", call))
     return float(comm.allreduce(elapsed, op=MPI.MAX))
 
 
-def _region(comm: MPI.Comm, subject: Subject) -> float:
+def _region(comm: MPI.Intracomm, subject: Subject) -> float:
     """Collective. Seconds per call on this rank; 0 where the subject is rank 0's alone."""
     call, count = subject.call, range(subject.repeats)
     comm.Barrier()
@@ -144,7 +144,7 @@ def _region(comm: MPI.Comm, subject: Subject) -> float:
     return elapsed / subject.repeats
 
 
-def rest(comm: MPI.Comm) -> None:
+def rest(comm: MPI.Intracomm) -> None:
     """Collective. A barrier that sleeps, so that who is still at work has the machine."""
     arrived = comm.Ibarrier()
     while not arrived.Test():

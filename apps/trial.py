@@ -56,7 +56,7 @@ def try_method(comm: MPI.Intracomm, method: str, info: Mapping[str, str]) -> Tri
     return Trial(method, True, True, used, "")
 
 
-def _round(comm: MPI.Comm, request: Request, sent: NDArray[Any], number: int) -> int:
+def _round(comm: MPI.Intracomm, request: Request, sent: NDArray[Any], number: int) -> int:
     """Collective. One round with data that tell round, source, target and index apart."""
     peers = np.arange(comm.size)[:, None]
     index = np.arange(ENTRIES)

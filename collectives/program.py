@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from onesided.collectives.errors import RequestError
 
 try:
-    from onesided.collectives import _core
+    from onesided.collectives import _core as _core
 except ImportError:  # no compiler was present
     _core = None  # type: ignore[assignment]
 

@@ -123,10 +123,7 @@ def script(
     lowering = _Lowering(samples)
     for step in steps:
         lines += lowering.lines(step) if isinstance(step, tuple) else [(CALL, _ignoring(step))]
-    made: Callable[[Ends, tuple[int, int]], object] = _core.Script(
-        lines, list(steps), lowering.nbytes >= ALONE
-    )
-    return made
+    return _core.Script(lines, list(steps), lowering.nbytes >= ALONE)
 
 
 def _ignoring(call: Callable[[], object]) -> Callable[..., object]:

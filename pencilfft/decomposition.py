@@ -10,7 +10,7 @@ one more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -181,7 +181,8 @@ def choose_grid(
 def _busiest(size: int, shape: Sequence[int], free: Sequence[int]) -> tuple[int, ...]:
     """The grid that gives data to most ranks; of several the most even one."""
 
-    def spread(parts: tuple[int, ...]) -> tuple[int, list[int], tuple[int, ...]]:
+    def spread(grid: Iterable[int]) -> tuple[int, list[int], tuple[int, ...]]:
+        parts = tuple(grid)
         busy = prod(min(part, shape[axis]) for part, axis in zip(parts, free, strict=True))
         return -busy, sorted(parts, reverse=True), parts
 

@@ -315,8 +315,8 @@ class Pass:
             target = array[(*[slice(None)] * self._inner, cut_to)]
         if isinstance(left, Part):
             whole = (slice(None),) * len(part)
-            chosen = zip(inside, left.where, whole, strict=True)
-            where = tuple(of if one == every else one for one, of, every in chosen)
+            pairs = zip(inside, left.where, whole, strict=True)
+            where = tuple(of if one == every else one for one, of, every in pairs)
             return copy_array, Part(left.end, where), target
         return copy_array, left[tuple(inside)], target
 

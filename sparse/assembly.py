@@ -36,7 +36,7 @@ class Choices:
 
 
 def from_triplets(
-    comm: MPI.Comm,
+    comm: MPI.Intracomm,
     rows: ArrayLike,
     cols: ArrayLike,
     values: ArrayLike,
@@ -81,7 +81,7 @@ class Assembler:
 
     def __init__(
         self,
-        comm: MPI.Comm,
+        comm: MPI.Intracomm,
         rows: ArrayLike,
         cols: ArrayLike,
         shape: tuple[int, int],
@@ -172,7 +172,7 @@ def _checked(
 
 
 def from_any_rank(
-    comm: MPI.Comm, shape: tuple[int, int], entries: list[Triplets], choices: Choices
+    comm: MPI.Intracomm, shape: tuple[int, int], entries: list[Triplets], choices: Choices
 ) -> DistMatrix:
     """Collective. The matrix of all ranks' entries, whose indices and dtype have been checked.
 
@@ -185,7 +185,7 @@ def from_any_rank(
 
 
 def from_blocks(
-    comm: MPI.Comm, rows: sparse.csr_array, partition: Partition, choices: Choices
+    comm: MPI.Intracomm, rows: sparse.csr_array, partition: Partition, choices: Choices
 ) -> DistMatrix:
     """Collective. The matrix of consecutive blocks of rows, moved as the caller wants them."""
     how, method, info = choices.partition, choices.method, choices.info
@@ -203,7 +203,7 @@ def from_blocks(
     return made
 
 
-def check_room(comm: MPI.Comm, shape: tuple[int, int]) -> None:
+def check_room(comm: MPI.Intracomm, shape: tuple[int, int]) -> None:
     """Collective. Raise ``MemoryError`` where a rank cannot hold its part of so many rows.
 
     A few bytes of a header can announce more rows than there is memory for their counters, with

@@ -37,7 +37,7 @@ class Choice:
 class Contest:
     """Makes the product of the rows of one rank over [owned | ghost]; the same on all ranks."""
 
-    def __init__(self, comm: MPI.Comm, rows: Csr, halo: Halo) -> None:
+    def __init__(self, comm: MPI.Intracomm, rows: Csr, halo: Halo) -> None:
         """Local."""
         self._comm, self._rows = comm, rows
         self._x = np.ones(rows.n_own, rows.data.dtype)

@@ -40,7 +40,7 @@ class HaloPattern:
     recv_counts: NDArray[np.int64]
 
     @classmethod
-    def of(cls, comm: MPI.Comm, columns: LocalColumns, partition: Partition) -> HaloPattern:
+    def of(cls, comm: MPI.Intracomm, columns: LocalColumns, partition: Partition) -> HaloPattern:
         """Collective. Ask the owners of the ghosts."""
         send_counts, needed = _requested(comm, columns)
         index = (needed - partition.range(comm.rank)[0]).astype(np.intp)
@@ -92,7 +92,7 @@ class Halo:
 
     def __init__(
         self,
-        comm: MPI.Comm,
+        comm: MPI.Intracomm,
         pattern: HaloPattern,
         dtype: np.dtype[Any],
         k: int = 1,
@@ -182,7 +182,7 @@ class ReverseHalo:
 
     def __init__(
         self,
-        comm: MPI.Comm,
+        comm: MPI.Intracomm,
         pattern: HaloPattern,
         dtype: np.dtype[Any],
         k: int = 1,
@@ -217,7 +217,7 @@ class ReverseHalo:
 
 
 def _requested(
-    comm: MPI.Comm, columns: LocalColumns
+    comm: MPI.Intracomm, columns: LocalColumns
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Collective. How many entries each rank needs from this one, and their global indices."""
     send_counts = counterparts(comm, columns.ghost_counts)

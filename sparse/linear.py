@@ -53,7 +53,7 @@ class Linear(ABC):
 
     __array_ufunc__ = None  # a NumPy array on the left leaves the operation to this class
 
-    comm: MPI.Comm
+    comm: MPI.Intracomm
     shape: tuple[int, int]
     dtype: np.dtype[Any]
     row_partition: Partition
@@ -61,7 +61,7 @@ class Linear(ABC):
     row_range: tuple[int, int]
     col_range: tuple[int, int]
 
-    def _lay_out(self, comm: MPI.Comm, rows: Partition, columns: Partition) -> None:
+    def _lay_out(self, comm: MPI.Intracomm, rows: Partition, columns: Partition) -> None:
         """Local. Who owns what of the operands; what a product needs is computed once."""
         self.comm, self.row_partition, self.col_partition = comm, rows, columns
         self.shape = (rows.size, columns.size)
@@ -274,7 +274,7 @@ class LinearOperator(Linear):
 
     def __init__(
         self,
-        comm: MPI.Comm,
+        comm: MPI.Intracomm,
         row_partition: Partition,
         col_partition: Partition,
         multiply: Function,

@@ -75,7 +75,7 @@ class DistMatrix(Transposable, Scoped):
 
     def __init__(
         self,
-        comm: MPI.Comm,
+        comm: MPI.Intracomm,
         rows: sparse.csr_array,
         row_partition: Partition,
         col_partition: Partition,
@@ -623,7 +623,7 @@ def _numbers(rows: Any, size: int) -> NDArray[np.int64]:
 
 
 def _check_rows(
-    comm: MPI.Comm, rows: sparse.csr_array, row_partition: Partition, col_partition: Partition
+    comm: MPI.Intracomm, rows: sparse.csr_array, row_partition: Partition, col_partition: Partition
 ) -> None:
     """Local. Rows and partitions must fit each other and the communicator."""
     for name, partition in (("row", row_partition), ("column", col_partition)):

@@ -22,7 +22,7 @@ _PATIENCE = 1000  # looks for messages before a rank lets others have its core
 Counts = NDArray[np.int64]
 
 
-def counterparts(comm: MPI.Comm, counts: Counts) -> Counts:
+def counterparts(comm: MPI.Intracomm, counts: Counts) -> Counts:
     """Collective. How many items come from each rank, where ``counts[p]`` go to rank ``p``."""
     context = Context.of(comm)
     comm, tag = context.comm, context.next_tag()
@@ -43,7 +43,7 @@ def counterparts(comm: MPI.Comm, counts: Counts) -> Counts:
     return found
 
 
-def moved(comm: MPI.Comm, send: NDArray[Any], to: Counts, of: Counts) -> NDArray[Any]:
+def moved(comm: MPI.Intracomm, send: NDArray[Any], to: Counts, of: Counts) -> NDArray[Any]:
     """Collective. What has come by ascending rank: ``to[p]`` of the items, which lie one after the
     other, go to rank ``p``, ``of[p]`` come from it."""
     context = Context.of(comm)
@@ -66,11 +66,11 @@ def moved(comm: MPI.Comm, send: NDArray[Any], to: Counts, of: Counts) -> NDArray
     return received
 
 
-def _others(comm: MPI.Comm, counts: Counts) -> list[int]:
+def _others(comm: MPI.Intracomm, counts: Counts) -> list[int]:
     """Local. The ranks that have some, from the next one on, so that not all begin with one."""
     ranks = np.flatnonzero(counts)
     ranks = ranks[ranks != comm.rank]
-    return np.roll(ranks, -int(np.searchsorted(ranks, comm.rank))).tolist()
+    return [int(rank) for rank in np.roll(ranks, -int(np.searchsorted(ranks, comm.rank)))]
 
 
 def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
@@ -88,7 +88,7 @@ def _pieces(whole: NDArray[np.uint8], start: int, length: int) -> list[NDArray[n
 class Route:
     """Which item goes to which rank; found once, for any number of arrays."""
 
-    def __init__(self, comm: MPI.Comm, owners: NDArray[np.intp]) -> None:
+    def __init__(self, comm: MPI.Intracomm, owners: NDArray[np.intp]) -> None:
         """Collective. Item k goes to the rank ``owners[k]``."""
         self._comm = comm
         self._to = np.bincount(owners, minlength=comm.size).astype(np.int64)
@@ -105,14 +105,14 @@ class Route:
         return moved(self._comm, array, self._to, self._of)
 
 
-def lengths(comm: MPI.Comm, length: int) -> Partition:
+def lengths(comm: MPI.Intracomm, length: int) -> Partition:
     """Collective. The partition whose blocks have the lengths that the ranks pass."""
     everyone = np.empty(comm.size, np.int64)
     comm.Allgather(np.array([length], np.int64), everyone)
     return Partition.from_lengths(everyone)
 
 
-def blocks_of(comm: MPI.Comm, shape: tuple[int, int]) -> Partition:
+def blocks_of(comm: MPI.Intracomm, shape: tuple[int, int]) -> Partition:
     """Collective. That of the rows of which ranks pass blocks of these shapes.
 
     Raises ``ValueError`` on every rank where they differ in columns.
@@ -127,7 +127,7 @@ def blocks_of(comm: MPI.Comm, shape: tuple[int, int]) -> Partition:
     return Partition.from_lengths(everyone[:, 0])
 
 
-def shared_dtype(comm: MPI.Comm, kind: np.dtype[Any]) -> np.dtype[Any]:
+def shared_dtype(comm: MPI.Intracomm, kind: np.dtype[Any]) -> np.dtype[Any]:
     """Collective. The one that holds those of all ranks, in this machine's order of bytes."""
     kind = kind.newbyteorder("=")
     numbers = np.array([kind.num, -kind.num], np.int64)
@@ -135,7 +135,7 @@ def shared_dtype(comm: MPI.Comm, kind: np.dtype[Any]) -> np.dtype[Any]:
     return kind if numbers[0] == -numbers[1] else np.result_type(*comm.allgather(kind))
 
 
-def before(comm: MPI.Comm, number: int) -> tuple[int, int]:
+def before(comm: MPI.Intracomm, number: int) -> tuple[int, int]:
     """Collective. The sum of the numbers of lower ranks, and that of all."""
     mine, lower, total = np.array([number], np.int64), np.zeros(1, np.int64), np.zeros(1, np.int64)
     comm.Exscan(mine, lower, op=MPI.SUM)
@@ -143,7 +143,7 @@ def before(comm: MPI.Comm, number: int) -> tuple[int, int]:
     return int(lower[0]) if comm.rank else 0, int(total[0])
 
 
-def balanced(comm: MPI.Comm, weights: NDArray[np.int64]) -> Partition | None:
+def balanced(comm: MPI.Intracomm, weights: NDArray[np.int64]) -> Partition | None:
     """Collective. Blocks of about equal weight; ``weights`` of this rank's run of the indices.
 
     None where there is no weight.

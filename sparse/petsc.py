@@ -87,7 +87,7 @@ def aij(matrix: DistMatrix) -> Any:
 
 
 def from_aij(
-    mat: Any, comm: MPI.Comm | None = None, *, method: str = "auto", kernel: str = "auto"
+    mat: Any, comm: MPI.Intracomm | None = None, *, method: str = "auto", kernel: str = "auto"
 ) -> DistMatrix:
     """Collective. The matrix of a ``petsc4py.PETSc.Mat`` of type aij, with its rows and columns.
 

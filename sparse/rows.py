@@ -19,14 +19,16 @@ from onesided.sparse.moving import moved
 from onesided.sparse.partition import Integers, Partition, index_dtype, ranked, split_columns
 
 
-def ghost_rows(comm: MPI.Comm, pattern: HaloPattern, rows: sparse.csr_array) -> sparse.csr_array:
+def ghost_rows(
+    comm: MPI.Intracomm, pattern: HaloPattern, rows: sparse.csr_array
+) -> sparse.csr_array:
     """Collective. The ghosts' rows of a matrix of which every rank has its own, columns global."""
     wanted = taken(rows, pattern.send_index)
     return _moved(comm, wanted, pattern.send_counts, pattern.recv_counts)
 
 
 def fetched(
-    comm: MPI.Comm, wanted: Integers, partition: Partition, rows: sparse.csr_array
+    comm: MPI.Intracomm, wanted: Integers, partition: Partition, rows: sparse.csr_array
 ) -> sparse.csr_array:
     """Collective. Rows of the global numbers that this rank wants, in their order; any number."""
     place = split_columns(wanted, partition, comm.rank)
@@ -35,7 +37,7 @@ def fetched(
 
 
 def product(
-    comm: MPI.Comm,
+    comm: MPI.Intracomm,
     a: sparse.csr_array,
     pattern: HaloPattern,
     b: sparse.csr_array,
@@ -52,7 +54,7 @@ def product(
 
 
 def transposed_product(
-    comm: MPI.Comm, a: sparse.csr_array, pattern: HaloPattern, b: sparse.csr_array
+    comm: MPI.Intracomm, a: sparse.csr_array, pattern: HaloPattern, b: sparse.csr_array
 ) -> sparse.csr_array:
     """Collective. This rank's rows of A.T B, by the columns of A that it owns."""
     here = multiplied(sparse.csr_array(a.T), b)
@@ -114,7 +116,7 @@ def taken(rows: sparse.csr_array, index: NDArray[Any]) -> sparse.csr_array:
 
 
 def _moved(
-    comm: MPI.Comm,
+    comm: MPI.Intracomm,
     rows: sparse.csr_array,
     send_counts: NDArray[np.int64],
     recv_counts: NDArray[np.int64],

@@ -21,7 +21,7 @@ _ITEMS_AT_ONCE = 1 << 26  # below what a 32-bit count of bytes can say
 
 
 def from_scipy(
-    comm: MPI.Comm,
+    comm: MPI.Intracomm,
     matrix: Any | None,
     *,
     root: int = 0,
@@ -70,7 +70,7 @@ def from_scipy(
 
 
 def from_rows(
-    comm: MPI.Comm,
+    comm: MPI.Intracomm,
     rows: Any,
     *,
     method: str = "auto",
@@ -114,7 +114,7 @@ def _as_csr(matrix: Any, dtype: DTypeLike | None) -> sparse.csr_array:
 
 
 def _scattered(
-    comm: MPI.Comm, array: NDArray[Any], counts: NDArray[np.int64], root: int
+    comm: MPI.Intracomm, array: NDArray[Any], counts: NDArray[np.int64], root: int
 ) -> NDArray[Any]:
     """Collective. This rank's ``counts[rank]`` items of root's array; the others' arrays are not
     looked at but for their dtype."""

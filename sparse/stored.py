@@ -50,7 +50,7 @@ def diagonal(rows: Csr, columns: NDArray[np.int64]) -> NDArray[Any]:
     return found
 
 
-def gathered(comm: MPI.Comm, rows: sparse.csr_array, root: int) -> sparse.csr_array | None:
+def gathered(comm: MPI.Intracomm, rows: sparse.csr_array, root: int) -> sparse.csr_array | None:
     """Collective. The ranks' rows one below the other, as one CSR on root; None elsewhere."""
     counts = comm.gather((rows.shape[0], rows.nnz), root=root)
     private = comm.Dup()
@@ -70,7 +70,7 @@ def gathered(comm: MPI.Comm, rows: sparse.csr_array, root: int) -> sparse.csr_ar
     return sparse.csr_array(parts, shape=(len(per_row), rows.shape[1]))
 
 
-def _joined(comm: MPI.Comm, part: NDArray[Any], lengths: list[int] | None, root: int) -> Any:
+def _joined(comm: MPI.Intracomm, part: NDArray[Any], lengths: list[int] | None, root: int) -> Any:
     """Collective. All parts in the order of the ranks on root, None elsewhere."""
     kinds = comm.allgather(part.dtype)
     part = np.ascontiguousarray(part, np.result_type(*kinds))

@@ -31,7 +31,7 @@ class Triplets:
     ) -> Triplets:
         """All pieces in one, with the types given; the list is emptied."""
         kinds = [(piece.rows.dtype, piece.cols.dtype, piece.values.dtype) for piece in pieces]
-        if kinds == [(index, index, dtype)]:
+        if kinds == [(np.dtype(index), np.dtype(index), dtype)]:
             return pieces.pop()
         length = sum(len(piece.values) for piece in pieces)
         joined = cls(np.empty(length, index), np.empty(length, index), np.empty(length, dtype))
@@ -55,7 +55,7 @@ class Triplets:
         return sparse.coo_array(place, shape=(stop - start, n_cols)).tocsr()
 
 
-def balanced_rows(comm: MPI.Comm, rows: NDArray[Any], n_rows: int) -> Partition:
+def balanced_rows(comm: MPI.Intracomm, rows: NDArray[Any], n_rows: int) -> Partition:
     """Collective. The partition that balances nonzeros, each rank holding any of the entries.
 
     A row weighs its number of entries plus one, so that empty rows are shared out, too. Each rank
@@ -89,7 +89,7 @@ def _counted(numbers: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64
     return found + first, table[found]
 
 
-def route(comm: MPI.Comm, entries: list[Triplets], partition: Partition) -> Triplets:
+def route(comm: MPI.Intracomm, entries: list[Triplets], partition: Partition) -> Triplets:
     """Collective. Send every entry to the rank that owns its row.
 
     ``entries`` has one member, and is emptied, so that not all is in memory twice.
@@ -102,7 +102,7 @@ def route(comm: MPI.Comm, entries: list[Triplets], partition: Partition) -> Trip
 
 
 def sent_to(
-    comm: MPI.Comm, owners: NDArray[np.intp], arrays: list[NDArray[Any]]
+    comm: MPI.Intracomm, owners: NDArray[np.intp], arrays: list[NDArray[Any]]
 ) -> list[NDArray[Any]]:
     """Collective. Send item k of each array to the rank ``owners[k]``; what has come, by rank, of
     each in its order. The arrays' items keep their company."""

@@ -27,7 +27,7 @@ class DistVector:
 
     __array_ufunc__ = None  # a NumPy array on the left leaves the operation to this class
 
-    def __init__(self, comm: MPI.Comm, partition: Partition, array: NDArray[Any]) -> None:
+    def __init__(self, comm: MPI.Intracomm, partition: Partition, array: NDArray[Any]) -> None:
         """Collective. Raises ``ValueError`` on every rank where a block does not fit."""
         with agreed(comm, "DistVector"):
             array = np.asarray(array)
@@ -43,7 +43,7 @@ class DistVector:
 
     @classmethod
     def zeros(
-        cls, comm: MPI.Comm, partition: Partition, dtype: DTypeLike = np.float64, k: int = 0
+        cls, comm: MPI.Intracomm, partition: Partition, dtype: DTypeLike = np.float64, k: int = 0
     ) -> Self:
         """Collective. Zeros; a block of k vectors where k is given."""
         start, stop = partition.range(comm.rank)

@@ -28,7 +28,7 @@ QUESTIONS = ("product", "cg", "residual")
 TINY = 1e-300  # a tolerance that is never reached
 
 
-def loaded(comm: MPI.Comm, path: str) -> tuple[Any, Any, Any, int]:
+def loaded(comm: MPI.Intracomm, path: str) -> tuple[Any, Any, Any, int]:
     """The matrix, x with its numbers, y, and the number of the first row of this rank."""
     with np.load(path) as file:
         (first, last), (start, stop) = file["rows"].tolist(), file["columns"].tolist()
@@ -41,7 +41,7 @@ def loaded(comm: MPI.Comm, path: str) -> tuple[Any, Any, Any, int]:
     return matrix, x, y, first
 
 
-def checksums(comm: MPI.Comm, y: Any, first: int) -> list[list[float]]:
+def checksums(comm: MPI.Intracomm, y: Any, first: int) -> list[list[float]]:
     """Of every rank's block: its norm, and its scalar product with known numbers."""
     block = y.getArray(readonly=True)
     weights = np.cos(np.arange(first, first + len(block)))
@@ -49,7 +49,7 @@ def checksums(comm: MPI.Comm, y: Any, first: int) -> list[list[float]]:
     return [list(each) for each in zip(*comm.allgather(mine), strict=True)]
 
 
-def seconds(comm: MPI.Comm, matrix: Any, x: Any, y: Any, count: int) -> float:
+def seconds(comm: MPI.Intracomm, matrix: Any, x: Any, y: Any, count: int) -> float:
     """Of one product, on the slowest rank."""
     multiply = matrix.mult
     comm.Barrier()
@@ -59,7 +59,7 @@ def seconds(comm: MPI.Comm, matrix: Any, x: Any, y: Any, count: int) -> float:
     return float(comm.allreduce((MPI.Wtime() - began) / count, op=MPI.MAX))
 
 
-def solver(comm: MPI.Comm, matrix: Any) -> Any:
+def solver(comm: MPI.Intracomm, matrix: Any) -> Any:
     """Conjugate gradients that end with the last iteration alone."""
     ksp = PETSc.KSP().create(comm=comm)
     ksp.setType("cg")
@@ -68,7 +68,7 @@ def solver(comm: MPI.Comm, matrix: Any) -> Any:
     return ksp
 
 
-def solve_seconds(comm: MPI.Comm, ksp: Any, x: Any, y: Any, count: int) -> float:
+def solve_seconds(comm: MPI.Intracomm, ksp: Any, x: Any, y: Any, count: int) -> float:
     """Of so many iterations, on the slowest rank."""
     ksp.setTolerances(rtol=TINY, atol=TINY, max_it=count)
     comm.Barrier()
@@ -88,7 +88,7 @@ def residual_error(ksp: Any, matrix: Any, x: Any, y: Any) -> float:
     return abs(float(rest.norm()) - float(ksp.getResidualNorm())) / (float(x.norm()) or 1.0)
 
 
-def next_question(comm: MPI.Comm) -> tuple[int, int, float]:
+def next_question(comm: MPI.Intracomm) -> tuple[int, int, float]:
     """Which question, COUNT and LEAD on all ranks; no COUNT at the end. Only rank 0 reads."""
     question = np.zeros(3)
     if comm.rank == 0:

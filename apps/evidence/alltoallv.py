@@ -83,7 +83,7 @@ def _compare(
     return Contest(comm, options, names, labels, seconds).rows(uniform(comm, place.count), tick)
 
 
-def uniform(comm: MPI.Comm, count: int) -> Problem:
+def uniform(comm: MPI.Intracomm, count: int) -> Problem:
     """Local. Blocks of ``count`` elements, filled with the number of the rank that sends them."""
     sent = np.full(count * comm.size, float(comm.rank))
     counts = [count] * comm.size

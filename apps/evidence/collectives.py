@@ -298,7 +298,7 @@ def _complete(options: Namespace) -> None:
             )
 
 
-def _cells(comm: MPI.Comm, options: Namespace) -> list[Cell]:
+def _cells(comm: MPI.Intracomm, options: Namespace) -> list[Cell]:
     """Local. Sizes that are the same for an operation are measured once."""
     return list(dict.fromkeys(
         Cell(name, ITEM * OPERATIONS[name].place(comm, nbytes).count)
@@ -308,7 +308,10 @@ def _cells(comm: MPI.Comm, options: Namespace) -> list[Cell]:
 
 
 def _before(
-    comm: MPI.Comm, store: Store[Cell, Outcome] | None, cells: Sequence[Cell], options: Namespace
+    comm: MPI.Intracomm,
+    store: Store[Cell, Outcome] | None,
+    cells: Sequence[Cell],
+    options: Namespace,
 ) -> dict[Cell, Outcome]:
     """Collective. What the folder has from before; rank 0 has the ``store``, if there is one."""
     known: dict[Cell, Outcome] = {}
@@ -360,7 +363,7 @@ class CollectivesReport(Report):
 
 
 def _report(
-    comm: MPI.Comm, options: Namespace, outcomes: Mapping[Cell, Outcome]
+    comm: MPI.Intracomm, options: Namespace, outcomes: Mapping[Cell, Outcome]
 ) -> CollectivesReport:
     """Local but for where the ranks are, which is Collective."""
     alone = len(Layout.of(comm).ranks_per_node) == 1 and comm.size == GOAL_RANKS

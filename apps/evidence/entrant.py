@@ -62,7 +62,7 @@ class Entrant:
 
 
 def timed(
-    comm: MPI.Comm,
+    comm: MPI.Intracomm,
     entrants: Sequence[Entrant],
     options: Namespace,
     seconds: float,
@@ -85,7 +85,7 @@ def timed(
 
 
 def rows(
-    comm: MPI.Comm,
+    comm: MPI.Intracomm,
     application: str,
     entrants: Sequence[Entrant],
     times: dict[str, list[float]],

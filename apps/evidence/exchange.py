@@ -267,7 +267,7 @@ def _layout(counts: Sequence[int]) -> tuple[Array, Array]:
 
 
 def _wrong_elements(
-    comm: MPI.Comm, problem: Problem, contestant: _Contestant, rounds: int
+    comm: MPI.Intracomm, problem: Problem, contestant: _Contestant, rounds: int
 ) -> int:
     """Collective. Elements on all ranks that are not as they should be, in so many rounds."""
     if not contestant.delivers:
@@ -282,7 +282,7 @@ def _wrong_elements(
 
 
 def _release(
-    comm: MPI.Comm,
+    comm: MPI.Intracomm,
     running: Sequence[_Contestant],
     made: Sequence[tuple[str, Candidate[Exchanger]]],
 ) -> None:

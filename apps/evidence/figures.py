@@ -82,7 +82,7 @@ def _bytes(place: Place) -> int:
     return place.nbytes
 
 
-def check_figures(comm: MPI.Comm, prefix: str | None, figures: Sequence[Figure]) -> None:
+def check_figures(comm: MPI.Intracomm, prefix: str | None, figures: Sequence[Figure]) -> None:
     """Collective. :class:`CommandError` before the work where one of them cannot be written."""
     for figure in figures if prefix is not None else ():
         check_picture(comm, figure.path(str(prefix)))

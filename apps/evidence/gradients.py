@@ -85,7 +85,7 @@ def _name(options: Namespace) -> str:
     return Path(options.matrix).name
 
 
-def _enter(comm: MPI.Comm, entrant: Entrant, matrix: DistMatrix, steps: int) -> None:
+def _enter(comm: MPI.Intracomm, entrant: Entrant, matrix: DistMatrix, steps: int) -> None:
     """Collective. What a solver does with a matrix, and whether its residual is true."""
     b = vector(*matrix.row_range, matrix.dtype)
     entrant.setup = halo_setup(comm, matrix)
@@ -109,7 +109,7 @@ def _solution(matrix: DistMatrix, b: NDArray[Any], steps: int) -> Solution:
     return solution
 
 
-def _error(comm: MPI.Comm, matrix: DistMatrix, b: NDArray[Any], solution: Solution) -> float:
+def _error(comm: MPI.Intracomm, matrix: DistMatrix, b: NDArray[Any], solution: Solution) -> float:
     """Collective. How far the norm of the residual lies off that of the recurrence."""
     rest = b - matrix @ solution.x
     squares = comm.allreduce(np.array([np.vdot(rest, rest).real, np.vdot(b, b).real]))
@@ -120,7 +120,7 @@ def _error(comm: MPI.Comm, matrix: DistMatrix, b: NDArray[Any], solution: Soluti
 class _Opponent:
     """PETSc with our rows, or why it does not take part. Collective, as its methods are."""
 
-    def __init__(self, comm: MPI.Comm, block: RowBlock, steps: int) -> None:
+    def __init__(self, comm: MPI.Intracomm, block: RowBlock, steps: int) -> None:
         self._job: Petsc | None = None
         asked = cg_question(steps, 0.0)  # so many iterations are a lead of their own
         try:
@@ -133,7 +133,7 @@ class _Opponent:
             PETSC, partial(job.run, asked), alone=True, own=partial(job.times, asked)
         )
 
-    def conclude(self, comm: MPI.Comm) -> None:
+    def conclude(self, comm: MPI.Intracomm) -> None:
         """Compare the residual that it came to, computed anew, with that of its recurrence."""
         if self._job is not None:
             if comm.rank == 0:

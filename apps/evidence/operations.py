@@ -92,7 +92,9 @@ Count = Callable[[Place], int]
 Call = Callable[[], object]
 
 
-def delivered(comm: MPI.Comm, call: Call, received: Array, held: Array | None, right: Array) -> int:
+def delivered(
+    comm: MPI.Intracomm, call: Call, received: Array, held: Array | None, right: Array
+) -> int:
     """Collective. How many elements are wrong after a call, on all ranks; they are poisoned before,
     where the operation does not send what the buffer has."""
     received[:] = POISON if held is None else held
@@ -100,7 +102,9 @@ def delivered(comm: MPI.Comm, call: Call, received: Array, held: Array | None, r
     return int(comm.allreduce(int(np.count_nonzero(received != right))))
 
 
-def awaited(comm: MPI.Comm, call: Call, received: Array, held: Array | None, right: Array) -> int:
+def awaited(
+    comm: MPI.Intracomm, call: Call, received: Array, held: Array | None, right: Array
+) -> int:
     """Collective. How often a rank is through before all have come, each of them late in turn."""
     early = 0
     for late in range(comm.size):
@@ -148,10 +152,10 @@ class Operation:
     near: bool = False
     sized: bool = True
     held: Callable[[Place], Array | None] = lambda p: None
-    wrong: Callable[[MPI.Comm, Call, Array, Array | None, Array], int] = delivered
+    wrong: Callable[[MPI.Intracomm, Call, Array, Array | None, Array], int] = delivered
     count: Callable[[int, int], int] = lambda count, size: count
 
-    def place(self, comm: MPI.Comm, nbytes: int) -> Place:
+    def place(self, comm: MPI.Intracomm, nbytes: int) -> Place:
         """Local. This rank with a size of about so many bytes, at least an element."""
         count = self.count(max(1, nbytes // ITEM), comm.size) if self.sized else 0
         return Place(comm.rank, comm.size, count)

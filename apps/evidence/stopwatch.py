@@ -51,7 +51,7 @@ class Stopwatch:
 class WatchedComm(MPI.Intracomm):
     """The same communicator, whose collective calls of arrays are under a watch."""
 
-    def __new__(cls, comm: MPI.Comm, stopwatch: Stopwatch) -> WatchedComm:
+    def __new__(cls, comm: MPI.Intracomm, stopwatch: Stopwatch) -> WatchedComm:
         """Local."""
         made: WatchedComm = super().__new__(cls, comm)
         plain = MPI.Intracomm(comm)
@@ -60,7 +60,7 @@ class WatchedComm(MPI.Intracomm):
         return made
 
 
-def communication(comm: MPI.Comm, stopwatch: Stopwatch, rounds: int) -> list[float]:
+def communication(comm: MPI.Intracomm, stopwatch: Stopwatch, rounds: int) -> list[float]:
     """Collective. Seconds of the laps of the last measurement that were timed, mean over ranks.
 
     A measurement has some rounds that do not count first, and before each timed lap as many that
@@ -77,7 +77,7 @@ def timed_laps(laps: Sequence[float], rounds: int) -> list[float]:
     return list(laps[WARM_UP + group - 1 :: group])
 
 
-def _mean(comm: MPI.Comm, seconds: Sequence[float]) -> list[float]:
+def _mean(comm: MPI.Intracomm, seconds: Sequence[float]) -> list[float]:
     total = np.array(seconds)
     comm.Allreduce(MPI.IN_PLACE, total)
     means: list[float] = (total / comm.size).tolist()

@@ -133,7 +133,7 @@ PATTERNS: Mapping[str, Callable[[DistMatrix], NDArray[np.int64]]] = {
 }
 
 
-def traffic(comm: MPI.Comm, pattern: str, matrix: DistMatrix) -> Traffic:
+def traffic(comm: MPI.Intracomm, pattern: str, matrix: DistMatrix) -> Traffic:
     """Collective. What all ranks send to each other by a pattern of the matrix."""
     mine = np.ascontiguousarray(PATTERNS[pattern](matrix))
     counts = np.empty((comm.size, comm.size), np.int64)

@@ -85,7 +85,7 @@ class _Peer:
     def __init__(self, entrant: Entrant, plan: Any = None) -> None:
         self.entrant, self._plan = entrant, plan
 
-    def close(self, comm: MPI.Comm) -> None:
+    def close(self, comm: MPI.Intracomm) -> None:
         """Collective."""
         plan, self._plan = self._plan, None
         if plan is not None and self.entrant.setup is not None:

@@ -54,7 +54,7 @@ class Bandwidth:
         return Bandwidth(dict(pairs), self.nbytes)
 
 
-def bandwidth(comm: MPI.Comm, nbytes: int) -> Bandwidth:
+def bandwidth(comm: MPI.Intracomm, nbytes: int) -> Bandwidth:
     """Collective. Of all loops, with ``nbytes`` on each rank.
 
     ``MemoryError`` on every rank where one has not so much memory.

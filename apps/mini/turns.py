@@ -43,7 +43,7 @@ class Taken:
 
 
 def in_turns(
-    comm: MPI.Comm, turns: Sequence[Turn], runs: int, tick: Callable[[], object] = _nothing
+    comm: MPI.Intracomm, turns: Sequence[Turn], runs: int, tick: Callable[[], object] = _nothing
 ) -> list[Taken]:
     """Collective. ``runs`` runs of each, from a barrier on; the same numbers on every rank."""
     calls = [_lapped(turn) for turn in turns]
@@ -73,7 +73,7 @@ def _lapped(turn: Turn) -> Callable[[], object]:
     return call
 
 
-def _parts(comm: MPI.Comm, turn: Turn) -> dict[str, list[float]]:
+def _parts(comm: MPI.Intracomm, turn: Turn) -> dict[str, list[float]]:
     """Collective. Seconds of the parts in every run, the means over the ranks."""
     found = {}
     for name, stopwatch in turn.parts.items():

@@ -48,7 +48,7 @@ def velocities(numbers: NDArray[Any]) -> NDArray[Any]:
     return np.stack(drawn).reshape(AXES, numbers.size) * (1.0 / MODULUS)
 
 
-def warm(comm: MPI.Comm, problem: Problem, v: NDArray[Any]) -> None:
+def warm(comm: MPI.Intracomm, problem: Problem, v: NDArray[Any]) -> None:
     """Collective. Take the mean from velocities, and scale them to the temperature at the start."""
     mean = v.sum(axis=1)
     comm.Allreduce(MPI.IN_PLACE, mean)

@@ -47,7 +47,7 @@ class Output:
 
 
 def output(
-    comm: MPI.Comm, problem: Problem, v: NDArray[Any], tally: Tally, step: int
+    comm: MPI.Intracomm, problem: Problem, v: NDArray[Any], tally: Tally, step: int
 ) -> Output:
     """Collective. From the velocities of own atoms; :class:`CommandError` where atoms are lost."""
     sums = np.array(

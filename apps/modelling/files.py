@@ -11,7 +11,7 @@ from onesided.collectives import OnesidedError
 from onesided.collectives.modelling.parameters import Parameters, of_record
 
 
-def load(comm: MPI.Comm, path: str) -> Parameters:
+def load(comm: MPI.Intracomm, path: str) -> Parameters:
     """Collective. Read by rank 0; :class:`CommandError` on all ranks for what is no such file."""
     parameters: Parameters | None = None
     trouble = ""

@@ -22,7 +22,7 @@ def unbound(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: "none" for name in FREE if name not in environment}
 
 
-def share_cores(comm: MPI.Comm) -> None:
+def share_cores(comm: MPI.Intracomm) -> None:
     """Collective. This process, and threads that it makes from now on, keep to a part of the cores.
 
     Nothing changes where a host has more ranks than cores, or where ranks are bound already.

@@ -113,7 +113,7 @@ class MatrixReport(Report):
     measured: list[CellRow] = field(default_factory=list)
     place: Mapping[str, object] = field(default_factory=dict)
 
-    def machine(self, comm: MPI.Comm) -> Mapping[str, object]:
+    def machine(self, comm: MPI.Intracomm) -> Mapping[str, object]:
         """Collective. Where the jobs ran, if there was any."""
         return self.place or super().machine(comm)
 

@@ -116,7 +116,7 @@ class Task:
 #: ``run(source, target)``: the arrays have the layouts of the task, at any address. Nothing of
 #: their size is allocated and nothing but ``target`` is written. One that is a function of C has a
 #: method ``lowered``, too, see :mod:`onesided.collectives.scripts`.
-Run = Callable[[NDArray[Any], NDArray[Any]], None]
+Run = Callable[[NDArray[Any], NDArray[Any]], object]
 
 
 class Kernel(Protocol):

@@ -13,8 +13,6 @@ def parse(
     start: int,
     shape: tuple[int, int],
     kind: str,
-    rows: NDArray[Any] | None,
-    cols: NDArray[Any] | None,
-    values: NDArray[Any],
     /,
+    *arrays: NDArray[Any] | None,
 ) -> tuple[int, int]: ...

@@ -23,7 +23,7 @@ from onesided.sparse.triplets import Triplets, sent_to
 
 
 def read_boeing(
-    comm: MPI.Comm,
+    comm: MPI.Intracomm,
     path: str | os.PathLike[str],
     dtype: DTypeLike | None,
     block_bytes: int,
@@ -58,7 +58,9 @@ def read_boeing(
     return head.shape, Triplets.joined([Triplets(rows, cols, values)], index, target)
 
 
-def _open(comm: MPI.Comm, path: str | os.PathLike[str]) -> tuple[TextFile | None, BoeingHeader]:
+def _open(
+    comm: MPI.Intracomm, path: str | os.PathLike[str]
+) -> tuple[TextFile | None, BoeingHeader]:
     """Open the file on rank 0; all ranks get the header, or raise what went wrong."""
     file: TextFile | None = None
     found: BoeingHeader | None = None
@@ -80,7 +82,7 @@ def _open(comm: MPI.Comm, path: str | os.PathLike[str]) -> tuple[TextFile | None
 class _Source:
     """The file, open on rank 0, section by section."""
 
-    comm: MPI.Comm
+    comm: MPI.Intracomm
     file: TextFile | None
     path: str
     block_bytes: int

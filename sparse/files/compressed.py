@@ -13,7 +13,7 @@ from onesided.sparse.triplets import sent_to
 
 
 def major_indices(
-    comm: MPI.Comm, path: str, pointers: NDArray[np.int64], first: int, entries: Partition
+    comm: MPI.Intracomm, path: str, pointers: NDArray[np.int64], first: int, entries: Partition
 ) -> NDArray[np.int64]:
     """Collective. For each entry that this rank owns the row (or column) that it belongs to.
 
@@ -33,7 +33,7 @@ def major_indices(
 
 
 def _check(
-    comm: MPI.Comm, path: str, pointers: NDArray[np.int64], first: int, entries: int
+    comm: MPI.Intracomm, path: str, pointers: NDArray[np.int64], first: int, entries: int
 ) -> None:
     """Collective. Raise unless the pointers of all ranks ascend from 0 to ``entries``."""
     ends = comm.allgather((int(pointers[0]), int(pointers[-1])) if len(pointers) else None)
@@ -54,7 +54,7 @@ def _check(
 
 
 def check_indices(
-    comm: MPI.Comm, path: str, name: str, indices: NDArray[np.int64], size: int, first: int
+    comm: MPI.Intracomm, path: str, name: str, indices: NDArray[np.int64], size: int, first: int
 ) -> None:
     """Collective. Raise unless all ranks' indices lie in 0 to ``size - 1``.
 

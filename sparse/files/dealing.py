@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
 from mpi4py import MPI
@@ -48,7 +48,7 @@ class Turn(Generic[Parsed]):
 
 
 def turns(
-    comm: MPI.Comm,
+    comm: MPI.Intracomm,
     next_block: NextBlock | None,
     parse: Callable[[bytes, int], Parsed],
     tell: Callable[[], object],
@@ -86,7 +86,7 @@ class _Ahead:
 
 
 def _turns(
-    comm: MPI.Comm,
+    comm: MPI.Intracomm,
     next_block: NextBlock | None,
     parse: Callable[[bytes, int], Parsed],
 ) -> Iterator[Turn[Parsed]]:
@@ -108,13 +108,15 @@ def _turns(
             return  # rank 0 gets the last block of a turn
 
 
-def _dealt(comm: MPI.Comm, next_block: NextBlock | None) -> tuple[int, bytes, Exception | None]:
+def _dealt(
+    comm: MPI.Intracomm, next_block: NextBlock | None
+) -> tuple[int, bytes, Exception | None]:
     """Rank 0 sends the next blocks to ranks 1, 2, ..., empty ones once reading fails, and keeps
     the last; the others receive theirs."""
     if next_block is None:
         head = np.empty(2, np.int64)
         comm.Recv(head, source=0)
-        block = bytearray(int(head[1]))
+        block: Any = bytearray(int(head[1]))
         comm.Recv([block, MPI.BYTE], source=0)
         return int(head[0]), block, None
     failure: Exception | None = None
@@ -131,6 +133,6 @@ def _dealt(comm: MPI.Comm, next_block: NextBlock | None) -> tuple[int, bytes, Ex
     return line, text, failure
 
 
-def raise_of(comm: MPI.Comm, root: int, mine: Exception | None) -> NoReturn:
+def raise_of(comm: MPI.Intracomm, root: int, mine: Exception | None) -> NoReturn:
     """Collective. Raise on all ranks the error of one."""
     raise comm.bcast(mine, root=root) or RuntimeError(f"rank {root} had no error to raise")

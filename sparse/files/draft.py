@@ -15,7 +15,7 @@ from onesided.collectives import agreed
 
 
 @contextlib.contextmanager
-def drafted(comm: MPI.Comm, path: str | os.PathLike[str]) -> Iterator[str]:
+def drafted(comm: MPI.Intracomm, path: str | os.PathLike[str]) -> Iterator[str]:
     """Collective. The name to write to; at the end rank 0 puts it on the disk, under ``path``.
 
     The block must agree on its errors. A symbolic link is followed. Raises on every rank

@@ -27,7 +27,7 @@ from onesided.sparse.triplets import Triplets
 
 
 def read_triplets(
-    comm: MPI.Comm,
+    comm: MPI.Intracomm,
     path: str | os.PathLike[str],
     dtype: DTypeLike | None,
     block_bytes: int,
@@ -80,7 +80,7 @@ class _Body:
 
 
 def _open(
-    comm: MPI.Comm, path: str | os.PathLike[str]
+    comm: MPI.Intracomm, path: str | os.PathLike[str]
 ) -> tuple[TextFile | None, Header, _Body | None]:
     """Open the file on rank 0; all ranks get the header, or raise what went wrong."""
     file: TextFile | None = None
@@ -101,7 +101,7 @@ def _open(
     raise found or MatrixMarketError(f"{path}: rank 0 sent no header")
 
 
-def _all_see(comm: MPI.Comm, path: str | os.PathLike[str], body: _Body) -> bool:
+def _all_see(comm: MPI.Intracomm, path: str | os.PathLike[str], body: _Body) -> bool:
     """Collective. Whether every rank finds the same plain file under this name."""
     try:
         status = os.stat(path)
@@ -113,7 +113,7 @@ def _all_see(comm: MPI.Comm, path: str | os.PathLike[str], body: _Body) -> bool:
 
 
 def _read_dealt_lines(
-    comm: MPI.Comm,
+    comm: MPI.Intracomm,
     file: TextFile | None,
     header: Header,
     block_bytes: int,
@@ -143,7 +143,7 @@ def _read_dealt_lines(
     return numbers, blocks
 
 
-def _raise_excess(comm: MPI.Comm, header: Header, turn: Turn[Block], first: int) -> None:
+def _raise_excess(comm: MPI.Intracomm, header: Header, turn: Turn[Block], first: int) -> None:
     """Collective. Name the line after the last entry that the header announces."""
     mine: Exception | None = None
     if turn.parsed and first <= header.entries < first + len(turn.parsed):

@@ -36,7 +36,7 @@ class Form:
 
 
 def write_matrixmarket(
-    comm: MPI.Comm,
+    comm: MPI.Intracomm,
     path: str | os.PathLike[str],
     rows: Any,
     *,
@@ -77,7 +77,7 @@ def write_matrixmarket(
 
 
 def _write(
-    comm: MPI.Comm,
+    comm: MPI.Intracomm,
     path: str | os.PathLike[str],
     head: bytes,
     start: int,

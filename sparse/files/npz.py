@@ -46,7 +46,7 @@ class NpzHeader:
 
 
 def read_npz(
-    comm: MPI.Comm,
+    comm: MPI.Intracomm,
     path: str | os.PathLike[str],
     dtype: DTypeLike | None,
     block_bytes: int,
@@ -90,7 +90,7 @@ def read_npz(
     return header.shape, Triplets.joined([Triplets(rows, cols, values)], index, target)
 
 
-def _whole(comm: MPI.Comm, name: str, dtype: DTypeLike | None) -> Triplets:
+def _whole(comm: MPI.Intracomm, name: str, dtype: DTypeLike | None) -> Triplets:
     """Collective. The entries, all on rank 0."""
     values, place = np.zeros(0), (np.zeros(0, np.int64), np.zeros(0, np.int64))
     with agreed(comm), naming(name):
@@ -182,7 +182,7 @@ def _small(file: zipfile.ZipFile, member: str) -> NDArray[Any]:
 class _Source:
     """The file, which rank 0 reads, array by array."""
 
-    comm: MPI.Comm
+    comm: MPI.Intracomm
     path: str
     header: NpzHeader
     block_bytes: int

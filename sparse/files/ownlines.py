@@ -22,7 +22,7 @@ _CACHED_BYTES = 1 << 19  # of text that is still in the cache when it is parsed
 
 
 def read_own_lines(
-    comm: MPI.Comm, header: Header, body: tuple[int, int], block_bytes: int, progress: Advance
+    comm: MPI.Intracomm, header: Header, body: tuple[int, int], block_bytes: int, progress: Advance
 ) -> tuple[int, Block]:
     """Collective. Parse the lines that begin in this rank's share of the bytes ``body``.
 
@@ -123,7 +123,7 @@ class _Share:
         return None
 
 
-def _raise_excess(comm: MPI.Comm, share: _Share) -> None:
+def _raise_excess(comm: MPI.Intracomm, share: _Share) -> None:
     """Collective. Name the line after the last entry that the header announces."""
     mine: Exception | None = None
     try:

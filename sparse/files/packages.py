@@ -23,7 +23,7 @@ _MATRIX, _VECTOR = 1211216, 1211214  # PETSc's numbers at the beginning of an ob
 
 
 def read_petsc(
-    comm: MPI.Comm, path: str | os.PathLike[str], choices: Choices, progress: Advance
+    comm: MPI.Intracomm, path: str | os.PathLike[str], choices: Choices, progress: Advance
 ) -> DistMatrix:
     """Collective. A matrix that PETSc's MatView wrote; every rank reads its own rows of the file.
 
@@ -85,7 +85,7 @@ def _value_kind(name: str, before: int, entries: int) -> np.dtype[Any]:
 
 
 def read_matlab(
-    comm: MPI.Comm, path: str | os.PathLike[str], choices: Choices, progress: Advance
+    comm: MPI.Intracomm, path: str | os.PathLike[str], choices: Choices, progress: Advance
 ) -> DistMatrix:
     """Collective. The first sparse matrix of a MATLAB file, which rank 0 reads whole.
 
@@ -124,7 +124,7 @@ def _matlab(path: str) -> Any:
 
 
 def read_vector(
-    comm: MPI.Comm, path: str | os.PathLike[str], partition: Partition | None = None
+    comm: MPI.Intracomm, path: str | os.PathLike[str], partition: Partition | None = None
 ) -> DistVector:
     """Collective. A vector (n,), or block of k (n, k), from NumPy's ``.npy``; each rank its part.
 

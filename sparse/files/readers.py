@@ -30,7 +30,7 @@ from onesided.sparse.triplets import Triplets
 
 
 def read(
-    comm: MPI.Comm,
+    comm: MPI.Intracomm,
     path: str | os.PathLike[str],
     *,
     method: str = "auto",
@@ -71,7 +71,7 @@ def read(
     return FORMATS[comm.bcast(found)].read(comm, path, choices, progress)
 
 
-Reader = Callable[[MPI.Comm, str | os.PathLike[str], Choices, Advance], DistMatrix]
+Reader = Callable[[MPI.Intracomm, str | os.PathLike[str], Choices, Advance], DistMatrix]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def _entries_by(
     """What reads by a function that gives every rank some entries, wherever they belong."""
 
     def read_whole(
-        comm: MPI.Comm, path: str | os.PathLike[str], choices: Choices, progress: Advance
+        comm: MPI.Intracomm, path: str | os.PathLike[str], choices: Choices, progress: Advance
     ) -> DistMatrix:
         private = comm.Dup()
         try:
@@ -103,7 +103,7 @@ def _entries_by(
 
 
 def _read_archive(
-    comm: MPI.Comm, path: str | os.PathLike[str], choices: Choices, progress: Advance
+    comm: MPI.Intracomm, path: str | os.PathLike[str], choices: Choices, progress: Advance
 ) -> DistMatrix:
     """Collective. The format is that of the file in the archive."""
     boeing = False

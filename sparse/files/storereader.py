@@ -30,7 +30,7 @@ Check = Callable[[NDArray[Any], int], None]  # of items, the first of which has 
 
 
 def read_store(
-    comm: MPI.Comm, path: str | os.PathLike[str], choices: Choices, progress: Advance = None
+    comm: MPI.Intracomm, path: str | os.PathLike[str], choices: Choices, progress: Advance = None
 ) -> DistMatrix:
     """Collective. Read a file of compressed rows; each rank reads the rows that it is to own.
 
@@ -184,7 +184,7 @@ class _Stored:
             )
 
 
-def _balanced(comm: MPI.Comm, path: str, stored: _Stored) -> Partition:
+def _balanced(comm: MPI.Intracomm, path: str, stored: _Stored) -> Partition:
     """Collective. The partition of the rows that balances their nonzeros."""
     even = Partition.even(stored.shape[0], comm.size)
     with agreed(comm), naming(path):
@@ -193,7 +193,7 @@ def _balanced(comm: MPI.Comm, path: str, stored: _Stored) -> Partition:
 
 
 def _check_permutation(
-    comm: MPI.Comm, path: str, original: NDArray[Any], rows: sparse.csr_array, size: int
+    comm: MPI.Intracomm, path: str, original: NDArray[Any], rows: sparse.csr_array, size: int
 ) -> None:
     """Collective. Raise where two rows with entries have the same number in the original order.
 

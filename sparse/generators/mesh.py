@@ -27,7 +27,7 @@ _AT_ONCE = 1 << 18  # triangles that are made at once, about
 _LARGEST = 1 << 31
 
 
-def trace_mesh(comm: MPI.Comm, size: int, seed: int = 0) -> sparse.csr_array:
+def trace_mesh(comm: MPI.Intracomm, size: int, seed: int = 0) -> sparse.csr_array:
     """Collective. This rank's rows of the dual graph of a triangulation with ``size`` triangles.
 
     The triangulation of a square is refined along circles chosen by the seed. A row is a
@@ -90,7 +90,7 @@ class _Roots:
     neighbors: NDArray[np.int64]
 
     @classmethod
-    def of(cls, comm: MPI.Comm, refinement: Refinement) -> _Roots:
+    def of(cls, comm: MPI.Intracomm, refinement: Refinement) -> _Roots:
         """Collective. Each rank counts the parts of its share of the roots."""
         level = min(refinement.coarse, _ROOT_LEVEL)
         triangles = uniform(refinement, level)

@@ -18,7 +18,7 @@ _ITEMS_AT_ONCE = 1 << 26
 
 
 def gathered_graph(
-    comm: MPI.Comm, rows: sparse.csr_array, given: Partition, budget: int = GRAPH_BYTES
+    comm: MPI.Intracomm, rows: sparse.csr_array, given: Partition, budget: int = GRAPH_BYTES
 ) -> sparse.csr_array | None:
     """Collective. The pattern of A + A^T without its diagonal, on rank 0; None elsewhere.
 
@@ -45,7 +45,7 @@ def gathered_graph(
     return sparse.csr_array((data, indices, indptr), shape=(given.size, given.size))
 
 
-def _own_pattern(comm: MPI.Comm, rows: sparse.csr_array, given: Partition) -> sparse.csr_array:
+def _own_pattern(comm: MPI.Intracomm, rows: sparse.csr_array, given: Partition) -> sparse.csr_array:
     """Collective. This rank's rows of the pattern of A + A^T, without the diagonal."""
     start, stop = given.range(comm.rank)
     index = index_dtype(given.size)
@@ -58,7 +58,7 @@ def _own_pattern(comm: MPI.Comm, rows: sparse.csr_array, given: Partition) -> sp
     return sparse.csr_array(both[0] + both[1])
 
 
-def gathered(comm: MPI.Comm, part: NDArray[Any]) -> NDArray[Any] | None:
+def gathered(comm: MPI.Intracomm, part: NDArray[Any]) -> NDArray[Any] | None:
     """Collective. All ranks' parts in one array on rank 0; None elsewhere. One dtype on all."""
     lengths = agree(comm, None, f"gathered {part.dtype}", len(part))
     if comm.rank != 0:
@@ -76,7 +76,7 @@ def gathered(comm: MPI.Comm, part: NDArray[Any]) -> NDArray[Any] | None:
     return whole
 
 
-def dealt(comm: MPI.Comm, whole: NDArray[Any] | None, given: Partition) -> NDArray[Any]:
+def dealt(comm: MPI.Intracomm, whole: NDArray[Any] | None, given: Partition) -> NDArray[Any]:
     """Collective. This rank's block, by ``given``, of an array that rank 0 has."""
     dtype = comm.bcast(None if whole is None else whole.dtype)
     if dtype is None:

@@ -31,7 +31,7 @@ class Numbering:
 
 
 def numbering(
-    comm: MPI.Comm, rows: sparse.csr_array, given: Partition, how: How, budget: int
+    comm: MPI.Intracomm, rows: sparse.csr_array, given: Partition, how: How, budget: int
 ) -> Numbering:
     """Collective. The numbering that ``how`` asks for; see :func:`~onesided.sparse.partitioned`.
 
@@ -54,7 +54,7 @@ def _words(how: object) -> str:
     return f"partitioned with {how!r}" if isinstance(how, str) else "partitioned with owners"
 
 
-def _check(comm: MPI.Comm, given: Partition, how: How, n_cols: int) -> None:
+def _check(comm: MPI.Intracomm, given: Partition, how: How, n_cols: int) -> None:
     """Local. Raise what is wrong with ``how`` on this rank."""
     if isinstance(how, Partition):
         if how.parts != comm.size or how.size != given.size:
@@ -73,7 +73,7 @@ def _check(comm: MPI.Comm, given: Partition, how: How, n_cols: int) -> None:
         _check_owners(comm, given, how)
 
 
-def _check_owners(comm: MPI.Comm, given: Partition, owners: object) -> None:
+def _check_owners(comm: MPI.Intracomm, given: Partition, owners: object) -> None:
     if not isinstance(owners, np.ndarray) or owners.ndim != 1 or owners.dtype.kind not in "iu":
         raise TypeError(
             "a partition is a name, a Partition, or an array of an owner for each row, not "
@@ -88,13 +88,17 @@ def _check_owners(comm: MPI.Comm, given: Partition, owners: object) -> None:
         raise ValueError(f"owners {owners.min()} to {owners.max()} on {comm.size} ranks")
 
 
-def _by_weight(comm: MPI.Comm, rows: sparse.csr_array, given: Partition, budget: int) -> Numbering:
+def _by_weight(
+    comm: MPI.Intracomm, rows: sparse.csr_array, given: Partition, budget: int
+) -> Numbering:
     """Collective. The rows in their order, cut where the nonzeros are balanced."""
     weights = np.diff(rows.indptr).astype(np.int64) + 1
     return Numbering(balanced(comm, weights) or given)
 
 
-def _by_metis(comm: MPI.Comm, rows: sparse.csr_array, given: Partition, budget: int) -> Numbering:
+def _by_metis(
+    comm: MPI.Intracomm, rows: sparse.csr_array, given: Partition, budget: int
+) -> Numbering:
     """Collective. Parts of about equal nonzeros with few ghosts; in a part, rows in their order."""
     with agreed(comm):
         check_metis()
@@ -108,7 +112,7 @@ def _by_metis(comm: MPI.Comm, rows: sparse.csr_array, given: Partition, budget: 
 
 
 def _by_bandwidth(
-    comm: MPI.Comm, rows: sparse.csr_array, given: Partition, budget: int
+    comm: MPI.Intracomm, rows: sparse.csr_array, given: Partition, budget: int
 ) -> Numbering:
     """Collective. The reverse Cuthill-McKee order, cut where the nonzeros are balanced."""
     if given.size == 0:
@@ -128,14 +132,14 @@ def _by_bandwidth(
     return _numbering(comm, partition, dealt(comm, numbers, given), given)
 
 
-ORDERS: dict[str, Callable[[MPI.Comm, sparse.csr_array, Partition, int], Numbering]] = {
+ORDERS: dict[str, Callable[[MPI.Intracomm, sparse.csr_array, Partition, int], Numbering]] = {
     "rows": _by_weight,
     "metis": _by_metis,
     "rcm": _by_bandwidth,
 }
 
 
-def _by_owners(comm: MPI.Comm, owners: NDArray[Any], given: Partition) -> Numbering:
+def _by_owners(comm: MPI.Intracomm, owners: NDArray[Any], given: Partition) -> Numbering:
     """Collective. Every row to its owner, among the rows of an owner in their order."""
     owners = owners.astype(np.intp, copy=False)
     counts = np.bincount(owners, minlength=comm.size).astype(np.int64)
@@ -152,7 +156,7 @@ def _by_owners(comm: MPI.Comm, owners: NDArray[Any], given: Partition) -> Number
 
 
 def _numbering(
-    comm: MPI.Comm, partition: Partition, numbers: NDArray[np.int64], given: Partition
+    comm: MPI.Intracomm, partition: Partition, numbers: NDArray[np.int64], given: Partition
 ) -> Numbering:
     """Collective. Without numbers where no row gets another index."""
     same = bool(np.array_equal(numbers, np.arange(*given.range(comm.rank))))

@@ -32,7 +32,7 @@ class Ordering:
 
     def __init__(
         self,
-        comm: MPI.Comm,
+        comm: MPI.Intracomm,
         original: Partition,
         partition: Partition,
         numbers: NDArray[np.int64],
@@ -126,7 +126,7 @@ class _Move:
 
     def __init__(
         self,
-        comm: MPI.Comm,
+        comm: MPI.Intracomm,
         take: NDArray[np.intp],
         counts: NDArray[np.int64],
         put: NDArray[np.intp],
@@ -156,7 +156,7 @@ class _Move:
 
 
 def partitioned(
-    comm: MPI.Comm,
+    comm: MPI.Intracomm,
     rows: sparse.csr_array,
     how: How = "rows",
     *,
@@ -206,7 +206,7 @@ def partitioned(
 
 
 def _moved_rows(
-    comm: MPI.Comm,
+    comm: MPI.Intracomm,
     rows: sparse.csr_array,
     given: Partition,
     partition: Partition,
@@ -228,7 +228,7 @@ def _moved_rows(
 
 
 def _renumbered(
-    comm: MPI.Comm, columns: NDArray[Any], given: Partition, numbers: NDArray[np.int64]
+    comm: MPI.Intracomm, columns: NDArray[Any], given: Partition, numbers: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Collective. The new indices of these columns; those of ghosts are asked of their owners."""
     with agreed(comm):
@@ -242,7 +242,7 @@ def _renumbered(
 
 
 def _check_numbers(
-    comm: MPI.Comm, original: Partition, partition: Partition, numbers: NDArray[np.int64]
+    comm: MPI.Intracomm, original: Partition, partition: Partition, numbers: NDArray[np.int64]
 ) -> None:
     """Local. Each of this rank's original rows has one index that exists."""
     if original.parts != comm.size or partition.parts != comm.size:

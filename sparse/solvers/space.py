@@ -29,7 +29,7 @@ class Space:
     from a reduction, so that all ranks decide alike.
     """
 
-    def __init__(self, comm: MPI.Comm, length: int, dtype: np.dtype[Any]) -> None:
+    def __init__(self, comm: MPI.Intracomm, length: int, dtype: np.dtype[Any]) -> None:
         self._comm, self.length, self.dtype = comm, length, dtype
         step = max(1, _PART_BYTES // dtype.itemsize)
         #: Slices that cover a block; none where the block is empty.
