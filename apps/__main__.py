@@ -2,6 +2,6 @@
 
 import sys
 
-from onesided.apps.main import main
+from onesided.apps.cli.main import main
 
 sys.exit(main())

@@ -13,12 +13,11 @@ from xml.etree import ElementTree
 from mpi4py import MPI
 from rich.console import Console
 
-from onesided.apps.mini.row import MiniRow
-from onesided.apps.report import Report, Row, byte_count, write_json
-from onesided.apps.reporting.command import make
-from onesided.apps.rmamt.cell import THREADS, Cell, Outcome, Run
-from onesided.apps.rmamt.rows import row
-from onesided.apps.verdict import Verdict
+from onesided.apps.cli.report import Report, Row, Verdict, byte_count, write_json
+from onesided.apps.miniapps.way import MiniRow
+from onesided.apps.papers.rmamt_cell import THREADS, Cell, Outcome, Run
+from onesided.apps.papers.rmamt_rows import row
+from onesided.apps.report.command import make
 
 KIBI, MEBI = 1 << 10, 1 << 20
 SIZES = (KIBI, 8 * KIBI, 32 * KIBI, 128 * KIBI, MEBI, 2 * MEBI, 16 * MEBI)

@@ -9,9 +9,10 @@ import commands
 import mpi_harness
 import pytest
 
-from onesided.apps import network
-from onesided.apps.broadcast_figures import figures
-from onesided.apps.broadcasters import (
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.papers import forecast
+from onesided.apps.papers.broadcast import figures
+from onesided.apps.papers.broadcasters import (
     BINOMIAL,
     LINEAR,
     ONE_SIDED,
@@ -19,10 +20,7 @@ from onesided.apps.broadcasters import (
     PASSIVE,
     entrants,
 )
-from onesided.apps.crossings import crossing, crossings
-from onesided.apps.failures import CommandError
-from onesided.apps.forecast import Forecast
-from onesided.apps.network import with_hop
+from onesided.apps.papers.forecast import Forecast, crossing, crossings, with_hop
 from onesided.collectives import methods
 from onesided.collectives.modelling.broadcasts import (
     GAPS,
@@ -223,4 +221,4 @@ def test_the_rest_of_a_hop_is_waiting():
     assert hop(with_hop(NETWORK, 1.0), 1) == pytest.approx(1.0)
     assert with_hop(NETWORK, 0.0).waiting == 0.0
     assert NETWORK.overhead + GAPS * NETWORK.gap + NETWORK.latency < hop(NETWORK, 1)
-    assert network.PERSISTENT.parts == 2
+    assert forecast.PERSISTENT.parts == 2

@@ -13,12 +13,20 @@ import pytest
 import scipy.fft
 from mpi4py import MPI
 
-from onesided.apps import fftw_mpi
-from onesided.apps.comparison import any_missed, comparison
-from onesided.apps.fftw_mpi import FftwMpi
-from onesided.apps.foreign import ForeignError
-from onesided.apps.local_work import LocalWork
-from onesided.apps.targets import CASES, FFTW_MPI, LOCAL, PEER, Target, cases
+from onesided.apps.bench.foreign import ForeignError
+from onesided.apps.bench.targets import (
+    CASES,
+    FFTW_MPI,
+    LOCAL,
+    PEER,
+    Target,
+    any_missed,
+    cases,
+    comparison,
+)
+from onesided.apps.tools import fftw_mpi
+from onesided.apps.tools.fftw_mpi import FftwMpi
+from onesided.apps.tools.local_work import LocalWork
 from onesided.pencilfft import PFFT
 
 SHAPE = ["--shape", "12", "10", "9", "--iterations", "2"]

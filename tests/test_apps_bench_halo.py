@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from onesided.apps.bench_halo import Contestant, Packed, Typed, _wrong
+from onesided.apps.tools.bench_halo import Contestant, Packed, Typed, _wrong
 from onesided.collectives import Grid
 
 

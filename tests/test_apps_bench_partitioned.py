@@ -11,16 +11,23 @@ import commands
 import mpi_harness
 import pytest
 
-from onesided.apps.failures import CommandError
-from onesided.apps.partitioned import contestants, goals
-from onesided.apps.partitioned import options as given
-from onesided.apps.partitioned.bench import partition_sizes
-from onesided.apps.partitioned.contestants import AUTO, NATIVE, SINGLE, Contestant, Entry, entries
-from onesided.apps.partitioned.figures import figures
-from onesided.apps.partitioned.markings import BULK, ONE_BY_ONE, WHOLE
-from onesided.apps.partitioned.orders import ORDERS
-from onesided.apps.partitioned.rows import reasons, timed_row
-from onesided.apps.partitioned.sweep import Place, Result, Sweep, whole_sweep
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.papers import options as given
+from onesided.apps.papers import partitioned, partitioned_sends
+from onesided.apps.papers.partitioned import figures, partition_sizes, reasons, timed_row
+from onesided.apps.papers.partitioned_sends import (
+    AUTO,
+    BULK,
+    NATIVE,
+    ONE_BY_ONE,
+    ORDERS,
+    SINGLE,
+    WHOLE,
+    Contestant,
+    Entry,
+    entries,
+)
+from onesided.apps.papers.partitioned_sweep import Place, Result, Sweep, whole_sweep
 from onesided.collectives import partitioned_methods
 from onesided.collectives.partitioned.init import AGGREGATE
 from onesided.collectives.program import COMPILED
@@ -39,29 +46,29 @@ def options(*words):
 
 
 def test_the_options_name_what_there_is():
-    assert list(given.ORDERS) == list(ORDERS)
+    assert list(given.PARTITION_ORDERS) == list(ORDERS)
     assert given.AGGREGATES == (0, AGGREGATE)
 
 
 def test_the_single_message_takes_part_always_and_once():
-    names = [each.name for each in contestants.contestants("p2p,single", [0, 4096])]
+    names = [each.name for each in partitioned_sends.contestants("p2p,single", [0, 4096])]
     assert names == ["single", "p2p 0 B", "p2p 4 KiB"]
     with pytest.raises(CommandError, match=r"no method 'abacus'; the methods are single, send, "):
-        contestants.contestants("send,abacus", [0])
+        partitioned_sends.contestants("send,abacus", [0])
 
 
 def test_ours_count_in_python_where_that_is_asked_for():
-    found = contestants.contestants("rma,p2p,send", [0, 4096], python=True)
+    found = partitioned_sends.contestants("rma,p2p,send", [0, 4096], python=True)
     names = [each.name for each in found]
     wanted = ["rma, in Python 4 KiB"] if COMPILED else []
     assert [name for name in names if "Python" in name] == wanted
     assert [name for name in names if "Python" not in name] == [
-        each.name for each in contestants.contestants("rma,p2p,send", [0, 4096])
+        each.name for each in partitioned_sends.contestants("rma,p2p,send", [0, 4096])
     ]
 
 
 def test_all_are_the_paper_s_and_every_method_of_ours():
-    found = contestants.contestants("all", [0, 65536])
+    found = partitioned_sends.contestants("all", [0, 65536])
     methods = [each.method for each in found if each.aggregate is not None]
     assert methods == [name for name in partitioned_methods() for _ in range(2)]
     others = [each.method for each in found if each.aggregate is None]
@@ -108,8 +115,8 @@ def test_partitions_divide_the_buffer():
     ],
 )
 def test_the_targets_are_those_that_were_set(opponent, part, marking, mpi, bound):
-    entry = Entry(contestants.contestants(AUTO, [AGGREGATE])[1], marking)
-    assert goals.bound(opponent.method, part, entry, mpi) == bound
+    entry = Entry(partitioned_sends.contestants(AUTO, [AGGREGATE])[1], marking)
+    assert partitioned.bound(opponent.method, part, entry, mpi) == bound
 
 
 def result(contestant, marking, times, **more):
@@ -117,7 +124,7 @@ def result(contestant, marking, times, **more):
 
 
 def test_a_row_compares_what_was_marked_alike_over_common_rounds():
-    (mine,) = contestants.contestants("rma", [0])[1:]
+    (mine,) = partitioned_sends.contestants("rma", [0])[1:]
     found = [
         result(SINGLE, WHOLE, [1.0, 1.0, 4.0, 4.0]),
         result(NATIVE, ONE_BY_ONE, [8.0, 8.0]),
@@ -136,7 +143,7 @@ def test_a_row_compares_what_was_marked_alike_over_common_rounds():
 
 
 def test_the_same_reason_is_told_once():
-    mine = contestants.contestants("rma,p2p", [0])[1:]
+    mine = partitioned_sends.contestants("rma,p2p", [0])[1:]
     sweep = Sweep(options(), mine, 1.0)
     sweep.refused = {64: [(mine[0], "no window")], 128: [(mine[0], "no window")]}
     for place, pace in ((Place(64, "randomized", 1), 0.5), (Place(64, "randomized", 4), 2.0)):
@@ -160,7 +167,7 @@ def test_the_same_reason_is_told_once():
 
 
 def test_figures_hold_the_lines_of_the_paper():
-    every = contestants.contestants("all", [0, 65536])
+    every = partitioned_sends.contestants("all", [0, 65536])
     results = {
         place: [
             result(each.contestant, each.marking, [1e-6 * place.part])
@@ -339,5 +346,6 @@ def test_a_mistake_on_one_rank_ends_the_job(where):
 
 def test_a_foreign_contestant_is_told_from_ours():
     assert NATIVE.foreign
-    assert not any(each.foreign for each in contestants.contestants("all", [0]) if each != NATIVE)
+    others = [each for each in partitioned_sends.contestants("all", [0]) if each != NATIVE]
+    assert not any(each.foreign for each in others)
     assert Contestant("new", NATIVE.make, []).foreign is False

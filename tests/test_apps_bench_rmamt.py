@@ -11,8 +11,8 @@ from pathlib import Path
 import commands
 import pytest
 
-from onesided.apps.foreign import ForeignError
-from onesided.apps.rmamt.compiled import build
+from onesided.apps.bench.foreign import ForeignError
+from onesided.apps.papers.rmamt_compiled import build
 
 FAULTS = Path(__file__).resolve().parent / "programs" / "rma_mt_fault"
 FAST = "--runs 1 --iterations 3 --seconds 0.01 --messages 4".split()
@@ -23,7 +23,8 @@ def loop(tmp_path_factory):
     """The loop in C, as an option of cases; without a compiler there is none."""
     path = tmp_path_factory.mktemp("loop") / "rma_loop.so"
     code = (
-        "import sys; from pathlib import Path; from onesided.apps.rmamt.compiled import build;"
+        "import sys; from pathlib import Path;"
+        "from onesided.apps.papers.rmamt_compiled import build;"
         "build(Path(sys.argv[1]))"
     )
     done = subprocess.run(
@@ -57,7 +58,7 @@ def sweep(folder, *words, faults=False):
         return commands.onesided("bench", "rma-mt", "-o", str(folder), *FAST, *words)
     code = (
         "import os, sys; os.environ['PYTHONPATH'] = sys.argv.pop(1);"
-        "from onesided.apps.main import main; sys.exit(main(sys.argv[1:]))"
+        "from onesided.apps.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
     arguments = ["bench", "rma-mt", "-o", str(folder), *FAST, *words]
     return commands.python("-c", code, str(FAULTS), *arguments)
@@ -142,13 +143,13 @@ def test_it_starts_its_own_jobs(tmp_path):
 
 
 def test_without_a_compiler_it_says_so(tmp_path, monkeypatch):
-    from onesided.apps.rmamt import compiled
+    from onesided.apps.papers import rmamt_compiled
 
-    monkeypatch.setattr(compiled, "_compilers", lambda: iter(()))
+    monkeypatch.setattr(rmamt_compiled, "_compilers", lambda: iter(()))
     with pytest.raises(ForeignError, match="no mpicc on PATH"):
         build(tmp_path / "loop.so")
     (tmp_path / "broken.c").write_text("this is not C\n")
     monkeypatch.undo()
-    monkeypatch.setattr(compiled, "SOURCE", tmp_path / "broken.c")
+    monkeypatch.setattr(rmamt_compiled, "SOURCE", tmp_path / "broken.c")
     with pytest.raises(ForeignError):
         build(tmp_path / "loop.so")

@@ -15,14 +15,13 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from onesided.apps import petsc
-from onesided.apps.comparison import comparison, conclusions
-from onesided.apps.foreign import Foreign, ForeignError, Program, clean_environment
-from onesided.apps.petsc import Installation, Petsc, installed, question
-from onesided.apps.rowblock import RowBlock
-from onesided.apps.sparse_targets import PETSC, SCIPY, core_cache, product_aims
-from onesided.apps.spmv import vector
-from onesided.apps.targets import Target
+from onesided.apps.bench.foreign import Foreign, ForeignError, Program, clean_environment
+from onesided.apps.bench.targets import Target, comparison, conclusions
+from onesided.apps.tools import petsc
+from onesided.apps.tools.petsc import Installation, Petsc, installed, question
+from onesided.apps.tools.rowblock import RowBlock
+from onesided.apps.tools.spmv import vector
+from onesided.apps.tools.spmv_contest import PETSC, SCIPY, core_cache, product_aims
 from onesided.sparse import stencil27
 
 MATRICES = mpi_harness.TESTS / "matrices"

@@ -13,10 +13,10 @@ from mpi4py import MPI
 from rich.console import Console
 
 from onesided import collectives
-from onesided.apps.evidence import collectives as bench
-from onesided.apps.evidence import operations, options
-from onesided.apps.evidence.collectives import AUTO, BLOCKING, Cell, Found, Outcome
-from onesided.apps.evidence.operations import OPERATIONS, Place
+from onesided.apps.papers import collectives as bench
+from onesided.apps.papers import operations, options
+from onesided.apps.papers.collectives import AUTO, BLOCKING, Cell, Found, Outcome
+from onesided.apps.papers.operations import OPERATIONS, Place
 from onesided.collectives import methods
 
 

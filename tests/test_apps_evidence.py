@@ -15,14 +15,12 @@ import pytest
 import scipy.io
 from mpi4py import MPI
 
-from onesided.apps.evidence.alltoallv import uniform
-from onesided.apps.evidence.exchange import Contest, Problem, Startup
-from onesided.apps.evidence.figures import scaling_figures
-from onesided.apps.evidence.sweep import Place, doubling, places, series
-from onesided.apps.evidence.traffic import Traffic, imbalance
-from onesided.apps.failures import CommandError
-from onesided.apps.main import build_parser
-from onesided.apps.timing import Subject, measure
+from onesided.apps.bench.timing import Subject, measure
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.main import build_parser
+from onesided.apps.papers.alltoallv import Place, doubling, places, scaling_figures, series, uniform
+from onesided.apps.papers.exchange import Contest, Problem, Startup
+from onesided.apps.papers.patterns import Traffic, imbalance
 from onesided.sparse import Partition
 
 MATRICES = mpi_harness.TESTS / "matrices"
@@ -162,7 +160,7 @@ def test_wrong_elements_are_counted_for_everyone_who_delivers_them():
 
 def test_what_was_left_from_before_does_not_count_as_delivered(monkeypatch):
     """A method that delivers once only finds the poison of the rounds after."""
-    from onesided.apps.evidence.memory import Exchanger
+    from onesided.apps.bench.memory import Exchanger
 
     delivered, held = Exchanger.round, {}
 
@@ -306,7 +304,7 @@ def test_a_mistake_among_some_ranks_is_one_sentence():
 
 
 def test_the_numbers_of_ranks_are_those_that_the_job_has():
-    from onesided.apps.evidence.ranks import counted
+    from onesided.apps.bench.ranks import counted
 
     assert counted(6, None, doubling(6)) == [2, 4, 6]
     assert counted(6, [6, 3, 3], []) == [3, 6]
@@ -319,7 +317,7 @@ def test_the_numbers_of_ranks_are_those_that_the_job_has():
 
 @pytest.mark.parametrize("lead", [0.0, 1e-4])
 def test_the_laps_that_count_are_those_that_were_timed(lead):
-    from onesided.apps.evidence.stopwatch import Stopwatch, timed_laps
+    from onesided.apps.bench.timing import Stopwatch, timed_laps
 
     calls = []
     stopwatch = Stopwatch()
@@ -339,7 +337,7 @@ def test_the_laps_that_count_are_those_that_were_timed(lead):
 def test_only_calls_under_the_watch_count():
     import time
 
-    from onesided.apps.evidence.stopwatch import Stopwatch, WatchedComm
+    from onesided.apps.bench.timing import Stopwatch, WatchedComm
 
     stopwatch = Stopwatch()
     holder = Namespace(slow=lambda: time.sleep(0.02), other=lambda: time.sleep(0.02))

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from onesided.apps.commands import COMMANDS
-from onesided.apps.evidence import applications, everything
-from onesided.apps.evidence.experiments import EXPERIMENTS, REPORT, Experiment
-from onesided.apps.evidence.job import Ended, run_job
-from onesided.apps.failures import CommandError
-from onesided.apps.foreign import ForeignError
-from onesided.apps.main import build_parser
-from onesided.apps.petsc import (
+from onesided.apps.bench.foreign import ForeignError
+from onesided.apps.bench.job import Ended, run_job
+from onesided.apps.cli.commands import COMMANDS
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.main import build_parser
+from onesided.apps.papers import applications, everything
+from onesided.apps.papers.everything import EXPERIMENTS, REPORT, Experiment
+from onesided.apps.tools.petsc import (
     Installation,
     Petsc,
     cg_question,
@@ -30,8 +30,8 @@ from onesided.apps.petsc import (
     question,
     residual_question,
 )
-from onesided.apps.rowblock import RowBlock
-from onesided.apps.spmv import vector
+from onesided.apps.tools.rowblock import RowBlock
+from onesided.apps.tools.spmv import vector
 from onesided.sparse import stencil27
 
 MATRICES = mpi_harness.TESTS / "matrices"

@@ -12,16 +12,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onesided.apps.heat.decomposition import SIDES, Block, beside, cut, meet
-from onesided.apps.heat.field import serial
-from onesided.apps.heat.halos.registry import ways
-from onesided.apps.heat.options import heat
-from onesided.apps.heat.problem import Problem
-from onesided.apps.heat.stencil import settings, update, wrap
-from onesided.apps.heat.tiling import POINTS, tiling
-from onesided.apps.heat.work import Queue, Tile, after
-from onesided.apps.team import Team
+from onesided.apps.bench.team import Team
+from onesided.apps.solvers.heat import serial
+from onesided.apps.solvers.heat_halos import ways
+from onesided.apps.solvers.heat_problem import SIDES, Block, Problem, beside, meet
+from onesided.apps.solvers.heat_stencil import (
+    POINTS,
+    Queue,
+    Tile,
+    after,
+    settings,
+    tiling,
+    update,
+    wrap,
+)
+from onesided.apps.solvers.options import heat
 from onesided.collectives import methods
+from onesided.pencilfft import block as owned
 
 DOUBLE, SINGLE = np.dtype(np.float64), np.dtype(np.float32)
 
@@ -80,7 +87,7 @@ def test_what_a_face_sends_are_the_ghosts_of_its_neighbor(pair):
     block, faces = pair
     for face in faces:
         place = [
-            next(n for n in range(p) if cut(length, p, n) == part)
+            next(n for n in range(p) if slice(*owned(length, p, n)) == part)
             for length, p, part in zip(block.shape, block.grid, block.box, strict=True)
         ]
         step = (-1, 1)[face.side]
@@ -125,8 +132,8 @@ def test_tiles_and_wraps_give_the_bytes_of_the_whole(periodic, dtype):
     block = Block.of(problem.shape, periodic, (1, 1), (0, 0))
     boxes = [
         (slice(1 + rows.start, 1 + rows.stop), slice(1 + columns.start, 1 + columns.stop))
-        for rows in (cut(37, 3, number) for number in range(3))
-        for columns in (cut(50, 2, number) for number in range(2))
+        for rows in (slice(*owned(37, 3, number)) for number in range(3))
+        for columns in (slice(*owned(50, 2, number)) for number in range(2))
     ]
     old = problem.initial(block.box)
     new = old.copy()

@@ -12,17 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from onesided.apps.failures import CommandError
-from onesided.apps.hpccg.check import SEEN, TOLERANCE, compared
-from onesided.apps.hpccg.grid import Grid, box_of, right_side
-from onesided.apps.hpccg.options import hpccg
-from onesided.apps.hpccg.serial import Stencil, residuals
-from onesided.apps.mini.halos.halo import neighbors
-from onesided.apps.mini.halos.registry import ways
-from onesided.apps.mini.overhead import draw, listings
-from onesided.apps.mini.row import MiniRow
-from onesided.apps.mini.scaling import Stage, stages
-from onesided.apps.mini.way import REFERENCE, chosen
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.miniapps.halos import neighbors, ways
+from onesided.apps.miniapps.hpccg import SEEN, TOLERANCE, Stencil, compared, residuals
+from onesided.apps.miniapps.hpccg_system import Grid, box_of, right_side
+from onesided.apps.miniapps.options import hpccg
+from onesided.apps.miniapps.overhead import draw, listings
+from onesided.apps.miniapps.way import REFERENCE, MiniRow, Stage, chosen, stages
 from onesided.collectives import methods
 from onesided.sparse import HaloPattern
 

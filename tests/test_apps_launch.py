@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from onesided.apps import jobs, launch
-from onesided.apps.failures import CommandError
-from onesided.apps.main import main
+from onesided.apps.cli import failures, launch
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.main import main
 
 OPEN_MPI, MPICH = "mpiexec (Open MPI) 5.0.11", "HYDRA build details: Version: 5.0.2"
 BOX = """----------------------------------------------------------------------------
@@ -25,7 +25,7 @@ thus causing the job to be terminated.
 @pytest.fixture
 def outside(monkeypatch):
     """No job around this process."""
-    for name in jobs.RANK_VARIABLES:
+    for name in failures.RANK_VARIABLES:
         monkeypatch.delenv(name, raising=False)
 
 
@@ -147,7 +147,7 @@ HEAVY = ("numpy", "scipy", "mpi4py", "rich", "h5py")
 IMPORTED = """
 import json, sys, time
 begin = time.perf_counter()
-from onesided.apps.main import main
+from onesided.apps.cli.main import main
 try:
     main({words!r})
 except SystemExit as end:
@@ -174,7 +174,7 @@ def test_help_imports_nothing_heavy(words, record_property):
 def test_without_an_mpi_there_is_one_sentence():
     program = (
         "import sys; sys.modules['mpi4py'] = None\n"
-        "from onesided.apps.main import main; sys.exit(main(['doctor']))"
+        "from onesided.apps.cli.main import main; sys.exit(main(['doctor']))"
     )
     answer = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False

@@ -14,15 +14,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpi4py import MPI
 
-from onesided.apps.failures import CommandError
-from onesided.apps.mini.halos.registry import ways
-from onesided.apps.minife.assembly import assembled
-from onesided.apps.minife.convergence import converged, orders
-from onesided.apps.minife.hexahedron import CORNERS, GRADIENTS, SHAPES, Hexahedra
-from onesided.apps.minife.mesh import Box, Mesh, fits
-from onesided.apps.minife.options import COMM, PROBLEMS, minife
-from onesided.apps.minife.problem import PROBLEMS as KNOWN
-from onesided.apps.minife.sizes import extents, grown, halved
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.miniapps.halos import ways
+from onesided.apps.miniapps.minife import extents, grown, halved
+from onesided.apps.miniapps.minife_convergence import converged, orders
+from onesided.apps.miniapps.minife_mesh import (
+    CORNERS,
+    GRADIENTS,
+    SHAPES,
+    Box,
+    Hexahedra,
+    Mesh,
+    fits,
+)
+from onesided.apps.miniapps.minife_mesh import PROBLEMS as KNOWN
+from onesided.apps.miniapps.minife_system import assembled
+from onesided.apps.miniapps.options import MESH_COMM, PROBLEMS, minife
 from onesided.collectives import methods
 
 
@@ -274,7 +281,7 @@ def test_the_help_names_every_way():
     own = [name for name in ways() if name not in methods()]
     assert len(own) == 5
     assert [name for name in own if name not in text] == []
-    assert set(COMM.split(",")) <= set(ways())
+    assert set(MESH_COMM.split(",")) <= set(ways())
     assert list(PROBLEMS) == list(KNOWN)
 
 

@@ -11,16 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onesided.apps.failures import CommandError
-from onesided.apps.minimd.decomposition import Domain, grids, process_grid
-from onesided.apps.minimd.input import parse
-from onesided.apps.minimd.kernels.registry import kernels, load, usable
-from onesided.apps.minimd.migration import wrap
-from onesided.apps.minimd.problem import Problem
-from onesided.apps.minimd.setting import check, shape_of
-from onesided.apps.minimd.start import degrees, lattice, velocities
-from onesided.apps.minimd.thermo import Output, agreement, check_energy, conservation
-from onesided.apps.minimd.turns import differing, steps_of_runs
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.miniapps.minimd import check, parse, shape_of
+from onesided.apps.miniapps.minimd_atoms import Domain, grids, process_grid, wrap
+from onesided.apps.miniapps.minimd_kernels import kernels, load, usable
+from onesided.apps.miniapps.minimd_problem import Problem
+from onesided.apps.miniapps.minimd_simulation import (
+    Output,
+    agreement,
+    check_energy,
+    conservation,
+    degrees,
+    lattice,
+    velocities,
+)
+from onesided.apps.miniapps.minimd_stage import differing, steps_of_runs
 
 #: The potential energy of an atom of the lattice, and the pressure with 4,000 atoms, as other
 #: programs print them for the same problem.

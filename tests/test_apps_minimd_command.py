@@ -9,16 +9,13 @@ import commands
 import pytest
 from mpi4py import MPI
 
-from onesided.apps.evidence.stopwatch import Stopwatch
-from onesided.apps.mini.row import MiniRow
-from onesided.apps.mini.scaling import Stage
-from onesided.apps.mini.turns import Turn, in_turns
-from onesided.apps.mini.way import REFERENCE
-from onesided.apps.minimd.efficiency import EFFICIENCY, add_efficiencies
-from onesided.apps.minimd.links import ways
-from onesided.apps.minimd.options import minimd
-from onesided.apps.minimd.problem import Problem
-from onesided.apps.minimd.setting import of_stage
+from onesided.apps.bench.timing import Stopwatch
+from onesided.apps.miniapps.minimd import EFFICIENCY, add_efficiencies, of_stage
+from onesided.apps.miniapps.minimd_links import ways
+from onesided.apps.miniapps.minimd_problem import Problem
+from onesided.apps.miniapps.options import minimd
+from onesided.apps.miniapps.race import Turn, in_turns
+from onesided.apps.miniapps.way import REFERENCE, MiniRow, Stage
 from onesided.collectives import methods
 
 INPUT = """A problem without epsilon and sigma

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import scipy.fft
 
-from onesided.apps.failures import CommandError
-from onesided.apps.main import build_parser
-from onesided.apps.taylor_green import (
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.main import build_parser
+from onesided.apps.solvers.navier_stokes import (
     ENSTROPHY_SERIES,
     HIGHEST,
     series_energy,

@@ -7,9 +7,16 @@ import time
 
 import pytest
 
-from onesided.apps.partitioned.markings import BULK, ONE_BY_ONE, WHOLE, busy
-from onesided.apps.partitioned.orders import ORDERS, Share, rectangle
-from onesided.apps.partitioned.runner import Runner
+from onesided.apps.papers.partitioned_sends import (
+    BULK,
+    ONE_BY_ONE,
+    ORDERS,
+    WHOLE,
+    Runner,
+    Share,
+    busy,
+    rectangle,
+)
 
 SIZES = [1, 2, 7, 16, 36, 101, 256]
 TEAMS = [1, 2, 3, 4, 16]

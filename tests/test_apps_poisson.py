@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.fft
 
-from onesided.apps.poisson_problem import (
+from onesided.apps.solvers.poisson import (
     BOUNDARIES,
     DIRICHLET,
     EIGENVALUES,

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from onesided.apps.progress import reading
+from onesided.apps.cli.progress import reading
 
 
 def test_bytes_are_shown_on_a_terminal():

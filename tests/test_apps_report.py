@@ -19,14 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpi4py import MPI
 
-from onesided.apps import machine
-from onesided.apps.mini.overhead import listings
-from onesided.apps.mini.row import MiniRow
-from onesided.apps.report import Row
-from onesided.apps.reporting import command as report_command
-from onesided.apps.reporting import export
-from onesided.apps.reporting.command import make
-from onesided.apps.reporting.scale import MOST, Scale
+from onesided.apps.cli import machine
+from onesided.apps.cli.report import Row
+from onesided.apps.miniapps.overhead import listings
+from onesided.apps.miniapps.way import MiniRow
+from onesided.apps.report import command as report_command
+from onesided.apps.report.command import make
+from onesided.apps.report.figure import MOST, Scale
 
 
 @pytest.fixture(scope="module")
@@ -249,7 +248,7 @@ def test_figures_are_files_too(results, tmp_path):
 
 
 def test_without_matplotlib_the_page_comes_and_names_the_pictures(results, tmp_path, monkeypatch):
-    monkeypatch.setattr(export, "find_spec", lambda name: None)
+    monkeypatch.setattr(report_command, "find_spec", lambda name: None)
     told = make(options(results, figures=str(tmp_path / "figures")))
     assert re.search(r"PNG skipped, it needs matplotlib .*: 01-\S+\.png, 02-", told[-1])
     assert told[-1] in (results / "report.html").read_text()

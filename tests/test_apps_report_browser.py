@@ -12,7 +12,7 @@ from pathlib import Path
 import envelopes
 import pytest
 
-from onesided.apps.reporting.command import make
+from onesided.apps.report.command import make
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 BROWSER = next((found for name in NAMES if (found := shutil.which(name))), None)

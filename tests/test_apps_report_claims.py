@@ -8,13 +8,11 @@ from pathlib import Path
 import envelopes
 import pytest
 
-from onesided.apps.report import Row
-from onesided.apps.reporting.claims.claim import Outcome
-from onesided.apps.reporting.claims.papers import CLAIMS
-from onesided.apps.reporting.claims.partitions import Keeps
-from onesided.apps.reporting.claims.verdicts import Judged, judged
-from onesided.apps.reporting.folder import findings
-from onesided.apps.verdict import Verdict
+from onesided.apps.cli.report import Row, Verdict
+from onesided.apps.report.claim import Outcome
+from onesided.apps.report.claims import CLAIMS, Judged, judged
+from onesided.apps.report.claims_partitions import Keeps
+from onesided.apps.report.command import findings
 
 FALLS_BEHIND = next(claim for claim in CLAIMS if "lock falls behind" in claim.words)
 

@@ -11,9 +11,9 @@ import envelopes
 import pytest
 from envelopes import options, page, parsed
 
-from onesided.apps.failures import CommandError
-from onesided.apps.report import SCHEMA, Row
-from onesided.apps.reporting.command import make
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.report import SCHEMA, Row
+from onesided.apps.report.command import make
 
 NASTY = "<script>alert('&\"')</script>\x00\x1b\ud800 <b>"
 

@@ -8,25 +8,28 @@ import threading
 import numpy as np
 import pytest
 
-from onesided.apps.failures import CommandError
-from onesided.apps.rmamt import options as given
-from onesided.apps.rmamt.cell import (
+from onesided.apps.bench.store import Store
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.papers import options as given
+from onesided.apps.papers.rmamt_cell import (
+    PATTERNS,
     SEND,
     THREADS,
     TWO_SIDED,
     Cell,
     Outcome,
+    Plan,
     Run,
+    Task,
+    batches,
+    cells_of,
+    check,
+    distances,
+    plan_of,
 )
-from onesided.apps.rmamt.cores import FREE, part, unbound
-from onesided.apps.rmamt.gang import Gang
-from onesided.apps.rmamt.layout import Content, Layout, Memory, messages_of
-from onesided.apps.rmamt.matrix import batches, cells_of, check, plan_of
-from onesided.apps.rmamt.operations import OPERATIONS, steps_of
-from onesided.apps.rmamt.patterns import PATTERNS, distances
-from onesided.apps.rmamt.plan import Plan, Task
-from onesided.apps.rmamt.synchronisations import SYNCHRONISATIONS
-from onesided.apps.store import Store
+from onesided.apps.papers.rmamt_compiled import Content, Gang, Layout, Memory, messages_of
+from onesided.apps.papers.rmamt_cores import FREE, part, unbound
+from onesided.apps.papers.rmamt_epochs import OPERATIONS, SYNCHRONISATIONS, steps_of
 
 PLAN = Plan(64, 1 << 20, 6, 2, 10, 0.1, 5.0)
 CELL = Cell("latency", "fence", "put", 2, 1024, "multiple")
@@ -42,7 +45,7 @@ def options(*words):
 
 
 def test_the_options_name_what_there_is():
-    assert list(given.PATTERNS) == list(PATTERNS)
+    assert list(given.RMA_MT_PATTERNS) == list(PATTERNS)
     assert list(given.SYNCS) == list(SYNCHRONISATIONS)
     assert list(given.OPS) == list(OPERATIONS)
 

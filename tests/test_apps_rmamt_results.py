@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from onesided.apps.evidence.job import Ended
-from onesided.apps.failures import CommandError
-from onesided.apps.reporting.result import Entry
-from onesided.apps.rmamt import options as given
-from onesided.apps.rmamt import sweep as sweeping
-from onesided.apps.rmamt.cell import (
+from onesided.apps.bench.job import Ended
+from onesided.apps.bench.result import Entry
+from onesided.apps.bench.store import Store
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.papers import options as given
+from onesided.apps.papers import rmamt as sweeping
+from onesided.apps.papers.rmamt import Sweep, failure, goals
+from onesided.apps.papers.rmamt_cell import (
     ALONE,
     RELEASED,
     THREADS,
@@ -21,16 +23,14 @@ from onesided.apps.rmamt.cell import (
     C,
     Cell,
     Outcome,
+    Plan,
     Run,
+    Task,
+    cells_of,
 )
-from onesided.apps.rmamt.figures import best, panels, per_core
-from onesided.apps.rmamt.goals import goals
-from onesided.apps.rmamt.matrix import cells_of
-from onesided.apps.rmamt.plan import Plan, Task
-from onesided.apps.rmamt.rows import failures, failures_remark, row
-from onesided.apps.rmamt.sweep import Sweep, failure
-from onesided.apps.rmamt.synchronisations import SYNCHRONISATIONS
-from onesided.apps.store import Store
+from onesided.apps.papers.rmamt_epochs import SYNCHRONISATIONS
+from onesided.apps.papers.rmamt_figures import best, panels, per_core
+from onesided.apps.papers.rmamt_rows import failures, failures_remark, row
 
 PLAN = Plan(64, 1 << 20, 6, 2, 10, 0.1, 5.0)
 CELL = Cell("latency", "fence", "put", 2, 1024, "multiple")

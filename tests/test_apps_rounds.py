@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from onesided.apps.evidence import rounds
+from onesided.apps.papers import rounds
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

@@ -7,7 +7,7 @@ from pathlib import Path
 import commands
 import pytest
 
-from onesided.apps.solve_plot import HEIGHT, WIDTH, text_plot
+from onesided.apps.solvers.solve import HEIGHT, WIDTH, text_plot
 
 MATRICES = Path(__file__).resolve().parent / "matrices"
 

@@ -9,11 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onesided.apps import options
-from onesided.apps.defects import DEFECTS, known_defects
-from onesided.apps.report import Report, Row, byte_count, duration
-from onesided.apps.summary import break_even, quartiles, ratio
-from onesided.apps.verdict import Verdict, conclusion
+from onesided.apps.cli import options
+from onesided.apps.cli.report import (
+    Report,
+    Row,
+    Verdict,
+    break_even,
+    byte_count,
+    conclusion,
+    duration,
+    quartiles,
+    ratio,
+)
+from onesided.apps.tools.doctor import DEFECTS, known_defects
 
 TIMES = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=30)
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from onesided.apps.team import Team
+from onesided.apps.bench.team import Team
 
 
 def fail():

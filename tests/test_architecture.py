@@ -20,8 +20,19 @@ MAY_IMPORT = {
     "sparse": {"sparse", "collectives"},
     "apps": {"apps", "pencilfft", "sparse", "collectives"},
 }
+#: The rooms of the applications; the report reads files, and knows no program but by its names.
+ROOMS = {
+    "cli": set(),
+    "bench": {"cli"},
+    "tools": {"cli", "bench"},
+    "solvers": {"cli", "bench", "tools"},
+    "miniapps": {"cli", "bench", "tools"},
+    "papers": {"cli", "bench", "tools"},
+    "modelling": {"cli", "bench", "papers"},
+    "report": {"cli", "bench", "miniapps", "papers"},
+}
 FILE_LINES = 700
-MOST_FILES = {"collectives": 73}  # what a reader can hold in the head
+MOST_FILES = {"collectives": 73, "apps": 130}  # what a reader can hold in the head
 #: What builds the core is beside it, and no part of the package.
 BACKEND = ROOT / "collectives" / "core" / "backend.py"
 SOURCES = sorted(
@@ -62,6 +73,38 @@ def test_imports_point_one_way(path):
         assert parts[0] not in PACKAGES, f"import onesided.{parts[0]}, not {parts[0]}"
         if parts[0] == "onesided" and len(parts) > 1:
             assert parts[1] in MAY_IMPORT[mine], f"{mine} must not import {name}"
+
+
+def rooms_crossed(path: Path) -> list[str]:
+    """What a file of the applications imports from rooms that its own must not know."""
+    parts = path.relative_to(ROOT).parts
+    if parts[0] != "apps" or len(parts) < 3 or parts[1] == "data":
+        return []
+    found = [name.split(".") for name in imported(path) if name.startswith("onesided.apps.")]
+    known = {parts[1]} | ROOMS[parts[1]]
+    return [".".join(name) for name in found if name[2] not in known]
+
+
+@OURS
+def test_rooms_of_the_applications_import_one_way(path):
+    assert not rooms_crossed(path)
+
+
+def test_nothing_but_the_entry_point_lies_outside_a_room():
+    loose = {path.name for path in (ROOT / "apps").glob("*.py")}
+    assert loose == {"__init__.py", "__main__.py"}
+    rooms = {path.parent.name for path in (ROOT / "apps").glob("*/__init__.py")}
+    assert rooms == set(ROOMS)
+    assert not list((ROOT / "apps").glob("*/*/*.py"))
+
+
+def test_the_check_of_rooms_sees_wrong_arrows(tmp_path, monkeypatch):
+    wrong = tmp_path / "apps" / "bench" / "wrong.py"
+    wrong.parent.mkdir(parents=True)
+    text = "from onesided.apps.cli import main\ndef f():\n    from ..papers import rmamt\n"
+    wrong.write_text(text)
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    assert rooms_crossed(wrong) == ["onesided.apps.papers.rmamt"]
 
 
 def test_the_arrow_check_sees_wrong_arrows(tmp_path, monkeypatch):

@@ -12,17 +12,17 @@ from dataclasses import replace
 
 from mpi4py import MPI
 
-from onesided.apps.failures import CommandError, user_errors
-from onesided.apps.machine import library
+from onesided.apps.bench.selection import EVERY, chosen, hints
+from onesided.apps.cli.failures import CommandError, user_errors
+from onesided.apps.cli.machine import library
+from onesided.apps.cli.options import settings
+from onesided.apps.cli.progress import console
+from onesided.apps.cli.report import Report, check_json
 from onesided.apps.modelling.check import Outcome, check
 from onesided.apps.modelling.files import load
 from onesided.apps.modelling.listings import listings
 from onesided.apps.modelling.measuring import Findings, find
 from onesided.apps.modelling.nodes import node_of_ranks
-from onesided.apps.options import settings
-from onesided.apps.progress import console
-from onesided.apps.report import Report, check_json
-from onesided.apps.selection import EVERY, chosen, hints
 from onesided.collectives import agreed
 from onesided.collectives.hardware import Layout
 from onesided.collectives.hints import Hints

@@ -10,10 +10,10 @@ from statistics import median
 import numpy as np
 from mpi4py import MPI
 
+from onesided.apps.bench.selection import hints, prepare, release
+from onesided.apps.bench.timing import Subject, measure, repeats
+from onesided.apps.cli.report import Row, byte_count
 from onesided.apps.modelling.measuring import quick, round_of
-from onesided.apps.report import Row, byte_count
-from onesided.apps.selection import hints, prepare, release
-from onesided.apps.timing import Subject, measure, repeats
 from onesided.collectives import Alltoallv_init, Request
 from onesided.collectives.modelling.exchanges import predict
 from onesided.collectives.modelling.parameters import Parameters

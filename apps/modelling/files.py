@@ -6,7 +6,7 @@ import json
 
 from mpi4py import MPI
 
-from onesided.apps.failures import CommandError, words
+from onesided.apps.cli.failures import CommandError, words
 from onesided.collectives import OnesidedError
 from onesided.collectives.modelling.parameters import Parameters, of_record
 

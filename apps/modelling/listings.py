@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onesided.apps.report import Listing
+from onesided.apps.cli.report import Listing
 from onesided.collectives.modelling.loggp import PiecewiseLogGP
 from onesided.collectives.modelling.parameters import Level, Parameters
 

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 import numpy as np
 from mpi4py import MPI
 
+from onesided.apps.bench.selection import BASELINE, hints
+from onesided.apps.bench.timing import Subject, measure, repeats, rest
+from onesided.apps.cli.report import quartiles
 from onesided.apps.modelling.probes import IN_A_ROW, SHORT, Call, Probes, SharedProbes
-from onesided.apps.selection import BASELINE, hints
-from onesided.apps.summary import quartiles
-from onesided.apps.timing import Subject, measure, repeats, rest
 from onesided.collectives import Alltoallv_init, Request, UnsupportedError
 from onesided.collectives.modelling.exchanges import formulas
 from onesided.collectives.modelling.loggp import Fit, PiecewiseLogGP, fit

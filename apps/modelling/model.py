@@ -16,17 +16,17 @@ from mpi4py import MPI
 from rich.console import Console
 from rich.table import Table
 
-from onesided.apps.failures import user_errors
-from onesided.apps.machine import versions
+from onesided.apps.bench.picture import check_picture
+from onesided.apps.cli.failures import user_errors
+from onesided.apps.cli.machine import versions
+from onesided.apps.cli.options import settings
+from onesided.apps.cli.progress import PLAIN_WIDTH, console
+from onesided.apps.cli.report import PLAIN, check_json, write_json
 from onesided.apps.modelling.bench_model import modelled
 from onesided.apps.modelling.files import load
 from onesided.apps.modelling.paper import Comparison, compare, draw
 from onesided.apps.modelling.pictures import save_regions
 from onesided.apps.modelling.sweep import Point, Regions, Sweep
-from onesided.apps.options import settings
-from onesided.apps.picture import check_picture
-from onesided.apps.progress import PLAIN_WIDTH, console
-from onesided.apps.report import PLAIN, check_json, write_json
 from onesided.collectives.modelling.parameters import BEYOND, MACHINES, Parameters
 
 DEFAULT = "paper"

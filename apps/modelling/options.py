@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from onesided.apps.options import common, positive, size, timed
+from onesided.apps.cli.options import common, positive, size, timed
 
 #: Off the sizes that the parameters are fitted to, which are powers of two.
 CHECKED = "1K 3K 12K 48K 192K 768K 3M"

@@ -11,8 +11,8 @@ from typing import Any
 
 from rich.table import Table
 
+from onesided.apps.cli.report import byte_count, duration
 from onesided.apps.modelling.pictures import save_points_and_lines
-from onesided.apps.report import byte_count, duration
 from onesided.collectives.modelling.exchanges import predict
 from onesided.collectives.modelling.parameters import Parameters
 from onesided.collectives.modelling.traffic import uniform

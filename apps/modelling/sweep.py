@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.apps.report import byte_count, duration
+from onesided.apps.cli.report import byte_count, duration
 from onesided.collectives.modelling.exchanges import contenders, predict, predict_all
 from onesided.collectives.modelling.parameters import Parameters
 from onesided.collectives.modelling.traffic import Traffic, uniform

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 from cases import parameters
 
-from onesided.apps import fourier, selection, timing
-from onesided.apps.failures import CommandError
-from onesided.apps.fourier import FourierCheck, gathered
-from onesided.apps.machine import facts
-from onesided.apps.report import Report, Row
-from onesided.apps.spmv import vector
-from onesided.apps.timing import Subject, measure, repeats
-from onesided.apps.trial import try_method
+from onesided.apps.bench import selection, timing
+from onesided.apps.bench.timing import Subject, measure, repeats
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.machine import facts
+from onesided.apps.cli.report import Report, Row
+from onesided.apps.tools import fft
+from onesided.apps.tools.doctor import try_method
+from onesided.apps.tools.fft import FourierCheck, gathered
+from onesided.apps.tools.spmv import vector
 from onesided.collectives import Request, UnsupportedError, methods
 from onesided.collectives.hardware import Layout
 from onesided.pencilfft import PFFT, newDistArray
@@ -87,7 +88,7 @@ def case_gathered_puts_blocks_where_they_belong(comm):
 
 @parameters(dtype=["float32", "float64", "complex64", "complex128"], limit=[0, 1 << 20])
 def case_right_transforms_pass_and_wrong_ones_do_not(comm, dtype, limit, seed):
-    before, fourier.GATHER_LIMIT = fourier.GATHER_LIMIT, limit
+    before, fft.GATHER_LIMIT = fft.GATHER_LIMIT, limit
     with PFFT(comm, (9, 8, 10), dtype=dtype, method="p2p") as plan:
         source = newDistArray(plan, False)
         source[...] = np.random.default_rng([seed, comm.rank]).standard_normal(source.shape)
@@ -101,7 +102,7 @@ def case_right_transforms_pass_and_wrong_ones_do_not(comm, dtype, limit, seed):
             verdict = check(plan)
             assert not verdict.passed, (wrong.__name__, verdict)
         plan.forward = forward
-    fourier.GATHER_LIMIT = before
+    fft.GATHER_LIMIT = before
 
 
 class Wrong:

@@ -12,17 +12,22 @@ from types import SimpleNamespace
 import numpy as np
 from mpi4py import MPI
 
-from onesided.apps.partitioned import bench, contestants, sweep
-from onesided.apps.partitioned.contestants import Contestant, Entry
-from onesided.apps.partitioned.markings import ONE_BY_ONE, WHOLE
-from onesided.apps.partitioned.messages import blocking, single
-from onesided.apps.partitioned.options import bench_partitioned
-from onesided.apps.partitioned.orders import ORDERS
-from onesided.apps.partitioned.rounds import TURNS, Check, Round
-from onesided.apps.partitioned.runner import Lane, Runner
-from onesided.apps.partitioned.sweep import Place, Result, Sweep
-from onesided.apps.team import Team
-from onesided.apps.timing import WARM_UP
+from onesided.apps.bench.team import Team
+from onesided.apps.bench.timing import WARM_UP
+from onesided.apps.papers import partitioned, partitioned_sends, partitioned_sweep
+from onesided.apps.papers.options import bench_partitioned
+from onesided.apps.papers.partitioned_sends import (
+    ONE_BY_ONE,
+    ORDERS,
+    WHOLE,
+    Contestant,
+    Entry,
+    Lane,
+    Runner,
+    blocking,
+    single,
+)
+from onesided.apps.papers.partitioned_sweep import TURNS, Check, Place, Result, Round, Sweep
 from onesided.collectives import ResourceError, UnsupportedError
 
 PART, COUNT = 24, 6
@@ -133,7 +138,7 @@ def slow(pause, foreign=False):
 
 
 def case_everybody_is_timed_in_the_same_rounds(comm):
-    field = contestants.contestants("send,persistent,isend,auto", [0, 64])
+    field = partitioned_sends.contestants("send,persistent,isend,auto", [0, 64])
     found = swept(comm, field)
     assert not found.refused[PART]
     for place, results in found.results.items():
@@ -167,12 +172,12 @@ def case_a_slow_contestant_has_fewer_rounds(comm):
         for name, pace in paces.items()
     ]
     rounds = [SimpleNamespace(ready=[]) for _ in results]
-    original, sweep.measure = sweep.measure, measure
+    original, partitioned_sweep.measure = partitioned_sweep.measure, measure
     try:
         found = Sweep(options("--iterations", "9"), [], 1e3)
         found._time(lane_of(comm), results, rounds, time.perf_counter())
     finally:
-        sweep.measure = original
+        partitioned_sweep.measure = original
     names = [f"{name} -" for name in paces]
     assert asked == [(names, 9), ([names[0], names[2]], 5)]
     assert [len(each.times) for each in results] == [9, 4, 9]
@@ -180,7 +185,7 @@ def case_a_slow_contestant_has_fewer_rounds(comm):
 
 
 def case_a_contestant_that_is_too_slow_has_a_reason(comm):
-    for results in swept(comm, [contestants.SINGLE, slow(0.15)], share=1.6).results.values():
+    for results in swept(comm, [partitioned_sends.SINGLE, slow(0.15)], share=1.6).results.values():
         fast, late = results
         assert fast.times
         assert not late.times
@@ -197,7 +202,7 @@ def case_what_cannot_be_made_has_a_reason(comm):
             raise ResourceError("no tags")
         return blocking(lane)
 
-    field = [contestants.SINGLE, *(
+    field = [partitioned_sends.SINGLE, *(
         Contestant(make.__name__, make, [ONE_BY_ONE]) for make in (refuse, refuse_alone))]
     found = swept(comm, field)
     assert [(each.method, reason) for each, reason in found.refused[PART]] == [
@@ -207,16 +212,16 @@ def case_what_cannot_be_made_has_a_reason(comm):
 
 def command(comm, monkeyed, *words):
     """The exit code of the command with other contestants, and what rank 0 printed."""
-    original = bench.contestants
-    bench.contestants = lambda text, aggregates, python: [contestants.SINGLE, monkeyed]
+    original = partitioned.contestants
+    partitioned.contestants = lambda text, aggregates, python: [partitioned_sends.SINGLE, monkeyed]
     out = io.StringIO()
     given = options("--partition-sizes", str(PART), "--threads", "1", *words)
     vars(given).update(ranks=None)
     try:
         with contextlib.redirect_stdout(out):
-            code = bench.run(comm, given)
+            code = partitioned.run(comm, given)
     finally:
-        bench.contestants = original
+        partitioned.contestants = original
     return code, out.getvalue()
 
 
@@ -253,12 +258,12 @@ def case_nobody_is_timed_twice_where_all_are_fast(comm):
         runner.start = lambda: calls.append(1)
         return runner
 
-    lead, sweep.LEAD = sweep.LEAD, 0.0
+    lead, partitioned_sweep.LEAD = partitioned_sweep.LEAD, 0.0
     try:
-        swept(comm, [contestants.SINGLE, Contestant("counted", make, [ONE_BY_ONE])])
+        swept(comm, [partitioned_sends.SINGLE, Contestant("counted", make, [ONE_BY_ONE])])
     finally:
-        sweep.LEAD = lead
-    assert len(calls) == sweep.TRIALS + 2 * (TURNS + WARM_UP + 3)
+        partitioned_sweep.LEAD = lead
+    assert len(calls) == partitioned_sweep.TRIALS + 2 * (TURNS + WARM_UP + 3)
 
 
 def case_what_comes_after_the_last_mark_is_that_of_the_same_round(comm):

@@ -10,13 +10,10 @@ from cases import need, parameters, ranks
 from command_runs import need_threads, run_command
 from mpi4py import MPI
 
-from onesided.apps.failures import CommandError
-from onesided.apps.heat import command
-from onesided.apps.heat.halos.exchange import Exchange
-from onesided.apps.heat.halos.halo import Strip
-from onesided.apps.heat.halos.partitioned import Partitioned
-from onesided.apps.heat.halos.registry import ways
-from onesided.apps.main import build_parser
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.main import build_parser
+from onesided.apps.solvers import heat
+from onesided.apps.solvers.heat_halos import Exchange, Partitioned, Strip, ways
 
 SOME = "blocking,persistent,halo,partitioned,rma-notify"
 
@@ -129,7 +126,7 @@ def case_a_temperature_that_is_not_finite(comm):
     words = "heat --shape 16 16 --dtype float32 --peak 3e38 --steps 4"
     options = build_parser().parse_args(words.split())
     with pytest.raises(CommandError, match="not finite after 4 steps"):
-        command.run(comm, options)
+        heat.run(comm, options)
 
 
 def case_threads_need_their_level(comm):
@@ -138,7 +135,7 @@ def case_threads_need_their_level(comm):
     try:
         options = build_parser().parse_args(["heat", "--threads", "2"])
         with pytest.raises(CommandError, match="needs MPI_THREAD_MULTIPLE"):
-            command.run(comm, options)
+            heat.run(comm, options)
     finally:
         MPI.Query_thread = query
 
@@ -163,14 +160,14 @@ def case_mistake(comm, mistake):
         need("matplotlib")
     options = build_parser().parse_args(["heat", *words.split()])
     with pytest.raises(CommandError, match=fragment):
-        command.run(comm, options)
+        heat.run(comm, options)
 
 
 @ranks(at_least=2)
 def case_more_ranks_than_points(comm):
     options = build_parser().parse_args(f"heat --shape 1 9 --grid {comm.size}".split())
     with pytest.raises(CommandError, match="has 1 points along axis 0, too few for"):
-        command.run(comm, options)
+        heat.run(comm, options)
 
 
 def case_the_largest_step_is_stable(comm):

@@ -11,23 +11,19 @@ from cases_sparse import WAYS
 from command_runs import need_threads, run_command
 from mpi4py import MPI
 
-from onesided.apps.failures import CommandError
-from onesided.apps.hpccg import command
-from onesided.apps.hpccg.grid import DTYPE, Grid
-from onesided.apps.main import build_parser
-from onesided.apps.mini import bandwidth
-from onesided.apps.mini.halos.halo import Need, Packed
-from onesided.apps.mini.halos.lock_all_threads import LockAllThreads
-from onesided.apps.mini.halos.registry import ways
-from onesided.apps.mini.halos.two_sided import TwoSided
-from onesided.apps.mini.operator import Operator
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.main import build_parser
+from onesided.apps.miniapps import hpccg, hpccg_system
+from onesided.apps.miniapps.halos import LockAllThreads, Need, Packed, TwoSided, ways
+from onesided.apps.miniapps.hpccg_system import DTYPE, Grid
+from onesided.apps.miniapps.race import Operator
 from onesided.collectives import methods
 from onesided.sparse import DistMatrix
 
 THREADS = "lock-all-threads"
 #: Every way of the mini-applications, and some exchanges; others need more ranks to differ.
 FEW = [*(way for way in ways() if way not in methods()), "rma-notify", "p2p", "auto"]
-bandwidth.SECONDS = 0.01  # nobody looks at its digits
+hpccg_system.SECONDS = 0.01  # nobody looks at its digits
 
 
 def run(comm, words):
@@ -183,4 +179,4 @@ def case_mistake(comm, mistake):
         need("matplotlib")
     options = build_parser().parse_args(["hpccg", *words.split()])
     with pytest.raises(CommandError, match=fragment):
-        command.run(comm, options)
+        hpccg.run(comm, options)

@@ -13,21 +13,17 @@ import pytest
 from cases import need, parameters, ranks, skip
 from mpi4py import MPI
 
-from onesided.apps.failures import CommandError
-from onesided.apps.hpccg import check as hpccg_check
-from onesided.apps.hpccg import command as hpccg
-from onesided.apps.main import build_parser
-from onesided.apps.mini import bandwidth as memory
-from onesided.apps.mini import overhead
-from onesided.apps.mini.halos import fence, lock_all_threads, threads, two_sided, window
-from onesided.apps.mini.halos.fence_threads import FenceThreads
-from onesided.apps.mini.halos.halo import Need
-from onesided.apps.mini.halos.registry import ways
-from onesided.apps.mini.halos.window import Landing
-from onesided.apps.minife import alone as minife_alone
-from onesided.apps.minife import command as minife
-from onesided.apps.minife import system as minife_system
-from onesided.apps.team import Team
+from onesided.apps.bench.team import Team
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.main import build_parser
+from onesided.apps.miniapps import halos, overhead
+from onesided.apps.miniapps import hpccg as hpccg
+from onesided.apps.miniapps import hpccg as hpccg_check
+from onesided.apps.miniapps import hpccg_system as memory
+from onesided.apps.miniapps import minife as minife
+from onesided.apps.miniapps import minife as minife_alone
+from onesided.apps.miniapps import minife_system as minife_system
+from onesided.apps.miniapps.halos import FenceThreads, Landing, Need, ways
 from onesided.collectives import ResourceError, UnsupportedError, agree, methods
 from onesided.sparse import HaloPattern
 
@@ -134,16 +130,14 @@ def _any_neighbors(comm, way):
     """One-sided neighbors, none at all, and orders of the neighbors that differ by rank."""
     need_level(way)
     dice = random.Random(comm.rank)
-    modules = (fence, lock_all_threads, two_sided)
-    plain = two_sided.neighbors
+    plain = halos.neighbors
 
     def shuffled(pattern):
         found = plain(pattern)
         dice.shuffle(found)
         return found
 
-    for module in modules:
-        module.neighbors = shuffled
+    halos.neighbors = shuffled
     try:
         for kind in KINDS:
             traffic = Traffic(comm, kind)
@@ -159,8 +153,7 @@ def _any_neighbors(comm, way):
             halo.Free()
             halo.Free()
     finally:
-        for module in modules:
-            module.neighbors = plain
+        halos.neighbors = plain
 
 
 @parameters(way=OWN)
@@ -222,7 +215,7 @@ def case_threads_that_cannot_be_made(comm, way):
                 raise RuntimeError("can't start new thread")
             super().__init__(count)
 
-    threads.Team, Landing.free = Poor, lambda self: (freed.append(self), free(self))
+    halos.Team, Landing.free = Poor, lambda self: (freed.append(self), free(self))
     try:
         if comm.size == 1:
             ways()[way].make(Need(comm, traffic.pattern, np.dtype(float))).Free()
@@ -230,7 +223,7 @@ def case_threads_that_cannot_be_made(comm, way):
             with pytest.raises(ResourceError, match="threads: can't start new thread"):
                 ways()[way].make(Need(comm, traffic.pattern, np.dtype(float)))
     finally:
-        threads.Team, Landing.free = Team, free
+        halos.Team, Landing.free = Team, free
     assert len(freed) == 1
 
 
@@ -244,17 +237,17 @@ def case_no_memory_for_a_window(comm, way):
         "_check_model": UnsupportedError("two copies"),
     }
     for name, error in faults.items():
-        plain = getattr(window, name)
+        plain = getattr(halos, name)
 
         def failing(comm, *_, error=error):
             agree(comm, error if comm.rank == comm.size - 1 else None)
 
-        setattr(window, name, failing)
+        setattr(halos, name, failing)
         try:
             with pytest.raises(type(error), match=str(error)):
                 ways()[way].make(Need(comm, pattern, np.dtype(float)))
         finally:
-            setattr(window, name, plain)
+            setattr(halos, name, plain)
 
 
 @parameters(way=[*OWN, "rma-notify"])

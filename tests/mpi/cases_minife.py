@@ -12,18 +12,12 @@ from cases import parameters, ranks, skip
 from command_runs import need_threads, run_command
 from mpi4py import MPI
 
-from onesided.apps.failures import CommandError
-from onesided.apps.mini.halos.fence import Fence
-from onesided.apps.mini.halos.fence_threads import FenceThreads
-from onesided.apps.mini.halos.halo import Need
-from onesided.apps.mini.halos.registry import ways
-from onesided.apps.mini.halos.two_sided import TwoSided
-from onesided.apps.mini.operator import Operator
-from onesided.apps.minife.alone import Alone
-from onesided.apps.minife.mesh import Box, fits
-from onesided.apps.minife.problem import PROBLEMS
-from onesided.apps.minife.slices import middle
-from onesided.apps.minife.system import System
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.miniapps.halos import Fence, FenceThreads, Need, TwoSided, ways
+from onesided.apps.miniapps.minife import Alone, middle
+from onesided.apps.miniapps.minife_mesh import PROBLEMS, Box, fits
+from onesided.apps.miniapps.minife_system import System
+from onesided.apps.miniapps.race import Operator
 from onesided.collectives import methods
 
 THREADED = ("fence-threads", "lock-all-threads")

@@ -12,18 +12,17 @@ from cases import parameters, ranks
 from command_runs import need_threads, run_command
 from mpi4py import MPI
 
-from onesided.apps.evidence.stopwatch import Stopwatch
-from onesided.apps.failures import CommandError
-from onesided.apps.main import build_parser
-from onesided.apps.mini.halos.persistent import Persistent
-from onesided.apps.mini.way import REFERENCE
-from onesided.apps.minimd import command, links, stage
-from onesided.apps.minimd import simulation as simulation_module
-from onesided.apps.minimd.decomposition import Domain, process_grid
-from onesided.apps.minimd.links import Line, Links, ways
-from onesided.apps.minimd.migration import migrate
-from onesided.apps.minimd.problem import Problem
-from onesided.apps.minimd.simulation import PARTS, Simulation
+from onesided.apps.bench.timing import Stopwatch
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.main import build_parser
+from onesided.apps.miniapps import minimd, minimd_links, minimd_stage
+from onesided.apps.miniapps import minimd_simulation as simulation_module
+from onesided.apps.miniapps.halos import Persistent
+from onesided.apps.miniapps.minimd_atoms import Domain, migrate, process_grid
+from onesided.apps.miniapps.minimd_links import Line, Links, ways
+from onesided.apps.miniapps.minimd_problem import Problem
+from onesided.apps.miniapps.minimd_simulation import PARTS, Simulation
+from onesided.apps.miniapps.way import REFERENCE
 from onesided.collectives import Grid, UnsupportedError
 
 NUMPY = "--kernel numpy"
@@ -94,14 +93,14 @@ def case_ranks_without_atoms(comm):
 @ranks(at_least=2)
 def case_rooms_grow(comm):
     """Ghosts for which there is no room: all links are planned again, and the state is right."""
-    spare = links.SPARE, links.LEAST
-    links.SPARE, links.LEAST = 1.0, 0  # the lattice has few ghosts within 2.51
+    spare = minimd_links.SPARE, minimd_links.LEAST
+    minimd_links.SPARE, minimd_links.LEAST = 1.0, 0  # the lattice has few ghosts within 2.51
     try:
         words = f"--cells 6 4 4 --skin 0.01 --steps 10 --every 1 {NUMPY} --verify --runs 1"
         words += " --comm fence,rma-fence,p2p"
         code, found = run(comm, words)
     finally:
-        links.SPARE, links.LEAST = spare
+        minimd_links.SPARE, minimd_links.LEAST = spare
     assert code == 0, found["remarks"]
     assert all(row["plans"] > 1 for row in found["rows"]), found["rows"]
 
@@ -278,23 +277,23 @@ def case_an_input_file_that_only_rank_0_can_read(comm):
                 file.write(text)
         options = build_parser().parse_args(["minimd", name])
         with pytest.raises(CommandError, match=fragment):
-            command.run(comm, options)
+            minimd.run(comm, options)
     if comm.rank == 0:
         os.unlink(path)
 
 
 def case_rank_0_has_no_room_to_verify(comm):
-    alone = stage.alone
+    alone = minimd_stage.alone
 
     def fail(*given):
         raise MemoryError("no room for all atoms")
 
-    stage.alone = fail
+    minimd_stage.alone = fail
     try:
         with pytest.raises(CommandError, match="no room for all atoms"):
             run(comm, f"--cells 6 6 6 --steps 2 {NUMPY} --verify --comm fence")
     finally:
-        stage.alone = alone
+        minimd_stage.alone = alone
 
 
 @ranks(at_least=2)
@@ -325,7 +324,7 @@ def case_blow_up(comm, which):
     words = f"minimd --cells 6 6 6 --steps 100 {NUMPY} {BLOW_UPS[which]} --comm fence,rma-notify"
     options = build_parser().parse_args(words.split())
     with pytest.raises(CommandError, match=r"step \d+: .* is too long"):
-        command.run(comm, options)
+        minimd.run(comm, options)
 
 
 MISTAKES = {
@@ -346,7 +345,7 @@ def case_mistake(comm, mistake):
     words, fragment = MISTAKES[mistake]
     options = build_parser().parse_args(["minimd", *words.split()])
     with pytest.raises(CommandError, match=fragment):
-        command.run(comm, options)
+        minimd.run(comm, options)
 
 
 def case_scaling(comm):

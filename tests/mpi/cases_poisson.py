@@ -7,9 +7,9 @@ import pytest
 from cases import need, parameters
 from command_runs import run_command
 
-from onesided.apps import poisson
-from onesided.apps.failures import CommandError
-from onesided.apps.main import build_parser
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.main import build_parser
+from onesided.apps.solvers import poisson
 from onesided.pencilfft import PFFT
 
 QUICK = ["--iterations", "2", "--comm", "rma-notify"]

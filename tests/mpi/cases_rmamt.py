@@ -8,14 +8,21 @@ import numpy as np
 from cases import parameters, skip
 from mpi4py import MPI
 
-from onesided.apps.rmamt import epochs
-from onesided.apps.rmamt.cell import ALONE, RELEASED, SEND, THREADS, TWO_SIDED, C, Cell
-from onesided.apps.rmamt.compiled import Compiled
-from onesided.apps.rmamt.measuring import LEAST, outcome, refusal
-from onesided.apps.rmamt.operations import OPERATIONS
-from onesided.apps.rmamt.patterns import PATTERNS
-from onesided.apps.rmamt.plan import Plan
-from onesided.apps.rmamt.synchronisations import SYNCHRONISATIONS
+from onesided.apps.papers import rmamt_epochs
+from onesided.apps.papers.rmamt_cell import (
+    ALONE,
+    PATTERNS,
+    RELEASED,
+    SEND,
+    THREADS,
+    TWO_SIDED,
+    C,
+    Cell,
+    Plan,
+)
+from onesided.apps.papers.rmamt_compiled import Compiled
+from onesided.apps.papers.rmamt_epochs import OPERATIONS, SYNCHRONISATIONS
+from onesided.apps.papers.rmamt_worker import LEAST, outcome, refusal
 
 PLAN = Plan(5, 1 << 16, 6, 2, 4, 0.05, 60.0)
 
@@ -81,11 +88,11 @@ def case_a_lost_message_is_seen(comm, op, threads):
         return some
 
     faulty = {op: replace(real, call=forgetful)}
-    before, epochs.OPERATIONS = epochs.OPERATIONS, faulty
+    before, rmamt_epochs.OPERATIONS = rmamt_epochs.OPERATIONS, faulty
     try:
         found = outcome(comm, Cell("bandwidth", "fence", op, threads, 24, "multiple"), PLAN, None)
     finally:
-        epochs.OPERATIONS = before
+        rmamt_epochs.OPERATIONS = before
     assert found.kind == "wrong data"
     assert found.wrong >= PLAN.runs * max(1, threads)
 
@@ -101,11 +108,11 @@ def case_a_message_to_the_wrong_place_is_seen(comm):
 
         return call
 
-    before, epochs.OPERATIONS = epochs.OPERATIONS, {"put": replace(real, call=shifted)}
+    before, rmamt_epochs.OPERATIONS = rmamt_epochs.OPERATIONS, {"put": replace(real, call=shifted)}
     try:
         found = outcome(comm, Cell("bandwidth", "pscw", "put", 0, 24, "multiple"), PLAN, None)
     finally:
-        epochs.OPERATIONS = before
+        rmamt_epochs.OPERATIONS = before
     assert found.kind == "wrong data"
 
 

@@ -15,10 +15,10 @@ from cases import need, parameters, skip
 from scipy.sparse import csr_array
 
 from onesided import sparse
-from onesided.apps import pagerank, solve
-from onesided.apps.failures import CommandError
-from onesided.apps.main import build_parser
-from onesided.apps.solve_options import PRECONDITIONERS, SOLVERS
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.main import build_parser
+from onesided.apps.solvers import pagerank, solve
+from onesided.apps.solvers.options import PRECONDITIONERS, SOLVERS
 from onesided.sparse.solvers.space import start_block
 
 MATRICES = Path(__file__).resolve().parents[1] / "matrices"

@@ -10,7 +10,7 @@ from importlib import import_module
 from cases import skip
 from mpi4py import MPI
 
-from onesided.apps.main import build_parser
+from onesided.apps.cli.main import build_parser
 
 
 def run_command(comm, words):

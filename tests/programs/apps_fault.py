@@ -4,8 +4,8 @@ import sys
 import threading
 import time
 
-from onesided.apps import fft
-from onesided.apps.main import main
+from onesided.apps.cli.main import main
+from onesided.apps.tools import fft
 from onesided.pencilfft import PFFT
 
 
@@ -29,7 +29,7 @@ def raise_in_a_thread(comm, options):
 
 def fail_alone(comm, options):
     """A mistake that was not agreed on: the job must end all the same."""
-    from onesided.apps import failures
+    from onesided.apps.cli import failures
 
     failures.LONGEST_WAIT = 2.0
     if comm.rank == comm.size - 1:

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from onesided.apps.main import main
+from onesided.apps.cli.main import main
 
 del os.environ["OMP_NUM_THREADS"]
 os.environ.update(pair.split("=") for pair in sys.argv[1:])

@@ -6,9 +6,9 @@ import sys
 
 from mpi4py import MPI
 
-from onesided.apps import failures
-from onesided.apps.main import main
-from onesided.apps.mini.halos.two_sided import TwoSided
+from onesided.apps.cli import failures
+from onesided.apps.cli.main import main
+from onesided.apps.miniapps.halos import TwoSided
 
 failures.LONGEST_WAIT = 1.0
 START = TwoSided.start

@@ -4,11 +4,9 @@ import sys
 
 from mpi4py import MPI
 
-from onesided.apps.main import main
-from onesided.apps.partitioned import bench
-from onesided.apps.partitioned.contestants import SINGLE, Contestant
-from onesided.apps.partitioned.markings import ONE_BY_ONE
-from onesided.apps.partitioned.messages import blocking
+from onesided.apps.cli.main import main
+from onesided.apps.papers import partitioned
+from onesided.apps.papers.partitioned_sends import ONE_BY_ONE, SINGLE, Contestant, blocking
 
 ROUNDS = 4  # that still go well
 
@@ -32,7 +30,7 @@ def make(lane):
 
 if __name__ == "__main__":
     entered = [SINGLE, Contestant("bad", make, [ONE_BY_ONE])]
-    bench.contestants = lambda text, aggregates, python: entered
+    partitioned.contestants = lambda text, aggregates, python: entered
     threads = {"main": "1", "thread": "2"}[sys.argv[1]]
     words = ["--buffer", "4K", "--partition-sizes", "1K", "--threads", threads]
     code = main(["bench", "partitioned", *words])

@@ -12,7 +12,7 @@ def install():
     import signal
     import time
 
-    from onesided.apps.rmamt.epochs import OneSided
+    from onesided.apps.papers.rmamt_epochs import OneSided
 
     whole = OneSided.round
 

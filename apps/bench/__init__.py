@@ -1,0 +1,1 @@
+"""How everything is measured, kept and compared: what all benchmarks share."""

@@ -1,0 +1,168 @@
+"""A command of ours in a job of its own, ended where it takes too long."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from onesided.apps.cli.failures import CommandError, words
+
+LEAVING = 15.0  # seconds for a job to leave when it is told to
+PARTIAL = ".part"  # what the name of a JSON file ends with until its command has come to its end
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a job ended: ``state`` in a word, ``reason`` in more where it did not do its work.
+
+    ``code``: its exit code; None where it had to be ended.
+    """
+
+    state: str
+    seconds: float
+    reason: str = ""
+    code: int | None = None
+
+
+def results_folder(path: str) -> Path:
+    """Local. The folder for the results, made if it is not there; :class:`CommandError`."""
+    folder = Path(path).resolve()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(words(error)) from error
+    if not os.access(folder, os.W_OK):
+        raise CommandError(f"{path}: Permission denied")
+    return folder
+
+
+@contextmanager
+def signals_interrupt() -> Iterator[None]:
+    """Local. Asked to end, it ends as by Ctrl-C: no job stays behind."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {each: signal.signal(each, interrupt) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def run_job(
+    arguments: Sequence[str],
+    ranks: int,
+    target: Path | None,
+    limit: float,
+    variables: Mapping[str, str] | None = None,
+) -> Ended:
+    """Local. ``onesided`` with these arguments on so many ranks; at most ``limit`` seconds.
+
+    ``variables``: of its environment, beside ours.
+
+    What it writes with ``--json`` is at ``target`` if it is whole, else nothing is there; None
+    where the command writes none. What it prints is beside it, in a file that ends with .log.
+    """
+    log = _log_of(arguments, target)
+    line = [sys.executable, "-m", "onesided.apps", *arguments]
+    partial = None
+    if target is not None:
+        partial = target.with_name(target.name + PARTIAL)
+        for old in (target, partial):
+            old.unlink(missing_ok=True)
+        line += ["--ranks", str(ranks), "--json", str(partial)]
+    began = time.monotonic()
+    try:
+        code = _exit_code(line, log, limit, variables or {})
+        whole = partial is None or _whole(partial)
+        if whole and partial is not None and target is not None:
+            os.replace(partial, target)
+    finally:
+        if target is not None:
+            _tidy(target)
+    seconds = time.monotonic() - began
+    if code is None:
+        return Ended("ended", seconds, f"not done after {limit:.0f} s")
+    if code != 0:
+        return Ended("failed", seconds, f"exit code {code}: {_last_words(log)}", code)
+    if not whole:
+        return Ended("failed", seconds, f"it wrote no result: {_last_words(log)}", code)
+    return Ended("done", seconds, code=code)
+
+
+def _exit_code(
+    line: Sequence[str], log: Path, limit: float, variables: Mapping[str, str]
+) -> int | None:
+    """Local. Of a program that prints to ``log``; None where it had to be ended."""
+    with open(log, "wb") as out:
+        process = subprocess.Popen(
+            line,
+            env=os.environ | dict(variables),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            return process.wait(limit)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            _end(process)
+
+
+def _tidy(target: Path) -> None:
+    """Local. Remove what a command that did not come to its end has left: it opens files early."""
+    target.with_name(target.name + PARTIAL).unlink(missing_ok=True)
+    for picture in target.parent.glob(f"{target.stem}*.png"):
+        if picture.stat().st_size == 0:
+            picture.unlink()
+
+
+def _log_of(arguments: Sequence[str], target: Path | None) -> Path:
+    """Local. Beside the JSON file; without one, beside what ``-o`` names."""
+    if target is not None:
+        return target.with_suffix(".log")
+    return Path(arguments[list(arguments).index("-o") + 1]).with_suffix(".log")
+
+
+def _whole(path: Path) -> bool:
+    """Local. Whether a JSON file has been written to its end."""
+    try:
+        json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _last_words(log: Path) -> str:
+    """Local. What the command said about its failure, or the last that was printed."""
+    try:
+        lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
+    except OSError as error:
+        return words(error)
+    spoken = [line for line in lines if line]
+    ours = [line for line in spoken if line.startswith("onesided: ")]
+    return (ours or spoken or ["it said nothing"])[-1]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Local. Let the job leave if it is still there, then make it."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(LEAVING)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

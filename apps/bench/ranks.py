@@ -1,0 +1,52 @@
+"""The first so many ranks of a job at work, while the others sleep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mpi4py import MPI
+
+from onesided.apps.bench.timing import rest
+from onesided.apps.cli.failures import CommandError, together, user_errors
+
+
+class Alone(Exception):
+    """What one rank cannot do while others wait for it; it ends the job."""
+
+
+def among(comm: MPI.Intracomm, count: int, work: Callable[[MPI.Intracomm], None]) -> None:
+    """Collective. Call ``work`` with a communicator of the first ``count`` ranks, on these alone.
+
+    :class:`CommandError` on all ranks, also for what those that slept cannot know. An error that a
+    rank turns out to have alone, because the others do not come, is :class:`Alone` there.
+    """
+    taking_part = comm.rank < count
+    sub: Any = comm.Split(0 if taking_part else MPI.UNDEFINED, comm.rank)
+    trouble = ""
+    if taking_part:
+        try:
+            with user_errors():
+                work(sub)
+        except CommandError as error:
+            trouble = str(error)
+            if not together(comm):
+                raise Alone(f"rank {comm.rank} alone: {trouble}") from error
+    if not trouble:
+        rest(comm)
+    if taking_part:
+        sub.Free()
+    trouble = comm.bcast(trouble)
+    if trouble:
+        raise CommandError(trouble)
+
+
+def counted(size: int, asked: Sequence[int] | None, usual: Sequence[int]) -> list[int]:
+    """Local. The numbers of ranks; :class:`CommandError` for more than the job has."""
+    if not asked:
+        return sorted(set(usual))
+    if max(asked) > size:
+        raise CommandError(
+            f"--ranks-list {max(asked)}: the job has {size} rank{'s' if size > 1 else ''}"
+        )
+    return sorted(set(asked))

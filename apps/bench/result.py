@@ -1,0 +1,196 @@
+"""What a command wrote into a JSON file, read back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.report import SCHEMA
+
+#: What every envelope has, and of which type it is.
+PARTS: Mapping[str, type] = {
+    "command": str,
+    "settings": dict,
+    "versions": dict,
+}
+#: What an envelope may have beside lists of records of its own.
+OTHERS: Mapping[str, type] = {
+    "machine": dict,
+    "pattern": dict,
+    "rows": list,
+    "remarks": list,
+    "verdicts": dict,
+}
+OWN = frozenset((*PARTS, *OTHERS, "schema", "verified"))
+METHOD = "method"
+
+
+def known(value: Any) -> float | None:
+    """Local. A finite number of a JSON file; None for everything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row: its labels, and everything else by name."""
+
+    labels: Mapping[str, str]
+    values: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Entry:
+        """Local. Of a record as :class:`onesided.apps.cli.report.Row` writes it.
+
+        Others have no ``labels``: their texts are taken for these.
+        """
+        labels = record.get("labels")
+        if not isinstance(labels, dict):
+            labels = {
+                name: value
+                for name, value in record.items()
+                if isinstance(value, str) and name not in ("reason", "break_even")
+            }
+        return cls({str(name): str(text) for name, text in labels.items()}, record)
+
+    def number(self, name: str) -> float | None:
+        """Local. A finite number, or None where there is none: of a label also as it was meant."""
+        value = self.values.get(name)
+        if isinstance(value, str) and name in self.labels:
+            try:
+                value = float(value)
+            except ValueError:
+                return None
+        return known(value)
+
+    def ratio(self, name: str) -> float | None:
+        """Local. The time over that of another, taken in the same rounds."""
+        ratios = self.values.get("ratios")
+        return known(ratios.get(name)) if isinstance(ratios, dict) else None
+
+    def label(self, name: str) -> str:
+        """Local. A label, or an empty text."""
+        return self.labels.get(name, "")
+
+    @property
+    def method(self) -> str:
+        """Local. The name of the method; of ``auto (p2p)`` the whole text."""
+        return self.label(METHOD)
+
+    @property
+    def median(self) -> float | None:
+        """Local. Seconds of an iteration."""
+        return self.number("median_s")
+
+    @property
+    def reason(self) -> str:
+        """Local. Why nothing was measured; empty where something was."""
+        return str(self.values.get("reason", ""))
+
+
+@dataclass(frozen=True)
+class Result:
+    """An envelope: ``name`` is that of its file, ``content`` what it holds."""
+
+    name: str
+    content: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, name: str, content: Mapping[str, Any]) -> Result:
+        """Local. :class:`CommandError` for another version, and for parts of a wrong type."""
+        version = content.get("schema")
+        if version != SCHEMA or isinstance(version, bool):
+            told = "no version" if version is None else f"version {version!r}"
+            raise CommandError(
+                f"{name}: the file has {told} of what commands write, this program reads "
+                f"version {SCHEMA}; measure again"
+            )
+        for part, kind in PARTS.items():
+            if not isinstance(content.get(part), kind):
+                raise CommandError(f"{name}: {part!r} is no {_WORDS[kind]}")
+        for part, kind in OTHERS.items():
+            if not isinstance(content.get(part, kind()), kind):
+                raise CommandError(f"{name}: {part!r} is no {_WORDS[kind]}")
+        if not all(isinstance(row, dict) for row in content.get("rows", [])):
+            raise CommandError(f"{name}: a row is no {_WORDS[dict]}")
+        return cls(name, content)
+
+    @property
+    def command(self) -> str:
+        """Local. Which command it was."""
+        return str(self.content["command"])
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Local. Its rows."""
+        return [Entry.of(row) for row in self.content.get("rows", [])]
+
+    @property
+    def timed(self) -> list[Entry]:
+        """Local. The rows of what was timed."""
+        return [entry for entry in self.entries if entry.median is not None]
+
+    @property
+    def pattern(self) -> Mapping[str, Any]:
+        """Local. What was exchanged."""
+        found: Mapping[str, Any] = self.content.get("pattern", {})
+        return found
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Local. What the command was given."""
+        found: Mapping[str, Any] = self.content["settings"]
+        return found
+
+    @property
+    def machine(self) -> Mapping[str, Any]:
+        """Local. Where it was measured; empty for what is no measurement."""
+        found: Mapping[str, Any] = self.content.get("machine", {})
+        return found
+
+    @property
+    def versions(self) -> Mapping[str, Any]:
+        """Local. With which software."""
+        found: Mapping[str, Any] = self.content["versions"]
+        return found
+
+    @property
+    def remarks(self) -> list[str]:
+        """Local. What the command said below its table."""
+        return [str(remark) for remark in self.content.get("remarks", [])]
+
+    @property
+    def listings(self) -> dict[str, Sequence[Mapping[str, Any]]]:
+        """Local. Lists of records beside the rows, by name."""
+        return {
+            name: value
+            for name, value in self.content.items()
+            if name not in OWN
+            and isinstance(value, list)
+            and value
+            and all(isinstance(record, dict) for record in value)
+        }
+
+    @property
+    def layout(self) -> str:
+        """Local. Ranks and nodes in words."""
+        if not self.machine:
+            return "no measurement"
+        ranks, nodes = self.machine.get("ranks", "?"), self.machine.get("nodes", "?")
+        return f"{ranks} rank{'' if ranks == 1 else 's'} on {nodes} node{'' if nodes == 1 else 's'}"
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Local. Machine and MPI: what must not differ between results that are compared."""
+        return (
+            str(self.machine.get("system", "unknown system")),
+            str(self.machine.get("processor", "unknown processor")),
+            str(self.versions.get("mpi library", "unknown MPI")),
+        )
+
+
+_WORDS: dict[type, str] = {str: "text", dict: "object", list: "list"}

@@ -1,0 +1,96 @@
+"""Which methods a command runs, and making with each what is to be measured."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from mpi4py import MPI
+
+from onesided.apps.bench.timing import setup_time
+from onesided.apps.cli.failures import CommandError, user_errors, words
+from onesided.collectives import ResourceError, UnsupportedError, methods
+
+BASELINE = "mpi"
+EVERY = "all"
+Made = TypeVar("Made")
+
+
+def chosen(text: str, *, baseline: bool = True) -> list[str]:
+    """Local. The names that ``--comm`` means, the baseline first if it is wanted.
+
+    :class:`CommandError` where a name is unknown; it lists the known ones.
+    """
+    known = list(methods())
+    names = known if text == EVERY else [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in known:
+            raise CommandError(
+                f"no method {name!r}; the methods are {', '.join(known)}, or {EVERY}"
+            )
+    first = [BASELINE] if baseline else []
+    return list(dict.fromkeys(first + names))
+
+
+def hints(options: argparse.Namespace) -> dict[str, str]:
+    """Local. The info that ``--info`` gives; ``auto`` is told how often it will be started."""
+    return {"expected_iterations": str(options.iterations), **dict(options.info)}
+
+
+@dataclass
+class Candidate(Generic[Made]):
+    """What a method made, the seconds that making and freeing took, or why it could not."""
+
+    method: str
+    made: Made | None = None
+    setup: float = 0.0
+    freeing: float = 0.0
+    reason: str = ""
+
+
+def prepare(
+    comm: MPI.Intracomm,
+    names: Sequence[str],
+    make: Callable[[str], Made],
+    free: Callable[[Made], object],
+) -> list[Candidate[Made]]:
+    """Collective. Let each method make its object; what this MPI cannot do is kept as a reason.
+
+    :class:`CommandError` where none of the methods asked for (the baseline does not count) works,
+    or where what the user asked for is wrong with any method.
+    """
+    candidates: list[Candidate[Made]] = []
+    try:
+        with user_errors():
+            for name in names:
+                candidates.append(_prepare(comm, name, make))
+    except CommandError:
+        release(comm, candidates, free)  # every rank has the same error and the same candidates
+        raise
+    asked = [each for each in candidates if each.method != BASELINE] or candidates
+    if all(each.made is None for each in asked):
+        release(comm, candidates, free)
+        raise CommandError("; ".join(f"{each.method}: {each.reason}" for each in asked))
+    return candidates
+
+
+def _prepare(comm: MPI.Intracomm, name: str, make: Callable[[str], Made]) -> Candidate[Made]:
+    made: list[Made] = []
+    try:
+        seconds = setup_time(comm, lambda: made.append(make(name)))
+    except (UnsupportedError, ResourceError) as error:
+        return Candidate(name, reason=words(error))
+    return Candidate(name, made[0], seconds)
+
+
+def release(
+    comm: MPI.Intracomm, candidates: Sequence[Candidate[Made]], free: Callable[[Made], object]
+) -> None:
+    """Collective. Free what was made, in reverse order, and note how long it took."""
+    for candidate in reversed(candidates):
+        made = candidate.made
+        if made is not None:
+            candidate.freeing = setup_time(comm, lambda made=made: free(made))  # type: ignore[misc]
+            candidate.made = None

@@ -1,0 +1,135 @@
+"""How a command fails: one sentence on rank 0, exit code 2 on all ranks, MPI finalized."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+# What the environment says about the MPI job that this process belongs to.
+#
+# Read before MPI is initialized: printing a usage message, or starting the job, needs no MPI.
+
+# MPICH and its relatives; Open MPI; any launcher that speaks PMIx
+RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+
+
+def in_job() -> bool:
+    """Local. True where a launcher has started this process as a rank."""
+    return any(name in os.environ for name in RANK_VARIABLES)
+
+
+def early_rank() -> int:
+    """Local. This process's rank as the launcher told it; 0 outside a job."""
+    for name in RANK_VARIABLES:
+        if name in os.environ:
+            return int(os.environ[name])
+    return 0
+
+
+INTERRUPTED = 130  # exit code after an interrupt, as shells have it
+USAGE = 2  # exit code of a command that could not do what it was asked for
+LONGEST_WAIT = 20.0  # seconds for all ranks to come to the end of a failed command
+
+
+class CommandError(Exception):
+    """A mistake in what the command was given; raised on every rank with the same words."""
+
+
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """Local. Turn what the layers raise, on every rank alike, into :class:`CommandError`.
+
+    Only calls that agree on their errors belong into the block: a file that cannot be read, a
+    shape that does not fit, an unknown method. Anything else is unexpected and ends the job.
+    """
+    from onesided.collectives import OnesidedError
+
+    try:
+        yield
+    except (OnesidedError, OSError, ValueError, EOFError, MemoryError) as error:
+        raise CommandError(words(error)) from error
+
+
+def words(error: BaseException) -> str:
+    """Local. One line for an error."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, OSError) and error.filename is not None:
+        text = f"{error.filename}: {error.strerror}"
+    return " ".join(text.split())
+
+
+def fail(error: CommandError) -> int:
+    """Collective in an MPI job, else local. Say what is wrong and return the exit code.
+
+    The ranks leave together, because some launchers end the others as soon as one has left. Where
+    they do not all come, this rank is alone with its error, and the job is aborted.
+    """
+    sentence = f"onesided: {error}"
+    comm = _world()
+    if comm is None:
+        if early_rank() == 0:
+            print(sentence, file=sys.stderr, flush=True)
+        return USAGE
+    if comm.rank == 0:
+        print(sentence, file=sys.stderr, flush=True)
+    if not together(comm):
+        if comm.rank != 0:
+            print(f"{sentence} (rank {comm.rank} alone)", file=sys.stderr, flush=True)
+        comm.Abort(USAGE)
+    return USAGE
+
+
+def stop() -> int:
+    """Local. After an interrupt, which may have come to this rank alone: end the whole job."""
+    comm = _world()
+    if comm is not None:
+        comm.Abort(INTERRUPTED)
+    print("onesided: interrupted", file=sys.stderr, flush=True)
+    return INTERRUPTED
+
+
+def _world() -> MPI.Intracomm | None:
+    """Local. All ranks of this job; None outside a job, or where MPI cannot be loaded."""
+    if not in_job():
+        return None
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError):
+        return None
+    return MPI.COMM_WORLD
+
+
+def together(comm: MPI.Intracomm) -> bool:
+    """Collective. Wait, asleep, for all ranks; false where they do not come in time."""
+    arrived = comm.Ibarrier()
+    deadline = time.monotonic() + LONGEST_WAIT
+    while not arrived.Test():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.001)
+    return True
+
+
+# Giving back what all ranks have made together, where they all go on or all fail alike.
+
+
+@contextmanager
+def closing() -> Iterator[ExitStack]:
+    """Collective at its end, and after :class:`.CommandError`, which all ranks have.
+
+    Nothing is closed after another error, which one rank may have alone: it ends the job.
+    """
+    stack = ExitStack()
+    try:
+        yield stack
+    except CommandError:
+        stack.close()
+        raise
+    stack.close()

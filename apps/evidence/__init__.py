@@ -1,1 +1,0 @@
-"""The experiments of the papers: exchanges, patterns of matrices, applications, and all at once."""

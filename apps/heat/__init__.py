@@ -1,1 +1,0 @@
-"""The heat equation on a grid, with halos that leave piece by piece."""

@@ -1,1 +1,0 @@
-"""Ways of bringing the ghost layers of a block up to date."""

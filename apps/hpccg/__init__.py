@@ -1,1 +1,0 @@
-"""HPCCG: conjugate gradients with the 27-point matrix of a stack of boxes."""

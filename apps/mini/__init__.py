@@ -1,1 +1,0 @@
-"""What mini-applications share: ways to communicate, scaling runs, overheads, bounds."""

@@ -1,1 +1,0 @@
-"""Ways of bringing the ghosts of a distributed vector up to date."""

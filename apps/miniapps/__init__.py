@@ -1,0 +1,1 @@
+"""Mini-applications: HPCCG, MiniFE and miniMD, their ghosts brought in several ways."""

@@ -1,0 +1,346 @@
+"""The atoms of a rank in time: velocity Verlet, neighbor lists, ghosts, and migration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, isfinite, prod
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.apps.bench.timing import Stopwatch
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.report import Verdict
+from onesided.apps.miniapps.minimd_atoms import (
+    Atoms,
+    Axis,
+    Border,
+    Domain,
+    find_borders,
+    lost,
+    migrate,
+    wrap,
+)
+from onesided.apps.miniapps.minimd_kernels import Cells, Tally, load
+from onesided.apps.miniapps.minimd_links import Links, forward, reverse
+from onesided.apps.miniapps.minimd_problem import AXES, Problem
+from onesided.collectives import Grid, agreed
+
+# Where the atoms are at the start, and how they move: the same for any number of ranks.
+#
+# The velocity of an atom comes from its number in the lattice alone, by the "minimal standard"
+# generator of Park and Miller (Communications of the ACM 31, 1988), so that the result is that of
+# Mantevo's MiniMD.
+
+MULTIPLIER, MODULUS = 16807, 2**31 - 1
+DRAWS = (6, 12, 18)  # which numbers after the seed are the velocity along x, y and z
+
+
+def lattice(
+    problem: Problem, low: Sequence[float], high: Sequence[float]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Local. Atoms of a face-centered cubic lattice in a part of the box: positions and numbers.
+
+    Positions have the shape (3, n), numbers count from 1. A part has its lower faces, not its
+    upper ones.
+    """
+    half = 0.5 * problem.constant
+    places = []
+    for count, start, stop in zip(problem.cells, low, high, strict=True):
+        at = np.arange(2 * count)
+        places.append(at[(half * at >= start) & (half * at < stop)])
+    x, y, z = np.meshgrid(*places, indexing="ij")
+    taken = (x + y + z) % 2 == 0
+    x, y, z = x[taken], y[taken], z[taken]
+    wide, deep = 2 * problem.cells[0], 2 * problem.cells[1]
+    numbers = (z.astype(np.int64) * deep + y) * wide + x + 1
+    return half * np.stack([x, y, z]).astype(float), numbers
+
+
+def velocities(numbers: NDArray[Any]) -> NDArray[Any]:
+    """Local. Uniform numbers between 0 and 1, three for every atom, by its number."""
+    seeds = numbers.astype(np.int64) % MODULUS
+    drawn = [seeds * pow(MULTIPLIER, count, MODULUS) % MODULUS for count in DRAWS]
+    return np.stack(drawn).reshape(AXES, numbers.size) * (1.0 / MODULUS)
+
+
+def warm(comm: MPI.Intracomm, problem: Problem, v: NDArray[Any]) -> None:
+    """Collective. Take the mean from velocities, and scale them to the temperature at the start."""
+    mean = v.sum(axis=1)
+    comm.Allreduce(MPI.IN_PLACE, mean)
+    v -= (mean / problem.atoms)[:, None]
+    squares = comm.allreduce(float((v * v).sum()))
+    v *= (problem.temperature * degrees(problem) / squares) ** 0.5
+
+
+def degrees(problem: Problem) -> int:
+    """Local. The degrees of freedom: the center of mass rests."""
+    return AXES * problem.atoms - AXES
+
+
+# Temperature, energy and pressure of all atoms together.
+
+#: Per unit of time, by how much two runs that differ by rounding drift apart: exp(GROWTH t).
+GROWTH = 4.0
+ROUNDING = 1e-12  # of sums in another order,
+TERM = 4e-15  # and more for every atom
+MOST = 0.05  # outputs of runs that have nothing in common any more but the energy
+#: Part of the kinetic energy by which the total energy may change: of a time step of 0.005.
+DRIFT, USUAL_STEP = 5e-3, 0.005
+
+
+@dataclass(frozen=True)
+class Output:
+    """A line of thermodynamic output, energies per atom.
+
+    ``potential`` is that of Mantevo's output, whose pairs end abruptly at the cutoff; ``energy``
+    is conserved: kinetic energy and that of the shifted potential.
+    """
+
+    step: int
+    temperature: float
+    potential: float
+    pressure: float
+    energy: float
+
+    @property
+    def numbers(self) -> tuple[float, float, float, float]:
+        """Local. All but the step."""
+        return self.temperature, self.potential, self.pressure, self.energy
+
+
+def output(
+    comm: MPI.Intracomm, problem: Problem, v: NDArray[Any], tally: Tally, step: int
+) -> Output:
+    """Collective. From the velocities of own atoms; :class:`CommandError` where atoms are lost."""
+    sums = np.array(
+        [float(np.einsum("an,an->", v, v)), tally.energy, tally.virial, tally.pairs, v.shape[1]]
+    )
+    comm.Allreduce(MPI.IN_PLACE, sums)
+    squares, energy, virial, pairs, atoms = sums.tolist()
+    if atoms != problem.atoms:
+        raise CommandError(f"step {step}: there are {atoms:.0f} atoms of {problem.atoms}")
+    return Output(
+        step,
+        squares / degrees(problem),
+        energy / problem.atoms,
+        (squares + virial) / (AXES * prod(problem.lengths)),
+        (0.5 * squares + energy - pairs * problem.end_energy) / problem.atoms,
+    )
+
+
+def check_energy(problem: Problem, first: Output, now: Output) -> None:
+    """Local. :class:`CommandError` where the energy has blown up."""
+    allowed = abs(first.energy) + first.temperature
+    if isfinite(now.energy) and abs(now.energy - first.energy) <= allowed:
+        return
+    raise CommandError(
+        f"step {now.step}: the energy of an atom is {now.energy:.4g}, at the start it was "
+        f"{first.energy:.4g}; the time step {problem.dt:g} is too long for these atoms"
+    )
+
+
+def conservation(problem: Problem, outputs: Sequence[Output]) -> Verdict:
+    """Local. The largest change of the energy, as a part of the kinetic energy at the start.
+
+    The error of the method is of second order in the time step.
+    """
+    first = outputs[0]
+    kinetic = max(0.5 * AXES * first.temperature, 1e-300)
+    change = float(np.max(np.abs([each.energy - first.energy for each in outputs])))
+    return Verdict(change / kinetic, DRIFT * max(1.0, (problem.dt / USUAL_STEP) ** 2))
+
+
+def agreement(problem: Problem, outputs: Sequence[Output], alone: Sequence[Output]) -> Verdict:
+    """Local. The largest relative difference to the output of one rank.
+
+    What rounding explains grows exponentially, as the paths of the atoms are chaotic.
+    """
+    base = ROUNDING + TERM * problem.atoms
+    worst = Verdict(0.0, base)
+    for one, other in zip(outputs, alone, strict=True):
+        grown = min(MOST, base * exp(min(GROWTH * one.step * problem.dt, 100.0)))
+        for a, b in zip(one.numbers, other.numbers, strict=True):
+            error = abs(a - b) / max(abs(b), 1.0)
+            if not isfinite(error):
+                return Verdict(error, grown)
+            if error * worst.tolerance > worst.error * grown:
+                worst = Verdict(error, grown)
+    return worst
+
+
+PARTS = FORCES, LISTS, COMMUNICATION = "forces", "lists", "communication"
+
+
+class Simulation:
+    """One set of atoms for all ways of exchanging, which take turns: ``resume`` sets the scene.
+
+    ``outputs``: lines of output since then. ``farthest``: how far an atom has moved between two
+    sets of lists. ``needed``: atoms that are sent to a neighbor at most, by axis, on any rank.
+    """
+
+    def __init__(
+        self, comm: MPI.Intracomm, problem: Problem, grid: Sequence[int], kernel: str
+    ) -> None:
+        """Collective. The atoms at the start, with their lists."""
+        self.problem = problem
+        self.cart = comm.Create_cart(grid, [True] * AXES, reorder=False)
+        self.domain = Domain(problem.lengths, tuple(grid), tuple(self.cart.coords))
+        self.axes = [Axis(self.cart, number, self.domain) for number in range(AXES)]
+        bounds = [(0.0, length) for length in problem.lengths]
+        self.parts = Grid(self.cart, grid, 0, periodic=True, dims=grid, bounds=bounds)
+        self.kernel = load(kernel, problem)
+        self.atoms = Atoms()
+        self.borders: list[Border] = []
+        self.links: Links | None = None
+        self.needed = np.zeros(AXES, dtype=np.int64)
+        self.step, self.farthest = 0, 0.0
+        self.outputs: list[Output] = []
+        self.first: Output | None = None
+        self._low, self._high = self.domain.low, self.domain.high
+        self._origin: NDArray[Any] | None = None
+        self._work = np.empty((AXES, 0))
+        self._watch({part: Stopwatch() for part in PARTS})
+        self._begin()
+
+    def _begin(self) -> None:
+        with agreed(self.cart, f"{self.problem.atoms} atoms"):
+            x, numbers = lattice(self.problem, self._low.tolist(), self._high.tolist())
+            v = velocities(numbers)
+        warm(self.cart, self.problem, v)
+        self.atoms.load(np.concatenate([x, v, numbers[None]]))
+        self.rebuild()
+
+    def resume(
+        self, state: NDArray[Any], step: int, links: Links, watches: Mapping[str, Stopwatch]
+    ) -> None:
+        """Collective. Go on from a state of a step, with new lists and forces.
+
+        The parts of what follows are under ``watches``, by the names of ``PARTS``.
+        """
+        self._watch(watches)
+        self.links, self.step, self.outputs = links, step, []
+        self.atoms.load(state)
+        self._origin = None
+        self.rebuild()
+        tally = self._forces(step == 0)
+        if step == 0:
+            self._write(tally)
+
+    def advance(self, steps: int) -> None:
+        """Collective. So many time steps.
+
+        :class:`CommandError` on all ranks where the atoms have blown up.
+        """
+        problem = self.problem
+        with np.errstate(all="ignore"):
+            for _ in range(steps):
+                self.step += 1
+                self._kick()
+                self._drift()
+                if self.step % problem.every == 0:
+                    self._rebuild()
+                else:
+                    self._forward(self.atoms.x, self.borders, self._need().forward)
+                due = problem.due(self.step)
+                tally = self._forces(due)
+                self._kick()
+                if due:
+                    self._write(tally)
+
+    def rebuild(self) -> None:
+        """Collective. Atoms move to the ranks that they have come to; new ghosts, new lists."""
+        atoms, problem = self.atoms, self.problem
+        self._check_moves()
+        state = atoms.state()
+        wrap(state[:AXES], self.domain)
+        state = migrate(state, self.parts)
+        cells = Cells.of(state, state.shape[1], self._low, self._high, problem.reach)
+        atoms.load(state[:, cells.order])
+        self._origin = atoms.x[:, : atoms.own].copy()
+        self.borders = find_borders(atoms, self.axes, self._low, self._high, problem.reach)
+        self.needed[:] = [max(*each.sent, *each.received) for each in self.borders]
+        self.cart.Allreduce(MPI.IN_PLACE, self.needed, op=MPI.MAX)
+        if self.links is not None:
+            self.links.fit(self.needed)
+        self.kernel.build(atoms.x, atoms.own, atoms.total, self._low, self._high)
+
+    def free(self) -> None:
+        """Collective."""
+        self.parts.Free()
+        for axis in self.axes:
+            axis.free()
+        self.cart.Free()
+
+    def _watch(self, watches: Mapping[str, Stopwatch]) -> None:
+        """Local."""
+        self._compute = watches[FORCES].timed(self.kernel.forces)
+        self._rebuild = watches[LISTS].timed(self.rebuild)
+        self._forward = watches[COMMUNICATION].timed(forward)
+        self._reverse = watches[COMMUNICATION].timed(reverse)
+
+    def _need(self) -> Links:
+        if self.links is None:
+            raise RuntimeError("no way of exchanging has been chosen: resume comes first")
+        return self.links
+
+    def _check_moves(self) -> None:
+        """Collective. :class:`CommandError` where an atom has moved farther than to a neighbor."""
+        x = self.atoms.x[:, : self.atoms.own]
+        moved = 0.0
+        if self._origin is not None and self.atoms.own:
+            apart = x - self._origin
+            moved = float(np.einsum("an,an->n", apart, apart).max()) ** 0.5
+        wrapped = x.copy()
+        wrap(wrapped, self.domain)
+        astray = lost(wrapped, self.axes)
+        width = float((self._high - self._low).min())
+        bad = astray > 0 or not moved < width
+        facts = np.array([float(bad), 0.0 if bad else moved])
+        self.cart.Allreduce(MPI.IN_PLACE, facts, op=MPI.MAX)
+        if facts[0]:
+            raise CommandError(
+                f"step {self.step}: atoms have moved farther than the part of a rank is wide; the "
+                f"time step {self.problem.dt:g} is too long, or {self.problem.every} steps "
+                "without new neighbor lists are too many"
+            )
+        self.farthest = max(self.farthest, float(facts[1]))
+
+    def _kick(self) -> None:
+        """Local. Half a time step of the velocities."""
+        own = self.atoms.own
+        work = self._scratch(own)
+        np.multiply(self.atoms.f[:, :own], 0.5 * self.problem.dt, out=work)
+        self.atoms.v[:, :own] += work
+
+    def _drift(self) -> None:
+        """Local. A time step of the positions."""
+        own = self.atoms.own
+        work = self._scratch(own)
+        np.multiply(self.atoms.v[:, :own], self.problem.dt, out=work)
+        self.atoms.x[:, :own] += work
+
+    def _scratch(self, count: int) -> NDArray[Any]:
+        if self._work.shape[1] < count:
+            self._work = np.empty_like(self.atoms.x)
+        return self._work[:, :count]
+
+    def _forces(self, tally: bool) -> Tally:
+        """Collective. The forces on own atoms."""
+        atoms = self.atoms
+        found: Tally = self._compute(atoms.x, atoms.f, atoms.own, atoms.total, tally)
+        self._reverse(atoms.f, self.borders, self._need().back)
+        return found
+
+    def _write(self, tally: Tally) -> None:
+        """Collective. A line of output."""
+        line = output(
+            self.cart, self.problem, self.atoms.v[:, : self.atoms.own], tally, self.step
+        )
+        self.outputs.append(line)
+        if self.first is None:
+            self.first = line
+        check_energy(self.problem, self.first, line)

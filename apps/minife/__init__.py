@@ -1,1 +1,0 @@
-"""The mini-app MiniFE: finite elements for the Poisson equation on a box."""

@@ -1,1 +1,0 @@
-"""Molecular dynamics: the mini-application MiniMD, its ghost atoms exchanged in several ways."""

@@ -1,1 +1,0 @@
-"""Neighbor lists and forces of the atoms of one rank."""

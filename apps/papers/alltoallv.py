@@ -1,0 +1,259 @@
+"""``onesided bench alltoallv``: benchmark 1 of paper 000, uniform exchanges by every method.
+
+Every rank sends equal blocks, filled with its own number, to all ranks, itself included. The first
+2, 4, 8 ... ranks of the job exchange while the others sleep: the same number of bytes per rank
+(weak scaling), or the same for all of them together (strong scaling).
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from onesided.apps.bench.picture import check_picture, save_lines
+from onesided.apps.bench.ranks import among, counted
+from onesided.apps.bench.selection import BASELINE, chosen
+from onesided.apps.cli.options import settings
+from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.report import Report, Row, byte_count, check_json
+from onesided.apps.papers.exchange import PLAIN, REMARK, Contest, Problem, wrong_elements
+from onesided.apps.tools.spmv import FAILED
+
+# What benchmark 1 measures: which numbers of ranks exchange how many bytes, and in which series.
+#
+# Pure: no MPI call. One place may belong to several series and is measured once.
+
+ITEM = 8  # bytes of an element
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """So many ranks, each of which sends so many elements to every rank, itself included."""
+
+    ranks: int
+    count: int
+
+    @classmethod
+    def nearest(cls, ranks: int, nbytes: int) -> Place:
+        """Local. Where a rank sends about so many bytes; at least one element to every rank."""
+        return cls(ranks, max(1, round(nbytes / ITEM / ranks)))
+
+    @property
+    def nbytes(self) -> int:
+        """Local. Bytes that each rank sends."""
+        return self.count * self.ranks * ITEM
+
+
+@dataclass(frozen=True)
+class Series:
+    """Places over the numbers of ranks; ``nbytes`` per rank if weak, of all together if strong."""
+
+    scaling: str
+    nbytes: int
+    places: tuple[Place, ...]
+
+    def record(self) -> dict[str, Any]:
+        """Local. For JSON."""
+        return {
+            "scaling": self.scaling,
+            "bytes": self.nbytes,
+            "places": [{"ranks": each.ranks, "bytes": each.nbytes} for each in self.places],
+        }
+
+
+def weak(counts: Sequence[int], nbytes: int) -> Series:
+    """Local. The same number of bytes per rank on every number of ranks."""
+    return Series("weak", nbytes, tuple(Place.nearest(ranks, nbytes) for ranks in counts))
+
+
+def strong(counts: Sequence[int], nbytes: int) -> Series:
+    """Local. What the smallest number of ranks sends together, ``nbytes`` each, split up.
+
+    Left out: other numbers of ranks among which less than an element per block would be left.
+    """
+    least = min(counts)
+    total = nbytes * least
+    enough = [ranks for ranks in counts if ranks == least or total >= ITEM * ranks * ranks]
+    return Series("strong", total, tuple(Place.nearest(ranks, total // ranks) for ranks in enough))
+
+
+SCALINGS = {"weak": weak, "strong": strong}
+
+
+def series(scalings: Sequence[str], counts: Sequence[int], sizes: Sequence[int]) -> list[Series]:
+    """Local. All series that were asked for."""
+    return [SCALINGS[name](counts, size) for name in dict.fromkeys(scalings) for size in sizes]
+
+
+def places(every: Sequence[Series]) -> list[Place]:
+    """Local. All different places, by number of ranks and of bytes."""
+    return sorted({place for each in every for place in each.places})
+
+
+def doubling(size: int) -> list[int]:
+    """Local. 2, 4, 8 ... and the number itself."""
+    counts = [size]
+    power = 2
+    while power < size:
+        counts.append(power)
+        power *= 2
+    return sorted(counts)
+
+
+# Figures 1 and 2 of paper 000: times over the number of ranks, and over bytes.
+
+PAPERS_BYTES = 2 << 20  # of Figure 1
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Medians at some places, over the ranks or the bytes of a place."""
+
+    name: str
+    title: str
+    label: str
+    scale: str
+    places: Sequence[Place]
+    x: Callable[[Place], int]
+
+    def path(self, prefix: str) -> str:
+        """Local. Where it is written."""
+        return f"{prefix}-{self.name}.png"
+
+    def draw(self, prefix: str, rows: Sequence[Row], memory: str) -> None:
+        """Local. A line for every method with receive memory of one kind, and what needs none."""
+        places = {(str(each.ranks), each.nbytes): self.x(each) for each in self.places}
+        points: dict[str, list[tuple[float, float]]] = {}
+        for row in rows:
+            key = (row.labels["ranks"], row.nbytes)
+            if not row.reason and key in places and row.labels["memory"] in (memory, PLAIN):
+                point = (float(places[key]), median(row.times))
+                points.setdefault(row.labels["method"], []).append(point)
+        lines = {name: _columns(found) for name, found in points.items()}
+        labels = (self.label, "median time in s")
+        save_lines(self.path(prefix), self.title, labels, lines, x_scale=self.scale)
+
+
+def _columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    """Local. x and y of points, by x."""
+    ordered = sorted(points)
+    return [x for x, _ in ordered], [y for _, y in ordered]
+
+
+def scaling_figures(every: Sequence[Series]) -> list[Figure]:
+    """Local. Those that a sweep has data for.
+
+    1: weak scaling at the paper's 2 MiB per rank, or the size next to it; ``strong`` at that size,
+    too; 2: over the sizes, on the largest number of ranks.
+    """
+    found = []
+    for scaling, name in (("weak", "1"), ("strong", "strong")):
+        mine = [each for each in every if each.scaling == scaling and len(each.places) > 1]
+        if mine:
+            each = min(mine, key=lambda one: abs(one.places[0].nbytes - PAPERS_BYTES))
+            title = f"{scaling} scaling, {byte_count(each.nbytes)} " + (
+                "per rank (as Figure 1)" if name == "1" else "of all ranks together"
+            )
+            found.append(Figure(name, title, "ranks", "linear", each.places, _ranks))
+    largest = max(place.ranks for each in every for place in each.places)
+    over = sorted({p for each in every for p in each.places if p.ranks == largest})
+    if len(over) > 1:
+        title = f"Alltoallv, {largest} ranks (as Figure 2)"
+        found.append(Figure("2", title, "bytes per rank", "log", over, _bytes))
+    return found
+
+
+def _ranks(place: Place) -> int:
+    return place.ranks
+
+
+def _bytes(place: Place) -> int:
+    return place.nbytes
+
+
+def check_figures(comm: MPI.Intracomm, prefix: str | None, figures: Sequence[Figure]) -> None:
+    """Collective. :class:`CommandError` before the work where one of them cannot be written."""
+    for figure in figures if prefix is not None else ():
+        check_picture(comm, figure.path(str(prefix)))
+
+
+def draw_figures(
+    prefix: str | None, figures: Sequence[Figure], rows: Sequence[Row], memory: str
+) -> None:
+    """Local. All of them, where a prefix was given."""
+    for figure in figures if prefix is not None else ():
+        figure.draw(str(prefix), rows, memory)
+
+
+BYTES_REMARK = (
+    "Bytes are what a rank sends in one iteration, its own block included; GB/s: these bytes per "
+    "second."
+)
+
+
+def run(comm: MPI.Intracomm, options: Namespace) -> int:
+    """Collective. The command; its exit code is 1 where wrong data came."""
+    names = [name for name in chosen(options.comm) if name != BASELINE]
+    counts = counted(comm.size, options.ranks_list, doubling(comm.size))
+    every = series(options.scaling, counts, sorted(set(options.sizes)))
+    table = places(every)
+    figures = scaling_figures(every)
+    check_json(comm, options)
+    check_figures(comm, options.picture, figures)
+    report = Report(
+        "bench alltoallv",
+        settings(options),
+        {
+            "ranks": comm.size,
+            "blocks": "uniform",
+            "counts": counts,
+            "series": [each.record() for each in every],
+        },
+        remarks=[BYTES_REMARK, REMARK],
+    )
+    out = console(options.terminal) if comm.rank == 0 else None
+    share = options.seconds / len(table)
+    with progress(out, "exchanging", len(table) * options.iterations) as tick:
+        for count in counts:
+            mine = [place for place in table if place.ranks == count]
+
+            def compare(
+                sub: MPI.Intracomm, mine: Sequence[Place] = mine, tick: Callable[[], None] = tick
+            ) -> None:
+                for place in mine:
+                    report.rows += _compare(sub, options, names, place, share, tick)
+
+            among(comm, count, compare)
+    if comm.rank == 0:
+        draw_figures(options.picture, figures, report.rows, options.memory[0])
+    report.remarks.append(wrong_elements(report.rows, "the number of the rank that sent it"))
+    wrong = comm.bcast(report.verified is False)
+    report.finish(comm, out, options.json)
+    return FAILED if wrong else 0
+
+
+def _compare(
+    comm: MPI.Intracomm,
+    options: Namespace,
+    names: Sequence[str],
+    place: Place,
+    seconds: float,
+    tick: Callable[[], None],
+) -> list[Row]:
+    """Collective. The rows of one place."""
+    labels = {"ranks": str(place.ranks), "bytes": byte_count(place.nbytes)}
+    return Contest(comm, options, names, labels, seconds).rows(uniform(comm, place.count), tick)
+
+
+def uniform(comm: MPI.Intracomm, count: int) -> Problem:
+    """Local. Blocks of ``count`` elements, filled with the number of the rank that sends them."""
+    sent = np.full(count * comm.size, float(comm.rank))
+    counts = [count] * comm.size
+    expected = np.repeat(np.arange(float(comm.size)), count)
+    return Problem(sent, counts, counts, expected, sent.nbytes)

@@ -1,0 +1,404 @@
+"""``onesided bench apps``: applications end to end, by every method and by others.
+
+A Fourier transform forward and backward, against mpi4py-fft, and iterations of conjugate
+gradients, against PETSc, with the time apart in set-up, communication and compute.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.apps.bench.foreign import ForeignError
+from onesided.apps.bench.selection import BASELINE, Candidate, chosen, hints, prepare, release
+from onesided.apps.bench.targets import PEER
+from onesided.apps.bench.timing import (
+    LEAD,
+    Stopwatch,
+    Subject,
+    WatchedComm,
+    communication,
+    measure,
+    setup_time,
+)
+from onesided.apps.cli.failures import CommandError, user_errors
+from onesided.apps.cli.options import settings
+from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.report import Report, Row, Verdict, check_json, conclusion
+from onesided.apps.tools.fft import FourierCheck, plan_maker, random_input, used_method
+from onesided.apps.tools.petsc import Petsc, cg_question, residual_question
+from onesided.apps.tools.rowblock import RowBlock
+from onesided.apps.tools.spmv import FAILED, halo_setup, vector
+from onesided.apps.tools.spmv_contest import PETSC, Opponent, grid
+from onesided.pencilfft import PFFT, newDistArray
+from onesided.sparse import DistMatrix, cg
+from onesided.sparse.solvers import Solution
+
+# One who runs an application: a method of ours, or an opponent; and the rows that come of all.
+
+
+@dataclass
+class ApplicationRow(Row):
+    """A row whose table leaves out what is the same everywhere; JSON has all.
+
+    ``used``: the method that ``auto`` chose.
+    """
+
+    used: str = ""
+
+    def cells(self) -> dict[str, str]:
+        """Local. For the table."""
+        shown = super().cells()
+        shown.pop("quartiles", None)
+        if self.verdict is not None and self.verdict.passed:
+            del shown["error"]
+        if self.used:
+            shown["method"] = f"{self.labels['method']} ({self.used})"
+        return shown
+
+    def record(self) -> dict[str, Any]:
+        """Local. For JSON."""
+        return super().record() | ({"used": self.used} if self.used else {})
+
+
+@dataclass
+class Entrant:
+    """``call`` runs the application once, Collective, or on rank 0 ``alone`` while others sleep.
+
+    ``setup``: seconds of what comes before and after all runs; ``stopwatch``: of the communication
+    inside, where that can be seen; ``own``: the last so many times by its own clock, Collective,
+    for a program beside this one; ``reason``: why there is nothing to call.
+    """
+
+    name: str
+    call: Callable[[], object] | None = None
+    setup: float | None = None
+    stopwatch: Stopwatch | None = None
+    alone: bool = False
+    lead: float = 0.0
+    own: Callable[[int], list[float]] | None = None
+    used: str = ""
+    verdict: Verdict | None = None
+    reason: str = ""
+
+
+def timed(
+    comm: MPI.Intracomm,
+    entrants: Sequence[Entrant],
+    options: Namespace,
+    seconds: float,
+    tick: Callable[[], None],
+) -> dict[str, list[float]]:
+    """Collective. Seconds of every run in turns, by name."""
+    subjects, running = [], [each for each in entrants if each.call is not None]
+    for each in running:
+        call = each.call
+        if call is not None:
+            lapped = call if each.stopwatch is None else each.stopwatch.lapped(call)
+            subjects.append(Subject(each.name, lapped, alone=each.alone, lead=each.lead))
+    iterations = options.iterations
+    lists = measure(comm, subjects, iterations=iterations, seconds=seconds, tick=tick)
+    times = {each.name: taken for each, taken in zip(running, lists, strict=True)}
+    for each in running:
+        if each.own is not None:
+            times[each.name] = each.own(len(times[each.name]))
+    return times
+
+
+def rows(
+    comm: MPI.Intracomm,
+    application: str,
+    entrants: Sequence[Entrant],
+    times: dict[str, list[float]],
+    opponents: Sequence[str],
+) -> list[Row]:
+    """Collective. A row for everyone, with communication and compute apart where that is known.
+
+    Their sum is the time of a run: communication is the mean over the ranks, compute the rest,
+    which the slowest rank decides.
+    """
+    against = {name: times[name] for name in (BASELINE, *opponents) if name in times}
+    found: list[Row] = []
+    for each in entrants:
+        labels = {"application": application, "method": each.name}
+        if each.reason:
+            found.append(Row(labels, reason=each.reason))
+            continue
+        taken, details = times[each.name], {}
+        if each.stopwatch is not None:
+            inside = communication(comm, each.stopwatch, len(taken))
+            rest = [whole - part for whole, part in zip(taken, inside, strict=True)]
+            details = {"communication": inside, "compute": rest}
+        row = ApplicationRow(labels, taken, each.setup, against=against, details=details)
+        row.verdict, row.used = each.verdict, each.used
+        found.append(row)
+    return found
+
+
+# A Fourier transform forward and backward, by every method and by mpi4py-fft.
+
+TRANSFORM_REMARK = (
+    "FFT: communication is inside the calls of the transposes' requests; what a method writes "
+    "straight into the memory of other ranks, while it transforms, is compute. Its set-up: making "
+    "and freeing the plan, when what was measured for it is remembered (ONESIDED_WISDOM)."
+)
+#: The calls of a transpose, and of one of mpi4py-fft's.
+OURS = ("open", "start", "ready", "wait", "release")
+
+
+def transforms(
+    comm: MPI.Intracomm,
+    options: Namespace,
+    names: Sequence[str],
+    seconds: float,
+    tick: Callable[[], None],
+) -> list[Row]:
+    """Collective. The rows of the application."""
+    if len(options.shape) < 2:
+        raise CommandError(f"--shape {options.shape[0]}: two dimensions at least are wanted")
+    setting = Namespace(**vars(options), backend="auto", grid=["auto"])
+    make = plan_maker(comm, setting)
+    release(comm, prepare(comm, names, make, PFFT.destroy), PFFT.destroy)  # wisdom is known now
+    candidates = prepare(comm, names, make, PFFT.destroy)
+    entrants = [Entrant(each.method, reason=each.reason) for each in candidates]
+    first = next(each.made for each in candidates if each.made is not None)
+    source = random_input(comm, first)
+    spectrum, back = newDistArray(first, True), newDistArray(first, False)
+    check = FourierCheck(comm, first, source)
+    for entrant, candidate in zip(entrants, candidates, strict=True):
+        if candidate.made is not None:
+            _enter_transform(entrant, candidate.made, (source, spectrum, back))
+            entrant.verdict = check(candidate.made)
+    peer = _peer(comm, options, source)
+    times = timed(comm, [*entrants, peer.entrant], options, seconds, tick)
+    release(comm, candidates, PFFT.destroy)
+    peer.close(comm)
+    for entrant, candidate in zip(entrants, candidates, strict=True):
+        entrant.setup = candidate.setup + candidate.freeing
+    kind = "c2c" if options.dtype.startswith("complex") else "r2c"
+    name = f"FFT {kind} {'x'.join(map(str, options.shape))}"
+    return rows(comm, name, [*entrants, peer.entrant], times, [PEER])
+
+
+def _enter_transform(entrant: Entrant, plan: PFFT, arrays: tuple[Any, Any, Any]) -> None:
+    """Local. What a plan does, with its communication under a watch."""
+    source, spectrum, back = arrays
+    entrant.stopwatch, entrant.lead = Stopwatch(), LEAD
+    used = used_method(plan, entrant.name)
+    entrant.used = "" if used == entrant.name else used.partition("(")[2].rstrip(")")
+    for transpose in plan.transposes:
+        entrant.stopwatch.watch(transpose, *OURS)
+
+    def call() -> None:
+        plan.forward(source, spectrum)
+        plan.backward(spectrum, back)
+
+    entrant.call = call
+
+
+class _Peer:
+    """The plan of mpi4py-fft with FFTW, or why there is none."""
+
+    def __init__(self, entrant: Entrant, plan: Any = None) -> None:
+        self.entrant, self._plan = entrant, plan
+
+    def close(self, comm: MPI.Intracomm) -> None:
+        """Collective."""
+        plan, self._plan = self._plan, None
+        if plan is not None and self.entrant.setup is not None:
+            self.entrant.setup += setup_time(comm, plan.destroy)
+
+
+def _peer(comm: MPI.Intracomm, options: Namespace, source: Any) -> _Peer:
+    """Collective. It transforms its own arrays, which hold the same numbers where they can."""
+    if find_spec("mpi4py_fft") is None:
+        return _Peer(Entrant(PEER, reason="it is not installed (it needs FFTW)"))
+    from mpi4py_fft import PFFT as PeerPFFT
+
+    made: list[Any] = []
+    shape = tuple(options.shape)
+    setup = setup_time(
+        comm, lambda: made.append(PeerPFFT(comm, shape, dtype=options.dtype, backend="fftw"))
+    )
+    plan, stopwatch = made[0], Stopwatch()
+    for transfer in plan.transfer:
+        transfer.comm = WatchedComm(transfer.comm, stopwatch)
+    if plan.forward.input_array.shape == source.shape:
+        plan.forward.input_array[...] = source
+
+    def call() -> None:
+        plan.forward()
+        plan.backward()
+
+    return _Peer(Entrant(PEER, call, setup, stopwatch, lead=LEAD), plan)
+
+
+# Iterations of conjugate gradients, by every method and by PETSc.
+
+TOLERANCE = 1e-9  # what the residual may lie off that of the recurrence, relative to b
+GRADIENT_REMARK = (
+    "CG: as many iterations as --steps says; communication is packing, sending and awaiting the "
+    "halo, and the reductions; verified: b - A x computed anew against the residual of the "
+    "recurrence, relative to b. Its set-up: initializing and freeing the halo's request. PETSc: "
+    "KSPCG without a preconditioner on the same rows, in a job of its own."
+)
+
+
+def gradients(
+    comm: MPI.Intracomm,
+    options: Namespace,
+    names: Sequence[str],
+    seconds: float,
+    tick: Callable[[], None],
+) -> list[Row]:
+    """Collective. The rows of the application."""
+    with user_errors():
+        block = _block(comm, options)
+    if block.shape[0] != block.shape[1]:
+        raise CommandError(f"--matrix {options.matrix}: it is {block.shape}, not square")
+    candidates: list[Candidate[DistMatrix]] = prepare(
+        comm, names, block.maker(comm, hints(options)), DistMatrix.Free
+    )
+    entrants = [Entrant(each.method, reason=each.reason) for each in candidates]
+    try:
+        for entrant, candidate in zip(entrants, candidates, strict=True):
+            if candidate.made is not None:
+                _enter_gradient(comm, entrant, candidate.made, options.steps)
+    except CommandError:  # the same on every rank
+        release(comm, candidates, DistMatrix.Free)
+        raise
+    opponent = _Opponent(comm, block, options.steps)
+    times = timed(comm, [*entrants, opponent.entrant], options, seconds, tick)
+    opponent.conclude(comm)
+    opponent.close()
+    release(comm, candidates, DistMatrix.Free)
+    for entrant, candidate in zip(entrants, candidates, strict=True):
+        if entrant.setup is not None:
+            entrant.setup += candidate.freeing
+    name = f"CG {_name(options)}"
+    return rows(comm, name, [*entrants, opponent.entrant], times, [PETSC])
+
+
+def _block(comm: MPI.Intracomm, options: Namespace) -> RowBlock:
+    """Collective. This rank's rows."""
+    if options.matrix is None:
+        return grid(options.points, comm)
+    return RowBlock.of_file(comm, Path(options.matrix))
+
+
+def _name(options: Namespace) -> str:
+    if options.matrix is None:
+        return f"27-point {options.points}^3"
+    return Path(options.matrix).name
+
+
+def _enter_gradient(comm: MPI.Intracomm, entrant: Entrant, matrix: DistMatrix, steps: int) -> None:
+    """Collective. What a solver does with a matrix, and whether its residual is true."""
+    b = vector(*matrix.row_range, matrix.dtype)
+    entrant.setup = halo_setup(comm, matrix)
+    entrant.used = "" if matrix.method == entrant.name else matrix.method
+    solution = _solution(matrix, b, steps)
+    entrant.verdict = Verdict(_error(comm, matrix, b, solution), TOLERANCE)
+    entrant.stopwatch = Stopwatch()
+    entrant.stopwatch.watch(matrix.halo, "start", "finish")
+    matrix.comm = WatchedComm(matrix.comm, entrant.stopwatch)
+    entrant.call = partial(_solution, matrix, b, steps)
+
+
+def _solution(matrix: DistMatrix, b: NDArray[Any], steps: int) -> Solution:
+    """Collective. So many iterations, to a tolerance that is not reached."""
+    solution = cg(matrix, b, rtol=0.0, maxiter=steps)
+    if solution.iterations != steps:
+        raise CommandError(
+            f"conjugate gradients ended after {solution.iterations} of {steps} iterations: "
+            f"{solution.reason}"
+        )
+    return solution
+
+
+def _error(comm: MPI.Intracomm, matrix: DistMatrix, b: NDArray[Any], solution: Solution) -> float:
+    """Collective. How far the norm of the residual lies off that of the recurrence."""
+    rest = b - matrix @ solution.x
+    squares = comm.allreduce(np.array([np.vdot(rest, rest).real, np.vdot(b, b).real]))
+    length, size = np.sqrt(squares).tolist()
+    return float(abs(length - solution.residuals[-1]) / (size or 1.0))
+
+
+class _Opponent:
+    """PETSc with our rows, or why it does not take part. Collective, as its methods are."""
+
+    def __init__(self, comm: MPI.Intracomm, block: RowBlock, steps: int) -> None:
+        self._job: Petsc | None = None
+        asked = cg_question(steps, 0.0)  # so many iterations are a lead of their own
+        try:
+            whole = vector(0, block.shape[1], np.dtype(np.float64))
+            self._job = job = Opponent.found(comm).start(comm, block, whole)
+        except ForeignError as error:
+            self.entrant = Entrant(PETSC, reason=str(error))
+            return
+        self.entrant = Entrant(
+            PETSC, partial(job.run, asked), alone=True, own=partial(job.times, asked)
+        )
+
+    def conclude(self, comm: MPI.Intracomm) -> None:
+        """Compare the residual that it came to, computed anew, with that of its recurrence."""
+        if self._job is not None:
+            if comm.rank == 0:
+                self._job.run(residual_question())
+            (error,) = self._job.times(residual_question(), 1)
+            self.entrant.verdict = Verdict(error, TOLERANCE)
+
+    def close(self) -> None:
+        """End the job."""
+        if self._job is not None:
+            self._job.close()
+            self._job = None
+
+
+Tick = Callable[[], None]
+REMARK = (
+    "Communication: mean over the ranks; compute: the rest of the time of the slowest. Break-even: "
+    "runs after which the set-up has paid."
+)
+#: By the words of ``--applications``: what is run, and the remark about it.
+APPLICATIONS: dict[
+    str, tuple[Callable[[MPI.Intracomm, Namespace, Sequence[str], float, Tick], list[Row]], str]
+] = {
+    "fft": (transforms, TRANSFORM_REMARK),
+    "cg": (gradients, GRADIENT_REMARK),
+}
+
+
+def run(comm: MPI.Intracomm, options: Namespace) -> int:
+    """Collective. The command; its exit code is 1 where a result is wrong."""
+    names = chosen(options.comm)
+    check_json(comm, options)
+    wanted = list(dict.fromkeys(options.applications))
+    pattern = {"ranks": comm.size, "applications": wanted, "steps": options.steps}
+    given = settings(options)
+    if options.matrix is not None:
+        given["matrix"] = Path(options.matrix).name
+    report = Report("bench apps", given, pattern)
+    out = console(options.terminal) if comm.rank == 0 else None
+    share = options.seconds / len(wanted)
+    with progress(out, "running", len(wanted) * options.iterations) as tick:
+        for name in wanted:
+            application, remark = APPLICATIONS[name]
+            report.rows += application(comm, options, names, share, tick)
+            report.remarks.append(remark)
+    report.remarks += [REMARK, conclusion(_verdicts(report), "serial transforms, and residuals")]
+    report.finish(comm, out, options.json)
+    return FAILED if report.verified is False else 0
+
+
+def _verdicts(report: Report) -> list[Verdict]:
+    return [row.verdict for row in report.rows if row.verdict is not None]

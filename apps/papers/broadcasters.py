@@ -1,0 +1,193 @@
+"""Who takes part in ``onesided bench broadcast``, and how each broadcasts from rank 0.
+
+The methods of ``methods("broadcast")`` by their names; ``passive``, the
+runtime whose root alone calls (the others wait for the data in its ``wait``); and ``one-sided``,
+:func:`onesided.collectives.bcast_linear`, whose other ranks do nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.apps.bench.selection import BASELINE, EVERY
+from onesided.apps.cli.failures import CommandError
+from onesided.collectives import (
+    Bcast_init,
+    OneSidedBroadcast,
+    bcast_linear,
+    extents_of,
+    methods,
+)
+
+ROOT = 0
+PASSIVE = "passive"
+ONE_SIDED = "one-sided"
+LINEAR = "rma-linear"
+BINOMIAL = "rma-binomial"
+#: Those that serve the children of a tree in an order that the benchmark varies.
+ORDERED = (BINOMIAL, PASSIVE)
+
+
+@dataclass(frozen=True)
+class Track:
+    """What all contestants of a size have in common: ranks, message and settings.
+
+    ``message`` is the bytes that rank 0 sends and where, in the persistent methods, others receive.
+    """
+
+    comm: MPI.Intracomm
+    message: NDArray[np.uint8]
+    info: Mapping[str, str]
+    timeouts: tuple[float, float] = (0.001, 0.001)
+
+    @property
+    def is_root(self) -> bool:
+        """Local."""
+        return self.comm.rank == ROOT
+
+
+@dataclass(frozen=True)
+class Runner:
+    """A contestant that is ready: a broadcast, where its data arrive, and how it is freed.
+
+    ``look`` makes visible what has arrived after a barrier, where that needs a call.
+    """
+
+    call: Callable[[], object]
+    memory: NDArray[np.uint8]
+    free: Callable[[], object]
+    look: Callable[[], object] = lambda: None
+
+    def release(self) -> None:
+        """Collective."""
+        self.free()
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A method, with an order of children or ``""``, and what makes it ready."""
+
+    method: str
+    order: str
+    make: Callable[[Track, str], Runner]
+
+    @property
+    def name(self) -> str:
+        """Local. For the legend of a figure."""
+        return f"{self.method} {self.order}".strip()
+
+    def ready(self, track: Track) -> Runner:
+        """Collective."""
+        return self.make(track, self.order)
+
+
+def entrants(text: str, orders: Sequence[str]) -> list[Entrant]:
+    """Local. Those that ``--comm`` means, the baseline first.
+
+    :class:`CommandError` where a name is unknown; it lists the known ones.
+    """
+    makers: dict[str, Callable[[Track, str], Runner]] = {
+        name: partial(_persistent, name) for name in methods("broadcast")
+    }
+    makers |= {BASELINE: _plain, PASSIVE: _passive, ONE_SIDED: _one_sided}
+    names = list(makers) if text == EVERY else [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in makers:
+            raise CommandError(
+                f"no method {name!r}; the methods are {', '.join(makers)}, or {EVERY}"
+            )
+    return [
+        Entrant(name, order, makers[name])
+        for name in dict.fromkeys([BASELINE, *names])
+        for order in (dict.fromkeys(orders) if name in ORDERED else [""])
+    ]
+
+
+def correct(track: Track, runner: Runner, number: int) -> bool:
+    """Collective. Broadcast bytes that only this number gives; whether all ranks have them."""
+    expected = np.arange(number, number + track.message.size, dtype=np.uint64).astype(np.uint8)
+    runner.look()
+    runner.memory[:] = ~expected
+    if track.is_root:
+        track.message[:] = expected
+    track.comm.Barrier()
+    runner.call()
+    track.comm.Barrier()
+    runner.look()
+    right = bool(np.array_equal(runner.memory, expected))
+    everywhere: bool = track.comm.allreduce(right, op=MPI.LAND)
+    return everywhere
+
+
+def window_memory(window: MPI.Win) -> NDArray[np.uint8]:
+    """Local. This rank's part of a window, as bytes."""
+    memory: Any = window.tomemory()
+    return np.frombuffer(memory, np.uint8)
+
+
+def _plain(track: Track, order: str) -> Runner:
+    """Local. The baseline: mpi4py's call, and nothing around it."""
+    call = partial(track.comm.Bcast, [track.message, MPI.BYTE], ROOT)
+    return Runner(call, track.message, lambda: None)
+
+
+def _persistent(method: str, track: Track, order: str) -> Runner:
+    """Collective."""
+    info = dict(track.info) | ({"child_order": order} if order else {})
+    request = Bcast_init(track.comm, track.message, ROOT, method=method, info=info)
+    start, wait = request.Start, request.Wait
+
+    def call() -> None:
+        start()
+        wait()
+
+    return Runner(call, track.message, request.Free)
+
+
+def _passive(track: Track, order: str) -> Runner:
+    """Collective. The root broadcasts and flushes, the others wait."""
+    waiter, flush = track.timeouts
+    runtime = OneSidedBroadcast(
+        track.comm, waiter_timeout=waiter, flush_timeout=flush, child_order=order
+    )
+    window = MPI.Win.Allocate(track.message.nbytes, 1, comm=track.comm)
+    wid = runtime.register(window)
+    epoch = 0
+
+    def send() -> None:
+        runtime.bcast(track.message, wid, 0, ROOT)
+        runtime.flush()
+
+    def receive() -> None:
+        nonlocal epoch
+        epoch += 1
+        runtime.wait(wid, epoch, ROOT)
+
+    def free() -> None:
+        runtime.close()
+        window.Free()
+
+    return Runner(send if track.is_root else receive, window_memory(window), free)
+
+
+def _one_sided(track: Track, order: str) -> Runner:
+    """Collective. Puts of the root to one rank after another."""
+    window = MPI.Win.Allocate(track.message.nbytes, 1, comm=track.comm)
+    extents = extents_of(track.comm, window)
+
+    def send() -> None:
+        bcast_linear(window, track.message, 0, ROOT, extents)
+
+    def look() -> None:
+        window.Lock(track.comm.rank)
+        window.Unlock(track.comm.rank)
+
+    call = send if track.is_root else lambda: None
+    return Runner(call, window_memory(window), window.Free, look)

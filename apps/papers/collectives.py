@@ -1,0 +1,493 @@
+"""``onesided bench collectives``: every persistent collective beside the MPI's own.
+
+One operation and size after the other, in the style of OSU's micro-benchmarks: the MPI's blocking,
+nonblocking and persistent forms, our methods and what ``auto`` makes of them take turns in an order
+that changes, on the same buffers, and are checked before and after that.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from statistics import median
+from typing import Any, Self
+
+import numpy as np
+from mpi4py import MPI
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from onesided import collectives
+from onesided.apps.bench.job import results_folder
+from onesided.apps.bench.picture import check_picture, save_panels
+from onesided.apps.bench.quantities import SIZE, number
+from onesided.apps.bench.selection import BASELINE, EVERY, prepare, release
+from onesided.apps.bench.store import Store
+from onesided.apps.bench.targets import Comparison, Target, conclusions
+from onesided.apps.bench.timing import Subject, measure, repeats
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.machine import library, versions
+from onesided.apps.cli.options import settings, size
+from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.report import (
+    NOTHING,
+    Report,
+    Verdict,
+    byte_count,
+    check_json,
+    duration,
+    quartiles,
+)
+from onesided.apps.papers.broadcast_sweep import MEMORY
+from onesided.apps.papers.operations import ITEM, OPERATIONS, Operation, Place, contribution, ring
+from onesided.apps.papers.options import USUAL
+from onesided.apps.tools.fft import FAILED
+from onesided.collectives import UnsupportedError, methods
+from onesided.collectives.hardware import Layout, processor
+
+BLOCKING, NONBLOCKING, PERSISTENT = "MPI blocking", "MPI nonblocking", "MPI persistent"
+AUTO = "auto"
+REGION = 1e-3  # seconds that are timed in a row, at least
+WIDTH = 80  # columns of a table, at most
+CELLS, JSON = "collectives.jsonl", "collectives.json"
+REMARK = (
+    "MPI blocking: its median time; the others: medians of the ratios to it of the same turn, ± "
+    "half the distance of their quartiles; * is the fastest. Bytes of the vector of a rank, or of "
+    "one block; times of the slowest rank, of calls in a row, or, where a rank may be through "
+    "before others have begun, of calls after a barrier each."
+)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What ``auto`` may take, from and up to so many bytes, on a node of two ranks.
+
+    ``mpi``: with which MPI; "" with any.
+    """
+
+    operations: Sequence[str]
+    least: int
+    most: int
+    bound: float
+    mpi: str = ""
+
+
+GOALS = (
+    Goal(["Allreduce"], 8, 1 << 10, 0.25, "MPICH"),
+    Goal(["Allreduce"], 8, 1 << 10, 0.5, "Open MPI"),
+    Goal(["Allreduce"], 1 << 20, 1 << 20, 0.6),
+    Goal(["Barrier"], 0, 0, 0.25),
+    Goal(["Allgatherv", "Reduce_scatter"], 8, 1 << 20, 0.4),
+)
+GOAL_RANKS = 2
+
+
+def target(operation: str, nbytes: int, vendor: str) -> float | None:
+    """Local. What is wanted; None where nothing is."""
+    return next((goal.bound for goal in GOALS
+                 if operation in goal.operations and goal.least <= nbytes <= goal.most
+                 and goal.mpi in ("", vendor)), None)  # fmt: skip
+
+
+# -- what is measured ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An operation, and the bytes of its vector or block."""
+
+    operation: str
+    nbytes: int
+
+    def record(self) -> dict[str, Any]:
+        """Local. For JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Self:
+        """Local. What :meth:`record` wrote."""
+        return cls(str(record["operation"]), int(record["nbytes"]))
+
+
+@dataclass
+class Found:
+    """What came of a contestant: seconds by turn, of a set-up, what it did wrong, or why it could
+    not take part. ``used``: the method of a request of ours."""
+
+    times: Sequence[float] = ()
+    setup: float | None = None
+    wrong: int = 0
+    used: str = ""
+    reason: str = ""
+
+
+@dataclass
+class Outcome:
+    """What came of a cell: what every contestant did, by name."""
+
+    found: dict[str, Found]
+
+    def record(self) -> dict[str, Any]:
+        """Local. For JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Self:
+        """Local. What :meth:`record` wrote."""
+        return cls({str(name): Found(**each) for name, each in record["found"].items()})
+
+
+@dataclass
+class Contestant:
+    """How the operation is called once, and what is freed after all calls."""
+
+    call: Callable[[], object]
+    request: Any = None
+
+    def free(self) -> None:
+        """Collective."""
+        if self.request is not None:
+            self.request.Free()
+
+
+@dataclass(frozen=True)
+class Course:
+    """An operation of a size on the ranks of ``comm``: its buffers, and who takes part."""
+
+    comm: MPI.Intracomm
+    operation: Operation
+    place: Place
+    sent: Any
+    received: Any
+    info: Mapping[str, str]
+
+    def make(self, name: str) -> Contestant:
+        """Collective. One of the MPI's own, or of ours by this method."""
+        operation = self.operation
+        arguments = operation.arguments(self.place, self.sent, self.received)
+        if name == BLOCKING:
+            return Contestant(partial(getattr(self.comm, operation.name), *arguments))
+        if name == NONBLOCKING:
+            begin = getattr(self.comm, operation.nonblocking)
+            return Contestant(lambda: begin(*arguments).Wait())
+        if name == PERSISTENT:
+            try:
+                request = getattr(self.comm, operation.persistent)(*arguments)
+            except NotImplementedError as error:
+                raise UnsupportedError(f"this MPI has no MPI_{operation.persistent}") from error
+        else:
+            init = getattr(collectives, operation.persistent)
+            request = init(self.comm, *arguments, method=name, info=self.info)
+        start, wait = request.Start, request.Wait
+
+        def call() -> None:
+            start()
+            wait()
+
+        return Contestant(call, request)
+
+    def wrong(self, call: Callable[[], object]) -> int:
+        """Collective. How much is not as it should be after a call, on all ranks."""
+        operation, place = self.operation, self.place
+        held, right = operation.held(place), operation.expected(place)
+        return operation.wrong(self.comm, call, self.received, held, right)
+
+    def subject(self, name: str, call: Callable[[], object]) -> Subject:
+        """Collective. Enough calls in a row for the clock."""
+        count = repeats(self.comm, call, REGION)
+        return Subject(name, call, count, apart=not self.operation.in_step)
+
+    def outcome(self, names: Sequence[str], iterations: int, seconds: float) -> Outcome:
+        """Collective. All contestants."""
+        comm = self.comm
+        made = prepare(comm, names, self.make, Contestant.free)
+        calls = {each.method: each.made.call for each in made if each.made is not None}
+        used = {each.method: getattr(each.made.request, "method", "")
+                for each in made if each.made is not None}  # fmt: skip
+        try:
+            wrong = {name: self.wrong(call) for name, call in calls.items()}
+            subjects = [self.subject(name, call) for name, call in calls.items()]
+            lists = measure(comm, subjects, iterations=iterations, seconds=seconds)
+            for name, call in calls.items():
+                wrong[name] += self.wrong(call)
+        finally:
+            release(comm, made, Contestant.free)
+        times = dict(zip(calls, lists, strict=True))
+        found = {}
+        for each in made:
+            name = each.method
+            if each.reason:
+                found[name] = Found(reason=each.reason)
+                continue
+            setup = None if name in (BLOCKING, NONBLOCKING) else each.setup + each.freeing
+            found[name] = Found(times[name], setup, wrong[name], used[name])
+        return Outcome(found)
+
+
+def measured(
+    comm: MPI.Intracomm, cell: Cell, options: Namespace, seconds: float
+) -> Outcome:
+    """Collective. One operation of one size."""
+    operation = OPERATIONS[cell.operation]
+    names = [BLOCKING, *contestants(operation, options.methods)]
+    with ExitStack() as stack:
+        place = operation.place(comm, cell.nbytes)
+        on = stack.enter_context(ring(comm)) if operation.near else comm
+        sent = contribution(place.rank, operation.sent(place))
+        memory = MEMORY[options.memory](on, ITEM * operation.received(place), stack)
+        course = Course(on, operation, place, sent, memory.view(np.float64), dict(options.info))
+        return course.outcome(names, options.iterations, seconds)
+
+
+def contestants(operation: Operation, asked: Sequence[str] | None) -> list[str]:
+    """Local. All but the MPI's blocking call, in the order of the table, ``auto`` first."""
+    known = methods(operation.group)
+    if asked is None:
+        names = [each.name for each in known.values() if each.candidate or each.chooses]
+    elif EVERY in asked:
+        names = list(known)
+    else:
+        names = [name for name in known if name in asked]
+    return sorted([NONBLOCKING, PERSISTENT, *names], key=lambda name: name != AUTO)
+
+
+# -- the command ---------------------------------------------------------------------------------
+
+
+def run(comm: MPI.Intracomm, options: Namespace) -> int:
+    """Collective. The command; its exit code is 1 where wrong data came, or, with ``--strict``,
+    where a target was missed."""
+    _complete(options)
+    folder = None if options.output is None else results_folder(options.output)
+    if folder is not None:
+        options.json = options.json or str(folder / JSON)
+    check_json(comm, options)
+    check_picture(comm, options.picture)
+    cells = _cells(comm, options)
+    store = None if folder is None or comm.rank else Store(folder / CELLS, Cell, Outcome)
+    outcomes = _before(comm, store, cells, options)
+    out = console(options.terminal) if comm.rank == 0 else None
+    share = options.seconds / max(1, len(cells) - len(outcomes))
+    with progress(out, "collectives", len(cells)) as tick:
+        for cell in cells:
+            if cell not in outcomes:
+                outcomes[cell] = measured(comm, cell, options, share)
+                if store is not None:
+                    store.add(cell, outcomes[cell])
+            tick()
+    report = _report(comm, options, {cell: outcomes[cell] for cell in cells})
+    if comm.rank == 0 and options.picture is not None:
+        _draw(options.picture, report.rows)
+    report.finish(comm, out, options.json)
+    missed = [row for row in report.rows if isinstance(row, Comparison) and row.missed]
+    return FAILED if report.verified is False or (options.strict and missed) else 0
+
+
+def _complete(options: Namespace) -> None:
+    """Local. The options that have another default in a quick run; :class:`CommandError`."""
+    usual = {name: both[options.quick] for name, both in USUAL.items()}
+    options.sizes = options.sizes or [size(text) for text in usual["sizes"].split()]
+    options.iterations = options.iterations or int(usual["iterations"])
+    options.seconds = options.seconds or float(usual["seconds"])
+    groups = dict.fromkeys(OPERATIONS[name].group for name in options.operations)
+    known = list(dict.fromkeys(name for group in groups for name in methods(group)))
+    for name in options.methods or ():
+        if name not in (*known, EVERY):
+            raise CommandError(
+                f"no method {name!r} of these operations; the methods are {', '.join(known)}, "
+                f"or {EVERY}"
+            )
+
+
+def _cells(comm: MPI.Intracomm, options: Namespace) -> list[Cell]:
+    """Local. Sizes that are the same for an operation are measured once."""
+    return list(dict.fromkeys(
+        Cell(name, ITEM * OPERATIONS[name].place(comm, nbytes).count)
+        for name in dict.fromkeys(options.operations)
+        for nbytes in sorted(set(options.sizes))
+    ))  # fmt: skip
+
+
+def _before(
+    comm: MPI.Intracomm,
+    store: Store[Cell, Outcome] | None,
+    cells: Sequence[Cell],
+    options: Namespace,
+) -> dict[Cell, Outcome]:
+    """Collective. What the folder has from before; rank 0 has the ``store``, if there is one."""
+    known: dict[Cell, Outcome] = {}
+    trouble = ""
+    if store is not None:
+        if options.afresh:
+            store.path.unlink(missing_ok=True)
+        given = {name: getattr(options, name) for name in ("iterations", "memory", "methods")}
+        place = {"ranks": comm.size, "mpi": library(), "processor": processor()}
+        try:
+            store.begin({**given, **place, "info": dict(options.info), "versions": versions()})
+            known = store.outcomes(cells)
+        except CommandError as error:
+            trouble = str(error)
+    trouble, known = comm.bcast((trouble, known))
+    if trouble:
+        raise CommandError(trouble)
+    return known
+
+
+# -- what is said --------------------------------------------------------------------------------
+
+
+@dataclass
+class CollectiveRow(Comparison):
+    """A contestant; ``auto`` beside what is wanted. ``used``: the method that it chose."""
+
+    used: str = ""
+
+    def record(self) -> dict[str, Any]:
+        """Local. For JSON."""
+        return super().record() | ({"used": self.used} if self.used else {})
+
+
+@dataclass
+class CollectivesReport(Report):
+    """For a person tables of ratios over the sizes, one or several for every operation."""
+
+    outcomes: Mapping[Cell, Outcome] = field(default_factory=dict)
+    wanted: Mapping[Cell, float | None] = field(default_factory=dict)
+
+    def table(self, title: str) -> RenderableType:
+        """Local."""
+        parts: list[RenderableType] = [Text(title)]
+        for name in dict.fromkeys(cell.operation for cell in self.outcomes):
+            mine = {cell: found for cell, found in self.outcomes.items() if cell.operation == name}
+            parts += tables(name, mine, self.wanted)
+        return Group(*parts)
+
+
+def _report(
+    comm: MPI.Intracomm, options: Namespace, outcomes: Mapping[Cell, Outcome]
+) -> CollectivesReport:
+    """Local but for where the ranks are, which is Collective."""
+    alone = len(Layout.of(comm).ranks_per_node) == 1 and comm.size == GOAL_RANKS
+    vendor = MPI.get_vendor()[0]
+    wanted = {cell: target(cell.operation, cell.nbytes, vendor) if alone else None
+              for cell in outcomes}  # fmt: skip
+    given = settings(options)
+    for name in ("output", "afresh", "strict"):
+        del given[name]
+    report = CollectivesReport("bench collectives", given, {"ranks": comm.size}, remarks=[REMARK],
+                               outcomes=outcomes, wanted=wanted)  # fmt: skip
+    reasons: dict[tuple[str, str], CollectiveRow] = {}  # once for all sizes
+    for cell, outcome in outcomes.items():
+        for name, found in outcome.found.items():
+            if found.reason:
+                labels = {"operation": cell.operation, "method": name}
+                reasons[cell.operation, name] = CollectiveRow(labels, reason=found.reason)
+            else:
+                report.rows.append(_row(cell, name, outcome, wanted[cell]))
+    report.rows += reasons.values()
+    wrong = [row for row in report.rows if row.verdict is not None and not row.verdict.passed]
+    report.remarks += [f"WRONG: {' '.join(row.labels.values())}" for row in wrong]
+    nothing = f"no targets are set for these operations and sizes on {Layout.of(comm)}"
+    report.remarks += conclusions(report.rows, nothing)
+    return report
+
+
+def _row(cell: Cell, name: str, outcome: Outcome, wanted: float | None) -> CollectiveRow:
+    found, blocking = outcome.found[name], outcome.found[BLOCKING].times
+    row = CollectiveRow(
+        {"operation": cell.operation, "bytes": byte_count(cell.nbytes), "method": name},
+        found.times, found.setup, cell.nbytes, verdict=Verdict(float(found.wrong), 0.0),
+        used=found.used if name == AUTO else "",
+    )  # fmt: skip
+    if name != BLOCKING:
+        row.against = {BASELINE: blocking}
+    if name == AUTO and wanted is not None:
+        row.aim = Target(f"MPI_{cell.operation}", wanted, least=False)
+        row.values = {"target": wanted, "reached": row.aim.reached(found.times, blocking)}
+    return row
+
+
+def ratios(found: Found, blocking: Found) -> tuple[float, float, float]:
+    """Local. The quartiles of the times over those of the same turns."""
+    pairs = zip(found.times, blocking.times, strict=True)
+    return quartiles([one / other for one, other in pairs])
+
+
+def tables(
+    operation: str, outcomes: Mapping[Cell, Outcome], wanted: Mapping[Cell, float | None]
+) -> Iterator[Table]:
+    """Local. A line for every size; as many columns side by side as there is room for."""
+    columns: list[tuple[str, list[str]]] = []
+    names = list(dict.fromkeys(name for each in outcomes.values() for name in each.found))
+    for name in names:
+        columns.append((name, [_text(name, each) for each in outcomes.values()]))
+        if name != AUTO:
+            continue
+        columns.append(("auto took", [each.found[name].used for each in outcomes.values()]))
+        if any(wanted[cell] is not None for cell in outcomes):
+            columns.append(("wanted", [_goal(wanted[c], each) for c, each in outcomes.items()]))
+    sizes = [byte_count(cell.nbytes) for cell in outcomes]
+    title = f"{operation}, over MPI_{operation}"
+    shown: list[tuple[str, list[str]]] = []
+    for column in columns:
+        if shown and _width(_table(title, sizes, [*shown, column])) > WIDTH:
+            yield _table(title, sizes, shown)
+            title, shown = f"{operation}, continued", []
+        shown.append(column)
+    yield _table(title, sizes, shown)
+
+
+def _text(name: str, outcome: Outcome) -> str:
+    """A ratio and half the distance of its quartiles; of the blocking call the time."""
+    found, blocking = outcome.found[name], outcome.found[BLOCKING]
+    if found.reason:
+        return NOTHING
+    if found.wrong:
+        return "WRONG"
+    best = min((each for each in outcome.found.values() if each.times and not each.wrong),
+               key=lambda each: ratios(each, blocking)[1])  # fmt: skip
+    mark = "*" if found is best else " "
+    if name == BLOCKING:
+        return f"{duration(median(found.times))}{mark}"
+    first, middle, third = ratios(found, blocking)
+    digits = 2 if middle < 9.995 else 1 if middle < 99.95 else 0
+    return f"{middle:.{digits}f}±{(third - first) / 2:.{digits}f}{mark}"
+
+
+def _goal(wanted: float | None, outcome: Outcome) -> str:
+    if wanted is None or not outcome.found[AUTO].times:
+        return ""
+    reached = ratios(outcome.found[AUTO], outcome.found[BLOCKING])[1]
+    return f"{wanted:.2f}{' missed' if reached > wanted else ''}"
+
+
+def _table(title: str, sizes: Sequence[str], columns: Sequence[tuple[str, list[str]]]) -> Table:
+    look: dict[str, Any] = {"box": None, "padding": (0, 2, 0, 0), "min_width": len(title)}
+    table = Table(title=title, title_justify="left", **look)
+    table.add_column("bytes", justify="right", vertical="bottom", no_wrap=True)
+    for name, _ in columns:
+        head = name.replace("-", "-\n").replace(" ", "\n")
+        table.add_column(head, justify="right", no_wrap=True)
+    for number_of_row, told in enumerate(sizes):
+        table.add_row(told, *(cells[number_of_row] for _, cells in columns))
+    return table
+
+
+def _width(table: Table) -> int:
+    return Console(width=1000).measure(table).maximum
+
+
+def _draw(path: str, rows: Sequence[Any]) -> None:
+    """Local. A panel for every operation, a line for every contestant."""
+    panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for row in rows:
+        if row.against:
+            lines = panels.setdefault(row.labels["operation"], {})
+            point = (float(row.nbytes), row.ratios[BASELINE])
+            lines.setdefault(row.labels["method"], []).append(point)
+    title = f"Time over that of the MPI's blocking call, by bytes ({library()})"
+    save_panels(path, title, (SIZE.tick, number), panels)

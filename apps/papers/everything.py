@@ -1,0 +1,403 @@
+"""``onesided bench all``: the papers' experiments one after the other, into a folder.
+
+Each is a job of its own with a time limit; what fails is said, and the others go on. The folder
+gets a JSON file of every experiment, what it printed, its pictures where matplotlib is installed,
+``manifest.json`` about all of them, and the report.
+"""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from mpi4py import MPI
+from rich.console import Console
+
+from onesided.apps.bench.job import Ended, results_folder, run_job, signals_interrupt
+from onesided.apps.cli import commands, failures
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.options import settings
+from onesided.apps.cli.progress import console
+from onesided.apps.cli.report import NOTHING, PLAIN, Report, Row, duration
+
+# The papers' experiments: which command repeats each, with what, and how long it may take.
+#
+# An experiment whose command this version has not is left out and named.
+
+QUICK_SECONDS = 165.0  # for all of --quick together, but for the report
+BESIDE = 4.0  # seconds that a job needs beside its measurements, about
+LEAST_MEASURED = 1.0  # seconds that are measured, at least
+PATIENCE = 4.0  # times what it is expected to take that a job may take
+LIMIT = 900.0  # seconds for a job that is not told how long to measure
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A command in a job of its own.
+
+    ``words`` are those of a full run, ``quick`` of a quick one; ``{output}``, ``{matrices}``
+    among them are replaced. ``least``: ranks that it needs at least, ``most`` at most.
+    ``seconds``, of both: what it is told to measure for, 0 where it takes as long as it takes,
+    which is ``takes``, about. ``draws``: an image, the value of its option ``picture``.
+    """
+
+    name: str
+    command: str
+    repeats: str
+    words: Sequence[str] = ()
+    quick: Sequence[str] = ()
+    seconds: tuple[float, float] = (0.0, 0.0)
+    takes: tuple[float, float] = (0.0, 0.0)
+    least: int = 1
+    most: int | None = None
+    draws: str = ""
+    picture: str = "--picture"
+
+    def ranks(self, asked: int) -> int:
+        """Local. Of its job, where so many were asked for."""
+        wanted = max(self.least, asked)
+        return wanted if self.most is None else min(self.most, wanted)
+
+    def expected(self, quick: bool) -> float:
+        """Local. Seconds that it takes, about."""
+        return BESIDE + self.seconds[quick] + self.takes[quick]
+
+    def arguments(
+        self, quick: bool, places: Mapping[str, Sequence[str]], share: float = 1.0
+    ) -> list[str]:
+        """Local. The words of its command but for ranks and JSON; ``places``: what is replaced.
+
+        ``share``: how much of the time that it should have there is.
+        """
+        words = [*self.command.split(), *(self.quick if quick else self.words)]
+        if self.seconds[quick]:
+            seconds = share * self.expected(quick) - BESIDE - self.takes[quick]
+            words += ["--seconds", f"{max(LEAST_MEASURED, seconds):.3g}"]
+        given: list[str] = []
+        for word in words:
+            given += places.get(word, [word])
+        return given
+
+    def limit(self, quick: bool) -> float:
+        """Local. Seconds after which its job is ended."""
+        expected = PATIENCE * self.expected(quick)
+        return expected if quick else max(LIMIT, expected)
+
+
+FEW = "rma-fence,rma-lock,rma-notify,rma-fence-paper,rma-lock-paper"
+SAMPLE = "--patterns latency rate-halo --sizes 8 16K 1M"
+PERSISTENT = "rma-fence,rma-lock,rma-notify,mpi-persistent"
+EXPERIMENTS = (
+    Experiment(
+        "alltoallv",
+        "bench alltoallv",
+        "paper 000, Figure 2 and break-even",
+        "--ranks-list {ranks} --memory slots empty plain".split(),
+        "--ranks-list {ranks} --sizes 1K 8K 32K 128K 1M 2M --memory slots empty plain --inits 2 "
+        "--iterations 200".split(),
+        (360.0, 14.0),
+        draws="{output}/alltoallv",
+    ),
+    Experiment(
+        "collectives",
+        "bench collectives",
+        "all collectives, as OSU's micro-benchmarks",
+        quick="--quick --operations Barrier Bcast Allgatherv Allreduce Reduce_scatter".split(),
+        seconds=(240.0, 5.0),
+        least=2,
+        draws="{output}/collectives.png",
+    ),
+    Experiment(
+        "scaling",
+        "bench alltoallv",
+        "paper 000, Figure 1: weak and strong scaling",
+        "--sizes 32K 2M --memory slots empty plain".split(),
+        f"--sizes 2M --comm {FEW} --memory empty plain --inits 2 --iterations 50".split(),
+        (240.0, 8.0),
+        least=4,
+        draws="{output}/scaling",
+    ),
+    Experiment(
+        "patterns",
+        "bench patterns",
+        "paper 000, Figure 3: exchanges of sparse matrices",
+        ["{matrices}", "--mesh", "1000000"],
+        "{matrices} --mesh 50000 --inits 3 --iterations 100".split(),
+        (240.0, 8.0),
+        draws="{output}/patterns",
+    ),
+    Experiment(
+        "patterns-8",
+        "bench patterns",
+        "paper 000, Figure 4: counts on 8 ranks",
+        f"--mesh 1000000 --comm {FEW} --memory slots".split(),
+        "--mesh 50000 --comm rma-fence,rma-lock --memory slots --inits 1 --iterations 3".split(),
+        (60.0, 3.0),
+        least=8,
+        most=8,
+        draws="{output}/patterns-8",
+    ),
+    Experiment(
+        "apps",
+        "bench apps",
+        "paper 000, applications",
+        quick=f"--shape 64 64 64 --points 24 --iterations 10 --comm {FEW}".split(),
+        seconds=(240.0, 8.0),
+    ),
+    Experiment(
+        "broadcast",
+        "bench broadcast",
+        "paper 003, Figures 13 to 16",
+        quick="--sizes 2K 40K 1M 4M --iterations 10".split(),
+        seconds=(240.0, 10.0),
+        least=4,
+        draws="{output}/broadcast",
+    ),
+    Experiment(
+        "partitioned",
+        "bench partitioned",
+        "paper 004, Figures 3 to 6",
+        quick="--partition-sizes 256 4K 64K 1M --threads 1 4 --iterations 10".split(),
+        seconds=(240.0, 12.0),
+        least=2,
+        most=2,
+        draws="{output}/partitioned",
+    ),
+    Experiment(
+        "rma-mt",
+        "bench rma-mt",
+        "paper 002, Figures 1 to 7",
+        "-o {output}/rma-mt".split(),
+        f"--quick --afresh {SAMPLE} -o {{output}}/rma-mt-quick".split(),
+        takes=(7200.0, 20.0),
+        least=2,
+    ),
+    Experiment(
+        "hpccg",
+        "hpccg",
+        "paper 002, Figure 8: HPCCG",
+        f"--size 64 --scaling weak --comm lock-all-threads,{PERSISTENT}".split(),
+        f"--size 24 --iterations 50 --scaling weak --comm lock-all-threads,{PERSISTENT}".split(),
+        takes=(120.0, 3.0),
+        least=2,
+        draws="{output}/hpccg.png",
+        picture="--overhead",
+    ),
+    Experiment(
+        "minife",
+        "minife",
+        "paper 002, Figure 8: MiniFE",
+        f"--size 64 --scaling weak --comm fence-threads,{PERSISTENT}".split(),
+        f"--size 16 --iterations 50 --scaling weak --comm fence-threads,{PERSISTENT}".split(),
+        takes=(120.0, 3.0),
+        least=2,
+        draws="{output}/minife.png",
+        picture="--overhead",
+    ),
+    Experiment(
+        "minimd",
+        "minimd",
+        "paper 002, Figure 8: MiniMD",
+        f"--scaling weak --comm fence-threads,{PERSISTENT}".split(),
+        f"--cells 6 6 6 --scaling weak --comm fence-threads,{PERSISTENT}".split(),
+        takes=(120.0, 5.0),
+        least=2,
+        draws="{output}/minimd.png",
+        picture="--overhead",
+    ),
+    Experiment(
+        "model",
+        "bench model",
+        "paper 000, parameters of the model",
+        seconds=(60.0, 8.0),
+        least=2,
+    ),
+    Experiment(
+        "model-figure-1",
+        "model",
+        "paper 000, Figure 1 by the model",
+        ["--paper"],
+        ["--paper"],
+        most=1,
+    ),
+)
+#: What comes after all others, from their results.
+REPORT = Experiment(
+    "report",
+    "report",
+    "all of them in one page",
+    "{output} -o {output}/report.html".split(),
+    "{output} -o {output}/report.html".split(),
+    most=1,
+)
+
+
+FAILED = 1  # exit code where an experiment did not come to its end
+DONE, LEFT_OUT = "done", "left out"
+MANIFEST = "manifest.json"
+REPORTING = 12.0  # seconds for the report of a quick run, at most
+LEAST = 3.0  # seconds below which no experiment is begun
+NO_PICTURES = "pictures are skipped: matplotlib is not installed (the extra plot)"
+
+
+def run(comm: MPI.Intracomm, options: Namespace) -> int:
+    """Local. The command; its exit code is 1 where an experiment did not come to its end."""
+    if failures.in_job():
+        raise CommandError("bench all starts its own jobs: run it without mpiexec, with --ranks N")
+    output = results_folder(options.output)
+    matrices = _existing(options.matrices)
+    table = _chosen(options.only)
+    out = console(options.terminal)
+    draws = find_spec("matplotlib") is not None
+    pictures = "drawn" if draws else NO_PICTURES
+    given = settings(Namespace(**vars(options), info=[]))
+    del given["output"]
+    given["matrices"] = [Path(file).name for file in matrices]
+    report = Report("bench all", given, {"ranks": options.job_ranks, "pictures": pictures})
+    report.remarks = [] if draws else [NO_PICTURES]
+    series = Series(options, output, matrices, table, out, report)
+    with signals_interrupt():
+        try:
+            for experiment in table:
+                series.run(experiment)
+        finally:  # after an interrupt, too
+            series.leave_out()
+            report.pattern = {**report.pattern, "files": series.files}
+            report.finish(comm, out, str(output / MANIFEST))
+        if not options.only:
+            series.last(REPORT)
+    return FAILED if series.failures else 0
+
+
+@dataclass
+class JobRow(Row):
+    """A row about an experiment, of which nothing is told but how long it took."""
+
+    def cells(self) -> dict[str, str]:
+        """Local. For the table."""
+        taken = "" if self.reason else duration(self.times[0])
+        return {**self.labels, "time": taken or NOTHING}
+
+
+class Series:
+    """Local. One experiment after the other, and what is told about each."""
+
+    def __init__(
+        self,
+        options: Namespace,
+        output: Path,
+        matrices: Sequence[str],
+        table: Sequence[Experiment],
+        out: Console,
+        report: Report,
+    ) -> None:
+        self._options, self._output, self._out, self._report = options, output, out, report
+        self._begun = time.monotonic()
+        self._places = {"{matrices}": list(matrices), "{ranks}": [str(options.job_ranks)]}
+        self._known = {command.name for command in commands.COMMANDS}
+        self._count, self._waiting = len(table), list(table)
+        self._draws = find_spec("matplotlib") is not None
+        #: By experiment, the name of its JSON file.
+        self.files: dict[str, str] = {}
+        #: How many did not come to their end.
+        self.failures = 0
+
+    def run(self, experiment: Experiment) -> None:
+        """Run one and keep a row about it; a command that is not there is no failure."""
+        share, limit = self._share(), self._limit(experiment)
+        self._waiting.remove(experiment)
+        if experiment.command not in self._known:
+            self._tell(experiment, Ended(LEFT_OUT, 0.0, _missing(experiment)))
+            return
+        if limit < LEAST:
+            reason = f"the {QUICK_SECONDS:.0f} s of --quick are over"
+            self._tell(experiment, Ended(LEFT_OUT, 0.0, reason))
+            self.failures += 1
+            return
+        ranks = experiment.ranks(self._options.job_ranks)
+        target = self._output / f"{experiment.name}.json"
+        ended = run_job(self._arguments(experiment, share), ranks, target, limit)
+        if target.exists():
+            self.files[experiment.name] = target.name
+        self._tell(experiment, ended)
+        self.failures += ended.state != DONE
+
+    def leave_out(self) -> None:
+        """Keep a row about all that were not begun, after an interrupt."""
+        while self._waiting:
+            self._tell(self._waiting.pop(0), Ended(LEFT_OUT, 0.0, "interrupted"))
+
+    def last(self, experiment: Experiment) -> None:
+        """Run what needs the results of all others, if this version has it."""
+        if experiment.command not in self._known:
+            self._out.print(_missing(experiment), **PLAIN)
+            return
+        limit = REPORTING if self._options.quick else experiment.limit(False)
+        ended = run_job(self._arguments(experiment, 1.0), 1, None, limit)
+        self._say(experiment, "last", ended)
+        self.failures += ended.state != DONE
+
+    def _arguments(self, experiment: Experiment, share: float) -> list[str]:
+        words = experiment.arguments(self._options.quick, self._places, share)
+        if experiment.draws and self._draws:
+            words += [experiment.picture, experiment.draws]
+        return [word.replace("{output}", str(self._output)) for word in words]
+
+    def _left(self) -> float:
+        """Seconds that are left of a quick run."""
+        return QUICK_SECONDS - (time.monotonic() - self._begun)
+
+    def _share(self) -> float:
+        """How much there is of the time that all who wait should have, in a quick run."""
+        if not self._options.quick:
+            return 1.0
+        wanted = sum(each.expected(True) for each in self._waiting if each.command in self._known)
+        return min(1.0, self._left() / max(wanted, LEAST))
+
+    def _limit(self, experiment: Experiment) -> float:
+        """Seconds that it may take; all of them together no more than a quick run may."""
+        limit = self._options.limit or experiment.limit(self._options.quick)
+        return float(min(limit, self._left()) if self._options.quick else limit)
+
+    def _tell(self, experiment: Experiment, ended: Ended) -> None:
+        self._say(experiment, f"{self._count - len(self._waiting)}/{self._count}", ended)
+        labels = {
+            "experiment": experiment.name,
+            "repeats": experiment.repeats,
+            "command": experiment.command,
+            "ranks": str(experiment.ranks(self._options.job_ranks)),
+            "state": ended.state,
+        }
+        times = [] if ended.reason else [ended.seconds]
+        self._report.rows.append(JobRow(labels, times, reason=ended.reason))
+
+    def _say(self, experiment: Experiment, number: str, ended: Ended) -> None:
+        line = f"[{number}] {experiment.name}: {ended.state}"
+        taken = f", {duration(ended.seconds)}" if ended.seconds else ""
+        reason = f": {ended.reason}" if ended.reason else ""
+        self._out.print(f"{line}{taken}{reason}", **PLAIN)
+
+
+def _missing(experiment: Experiment) -> str:
+    return f"this version has no command {experiment.command!r}"
+
+
+def _chosen(names: Sequence[str] | None) -> list[Experiment]:
+    """Local. The experiments of these names; :class:`CommandError` lists the known ones."""
+    known = {each.name: each for each in EXPERIMENTS}
+    for name in names or ():
+        if name not in known:
+            raise CommandError(f"no experiment {name!r}; they are {', '.join(known)}")
+    return [known[name] for name in dict.fromkeys(names or known)]
+
+
+def _existing(files: Sequence[str]) -> list[str]:
+    """Local. Whole paths of files; :class:`CommandError` where one is not there."""
+    for file in files:
+        if not Path(file).is_file():
+            raise CommandError(f"{file}: No such file")
+    return [str(Path(file).resolve()) for file in files]

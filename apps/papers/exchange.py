@@ -1,0 +1,309 @@
+"""One exchange by every method in turns: set-ups in a loop, contents verified, times, break-even.
+
+What benchmarks 1 and 2 of paper 000 share. A set-up is initialized and freed several times; the
+median of the one and that of the other together are T_init of its equation 1. Before the
+measurement every method delivers the data into poisoned memory, so that what is left from a round
+before, or from another method, is found; after it the contents are compared once more.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import cycle
+from statistics import fmean, median
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from onesided.apps.bench.memory import PLACES, Array, Exchanger
+from onesided.apps.bench.selection import BASELINE, Candidate, hints, prepare, release
+from onesided.apps.bench.timing import Subject, measure, repeats
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.report import Row, Verdict
+
+PLAIN = "plain"  # memory of what is no request
+MEMCPY = "memcpy"
+MEMCPY_IN_TURN = "memcpy2"  # into two arrays in turn, as a request with two slots has to do
+POISON = -1.0  # no element that is sent has this value
+ROUNDS = 3  # verified before the measurement: both slots, and the first one again
+SETUP_SHARE = 0.3  # of the time, for set-ups that are repeated
+MOST_TIMES = 200  # of a row that are written to JSON
+REMARK = (
+    "Set-up: median of initializing plus median of freeing; break-even: iterations after which it "
+    "has paid (paper 000, equations 1 to 3, medians). Short iterations are timed several in a row, "
+    "each region after a barrier, by the slowest rank. vs mpi, vs memcpy: medians of the ratios of "
+    "times taken in the same round; memcpy2 fills two arrays in turn, as slots do."
+)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is exchanged: doubles packed in rank order, so many for each rank, and what must come.
+
+    ``expected``: the elements that this rank gets, in the order of their senders. ``nbytes``: what
+    the rank that sends most sends, its own block included; the same on all ranks.
+    """
+
+    sent: Array
+    send_counts: list[int]
+    recv_counts: list[int]
+    expected: Array
+    nbytes: int
+
+
+@dataclass
+class Startup:
+    """Seconds of every initialization, and of every freeing, on the slowest rank."""
+
+    inits: list[float] = field(default_factory=list)
+    frees: list[float] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """Local. T_init of the break-even rule: the median of the one and of the other."""
+        return median(self.inits) + median(self.frees)
+
+
+@dataclass
+class ExchangeRow(Row):
+    """A row with every set-up; ``repeats``: iterations in a row that one time is the mean of.
+
+    ``used``: the method that ``auto`` chose.
+    """
+
+    startup: Startup | None = None
+    repeats: int = 1
+    used: str = ""
+
+    def cells(self) -> dict[str, str]:
+        """Local. For the table, without what fills no column on a quiet day."""
+        shown = super().cells()
+        for name in ("mean", "error", f"vs {MEMCPY_IN_TURN}"):
+            shown.pop(name, None)
+        if self.used:
+            shown["method"] = f"{self.labels['method']} ({self.used})"
+        if self.verdict is not None and not self.verdict.passed:
+            shown["wrong"] = f"{self.verdict.error:.0f}"
+        return shown
+
+    def record(self) -> dict[str, Any]:
+        """Local. For JSON; of many times every n-th, n being ``times_step``."""
+        found = super().record()
+        if self.reason:
+            return found
+        step = max(1, len(self.times) // MOST_TIMES)
+        found |= {"mean_s": fmean(self.times), "repeats": self.repeats}
+        if self.used:
+            found["used"] = self.used
+        if step > 1:
+            found |= {"times_s": list(self.times[::step]), "times_step": step}
+        if self.startup is not None:
+            found |= {"init_times_s": self.startup.inits, "free_times_s": self.startup.frees}
+        return found
+
+
+@dataclass
+class _Contestant:
+    """What is timed: ``call`` runs one iteration and, where something comes, returns it."""
+
+    labels: dict[str, str]
+    call: Callable[[], Any]
+    startup: Startup | None = None
+    delivers: bool = True
+    used: str = ""
+    wrong: int = 0
+
+
+@dataclass
+class Contest:
+    """Every method on one problem; ``seconds``: what all of it may take.
+
+    ``labels`` are those of the rows before the method.
+    """
+
+    comm: MPI.Intracomm
+    options: Namespace
+    names: Sequence[str]
+    labels: Mapping[str, str]
+    seconds: float
+
+    def rows(self, problem: Problem, tick: Callable[[], None]) -> list[Row]:
+        """Collective. A row for every contestant, or why it is missing."""
+        comm = self.comm
+        running = _without_request(comm, problem)
+        made: list[tuple[str, Candidate[Exchanger]]] = []
+        try:
+            for place in self.options.memory:
+                maker = self._maker(problem, place)
+                candidates = prepare(comm, self.names, maker, Exchanger.free) if self.names else []
+                made += [(place, candidate) for candidate in candidates]
+                running += [
+                    self._entered(candidate, maker, place)
+                    for candidate in candidates
+                    if candidate.made is not None
+                ]
+            for each in running:
+                each.wrong = _wrong_elements(comm, problem, each, ROUNDS)
+            times, counts = self._times(running, tick)
+            for each in running:
+                each.wrong += _wrong_elements(comm, problem, each, 1)
+        except CommandError:  # the same on every rank
+            _release(comm, running, made)
+            raise
+        _release(comm, running, made)
+        return self._table(problem, running, made, times, counts)
+
+    def _maker(self, problem: Problem, place: str) -> Callable[[str], Exchanger]:
+        """Local. What makes the exchange of a method, Collective."""
+        send, info = (problem.sent, problem.send_counts), hints(self.options)
+        return lambda method: Exchanger(
+            self.comm, PLACES[place], send, problem.recv_counts, method, info
+        )
+
+    def _entered(
+        self, candidate: Candidate[Exchanger], maker: Callable[[str], Exchanger], place: str
+    ) -> _Contestant:
+        """Collective. Set up again as often as there is time; the last one takes part."""
+        comm, startup = self.comm, Startup([candidate.setup])
+        budget = SETUP_SHARE * self.seconds / (len(self.names) * len(self.options.memory))
+        count = min(self.options.inits, 1 + int(budget / max(candidate.setup, 1e-9)))
+        for _ in range(count - 1):
+            release(comm, [candidate], Exchanger.free)
+            startup.frees.append(candidate.freeing)
+            again = prepare(comm, [candidate.method], maker, Exchanger.free)[0]
+            startup.inits.append(again.setup)
+            candidate.made = again.made
+        if candidate.made is None:
+            raise CommandError(f"{candidate.method} could be initialized once only")
+        method = candidate.method
+        used = "" if candidate.made.method == method else candidate.made.method
+        labels = {"method": method, "memory": place}
+        return _Contestant(labels, candidate.made.round, startup, used=used)
+
+    def _times(
+        self, running: Sequence[_Contestant], tick: Callable[[], None]
+    ) -> tuple[list[list[float]], list[int]]:
+        counts = [repeats(self.comm, each.call) for each in running]
+        subjects = [
+            Subject(each.labels["method"], each.call, repeats=count)
+            for each, count in zip(running, counts, strict=True)
+        ]
+        seconds = (1.0 - SETUP_SHARE) * self.seconds
+        iterations = self.options.iterations
+        return (
+            measure(self.comm, subjects, iterations=iterations, seconds=seconds, tick=tick),
+            counts,
+        )
+
+    def _table(
+        self,
+        problem: Problem,
+        running: Sequence[_Contestant],
+        made: Sequence[tuple[str, Candidate[Exchanger]]],
+        times: Sequence[list[float]],
+        counts: Sequence[int],
+    ) -> list[Row]:
+        """Local. The rows, those of methods that could not be made at the end."""
+        plain = {
+            each.labels["method"]: taken
+            for each, taken in zip(running, times, strict=True)
+            if each.startup is None
+        }
+        rows: list[Row] = []
+        for each, taken, count in zip(running, times, counts, strict=True):
+            rows.append(
+                ExchangeRow(
+                    {**self.labels, **each.labels},
+                    taken,
+                    setup=None if each.startup is None else each.startup.seconds,
+                    nbytes=problem.nbytes,
+                    against=plain,
+                    details={"mean": [fmean(taken)]},
+                    verdict=Verdict(float(each.wrong), 0.0) if each.delivers else None,
+                    startup=each.startup,
+                    repeats=count,
+                    used=each.used,
+                )
+            )
+        rows += [
+            Row({**self.labels, "method": each.method, "memory": place}, reason=each.reason)
+            for place, each in made
+            if each.reason
+        ]
+        return rows
+
+
+def _without_request(comm: MPI.Intracomm, problem: Problem) -> list[_Contestant]:
+    """Local. Those that need no request: the bare call of mpi4py, and copies of as many bytes."""
+    sent, received = problem.sent, np.zeros_like(problem.expected)
+    turn = cycle([np.zeros_like(sent), np.zeros_like(sent)])
+    send, recv = (_layout(counts) for counts in (problem.send_counts, problem.recv_counts))
+    alltoallv = partial(comm.Alltoallv, [sent, send, MPI.DOUBLE], [received, recv, MPI.DOUBLE])
+
+    def baseline() -> Array:
+        alltoallv()
+        return received
+
+    calls: dict[tuple[str, str], Callable[[], Any]] = {
+        (BASELINE, PLAIN): baseline,
+        (MEMCPY, PLAIN): partial(np.copyto, np.zeros_like(sent), sent),
+        (MEMCPY_IN_TURN, PLAIN): lambda: np.copyto(next(turn), sent),
+    }
+    return [
+        _Contestant({"method": name, "memory": memory}, call, delivers=name == BASELINE)
+        for (name, memory), call in calls.items()
+    ]
+
+
+def _layout(counts: Sequence[int]) -> tuple[Array, Array]:
+    """Local. Counts and displacements as MPI wants them."""
+    numbers = np.array(counts, np.intc)
+    return numbers, (np.cumsum(numbers) - numbers).astype(np.intc)
+
+
+def _wrong_elements(
+    comm: MPI.Intracomm, problem: Problem, contestant: _Contestant, rounds: int
+) -> int:
+    """Collective. Elements on all ranks that are not as they should be, in so many rounds."""
+    if not contestant.delivers:
+        return 0
+    wrong = 0
+    for _ in range(rounds):
+        received = contestant.call()
+        wrong += int(np.count_nonzero(received != problem.expected))
+        received[...] = POISON  # the caller's until the next round
+        comm.Barrier()
+    return int(comm.allreduce(wrong))
+
+
+def _release(
+    comm: MPI.Intracomm,
+    running: Sequence[_Contestant],
+    made: Sequence[tuple[str, Candidate[Exchanger]]],
+) -> None:
+    """Collective. Free every exchange, in reverse order, and note how long it took."""
+    for contestant in running:
+        contestant.call = _nothing  # no view of the memory is left
+    for _, candidate in reversed(made):
+        release(comm, [candidate], Exchanger.free)
+    freed = {(place, candidate.method): candidate.freeing for place, candidate in made}
+    for contestant in running:
+        if contestant.startup is not None:
+            key = (contestant.labels["memory"], contestant.labels["method"])
+            contestant.startup.frees.append(freed[key])
+
+
+def _nothing() -> None:
+    """In the place of a call that is over."""
+
+
+def wrong_elements(rows: Sequence[Row], against: str) -> str:
+    """Local. A sentence about the contents of all rows."""
+    wrong = sum(int(row.verdict.error) for row in rows if row.verdict is not None)
+    if wrong:
+        return f"WRONG: {wrong} elements are not {against}"
+    return f"Verified: every element is {against}"

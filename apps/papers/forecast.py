@@ -1,0 +1,447 @@
+"""What LogP and LogGP predict for the contestants of ``onesided bench broadcast``; no MPI calls.
+
+Methods that share memory inside a node send between nodes only: the binomial tree has as many
+ranks as there are nodes, and the linear one the root and the ranks off its node. Where that is one
+rank there is nothing to predict. The other two send to every rank.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from statistics import median
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.apps.cli.failures import words
+from onesided.apps.cli.report import byte_count, ratio
+from onesided.apps.papers.broadcasters import BINOMIAL, LINEAR, ONE_SIDED, PASSIVE, Entrant
+from onesided.collectives import Bcast_init, OneSidedBroadcast, OnesidedError, bcast_linear
+from onesided.collectives.modelling.broadcasts import GAPS, binomial, linear
+from onesided.collectives.modelling.loggp import LogGP
+from onesided.collectives.trees import LARGEST_FIRST
+
+# The parameters of LogP and LogGP of this machine, by Puts and ping-pongs between two ranks.
+#
+# Overhead, latency and the gap per byte are those of bare Puts in a window like that of the
+# method: ``o`` is how long the call takes, ``2 L`` the rest of a short Put that is flushed, and
+# ``G`` the slope over the length. ``g`` is what another message in a row adds, as the method
+# sends it: a Put alone, or the half of a Put and a flag that are flushed one after the other.
+# What a rank that waits adds, ``o_r``, is the rest of a hop: a short broadcast to and fro between
+# the two by the method itself, so that it holds its software as well. The other ranks meanwhile
+# wait in MPI, as they do in a broadcast.
+
+SHORT = 8  # bytes
+LONG = (1 << 16, 1 << 18, 1 << 20)  # bytes, for the slope
+IN_A_ROW = 8
+WITH_FLAG = 2  # messages that a persistent method sends to one rank: data and flag
+ROUNDS = 20
+WARM_UP = 5
+
+
+@dataclass(frozen=True)
+class Transport:
+    """How a method sends: its window, a short message to one rank, and of how many that counts."""
+
+    window: Callable[[MPI.Intracomm], MPI.Win]
+    message: Callable[[MPI.Win, NDArray[np.uint8]], None]
+    parts: int
+
+
+def _over_memory(pair: MPI.Intracomm) -> MPI.Win:
+    return MPI.Win.Create(np.zeros(LONG[-1], np.uint8), 1, comm=pair)
+
+
+def _allocated(pair: MPI.Intracomm) -> MPI.Win:
+    return MPI.Win.Allocate(LONG[-1], 1, comm=pair)
+
+
+def _with_flag(window: MPI.Win, data: NDArray[np.uint8]) -> None:
+    _bare(window, data)
+    window.Flush(1)
+    flag, place = [data[:SHORT], 1, MPI.INT64_T], [0, 1, MPI.INT64_T]
+    window.Accumulate(flag, 1, place, MPI.REPLACE)
+    window.Flush(1)
+
+
+def _bare(window: MPI.Win, data: NDArray[np.uint8]) -> None:
+    window.Put([data, SHORT, MPI.BYTE], 1, [0, SHORT, MPI.BYTE])
+
+
+#: The persistent methods flag every message; the others leave the flushing to the end.
+PERSISTENT = Transport(_over_memory, _with_flag, WITH_FLAG)
+IN_WINDOW = Transport(_allocated, _bare, 1)
+
+
+def of_puts(pair: MPI.Intracomm, transport: Transport) -> LogGP:
+    """Collective over two ranks. What Puts from rank 0 to rank 1 cost; ``o_r`` is zero."""
+    window = transport.window(pair)
+    network = LogGP(0.0, 0.0, 0.0)
+    if pair.rank == 0:
+        window.Lock_all()
+        network = _measured(window, transport)
+        window.Unlock_all()
+    pair.Barrier()
+    window.Free()
+    agreed: LogGP = pair.bcast(network)
+    return agreed
+
+
+def _measured(window: MPI.Win, transport: Transport) -> LogGP:
+    """Local, at the origin."""
+    data = np.ones(LONG[-1], np.uint8)
+
+    def put(nbytes: int) -> tuple[float, float]:
+        """Seconds that the call takes, and until the data are there."""
+        began = time.perf_counter()
+        window.Put([data, nbytes, MPI.BYTE], 1, [0, nbytes, MPI.BYTE])
+        issued = time.perf_counter()
+        window.Flush(1)
+        return issued - began, time.perf_counter() - began
+
+    def several(count: int) -> float:
+        began = time.perf_counter()
+        for _ in range(count):
+            transport.message(window, data)
+        window.Flush(1)
+        return time.perf_counter() - began
+
+    short = [put(SHORT) for _ in range(WARM_UP + ROUNDS)][WARM_UP:]
+    overhead = median(call for call, _ in short)
+    whole = median(times for _, times in short)
+    long = [median(put(nbytes)[1] for _ in range(ROUNDS)) for nbytes in LONG]
+    rows, one = (median(several(count) for _ in range(ROUNDS)) for count in (IN_A_ROW, 1))
+    return LogGP(
+        latency=max(whole - overhead, 0.0) / 2,
+        overhead=overhead,
+        gap=max(rows - one, 0.0) / (IN_A_ROW - 1) / transport.parts,
+        byte_gap=max(float(np.polyfit(LONG, long, 1)[0]), 0.0),
+    )
+
+
+def with_hop(network: LogGP, hop: float) -> LogGP:
+    """Local. The same with an ``o_r`` such that a short hop takes so many seconds."""
+    known = network.overhead + GAPS * network.gap + network.latency
+    return replace(network, waiting=max(hop - known, 0.0))
+
+
+def persistent_hop(pair: MPI.Intracomm) -> float:
+    """Collective over two ranks. Seconds of a short hop of the persistent binomial broadcast."""
+    data = np.zeros(SHORT, np.uint8)
+    info = {"ranks_per_node": "1"}
+    with ExitStack() as stack:
+        requests = []
+        for root in (0, 1):
+            requests.append(Bcast_init(pair, data, root, method=BINOMIAL, info=info))
+            stack.callback(requests[-1].Free)
+
+        def to_and_fro() -> None:
+            for request in requests:
+                request.Start()
+                request.Wait()
+
+        return _half(pair, to_and_fro)
+
+
+def one_sided_hop(pair: MPI.Intracomm) -> float:
+    """Collective over two ranks. Seconds of a short linear broadcast, opened and closed."""
+    data = np.zeros(SHORT, np.uint8)
+    window = _allocated(pair)
+    times = []
+    if pair.rank == 0:
+        for _ in range(WARM_UP + ROUNDS):
+            began = time.perf_counter()
+            bcast_linear(window, data, 0, 0)
+            times.append(time.perf_counter() - began)
+    pair.Barrier()
+    window.Free()
+    hop: float = pair.bcast(median(times[WARM_UP:]) if times else 0.0)
+    return hop
+
+
+def passive_hop(pair: MPI.Intracomm, timeouts: tuple[float, float]) -> float:
+    """Collective over two ranks. Seconds of a short hop of the passive broadcast."""
+    data = np.zeros(SHORT, np.uint8)
+    waiter, flush = timeouts
+    window = MPI.Win.Allocate(2 * SHORT, 1, comm=pair)
+    try:
+        with OneSidedBroadcast(pair, waiter_timeout=waiter, flush_timeout=flush) as runtime:
+            wid = runtime.register(window)
+            epoch = 0
+
+            def to_and_fro() -> None:
+                nonlocal epoch
+                epoch += 1
+                for root in (0, 1):
+                    if pair.rank == root:
+                        runtime.bcast(data, wid, root * SHORT, root)
+                    else:
+                        runtime.wait(wid, epoch, root)
+
+            half = _half(pair, to_and_fro)
+            runtime.flush()
+    finally:
+        window.Free()
+    return half
+
+
+def _half(pair: MPI.Intracomm, to_and_fro: Callable[[], None]) -> float:
+    """Collective over two ranks. Half of the time to and fro."""
+    times = []
+    pair.Barrier()
+    for _ in range(WARM_UP + ROUNDS):
+        began = time.perf_counter()
+        to_and_fro()
+        times.append(time.perf_counter() - began)
+    half: float = pair.bcast(median(times[WARM_UP:]) / 2)
+    return half
+
+
+def parameters(
+    comm: MPI.Intracomm, partner: int, timeouts: tuple[float, float]
+) -> tuple[dict[str, LogGP], dict[str, str]]:
+    """Collective. By method, the network between rank 0 and ``partner``; or why there is none.
+
+    The persistent methods have the one of ``rma-binomial``.
+    """
+    pair: Any = comm.Split(0 if comm.rank in (0, partner) else MPI.UNDEFINED, comm.rank)
+    networks: dict[str, LogGP] = {}
+    reasons: dict[str, str] = {}
+    if pair != MPI.COMM_NULL:
+        hops: dict[str, tuple[Transport, Callable[[], float]]] = {
+            BINOMIAL: (PERSISTENT, partial(persistent_hop, pair)),
+            PASSIVE: (IN_WINDOW, partial(passive_hop, pair, timeouts)),
+            ONE_SIDED: (IN_WINDOW, partial(one_sided_hop, pair)),
+        }
+        bare = {transport: of_puts(pair, transport) for transport in (PERSISTENT, IN_WINDOW)}
+        for method, (transport, hop) in hops.items():
+            try:
+                networks[method] = with_hop(bare[transport], hop())
+            except OnesidedError as error:
+                reasons[method] = words(error)
+        pair.Free()
+    comm.Barrier()
+    found: tuple[dict[str, LogGP], dict[str, str]] = comm.bcast((networks, reasons))
+    return found
+
+
+FAR = 1 << 30  # bytes; the models are straight lines over the length
+MOST = 128  # ranks
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """``networks``: parameters by method; ``nodes``: by rank of the job, a number of its node."""
+
+    networks: Mapping[str, LogGP]
+    nodes: Sequence[int]
+
+    def time(self, method: str, order: str, ranks: int, nbytes: int) -> float | None:
+        """Local. Seconds of a broadcast among the first ``ranks``; None where no model applies."""
+        rule = _RULES.get(method)
+        network = None if rule is None else self.networks.get(rule.parameters)
+        if rule is None or network is None:
+            return None
+        taking_part = rule.ranks([self._node(rank) for rank in range(ranks)])
+        return None if taking_part < 2 else rule.time(network, taking_part, nbytes, order)
+
+    def covers(self, method: str, other: str, ranks: int) -> bool:
+        """Local. Whether there is a model of both methods on so many ranks."""
+        times = [self.time(name, LARGEST_FIRST, ranks, 1) for name in (method, other)]
+        return None not in times
+
+    def spreads(self, method: str) -> bool:
+        """Local. Whether each rank is a node of its own, or the method takes it for one."""
+        return _RULES[method].everywhere or len(set(self.nodes)) == len(self.nodes)
+
+    def crossover_bytes(self, method: str, order: str, other: str, ranks: int) -> float | None:
+        """Local. The length from which on ``method`` is not slower than ``other``, if any is."""
+        ahead = [self._ahead(method, order, other, ranks, nbytes) for nbytes in (1, FAR)]
+        if ahead[0] is None or ahead[1] is None:
+            return None
+        near, far = ahead[0], ahead[1]
+        if near >= 0:
+            return 1.0 if far >= 0 else None
+        slope = (far - near) / (FAR - 1)
+        return 1.0 - near / slope if slope > 0 else None
+
+    def crossover_ranks(self, method: str, order: str, other: str, nbytes: int) -> int | None:
+        """Local. The least number of ranks from which on it is so, up to :data:`MOST`.
+
+        Ranks beyond the job are taken to be nodes of their own, as is right where all others are;
+        None where they are not.
+        """
+        if not self.spreads(method):
+            return None
+        least = None
+        for ranks in range(MOST, 1, -1):
+            ahead = self._ahead(method, order, other, ranks, nbytes)
+            if ahead is None or ahead < 0:
+                break
+            least = ranks
+        return least
+
+    def _ahead(self, method: str, order: str, other: str, ranks: int, nbytes: int) -> float | None:
+        mine, theirs = (
+            self.time(method, order, ranks, nbytes),
+            self.time(other, "", ranks, nbytes),
+        )
+        return None if mine is None or theirs is None else theirs - mine
+
+    def _node(self, rank: int) -> int:
+        return self.nodes[rank] if rank < len(self.nodes) else rank
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """Whose parameters hold for a method, which formula, and how many ranks it counts."""
+
+    parameters: str
+    time: Callable[[LogGP, int, int, str], float]
+    ranks: Callable[[Sequence[int]], int]
+    everywhere: bool = False
+
+
+def _linear(network: LogGP, ranks: int, nbytes: int, order: str) -> float:
+    """One message to each rank; opening and closing the epoch is o_r."""
+    return linear(network, ranks, nbytes) + network.waiting
+
+
+def _flagged(network: LogGP, ranks: int, nbytes: int, order: str) -> float:
+    """Data and a flag to each rank, and the ranks wait for it actively: o_r, once."""
+    return _linear(replace(network, gap=WITH_FLAG * network.gap), ranks, nbytes, order)
+
+
+def _off_node(nodes: Sequence[int]) -> int:
+    return 1 + sum(node != nodes[0] for node in nodes)
+
+
+def _of_nodes(nodes: Sequence[int]) -> int:
+    return len(set(nodes))
+
+
+_RULES = {
+    LINEAR: _Rule(BINOMIAL, _flagged, _off_node),
+    BINOMIAL: _Rule(BINOMIAL, binomial, _of_nodes),
+    ONE_SIDED: _Rule(ONE_SIDED, _linear, len, everywhere=True),
+    PASSIVE: _Rule(PASSIVE, binomial, len, everywhere=True),
+}
+
+
+# Where a tree overtakes the linear broadcast: in the sweep, and in the model; no MPI calls.
+
+#: What overtakes what.
+PAIRS = ((BINOMIAL, LINEAR), (PASSIVE, ONE_SIDED))
+#: Number of ranks, bytes and name of a contestant; seconds.
+Times = Mapping[tuple[int, int, str], Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """From where on one method in an order is not slower than another, in a model and measured.
+
+    ``over`` is ``"bytes"``, and then ``at`` is the number of ranks, or ``"ranks"``, and then it is
+    the length in bytes. None: nowhere; ``modelled`` is false where no model applies.
+    """
+
+    method: str
+    order: str
+    other: str
+    over: str
+    at: int
+    predicted: float | None
+    measured: float | None
+    modelled: bool
+
+    @property
+    def heading(self) -> str:
+        """Local. What is compared."""
+        return f"{self.method} {self.order} overtakes {self.other}"
+
+    @property
+    def phrase(self) -> str:
+        """Local. Where."""
+        at, show = _WORDS[self.over]
+        here = "nowhere in the sweep" if self.measured is None else f"from {show(self.measured)} on"
+        model = "nowhere" if self.predicted is None else f"from {show(self.predicted)} on"
+        return f"{at(self.at)}: {here} ({f'model: {model}' if self.modelled else 'no model'})"
+
+
+def _bytes(number: float) -> str:
+    return byte_count(round(number))
+
+
+def _ranks(number: float) -> str:
+    return f"{number:.3g} ranks"
+
+
+_WORDS = {"bytes": (_ranks, _bytes), "ranks": (_bytes, _ranks)}
+
+
+def crossings(
+    forecast: Forecast,
+    entered: Sequence[Entrant],
+    sizes: Sequence[int],
+    counts: Sequence[int],
+    times: Times,
+) -> list[Crossing]:
+    """Local. Over the bytes for every number of ranks, then over the ranks for every length.
+
+    Only what was timed; ``sizes`` and ``counts`` ascend.
+    """
+    found = []
+    for (method, other), each in (
+        (pair, each) for pair in PAIRS for each in entered if each.method == pair[0]
+    ):
+        ratios = {
+            (count, size): ratio(times[count, size, each.name], times[count, size, other])
+            for count in counts
+            for size in sizes
+            if (count, size, each.name) in times and (count, size, other) in times
+        }
+        order = each.order
+        for count in counts:
+            row = {size: ratios[count, size] for size in sizes if (count, size) in ratios}
+            if row:
+                model = forecast.crossover_bytes(method, order, other, count)
+                seen = crossing(list(row), list(row.values()))
+                known = forecast.covers(method, other, count)
+                found.append(Crossing(method, order, other, "bytes", count, model, seen, known))
+        for size in sizes:
+            column = {count: ratios[count, size] for count in counts if (count, size) in ratios}
+            if len(column) > 1:
+                model = forecast.crossover_ranks(method, order, other, size)
+                seen = crossing(list(column), list(column.values()))
+                known = forecast.covers(method, other, max(column)) and forecast.spreads(method)
+                found.append(Crossing(method, order, other, "ranks", size, model, seen, known))
+    return found
+
+
+def crossing(xs: Sequence[float], ratios: Sequence[float]) -> float | None:
+    """Local. From which x on the ratios stay at one or below; None where they do not.
+
+    A single time may be wrong, so the place is the one that disagrees with the fewest ratios.
+    Between two neighbors whose ratios lie on both sides of one, it is interpolated in logarithms;
+    where the first ratio is below one already it is the first x.
+    """
+    count = len(xs)
+    faster = [ratio <= 1 for ratio in ratios]
+    wrong = [sum(faster[:k]) + faster[k:].count(False) for k in range(count + 1)]
+    best = min(range(count, -1, -1), key=lambda k: wrong[k])  # the later one of equals
+    if best == count:
+        return None
+    if best == 0:
+        return float(xs[0])
+    before, after = math.log(ratios[best - 1]), math.log(ratios[best])
+    if not before > 0 >= after:
+        return float(xs[best])
+    share = before / (before - after)
+    low, high = math.log(xs[best - 1]), math.log(xs[best])
+    return math.exp(low + share * (high - low))

@@ -1,0 +1,509 @@
+"""Who takes part in ``onesided bench partitioned``: the only place where one is chosen."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.report import NOTHING, byte_count
+from onesided.apps.papers.options import EVERY
+from onesided.collectives import Precv_init, Psend_init, UnsupportedError, partitioned_methods
+from onesided.collectives.program import COMPILED
+
+# A contestant that is ready to run, on one side of the transfer.
+
+SENDER, RECEIVER = 0, 1
+RANKS = 2
+
+
+def nothing() -> None:
+    """Local. A step that a contestant does not have."""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """What all contestants have in common: two ranks, a buffer on each, and its partitions.
+
+    ``tag``: of the contestant's own messages, where it sends one for all partitions.
+    """
+
+    comm: MPI.Intracomm
+    message: NDArray[np.uint8]
+    partitions: int
+    tag: int = 0
+
+    @property
+    def is_sender(self) -> bool:
+        """Local."""
+        return self.comm.rank == SENDER
+
+    @property
+    def peer(self) -> int:
+        """Local. The other rank."""
+        return RECEIVER if self.is_sender else SENDER
+
+    def pieces(self) -> list[NDArray[np.uint8]]:
+        """Local. The partitions of this side."""
+        return list(self.message.reshape(self.partitions, -1))
+
+    def check_tags(self) -> None:
+        """Local, alike on both ranks. Whether every partition can have a tag of its own."""
+        bound = self.comm.Get_attr(MPI.TAG_UB)
+        if isinstance(bound, int) and self.partitions - 1 > bound:
+            raise UnsupportedError(f"{self.partitions} message tags, this MPI has {bound + 1}")
+
+
+@dataclass
+class Runner:
+    """The steps of one side: Listing 1's start, loop over partitions, and wait.
+
+    ``mark`` sends or receives one partition, ``mark_range`` those from the first to the last, both
+    included; None where this side, or this contestant, does nothing of the kind. ``pace``: seconds
+    of a round, roughly, by the slower side.
+    """
+
+    start: Callable[[], object] = nothing
+    mark: Callable[[int], object] | None = None
+    mark_range: Callable[[int, int], object] | None = None
+    wait: Callable[[], object] = nothing
+    free: Callable[[], object] = nothing
+    pace: float = field(default=0.0, init=False)
+
+    def release(self) -> None:
+        """Local."""
+        self.free()
+
+
+# Contestants that send a message for every partition, and the one that sends a single message.
+#
+# As Tables 1 and 2 of the paper have them; a partition's number is its tag, so that threads on both
+# sides find each other.
+
+
+def single(lane: Lane) -> Runner:
+    """Local. The whole buffer by one blocking message, when everything is ready."""
+    transfer = lane.comm.Send if lane.is_sender else lane.comm.Recv
+    data, peer, tag = [lane.message, MPI.BYTE], lane.peer, lane.tag
+
+    def wait() -> None:
+        transfer(data, peer, tag)
+
+    return Runner(wait=wait)
+
+
+def blocking(lane: Lane) -> Runner:
+    """Local. Send and Recv."""
+    lane.check_tags()
+    transfer = lane.comm.Send if lane.is_sender else lane.comm.Recv
+    pieces, peer = [[piece, MPI.BYTE] for piece in lane.pieces()], lane.peer
+
+    def mark(index: int) -> None:
+        transfer(pieces[index], peer, index)
+
+    return Runner(mark=mark)
+
+
+def persistent(lane: Lane) -> Runner:
+    """Local. Send_init and Recv_init beforehand, Start, Waitall."""
+    lane.check_tags()
+    make = lane.comm.Send_init if lane.is_sender else lane.comm.Recv_init
+    requests: list[MPI.Request] = [
+        make([piece, MPI.BYTE], lane.peer, index) for index, piece in enumerate(lane.pieces())
+    ]
+    starts = [request.Start for request in requests if isinstance(request, MPI.Prequest)]
+    waitall = MPI.Request.Waitall
+
+    def mark(index: int) -> None:
+        starts[index]()
+
+    def wait() -> None:
+        waitall(requests)
+
+    def free() -> None:
+        for request in requests:
+            request.Free()
+
+    return Runner(mark=mark, wait=wait, free=free)
+
+
+def immediate(lane: Lane) -> Runner:
+    """Local. Isend and Irecv, Waitall."""
+    lane.check_tags()
+    begin = lane.comm.Isend if lane.is_sender else lane.comm.Irecv
+    pieces, peer = [[piece, MPI.BYTE] for piece in lane.pieces()], lane.peer
+    requests = [MPI.REQUEST_NULL for _ in pieces]
+    waitall = MPI.Request.Waitall
+
+    def mark(index: int) -> None:
+        requests[index] = begin(pieces[index], peer, index)
+
+    def wait() -> None:
+        waitall(requests)
+
+    return Runner(mark=mark, wait=wait)
+
+
+# Contestants that send the buffer as one partitioned message: the MPI's own, and ours.
+
+
+def native(lane: Lane) -> Runner:
+    """Local. ``MPI_Psend_init`` and ``MPI_Precv_init`` as they are.
+
+    :class:`UnsupportedError` where this MPI has none. It is not asked whether they work: wrong data
+    are for the verification to find.
+    """
+    init = lane.comm.Psend_init if lane.is_sender else lane.comm.Precv_init
+    try:
+        request = init([lane.message, MPI.BYTE], lane.partitions, lane.peer, lane.tag)
+    except (MPI.Exception, NotImplementedError) as error:
+        raise UnsupportedError(f"no partitioned send in this MPI: {error}") from error
+    return _runner(lane, request, request.Free)
+
+
+def ours(method: str, aggregate: int, compiled: bool = True) -> Callable[[Lane], Runner]:
+    """Local. What makes a contestant of one of our methods, counting in C where that is built."""
+    info = {"compiled": str(compiled)}
+
+    def make(lane: Lane) -> Runner:
+        """Local. The handshake comes with the first round, and with it the method's refusal."""
+        init: Any = Psend_init if lane.is_sender else Precv_init
+        request = init(
+            lane.comm, lane.message, lane.partitions, lane.peer, lane.tag,
+            method=method, aggregate=aggregate, info=info,
+        )
+        return _runner(lane, request, request.Free)
+
+    return make
+
+
+def _runner(lane: Lane, request: Any, free: Callable[[], object]) -> Runner:
+    if not lane.is_sender:
+        return Runner(request.Start, wait=request.Wait, free=free)
+    return Runner(request.Start, request.Pready, request.Pready_range, request.Wait, free)
+
+
+# In which order partitions are marked ready, and by which thread: geometry without any MPI.
+#
+# The loop schemes of section 4.2 of the paper on partitioned communication in Open MPI.
+
+LEFT_TO_RIGHT = "left-to-right"
+RANDOMIZED = "randomized"
+NEIGHBOURHOOD = "neighbourhood"
+
+
+@dataclass(frozen=True)
+class Share:
+    """The partitions that one thread marks, in its order."""
+
+    indices: list[int]
+
+    @cached_property
+    def runs(self) -> list[tuple[int, int]]:
+        """Local. The same in as few ranges as keep the order: first and last of each."""
+        found: list[tuple[int, int]] = []
+        for index in self.indices:
+            if found and index == found[-1][1] + 1:
+                found[-1] = (found[-1][0], index)
+            else:
+                found.append((index, index))
+        return found
+
+
+@dataclass(frozen=True)
+class Order:
+    """A scheme. ``in_runs``: partitions beside each other follow each other, so ranges pay."""
+
+    name: str
+    in_runs: bool
+    divide: Callable[[int, int, int], list[list[int]]]
+
+    def shares(self, partitions: int, threads: int, seed: int) -> list[Share]:
+        """Local. What each thread marks; threads that have nothing to do are left out."""
+        return [Share(part) for part in self.divide(partitions, threads, seed) if part]
+
+
+def left_to_right(partitions: int, threads: int, seed: int) -> list[list[int]]:
+    """Local. Every thread has a part of its own, and marks it from its lowest partition on."""
+    return _split(list(range(partitions)), threads)
+
+
+def randomized(partitions: int, threads: int, seed: int) -> list[list[int]]:
+    """Local. All partitions in one random order, of which every thread has a part."""
+    shuffled: list[int] = np.random.default_rng(seed).permutation(partitions).tolist()
+    return _split(shuffled, threads)
+
+
+def neighbourhood(partitions: int, threads: int, seed: int) -> list[list[int]]:
+    """Local. Partitions are the cells of a grid, row by row, and every thread has a tile of it.
+
+    A thread begins with the border of its tile, for which neighbours wait (the first row, the two
+    ends of every other row, the last row), and goes on with the rows inside.
+    """
+    rows, columns = rectangle(partitions)
+    down, across = rectangle(threads)
+    return [
+        [row * columns + column for row, column in _tile(top, bottom, left, right)]
+        for top, bottom in _cuts(rows, down)
+        for left, right in _cuts(columns, across)
+    ]
+
+
+# one line per order: its name, whether it is made of ranges, and what it is
+ORDERS = {
+    each.name: each
+    for each in (
+        Order(LEFT_TO_RIGHT, True, left_to_right),
+        Order(RANDOMIZED, False, randomized),
+        Order(NEIGHBOURHOOD, True, neighbourhood),
+    )
+}
+
+
+def rectangle(cells: int) -> tuple[int, int]:
+    """Local. Rows and columns of the grid of so many cells that is closest to a square."""
+    rows = next(rows for rows in range(math.isqrt(cells), 0, -1) if cells % rows == 0)
+    return rows, cells // rows
+
+
+def _tile(top: int, bottom: int, left: int, right: int) -> Iterable[tuple[int, int]]:
+    """Row and column of every cell, the border first."""
+    columns = range(left, right)
+    for row in range(top, bottom):
+        inner = top < row < bottom - 1
+        ends = dict.fromkeys((left, right - 1)) if columns else ()
+        yield from ((row, column) for column in (ends if inner else columns))
+    for row in range(top + 1, bottom - 1):
+        yield from ((row, column) for column in range(left + 1, right - 1))
+
+
+def _cuts(length: int, parts: int) -> list[tuple[int, int]]:
+    ends = [part * length // parts for part in range(parts + 1)]
+    return list(pairwise(ends))
+
+
+def _split(indices: list[int], parts: int) -> list[list[int]]:
+    return [indices[start:end] for start, end in _cuts(len(indices), parts)]
+
+
+# What one thread does in a round: compute, and mark its partitions ready, or receive them.
+#
+# The loops are as short as Python allows: lists and bound methods are made beforehand.
+
+BLOCK = 2048  # numbers whose square roots are taken at a time; other threads run meanwhile
+Compute = Callable[[], None] | None
+#: What one thread does in a round; returns when its last partition was ready, by the clock.
+Work = Callable[[], float]
+clock = time.perf_counter
+
+
+def busy(seconds: float) -> Compute:
+    """Local. Work that keeps a core busy for so long; none for 0 seconds."""
+    if seconds == 0:
+        return None
+    numbers = np.full(BLOCK, 1.5)
+    root = np.sqrt
+
+    def compute() -> None:
+        end = clock() + seconds
+        while clock() < end:
+            root(numbers, numbers)
+
+    return compute
+
+
+def one_by_one(runner: Runner, share: Share, compute: Compute) -> Work | None:
+    """Local. A call for every partition as soon as it is computed."""
+    mark = runner.mark
+    if mark is None:
+        return None
+    *most, last = share.indices
+
+    def work() -> float:
+        for index in most:
+            mark(index)
+        ready = clock()
+        mark(last)
+        return ready
+
+    def computing_work(compute: Callable[[], None]) -> float:
+        for index in most:
+            compute()
+            mark(index)
+        compute()
+        ready = clock()
+        mark(last)
+        return ready
+
+    return work if compute is None else lambda: computing_work(compute)
+
+
+def in_ranges(runner: Runner, share: Share, compute: Compute) -> Work | None:
+    """Local. A call for every range of partitions as soon as all of it is computed."""
+    mark = runner.mark_range
+    if mark is None:
+        return None
+    *most, (low, high) = share.runs
+
+    def work() -> float:
+        for first, last in most:
+            mark(first, last)
+        ready = clock()
+        mark(low, high)
+        return ready
+
+    def computing_work(compute: Callable[[], None]) -> float:
+        for first, last in most:
+            for _ in range(first, last + 1):
+                compute()
+            mark(first, last)
+        for _ in range(low, high + 1):
+            compute()
+        ready = clock()
+        mark(low, high)
+        return ready
+
+    return work if compute is None else lambda: computing_work(compute)
+
+
+def not_at_all(runner: Runner, share: Share, compute: Compute) -> Work | None:
+    """Local. Computing only: the buffer leaves as a whole, when all threads are done."""
+    if compute is None:
+        return None
+    count = range(len(share.indices))
+
+    def work() -> float:
+        for _ in count:
+            compute()
+        return clock()
+
+    return work
+
+
+@dataclass(frozen=True)
+class Marking:
+    """A way of marking: its name, the orders it suits, and a thread's work."""
+
+    name: str
+    suits: Callable[[Order], bool]
+    work: Callable[[Runner, Share, Compute], Work | None]
+
+
+ONE_BY_ONE = Marking("one by one", lambda order: True, one_by_one)
+BULK = Marking("in bulk", lambda order: order.in_runs, in_ranges)
+WHOLE = Marking("-", lambda order: True, not_at_all)
+
+
+AUTO = "auto"
+
+#: Methods whose time is not that of counting.
+NOT_COUNTED = ("p2p", "mpi")
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A way of sending a buffer in partitions, and how it can be marked.
+
+    ``aggregate``: of ours, bytes of a group. ``multiple``: several threads that mark are
+    several that call MPI. ``foreign``: what is measured is the MPI's own, faults included.
+    ``python``: it counts in Python although a compiled counter is there.
+    """
+
+    method: str
+    make: Callable[[Lane], Runner]
+    markings: Sequence[Marking]
+    aggregate: int | None = None
+    multiple: bool = True
+    foreign: bool = False
+    python: bool = False
+
+    @property
+    def name(self) -> str:
+        """Local. The method and the bytes of a group, for the legend of a figure."""
+        if self.aggregate is None:
+            return self.method
+        return f"{self.labels['method']} {byte_count(self.aggregate)}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Local. For a table."""
+        grouped = NOTHING if not self.aggregate else byte_count(self.aggregate)
+        method = f"{self.method}, in Python" if self.python else self.method
+        return {"method": method, "aggregate": grouped}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A contestant marked in one way: what is timed."""
+
+    contestant: Contestant
+    marking: Marking
+
+    @property
+    def name(self) -> str:
+        """Local. The contestant and its marking."""
+        return f"{self.contestant.name} {self.marking.name}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Local. For a table."""
+        return self.contestant.labels | {"marked": self.marking.name}
+
+
+SINGLE = Contestant("single", single, [WHOLE], multiple=False)
+NATIVE = Contestant("psend", native, [ONE_BY_ONE, BULK], foreign=True)
+_OTHERS = (
+    SINGLE,
+    Contestant("send", blocking, [ONE_BY_ONE]),
+    Contestant("persistent", persistent, [ONE_BY_ONE]),
+    Contestant("isend", immediate, [ONE_BY_ONE]),
+    NATIVE,
+)
+
+
+def contestants(
+    text: str, aggregates: Sequence[int], python: bool = False
+) -> list[Contestant]:
+    """Local. Those that ``--comm`` means, the single message first.
+
+    ``all``: the mechanisms of the paper and every method of ours with every aggregation; ``auto``
+    is no method of its own, but can be asked for. ``python``: ours count in Python as well, beside
+    the compiled counter. :class:`CommandError` for an unknown name.
+    """
+    known = {each.method: [each] for each in _OTHERS}
+    for method in partitioned_methods():
+        known[method] = _ours(method, aggregates, python)
+    asked = list(known) if text == EVERY else [name.strip() for name in text.split(",")]
+    known[AUTO] = _ours(AUTO, aggregates, python)
+    for name in asked:
+        if name not in known:
+            names = ", ".join(known)
+            raise CommandError(f"no method {name!r}; the methods are {names}, or {EVERY}")
+    return [each for name in dict.fromkeys([SINGLE.method, *asked]) for each in known[name]]
+
+
+def _ours(method: str, aggregates: Sequence[int], python: bool) -> list[Contestant]:
+    """Local. With ``python`` the largest groups are counted in Python as well, if C is there."""
+    found = [
+        Contestant(method, ours(method, size), [ONE_BY_ONE, BULK], size, multiple=False)
+        for size in dict.fromkeys(aggregates)
+    ]
+    if python and COMPILED and method not in NOT_COUNTED:
+        most = max(aggregates)
+        make = ours(method, most, compiled=False)
+        found.append(Contestant(method, make, [ONE_BY_ONE], most, multiple=False, python=True))
+    return found
+
+
+def entries(field: Sequence[Contestant]) -> list[Entry]:
+    """Local. Every contestant with each of its ways of marking."""
+    return [Entry(each, marking) for each in field for marking in each.markings]

@@ -1,0 +1,293 @@
+"""``onesided bench patterns``: benchmark 2 of paper 000, exchanges with the patterns of matrices.
+
+Two patterns of each matrix, in its partition over the ranks: what the neighbors need for a product
+(the halo), and a full row-wise exchange, every nonzero to the rank that owns its column. All
+methods in turns, the contents verified; the counts as heat maps (Figure 4), the times side by side
+(Figure 3).
+"""
+
+from __future__ import annotations
+
+import re
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.resources import as_file
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.apps.bench.picture import check_picture, save_bars, save_traffic
+from onesided.apps.bench.selection import BASELINE, chosen
+from onesided.apps.cli.failures import user_errors
+from onesided.apps.cli.options import settings
+from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.report import PLAIN, Report, check_json
+from onesided.apps.papers.exchange import REMARK, Contest, Problem, wrong_elements
+from onesided.apps.tools.spmv import FAILED, shipped
+from onesided.sparse import DistMatrix, from_rows, read, trace_mesh
+
+# Who sends how much to whom: the exchange patterns of a matrix, and pictures of them in text.
+#
+# Figure 4 of paper 000 shows the counts of a matrix as heat maps.
+
+ITEM = 8  # bytes of an element
+BASE = 1 << 31  # more than the elements of a block
+MOST_RANKS = 64  # that are drawn in text
+SHADES = " .:-=+*#%@"
+
+
+@dataclass(frozen=True, eq=False)
+class Traffic:
+    """``counts[p, q]``: elements that rank p sends to rank q, on all ranks the same array."""
+
+    counts: NDArray[np.int64]
+
+    @property
+    def sent(self) -> NDArray[np.int64]:
+        """Local. Elements that each rank sends, to itself too."""
+        totals: NDArray[np.int64] = self.counts.sum(axis=1)
+        return totals
+
+    @property
+    def received(self) -> NDArray[np.int64]:
+        """Local. Elements that each rank gets, from itself too."""
+        totals: NDArray[np.int64] = self.counts.sum(axis=0)
+        return totals
+
+    def record(self) -> dict[str, Any]:
+        """Local. For JSON: counts in elements, and how skewed they are."""
+        return {
+            "counts": self.counts.tolist(),
+            "sent": self.sent.tolist(),
+            "received": self.received.tolist(),
+            "sent_imbalance": imbalance(self.sent),
+            "received_imbalance": imbalance(self.received),
+            "blocks": int(np.count_nonzero(self.counts)),
+        }
+
+    def problem(self, rank: int) -> Problem:
+        """Local. The exchange as rank ``rank`` sees it.
+
+        An element tells its sender, its receiver and its place in the block.
+        """
+        ranks = len(self.counts)
+        sent = [_block(ranks, rank, peer, self.counts[rank, peer]) for peer in range(ranks)]
+        expected = [_block(ranks, peer, rank, self.counts[peer, rank]) for peer in range(ranks)]
+        return Problem(
+            np.concatenate(sent),
+            self.counts[rank].tolist(),
+            self.counts[:, rank].tolist(),
+            np.concatenate(expected),
+            int(self.sent.max()) * ITEM,
+        )
+
+    def heat_map(self) -> str:
+        """Local. A row for every sender, a column for every receiver, and the sums beside them.
+
+        Shades are logarithmic, from the least that is sent to the most.
+        """
+        ranks = len(self.counts)
+        skew = (
+            f"most / mean: {imbalance(self.sent):.2f} sent, "
+            f"{imbalance(self.received):.2f} received"
+        )
+        if ranks > MOST_RANKS:
+            return f"counts of {ranks} ranks are not drawn; {skew}"
+        width = max(len(str(int(self.sent.max()))), len("sends"))
+        head = f"{'':5} {'':{2 * ranks}} {'sends':>{width}} {'gets':>{width}}"
+        lines = [head]
+        for rank, (row, sent, got) in enumerate(
+            zip(_shades(self.counts), self.sent, self.received, strict=True)
+        ):
+            lines.append(f"{rank:5} {row} {sent:{width}} {got:{width}}")
+        return "\n".join([*lines, skew])
+
+
+def _block(ranks: int, source: int, target: int, count: int) -> NDArray[np.float64]:
+    """Local. What rank ``source`` sends to rank ``target``; whole numbers that doubles hold."""
+    first = float(source * ranks + target) * BASE
+    return np.arange(count, dtype=np.float64) + np.float64(first)
+
+
+def imbalance(totals: NDArray[np.int64]) -> float:
+    """Local. The most of a rank, divided by the mean; 1.0 where there is nothing."""
+    mean = float(totals.mean())
+    return float(totals.max()) / mean if mean else 1.0
+
+
+def _shades(counts: NDArray[np.int64]) -> list[str]:
+    """Local. Two characters for each number, blank for zero alone."""
+    most = float(counts.max(initial=1))
+    least = float(counts[counts > 0].min(initial=most))
+    span = np.log(most / least) if most > least else 1.0
+    scaled = np.log(np.maximum(counts, least) / least) / span if most > least else counts * 0 + 1.0
+    index = np.where(counts > 0, 1 + np.rint(scaled * (len(SHADES) - 2)).astype(int), 0)
+    return ["".join(2 * SHADES[shade] for shade in row) for row in index]
+
+
+def halo(matrix: DistMatrix) -> NDArray[np.int64]:
+    """Local. Elements that this rank sends to each other one before a product."""
+    return matrix.pattern.send_counts
+
+
+def nonzeros(matrix: DistMatrix) -> NDArray[np.int64]:
+    """Local. Nonzeros of this rank's rows in the columns that each rank owns, its own included.
+
+    That is what a transposition of the matrix sends.
+    """
+    columns = matrix.local_rows().indices
+    counts = np.bincount(matrix.col_partition.owners(columns), minlength=matrix.col_partition.parts)
+    return counts.astype(np.int64)
+
+
+#: By the words of ``--patterns``: how many elements this rank sends to each.
+PATTERNS: Mapping[str, Callable[[DistMatrix], NDArray[np.int64]]] = {
+    "spmv": halo,
+    "rows": nonzeros,
+}
+
+
+def traffic(comm: MPI.Intracomm, pattern: str, matrix: DistMatrix) -> Traffic:
+    """Collective. What all ranks send to each other by a pattern of the matrix."""
+    mine = np.ascontiguousarray(PATTERNS[pattern](matrix))
+    counts = np.empty((comm.size, comm.size), np.int64)
+    comm.Allgather(mine, counts)
+    return Traffic(counts)
+
+
+BYTES_REMARK = (
+    "spmv: the entries of x that neighbors need; rows: every nonzero to the owner of its column. "
+    "GB/s: bytes that the rank that sends most sends, its own block included, per second; vs "
+    "memcpy: every rank copies what it sends."
+)
+#: Nothing is multiplied, so nothing is measured to find out how.
+HOW: dict[str, Any] = {"method": "p2p", "kernel": "scipy"}
+
+
+@dataclass
+class Subject:
+    """A matrix by name, what is told about it, and its patterns by name."""
+
+    name: str
+    facts: dict[str, Any]
+    traffic: dict[str, Traffic] = field(default_factory=dict)
+
+
+def run(comm: MPI.Intracomm, options: Namespace) -> int:
+    """Collective. The command; its exit code is 1 where wrong data came."""
+    names = [name for name in chosen(options.comm) if name != BASELINE]
+    check_json(comm, options)
+    with user_errors():
+        subjects = _subjects(comm, options)
+    pairs = [(each, pattern) for each in subjects for pattern in each.traffic]
+    for each, pattern in pairs:
+        for kind in ("times", "heat"):
+            check_picture(comm, _picture(options, each, pattern, kind))
+    report = Report(
+        "bench patterns",
+        settings(options) | {"files": _names(options.files)},
+        {"ranks": comm.size, "matrices": {each.name: _record(each) for each in subjects}},
+        remarks=[BYTES_REMARK, REMARK],
+    )
+    out = console(options.terminal) if comm.rank == 0 else None
+    share = options.seconds / len(pairs)
+    with progress(out, "exchanging", len(pairs) * options.iterations) as tick:
+        for each, pattern in pairs:
+            labels = {"matrix": each.name, "pattern": pattern}
+            contest = Contest(comm, options, names, labels, share)
+            report.rows += contest.rows(each.traffic[pattern].problem(comm.rank), tick)
+    if out is not None:
+        for each, pattern in pairs:
+            title = f"{each.name}, {pattern}: elements from rank (down) to rank (across)"
+            out.print(f"{title}\n{each.traffic[pattern].heat_map()}", **PLAIN)
+            _draw(options, report, each, pattern)
+    report.remarks.append(wrong_elements(report.rows, "the one that its sender made for it"))
+    wrong = comm.bcast(report.verified is False)
+    report.finish(comm, out, options.json)
+    return FAILED if wrong else 0
+
+
+def _subjects(comm: MPI.Intracomm, options: Namespace) -> list[Subject]:
+    """Collective. Every matrix, of which nothing is kept but the patterns."""
+    found = []
+    shown = _names(options.files)
+    for file, name in zip(options.files, shown, strict=True):
+        found.append(_subject(comm, options, name, {"file": name}, _reader(comm, options, file)))
+    if not options.files:
+        with as_file(shipped()) as path:
+            name = _names([path.name])[0]
+            reader = _reader(comm, options, str(path))
+            found.append(_subject(comm, options, name, {"file": path.name}, reader))
+    if options.mesh:
+
+        def mesh() -> DistMatrix:
+            rows = trace_mesh(comm, options.mesh, options.seed)
+            return from_rows(comm, rows, partition=options.partition, **HOW)
+
+        facts = {"generated": "mesh refined along curves", "seed": options.seed}
+        found.append(_subject(comm, options, f"mesh-{options.mesh}", facts, mesh))
+    return found
+
+
+def _reader(comm: MPI.Intracomm, options: Namespace, file: str) -> Callable[[], DistMatrix]:
+    return lambda: read(comm, file, partition=options.partition, **HOW)
+
+
+def _subject(
+    comm: MPI.Intracomm,
+    options: Namespace,
+    name: str,
+    facts: dict[str, Any],
+    make: Callable[[], DistMatrix],
+) -> Subject:
+    """Collective. The patterns of a matrix, which is freed."""
+    with make() as matrix:
+        facts |= {
+            "shape": list(matrix.shape),
+            "nonzeros": matrix.nnz,
+            "partition": options.partition,
+            "rows": matrix.row_partition.lengths().tolist(),
+        }
+        wanted = dict.fromkeys(options.patterns)
+        return Subject(name, facts, {each: traffic(comm, each, matrix) for each in wanted})
+
+
+def _names(files: list[str]) -> list[str]:
+    """Local. Short names of files, for tables and pictures; a number where two are alike."""
+    short = [re.sub(r"\.[A-Za-z]\w*(\.gz)?\Z", "", Path(file).name) for file in files]
+    return [
+        name if short.count(name) == 1 else f"{name}-{index}"
+        for index, name in enumerate(short, 1)
+    ]
+
+
+def _record(subject: Subject) -> dict[str, Any]:
+    """Local. For JSON."""
+    patterns = {name: each.record() for name, each in subject.traffic.items()}
+    return {**subject.facts, "patterns": patterns}
+
+
+def _picture(options: Namespace, subject: Subject, pattern: str, kind: str) -> str | None:
+    """Local. Where a picture is written; None where none is wanted."""
+    if options.picture is None:
+        return None
+    return f"{options.picture}-{subject.name}-{pattern}-{kind}.png"
+
+
+def _draw(options: Namespace, report: Report, subject: Subject, pattern: str) -> None:
+    """Local. Figures 3 and 4 for one pattern, where pictures are wanted."""
+    times, heat = (_picture(options, subject, pattern, kind) for kind in ("times", "heat"))
+    if times is None or heat is None:
+        return
+    labels = {"matrix": subject.name, "pattern": pattern}.items()
+    mine = [row for row in report.rows if not row.reason and labels <= row.labels.items()]
+    bars = {f"{row.labels['method']}, {row.labels['memory']}": median(row.times) for row in mine}
+    save_bars(times, f"{subject.name}, {pattern} (as Figure 3)", "median time in s", bars)
+    counts = subject.traffic[pattern].counts
+    title = f"{subject.name}, {pattern} (as Figure 4)"
+    save_traffic(heat, title, counts * ITEM, "bytes per exchange")

@@ -1,0 +1,374 @@
+"""``onesided bench rma-mt``: the micro-benchmarks of paper 002, multi-threaded and one-sided.
+
+Cells are measured in jobs of their own, and kept in a folder as soon as they are there: where a job
+fails, the cell that it was at is counted as a failure, and another job goes on; where the whole
+sweep is killed, the next one goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from mpi4py import MPI
+
+from onesided.apps.bench.foreign import ForeignError
+from onesided.apps.bench.job import Ended, results_folder, run_job, signals_interrupt
+from onesided.apps.bench.picture import NEEDS, save_spreads
+from onesided.apps.bench.result import Entry
+from onesided.apps.bench.store import Store
+from onesided.apps.cli.failures import USAGE, CommandError, in_job
+from onesided.apps.cli.machine import cores, library, versions
+from onesided.apps.cli.options import settings
+from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.report import byte_count, check_json
+from onesided.apps.papers.rmamt_cell import (
+    SINGLE,
+    Batch,
+    Cell,
+    Outcome,
+    Plan,
+    Task,
+    batches,
+    cells_of,
+    check,
+    plan_of,
+    usual,
+)
+from onesided.apps.papers.rmamt_compiled import build
+from onesided.apps.papers.rmamt_cores import unbound
+from onesided.apps.papers.rmamt_figures import panels
+from onesided.apps.papers.rmamt_rows import MatrixReport, failures, failures_remark, row, shares
+from onesided.apps.tools.fft import FAILED
+from onesided.collectives.hardware import processor
+
+# All cells, in jobs of their own: a job that fails costs the cell that it was at.
+
+CRASH, ERROR, HANG = "crash", "error", "hang"
+STARTING = 60.0  # seconds for a job to begin and to end
+LEVEL = "MPI4PY_RC_THREAD_LEVEL"  # mpi4py initializes MPI with it
+COMMAND = "bench rma-mt-cells"
+LEAST = 5.0  # seconds below which no job is begun
+SIGNALS = range(129, 160)  # exit codes of processes that a signal has ended
+#: What a job prints where a cell takes too long, and where a signal or MPI itself ends it.
+LATE = re.compile(r"^Timeout \(\d", re.MULTILINE)
+FATAL = re.compile(
+    r"Fatal Python error|Segmentation fault|Assertion (.* )?failed|"
+    r"signal (6|7|8|11)\b|SIG(SEGV|ABRT)",
+    re.IGNORECASE,
+)
+#: The last line of what Python prints about an error that ends a rank.
+RAISED = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception)\b.*$", re.MULTILINE)
+
+
+class Sweep:
+    """Local. Measures what the store has not; ``tick`` is called after every cell."""
+
+    def __init__(
+        self, store: Store[Cell, Outcome], plan: Plan, library: str, deadline: float | None = None
+    ) -> None:
+        self._store, self._plan, self._library = store, plan, library
+        self._deadline = deadline
+        self._folder = store.path.parent
+
+    def run(
+        self, cells: Sequence[Cell], asked: int, most: int, tick: Callable[[int], None]
+    ) -> None:
+        """All cells that have no outcome. ``asked``: ranks; ``most``: cells of a job."""
+        known = self._store.outcomes()
+        waiting = [cell for cell in cells if cell not in known]
+        for batch in batches(waiting, asked, most):
+            self._batch(batch, tick)
+
+    def _batch(self, batch: Batch, tick: Callable[[int], None]) -> None:
+        """Jobs until all cells have an outcome, each after the cell where the last one failed."""
+        waiting = list(batch.cells)
+        while waiting:
+            left = self._left()
+            if left < LEAST:
+                tick(len(waiting))
+                return  # without an outcome: another run goes on with them
+            ended = self._job(Batch(batch.ranks, batch.level, waiting), left)
+            known = self._store.outcomes()
+            rest = [cell for cell in waiting if cell not in known]
+            if rest and self._left() >= LEAST:
+                if ended.code == USAGE:
+                    raise CommandError(ended.reason)
+                self._store.add(rest[0], failure(ended, self._words()))
+                rest = rest[1:]
+            tick(len(waiting) - len(rest))
+            waiting = rest
+
+    def _job(self, batch: Batch, left: float) -> Ended:
+        task, library = self._folder / "cells.json", self._library
+        Task(batch.cells, self._plan, library).write(task)
+        words = [*COMMAND.split(), str(task), "-o", str(self._store.path)]
+        words += ["--ranks", str(batch.ranks)]
+        limit = min(left, STARTING + len(batch.cells) * self._plan.limit)
+        try:
+            variables = {LEVEL: batch.level, **unbound(os.environ)}
+            return run_job(words, batch.ranks, None, limit, variables)
+        finally:
+            task.unlink(missing_ok=True)
+
+    def _left(self) -> float:
+        """Seconds that are left of a quick run."""
+        if self._deadline is None:
+            return float("inf")
+        return self._deadline - time.monotonic()
+
+    def _words(self) -> str:
+        """What the last job printed."""
+        log = self._store.path.with_suffix(".log")
+        return log.read_text(errors="replace") if log.exists() else ""
+
+
+def failure(ended: Ended, printed: str) -> Outcome:
+    """Local. Of which kind it is that a job did not come to the end of a cell."""
+    if ended.code is None or LATE.search(printed):
+        return Outcome(kind=HANG, reason="it did not come to its end in time")
+    if ended.code in SIGNALS or FATAL.search(printed):
+        found = FATAL.search(printed)
+        words = found.group(0) if found else f"ended by signal {ended.code - 128}"
+        return Outcome(kind=CRASH, reason=f"{words} ({ended.reason})")
+    raised = RAISED.findall(printed)
+    words = raised[0] if raised else ended.reason
+    return Outcome(kind=ERROR, reason=words or "the job ended before its last cell")
+
+
+# What one thread has to reach beside the same loop in C, and what a thread of its own costs.
+
+BANDWIDTH = 0.95  # of that of C, at least, at messages of :data:`LARGE` bytes
+LARGE = 1 << 20
+RATE = 0.9  # of that of a bare loop, at least, of a thread that is woken for many messages
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A sentence about Put, with a number for each synchronization.
+
+    ``share``: which of :func:`.shares`, or with ``over`` one over it. ``threads``: 0 for the main
+    thread of a job without others. ``size``: of the messages, 0 for the smallest that there are.
+    """
+
+    words: str
+    pattern: str
+    threads: int
+    share: str
+    over: bool
+    size: int = 0
+
+    def sentence(self, outcomes: Mapping[Cell, Outcome]) -> str:
+        """Local. Empty where there are no data for it."""
+        size = self.size or min((cell.size for cell in outcomes), default=0)
+        found = {}
+        for cell, each in outcomes.items():
+            ratio = shares(each).get(self.share) if self._takes(cell, size) else None
+            if ratio:
+                found[cell.sync] = 1.0 / ratio if self.over else ratio
+        told = ", ".join(f"{name} {ratio:.2f}" for name, ratio in found.items())
+        return f"{self.words.format(size=byte_count(size))}: {told}." if found else ""
+
+    def _takes(self, cell: Cell, size: int) -> bool:
+        alone = self.threads > 0 or cell.level == SINGLE
+        wanted = (self.pattern, "put", self.threads, size)
+        return alone and (cell.pattern, cell.op, cell.threads, cell.size) == wanted
+
+
+GOALS = (
+    Goal(
+        "Bandwidth of Put at {size}, one thread, over that of the same loop in C (at least "
+        f"{BANDWIDTH})",
+        "bandwidth",
+        0,
+        "alone_over_c",
+        over=True,
+        size=LARGE,
+    ),
+    Goal(
+        "Message rate of Put at {size}, one thread: C's is so many times that of mpi4py",
+        "rate-pairs",
+        0,
+        "alone_over_c",
+        over=False,
+    ),
+    Goal(
+        "Message rate of Put at {size}, one thread that the main thread wakes, over that of a "
+        f"bare loop of mpi4py's calls on the main thread (at least {RATE})",
+        "rate-pairs",
+        1,
+        "over_alone",
+        over=True,
+    ),
+)
+
+
+def goals(outcomes: Mapping[Cell, Outcome]) -> list[str]:
+    """Local. A sentence for each goal that there are data for."""
+    good = {cell: each for cell, each in outcomes.items() if not each.kind}
+    return [words for goal in GOALS if (words := goal.sentence(good))]
+
+
+CELLS, LOOP, JSON = "cells.jsonl", "rma_loop.so", "rma-mt.json"
+LEAST_RANKS = 2
+QUICK_SECONDS = 270.0  # for all jobs of a quick run
+NOT_KEPT = ("output", "afresh", "retry", "second", "batch", "job_ranks")
+REMARK = (
+    "Times go from before an epoch is opened until it is closed, by the slowest rank, without a "
+    "round to warm up; mean of the runs, and their standard deviation. Every message was compared "
+    "with what was sent. The ranks of a host share its cores, a rank's threads stay on its own, "
+    "unless the launcher has bound them."
+)
+LOCK = (
+    "Python: the part of the time that goes where every thread makes its calls in C, outside of "
+    "Python's lock; its lock: what is left of that without the time of the calls themselves, which "
+    "the main thread alone takes more in Python than in C. In the JSON file over_alone: the time "
+    "over that of the main thread alone; alone_over_c: that of the main thread over C's."
+)
+
+
+def run(comm: MPI.Intracomm, options: Namespace) -> int:
+    """Local. The command; its exit code is 1 where a cell failed."""
+    if in_job():
+        raise CommandError(
+            "bench rma-mt starts its own jobs: run it without mpiexec, with --ranks N"
+        )
+    if options.job_ranks < LEAST_RANKS:
+        raise CommandError(
+            f"--ranks {options.job_ranks}: messages go from one rank to another, it needs "
+            f"{LEAST_RANKS} at least"
+        )
+    folder = results_folder(options.output)
+    options.json = options.json or str(folder / JSON)
+    cells, plan = cells_of(options), plan_of(options)
+    check(cells, options)
+    second = None if options.second is None else _second(Path(options.second))
+    check_json(comm, options)
+    store = _store(folder, options, plan)
+    compiled, lack = _loop(folder)
+    deadline = time.monotonic() + QUICK_SECONDS if options.quick else None
+    out = console(options.terminal)
+    sweep = Sweep(store, plan, compiled, deadline)
+    with signals_interrupt():
+        try:
+            with progress(out, "measuring", len(cells)) as tick:
+                steps = _steps(tick, len(store.outcomes(cells)))
+                sweep.run(cells, options.job_ranks, int(usual(options, "batch")), steps)
+        finally:  # after an interrupt, too
+            outcomes = store.outcomes(cells)
+            report = _report(options, plan, cells, outcomes, store.machine())
+            report.remarks += [f"No loop in C: {lack}"] if lack else []
+            report.remarks += _draw(folder, report, second)
+            report.finish(comm, out, options.json)
+    failed = any(each.kind for each in outcomes.values()) or len(outcomes) < len(cells)
+    return FAILED if failed else 0
+
+
+def _steps(tick: Callable[[], None], done: int) -> Callable[[int], None]:
+    """Local. What is called with the number of cells that are done, some of them before."""
+
+    def steps(count: int) -> None:
+        for _ in range(count):
+            tick()
+
+    steps(done)
+    return steps
+
+
+def _store(folder: Path, options: Namespace, plan: Plan) -> Store[Cell, Outcome]:
+    """Local. What was measured before, of the same settings."""
+    store = Store(folder / CELLS, Cell, Outcome)
+    if options.afresh:
+        store.path.unlink(missing_ok=True)
+    software = versions()
+    store.begin(
+        {
+            "ranks": options.job_ranks,
+            "plan": plan.record(),
+            "mpi": library(),
+            "mpi4py": software.get("mpi4py", ""),
+            "python": software["python"],
+            "processor": processor(),
+        }
+    )
+    if options.retry:
+        store.forget_failures()
+    return store
+
+
+def _loop(folder: Path) -> tuple[str, str]:
+    """Local. Where the loop in C is, or why there is none."""
+    path = folder / LOOP
+    try:
+        build(path)
+    except ForeignError as error:
+        return "", str(error)
+    return str(path), ""
+
+
+def _report(
+    options: Namespace,
+    plan: Plan,
+    cells: Sequence[Cell],
+    outcomes: Mapping[Cell, Outcome],
+    place: Mapping[str, object],
+) -> MatrixReport:
+    """Local. Of all cells that were measured, now or before; ``place``: where."""
+    given = settings(Namespace(**vars(options), info=[]))
+    for name in NOT_KEPT:
+        given.pop(name, None)
+    pattern = {
+        "ranks": options.job_ranks,
+        **plan.record(),
+        "failures": failures(outcomes),
+    }
+    report = MatrixReport("bench rma-mt", given, pattern, remarks=[REMARK, LOCK])
+    report.measured = [row(cell, outcomes[cell]) for cell in cells if cell in outcomes]
+    report.rows, report.place = list(report.measured), place
+    report.remarks += [failures_remark(outcomes), *goals(outcomes)]
+    missing = len(cells) - len(outcomes)
+    if missing:
+        report.remarks.append(
+            f"{missing} of {len(cells)} cells were not measured; the same command goes on."
+        )
+    return report
+
+
+def _draw(
+    folder: Path, report: MatrixReport, second: tuple[list[Entry], str] | None
+) -> list[str]:
+    """Local. Figures 1 to 7 as images; a sentence where they cannot be drawn."""
+    entries = [Entry.of(each.record()) for each in report.measured if not each.reason]
+    if find_spec("matplotlib") is None:
+        return [f"no images of Figures 1 to 7: that {NEEDS}"]
+    others, name = (entries, "") if second is None else second
+    for panel in panels(entries, others, cores(), name):
+        lines = {name: _columns(points) for name, points in panel.lines.items()}
+        path = str(folder / f"figure-{panel.name}.png")
+        across, up = panel.across, panel.up
+        save_spreads(path, panel.title, (across.name, up.name), (across.tick, up.tick), lines)
+    return []
+
+
+def _columns(
+    points: Sequence[tuple[float, float, float]],
+) -> tuple[list[float], list[float], list[float]]:
+    x, y, spread = zip(*points, strict=True)
+    return list(x), list(y), list(spread)
+
+
+def _second(folder: Path) -> tuple[list[Entry], str]:
+    """Local. The rows of another folder, and the MPI that they were measured with."""
+    store = Store(folder / CELLS, Cell, Outcome)
+    outcomes = store.outcomes()
+    if not outcomes:
+        raise CommandError(f"--second {folder}: no cells of bench rma-mt in this folder")
+    rows = (row(cell, each) for cell, each in outcomes.items())
+    name = str((store.settings() or {}).get("mpi", ""))
+    return [Entry.of(each.record()) for each in rows if not each.reason], name

@@ -1,0 +1,1 @@
+"""One page of what the other commands measured, and of what the papers claim."""

@@ -1,0 +1,191 @@
+"""A claim of a paper, and what was found out about it here."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from onesided.apps.bench.result import Entry, Result, known
+
+
+class Outcome(Enum):
+    """A verdict in plain language; the values are what the reader sees."""
+
+    HOLDS = "holds here"
+    FAILS = "does not hold here"
+    OPEN = "cannot be tested here"
+
+    @classmethod
+    def of(cls, holds: bool) -> Outcome:
+        """Local. Of a claim that could be tested."""
+        return cls.HOLDS if holds else cls.FAILS
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A verdict, and the numbers that it rests on; ``variant`` is whose numbers these are."""
+
+    outcome: Outcome
+    evidence: str
+    variant: str = ""
+
+
+class Rule(ABC):
+    """How a claim is decided by what was measured, and by nothing else."""
+
+    @abstractmethod
+    def judge(self, results: Sequence[Result]) -> list[Finding]:
+        """Local. At least one finding, from results of one machine and MPI."""
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper with a short name, and the machine of its measurements."""
+
+    name: str
+    title: str
+    machine: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a paper says, where in it, and the rule that decides."""
+
+    paper: Paper
+    where: str
+    words: str
+    rule: Rule
+
+
+def untested(reason: str, variant: str = "") -> Finding:
+    """Local. A finding for want of measurements."""
+    return Finding(Outcome.OPEN, reason, variant)
+
+
+# Which measurements a verdict may rest on; pure.
+#
+# More ranks than cores say nothing about speed, so such measurements decide nothing, except between
+# nodes, where the network may be what counts; the evidence says so then.
+
+CLOSE = 0.01  # sizes that differ by so little, because they are whole elements, are the same
+#: Receive memory, the nearest to the paper's (one array of the caller) first.
+MEMORIES = ("empty", "plain", "slots")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows of a command on so many ranks and nodes; ``cores``: of all ranks together."""
+
+    ranks: int
+    nodes: int
+    cores: int
+    entries: Sequence[Entry]
+
+    @property
+    def crowded(self) -> bool:
+        """Local. More ranks than cores."""
+        return self.ranks > self.cores
+
+    def __str__(self) -> str:
+        where = f"{self.ranks} rank{'s'[: self.ranks != 1]} on {self.nodes} "
+        where += f"node{'s'[: self.nodes != 1]}"
+        return f"{where}, more than there are cores" if self.crowded else where
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Those that may decide, fewest ranks first, or the reason why there are none.
+
+    ``crowded`` says which may not, for a sentence about why something cannot be tested.
+    """
+
+    found: Sequence[Sample]
+    reason: str = ""
+    crowded: str = ""
+
+    @classmethod
+    def of(cls, results: Sequence[Result], command: str) -> Samples:
+        """Local. By numbers of ranks and nodes; results of the same are taken together."""
+        mine = [result for result in results if result.command == command]
+        if not mine:
+            return cls([], f"onesided {command} was not run")
+        rows: dict[tuple[int, int, int], list[Entry]] = {}
+        for result in mine:
+            for ranks, entry in _by_ranks(result):
+                nodes = _nodes(result, ranks)
+                cores = _whole(result, "all_cores", ranks)
+                rows.setdefault((ranks, nodes, cores), []).append(entry)
+        every = [Sample(*key, entries) for key, entries in sorted(rows.items())]
+        usable = [each for each in every if not each.crowded or each.nodes > 1]
+        others = dict.fromkeys(str(each.ranks) for each in every if each not in usable)
+        told = f"{', '.join(others)} ranks are more than there are cores" if others else ""
+        if not usable:
+            return cls([], told or f"onesided {command} measured nothing")
+        return cls(usable, crowded=told)
+
+    def untested(self, why: str, variant: str = "") -> Finding:
+        """Local. A finding for want of measurements, of which some may not decide."""
+        return untested("; ".join(each for each in (why, self.crowded) if each), variant)
+
+    @property
+    def most(self) -> Sample:
+        """Local. That of most ranks."""
+        return self.found[-1]
+
+
+def of_method(entries: Sequence[Entry], method: str) -> list[Entry]:
+    """Local. The timed rows of a method that moved no wrong data; of one kind of memory."""
+    mine = [
+        entry
+        for entry in entries
+        if entry.method == method
+        and entry.median is not None
+        and entry.values.get("verified") is not False
+    ]
+    kinds = {entry.label("memory") for entry in mine}
+    kind = next((each for each in MEMORIES if each in kinds), None)
+    return [entry for entry in mine if kind is None or entry.label("memory") == kind]
+
+
+def memory(entries: Sequence[Entry]) -> str:
+    """Local. The kind of memory of rows of one kind, for a sentence."""
+    kind = entries[0].label("memory") if entries else ""
+    return f", receiving into {kind!r} memory" if kind else ""
+
+
+def within(size: float, low: float, high: float) -> bool:
+    """Local. Whether a size is between two others, all but for whole elements."""
+    return low * (1 - CLOSE) <= size <= high * (1 + CLOSE)
+
+
+def same(size: float, other: float) -> bool:
+    """Local. Whether two sizes are the same, all but for whole elements."""
+    return within(size, other, other)
+
+
+def _by_ranks(result: Result) -> Iterator[tuple[int, Entry]]:
+    whole = _whole(result, "ranks", 1)
+    for entry in result.timed:
+        ranks = entry.number("ranks")
+        yield whole if ranks is None else int(ranks), entry
+
+
+def _nodes(result: Result, ranks: int) -> int:
+    """On how many nodes the first so many ranks of a job are; its ranks fill one after another."""
+    per_node = result.machine.get("ranks_per_node")
+    if not isinstance(per_node, list):
+        return _whole(result, "nodes", 1)
+    left, nodes = float(ranks), 0
+    for count in per_node:
+        if left <= 0:
+            break
+        left -= known(count) or 0.0
+        nodes += 1
+    return max(nodes, 1)
+
+
+def _whole(result: Result, name: str, otherwise: int) -> int:
+    value = result.machine.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else otherwise

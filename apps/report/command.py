@@ -1,0 +1,322 @@
+"""``onesided report DIR``: one HTML file about what other commands measured, and what papers claim.
+
+One process does it; in a job of several it is rank 0.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from mpi4py import MPI
+
+from onesided.apps.bench.picture import NEEDS
+from onesided.apps.bench.result import PARTS, Result
+from onesided.apps.cli.failures import CommandError, words
+from onesided.apps.report.claims import Judged, judged
+from onesided.apps.report.facts import facts, payoff, unsteady
+from onesided.apps.report.figure import Figure
+from onesided.apps.report.markup import Paragraph, slug
+from onesided.apps.report.page import Section, page
+from onesided.apps.report.sections import Kind
+from onesided.apps.report.sections_apps import (
+    Applications,
+    Experiments,
+    MiniApps,
+    MiniFe,
+    Products,
+    Suite,
+)
+from onesided.apps.report.sections_papers import (
+    Broadcasts,
+    Check,
+    Collectives,
+    Exchanges,
+    Model,
+    Partitions,
+    Patterns,
+    RmaMt,
+)
+
+# The results in a folder: which files they are, and what to do about others.
+
+#: A file with fewer of the parts of an envelope is none of ours.
+ENOUGH = 3
+LARGEST = 1e60  # numbers that are not smaller are taken for none
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The results of a folder in order of their files, and which JSON files are none."""
+
+    results: Sequence[Result]
+    left_out: Sequence[str]
+
+
+def findings(path: str) -> Findings:
+    """Local. What is in a folder; its own folders are not looked into.
+
+    An empty file, of a command that did not come to its end, is left out, as one of others is.
+    :class:`CommandError` where there is no result, and for a file that is broken or of another
+    version: what was measured would be missing.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        what = "is no folder" if folder.exists() else "No such folder"
+        raise CommandError(f"{path}: {what}")
+    try:
+        files = sorted(each for each in folder.glob("*.json") if each.is_file())
+    except OSError as error:
+        raise CommandError(words(error)) from error
+    results, left_out = [], []
+    for file in files:
+        text = _text(file)
+        content = _content(file, text) if text.strip() else None
+        if content is not None and _is_ours(content):
+            results.append(Result.of(file.name, content))
+        else:
+            why = "no result" if text.strip() else "empty, its command did not come to its end"
+            left_out.append(f"{file.name} ({why})")
+    if not results:
+        others = f" but {', '.join(left_out)}" if left_out else ""
+        raise CommandError(
+            f"{path}: no results in this folder{others}; commands write them with --json FILE"
+        )
+    return Findings(results, left_out)
+
+
+def groups(results: Sequence[Result], *, mixed: bool) -> list[Sequence[Result]]:
+    """Local. The results of one machine and MPI each, in the order in which they come first.
+
+    What is no measurement, such as predictions, goes with the first of them.
+    :class:`CommandError` where there are several, and they are not to be ``mixed``.
+    """
+    found: dict[tuple[str, str, str], list[Result]] = {}
+    others = [result for result in results if not result.machine]
+    for result in results:
+        if result.machine:
+            found.setdefault(result.place, []).append(result)
+    if len(found) > 1 and not mixed:
+        told = "; ".join(
+            f"{each[0].name}: {library} on {processor} ({system})"
+            for (system, processor, library), each in found.items()
+        )
+        raise CommandError(
+            f"results of {len(found)} different machines or MPIs (--mixed groups them): {told}"
+        )
+    first, *rest = found.values() or [[]]
+    return [[*first, *others], *rest]
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise CommandError(words(error)) from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{file}: no text in UTF-8 (byte {error.start})") from error
+
+
+def _content(file: Path, text: str) -> Any:
+    try:
+        return json.loads(
+            text, parse_int=_number(int), parse_float=_number(float), parse_constant=lambda _: None
+        )
+    except json.JSONDecodeError as error:
+        raise CommandError(f"{file}: broken JSON, line {error.lineno}: {error.msg}") from error
+    except (ValueError, RecursionError) as error:  # lists too deep
+        raise CommandError(f"{file}: broken JSON: {words(error)}") from error
+
+
+def _number(kind: type[int] | type[float]) -> Callable[[str], int | float | None]:
+    """How a number is read: none that is not a number, and none beyond all that is measured."""
+
+    def read(text: str) -> int | float | None:
+        return kind(text) if abs(float(text)) < LARGEST else None
+
+    return read
+
+
+def _is_ours(content: Any) -> bool:
+    if not isinstance(content, dict):
+        return False
+    return sum(part in content for part in (*PARTS, "machine")) >= ENOUGH
+
+
+# Which section a command has: one line each; other commands have that of any command.
+
+#: In the order of the page.
+KINDS: Mapping[str, type[Kind]] = {
+    "bench alltoallv": Exchanges,
+    "bench collectives": Collectives,
+    "bench patterns": Patterns,
+    "bench apps": Applications,
+    "bench broadcast": Broadcasts,
+    "bench partitioned": Partitions,
+    "bench partitioned --targets": Suite,
+    "bench rma-mt": RmaMt,
+    "hpccg": MiniApps,
+    "minife": MiniFe,
+    "minimd": MiniApps,
+    "bench fft": Kind,
+    "bench fft --suite": Suite,
+    "bench spmv": Products,
+    "bench spmv --suite": Suite,
+    "bench model": Check,
+    "model": Model,
+    "bench all": Experiments,
+}
+
+
+def kinds_sections(results: Sequence[Result]) -> list[Section]:
+    """Local. What the report says of each; other commands come last, by the names of the files."""
+    places = {command: place for place, command in enumerate(KINDS)}
+    ordered = sorted(results, key=lambda result: places.get(result.command, len(places)))
+    return [KINDS.get(result.command, Kind)(result).section() for result in ordered]
+
+
+# The figures of a report as files of their own: PNG where matplotlib is installed, and CSV.
+
+LONGEST = 80  # letters of a title in the name of a file
+
+
+def export(figures: Sequence[Figure], path: str) -> list[str]:
+    """Local. Write every figure into the folder ``path``, which is made if need be.
+
+    Returns the names of the pictures that were skipped, for want of matplotlib. Figures are
+    numbered, so that none of the same title overwrites another. :class:`CommandError` where
+    nothing can be written.
+    """
+    folder = Path(path)
+    drawn = find_spec("matplotlib") is not None
+    skipped = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for number, figure in enumerate(figures, 1):
+            name = f"{number:02d}-{slug(figure.title)[:LONGEST].strip('-')}"
+            _write_csv(folder / f"{name}.csv", figure)
+            if drawn:
+                _draw(folder / f"{name}.png", figure)
+            else:
+                skipped.append(f"{name}.png")
+    except OSError as error:
+        raise CommandError(words(error)) from error
+    return skipped
+
+
+def sentence(skipped: Sequence[str]) -> str:
+    """Local. Which pictures are missing, and why; empty where none is."""
+    return f"PNG skipped, it {NEEDS}: {', '.join(skipped)}" if skipped else ""
+
+
+def _write_csv(path: Path, figure: Figure) -> None:
+    columns, rows = figure.values()
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(rows)
+
+
+def _draw(path: Path, figure: Figure) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
+
+    canvas: Any = Canvas(figsize=(7.0, 5.0), dpi=150, layout="constrained")
+    FigureCanvasAgg(canvas)
+    axes = canvas.add_subplot()
+    axes.set_title(figure.title, fontsize="medium", wrap=True)
+    figure.paint(axes)
+    canvas.savefig(path)
+
+
+TITLE = "Onesided: what was measured"
+
+
+def run(comm: MPI.Intracomm, options: Namespace) -> int:
+    """Collective. The command."""
+    trouble = ""
+    if comm.rank == 0:
+        try:
+            for line in make(options):
+                print(line, flush=True)
+        except CommandError as error:
+            trouble = str(error)
+    trouble = comm.bcast(trouble)
+    if trouble:
+        raise CommandError(trouble)
+    return 0
+
+
+def make(options: Namespace) -> list[str]:
+    """Local. Write the page and the figures; returns what to tell. :class:`CommandError`."""
+    found = findings(options.folder)
+    grouped = groups(found.results, mixed=options.mixed)
+    _check_output(options.output)
+    parts, told = [], []
+    for results in grouped:
+        verdicts = judged(results)
+        library = f"{results[0].place[2]}: " if len(grouped) > 1 else ""
+        told.append(f"{library}{verdicts.counted}")
+        told += [f"{library}{each}" for each in [unsteady(results)] if each]
+        parts.append((results, sections(results, verdicts)))
+    whole = parts[0][1] if len(parts) == 1 else [_group(*part) for part in parts]
+    figures = [figure for each in whole for figure in each.figures]
+    skipped = "" if options.figures is None else sentence(export(figures, options.figures))
+    text = page(TITLE, _intro(found, grouped, told, skipped), whole)
+    try:
+        with open(options.output, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise CommandError(words(error)) from error
+    lines = [f"{options.output}: {_counted(found)}, {len(figures)} figures", *told]
+    lines += [f"left out: {each}" for each in found.left_out]
+    return lines + ([skipped] if skipped else [])
+
+
+def sections(results: Sequence[Result], verdicts: Judged) -> list[Section]:
+    """Local. Everything about the results of one machine and MPI."""
+    paid = payoff(results)
+    return [
+        verdicts.section(),
+        *kinds_sections(results),
+        *([paid] if paid is not None else []),
+        facts(results),
+    ]
+
+
+def _group(results: Sequence[Result], below: Sequence[Section]) -> Section:
+    system, processor, library = results[0].place
+    return Section(f"{library} on {processor} ({system})", below=below)
+
+
+def _intro(
+    found: Findings, grouped: Sequence[Sequence[Result]], told: Sequence[str], skipped: str
+) -> list[Paragraph]:
+    system, processor, library = grouped[0][0].place
+    where = f"{library} on {processor} ({system})"
+    if len(grouped) > 1:
+        where = f"{len(grouped)} groups of different machines or MPIs, which must not be compared"
+    said = [Paragraph(f"{where}. {_counted(found)}."), *(Paragraph(each) for each in told)]
+    if found.left_out:
+        said.append(Paragraph(f"Left out: {', '.join(found.left_out)}.", "remark"))
+    return said + ([Paragraph(skipped, "remark")] if skipped else [])
+
+
+def _counted(found: Findings) -> str:
+    count = len(found.results)
+    return f"{count} result{'' if count == 1 else 's'}"
+
+
+def _check_output(path: str) -> None:
+    """An error before the work, and nothing lost where the work fails."""
+    try:
+        with open(path, "a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise CommandError(words(error)) from error

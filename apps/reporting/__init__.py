@@ -1,1 +1,0 @@
-"""The report: one HTML file made of the JSON files that other commands wrote."""

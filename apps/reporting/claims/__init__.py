@@ -1,1 +1,0 @@
-"""What papers claim, and whether it holds here."""

@@ -1,1 +1,0 @@
-"""What the report says about the results of each command."""

@@ -1,0 +1,1 @@
+"""Systems of linear and of differential equations."""

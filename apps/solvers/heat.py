@@ -1,0 +1,383 @@
+"""``onesided heat``: the heat equation, its halos exchanged in several ways, in turns.
+
+Every way has a state of its own and computes all steps. They take turns, a part of the steps each
+time, so that their times can be compared on a machine that is shared.
+"""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.apps.bench.picture import check_picture, save_slice
+from onesided.apps.bench.selection import Candidate, prepare, release
+from onesided.apps.bench.team import Team
+from onesided.apps.bench.timing import rest
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.options import settings
+from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.report import Report, Row, Verdict, check_json
+from onesided.apps.solvers.heat_halos import REFERENCE, chosen
+from onesided.apps.solvers.heat_problem import PERIODIC, Block, Box, Problem, extent
+from onesided.apps.solvers.heat_simulation import Simulation, arrays_of
+from onesided.apps.solvers.heat_stencil import settings as stencil_settings
+from onesided.apps.tools.fft import FAILED
+from onesided.collectives import free
+from onesided.pencilfft import block
+
+# All steps of all ways, in turns, with their times.
+
+WARM_UP = 4  # steps before the first round, which begins again at the start
+Times = list[list[float]]
+
+
+def follow(
+    comm: MPI.Intracomm,
+    runs: Sequence[Simulation],
+    steps: int,
+    rounds: int,
+    tick: Callable[[], None],
+) -> tuple[Times, Times]:
+    """Collective. All steps: seconds of a step, and of its communication, by run and round."""
+    start = runs[0].problem.initial(runs[0].block.box)
+    for each in runs:
+        each.load(start)
+        each.resume()
+        each.advance(min(WARM_UP, steps))
+        each.load(start)
+    times = np.zeros((2, rounds, len(runs)))
+    order = list(range(len(runs)))
+    for number in range(rounds):
+        begin, end = block(steps, rounds, number)
+        count = end - begin
+        for index in order:
+            each, before = runs[index], runs[index].communication
+            each.resume()
+            comm.Barrier()
+            began = time.perf_counter()
+            each.advance(count)
+            times[0, number, index] = (time.perf_counter() - began) / count
+            times[1, number, index] = (each.communication - before) / count
+            each.pause()
+            tick()
+        order.reverse()
+    comm.Allreduce(MPI.IN_PLACE, times[0], op=MPI.MAX)
+    comm.Allreduce(MPI.IN_PLACE, times[1], op=MPI.SUM)
+    times[1] /= comm.size
+    whole, communication = (array.T.tolist() for array in times)
+    return whole, communication
+
+
+# From the options of ``onesided heat`` to a problem, a process grid and a block.
+
+AXES = (2, 3)
+LEVELS = {
+    MPI.THREAD_SINGLE: "MPI_THREAD_SINGLE",
+    MPI.THREAD_FUNNELED: "MPI_THREAD_FUNNELED",
+    MPI.THREAD_SERIALIZED: "MPI_THREAD_SERIALIZED",
+}
+
+
+def problem_of(options: Namespace) -> Problem:
+    """Local. What is to be computed; :class:`CommandError` for what cannot be."""
+    shape, names = tuple(options.shape), options.boundary
+    if len(shape) not in AXES:
+        raise CommandError(f"--shape {_words(shape)}: {len(shape)} axes, two or three are possible")
+    if len(names) not in (1, len(shape)):
+        raise CommandError(
+            f"--boundary names {len(names)} conditions for {len(shape)} axes: one, or one per axis"
+        )
+    if len(names) == 1:
+        names = names * len(shape)
+    periodic = tuple(name == PERIODIC for name in names)
+    dtype = np.dtype(options.dtype)
+    problem = Problem(shape, periodic, dtype, options.alpha, options.peak, options.dt)
+    if problem.step > problem.stable_dt:
+        raise CommandError(
+            f"--dt {problem.step:g} is unstable: on this grid the largest stable time step is "
+            f"h**2 / (2 d alpha) = {problem.stable_dt:.6g}"
+        )
+    return problem
+
+
+def check_threads(options: Namespace) -> None:
+    """Local. :class:`CommandError` where threads may not call this MPI."""
+    level = MPI.Query_thread()
+    if options.threads > 1 and level < MPI.THREAD_MULTIPLE:
+        raise CommandError(
+            f"--threads {options.threads} needs MPI_THREAD_MULTIPLE, this MPI runs with "
+            f"{LEVELS.get(level, level)}"
+        )
+
+
+def process_grid(comm: MPI.Intracomm, options: Namespace, problem: Problem) -> MPI.Cartcomm:
+    """Collective. The ranks in a grid; :class:`CommandError` where it does not fit.
+
+    An axis that one rank has whole is not periodic for MPI: a block that is its own neighbor
+    needs no message.
+    """
+    axes = len(problem.shape)
+    given = [] if options.grid == ["auto"] else options.grid
+    if len(given) > axes:
+        raise CommandError(f"--grid {_words(given)}: {len(given)} entries for {axes} axes")
+    free = 0 if not given else 1
+    grid = [0 if entry == "auto" else entry for entry in given] + [free] * (axes - len(given))
+    fixed = prod(entry for entry in grid if entry)
+    if comm.size % fixed or (0 not in grid and fixed != comm.size):
+        ranks = f"{comm.size} rank{'s' if comm.size > 1 else ''}"
+        raise CommandError(f"--grid {_words(given)}: {ranks} cannot be arranged like this")
+    grid = MPI.Compute_dims(comm.size, grid)
+    for axis, (parts, length) in enumerate(zip(grid, problem.shape, strict=True)):
+        if parts > length:
+            raise CommandError(
+                f"--shape {_words(problem.shape)} has {length} points along axis {axis}, too few "
+                f"for {parts} ranks of the process grid {' x '.join(map(str, grid))}"
+            )
+    around = [each and parts > 1 for each, parts in zip(problem.periodic, grid, strict=True)]
+    return comm.Create_cart(grid, around, reorder=False)
+
+
+def block_of(cart: MPI.Cartcomm, problem: Problem) -> Block:
+    """Local. The part of the grid that this rank has."""
+    return Block.of(problem.shape, problem.periodic, cart.dims, cart.coords)
+
+
+def _words(numbers: object) -> str:
+    return " ".join(map(str, numbers)) if isinstance(numbers, list | tuple) else str(numbers)
+
+
+# The whole field on one rank: gathered from the blocks, and computed there from the start.
+
+ROOT = 0
+
+
+def gather(
+    comm: MPI.Intracomm, block: Block, state: NDArray[Any], wanted: Box
+) -> NDArray[Any] | None:
+    """Collective. The part ``wanted`` of the grid on rank 0, None on the others."""
+    boxes = comm.gather(block.box, root=ROOT)
+    own, _ = _common(block.box, wanted)
+    mine = np.ascontiguousarray(state[own])
+    if comm.rank != ROOT or boxes is None:
+        comm.Send(mine, ROOT)
+        return None
+    field = np.empty(extent(wanted), state.dtype)
+    field[_common(block.box, wanted)[1]] = mine
+    for rank in range(1, comm.size):
+        _, place = _common(boxes[rank], wanted)
+        part = np.empty_like(field[place], order="C")
+        comm.Recv(part, rank)
+        field[place] = part
+    return field
+
+
+def _common(box: Box, wanted: Box) -> tuple[Box, Box]:
+    """Local. What two boxes share, as a part of the first and as one of the second."""
+    starts = [max(a.start, b.start) for a, b in zip(box, wanted, strict=True)]
+    stops = [min(a.stop, b.stop) for a, b in zip(box, wanted, strict=True)]
+    stops = [max(pair) for pair in zip(starts, stops, strict=True)]
+    first, second = (
+        tuple(
+            slice(start - part.start, stop - part.start)
+            for start, stop, part in zip(starts, stops, whole, strict=True)
+        )
+        for whole in (box, wanted)
+    )
+    return first, second
+
+
+def serial(problem: Problem, steps: int) -> NDArray[Any]:
+    """Local. The state after so many steps, without blocks, tiles and halos."""
+    whole = tuple(slice(0, length) for length in problem.shape)
+    old = problem.initial(whole)
+    new = old.copy()
+    center, factor = problem.weights
+    own = (slice(1, -1),) * len(whole)
+    with stencil_settings():
+        for _ in range(steps):
+            target = new[own]
+            np.multiply(old[own], center, out=target)
+            for axis in range(len(whole)):
+                for part in (slice(None, -2), slice(2, None)):
+                    target += old[(*own[:axis], part, *own[axis + 1 :])]
+            target *= factor
+            for axis, around in enumerate(problem.periodic):
+                if around:
+                    layers = np.moveaxis(new, axis, 0)
+                    layers[0], layers[-1] = layers[-2], layers[1]
+            old, new = new, old
+    return old[own]
+
+
+# The state at the end: whether it is right, what it is, and how it looks.
+
+Runs = Mapping[str, Simulation]
+
+
+def check_finite(comm: MPI.Intracomm, runs: Runs) -> None:
+    """Collective. :class:`CommandError` where a temperature is not a finite number."""
+    for method, each in runs.items():
+        finite = comm.allgather(bool(np.isfinite(each.state).all()))
+        if not all(finite):
+            raise CommandError(
+                f"{method}: the temperature is not finite after {each.steps} steps "
+                f"(rank {finite.index(False)})"
+            )
+
+
+def temperatures(comm: MPI.Intracomm, one: Simulation) -> str:
+    """Collective. A sentence on the state."""
+    state, problem = one.state, one.problem
+    low = comm.allreduce(float(state.min()), op=MPI.MIN)
+    high = comm.allreduce(float(state.max()), op=MPI.MAX)
+    mean = comm.allreduce(float(state.sum(dtype=float)), op=MPI.SUM) / prod(problem.shape)
+    return (
+        f"After {one.steps} steps of {problem.step:.4g}, at time {one.steps * problem.step:.4g}: "
+        f"temperatures from {low:.4g} to {high:.4g}, {mean:.4g} on average."
+    )
+
+
+def verified(comm: MPI.Intracomm, runs: Runs) -> dict[str, Verdict]:
+    """Collective. Compare with all steps computed on rank 0: the part of the points that differ."""
+    first = next(iter(runs.values()))
+    whole = tuple(slice(0, length) for length in first.problem.shape)
+    expected: NDArray[Any] | None = None
+    if comm.rank == ROOT:
+        expected = serial(first.problem, first.steps)
+    rest(comm)
+    verdicts = {}
+    for method, each in runs.items():
+        field = gather(comm, each.block, each.state, whole)
+        wrong = 0.0 if field is None or expected is None else differing(field, expected)
+        verdicts[method] = Verdict(comm.bcast(wrong, root=ROOT), 0.0)
+    return verdicts
+
+
+def judgement(verdicts: Mapping[str, Verdict]) -> str:
+    """Local. A sentence on the verification."""
+    wrong = [method for method, verdict in verdicts.items() if not verdict.passed]
+    if wrong:
+        return f"WRONG: {', '.join(wrong)} differ from one rank; error: the part of the points."
+    return "Verified: every byte is that of one rank alone."
+
+
+def differing(field: NDArray[Any], expected: NDArray[Any]) -> float:
+    """Local. The part of the points whose bytes are not the same."""
+    bits = np.dtype(f"u{field.dtype.itemsize}")
+    one, other = (np.ascontiguousarray(array).view(bits) for array in (field, expected))
+    return float(np.count_nonzero(one != other)) / field.size
+
+
+def draw(comm: MPI.Intracomm, one: Simulation, path: str) -> None:
+    """Collective. The temperature; in three dimensions in the middle of the first axis."""
+    problem = one.problem
+    lengths = [count * problem.spacing for count in problem.shape]
+    wanted = [slice(0, count) for count in problem.shape]
+    names, place = ("x", "y", "z")[: len(lengths)], ""
+    if len(lengths) == 3:
+        middle = problem.shape[0] // 2
+        wanted[0] = slice(middle, middle + 1)
+        place = f" at x = {middle * problem.spacing:.3g}"
+    plane = gather(comm, one.block, one.state, tuple(wanted))
+    if plane is not None:
+        title = f"Temperature{place}, time {one.steps * problem.step:.4g}"
+        plane = plane.reshape(plane.shape[-2:])
+        save_slice(path, title, (names[-2], names[-1]), plane, (lengths[-2], lengths[-1]))
+
+
+REMARK = (
+    "An iteration is a time step, by the slowest rank; a time is the mean over the steps of a "
+    "round. communication: what the ranks spend with their halos, waiting included, on average; "
+    "compute: all the rest. share: of communication in a step."
+)
+
+
+def run(comm: MPI.Intracomm, options: Namespace) -> int:
+    """Collective. The command; its exit code is 1 where a verification failed."""
+    problem = problem_of(options)
+    check_threads(options)
+    ways = {way.name: way for way in chosen(options.comm)}
+    cart = process_grid(comm, options, problem)
+    block = block_of(cart, problem)
+    check_json(comm, options)
+    check_picture(comm, options.picture)
+    out = console(options.terminal) if comm.rank == ROOT else None
+    arrays = arrays_of(cart, block, problem)
+    with Team(options.threads, stencil_settings) as team:
+
+        def make(name: str) -> Simulation:
+            return Simulation(cart, problem, block, arrays, team, ways[name], options)
+
+        candidates = prepare(comm, list(ways), make, Simulation.free)
+        runs = {each.method: each.made for each in candidates if each.made is not None}
+        rounds = min(options.rounds, options.steps)
+        with progress(out, "heating", rounds * len(runs)) as tick:
+            lists = follow(comm, list(runs.values()), options.steps, rounds, tick)
+    first = next(iter(runs.values()))
+    check_finite(comm, runs)
+    report = Report("heat", settings(options), _pattern(cart, first), remarks=[REMARK])
+    report.remarks.append(temperatures(comm, first))
+    verdicts = verified(comm, runs) if options.verify else {}
+    if options.verify:
+        report.remarks.append(judgement(verdicts))
+    if options.picture is not None:
+        draw(comm, first, options.picture)
+    labels = {name: each.label for name, each in runs.items()}
+    release(comm, candidates, Simulation.free)
+    for array in arrays:
+        free(array)
+    cart.Free()
+    times, communication = (dict(zip(runs, each, strict=True)) for each in lists)
+    report.rows = [_row(each, labels, times, communication, verdicts) for each in candidates]
+    report.finish(comm, out, options.json)
+    return FAILED if report.verified is False else 0
+
+
+def _row(
+    each: Candidate[Simulation],
+    labels: Mapping[str, str],
+    times: Mapping[str, list[float]],
+    communication: Mapping[str, list[float]],
+    verdicts: Mapping[str, Verdict],
+) -> Row:
+    """Local."""
+    if each.reason:
+        return Row({"method": each.method}, reason=each.reason)
+    whole, halo = times[each.method], communication[each.method]
+    return Row(
+        {"method": labels[each.method]},
+        whole,
+        setup=each.setup + each.freeing,
+        against={name: times[name] for name in (REFERENCE,) if name in times},
+        details={
+            "compute": [step - part for step, part in zip(whole, halo, strict=True)],
+            "communication": halo,
+        },
+        values={"share": sum(halo) / sum(whole)},
+        verdict=verdicts.get(each.method),
+    )
+
+
+def _pattern(cart: MPI.Cartcomm, one: Simulation) -> dict[str, Any]:
+    """Collective."""
+    problem = one.problem
+    return {
+        "shape": list(problem.shape),
+        "periodic": list(problem.periodic),
+        "dtype": problem.dtype.name,
+        "spacing": problem.spacing,
+        "dt": problem.step,
+        "stable_dt": problem.stable_dt,
+        "alpha": problem.alpha,
+        "grid": list(cart.dims),
+        "tiles": [len(one.tiling.outer), len(one.tiling.inner)],
+        "halo_bytes": int(cart.allreduce(one.nbytes, op=MPI.MAX)),
+        "ranks": cart.size,
+    }

@@ -1,0 +1,178 @@
+"""One block of the grid in time: tiles computed by a team of threads, ghosts by a halo.
+
+A step computes the tiles at the faces first, which the halo may send piece by piece, and the rest
+while the faces travel. Ghosts are waited for in the next step: at its beginning, or by the tiles
+that need them.
+"""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.apps.bench.team import Team
+from onesided.apps.solvers.heat_halos import Arrays, Sides, Way
+from onesided.apps.solvers.heat_problem import SIDES, Block, Face, Problem, beside, meet
+from onesided.apps.solvers.heat_stencil import Queue, Tile, after, settings, tiling, update, wrap
+from onesided.collectives import empty
+
+SPOILED = -1.0  # no temperature that there can be
+
+
+class Simulation:
+    """One way of exchanging halos, with a state of its own.
+
+    All ways compute in the same two arrays, so that none has memory that is faster than that of
+    another: ``resume`` puts a state there and ``pause`` takes it away.
+
+    ``communication``: seconds that this rank has spent in its halo so far; what several threads
+    do counts by its mean.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Cartcomm,
+        problem: Problem,
+        block: Block,
+        arrays: Arrays,
+        team: Team,
+        way: Way,
+        options: Namespace,
+    ) -> None:
+        """Collective. The state is undefined until ``load``."""
+        self.problem, self.block = problem, block
+        self._arrays, self._team = arrays, team
+        self._state = np.empty_like(arrays[0])
+        self._faces = faces = faces_of(comm, block)
+        self.tiling = tiling(block.inner, faces, max(options.pieces, team.threads))
+        info = {"expected_iterations": str(options.steps), **dict(options.info)}
+        self.halo = way.make(Sides(comm, faces, self._arrays, self.tiling.parts, info))
+        self.label = f"{way.name} ({self.halo.label})" if self.halo.label else way.name
+        self.nbytes = sum(self._arrays[0][face.send].nbytes for face in faces)
+        self._queues = [self._queued(which) for which in range(2)]
+        self._now = 0
+        self._pending = False  # the ghosts of the present state are on their way
+        self._goes_on = False  # another step follows before all messages have to be there
+        self.steps, self.communication = 0, 0.0
+
+    def load(self, start: NDArray[Any]) -> None:
+        """Local. Begin with this state, which has ghosts around the own points."""
+        np.copyto(self._state, start)
+        self.steps, self.communication = 0, 0.0
+
+    @property
+    def state(self) -> NDArray[Any]:
+        """Local. The own points, as of the last pause."""
+        return self._state[self.block.inner]
+
+    def resume(self) -> None:
+        """Local. Go on where this way has paused; ghosts that another way has left are spoiled."""
+        np.copyto(self._arrays[self._now], self._state)
+        for face in self._faces:
+            self._arrays[1 - self._now][face.recv] = SPOILED
+
+    def pause(self) -> None:
+        """Local. Leave the arrays to others."""
+        np.copyto(self._state, self._arrays[self._now])
+
+    def advance(self, steps: int) -> None:
+        """Local in the sense of MPI. So many time steps; no message is under way afterwards."""
+        with settings():
+            for number in range(steps):
+                self._goes_on = number + 1 < steps
+                self._step()
+            began = time.perf_counter()
+            if self._pending:
+                self.halo.finish(self._now)
+                self._pending = False
+            self.communication += time.perf_counter() - began
+        self.steps += steps
+        within = sum(queue.communication() for queues in self._queues for queue in queues)
+        self.communication += within / self._team.threads
+
+    def free(self) -> None:
+        """Collective. Give the halo back."""
+        self.halo.free()
+
+    def _step(self) -> None:
+        halo, now, following = self.halo, self._now, 1 - self._now
+        first, *others = self._queues[following]
+        began = time.perf_counter()
+        if self._pending and not halo.gradual:
+            halo.finish(now)
+        halo.begin(following)
+        spent = time.perf_counter() - began
+        self._team.together(first)
+        began = time.perf_counter()
+        if self._pending and halo.gradual:
+            halo.finish(now)
+        spent += time.perf_counter() - began
+        for queue in others:
+            began = time.perf_counter()
+            halo.send(following)
+            spent += time.perf_counter() - began
+            self._team.together(queue)
+        self.communication += spent
+        self._pending, self._now = True, following
+
+    def _used(self, which: int) -> None:
+        """Local. All tiles that need ghosts of this array have been computed."""
+        if self._goes_on:
+            self.halo.used(which)
+
+    def _queued(self, which: int) -> list[Queue]:
+        """Local. The tiles of a step that computes this array; in two parts for a joint halo."""
+        new, old = self._arrays[which], self._arrays[1 - which]
+        boxes = self.tiling.boxes
+        marks: list[list[Callable[[], object]]] = [[] for _ in boxes]
+        for mark in self.halo.marks(which):
+            touching = [number for number, box in enumerate(boxes) if meet(box, mark.box)]
+            ready = after(len(touching), mark.ready)
+            for number in touching:
+                marks[number].append(ready)
+        arrivals = self.halo.arrivals(1 - which)
+        outer = len(self.tiling.outer)
+        if self.halo.gradual and outer:
+            used = after(outer, partial(self._used, 1 - which))
+            for number in range(outer):
+                marks[number].append(used)
+        tiles = [
+            Tile(
+                [*update(self.problem, old, new, box), *wrap(self.block, new, box)],
+                [arrival.arrived for arrival in arrivals if beside(box, arrival.box)],
+                marks[number],
+            )
+            for number, box in enumerate(boxes)
+        ]
+        parts = [tiles]
+        if self.halo.joint:
+            parts = [tiles[:outer], tiles[outer:]]
+        return [Queue(part, self._team) for part in parts]
+
+
+def faces_of(comm: MPI.Cartcomm, block: Block) -> list[Face]:
+    """Local. Those with a neighbor, by axis, the lower side first."""
+    found = []
+    for axis in range(comm.Get_dim()):
+        for side, rank in zip(SIDES, comm.Shift(axis, 1), strict=True):
+            if rank != MPI.PROC_NULL:
+                found.append(block.face(axis, side, rank))
+    return found
+
+
+def arrays_of(comm: MPI.Cartcomm, block: Block, problem: Problem) -> Arrays:
+    """Collective. The state before a step and after it, each with a layer of ghosts; walls are 0.
+
+    In memory that neighbors write to, to be given back by ``free``.
+    """
+    shape = [length + 2 for length in block.extent]
+    old, new = (empty(comm, shape, problem.dtype, links=0) for _ in range(2))
+    old[...] = new[...] = 0
+    return old, new

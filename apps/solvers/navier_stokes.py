@@ -1,0 +1,478 @@
+"""``onesided navier-stokes``: the Taylor-Green vortex, with energy and dissipation over time.
+
+Pseudo-spectral in space, dealiased by the 3/2 rule, Runge-Kutta of fourth order in time. What is
+known about this flow is compared with: its first instants, and published values. Several methods
+follow the same flow side by side.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from onesided.apps.bench.picture import check_picture, save_slice
+from onesided.apps.bench.selection import Candidate, chosen, prepare, release
+from onesided.apps.cli.failures import CommandError, user_errors
+from onesided.apps.cli.options import settings
+from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.report import Listing, Report, Row, Verdict, check_json
+from onesided.apps.solvers.flow import Flow
+from onesided.apps.tools.fft import FAILED, used_method
+from onesided.collectives.agreement import agreed
+from onesided.pencilfft.io.hdf5 import HDF5File
+
+# The state of a flow in an HDF5 file: enough to go on bit for bit.
+#
+# One state at a time: a new one replaces the one before when all of it is on the disk, so that a
+# run that is killed leaves the last good state.
+
+FIELD = "velocity_hat"
+CASE = "Taylor-Green vortex"
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a run stands, and what it is: modes, viscosity, time step, points per mode, kernels."""
+
+    step: int
+    time: float
+    shape: tuple[int, ...]
+    nu: float
+    dt: float
+    padding: float
+    backend: str
+    effort: str
+
+    def save(self, comm: MPI.Intracomm, path: str, velocity_hat: Any) -> None:
+        """Collective. Write it with the velocity in spectral space; CommandError if it fails."""
+        attributes = {
+            "case": CASE,
+            "time": self.time,
+            "modes": self.shape,
+            "nu": self.nu,
+            "dt": self.dt,
+            "padding": self.padding,
+            "backend": self.backend,
+            "effort": self.effort,
+        }
+        with user_errors():
+            file = HDF5File(path, mode="w", comm=comm)
+            file.write(self.step, {FIELD: [velocity_hat]}, attributes=attributes)
+
+    @classmethod
+    def read(cls, comm: MPI.Intracomm, path: str) -> State:
+        """Collective. What a file holds beside the velocity; CommandError without a checkpoint."""
+        with user_errors(), agreed(comm):
+            file = HDF5File(path, mode="r", comm=comm)
+            step = file.steps(FIELD)[-1]
+            found = file.attributes(FIELD, step)
+            if found.get("case") != CASE:
+                raise CommandError(f"{path} is no checkpoint of onesided navier-stokes")
+            return cls(
+                step,
+                float(found["time"]),
+                tuple(int(n) for n in found["modes"]),
+                float(found["nu"]),
+                float(found["dt"]),
+                float(found["padding"]),
+                str(found["backend"]),
+                str(found["effort"]),
+            )
+
+    def load(self, comm: MPI.Intracomm, path: str, velocity_hat: Any) -> None:
+        """Collective. Read the velocity; CommandError where the file is not whole."""
+        with user_errors():
+            HDF5File(path, mode="r", comm=comm).read(velocity_hat, FIELD, self.step)
+
+
+# What is known about the Taylor-Green vortex: its start, its first instants, published values.
+#
+# On a cube of side 2 pi, with velocity and length 1, the Reynolds number is one over the viscosity:
+#
+#     u = (sin x cos y cos z, -cos x sin y cos z, 0)
+#
+# Sources: G. I. Taylor and A. E. Green (1937), Proc. R. Soc. A 158, 499; M. E. Brachet et al.
+# (1983), J. Fluid Mech. 130, 411 (the series of the enstrophy without viscosity); W. M. van Rees
+# et al. (2011), J. Comput. Phys. 230, 2794, whose spectral solution with 512^3 points is the
+# reference of case C3.5 of the International Workshops on High-Order CFD Methods; M. Mortensen
+# and H. P. Langtangen (2016), Comput. Phys. Commun. 203, 53 (energy at t = 0.1).
+
+#: Powers of time and viscosity -> coefficient of the enstrophy, complete up to t^6.
+ENSTROPHY_SERIES = {
+    (0, 0): Fraction(3, 8),
+    (1, 1): Fraction(-9, 4),
+    (2, 0): Fraction(5, 128),
+    (2, 2): Fraction(27, 4),
+    (3, 1): Fraction(-5, 8),
+    (3, 3): Fraction(-27, 2),
+    (4, 0): Fraction(25, 8448),
+    (4, 2): Fraction(1835, 384),
+    (4, 4): Fraction(81, 4),
+    (5, 1): Fraction(-1083, 11264),
+    (5, 3): Fraction(-761, 32),
+    (5, 5): Fraction(-243, 10),
+    (6, 0): Fraction(-52439, 376668160),
+    (6, 2): Fraction(24139, 16896),
+    (6, 4): Fraction(50449, 576),
+    (6, 6): Fraction(243, 10),
+}
+HIGHEST = 6  # power of time
+ENERGY = 1 / 8  # at the start
+EARLY = 0.5  # until when the series is used
+
+REYNOLDS = 1600.0  # of the published values that follow
+PUBLISHED_TIME, PUBLISHED_ENERGY = 0.1, 0.124953117517
+PUBLISHED_SOURCE = "Mortensen and Langtangen 2016, 32^3"
+PEAK_TIME, PEAK_DISSIPATION = 8.97, 0.0128575
+PEAK_SOURCE = "van Rees et al. 2011, 512^3"
+
+
+def series_enstrophy(time: float, nu: float) -> float:
+    """Local. Half the mean square of the vorticity, by its power series in time."""
+    return float(sum(c * time**n * nu**m for (n, m), c in _series()))
+
+
+def series_energy(time: float, nu: float) -> float:
+    """Local. Half the mean square of the velocity; its rate is -2 nu times the enstrophy."""
+    lost = sum(c * time ** (n + 1) * nu**m / (n + 1) for (n, m), c in _series())
+    return float(ENERGY - 2.0 * nu * lost)
+
+
+def series_error(time: float, nu: float) -> float:
+    """Local. What the series may lack of the enstrophy: twice its last two orders."""
+    last = [abs(c) * time**n * nu**m for (n, m), c in _series() if n >= HIGHEST - 1]
+    return float(2.0 * sum(last))
+
+
+def _series() -> list[tuple[tuple[int, int], float]]:
+    return [(powers, float(value)) for powers, value in ENSTROPHY_SERIES.items()]
+
+
+# Energy and dissipation of a flow over time, and how they compare with what is known.
+
+COLUMNS = {
+    "time": ".4g",
+    "energy": ".10f",
+    "dissipation": ".6e",
+    "energy by series": ".10f",
+    "dissipation by series": ".6e",
+    "divergence": ".1e",
+}
+SERIES_MODES = 16  # along each axis, for the flow of the first instants
+PEAK_MODES = 64  # with which the peak of the dissipation begins to show
+ROUNDING = 1e-12
+PUBLISHED_DIGITS = 1e-10  # of the published energy
+PEAK_TOLERANCE = 0.15
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What is known of a flow at one time. Dissipation is 2 nu times the enstrophy."""
+
+    time: float
+    energy: float
+    enstrophy: float
+    divergence: float
+
+    @property
+    def early(self) -> bool:
+        """Local. Whether the series holds; times are sums of time steps, with their rounding."""
+        return self.time < EARLY + 1e-9
+
+
+class History:
+    """Local. Moments of the Taylor-Green vortex of so many modes, and their verdicts."""
+
+    def __init__(self, shape: Sequence[int], nu: float, dt: float) -> None:
+        self._shape, self._nu, self._dt = tuple(shape), nu, dt
+        self.moments: list[Moment] = []
+
+    def add(self, time: float, flow: Flow) -> None:
+        """Collective. Look at the flow; :class:`CommandError` where it has blown up."""
+        moment = Moment(time, flow.energy(), flow.enstrophy(), flow.divergence())
+        if not math.isfinite(moment.enstrophy):
+            raise CommandError(
+                f"the flow has blown up by time {time:.4g}: --dt {self._dt:g} is too long"
+            )
+        self.moments.append(moment)
+
+    def listing(self) -> Listing:
+        """Local. The table over time."""
+        modes = " x ".join(map(str, self._shape))
+        viscosity = f"Re = {1 / self._nu:.6g}" if self._nu else "without viscosity"
+        title = f"Taylor-Green vortex, {viscosity}, {modes} modes, time step {self._dt:g}"
+        listing = Listing(title, COLUMNS)
+        for each in self.moments:
+            energy = dissipation = None
+            if each.early:
+                energy = series_energy(each.time, self._nu)
+                dissipation = 2 * self._nu * series_enstrophy(each.time, self._nu)
+            listing.rows.append(
+                (
+                    each.time,
+                    each.energy,
+                    2 * self._nu * each.enstrophy,
+                    energy,
+                    dissipation,
+                    each.divergence,
+                )
+            )
+        return listing
+
+    def verdicts(self) -> dict[str, Verdict]:
+        """Local. What can be checked with these moments, by what it is."""
+        largest = max(each.divergence for each in self.moments)
+        found = {"divergence relative to vorticity": Verdict(largest, ROUNDING)}
+        if self._nu == 0:
+            first, last = self.moments[0], self.moments[-1]
+            lost = abs(last.energy / first.energy - 1.0)
+            allowed = self._of_time_step(self.moments)
+            found["energy lost without viscosity"] = Verdict(lost, allowed)
+        return found | self._early() | self._published()
+
+    def _of_time_step(self, moments: Sequence[Moment]) -> float:
+        """Relative error that the time steps explain: of fourth order in the fastest strain."""
+        strain = math.sqrt(2 * max(each.enstrophy for each in moments))
+        span = moments[-1].time - moments[0].time
+        return ROUNDING + max(1.0, strain * span) * (self._dt * strain) ** 4
+
+    def _early(self) -> dict[str, Verdict]:
+        early = [each for each in self.moments if each.early and each.time > 0]
+        if not early or min(self._shape) < SERIES_MODES:
+            return {}
+        error = allowed = 0.0
+        for each in early:
+            known = series_enstrophy(each.time, self._nu)
+            error = max(error, abs(each.enstrophy / known - 1.0))
+            allowed = max(allowed, series_error(each.time, self._nu) / known)
+        allowed += self._of_time_step(early)
+        return {f"enstrophy up to t = {early[-1].time:.4g} by series": Verdict(error, allowed)}
+
+    def _published(self) -> dict[str, Verdict]:
+        found: dict[str, Verdict] = {}
+        if not math.isclose(self._nu, 1 / REYNOLDS):
+            return found
+        for each in self.moments:
+            if math.isclose(each.time, PUBLISHED_TIME) and min(self._shape) >= SERIES_MODES:
+                error = abs(each.energy / PUBLISHED_ENERGY - 1.0)
+                what = f"energy at t = {PUBLISHED_TIME}, {PUBLISHED_SOURCE}"
+                found[what] = Verdict(error, PUBLISHED_DIGITS + self._of_time_step([each]))
+        peak = self._peak()
+        if peak is not None and min(self._shape) >= PEAK_MODES:
+            error = abs(2 * self._nu * peak.enstrophy / PEAK_DISSIPATION - 1.0)
+            found[f"peak of the dissipation, {PEAK_SOURCE}"] = Verdict(error, PEAK_TOLERANCE)
+        return found
+
+    def _peak(self) -> Moment | None:
+        """The largest dissipation, where the time before and after it has been seen."""
+        best = max(self.moments, key=lambda each: each.enstrophy)
+        seen = self.moments[0].time < PEAK_TIME - 2.0 and self.moments[-1].time > PEAK_TIME + 1.0
+        return best if seen and best is not self.moments[-1] else None
+
+    def remarks(self) -> list[str]:
+        """Local. Sentences on the peak of the dissipation, if it was seen at this viscosity."""
+        peak = self._peak()
+        if peak is None or not math.isclose(self._nu, 1 / REYNOLDS):
+            return []
+        return [
+            f"Largest dissipation {2 * self._nu * peak.enstrophy:.4e} at t = {peak.time:.2f}; "
+            f"published {PEAK_DISSIPATION:.4e} at t = {PEAK_TIME} ({PEAK_SOURCE})."
+        ]
+
+
+SHAPE, DT, END, PADDING = (32, 32, 32), 0.01, 1.0, 1.5
+LEAST = 4  # modes along an axis
+LINES = 10  # of the table, where nothing else is wanted
+DIFFERENCE = 1e-10  # of the states of two methods; rounding grows with time
+REMARK = "An iteration is a time step, timed from rank to rank as it comes, without a barrier."
+
+
+def run(comm: MPI.Intracomm, options: Namespace) -> int:
+    """Collective. The command; its exit code is 1 where something known is missed."""
+    names = chosen(options.comm, baseline=False)
+    check_json(comm, options)
+    check_picture(comm, options.picture)
+    state = _start(comm, options, names)
+    steps = _steps(options, state)
+    candidates = prepare(comm, names, _maker(comm, options, state, steps), Flow.destroy)
+    flows = {each.method: each.made for each in candidates if each.made is not None}
+    out = console(options.terminal) if comm.rank == 0 else None
+    history = History(state.shape, state.nu, state.dt)
+    with progress(out, "following", steps) as tick, np.errstate(all="ignore"):
+        times, state = _follow(comm, options, flows, state, steps, history, tick)
+    report = Report("navier-stokes", settings(options), _pattern(comm, state, flows))
+    report.remarks += [REMARK, *history.remarks()]
+    report.listings["history"] = history.listing()
+    report.verdicts = history.verdicts() | _differences(comm, flows)
+    first = next(iter(flows.values()))
+    if options.picture is not None:
+        _draw(first, state, options.picture)
+    labels = {method: used_method(flow.plan, method) for method, flow in flows.items()}
+    release(comm, candidates, Flow.destroy)
+    report.rows = [_row(each, labels, times) for each in candidates]
+    report.finish(comm, out, options.json)
+    return FAILED if report.verified is False else 0
+
+
+def _start(comm: MPI.Intracomm, options: Namespace, names: list[str]) -> State:
+    """Collective. Where the run begins and what it is: from a checkpoint, options winning."""
+    nu = options.nu if options.reynolds is None else 1.0 / options.reynolds
+    given = {
+        "nu": nu,
+        "dt": options.dt,
+        "padding": options.padding,
+        "backend": options.backend,
+        "effort": options.effort,
+    }
+    if options.save_every is not None and options.checkpoint is None:
+        raise CommandError("--save-every needs --checkpoint FILE")
+    if options.checkpoint is not None and len(names) > 1:
+        raise CommandError(f"--checkpoint needs one method, --comm names {len(names)}")
+    shape = options.shape
+    if shape is not None:
+        shape = tuple(shape) * (3 if len(shape) == 1 else 1)
+        if len(shape) != 3 or min(shape) < LEAST:
+            raise CommandError(
+                f"--shape {' '.join(map(str, options.shape))}: one number or three, "
+                f"{LEAST} or more each"
+            )
+    if options.restart is None:
+        state = State(0, 0.0, shape or SHAPE, 1.0 / REYNOLDS, DT, PADDING, "auto", "estimate")
+    else:
+        state = State.read(comm, options.restart)
+        if shape not in (None, state.shape):
+            raise CommandError(f"{options.restart} has modes {state.shape}, --shape {shape}")
+    state = replace(state, **{name: value for name, value in given.items() if value is not None})
+    if state.padding < 1.0:
+        raise CommandError(f"--padding {state.padding:g}: less than one point per mode")
+    return state
+
+
+def _steps(options: Namespace, state: State) -> int:
+    """Local. How many time steps to take."""
+    if options.steps is not None:
+        return int(options.steps)
+    end = END if options.time is None else options.time
+    steps = round((end - state.time) / state.dt)
+    if steps < 1:
+        raise CommandError(
+            f"--time {end:g} is less than a time step of {state.dt:g} after the start at "
+            f"{state.time:g}"
+        )
+    return steps
+
+
+def _maker(
+    comm: MPI.Intracomm, options: Namespace, state: State, steps: int
+) -> Callable[[str], Flow]:
+    """Local. What makes the flow of a method, and brings it to its start."""
+    grid = None if options.grid == ["auto"] else tuple(options.grid)
+    info = {"expected_iterations": str(4 * steps), **dict(options.info)}
+
+    def make(method: str) -> Flow:
+        return Flow(
+            comm,
+            state.shape,
+            state.nu,
+            padding=state.padding,
+            grid=grid,
+            backend=state.backend,
+            effort=state.effort,
+            method=method,
+            info=info,
+        )
+
+    return make
+
+
+def _follow(
+    comm: MPI.Intracomm,
+    options: Namespace,
+    flows: dict[str, Flow],
+    state: State,
+    steps: int,
+    history: History,
+    tick: Callable[[], None],
+) -> tuple[dict[str, list[float]], State]:
+    """Collective. All time steps: seconds of each by method, and where the run ends."""
+    for flow in flows.values():
+        if options.restart is None:
+            flow.taylor_green()
+        else:
+            state.load(comm, options.restart, flow.velocity_hat)
+    first = next(iter(flows.values()))
+    every = options.every or max(1, steps // LINES)
+    history.add(state.time, first)
+    times: dict[str, list[float]] = {method: [] for method in flows}
+    for number in range(1, steps + 1):
+        for method, flow in flows.items():
+            began = time.perf_counter()
+            flow.step(state.dt)
+            times[method].append(time.perf_counter() - began)
+        state = replace(state, step=state.step + 1, time=state.time + state.dt)
+        last = number == steps
+        if last or number % every == 0:
+            history.add(state.time, first)
+        if options.checkpoint is not None and (last or _due(options, number)):
+            state.save(comm, options.checkpoint, first.velocity_hat)
+        tick()
+    slowest = np.array(list(times.values()))
+    comm.Allreduce(MPI.IN_PLACE, slowest, op=MPI.MAX)
+    return dict(zip(times, slowest.tolist(), strict=True)), state
+
+
+def _due(options: Namespace, number: int) -> bool:
+    return options.save_every is not None and number % options.save_every == 0
+
+
+def _differences(comm: MPI.Intracomm, flows: dict[str, Flow]) -> dict[str, Verdict]:
+    """Collective. How far the states of the methods are apart at the end."""
+    first, *others = (np.asarray(flow.velocity_hat) for flow in flows.values())
+    if not others:
+        return {}
+    own = [float(np.max(np.abs(each - first), initial=0.0)) for each in others]
+    scale = comm.allreduce(float(np.max(np.abs(first), initial=0.0)), op=MPI.MAX)
+    apart = float(np.max(comm.allgather(own))) / scale
+    return {f"difference of the {len(flows)} methods": Verdict(apart, DIFFERENCE)}
+
+
+def _row(each: Candidate[Flow], labels: dict[str, str], times: dict[str, list[float]]) -> Row:
+    if each.reason:
+        return Row({"method": each.method}, reason=each.reason)
+    labelled = {"method": labels[each.method]}
+    return Row(labelled, times[each.method], setup=each.setup + each.freeing)
+
+
+def _draw(flow: Flow, state: State, path: str) -> None:
+    """Collective. The size of the vorticity in the plane through the middle of the first axis."""
+    flow.find_vorticity()
+    points = flow.plan.global_shape(False)[-3:]
+    plane = flow.vorticity.get((slice(None), points[0] // 2, slice(None), slice(None)))
+    if plane is not None:
+        x = 2 * (points[0] // 2) / points[0]
+        title = f"Vorticity at x = {x:.3g} pi, time {state.time:.4g}"
+        size = np.sqrt((plane**2).sum(axis=0))
+        save_slice(path, title, ("y", "z"), size, (2 * np.pi, 2 * np.pi))
+
+
+def _pattern(comm: MPI.Intracomm, state: State, flows: dict[str, Flow]) -> dict[str, Any]:
+    plan = next(iter(flows.values())).plan
+    return {
+        "modes": list(state.shape),
+        "points": [int(n) for n in plan.global_shape(False)[-3:]],
+        "nu": state.nu,
+        "dt": state.dt,
+        "step": state.step,
+        "time": state.time,
+        "grid": [sub.size for sub in plan.subcomm],
+        "kernel": plan.backend,
+        "ranks": comm.size,
+    }

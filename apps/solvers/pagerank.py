@@ -1,0 +1,84 @@
+"""``onesided pagerank``: rank the nodes of a directed graph whose matrix is in a file."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.apps.cli.report import Listing, Verdict
+from onesided.apps.solvers.solve import Outcome, Runs, Solve
+from onesided.apps.solvers.vectors import file_rows, in_file_order
+from onesided.sparse import DistMatrix
+from onesided.sparse.solvers import Solution, pagerank
+
+TOLERANCE = 200.0  # rounding errors allowed, in units of the dtype's epsilon
+REMARK = (
+    "Times are of one ranking. Nodes are rows of the file, the first one 1; an entry in row i and "
+    "column j is a link from i to j, as likely as its value says."
+)
+
+
+def run(comm: MPI.Intracomm, options: Namespace) -> int:
+    """Collective. The command; its exit code is 1 where the ranks did not converge or are wrong."""
+    runs = Runs(comm, options, "pagerank", REMARK)
+
+    def prepared(matrix: DistMatrix) -> Solve:
+        return lambda: pagerank(
+            matrix, damping=options.damping, atol=options.atol, maxiter=options.maxiter
+        )
+
+    def verdict(matrix: DistMatrix, solution: Solution) -> Verdict | None:
+        return _verdict(comm, matrix, solution, options.damping) if options.verify else None
+
+    outcomes: dict[str, Outcome] = runs.solve(prepared, verdict)
+    listing = _top(comm, runs.matrix, next(iter(outcomes.values())).solution.x, options.top)
+    runs.report.listings["top"] = listing
+    return runs.finish(outcomes, "sum of the changes", {"damping": options.damping})
+
+
+def _top(comm: MPI.Intracomm, matrix: DistMatrix, block: NDArray[Any], count: int) -> Listing:
+    """Collective. The nodes of the highest ranks; of equal ones the first."""
+    mine = in_file_order(matrix, block)
+    best = np.argsort(-mine, kind="stable")[:count]
+    first = file_rows(matrix)[0]
+    found = comm.gather([(float(mine[k]), first + int(k) + 1) for k in best])
+    listing = Listing(f"The first {count} of {matrix.shape[0]} nodes", COLUMNS)
+    pairs = sorted((pair for part in found or [] for pair in part), key=lambda p: (-p[0], p[1]))
+    listing.rows += [(place, node, rank) for place, (rank, node) in enumerate(pairs[:count], 1)]
+    return listing
+
+
+COLUMNS = {"place": ".0f", "node": ".0f", "rank": ".6e"}
+
+
+def _verdict(
+    comm: MPI.Intracomm, matrix: DistMatrix, solution: Solution, damping: float
+) -> Verdict:
+    """Collective. As many iterations with SciPy's products of the whole matrix on rank 0."""
+    whole = matrix.gather()
+    blocks = comm.gather(solution.x)
+    error = 0.0
+    if whole is not None and blocks is not None:
+        x = _serial(whole, damping, solution.iterations + 1)
+        largest = float(np.max(x, initial=0.0))
+        found = np.concatenate(blocks)
+        error = float(np.max(np.abs(found - x), initial=0.0)) / (largest or 1.0)
+    allowed = TOLERANCE * float(np.finfo(matrix.dtype).eps)
+    return Verdict(float(comm.bcast(error)), allowed)
+
+
+def _serial(whole: Any, damping: float, iterations: int) -> NDArray[Any]:
+    """Local. The ranks after some iterations."""
+    size = whole.shape[0]
+    out = np.asarray(whole.sum(axis=1)).reshape(-1)
+    dangling = out == 0
+    x = np.full(size, 1.0 / max(size, 1))
+    for _ in range(iterations):
+        given = np.divide(x, out, out=np.zeros(size), where=~dangling)
+        lost = x[dangling].sum()
+        x = damping * (whole.T @ given + lost / size) + (1.0 - damping) / size
+    return x

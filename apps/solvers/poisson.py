@@ -1,0 +1,408 @@
+"""``onesided poisson``: a known solution of the Poisson equation, on finer and finer grids.
+
+laplace(u) = f is solved by transforming f, dividing by the eigenvalues of the Laplacian, and
+transforming back: a Fourier transform along periodic axes, between walls a sine transform
+(Dirichlet) or a cosine transform (Neumann). With exact eigenvalues the error falls faster than
+any power of the spacing until rounding is reached; with those of the second-order difference
+quotients it falls like the square.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.apps.bench.picture import check_picture, save_lines
+from onesided.apps.bench.selection import BASELINE, Candidate, chosen, hints, prepare, release
+from onesided.apps.bench.timing import Subject, timed
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.options import settings
+from onesided.apps.cli.progress import console
+from onesided.apps.cli.report import Report, Row, Verdict, check_json
+from onesided.apps.tools.fft import FAILED, exchanged_bytes, used_method
+from onesided.pencilfft import PFFT, newDistArray
+
+# One axis of a Poisson problem whose solution is known. Pure: no communication.
+#
+# The solution is a product of one factor per axis, built from 1/(5/4 - cos x), whose Fourier
+# coefficients fall like 2^-|k|: smooth, but not band-limited, so that every resolution shows an
+# error of its own until rounding is reached. Factors between walls are odd (Dirichlet) or even
+# (Neumann) about both of them, and so is what follows from them; only then does a sine or cosine
+# series converge as fast.
+
+Values = NDArray[np.float64]
+
+PERIODIC, DIRICHLET, NEUMANN = BOUNDARIES = ("periodic", "dirichlet", "neumann")
+CENTERS, NODES = POINTS = ("centers", "nodes")
+EXACT, SECOND_ORDER = EIGENVALUES = ("exact", "second-order")
+
+#: Boundary condition, points -> transform that diagonalizes the second derivative.
+KINDS = {
+    (DIRICHLET, CENTERS): "dst2",
+    (DIRICHLET, NODES): "dst1",
+    (NEUMANN, CENTERS): "dct2",
+    (NEUMANN, NODES): "dct1",
+}
+POLE = 1.25  # 5/4: the coefficients fall like (5/4 - 3/4)^|k|
+PHASE = 0.5  # of the periodic factor, so that no grid point is one of symmetry
+ALIASING = 40.0
+TRUNCATION = 2.0
+ROUNDING = 50.0
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Boundary condition, kind of points, and their number.
+
+    A periodic axis is 2 pi long, one between walls pi; wavenumbers are whole numbers then.
+    Points are cell centers, or nodes: those of a Neumann axis include the walls, those of a
+    Dirichlet axis do not, and on a periodic axis there is no difference.
+    """
+
+    boundary: str
+    points: str
+    count: int
+
+    @property
+    def kind(self) -> str | None:
+        """Transform of the axis, as a plan's ``kinds`` wants it; None is the Fourier transform."""
+        return KINDS.get((self.boundary, self.points))
+
+    @property
+    def spacing(self) -> float:
+        """Distance of two points."""
+        if self.boundary == PERIODIC:
+            return 2.0 * np.pi / self.count
+        if self.points == CENTERS:
+            return np.pi / self.count
+        return np.pi / (self.count + (1 if self.boundary == DIRICHLET else -1))
+
+    def coordinates(self, part: slice) -> Values:
+        """Local. Of the points in a range of global indices."""
+        first = 0.0
+        if self.boundary != PERIODIC:
+            first = 0.5 if self.points == CENTERS else float(self.boundary == DIRICHLET)
+        return self.spacing * (np.arange(part.start, part.stop) + first)
+
+    def wavenumbers(self, part: slice, count: int) -> Values:
+        """Local. Of a range of the ``count`` spectral indices; a halved axis has n // 2 + 1."""
+        index = np.arange(part.start, part.stop, dtype=float)
+        if self.boundary == DIRICHLET:
+            return index + 1.0
+        if self.boundary == NEUMANN or count != self.count:
+            return index
+        return np.where(2 * index < count, index, index - count)
+
+    def eigenvalues(self, part: slice, count: int, which: str) -> Values:
+        """Local. Of minus the second derivative, or of its second-order difference quotient."""
+        k = self.wavenumbers(part, count)
+        if which == EXACT:
+            return k**2
+        return (2.0 / self.spacing * np.sin(0.5 * k * self.spacing)) ** 2
+
+    def factor(self, x: Values) -> tuple[Values, Values]:
+        """Local. The axis' factor of the solution, and its second derivative."""
+        if self.boundary == PERIODIC:
+            x = x - PHASE
+        sine, cosine = np.sin(x), np.cos(x)
+        g = 1.0 / (POLE - cosine)
+        first = -sine * g**2
+        second = (2.0 * sine**2 * g - cosine) * g**2
+        if self.boundary == DIRICHLET:
+            return sine * g, sine * second + 2.0 * cosine * first - sine * g
+        return g, second
+
+    @property
+    def aliasing(self) -> float:
+        """The largest coefficient that is not resolved, over its wavenumber."""
+        resolved = self.count // 2 if self.boundary == PERIODIC else self.count - 1
+        return float((POLE - np.sqrt(POLE**2 - 1.0)) ** resolved / resolved)
+
+
+def manufactured(axes: Sequence[Axis], parts: Sequence[slice]) -> tuple[Values, Values]:
+    """Local. Solution u and right-hand side f of laplace(u) = f on a block."""
+    factors = [axis.factor(axis.coordinates(part)) for axis, part in zip(axes, parts, strict=True)]
+    solution = _outer([value for value, _ in factors])
+    right = np.zeros_like(solution)
+    for number, (_, second) in enumerate(factors):
+        values = [value for value, _ in factors]
+        values[number] = second
+        right += _outer(values)
+    return solution, right
+
+
+def inverse_laplacian(
+    axes: Sequence[Axis], parts: Sequence[slice], counts: Sequence[int], which: str
+) -> Values:
+    """Local. One over the eigenvalues of the Laplacian on a block of the spectrum.
+
+    Where there is no Dirichlet axis the constant is in the null space: its entry is zero, so
+    that the product is the solution without a mean. ``counts`` is the shape of the spectrum.
+    """
+    total = np.zeros([part.stop - part.start for part in parts])
+    for number, (axis, part, count) in enumerate(zip(axes, parts, counts, strict=True)):
+        shape = [1] * len(axes)
+        shape[number] = -1
+        total -= axis.eigenvalues(part, count, which).reshape(shape)
+    inverse = np.zeros_like(total)
+    np.divide(1.0, total, out=inverse, where=total != 0.0)
+    return inverse
+
+
+def expected_error(axes: Sequence[Axis], which: str, epsilon: float) -> float:
+    """Local. What the error of the solution, relative to its largest value, must stay below.
+
+    With exact eigenvalues that is the coefficients that are not resolved, else the leading term
+    of the difference quotients; and in both cases rounding. The constants are a few times larger
+    than those seen.
+    """
+    rounding = rounding_error(axes, epsilon)
+    if which == EXACT:
+        return ALIASING * sum(axis.aliasing for axis in axes) + rounding
+    return TRUNCATION * max(axis.spacing for axis in axes) ** 2 + rounding
+
+
+def rounding_error(axes: Sequence[Axis], epsilon: float) -> float:
+    """Local. What rounding may do to the solution, relative to its largest value."""
+    return ROUNDING * epsilon * len(axes)
+
+
+def has_null_space(axes: Sequence[Axis]) -> bool:
+    """Local. Whether solutions differ by a constant."""
+    return all(axis.boundary != DIRICHLET for axis in axes)
+
+
+def _outer(vectors: Sequence[Values]) -> Values:
+    multiply: Callable[[Values, Values], Values] = np.multiply.outer
+    product = vectors[0]
+    for vector in vectors[1:]:
+        product = multiply(product, vector)
+    return product
+
+
+LEAST = 4  # points along an axis
+REMARK = (
+    "Error: the largest of all points, relative to the largest value of the solution. Order: the "
+    "power of the spacing with which the error fell since the coarser grid; none where rounding "
+    "is all that is left. An iteration is a solution: forward, division, backward."
+)
+
+
+@dataclass
+class Level:
+    """One grid: its axes, the error of every method, and how far their solutions are apart."""
+
+    axes: tuple[Axis, ...]
+    allowed: float
+    rounding: float
+    errors: dict[str, float] = field(default_factory=dict)
+    apart: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """Local. The numbers of points."""
+        return " x ".join(str(axis.count) for axis in self.axes)
+
+    @property
+    def spacing(self) -> float:
+        """Local. The largest distance of two points."""
+        return max(axis.spacing for axis in self.axes)
+
+    def order(self, coarser: Level | None, method: str) -> float | None:
+        """Local. The power with which the error fell; None at the limit of rounding."""
+        before = None if coarser is None else coarser.errors.get(method)
+        mine = self.errors[method]
+        if coarser is None or before is None or not mine > self.rounding:
+            return None
+        return float(np.log(before / mine) / np.log(coarser.spacing / self.spacing))
+
+
+def run(comm: MPI.Intracomm, options: Namespace) -> int:
+    """Collective. The command; its exit code is 1 where an error is larger than explained."""
+    names = chosen(options.comm)
+    levels = _levels(options)
+    check_json(comm, options)
+    check_picture(comm, options.picture)
+    report = Report("poisson", settings(options), {"ranks": comm.size}, remarks=[REMARK])
+    coarser = None
+    for level in levels:
+        report.rows += _solved(comm, options, names, level, coarser)
+        coarser = level
+    last = levels[-1]
+    methods = len(last.errors)
+    if methods > 1:
+        apart = max(level.apart for level in levels)
+        allowed = max(level.rounding for level in levels)
+        report.verdicts[f"difference of the {methods} methods"] = Verdict(apart, allowed)
+    report.pattern = {**report.pattern, "levels": [level.name for level in levels]}
+    out = console(options.terminal) if comm.rank == 0 else None
+    report.finish(comm, out, options.json)
+    if comm.rank == 0 and options.picture is not None:
+        _draw(options, levels)
+    return FAILED if report.verified is False else 0
+
+
+def _levels(options: Namespace) -> list[Level]:
+    """Local. The grids from coarse to fine; :class:`CommandError` where one has too few points."""
+    shape, names = options.shape, options.boundary
+    if len(names) not in (1, len(shape)):
+        raise CommandError(
+            f"--boundary names {len(names)} conditions for {len(shape)} axes: one, or one per axis"
+        )
+    if len(names) == 1:
+        names = names * len(shape)
+    epsilon = float(np.finfo(options.dtype).eps)
+    levels = []
+    for power in range(options.levels - 1, -1, -1):
+        counts = [count >> power for count in shape]
+        if min(counts) < LEAST:
+            raise CommandError(
+                f"--levels {options.levels} leaves {min(counts)} points along an axis of --shape "
+                f"{' '.join(map(str, shape))}; {LEAST} are needed"
+            )
+        axes = tuple(
+            Axis(name, options.points, count) for name, count in zip(names, counts, strict=True)
+        )
+        allowed = expected_error(axes, options.eigenvalues, epsilon)
+        levels.append(Level(axes, allowed, rounding_error(axes, epsilon)))
+    return levels
+
+
+def plan_maker(
+    comm: MPI.Intracomm, options: Namespace, axes: Sequence[Axis]
+) -> Callable[[str], PFFT]:
+    """Local. What makes the plan of a method for these axes."""
+    grid = None if options.grid == ["auto"] else tuple(options.grid)
+    shape = tuple(axis.count for axis in axes)
+    kinds = {number: axis.kind for number, axis in enumerate(axes) if axis.kind is not None}
+    info = hints(options)
+
+    def make(method: str) -> PFFT:
+        return PFFT(
+            comm,
+            shape,
+            dtype=options.dtype,
+            grid=grid,
+            method=method,
+            info=info,
+            kinds=kinds,
+            effort=options.effort,
+            order="plan",
+        )
+
+    return make
+
+
+class PoissonSolver:
+    """Local. Solves laplace(u) = f with one plan; several solvers may share their arrays."""
+
+    def __init__(self, plan: PFFT, inverse: NDArray[Any]) -> None:
+        self._plan, self._inverse = plan, inverse
+        self._spectrum = newDistArray(plan, True)
+
+    def __call__(self, right: NDArray[Any], solution: NDArray[Any]) -> None:
+        """Collective. Solve with this rank's block of f into this rank's block of u."""
+        spectrum = self._spectrum
+        self._plan.forward(right, spectrum)
+        np.multiply(spectrum, self._inverse, out=spectrum)
+        self._plan.backward(spectrum, solution)
+
+
+def _solved(
+    comm: MPI.Intracomm,
+    options: Namespace,
+    names: list[str],
+    level: Level,
+    coarser: Level | None,
+) -> list[Row]:
+    """Collective. Solve on one grid with every method: a row for each."""
+    candidates = prepare(comm, names, plan_maker(comm, options, level.axes), PFFT.destroy)
+    plans = {each.method: each.made for each in candidates if each.made is not None}
+    plan = next(iter(plans.values()))
+    exact, values = manufactured(level.axes, plan.local_slice(False))
+    right, solution = newDistArray(plan, False), newDistArray(plan, False)
+    right[...] = values
+    counts = plan.global_shape(True)
+    inverse = inverse_laplacian(level.axes, plan.local_slice(True), counts, options.eigenvalues)
+    inverse = inverse.astype(plan.dtype(False))
+    solvers = {method: PoissonSolver(each, inverse) for method, each in plans.items()}
+    first: NDArray[Any] | None = None
+    for method, solver in solvers.items():
+        solver(right, solution)
+        level.errors[method] = _error(comm, level.axes, np.asarray(solution), exact)
+        if first is None:
+            first = np.array(solution)
+        scale = _largest(comm, exact)
+        level.apart = max(level.apart, _largest(comm, np.asarray(solution) - first) / scale)
+    subjects = [
+        Subject(method, _call(solver, right, solution)) for method, solver in solvers.items()
+    ]
+    out = console(options.terminal) if comm.rank == 0 else None
+    lists = timed(comm, subjects, options, out, f"solving {level.name}")
+    labels = {method: used_method(each, method) for method, each in plans.items()}
+    nbytes = exchanged_bytes(comm, plan)
+    release(comm, candidates, PFFT.destroy)
+    times = dict(zip(plans, lists, strict=True))
+    return [_row(level, coarser, each, labels, times, nbytes) for each in candidates]
+
+
+def _row(
+    level: Level,
+    coarser: Level | None,
+    each: Candidate[PFFT],
+    labels: dict[str, str],
+    times: dict[str, list[float]],
+    nbytes: int,
+) -> Row:
+    method = each.method
+    if each.reason:
+        return Row({"points": level.name, "method": method}, reason=each.reason)
+    return Row(
+        {"points": level.name, "method": labels[method]},
+        times[method],
+        setup=each.setup + each.freeing,
+        nbytes=nbytes,
+        against={name: times[name] for name in (BASELINE,) if name in times},
+        values={"order": level.order(coarser, method)},
+        verdict=Verdict(level.errors[method], level.allowed),
+    )
+
+
+def _call(
+    solver: PoissonSolver, right: NDArray[Any], solution: NDArray[Any]
+) -> Callable[[], object]:
+    return lambda: solver(right, solution)
+
+
+def _error(
+    comm: MPI.Intracomm, axes: Sequence[Axis], solution: NDArray[Any], exact: NDArray[Any]
+) -> float:
+    """Collective. Largest error relative to the largest value; constants do not count if free."""
+    difference = solution - exact
+    if has_null_space(axes):
+        sums = np.array([difference.sum(), difference.size])
+        comm.Allreduce(MPI.IN_PLACE, sums)
+        difference -= sums[0] / sums[1]
+    return _largest(comm, difference) / _largest(comm, exact)
+
+
+def _largest(comm: MPI.Intracomm, block: NDArray[Any]) -> float:
+    """Collective. The largest absolute value of an array, not a number if one is."""
+    return float(np.max(comm.allgather(float(np.max(np.abs(block), initial=0.0)))))
+
+
+def _draw(options: Namespace, levels: Sequence[Level]) -> None:
+    """Local. Errors over the spacing."""
+    spacing = [level.spacing for level in levels]
+    lines = {
+        method: (spacing, [level.errors[method] for level in levels])
+        for method in levels[-1].errors
+    }
+    title = f"Poisson, {' '.join(options.boundary)}, {options.eigenvalues} eigenvalues"
+    save_lines(options.picture, title, ("spacing", "relative error"), lines)

@@ -1,0 +1,285 @@
+"""``onesided solve``: a system of linear equations whose matrix is in a file."""
+
+from __future__ import annotations
+
+import math
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+from rich.console import Console
+
+from onesided import sparse
+from onesided.apps.bench.picture import check_picture, save_lines
+from onesided.apps.bench.selection import BASELINE, Candidate, chosen, prepare, release
+from onesided.apps.bench.timing import setup_time
+from onesided.apps.cli.failures import CommandError, user_errors
+from onesided.apps.cli.options import settings
+from onesided.apps.cli.progress import console, progress, reading
+from onesided.apps.cli.report import PLAIN, Report, Row, Verdict, check_json
+from onesided.apps.solvers.options import PRECONDITIONERS, SOLVERS, Named
+from onesided.apps.solvers.vectors import (
+    check_solution,
+    in_file_order,
+    right_hand_side,
+    write_solution,
+)
+from onesided.apps.tools.rowblock import Maker
+from onesided.apps.tools.spmv import FAILED, halo_setup, label
+from onesided.collectives.context import Scoped
+from onesided.sparse import DistMatrix, read
+from onesided.sparse.solvers import Solution
+from onesided.sparse.solvers.solution import LEAST_SQUARES
+
+# How a solver converged: a plot of characters for the terminal, and an image.
+
+HEIGHT = 14
+WIDTH = 64
+MARKS = "*o+x#@%&"
+
+
+def text_plot(
+    title: str, lines: Mapping[str, Sequence[float]], width: int = WIDTH, height: int = HEIGHT
+) -> str:
+    """Local. Values over their number, logarithmic, one mark for every name.
+
+    What is zero or not finite is left out; where several lines meet, the first one is seen.
+    """
+    shown = {
+        name: [(k, math.log10(y)) for k, y in enumerate(values) if 0 < y < math.inf]
+        for name, values in lines.items()
+    }
+    heights = [y for points in shown.values() for _, y in points]
+    if not heights:
+        return f"{title}: nothing to draw"
+    low, high = math.floor(min(heights)), math.ceil(max(heights))
+    high = max(high, low + 1)
+    last = max(1, *(points[-1][0] for points in shown.values() if points))
+    rows = [[" "] * width for _ in range(height)]
+    for (_, points), mark in reversed(list(zip(shown.items(), _marks(len(shown)), strict=True))):
+        for k, y in points:
+            rows[_row(y, low, high, height)][round(k / last * (width - 1))] = mark
+    step = -(-(high - low) // ((height - 1) // 2))
+    labels = {_row(y, low, high, height): f"1e{y:+d}" for y in range(high, low - 1, -step)}
+    out = [title]
+    out += [f"{labels.get(k, ''):>6} |{''.join(line).rstrip()}" for k, line in enumerate(rows)]
+    out.append(f"{'':>6} +{'-' * width}")
+    out.append(f"{'':>7}0{last:>{width - 1}}")
+    if len(shown) > 1:
+        pairs = zip(_marks(len(shown)), shown, strict=True)
+        out.append("  ".join(f"{mark} {name}" for mark, name in pairs))
+    return "\n".join(out)
+
+
+def _row(y: float, low: int, high: int, height: int) -> int:
+    """Local. The line from the top that shows a decimal logarithm."""
+    return round((high - y) / (high - low) * (height - 1))
+
+
+def _marks(count: int) -> str:
+    return (MARKS * (count // len(MARKS) + 1))[:count]
+
+
+def save_plot(path: str, title: str, label: str, lines: Mapping[str, Sequence[float]]) -> None:
+    """Local. The same as an image."""
+    curves = {name: (list(range(len(values))), values) for name, values in lines.items()}
+    save_lines(path, title, ("iterations", label), curves, x_scale="linear", marker="")
+
+
+# What ``onesided solve`` and ``onesided pagerank`` share: runs by every method, a report.
+
+PRODUCTS = "1000"  # that the methods are told to expect
+Solve = Callable[[], Solution]
+
+
+@dataclass
+class Outcome:
+    """What a method came to: its solution, seconds of every run, and the verdict."""
+
+    solution: Solution
+    times: list[float]
+    verdict: Verdict | None
+
+
+class Runs:
+    """The same problem by every method that was asked for, and what is told about it."""
+
+    def __init__(self, comm: MPI.Intracomm, options: Namespace, command: str, remark: str) -> None:
+        """Collective. Check what was given and read the matrix once for every method."""
+        names = chosen(options.comm, baseline=False)
+        check_json(comm, options)
+        check_picture(comm, options.picture)
+        check_solution(comm, options.solution)
+        self.comm, self.options = comm, options
+        info = {"expected_iterations": PRODUCTS, **dict(options.info)}
+        self.out: Console | None = console(options.terminal) if comm.rank == 0 else None
+        how = {"info": info, "partition": options.partition}
+        with reading(self.out, f"reading {Path(options.file).name}") as advance:
+            self._candidates: list[Candidate[DistMatrix]] = prepare(
+                comm,
+                names,
+                Maker(
+                    lambda method: read(comm, options.file, method=method, progress=advance, **how),
+                    info,
+                ),
+                DistMatrix.Free,
+            )
+        self.matrices = {each.method: each.made for each in self._candidates if each.made}
+        self.matrix = next(iter(self.matrices.values()))
+        pattern = {
+            "file": Path(options.file).name,
+            "shape": list(self.matrix.shape),
+            "nonzeros": self.matrix.nnz,
+            "dtype": self.matrix.dtype.name,
+            "ranks": comm.size,
+        }
+        self.report = Report(command, settings(options), pattern, remarks=[remark])
+
+    def solve(
+        self,
+        prepared: Callable[[DistMatrix], Solve],
+        verdict: Callable[[DistMatrix, Solution], Verdict | None],
+    ) -> dict[str, Outcome]:
+        """Collective. Run every method ``--iterations`` times, in turn."""
+        with user_errors():
+            calls = {method: prepared(matrix) for method, matrix in self.matrices.items()}
+        found: dict[str, list[Solution]] = {method: [] for method in calls}
+        times: dict[str, list[float]] = {method: [] for method in calls}
+        total = self.options.iterations * len(calls)
+        with progress(self.out, self.report.command, total) as tick, user_errors():
+            for _ in range(self.options.iterations):
+                for method, call in calls.items():
+                    keep = found[method]
+                    times[method].append(
+                        setup_time(self.comm, lambda k=keep, c=call: k.append(c()))  # type: ignore[misc]
+                    )
+                    tick()
+        return {
+            method: Outcome(found[method][-1], times[method], verdict(matrix, found[method][-1]))
+            for method, matrix in self.matrices.items()
+        }
+
+    def finish(
+        self, outcomes: Mapping[str, Outcome], quantity: str, attributes: Mapping[str, Any]
+    ) -> int:
+        """Collective. Report, plot, picture and solution; the exit code of the command."""
+        comm, options, report = self.comm, self.options, self.report
+        first = next(iter(outcomes.values())).solution
+        if options.solution is not None:
+            block = in_file_order(self.matrix, first.x)
+            write_solution(comm, options.solution, block, {**attributes, "reason": first.reason})
+        self._rows(outcomes)
+        report.pattern = {
+            **report.pattern,
+            "outcomes": {method: _facts(each.solution) for method, each in outcomes.items()},
+        }
+        lines = {method: each.solution.residuals.tolist() for method, each in outcomes.items()}
+        title = f"{report.command} {Path(options.file).name}: {quantity}"
+        if self.out is not None:
+            self.out.print(text_plot(title, lines), **PLAIN)
+        report.finish(comm, self.out, options.json)
+        if comm.rank == 0 and options.picture is not None:
+            save_plot(options.picture, title, quantity, lines)
+        converged = all(each.solution.converged for each in outcomes.values())
+        return 0 if converged and report.verified is not False else FAILED
+
+    def _rows(self, outcomes: Mapping[str, Outcome]) -> None:
+        """Collective. A row of the report for every method; the matrices are freed."""
+        setups = {method: halo_setup(self.comm, each) for method, each in self.matrices.items()}
+        labels = {method: label(method, each) for method, each in self.matrices.items()}
+        release(self.comm, self._candidates, DistMatrix.Free)
+        for each in self._candidates:
+            method = each.method
+            if each.reason:
+                self.report.rows.append(Row({"method": method}, reason=each.reason))
+                continue
+            outcome = outcomes[method]
+            done = outcome.solution
+            words = {"iterations": str(done.iterations), "end": done.reason}
+            row = Row({**labels[method], **words}, outcome.times, setups[method] + each.freeing)
+            if BASELINE in outcomes:
+                row.against = {BASELINE: outcomes[BASELINE].times}
+            row.verdict = outcome.verdict
+            self.report.rows.append(row)
+
+
+def _facts(solution: Solution) -> dict[str, Any]:
+    return {
+        "converged": solution.converged,
+        "iterations": solution.iterations,
+        "reason": solution.reason,
+        "residuals": solution.residuals.tolist(),
+    }
+
+
+MARGIN = 2.0  # what the recurrence of a residual may lie off the residual itself
+ROUNDING = 1e3  # of it, in units of the dtype's epsilon
+REMARK = (
+    "Times are of one solution. Error: norm(b - A x) / norm(b) computed anew (least squares: "
+    "norm(A.H r) / (norm(A) norm(r))), to be within what --rtol and --atol allow."
+)
+
+
+def _keywords(entry: Named, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Local. What the options say for a solver or a preconditioner."""
+    return {keyword: values[option] for option, keyword in entry.keywords.items()}
+
+
+def run(comm: MPI.Intracomm, options: Namespace) -> int:
+    """Collective. The command; its exit code is 1 where the solver did not converge."""
+    solver, precond = SOLVERS[options.solver], PRECONDITIONERS[options.precond]
+    if precond is not None and not solver.preconditioned:
+        raise CommandError(f"--solver {options.solver} takes no preconditioner")
+    runs = Runs(comm, options, "solve", REMARK)
+    sides: dict[int, NDArray[Any]] = {}
+    made: list[Any] = []
+    values = {**vars(options), "hermitian": solver.hermitian}
+
+    def prepared(matrix: DistMatrix) -> Solve:
+        side = sides[id(matrix)] = right_hand_side(comm, matrix, options.rhs)
+        how = {"rtol": options.rtol, "atol": options.atol, "maxiter": options.maxiter}
+        how |= _keywords(solver, values)
+        if precond is not None:
+            how["M"] = getattr(sparse, precond.name)(matrix, **_keywords(precond, values))
+            made.append(how["M"])
+        call: Callable[..., Solution] = getattr(sparse, solver.name)
+        return lambda: call(matrix, side, **how)
+
+    def verdict(matrix: DistMatrix, solution: Solution) -> Verdict:
+        return _verdict(comm, options, matrix, solution, sides[id(matrix)])
+
+    outcomes = runs.solve(prepared, verdict)
+    for each in made:
+        if isinstance(each, Scoped):
+            each.Free()
+    facts = {"solver": options.solver, "precond": options.precond, "rhs": options.rhs}
+    return runs.finish(outcomes, "norm of the residual", facts)
+
+
+def _verdict(
+    comm: MPI.Intracomm,
+    options: Namespace,
+    matrix: DistMatrix,
+    solution: Solution,
+    side: NDArray[Any],
+) -> Verdict:
+    """Collective. The residual computed anew, relative to what it may be."""
+    rest = side - matrix @ solution.x
+    size, length = _norm(comm, side), _norm(comm, rest)
+    allowed = max(options.rtol, options.atol / (size or 1.0))
+    error = length / (size or 1.0)
+    if solution.reason == LEAST_SQUARES:
+        frobenius = _norm(comm, matrix.local_rows().data)
+        error = _norm(comm, matrix.H @ rest) / ((frobenius * length) or 1.0)
+    rounding = ROUNDING * float(np.finfo(matrix.dtype).eps)
+    return Verdict(error, MARGIN * allowed + rounding)
+
+
+def _norm(comm: MPI.Intracomm, block: NDArray[Any]) -> float:
+    """Collective. The Euclidean norm of all blocks together."""
+    return float(np.sqrt(comm.allreduce(float(np.vdot(block, block).real))))

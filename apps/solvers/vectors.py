@@ -1,0 +1,181 @@
+"""Vectors of ``onesided solve`` and ``onesided pagerank``: where they come from and go to.
+
+A vector in a file, and every vector that a person sees, is in the order of the matrix's file; the
+solvers work in the order of the matrix, which a partition may have permuted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import scipy.io
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.apps.cli.failures import CommandError, user_errors, words
+from onesided.collectives import agree, agreed
+from onesided.sparse import DistMatrix
+from onesided.sparse.solvers.space import start_block
+
+DATASET = "x"
+
+
+def file_rows(matrix: DistMatrix) -> tuple[int, int]:
+    """Local. The rows of the file, half-open, of which this rank has the entries of a vector."""
+    if matrix.ordering is None:
+        return matrix.row_range
+    first, last = matrix.ordering.original_range
+    return int(first), int(last)
+
+
+def in_file_order(matrix: DistMatrix, block: NDArray[Any]) -> NDArray[Any]:
+    """Collective. A block in the matrix's order, as that of the file's order."""
+    if matrix.ordering is None:
+        return block
+    moved: NDArray[Any] = matrix.ordering.backward(block)
+    return moved
+
+
+def right_hand_side(comm: MPI.Intracomm, matrix: DistMatrix, rhs: str) -> NDArray[Any]:
+    """Collective. ``ones``, ``random``, or a file's vector, as this rank's block in matrix order.
+
+    :class:`CommandError` where a file cannot be read, or holds another number of entries.
+    """
+    rows = file_rows(matrix)
+    if rhs in NAMED:
+        block = NAMED[rhs](rows, matrix.dtype)
+    else:
+        with user_errors():
+            block = _scattered(comm, matrix, Path(rhs))
+    if matrix.ordering is None:
+        return block
+    moved: NDArray[Any] = matrix.ordering.forward(block)
+    return moved
+
+
+def _ones(rows: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
+    return np.ones(rows[1] - rows[0], dtype)
+
+
+NAMED: Mapping[str, Callable[[tuple[int, int], np.dtype[Any]], NDArray[Any]]] = {
+    "ones": _ones,
+    "random": start_block,
+}
+
+
+def _scattered(comm: MPI.Intracomm, matrix: DistMatrix, path: Path) -> NDArray[Any]:
+    """Collective. This rank's entries of a vector that rank 0 reads."""
+    ranges = comm.gather(file_rows(matrix))
+    blocks: list[NDArray[Any]] | None = None
+    with agreed(comm):
+        if ranges is not None:
+            whole = _read(path)
+            if whole.shape != (matrix.shape[0],):
+                raise ValueError(
+                    f"{path} holds an array of shape {whole.shape}, the matrix has "
+                    f"{matrix.shape[0]} rows"
+                )
+            if whole.dtype.kind not in "biufc":
+                raise ValueError(f"{path} holds {whole.dtype}, no numbers")
+            blocks = [whole[first:last] for first, last in ranges]
+    block: NDArray[Any] = comm.scatter(blocks)
+    kind = matrix.dtype if block.dtype.kind != "c" else np.result_type(matrix.dtype, np.complex64)
+    return block.astype(kind)
+
+
+def _read(path: Path) -> NDArray[Any]:
+    """Local. The vector of a file, told by the end of its name; a column is one as well."""
+    whole = READERS.get(path.suffix, _read_market)(path)
+    if whole.ndim == 2 and 1 in whole.shape:
+        whole = whole.reshape(-1)
+    return whole
+
+
+def _read_market(path: Path) -> NDArray[Any]:
+    found = scipy.io.mmread(path)
+    return np.asarray(found.toarray() if hasattr(found, "toarray") else found)
+
+
+def _read_hdf5(path: Path) -> NDArray[Any]:
+    with h5py.File(path, "r") as file:
+        if DATASET not in file:
+            raise ValueError(f"{path} has no dataset {DATASET!r}")
+        return np.asarray(file[DATASET])
+
+
+READERS: Mapping[str, Callable[[Path], NDArray[Any]]] = {
+    ".npy": lambda path: np.asarray(np.load(path, allow_pickle=False)),
+    ".h5": _read_hdf5,
+    ".hdf5": _read_hdf5,
+}
+
+
+def check_solution(comm: MPI.Intracomm, path: str | None) -> None:
+    """Collective. :class:`CommandError` before the work where no solution can be written."""
+    trouble = ""
+    if comm.rank == 0 and path is not None:
+        folder = os.path.dirname(os.path.abspath(path))
+        if os.path.isdir(path):
+            trouble = f"{path}: Is a directory"
+        elif not os.path.isdir(folder):
+            trouble = f"{path}: No such file or directory"
+        elif not os.access(folder, os.W_OK):
+            trouble = f"{path}: Permission denied"
+    trouble = comm.bcast(trouble)
+    if trouble:
+        raise CommandError(trouble)
+
+
+def write_solution(
+    comm: MPI.Intracomm, path: str, block: NDArray[Any], attributes: Mapping[str, Any]
+) -> None:
+    """Collective. The ranks' blocks, one after the other, as dataset ``x`` of a new HDF5 file.
+
+    Rank 0 writes, and never holds more than one rank's block besides its own. What was there is
+    replaced when all of it is on the disk. :class:`CommandError` where it cannot be written.
+    """
+    lengths = comm.allgather(len(block))
+    part = f"{path}.part"
+    error: Exception | None = None
+    if comm.rank == 0:
+        try:
+            with h5py.File(part, "w") as file:
+                dataset = file.create_dataset(DATASET, (sum(lengths),), block.dtype)
+                dataset.attrs.update(attributes)
+        except OSError as problem:
+            error = problem
+    first = 0
+    for rank, length in enumerate(lengths):
+        piece = _received(comm, block, rank)
+        if piece is not None and error is None:
+            try:
+                with h5py.File(part, "r+") as file:
+                    file[DATASET][first : first + length] = piece
+            except OSError as problem:
+                error = problem
+        first += length
+    if comm.rank == 0 and error is None:
+        try:
+            os.replace(part, path)
+        except OSError as problem:
+            error = problem
+    failures = agree(comm, value="" if error is None else words(error))
+    if failures[0]:
+        raise CommandError(f"{path}: {failures[0]}")
+
+
+def _received(comm: MPI.Intracomm, block: NDArray[Any], rank: int) -> NDArray[Any] | None:
+    """Collective. The block of a rank, on rank 0."""
+    if rank == 0:
+        return block if comm.rank == 0 else None
+    if comm.rank == rank:
+        comm.send(block, dest=0)
+    if comm.rank != 0:
+        return None
+    piece: NDArray[Any] = comm.recv(source=rank)
+    return piece

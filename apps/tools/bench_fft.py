@@ -1,0 +1,207 @@
+"""``onesided bench fft``: the distributed FFT against others, both directions.
+
+One shape with several methods; or, with ``--suite``, the table of cases with what each is to
+reach. Where an opponent is not to be had, the report says why.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from statistics import median
+
+from mpi4py import MPI
+
+from onesided.apps.bench.selection import BASELINE, chosen
+from onesided.apps.bench.targets import (
+    FFTW_MPI,
+    LOCAL,
+    OPPONENTS,
+    PEER,
+    SLOW_LINK,
+    Case,
+    Comparison,
+    Target,
+    any_missed,
+    cases,
+    comparison,
+    conclusions,
+)
+from onesided.apps.cli.options import settings
+from onesided.apps.cli.progress import console
+from onesided.apps.cli.report import Report, Row, check_json, ratio
+from onesided.apps.tools.fft_contest import DIRECTIONS, Outcome, contest, in_words
+from onesided.collectives import methods
+
+# ``onesided bench fft --suite``: all cases of the table, each with what it has to reach.
+
+SUITE_REMARK = (
+    "Reached: the median over the rounds of how many times as fast as the opponent ours is "
+    "(at least), or of our time over the opponent's (at most). Local work: the kernels over the "
+    "whole local volume and one memcpy of the moved volume per transpose."
+)
+
+
+def run_suite(comm: MPI.Intracomm, options: Namespace) -> int:
+    """Collective. The command with ``--suite``; 1 where a target is missed, with ``--strict``."""
+    names = chosen(options.comm, baseline=False)
+    table = cases(comm.size, options.shrink)
+    opponents = [OPPONENTS[word] for word in options.against or OPPONENTS]
+    plans: dict[str, object] = {}
+    pattern = {"ranks": comm.size, "plans": plans}
+    report = Report("bench fft --suite", settings(options), pattern, remarks=[SUITE_REMARK])
+    for case in table:
+        outcome = contest(comm, _with_case(options, case, len(table)), names, opponents)
+        plans[case.name] = {**outcome.choices, FFTW_MPI: outcome.facts}
+        report.rows += _suite_rows(case, outcome)
+        report.remarks += [f"{case.name}, {each}" for each in in_words(outcome.choices)]
+        report.remarks += [f"{case.name}, {key}: {why}" for key, why in outcome.absent.items()]
+    nothing = f"no targets are set for these shapes on {comm.size} ranks"
+    report.remarks += conclusions(report.rows, nothing)
+    report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
+    return int(options.strict and comm.bcast(any_missed(report.rows)))
+
+
+def _with_case(options: Namespace, case: Case, count: int) -> Namespace:
+    """The options of one case; the time is shared by all."""
+    own = {
+        "shape": list(case.shape),
+        "dtype": case.dtype,
+        "grid": ["auto"] if case.grid is None else list(case.grid),
+        "seconds": options.seconds / count,
+    }
+    return Namespace(**(vars(options) | own))
+
+
+def _suite_rows(case: Case, outcome: Outcome) -> list[Row]:
+    """A row for every direction, method and opponent, and why a method is missing."""
+    rows: list[Row] = [
+        _row(case, outcome, direction, method, opponent)
+        for direction in DIRECTIONS
+        for method in outcome.methods
+        for opponent in (PEER, LOCAL, FFTW_MPI)
+        if (opponent, direction) in outcome.times
+    ]
+    rows += [
+        Comparison({"case": case.name, "method": each.method}, reason=each.reason)
+        for each in outcome.candidates
+        if each.reason
+    ]
+    return rows
+
+
+def _row(case: Case, outcome: Outcome, direction: str, method: str, opponent: str) -> Row:
+    target = next((each for each in case.targets if each.opponent == opponent), None)
+    usual = Target(opponent, 0.0, least=opponent != LOCAL)
+    labels = {"case": case.name, "direction": direction, "method": outcome.labels[method]}
+    return comparison(
+        labels,
+        outcome.times[method, direction],
+        outcome.times[opponent, direction],
+        target or usual,
+        wanted=target is not None,
+        nbytes=outcome.nbytes,
+    )
+
+
+REMARK = (
+    "GB/s: bytes that a rank sends to others, per second of the whole transform. Set-up: making "
+    "and freeing the plan of both directions. Local work: the kernels over the whole local volume "
+    "and one memcpy of the moved volume per transpose."
+)
+ONE_SIDED = "rma-"  # how the names of the one-sided methods begin
+CHOOSER = "auto"  # the method that chooses one of the others
+USUAL = ("mpi4py-fft", "local-work")
+
+
+def run(comm: MPI.Intracomm, options: Namespace) -> int:
+    """Collective. The command."""
+    check_json(comm, options)
+    if options.suite:
+        return run_suite(comm, options)
+    opponents = [OPPONENTS[word] for word in options.against or USUAL]
+    outcome = contest(comm, options, chosen(options.comm), opponents)
+    pattern = {
+        "shape": list(options.shape),
+        "dtype": options.dtype,
+        "ranks": comm.size,
+        "plans": outcome.choices,
+        "FFTW-MPI": outcome.facts,
+    }
+    report = Report("bench fft", settings(options), pattern, remarks=[REMARK])
+    report.rows = _rows(outcome)
+    report.remarks += [f"{name}: {reason}" for name, reason in outcome.absent.items()]
+    report.remarks += in_words(outcome.choices)
+    report.remarks += _speeds(outcome)
+    report.remarks += _methods_compared(outcome)
+    report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
+    return 0
+
+
+def _rows(outcome: Outcome) -> list[Row]:
+    """A row for each direction of everybody, and why a method is missing."""
+    setups = {each.method: each.setup + each.freeing for each in outcome.candidates}
+    rows = []
+    for direction in DIRECTIONS:
+        against = {
+            name: outcome.times[name, direction]
+            for name in (PEER, FFTW_MPI, LOCAL, BASELINE)
+            if (name, direction) in outcome.times
+        }
+        for name, way in outcome.times:
+            if way == direction:
+                labels = {"direction": direction, "method": outcome.labels.get(name, name)}
+                nbytes = 0 if name == LOCAL else outcome.nbytes
+                times = outcome.times[name, direction]
+                rows.append(Row(labels, times, setups.get(name), nbytes, against))
+    rows += [
+        Row({"method": each.method}, reason=each.reason)
+        for each in outcome.candidates
+        if each.reason
+    ]
+    return rows
+
+
+def _speeds(outcome: Outcome) -> list[str]:
+    """How many times as fast as others every method is."""
+    sentences = []
+    for direction in DIRECTIONS:
+        for opponent in (PEER, FFTW_MPI):
+            theirs = outcome.times.get((opponent, direction))
+            if theirs is not None:
+                target = Target(opponent, 0.0)
+                speeds = (
+                    f"{method} {target.reached(outcome.times[method, direction], theirs):.2f}"
+                    for method in outcome.methods
+                )
+                sentences.append(f"{direction}, times as fast as {opponent}: {', '.join(speeds)}")
+    return sentences
+
+
+def _methods_compared(outcome: Outcome) -> list[str]:
+    """The best any-order one-sided method against ``mpi``, and the plan's choice against the best.
+
+    By the times of both directions together; nothing is said of methods that were not run.
+    """
+    known = methods()
+    times = {name: outcome.both(name) for name in outcome.methods}
+    fixed = {name: each for name, each in times.items() if name != CHOOSER}
+    any_order = {name: each for name, each in fixed.items() if known[name].any_order}
+    one_sided = {name: each for name, each in any_order.items() if name.startswith(ONE_SIDED)}
+    goal = f"over a slow link at most {SLOW_LINK} is wanted"
+    sentences = []
+    if one_sided and BASELINE in times:
+        best = _quickest(one_sided)
+        value = ratio(times[best], times[BASELINE])
+        words = f"{value:.2f} times the time of {BASELINE}; {goal}"
+        sentences.append(f"best any-order one-sided method, both directions: {best}, {words}")
+    if any_order and CHOOSER in times:
+        for best in dict.fromkeys((_quickest(fixed), _quickest(any_order))):
+            value = ratio(times[CHOOSER], times[best])
+            order = "an any-order method" if known[best].any_order else "strictly ordered"
+            words = f"{value:.2f} times the time of the best, {best} ({order}); {goal}"
+            sentences.append(f"{outcome.labels[CHOOSER]}, both directions: {words}")
+    return sentences
+
+
+def _quickest(times: dict[str, list[float]]) -> str:
+    return min(times, key=lambda name: median(times[name]))

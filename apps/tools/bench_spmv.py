@@ -1,0 +1,197 @@
+"""``onesided bench spmv``: the distributed product against SciPy's serial one on rank 0.
+
+The matrix is the 27-point stencil on a cube of grid points. While rank 0 multiplies alone, the
+other ranks sleep.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from onesided.apps.bench.selection import BASELINE, chosen, hints, prepare, release
+from onesided.apps.bench.targets import Comparison, comparison, conclusions
+from onesided.apps.bench.timing import LEAD, STEADY, Subject, timed
+from onesided.apps.cli.failures import user_errors
+from onesided.apps.cli.options import settings
+from onesided.apps.cli.progress import console
+from onesided.apps.cli.report import Report, Row, check_json
+from onesided.apps.tools.rowblock import Maker
+from onesided.apps.tools.spmv import REMARK, halo_setup, label, product, traffic, vector
+from onesided.apps.tools.spmv_contest import (
+    RANKS,
+    Opponent,
+    Outcome,
+    SparseCase,
+    cases,
+    contest,
+    core_cache,
+    product_aims,
+)
+from onesided.apps.tools.spmv_parts import CG_REMARK, HALO_REMARK, cg_rows, halo_rows
+from onesided.apps.tools.spmv_reading import REMARK as READING_REMARK
+from onesided.apps.tools.spmv_reading import reading_rows
+from onesided.sparse import DistMatrix, Partition, from_rows, stencil27
+
+# ``onesided bench spmv --suite``: many matrices, and parts of a product, with what to reach.
+
+SUITE_METHODS = "rma-notify"  # where --comm says nothing
+HALO, CG, READING = 1, 2, 4  # shares of the time; a matrix has one
+SUITE_REMARK = (
+    "Reached: the median over the rounds of our time over the opponent's (at most), or of how many "
+    "times as fast ours is (at least). Products in a row, after "
+    f"{LEAD * 1e3:.0f} ms that do not count, for at least {STEADY * 1e3:.0f} ms. PETSc: MatMult "
+    "with the same rows on each rank, in a job of its own. SciPy: the whole matrix on rank 0, "
+    "others asleep; it has a target where the matrix exceeds the cache of a core."
+)
+
+
+def run_suite(comm: MPI.Intracomm, options: Namespace) -> int:
+    """Collective. The command with ``--suite``."""
+    options.comm = options.comm or SUITE_METHODS
+    names, asked = chosen(options.comm), chosen(options.comm, baseline=False)
+    table, reason = cases(comm, options)
+    share = options.seconds / (len(table) + HALO + CG + READING)
+    wanted = comm.size == RANKS and options.shrink == 1
+    cache = comm.bcast(core_cache())
+    petsc = Opponent.found(comm)
+    matrices: dict[str, Any] = {}
+    pattern = {"ranks": comm.size, "core_cache_bytes": cache, "matrices": matrices}
+    report = Report("bench spmv --suite", settings(options), pattern)
+    report.remarks = [
+        each for each in (SUITE_REMARK, HALO_REMARK, CG_REMARK, READING_REMARK, reason) if each
+    ]
+    for case in table:
+        with user_errors():
+            block = case.make(comm)
+        if not case.generated and block.nnz(comm) <= options.entries:
+            continue
+        outcome = contest(comm, _during(options, share), block, names, petsc)
+        del block
+        matrices[case.name] = _facts(case, outcome)
+        report.rows += _rows(case.name, outcome, cache, asked if wanted else [])
+    report.rows += halo_rows(comm, _during(options, share * HALO), asked, wanted)
+    report.rows += cg_rows(comm, _during(options, share * CG), asked, wanted)
+    report.rows += reading_rows(comm, _during(options, share * READING), asked[0], wanted)
+    nothing = f"no targets are set for --shrink {options.shrink} on {comm.size} ranks"
+    report.remarks += conclusions(report.rows, nothing)
+    report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
+    return 0
+
+
+def _during(options: Namespace, seconds: float) -> Namespace:
+    """Local. The options with less time."""
+    return Namespace(**(vars(options) | {"seconds": seconds}))
+
+
+def _facts(case: SparseCase, outcome: Outcome) -> dict[str, Any]:
+    """Local. What the JSON says of a matrix."""
+    return {
+        "generated": case.generated,
+        "shape": list(outcome.shape),
+        "nonzeros": outcome.nnz,
+        "bytes": outcome.nbytes,
+        "products": outcome.products,
+        **({"PETSc": outcome.facts} if outcome.facts else {}),
+    }
+
+
+def _rows(case: str, outcome: Outcome, cache: int, wanted: Sequence[str]) -> list[Row]:
+    """Local. A row for every method and opponent, and why one of them is missing.
+
+    ``wanted``: the methods that have targets.
+    """
+    rows: list[Row] = []
+    for method, used in outcome.products.items():
+        labels = {"case": case, "method": method, "product": used}
+        aims = product_aims(method, outcome.nbytes, cache)
+        rows += [
+            comparison(
+                labels,
+                outcome.times[method],
+                outcome.times[opponent],
+                aim,
+                wanted=is_target and method in wanted,
+                nbytes=outcome.moved,
+            )
+            for opponent, (aim, is_target) in aims.items()
+            if opponent in outcome.times and opponent != method
+        ]
+    rows += [
+        Comparison({"case": case, "method": each.method}, reason=each.reason)
+        for each in outcome.candidates
+        if each.reason
+    ]
+    rows += [
+        Comparison({"case": case, "opponent": opponent}, reason=why)
+        for opponent, why in outcome.absent.items()
+    ]
+    return rows
+
+
+SERIAL = "SciPy"
+METHODS = "rma-fence,rma-notify"  # where --comm says nothing
+
+
+def run(comm: MPI.Intracomm, options: Namespace) -> int:
+    """Collective. The command."""
+    check_json(comm, options)
+    if options.suite:
+        return run_suite(comm, options)
+    options.comm = options.comm or METHODS
+    names = chosen(options.comm)
+    points = options.points
+    info = hints(options)
+    rows = stencil27(points, Partition.even(points**3, comm.size).range(comm.rank))
+    candidates = prepare(
+        comm,
+        names,
+        Maker(lambda method: from_rows(comm, rows, method=method, info=info), info),
+        DistMatrix.Free,
+    )
+    matrices = {each.method: each.made for each in candidates if each.made is not None}
+    first = next(iter(matrices.values()))
+    x = vector(*first.col_range, np.dtype(np.float64))
+    subjects = [serial(comm, points)]
+    subjects += [Subject(method, product(each, x)) for method, each in matrices.items()]
+    out = console(options.terminal) if comm.rank == 0 else None
+    alone, *lists = timed(comm, subjects, options, out, "multiplying")
+    times = dict(zip(matrices, lists, strict=True))
+    report = Report(
+        "bench spmv",
+        settings(options),
+        {"stencil": 27, "rows": points**3, "nonzeros": first.nnz, "ranks": comm.size},
+        remarks=[REMARK],
+    )
+    nbytes = traffic(first)
+    setups = {method: halo_setup(comm, each) for method, each in matrices.items()}
+    labels = {method: label(method, each) for method, each in matrices.items()}
+    release(comm, candidates, DistMatrix.Free)
+    serial_labels = {"method": SERIAL, "product": "serial, rank 0"}
+    report.rows.append(Row(serial_labels, alone, nbytes=nbytes, against={SERIAL: alone}))
+    for each in candidates:
+        if each.reason:
+            report.rows.append(Row({"method": each.method}, reason=each.reason))
+            continue
+        mine = times[each.method]
+        against = {SERIAL: alone} | {name: times[name] for name in (BASELINE,) if name in times}
+        setup = setups[each.method] + each.freeing
+        report.rows.append(Row(labels[each.method], mine, setup, nbytes, against))
+        speed = median(other / one for one, other in zip(mine, alone, strict=True))
+        report.remarks.append(f"{each.method}: {speed:.2f} times as fast as {SERIAL} on one rank")
+    report.finish(comm, out, options.json)
+    return 0
+
+
+def serial(comm: MPI.Intracomm, points: int) -> Subject:
+    """Local. SciPy's product with the whole matrix, on rank 0 alone."""
+    if comm.rank != 0:
+        return Subject(SERIAL, lambda: None, alone=True)
+    whole = stencil27(points)
+    x = vector(0, points**3, np.dtype(np.float64))
+    return Subject(SERIAL, lambda: whole @ x, alone=True)

@@ -1,0 +1,221 @@
+"""PETSc's MatMult beside a benchmark: Debian's petsc4py, or another one, under its own MPI.
+
+The program comes as ``data/petsc_product.py``. It runs with a Python that has petsc4py and mpi4py,
+as a job of its own: see :mod:`onesided.apps.bench.foreign`. Rank r of that job has the rows of
+our rank r, so that both multiply the same matrix in the same partition.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.apps.bench.foreign import (
+    Foreign,
+    ForeignError,
+    Program,
+    finished,
+    foreign_folders,
+    said,
+    shared_folder,
+)
+from onesided.apps.bench.timing import rest
+from onesided.apps.cli.launch import is_open_mpi
+from onesided.apps.tools.rowblock import RowBlock
+from onesided.collectives import agreed
+
+SOURCE = Path(__file__).parents[1] / "data" / "petsc_product.py"
+DEBIAN = "/usr/lib/petscdir"  # below it, a folder of each version has one of each kind of build
+LAUNCHERS = ("mpiexec", "mpiexec.openmpi", "mpiexec.mpich", "mpirun")
+TOLERANCE = 100.0  # rounding errors allowed, in units of the epsilon of double precision
+LARGEST = np.iinfo(np.int32).max
+#: What a Python is asked: the kind of its PETSc, and which MPI its mpi4py was built with.
+PROBE = """
+import petsc4py
+from petsc4py import PETSc
+import json
+import numpy
+import mpi4py
+from mpi4py import MPI
+print(json.dumps({
+    "scalar": numpy.dtype(PETSc.ScalarType).name,
+    "mpicc": dict(mpi4py.get_config()).get("mpicc") or "",
+    "library": MPI.Get_library_version(),
+}))
+"""
+
+
+@dataclass(frozen=True)
+class Installation:
+    """A Python with petsc4py, the variables by which it finds PETSc, and its MPI's launcher."""
+
+    python: Path
+    launcher: Path
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+class Petsc(Foreign):
+    """PETSc's product with our rows. ``facts``: version, MPI, ranks, type of the matrix."""
+
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        installation: Installation | None,
+        block: RowBlock,
+        x: NDArray[Any],
+    ) -> None:
+        """Collective. ``x``: the whole vector, on every rank; rank 0 has the installation.
+
+        :class:`ForeignError` on every rank where the matrix is not one for this build, where it
+        does not start, or where its product is not SciPy's to rounding.
+        """
+        _check(comm, block)
+        with shared_folder(comm) as folder:
+            _save(comm, block, x, folder)
+
+            def prepare(_: Path) -> Program:
+                if installation is None:
+                    raise ForeignError("rank 0 knows of no installation")
+                words = [str(installation.python), str(SOURCE), str(folder)]
+                return Program(installation.launcher, words, installation.variables)
+
+            super().__init__(comm, prepare)
+        norms, sums = self.facts.pop("norms"), self.facts.pop("sums")
+        first = block.rows.range(comm.rank)[0]
+        mine = _error(block, x, first, norms[comm.rank], sums[comm.rank])
+        error = float(comm.allreduce(mine, op=MPI.MAX))
+        self.facts["error"] = error
+        if not error <= TOLERANCE * float(np.finfo(np.float64).eps):
+            self.close()
+            raise ForeignError(f"its product has a relative error of {error:.1e}")
+
+
+def question(count: int, lead: float) -> str:
+    """Local. Asks for the seconds of a product, ``count`` in a row after ``lead`` seconds."""
+    return f"product {count} {lead}"
+
+
+def cg_question(steps: int, lead: float) -> str:
+    """Local. Asks for the seconds of so many iterations of conjugate gradients for b = x."""
+    return f"cg {steps} {lead}"
+
+
+def residual_question() -> str:
+    """Local. Asks how far the residual of the last ones lies off their recurrence's."""
+    return "residual 1 0"
+
+
+def find(comm: MPI.Intracomm) -> Installation | None:
+    """Collective. What rank 0 finds, None on others; :class:`ForeignError` on all without one."""
+    found, trouble = None, ""
+    if comm.rank == 0:
+        try:
+            found = installed()
+        except ForeignError as error:
+            trouble = str(error)
+    rest(comm)
+    trouble = comm.bcast(trouble)
+    if trouble:
+        raise ForeignError(trouble)
+    return found
+
+
+def installed() -> Installation:
+    """Local. The first that works; :class:`ForeignError` tells what every Python lacked."""
+    failures: dict[str, str] = {}
+    for python in pythons():
+        for variables in _ways():
+            try:
+                return _probed(python, variables)
+            except ForeignError as error:
+                failures[f"{python}: {error}"] = ""
+    tried = "; ".join(failures) or "no python3 on PATH, other than this environment's own"
+    raise ForeignError(f"petsc4py with real scalars, and mpi4py beside it, are not there: {tried}")
+
+
+def pythons() -> Iterator[Path]:
+    """Local. Every python3 on PATH but that of our own virtual environment."""
+    seen = set()
+    for folder in foreign_folders():
+        python = folder / "python3"
+        if os.access(python, os.X_OK) and python.resolve() not in seen:
+            seen.add(python.resolve())
+            yield python
+
+
+def _ways() -> list[dict[str, str]]:
+    """Nothing, then the places where Debian keeps builds that its default link may not name."""
+    return [{}, *({"PETSC_DIR": str(path)} for path in sorted(Path(DEBIAN).glob("*/*")))]
+
+
+def _probed(python: Path, variables: Mapping[str, str]) -> Installation:
+    """Local. What this Python has; :class:`ForeignError` where it is not what is needed."""
+    done = finished([str(python), "-c", PROBE], variables)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode or not lines:
+        words = done.stderr.strip().splitlines()
+        raise ForeignError(words[-1] if words else f"exit code {done.returncode}")
+    kind = json.loads(lines[-1])
+    if kind["scalar"] != "float64":
+        raise ForeignError(f"PETSc's scalars are {kind['scalar']}")
+    return Installation(python, _launcher(kind["mpicc"], kind["library"]), variables)
+
+
+def _launcher(compiler: str, library: str) -> Path:
+    """Local. The launcher of the MPI of this compiler, whose library says what it is."""
+    folders = [Path(compiler).resolve().parent] if compiler else []
+    folders += [Path(compiler).parent] if compiler else []
+    for folder in (*folders, *foreign_folders()):
+        for name in LAUNCHERS:
+            path = folder / name
+            if os.access(path, os.X_OK) and is_open_mpi(said([str(path), "--version"])) == (
+                "Open MPI" in library
+            ):
+                return path
+    raise ForeignError(f"no launcher of {library.splitlines()[0]}")
+
+
+def _check(comm: MPI.Intracomm, block: RowBlock) -> None:
+    """Collective. PETSc's common build has real scalars and 32-bit indices."""
+    if block.entries.dtype != np.float64:
+        raise ForeignError(
+            f"it is compared with float64 alone, the matrix is {block.entries.dtype}"
+        )
+    if comm.allreduce(max(block.entries.nnz, *block.shape), op=MPI.MAX) > LARGEST:
+        raise ForeignError("its indices have 32 bits")
+
+
+def _save(comm: MPI.Intracomm, block: RowBlock, x: NDArray[Any], folder: Path) -> None:
+    """Collective. Every rank's part, as the program loads it."""
+    start, stop = columns = block.columns.range(comm.rank)
+    with agreed(comm):
+        np.savez(
+            folder / f"{comm.rank}.npz",
+            indptr=block.entries.indptr.astype(np.int32, copy=False),
+            indices=block.entries.indices.astype(np.int32, copy=False),
+            data=block.entries.data,
+            shape=np.array(block.shape),
+            rows=np.array(block.rows.range(comm.rank)),
+            columns=np.array(columns),
+            x=x[start:stop],
+        )
+
+
+def _error(block: RowBlock, x: NDArray[Any], first: int, norm: float, total: float) -> float:
+    """Local. Of both checksums of rows from ``first`` on, relative to that of |A| |x|."""
+    expected = block.entries @ x
+    scale = float(np.linalg.norm(abs(block.entries) @ np.abs(x))) or 1.0
+    weights = np.cos(np.arange(first, first + len(expected)))
+    errors = (
+        abs(norm - float(np.linalg.norm(expected))) / scale,
+        abs(total - float(weights @ expected)) / (scale * max(1.0, float(np.linalg.norm(weights)))),
+    )
+    return max(errors)

@@ -1,0 +1,277 @@
+"""One matrix multiplied by our methods, by PETSc and by SciPy in turns: who takes part, and times.
+
+PETSc multiplies the same rows in the same partition, in a job of its own. SciPy has the whole
+matrix on rank 0, alone; meanwhile the other ranks sleep.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from onesided.apps.bench.foreign import ForeignError
+from onesided.apps.bench.selection import BASELINE, Candidate, hints, prepare, release
+from onesided.apps.bench.targets import Target
+from onesided.apps.bench.timing import LEAD, STEADY, Subject, repeats, steady, timed
+from onesided.apps.cli.failures import user_errors
+from onesided.apps.cli.progress import console
+from onesided.apps.tools.petsc import Installation, Petsc, find, question
+from onesided.apps.tools.rowblock import RowBlock
+from onesided.apps.tools.spmv import product, traffic, vector
+from onesided.collectives import agreed
+from onesided.sparse import DistMatrix, Partition, stencil27, trace_mesh
+from onesided.sparse.files.matrixmarket import read_header
+from onesided.sparse.files.textfile import TextFile
+
+# The matrices of the sparse benchmark: those of a folder that are large enough, and made ones.
+
+FOLDER = "ONESIDED_MATRICES"  # the variable that names the folder of matrices
+NAME = re.compile(r"(.+)\.mtx(\.gz)?")
+GRIDS = (64, 100)  # points along an edge
+LEAST_GRID = 8
+MESH = 1_000_000  # triangles
+LEAST_MESH = 1000
+
+
+@dataclass(frozen=True)
+class SparseCase:
+    """A matrix by name; ``make`` (Collective) gives this rank's rows of it."""
+
+    name: str
+    make: Callable[[MPI.Intracomm], RowBlock]
+    generated: bool = True
+
+
+def cases(comm: MPI.Intracomm, options: Namespace) -> tuple[list[SparseCase], str]:
+    """Collective. All cases, and why there are none of files; empty where there are some.
+
+    :class:`.CommandError` on every rank for a folder that is not there, or a file with no header.
+    """
+    folder = options.matrices or os.environ.get(FOLDER, "")
+    folder = comm.bcast(folder)  # launchers need not pass the environment on
+    found: list[Path] = []
+    with user_errors(), agreed(comm):
+        if comm.rank == 0 and folder:
+            found = _large_enough(Path(folder), options.entries)
+    files = [
+        SparseCase(NAME.sub(r"\1", path.name), partial(_of_file, path=path), False)
+        for path in comm.bcast(found)
+    ]
+    reason = "" if folder else f"no matrices of files: {FOLDER} and --matrices name no folder"
+    if folder and not files:
+        reason = f"no Matrix Market file with more than {options.entries} entries in {folder}"
+    return [*files, *_made(options.shrink)], reason
+
+
+def _large_enough(folder: Path, entries: int) -> list[Path]:
+    """Local. The files whose headers say that they may have more entries, by name.
+
+    A symmetric matrix has at most twice as many as its file.
+    """
+    names = sorted(path for path in folder.iterdir() if NAME.fullmatch(path.name))
+    return [path for path in names if _most_entries(path) > entries]
+
+
+def _most_entries(path: Path) -> int:
+    file = TextFile(path)
+    try:
+        header = read_header(file)
+    finally:
+        file.close()
+    return header.entries * (1 if header.symmetry == "general" else 2)
+
+
+def _of_file(comm: MPI.Intracomm, path: Path) -> RowBlock:
+    """Collective. A pattern, all of whose values are the same, gets random ones."""
+    block = RowBlock.of_file(comm, path)
+    values = block.entries.data
+    different = comm.allgather([values.min(), values.max()] if len(values) else [])
+    if len({value for each in different for value in each}) == 1:
+        values[:] = np.random.default_rng(comm.rank).random(len(values))
+    return block
+
+
+def grid(points: int, comm: MPI.Intracomm) -> RowBlock:
+    """Local. The 27-point matrix of a cube."""
+    share = Partition.even(points**3, comm.size).range(comm.rank)
+    return RowBlock.even(comm, stencil27(points, share))
+
+
+def _mesh(size: int, comm: MPI.Intracomm) -> RowBlock:
+    return RowBlock.even(comm, trace_mesh(comm, size))
+
+
+def _made(divisor: int) -> list[SparseCase]:
+    grids = dict.fromkeys(max(LEAST_GRID, edge // divisor) for edge in GRIDS)
+    size = max(LEAST_MESH, MESH // divisor)
+    return [
+        *(SparseCase(f"27-point {edge}^3", partial(grid, edge)) for edge in grids),
+        SparseCase(f"trace mesh {size}, generated", partial(_mesh, size)),
+    ]
+
+
+# What the sparse matrix has to reach, and against whom: the numbers of the benchmark's table.
+
+PETSC, SCIPY = "PETSc", "SciPy"
+RANKS = 2  # for which the targets hold
+ONE_SIDED = "rma-"  # how the names of the one-sided methods begin
+
+PETSC_BOUND = 0.85  # most that a product may take, in times of PETSc's
+SCIPY_BOUND = 1.7  # times as fast as SciPy's serial product, where a core's cache is too small
+NOT_SLOWER = 1.02  # what can still be called "not slower" where times are measured
+
+HALO_SECONDS = 15e-6  # what is not local arithmetic in a product, on one node
+HALO_ENTRIES = 4096  # doubles from the neighbor, then
+CG_BOUND = 1.15  # an iteration, in times of one product and the traffic of its vectors
+READ_ENTRIES = 5_000_000
+READ_BEFORE = 5.0  # times as fast as SciPy's reader before 1.12
+
+HALO_AIM = Target(f"{HALO_SECONDS * 1e6:.0f} us", 1.0, least=False)
+CG_AIM = Target("product + vectors", CG_BOUND, least=False)
+READ_AIM = Target("mmread", NOT_SLOWER, least=False)
+READ_BEFORE_AIM = Target("mmread before 1.12", READ_BEFORE)
+
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+USUAL_CACHE = 2 << 20
+SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def product_aims(method: str, nbytes: int, cache: int) -> dict[str, tuple[Target, bool]]:
+    """Local. By opponent what a product is compared with, and whether that is a target.
+
+    ``nbytes``: the arrays of the whole matrix; ``cache``: bytes of the cache of one core.
+    """
+    one_sided = method.startswith(ONE_SIDED)
+    return {
+        PETSC: (Target(PETSC, PETSC_BOUND, least=False), True),
+        BASELINE: (Target(BASELINE, NOT_SLOWER, least=False), one_sided),
+        SCIPY: (Target(SCIPY, SCIPY_BOUND), nbytes > cache),
+    }
+
+
+def core_cache(folder: Path = CACHES) -> int:
+    """Local. Bytes of the largest cache that belongs to one core alone; 2 MiB if that is unknown.
+
+    Hardware threads of a core share its caches, and count as one.
+    """
+    try:
+        mine = (folder.parent / "topology" / "thread_siblings_list").read_text()
+    except OSError:
+        mine = ""
+    sizes = [_own_size(entry, mine) for entry in sorted(folder.glob("index*"))]
+    return max(sizes, default=0) or USUAL_CACHE
+
+
+def _own_size(entry: Path, siblings: str) -> int:
+    """Bytes of a cache; 0 where another core shares it, or it cannot be read."""
+    try:
+        size = re.fullmatch(r"(\d+)([KMG]?)", (entry / "size").read_text().strip())
+        shared = (entry / "shared_cpu_list").read_text()
+    except OSError:
+        return 0
+    alone = re.fullmatch(r"\d+\s*", shared) is not None or shared == siblings
+    return int(size[1]) * SUFFIXES[size[2]] if size and alone else 0
+
+
+@dataclass(frozen=True)
+class Opponent:
+    """PETSc, as it was found: rank 0 has the installation, all have the reason if there is none."""
+
+    installation: Installation | None
+    reason: str = ""
+
+    @classmethod
+    def found(cls, comm: MPI.Intracomm) -> Opponent:
+        """Collective."""
+        try:
+            return cls(find(comm))
+        except ForeignError as error:
+            return cls(None, str(error))
+
+    def start(self, comm: MPI.Intracomm, block: RowBlock, x: Any) -> Petsc:
+        """Collective. :class:`ForeignError` on every rank where it cannot take part."""
+        if self.reason:
+            raise ForeignError(self.reason)
+        return Petsc(comm, self.installation, block, x)
+
+
+@dataclass
+class Outcome:
+    """What came out: seconds of a product by name, and what there is to say about the matrix.
+
+    ``products`` tells by method how it multiplies; ``absent`` why an opponent did not take part;
+    ``facts`` what PETSc says of itself. ``nbytes``: the arrays of the whole matrix; ``moved``:
+    what one product reads and writes at least.
+    """
+
+    times: dict[str, list[float]]
+    candidates: list[Candidate[DistMatrix]]
+    products: dict[str, str]
+    shape: tuple[int, int]
+    nnz: int
+    nbytes: int
+    moved: int
+    absent: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def contest(
+    comm: MPI.Intracomm, options: Namespace, block: RowBlock, names: Sequence[str], petsc: Opponent
+) -> Outcome:
+    """Collective. Time products of all of them with the same matrix."""
+    info = hints(options)
+    candidates = prepare(comm, names, block.maker(comm, info), DistMatrix.Free)
+    matrices = {each.method: each.made for each in candidates if each.made is not None}
+    first = next(iter(matrices.values()))
+    outcome = Outcome(
+        {},
+        candidates,
+        {name: each.kernel_name for name, each in matrices.items()},
+        block.shape,
+        first.nnz,
+        _bytes(comm, block),
+        traffic(first),
+    )
+    x = vector(*first.col_range, first.dtype)
+    subjects = [steady(comm, name, product(each, x)) for name, each in matrices.items()]
+    subjects.append(_serial(comm, first))
+    whole = vector(0, first.shape[1], first.dtype)
+    job: Petsc | None = None
+    try:
+        job = petsc.start(comm, block, whole)
+        outcome.facts = job.facts
+        asked = question(repeats(comm, subjects[0].call, STEADY), LEAD)
+        subjects.append(Subject(PETSC, partial(job.run, asked), alone=True))
+    except ForeignError as error:
+        outcome.absent[PETSC] = str(error)
+    out = console(options.terminal) if comm.rank == 0 else None
+    lists = timed(comm, subjects, options, out, "multiplying")
+    outcome.times = {each.name: times for each, times in zip(subjects, lists, strict=True)}
+    if job is not None:  # by its own clock, which does not see the question and the answer
+        outcome.times[PETSC] = job.times(asked, len(outcome.times[PETSC]))
+        job.close()
+    release(comm, candidates, DistMatrix.Free)
+    return outcome
+
+
+def _serial(comm: MPI.Intracomm, matrix: DistMatrix) -> Subject:
+    """Collective. SciPy's product with the whole matrix, on rank 0 alone."""
+    whole = matrix.gather()
+    x = vector(0, matrix.shape[1], matrix.dtype)
+    return steady(comm, SCIPY, lambda: whole @ x if whole is not None else None, alone=True)
+
+
+def _bytes(comm: MPI.Intracomm, block: RowBlock) -> int:
+    """Collective. The arrays of the matrix on all ranks together."""
+    entries = block.entries
+    mine = entries.data.nbytes + entries.indices.nbytes + entries.indptr.nbytes
+    return int(comm.allreduce(mine))

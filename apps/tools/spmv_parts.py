@@ -1,0 +1,161 @@
+"""Parts of the sparse benchmark beside whole products: the halo alone, and an iteration of CG."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from scipy import sparse
+
+from onesided.apps.bench.selection import Candidate, hints, prepare, release
+from onesided.apps.bench.targets import Comparison, comparison
+from onesided.apps.bench.timing import LEAD, Subject, steady, timed
+from onesided.apps.cli.progress import console
+from onesided.apps.cli.report import Row
+from onesided.apps.tools.rowblock import RowBlock
+from onesided.apps.tools.spmv import label, product, vector
+from onesided.apps.tools.spmv_contest import (
+    CG_AIM,
+    GRIDS,
+    HALO_AIM,
+    HALO_ENTRIES,
+    HALO_SECONDS,
+    LEAST_GRID,
+    grid,
+)
+from onesided.sparse import DistMatrix, cg
+
+CG_ITERATIONS = 20
+#: Vectors that an iteration of CG reads and writes: (p, q) two, (r, r) one, and x += alpha p,
+#: r -= alpha q, p = r + beta p three each.
+CG_VECTORS = 12
+ADD_VECTORS = 3  # of c = a + b, by which the bandwidth of memory is measured
+HALO_REMARK = "Halo: start and finish, in which a rank packs, sends, and waits for its ghosts."
+CG_REMARK = (
+    f"CG: an iteration, of {CG_ITERATIONS} in a row, against one product and {CG_VECTORS} vectors "
+    "read or written (two scalar products: 3; three updates: 9), as fast as c = a + b of such "
+    f"vectors ({ADD_VECTORS}), on all ranks at once in the same rounds."
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What of a matrix is timed, under a name, and the row of the report that the times make."""
+
+    subjects: Callable[[MPI.Intracomm, str, DistMatrix], list[Subject]]
+    row: Callable[[dict[str, str], DistMatrix, list[list[float]]], Row]
+
+
+def halo_rows(
+    comm: MPI.Intracomm, options: Namespace, names: Sequence[str], wanted: bool
+) -> list[Row]:
+    """Collective. Ghosts from the next rank, one for each row: a row of the report per method."""
+    count = max(1, HALO_ENTRIES // options.shrink)
+    case = f"halo, {count} doubles"
+    if comm.size == 1:
+        return [Comparison({"case": case}, reason="one rank has no neighbor")]
+    return _compared(comm, options, names, case, _neighbors(comm, count), _halo(wanted))
+
+
+def _neighbors(comm: MPI.Intracomm, count: int) -> RowBlock:
+    """Local. A matrix whose every row has one entry, in a column of the next rank."""
+    first = (comm.rank + 1) % comm.size * count
+    columns = np.arange(first, first + count, dtype=np.int32)
+    indptr = np.arange(count + 1, dtype=np.int32)
+    shape = (count, comm.size * count)
+    return RowBlock.even(comm, sparse.csr_array((np.ones(count), columns, indptr), shape=shape))
+
+
+def _halo(wanted: bool) -> Part:
+    def subjects(comm: MPI.Intracomm, name: str, matrix: DistMatrix) -> list[Subject]:
+        halo, x = matrix.halo, vector(*matrix.col_range, matrix.dtype)
+
+        def refresh() -> None:
+            halo.start(x)
+            halo.finish()
+
+        return [steady(comm, name, refresh)]
+
+    def row(labels: dict[str, str], matrix: DistMatrix, times: list[list[float]]) -> Row:
+        bound = [HALO_SECONDS] * len(times[0])
+        ghosts = matrix.halo.n_local - matrix.halo.n_own
+        nbytes = ghosts * matrix.dtype.itemsize
+        return comparison(labels, times[0], bound, HALO_AIM, wanted=wanted, nbytes=nbytes)
+
+    return Part(subjects, row)
+
+
+def cg_rows(
+    comm: MPI.Intracomm, options: Namespace, names: Sequence[str], wanted: bool
+) -> list[Row]:
+    """Collective. An iteration of CG on the largest grid: a row of the report per method."""
+    edge = max(LEAST_GRID, GRIDS[-1] // options.shrink)
+    case = f"CG, 27-point {edge}^3"
+    return _compared(comm, options, names, case, grid(edge, comm), _cg(wanted))
+
+
+def _cg(wanted: bool) -> Part:
+    def subjects(comm: MPI.Intracomm, name: str, matrix: DistMatrix) -> list[Subject]:
+        x = vector(*matrix.col_range, matrix.dtype)
+        a, b, c = (np.ones_like(x) for _ in range(3))
+        solve = partial(_solve, matrix, x)
+        return [
+            Subject(f"{name} CG", solve, lead=LEAD),
+            steady(comm, f"{name} product", product(matrix, x)),
+            steady(comm, f"{name} vectors", partial(np.add, a, b, out=c)),
+        ]
+
+    def row(labels: dict[str, str], matrix: DistMatrix, times: list[list[float]]) -> Row:
+        runs, products, sums = times
+        ours = [each / CG_ITERATIONS for each in runs]
+        factor = CG_VECTORS / ADD_VECTORS
+        theirs = [one + factor * add for one, add in zip(products, sums, strict=True)]
+        return comparison(labels, ours, theirs, CG_AIM, wanted=wanted)
+
+    return Part(subjects, row)
+
+
+def _solve(matrix: DistMatrix, b: Any) -> None:
+    """Collective. So many iterations, to a tolerance that is not reached."""
+    solution = cg(matrix, b, rtol=0.0, maxiter=CG_ITERATIONS)
+    if solution.iterations != CG_ITERATIONS:
+        raise ArithmeticError(f"{solution.iterations} iterations of CG, then {solution.reason}")
+
+
+def _compared(
+    comm: MPI.Intracomm,
+    options: Namespace,
+    names: Sequence[str],
+    case: str,
+    block: RowBlock,
+    part: Part,
+) -> list[Row]:
+    """Collective. A row for every method, timed in turns; or why it is missing."""
+    info = hints(options)
+    make = block.maker(comm, info)
+    candidates: list[Candidate[DistMatrix]] = prepare(comm, names, make, DistMatrix.Free)
+    matrices = {each.method: each.made for each in candidates if each.made is not None}
+    subjects = {name: part.subjects(comm, name, matrix) for name, matrix in matrices.items()}
+    out = console(options.terminal) if comm.rank == 0 else None
+    flat = [each for some in subjects.values() for each in some]
+    lists = iter(timed(comm, flat, options, out, case))
+    rows: list[Row] = [
+        part.row(
+            {"case": case, **label(name, matrix)},
+            matrix,
+            [next(lists) for _ in subjects[name]],
+        )
+        for name, matrix in matrices.items()
+    ]
+    rows += [
+        Comparison({"case": case, "method": each.method}, reason=each.reason)
+        for each in candidates
+        if each.reason
+    ]
+    release(comm, candidates, DistMatrix.Free)
+    return rows

@@ -1,0 +1,123 @@
+"""Reading a plain Matrix Market file on all ranks, against SciPy's readers on rank 0 alone."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.io
+from mpi4py import MPI
+from scipy import sparse
+
+from onesided.apps.bench.foreign import every_core, shared_folder
+from onesided.apps.bench.targets import Comparison, comparison
+from onesided.apps.bench.timing import Subject, rest, timed
+from onesided.apps.cli.failures import user_errors
+from onesided.apps.cli.progress import console
+from onesided.apps.cli.report import Row
+from onesided.apps.tools.spmv_contest import READ_AIM, READ_BEFORE_AIM, READ_ENTRIES
+from onesided.collectives.hardware import Layout
+from onesided.sparse import Partition, read, write_matrixmarket
+from onesided.sparse.files.dealing import BLOCK_BYTES
+from onesided.sparse.files.marketreader import read_triplets
+
+PER_ROW = 10  # entries of a row
+#: What is timed of ours: everything up to a matrix that multiplies, and the entries alone.
+WHOLE, ENTRIES = "read", "read, entries alone"
+REMARK = (
+    "Reading: a plain file of numbers with all digits. read ends with a matrix that multiplies; "
+    "entries alone, as mmread, with triplets. SciPy reads on rank 0, with threads as it likes, "
+    "while the other ranks sleep; its reader before 1.12 once only."
+)
+
+
+def reading_rows(comm: MPI.Intracomm, options: Namespace, method: str, wanted: bool) -> list[Row]:
+    """Collective. A row of the report for each of ours against each of SciPy's readers."""
+    size = max(PER_ROW, READ_ENTRIES // options.shrink // PER_ROW)
+    case = f"reading {PER_ROW * size} entries"
+    if len(Layout.of(comm).ranks_per_node) > 1:
+        return [Comparison({"case": case}, reason="the file is made on one node only")]
+    with user_errors(), shared_folder(comm) as folder:
+        path = folder / "generated.mtx"
+        comments = ["Generated, not from any application: random entries"]
+        write_matrixmarket(comm, path, _random_rows(comm, size), comments=comments)
+        return _timed_rows(comm, options, method, wanted, case, path)
+
+
+def _random_rows(comm: MPI.Intracomm, size: int) -> sparse.csr_array:
+    """Local. This rank's rows of a square matrix, with random values in random places."""
+    start, stop = Partition.even(size, comm.size).range(comm.rank)
+    draw = np.random.default_rng([comm.rank, 5])
+    width = size // PER_ROW
+    first = np.arange(PER_ROW, dtype=np.int64) * width
+    columns = first + draw.integers(0, width, (stop - start, PER_ROW))
+    values = draw.standard_normal(columns.size)
+    indptr = np.arange(0, columns.size + 1, PER_ROW, dtype=np.int64)
+    return sparse.csr_array((values, columns.ravel(), indptr), shape=(stop - start, size))
+
+
+def _timed_rows(
+    comm: MPI.Intracomm, options: Namespace, method: str, wanted: bool, case: str, path: Path
+) -> list[Row]:
+    """Collective. The readers in turns on one file."""
+
+    def whole() -> None:
+        read(comm, path, method=method).Free()
+
+    subjects = [
+        Subject(WHOLE, whole),
+        Subject(ENTRIES, lambda: read_triplets(comm, path, None, BLOCK_BYTES)),
+        Subject(READ_AIM.opponent, partial(_mmread, path), alone=True),
+    ]
+    out = console(options.terminal) if comm.rank == 0 else None
+    times = dict(
+        zip((WHOLE, ENTRIES, None), timed(comm, subjects, options, out, case), strict=True)
+    )
+    before = _once_before(comm, path)
+    nbytes = path.stat().st_size
+    rows: list[Row] = []
+    for name in (WHOLE, ENTRIES):
+        labels = {"case": case, "method": f"{method}, {name}" if name == WHOLE else name}
+        ours = times[name]
+        rows.append(comparison(labels, ours, times[None], READ_AIM, wanted=wanted, nbytes=nbytes))
+        if before is not None:
+            theirs = [before] * len(ours)
+            aim = READ_BEFORE_AIM
+            rows.append(comparison(labels, ours, theirs, aim, wanted=wanted, nbytes=nbytes))
+    if before is None:
+        labels = {"case": case, "opponent": READ_BEFORE_AIM.opponent}
+        rows.append(Comparison(labels, reason="this SciPy has no such reader any more"))
+    return rows
+
+
+def _mmread(path: Path) -> None:
+    """Local. SciPy's reader, on all cores though a launcher may have bound us to one."""
+    with every_core():
+        scipy.io.mmread(path)
+
+
+def _once_before(comm: MPI.Intracomm, path: Path) -> float | None:
+    """Collective. Seconds of the reader that SciPy had before 1.12; None where it is gone."""
+    seconds: float | None = None
+    if comm.rank == 0:
+        reader = _reader_before()
+        if reader is not None:
+            began = time.perf_counter()
+            reader().read(str(path))
+            seconds = time.perf_counter() - began
+    rest(comm)
+    taken: float | None = comm.bcast(seconds)
+    return taken
+
+
+def _reader_before() -> Any:
+    """Local. The class of that reader, or None."""
+    try:
+        return getattr(import_module("scipy.io._mmio"), "MMFile", None)
+    except ImportError:
+        return None

@@ -1,0 +1,111 @@
+"""``onesided tune``: what ``method="auto"`` knows, and measuring it ahead of time.
+
+Without ``--show`` the candidates are measured on uniform exchanges, into memory of the requests
+and into memory from ``empty``, and on broadcasts, on the ranks of this job; what is known already
+is not measured again. The file is that of rank 0 (``ONESIDED_TUNING``).
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from rich.console import Console
+from rich.table import Table
+
+from onesided.apps.cli.failures import CommandError, user_errors
+from onesided.apps.cli.options import settings
+from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.report import check_json, duration, write_json
+from onesided.collectives import Alltoallv_init, Bcast_init, agreed, empty, free
+from onesided.collectives.tuning.decisions import VARIABLE, Record, Tuning, machine, open_tuning
+
+AUTO = "auto"
+
+
+def run(comm: MPI.Intracomm, options: Namespace) -> int:
+    """Collective. The command."""
+    check_json(comm, options)
+    with user_errors(), agreed(comm, "tune"):
+        if options.comm != AUTO:
+            raise CommandError(f"--comm {options.comm}: tune is about the method {AUTO}")
+        tuning = _file() if comm.rank == 0 else None
+        if tuning is not None and options.forget:
+            tuning.forget()
+    out = console(options.terminal) if comm.rank == 0 else None
+    if not options.show:
+        _measure(comm, options, out)
+    if tuning is not None and out is not None:
+        show(out, tuning)
+        if options.json is not None:
+            write_json(options.json, {
+                "command": "tune", "settings": settings(options), "machine": machine(),
+                "records": _records(tuning),
+            })
+    return 0
+
+
+def _file() -> Tuning:
+    tuning = open_tuning()
+    if tuning is None:
+        raise CommandError(f"there is no file for what is measured: {VARIABLE} is off, or no home")
+    return tuning
+
+
+def _measure(comm: MPI.Intracomm, options: Namespace, out: Console | None) -> None:
+    """Collective. Let ``auto`` decide in every situation; requests are freed at once."""
+    steps: list[Callable[[MPI.Intracomm, int, dict[str, str]], None]] = [
+        _into_slots, _into_window_memory, _broadcast
+    ]
+    info = dict(options.info)
+    with progress(out, "measuring", len(options.sizes) * len(steps)) as tick, user_errors():
+        for nbytes in options.sizes:
+            for step in steps:
+                step(comm, nbytes, info)
+                tick()
+
+
+def _into_slots(comm: MPI.Intracomm, nbytes: int, info: dict[str, str]) -> None:
+    sent = np.zeros(max(1, round(nbytes / comm.size)) * comm.size, np.uint8)
+    Alltoallv_init(comm, sent, None, method=AUTO, info=info).Free()
+
+
+def _into_window_memory(comm: MPI.Intracomm, nbytes: int, info: dict[str, str]) -> None:
+    sent = np.zeros(max(1, round(nbytes / comm.size)) * comm.size, np.uint8)
+    received = empty(comm, sent.size, np.uint8)
+    Alltoallv_init(comm, sent, received, method=AUTO, info=info).Free()
+    free(received)
+
+
+def _broadcast(comm: MPI.Intracomm, nbytes: int, info: dict[str, str]) -> None:
+    Bcast_init(comm, np.zeros(nbytes, np.uint8), method=AUTO, info=info).Free()
+
+
+def show(out: Console, tuning: Tuning) -> None:
+    """Local. What is known of this machine: a table for every situation, the best first."""
+    known = tuning.records().get(machine(), {})
+    others = len(tuning.records()) - bool(known)
+    out.print(f"{tuning.path}: {len(known)} situations of this machine and MPI, "
+              f"and those of {others} others", soft_wrap=True, highlight=False)  # fmt: skip
+    for situation, record in sorted(known.items()):
+        out.print(_table(situation, record))
+
+
+def _table(situation: str, record: Record) -> Table:
+    table = Table(title=situation, title_justify="left", title_style="")
+    for name in ("method", "round", "set-up", "why not"):
+        table.add_column(name, justify="left" if name in ("method", "why not") else "right")
+    for name in record.ranking(record.costs):
+        cost = record.costs[name]
+        table.add_row(name, duration(cost.round), duration(cost.setup), "")
+    for name, reason in record.refused.items():
+        table.add_row(name, "", "", reason)
+    return table
+
+
+def _records(tuning: Tuning) -> dict[str, Any]:
+    known = tuning.records().get(machine(), {})
+    return {situation: record.as_json() for situation, record in known.items()}
