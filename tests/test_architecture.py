@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "apps": {"apps", "pencilfft", "sparse", "collectives"},
 }
 FILE_LINES = 700
-MOST_FILES = {"collectives": 73}  # what a reader can hold in the head
+MOST_FILES = {"collectives": 75}  # what a reader can hold in the head
 #: What builds the core is beside it, and no part of the package.
 BACKEND = ROOT / "collectives" / "core" / "backend.py"
 SOURCES = sorted(
