@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import shutil
 import tempfile
@@ -483,5 +482,5 @@ def case_many_plans(comm):
     assert (field[1:-1] == 2 * (np.arange(8) + 8 * comm.rank + 0.5)).all()
     assert (field[0], field[-1]) == (0, 0)
     free(field)
-    assert operator.index(len(grid._fields)) == 1
+    assert len(grid._fields) == 2
     grid.Free()
