@@ -13,11 +13,10 @@ from typing import Any
 from mpi4py import MPI
 
 from onesided.apps.fft import FAILED
-from onesided.apps.heat.field import ROOT
 from onesided.apps.heat.halos.registry import REFERENCE, chosen
 from onesided.apps.heat.outcome import check_finite, draw, judgement, temperatures, verified
 from onesided.apps.heat.setting import block_of, check_threads, problem_of, process_grid
-from onesided.apps.heat.simulation import Simulation, arrays_of
+from onesided.apps.heat.simulation import ROOT, Simulation
 from onesided.apps.heat.stencil import settings as stencil_settings
 from onesided.apps.heat.turns import follow
 from onesided.apps.options import settings
@@ -27,7 +26,7 @@ from onesided.apps.report import Report, Row, check_json
 from onesided.apps.selection import Candidate, prepare, release
 from onesided.apps.team import Team
 from onesided.apps.verdict import Verdict
-from onesided.collectives import free
+from onesided.collectives import Grid
 
 REMARK = (
     "An iteration is a time step, by the slowest rank; a time is the mean over the steps of a "
@@ -46,11 +45,12 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     check_json(comm, options)
     check_picture(comm, options.picture)
     out = console(options.terminal) if comm.rank == ROOT else None
-    arrays = arrays_of(cart, block, problem)
+    grid = Grid(cart, problem.shape, periodic=cart.periods, dims=cart.dims, ghosts="faces")
+    arrays = grid.zeros(dtype=problem.dtype), grid.zeros(dtype=problem.dtype)  # walls are 0
     with Team(options.threads, stencil_settings) as team:
 
         def make(name: str) -> Simulation:
-            return Simulation(cart, problem, block, arrays, team, ways[name], options)
+            return Simulation(cart, grid, problem, block, arrays, team, ways[name], options)
 
         candidates = prepare(comm, list(ways), make, Simulation.free)
         runs = {each.method: each.made for each in candidates if each.made is not None}
@@ -68,8 +68,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
         draw(comm, first, options.picture)
     labels = {name: each.label for name, each in runs.items()}
     release(comm, candidates, Simulation.free)
-    for array in arrays:
-        free(array)
+    grid.Free()
     cart.Free()
     times, communication = (dict(zip(runs, each, strict=True)) for each in lists)
     report.rows = [_row(each, labels, times, communication, verdicts) for each in candidates]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from onesided.collectives.halo import faces
+
 Box = tuple[slice, ...]
 LOW, HIGH = 0, 1
 SIDES = (LOW, HIGH)
@@ -38,9 +40,7 @@ def beside(box: Box, ghosts: Box) -> bool:
 
 def cut(length: int, parts: int, number: int) -> slice:
     """Local. Part ``number`` of ``length`` points; the first ones have one more than the last."""
-    least, more = divmod(length, parts)
-    start = number * least + min(number, more)
-    return slice(start, start + least + (number < more))
+    return slice(*faces.cut(length, parts, number))
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.failures import CommandError
-from onesided.apps.heat.field import ROOT, gather, serial
-from onesided.apps.heat.simulation import Simulation
+from onesided.apps.heat.field import serial
+from onesided.apps.heat.simulation import ROOT, Simulation
 from onesided.apps.picture import save_slice
 from onesided.apps.timing import rest
 from onesided.apps.verdict import Verdict
@@ -53,7 +53,7 @@ def verified(comm: MPI.Intracomm, runs: Runs) -> dict[str, Verdict]:
     rest(comm)
     verdicts = {}
     for method, each in runs.items():
-        field = gather(comm, each.block, each.state, whole)
+        field = each.gathered(whole)
         wrong = 0.0 if field is None or expected is None else differing(field, expected)
         verdicts[method] = Verdict(comm.bcast(wrong, root=ROOT), 0.0)
     return verdicts
@@ -84,7 +84,7 @@ def draw(comm: MPI.Intracomm, one: Simulation, path: str) -> None:
         middle = problem.shape[0] // 2
         wanted[0] = slice(middle, middle + 1)
         place = f" at x = {middle * problem.spacing:.3g}"
-    plane = gather(comm, one.block, one.state, tuple(wanted))
+    plane = one.gathered(tuple(wanted))
     if plane is not None:
         title = f"Temperature{place}, time {one.steps * problem.step:.4g}"
         plane = plane.reshape(plane.shape[-2:])

@@ -39,6 +39,7 @@ from onesided.collectives.halo.faces import (
     Face,
     Place,
     choose_dims,
+    common,
     extents,
     fold_entries,
     grid_faces,
@@ -46,11 +47,12 @@ from onesided.collectives.halo.faces import (
     read_corners,
     read_width,
     text,
+    within,
 )
 from onesided.collectives.halo.migration import Migration
 from onesided.collectives.halo.plan import Combine, Fill
 from onesided.collectives.memory import Region, empty, find_region, free
-from onesided.collectives.pattern import pieces
+from onesided.collectives.pattern import full_box, pieces
 from onesided.collectives.program import address
 
 #: What ``accumulate`` does with what comes, and what is left in the ghosts.
@@ -361,17 +363,29 @@ class Grid(Scoped):
         whole = tuple(slice(0, n) for n in shape[: len(shape) - axes])
         return (*whole, *self.blocks.box(rank, more))
 
-    def gather(self, field: NDArray[Any], root: int = 0) -> NDArray[Any] | None:
-        """Collective. The global array, without ghosts, on one rank; None on the others."""
+    def gather(
+        self, field: NDArray[Any], root: int = 0, box: Any = None
+    ) -> NDArray[Any] | None:
+        """Collective. The global array, without ghosts, on one rank; None on the others.
+
+        Of ``box``, if it is given: a slice for each axis of the global array, components
+        included. Raises :class:`PatternError` on every rank for one that reaches beyond it.
+        """
         shape = self._whole(field, root)
-        comm, mine = self._context.comm, np.ascontiguousarray(field[self.owned])
+        comm = self._context.comm
+        with agreed(comm, f"gather {box}"):
+            wanted = full_box(() if box is None else box, shape, "the box")
+        here = self.part(comm.rank, shape)
+        own = field[self.owned][within(common(here, wanted), here)]
+        mine = np.ascontiguousarray(own)
         if comm.rank != root:
             for piece in pieces(mine):
                 comm.Send([piece, MPI.BYTE], root)
             return None
-        whole: NDArray[Any] = np.empty(shape, field.dtype)
+        whole: NDArray[Any] = np.empty(extents(wanted), field.dtype)
         for rank in range(comm.size):
-            place = self.part(rank, shape)
+            there = common(self.part(rank, shape), wanted)
+            place = within(there, wanted)
             part = mine if rank == root else np.empty(extents(place), field.dtype)
             if rank != root:
                 for piece in pieces(part):

@@ -221,11 +221,15 @@ def case_gather_and_scatter(comm, root):
         got = grid.gather(u, root)
         assert (got is None) == (comm.rank != root)
         assert got is None or np.array_equal(got, whole)
+        box = (*[slice(0, 1)] * len(components), slice(2, 4), slice(1, None))
+        some = grid.gather(u, root, box)
+        assert some is None if got is None else np.array_equal(some, whole[box])
         grid.scatter(got, v, root)
         assert np.array_equal(u[grid.owned], v[grid.owned])
     everywhere(comm, PatternError, "global array of shape", grid.scatter,
                None if comm.rank == root else 3, u, root)
     everywhere(comm, PatternError, "no rank", grid.gather, u, comm.size)
+    everywhere(comm, PatternError, "out of bounds", grid.gather, u, 0, (slice(0, 99),))
     grid.Free()
 
 

@@ -16,6 +16,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.heat.decomposition import Box, Face
+from onesided.collectives import Grid
 
 Arrays = tuple[NDArray[Any], NDArray[Any]]
 
@@ -24,11 +25,12 @@ Arrays = tuple[NDArray[Any], NDArray[Any]]
 class Sides:
     """What all halos of a block are made of.
 
-    ``comm`` has the process grid, ``parts`` is the number of tiles at a face, ``info`` what
-    the user told the methods.
+    ``comm`` has the process grid; the arrays are fields of ``grid``; ``parts`` is the number of
+    tiles at a face, ``info`` what the user told the methods.
     """
 
     comm: MPI.Cartcomm
+    grid: Grid
     faces: Sequence[Face]
     arrays: Arrays
     parts: int

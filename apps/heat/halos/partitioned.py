@@ -1,4 +1,4 @@
-"""HaloExchange: faces that leave at once, or in pieces, marked by the threads that compute them."""
+"""The halo of a grid: faces that leave at once, or in pieces, as threads have computed them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ class Whole(Halo):
 
     def __init__(self, sides: Sides) -> None:
         old, new = sides.arrays
-        self._exchange = HaloExchange(
-            sides.comm, [(new, old)], 1, ghosts="faces", info=sides.info
-        )
+        self._exchange = sides.grid.halo((new, old), info=sides.info)
         self.label = self._exchange.method
 
     def send(self, which: int) -> None:
@@ -44,9 +42,7 @@ class Partitioned(Halo):
 
     def __init__(self, sides: Sides) -> None:
         self._exchanges = [
-            HaloExchange(
-                sides.comm, array, 1, ghosts="faces", partitions=sides.parts, info=sides.info
-            )
+            sides.grid.halo(array, partitions=sides.parts, info=sides.info)
             for array in sides.arrays
         ]
         self._ahead = [False, False]  # which round has been started for the next step
