@@ -556,7 +556,7 @@ class DistMatrix(Transposable, Scoped):
         with agreed(self.comm, "scale_columns"):
             self._check_alive()
             factors = self._factors(block, (self._n_cols,))
-        local = self.halo.update(factors)
+        local = np.concatenate([factors, self.halo.update(factors)])
         self._replace(self._rows.data * local[self._rows.indices])
 
     def _factors(self, factors: Any, shape: tuple[int, ...]) -> NDArray[Any]:
