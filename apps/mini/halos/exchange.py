@@ -1,6 +1,6 @@
 """Ghosts by :class:`~onesided.collectives.HaloExchange`, with a list of the neighbors.
 
-One array has the local vector, and behind it the packed entries; neighbors write to its ghosts.
+One array has the ghosts, to which neighbors write, and behind them the packed entries.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ class Exchange(Packed):
 
     def __init__(self, need: Need) -> None:
         super().__init__(need)
-        local, packed = need.pattern.n_local, len(self._packed)
-        self._memory = empty(need.comm, local + packed, need.dtype, links=0)
+        ghosts, packed = len(need.pattern.ghosts), len(self._packed)
+        self._memory = empty(need.comm, ghosts + packed, need.dtype, links=0)
         self._memory[...] = 0
-        self._local, self._packed = self._memory[:local], self._memory[local:]
+        self._ghosts, self._packed = self._memory[:ghosts], self._memory[ghosts:]
         table = [
-            (each.rank, [(local + each.sent.start, local + each.sent.stop)], (each.ghosts,))
+            (each.rank, [(ghosts + each.sent.start, ghosts + each.sent.stop)], (each.ghosts,))
             for each in neighbors(need.pattern)
         ]
         try:
@@ -41,14 +41,10 @@ class Exchange(Packed):
         self._pack(x)
         self._halo.Start()
 
-    def fill(self, x: NDArray[Any]) -> None:
-        """Local. Copy ``x`` to the owned part of the local vector."""
-        self._local[: self.n_own] = x
-
     def finish(self) -> NDArray[Any]:
-        """Local in the sense of MPI. The local vector, when the ghosts are there."""
+        """Local in the sense of MPI. The ghosts, when they are there."""
         self._halo.Wait()
-        return self._local
+        return self._ghosts
 
     def Free(self) -> None:
         """Collective. A second time has no effect."""
@@ -56,5 +52,5 @@ class Exchange(Packed):
             return
         self._freed = True
         self._halo.Free()
-        self._local = self._packed = self._local[:0].copy()
+        self._ghosts = self._packed = self._ghosts[:0].copy()
         free(self._memory)

@@ -1,10 +1,9 @@
-"""Ghosts by Put between two fences, straight into the local vectors of the neighbors.
+"""Ghosts by Put between two fences.
 
 This is how the paper on multi-threaded one-sided communication changed MiniFE: a Put where the
 original has a send. Puts that follow the first fence reach a rank after it has called its own
 (MPI-4.1 section 12.5.1), which it does when it reads its ghosts no more; the second fence tells
-that all are there. Both are called by the thread that computes. The window is the local vector
-itself, which is filled beside the ghosts while they are coming.
+that all are there. Both are called by the thread that computes.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ class Fence(Packed):
 
     def __init__(self, need: Need) -> None:
         super().__init__(need)
-        self._landing = Landing(need.comm, need.pattern.n_local, need.dtype)
-        self._window, self._local = self._landing.window, self._landing.memory
+        self._landing = Landing(need.comm, len(need.pattern.ghosts), need.dtype)
+        self._window, self._ghosts = self._landing.window, self._landing.memory
         near = neighbors(need.pattern)
         places = self._landing.places(near)
         self._puts: list[Work] = [
@@ -44,21 +43,17 @@ class Fence(Packed):
         self._window.Fence(MPI.MODE_NOPRECEDE)
         self._put()
 
-    def fill(self, x: NDArray[Any]) -> None:
-        """Local. Copy ``x`` to the owned part of the local vector, where nobody puts."""
-        self._local[: self.n_own] = x
-
     def finish(self) -> NDArray[Any]:
-        """Collective. The local vector, when the ghosts of all ranks are there."""
+        """Collective. The ghosts, when those of all ranks are there."""
         self._window.Fence(MPI.MODE_NOSUCCEED)
-        return self._local
+        return self._ghosts
 
     def Free(self) -> None:
         """Collective. Give the window back; a second time has no effect."""
         if self._freed:
             return
         self._freed = True
-        self._puts, self._local = [], self._local[:0].copy()
+        self._puts, self._ghosts = [], self._ghosts[:0].copy()
         self._landing.free()
 
     def _put(self) -> None:

@@ -31,7 +31,6 @@ class Need:
 class Neighbor:
     """A rank to exchange with: what of the packed entries it gets, and which ghosts it sends.
 
-    ``ghosts`` count from the beginning of the local vector [owned | ghost].
     """
 
     rank: int
@@ -41,7 +40,7 @@ class Neighbor:
 
 def neighbors(pattern: HaloPattern) -> list[Neighbor]:
     """Local. By rank; one with nothing to send or to receive has an empty slice."""
-    sent, received = _parts(pattern.send_counts, 0), _parts(pattern.recv_counts, pattern.n_own)
+    sent, received = _parts(pattern.send_counts), _parts(pattern.recv_counts)
     pairs = enumerate(zip(sent, received, strict=True))
     return [
         Neighbor(rank, out, ghosts)
@@ -50,26 +49,23 @@ def neighbors(pattern: HaloPattern) -> list[Neighbor]:
     ]
 
 
-def _parts(counts: NDArray[np.int64], start: int) -> list[slice]:
-    ends = (start + np.cumsum(counts)).tolist()
+def _parts(counts: NDArray[np.int64]) -> list[slice]:
+    ends = np.cumsum(counts).tolist()
     return [slice(end - count, end) for end, count in zip(ends, counts.tolist(), strict=True)]
 
 
 class Packed:
     """Collective. The entries that neighbors need, packed for all of them one after the other.
 
-    ``local``: how many elements its ``_local`` has. ``MemoryError`` on every rank where one has no
-    memory for them.
+    ``MemoryError`` on every rank where one has no memory for them.
     """
 
     k = 1
 
-    def __init__(self, need: Need, local: int = 0) -> None:
-        self.n_own = need.pattern.n_own
+    def __init__(self, need: Need) -> None:
         self._index = need.pattern.send_index
         with agreed(need.comm):
             self._packed: NDArray[Any] = np.zeros(len(self._index), need.dtype)
-            self._local: NDArray[Any] = np.zeros(local, need.dtype)
 
     def _pack(self, x: NDArray[Any]) -> None:
         np.take(x, self._index, out=self._packed, mode="clip")

@@ -7,8 +7,7 @@ computes synchronises the window. The threads are made once, before anything is 
 The paper does not say how a rank learns that its ghosts are there. Here all ranks meet in a barrier
 after MPI_Win_unlock_all, which has completed the Puts at their targets. The window has room for the
 ghosts of two rounds, used in turn: who writes to one of them again has left the barrier of the
-round between, which its owner entered after reading. So one barrier a round is enough. From there
-the ghosts, a small part of the vector, are copied beside the owned entries.
+round between, which its owner entered after reading. So one barrier a round is enough.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ class LockAllThreads(Packed):
 
     def __init__(self, need: Need) -> None:
         pattern = need.pattern
-        super().__init__(need, pattern.n_local)
+        super().__init__(need)
         check_threads(need.comm)
         self._landing = Landing(need.comm, SLOTS * len(pattern.ghosts), need.dtype)
         self._window = self._landing.window
         self._slots = np.split(self._landing.memory, SLOTS)
         near, count = neighbors(pattern), len(pattern.ghosts)
-        shifts = (slot * count - self.n_own for slot in range(SLOTS))
+        shifts = (slot * count for slot in range(SLOTS))
         self._works = [self._slot_works(near, self._landing.places(near, by)) for by in shifts]
         try:
             self._team = team_of(need.comm, len(self._works[0]) - 1)
@@ -75,19 +74,14 @@ class LockAllThreads(Packed):
         self._slot = 1 - self._slot
         self._team.run(self._works[self._slot])
 
-    def fill(self, x: NDArray[Any]) -> None:
-        """Local. Copy ``x`` to the owned part of the local vector."""
-        self._local[: self.n_own] = x
-
     def finish(self) -> NDArray[Any]:
-        """Collective. The local vector, when the ghosts are there: all ranks wait for all."""
+        """Collective. The ghosts, when they are there: all ranks wait for all."""
         window = self._window
         window.Unlock_all()
         self._landing.comm.Barrier()
         window.Lock_all()
         window.Sync()
-        self._local[self.n_own :] = self._slots[self._slot]
-        return self._local
+        return self._slots[self._slot]
 
     def Free(self) -> None:
         """Collective. End the threads, then give the window back; once more has no effect."""

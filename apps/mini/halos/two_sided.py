@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.mini.halos.halo import Need, Packed, neighbors
+from onesided.collectives import agreed
 
 TAG = 99
 
@@ -22,10 +24,12 @@ class TwoSided(Packed):
     label = ""
 
     def __init__(self, need: Need) -> None:
-        super().__init__(need, need.pattern.n_local)
+        super().__init__(need)
+        with agreed(need.comm):
+            self._ghosts: NDArray[Any] = np.zeros(len(need.pattern.ghosts), need.dtype)
         self._comm = need.comm.Dup()
         near = neighbors(need.pattern)
-        ghosts = [(self._local[each.ghosts], each.rank) for each in near]
+        ghosts = [(self._ghosts[each.ghosts], each.rank) for each in near]
         sent = [(self._packed[each.sent], each.rank) for each in near]
         self._receives = [pair for pair in ghosts if len(pair[0])]
         self._sends = [pair for pair in sent if len(pair[0])]
@@ -40,14 +44,10 @@ class TwoSided(Packed):
         for part, rank in self._sends:
             comm.Send(part, rank, TAG)
 
-    def fill(self, x: NDArray[Any]) -> None:
-        """Local. Copy ``x`` to the owned part of the local vector."""
-        self._local[: self.n_own] = x
-
     def finish(self) -> NDArray[Any]:
-        """Local in the sense of MPI. The local vector, when the ghosts are there."""
+        """Local in the sense of MPI. The ghosts, when they are there."""
         MPI.Request.Waitall(self._requests)
-        return self._local
+        return self._ghosts
 
     def Free(self) -> None:
         """Collective. A second time has no effect."""

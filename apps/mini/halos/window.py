@@ -41,7 +41,7 @@ class Landing:
     def places(self, near: list[Neighbor], shift: int = 0) -> Mapping[int, int]:
         """Collective. By neighbor, the element of its window where this rank's entries go.
 
-        ``shift``: by how much ghosts lie behind their place in a local vector, on this rank.
+        ``shift``: where the ghosts begin, on this rank.
         """
         mine = np.zeros(self.comm.size, np.int64)
         for each in near:
