@@ -13,12 +13,14 @@ from mpi4py import MPI
 
 from onesided.apps.bench_fft_suite import run_suite
 from onesided.apps.contest import DIRECTIONS, Outcome, contest, in_words
+from onesided.apps.fft import FAILED
 from onesided.apps.options import settings
 from onesided.apps.progress import console
 from onesided.apps.report import Report, Row, check_json
 from onesided.apps.selection import BASELINE, chosen
 from onesided.apps.summary import ratio
 from onesided.apps.targets import FFTW_MPI, LOCAL, OPPONENTS, PEER, SLOW_LINK, Target
+from onesided.apps.verdict import conclusion
 from onesided.collectives import methods
 
 REMARK = (
@@ -51,8 +53,9 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     report.remarks += in_words(outcome.choices)
     report.remarks += _speeds(outcome)
     report.remarks += _methods_compared(outcome)
+    report.remarks.append(conclusion(outcome.verdicts.values(), outcome.against))
     report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
-    return 0
+    return FAILED if report.verified is False else 0
 
 
 def _rows(outcome: Outcome) -> list[Row]:
@@ -70,7 +73,9 @@ def _rows(outcome: Outcome) -> list[Row]:
                 labels = {"direction": direction, "method": outcome.labels.get(name, name)}
                 nbytes = 0 if name == LOCAL else outcome.nbytes
                 times = outcome.times[name, direction]
-                rows.append(Row(labels, times, setups.get(name), nbytes, against))
+                verdict = outcome.verdicts.get(name)
+                row = Row(labels, times, setups.get(name), nbytes, against, verdict=verdict)
+                rows.append(row)
     rows += [
         Row({"method": each.method}, reason=each.reason)
         for each in outcome.candidates
