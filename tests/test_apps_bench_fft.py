@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import commands
-import mpi_harness
 import numpy as np
 import pytest
 import scipy.fft
+import servers
 from mpi4py import MPI
 
 from onesided.apps import fftw_mpi
@@ -26,7 +26,7 @@ SHAPE = ["--shape", "12", "10", "9", "--iterations", "2"]
 
 def bench(ranks, path, *words):
     arguments = ["bench", "fft", *words, "--json", str(path)]
-    outcome = mpi_harness.run("-m onesided.apps", ranks, *arguments, timeout=200)
+    outcome = servers.run("-m onesided.apps", ranks, *arguments, timeout=200)
     assert outcome.kind == "pass", outcome.report()
     return outcome, json.loads(path.read_text())
 
