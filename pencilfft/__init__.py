@@ -8,7 +8,9 @@ from onesided.pencilfft.distarray import DistArray, newDistArray, redistribute
 from onesided.pencilfft.gridfield import GridTransfer, read_field, write_field
 from onesided.pencilfft.install import install, uninstall
 from onesided.pencilfft.io.consolidation import consolidate
+from onesided.pencilfft.io.filebase import FileBase
 from onesided.pencilfft.io.hdf5 import HDF5File
+from onesided.pencilfft.io.netcdf import NCFile
 from onesided.pencilfft.io.xdmf import generate_xdmf
 from onesided.pencilfft.kernels.wisdom import export_wisdom, forget_wisdom, import_wisdom
 from onesided.pencilfft.pencil import Pencil, Subcomm
@@ -20,8 +22,10 @@ from onesided.pencilfft.transpose import Transpose
 __all__ = [
     "PFFT",
     "DistArray",
+    "FileBase",
     "GridTransfer",
     "HDF5File",
+    "NCFile",
     "Pencil",
     "PencilGeometry",
     "Subcomm",

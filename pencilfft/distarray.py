@@ -286,14 +286,15 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         domain: Sequence[Any] | None = None,
         as_scalar: bool = False,
     ) -> None:
-        """Collective. Write to an HDF5 file; see :mod:`onesided.pencilfft.io.hdf5`."""
-        from onesided.pencilfft.io.hdf5 import write
+        """Collective. Write to an :class:`HDF5File`; or, where the name ends with ".nc" or where
+        it is one, to an :class:`NCFile`."""
+        from onesided.pencilfft.io.files import write
 
         write(self, filename, name, step, global_slice, domain, as_scalar)
 
     def read(self, filename: Any, name: str = "darray", step: int = 0) -> None:
-        """Collective. Fill the array from an HDF5 file; see :mod:`onesided.pencilfft.io.hdf5`."""
-        from onesided.pencilfft.io.hdf5 import read
+        """Collective. Fill the array from an :class:`HDF5File`, or an :class:`NCFile`."""
+        from onesided.pencilfft.io.files import read
 
         read(self, filename, name, step)
 

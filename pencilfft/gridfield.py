@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import Alltoallw_init, Grid
@@ -13,7 +15,6 @@ from onesided.collectives.context import Context, Scoped
 from onesided.collectives.errors import PatternError
 from onesided.collectives.pattern import Box
 from onesided.pencilfft.distarray import DistArray
-from onesided.pencilfft.pencil import Pencil, Subcomm
 
 
 class GridTransfer(Scoped):
@@ -28,24 +29,22 @@ class GridTransfer(Scoped):
         """Collective over the grid's ranks, which are those of the array. ``method`` as for
         :func:`~onesided.collectives.Alltoallw_init`.
 
-        Raises :class:`PatternError` on every rank where shapes, components or dtypes differ, and
-        for a staggered field.
+        Raises :class:`PatternError` on every rank where shapes, components or dtypes differ.
         """
         comm, lead = Context.of(grid.comm).comm, field.ndim - len(grid.shape)
-        whole = tuple(slice(0, n) for n in field.shape[:lead])
+        shape = grid.global_shape(field)
         with agreed(comm, "GridTransfer"):
-            forms = [(grid.shape, field.shape[:lead], field.dtype),
-                     (array.global_shape[array.rank:], array.shape[: array.rank], array.dtype)]
+            forms = [(shape[:lead], shape[lead:], field.dtype),
+                     (array.shape[: array.rank], array.global_shape[array.rank :], array.dtype)]
             if forms[0] != forms[1]:
                 raise PatternError(f"a field of {forms[0]} and a distributed array of {forms[1]}")
-            if field[grid.owned].shape[lead:] != grid.local_shape:
-                raise PatternError(f"a field of shape {field.shape} is no field of {grid!r}")
+        whole = tuple(slice(0, n) for n in shape[:lead])
         mine: Box = tuple(array.local_slice()[array.rank :])
         theirs: list[Box] = comm.allgather(mine)
+        parts = [grid.part(rank, shape)[lead:] for rank in range(comm.size)]
         origins = [low for low, _ in grid.layers]
-        out = [_common(grid.box, box, whole, origins) for box in theirs]
-        into = [_common(mine, grid.blocks.box(rank), whole, [0] * len(mine))
-                for rank in range(comm.size)]
+        out = [_common(parts[comm.rank], box, whole, origins) for box in theirs]
+        into = [_common(mine, part, whole, [0] * len(mine)) for part in parts]
         block = array.v
         self.field, self.array = field, array
         self._there = Alltoallw_init(grid.comm, [field, out], [block, into], method=method)
@@ -80,31 +79,44 @@ def _common(one: Box, other: Box, lead: Box, origins: list[int]) -> Box | None:
     return (*lead, *box)
 
 
+class _Owned(np.ndarray[Any, Any]):
+    """What a rank owns of a field, a copy, as files want a distributed array: ``rank`` axes of
+    components, the shape of the global array, and its place there."""
+
+    comm: MPI.Intracomm
+    rank: int
+    global_shape: tuple[int, ...]
+    place: Box
+
+    @classmethod
+    def of(cls, grid: Grid, field: NDArray[Any]) -> _Owned:
+        """Collective."""
+        shape = grid.global_shape(field)
+        self = np.array(field[grid.owned], order="C").view(cls)
+        self.comm, self.rank, self.global_shape = grid.comm, len(shape) - len(grid.shape), shape
+        self.place = grid.part(grid.comm.rank, shape)
+        return self
+
+    def local_slice(self) -> Box:
+        """Local."""
+        return self.place
+
+
 def write_field(
     grid: Grid, field: NDArray[Any], filename: Any, name: str = "field", step: int = 0
 ) -> None:
     """Collective. Write a field without its ghosts to an HDF5 file, as :class:`HDF5File` does."""
-    _through(grid, field, filename, name, step, write=True)
+    from onesided.pencilfft.io.hdf5 import write
+
+    write(_Owned.of(grid, field), filename, name, step)
 
 
 def read_field(
     grid: Grid, field: NDArray[Any], filename: Any, name: str = "field", step: int = 0
 ) -> None:
     """Collective. Fill what ranks own of a field from an HDF5 file, whoever has written it."""
-    _through(grid, field, filename, name, step, write=False)
+    from onesided.pencilfft.io.hdf5 import read
 
-
-def _through(
-    grid: Grid, field: NDArray[Any], filename: Any, name: str, step: int, write: bool
-) -> None:
-    axes = len(grid.shape)
-    subcomm = Subcomm(grid.comm, [0] * (axes - 1) + [1], reorder=False)
-    pencil = Pencil(subcomm, grid.shape, axes - 1)
-    array = DistArray.of(pencil, field.dtype, components=field.shape[: field.ndim - axes])
-    with GridTransfer(grid, field, array) as transfer:
-        if write:
-            transfer.to_array().write(filename, name, step)
-        else:
-            array.read(filename, name, step)
-            transfer.to_field()
-    subcomm.destroy()
+    own = _Owned.of(grid, field)
+    read(own, filename, name, step)
+    field[grid.owned] = own

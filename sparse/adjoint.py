@@ -123,11 +123,6 @@ class Adjoint(Linear):
         return f"<the {name} of {self.matrix!r}>"
 
     @property
-    def checked(self) -> bool:
-        """Local. As the matrix says."""
-        return self.matrix.checked
-
-    @property
     def freed(self) -> bool:
         """Local. True after ``Free`` of the matrix."""
         return self.matrix.freed

@@ -60,20 +60,16 @@ class HaloPattern:
 class Ghosts(Protocol):
     """What brings the ghosts of x up to date for a product: :class:`Halo`, or another way.
 
-    ``n_own`` entries of x are the rank's own, ``k`` vectors travel at once.
+    ``k`` vectors travel at once.
     """
 
-    n_own: int
     k: int
 
     def start(self, x: NDArray[Any]) -> None:
         """Send what neighbors need of ``x``, which may be changed as soon as this returns."""
 
-    def fill(self, x: NDArray[Any]) -> None:
-        """Local. Copy ``x`` to the owned part of the local vector."""
-
     def finish(self) -> NDArray[Any]:
-        """Wait for the ghosts; returns the local vector [owned | ghost] until the next start."""
+        """Wait for the ghosts, and return them; they stay until the next start."""
 
     def Free(self) -> None:
         """Collective. Give everything back; a second time has no effect."""
@@ -82,9 +78,8 @@ class Ghosts(Protocol):
 class Halo:
     """The ghosts of one partition of x, refreshed by one persistent request.
 
-    ``request`` sends from a packed buffer straight into the ghost part of the neighbors' local
-    vectors [owned | ghost], which lie in its own window memory; so ``finish`` returns another
-    local vector every second time, and its owned part is left for the caller to fill.
+    ``request`` sends from a packed buffer straight into the neighbors' ghosts, which lie in its own
+    window memory; so ``finish`` returns another array every second time.
 
     ``k`` vectors travel at once: x is (n,) for one, (n, k) for more. The numbers of the
     :class:`HaloPattern` count rows of k elements.
@@ -102,15 +97,14 @@ class Halo:
     ) -> None:
         """Collective. Initialize the request; its errors are agreed, a lack of memory, too."""
         self.pattern, self.k = pattern, k
-        self.n_own, self.n_local = pattern.n_own, pattern.n_local
         self.send_counts, self.recv_counts = pattern.send_counts, pattern.recv_counts
         self.send_index = pattern.send_index
         with agreed(comm):
             self.sendbuf: NDArray[Any] = np.zeros(_shape(len(self.send_index), k), dtype)
         self.request: Request = Alltoallw_init(
             comm,
-            [self.sendbuf, _boxes(self.send_counts, 0)],
-            [(_shape(self.n_local, k), dtype), _boxes(self.recv_counts, self.n_own)],
+            [self.sendbuf, _boxes(self.send_counts)],
+            [(_shape(len(pattern.ghosts), k), dtype), _boxes(self.recv_counts)],
             method=method,
             info=info,
         )
@@ -147,23 +141,14 @@ class Halo:
             ]
         return self._routes[key]
 
-    def fill(self, x: NDArray[Any]) -> None:
-        """Local. Copy ``x`` to the owned part of the local vector, while the ghosts are coming."""
-        self.request.recvbuf[: self.n_own] = x
-
     def finish(self) -> NDArray[Any]:
-        """Wait for the ghosts; returns the local vector, valid until the next ``start``.
-
-        Only ``[n_own:]`` has been filled, unless ``fill`` was called; all of it is the caller's to
-        write until then.
-        """
-        local: NDArray[Any] = self.request.Wait()
-        return local
+        """Wait for the ghosts, (ghosts,) or (ghosts, k), valid until the next ``start``."""
+        ghosts: NDArray[Any] = self.request.Wait()
+        return ghosts
 
     def update(self, x: NDArray[Any]) -> NDArray[Any]:
-        """The local vector [owned | ghost] of ``x``: start, fill, finish."""
+        """The ghosts of ``x``: start, finish."""
         self.start(x)
-        self.fill(x)
         return self.finish()
 
     def Free(self) -> None:
@@ -175,9 +160,9 @@ class Halo:
 class ReverseHalo:
     """What ranks add to their ghosts, sent to the owners and summed there: a halo backwards.
 
-    The caller writes to ``ghosts``, ``(n_local - n_own,)`` or ``(n_local - n_own, k)``, between
-    ``finish`` and ``start``. Contributions are added by ascending rank of their senders, so the
-    sum is the same in every round and by every method.
+    The caller writes to ``ghosts``, (ghosts,) or (ghosts, k), between ``finish`` and ``start``.
+    Contributions are added by ascending rank of their senders, so the sum is the same in every
+    round and by every method.
     """
 
     def __init__(
@@ -196,8 +181,8 @@ class ReverseHalo:
         self._add = IndexedSum(pattern.send_index, pattern.n_own, dtype)
         self.request: Request = Alltoallw_init(
             comm,
-            [self.ghosts, _boxes(pattern.recv_counts, 0)],
-            [(_shape(len(pattern.send_index), k), dtype), _boxes(pattern.send_counts, 0)],
+            [self.ghosts, _boxes(pattern.recv_counts)],
+            [(_shape(len(pattern.send_index), k), dtype), _boxes(pattern.send_counts)],
             method=method,
             info=info,
         )
@@ -224,10 +209,6 @@ def _requested(
     return send_counts, moved(comm, columns.ghosts, columns.ghost_counts, send_counts)
 
 
-def _displacements(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.cumsum(counts) - counts
-
-
 def _shape(n: int, k: int) -> tuple[int, ...]:
     return (n,) if k == 1 else (n, k)
 
@@ -241,9 +222,9 @@ def _worth_storing(sendbuf: NDArray[Any], counts: NDArray[np.int64]) -> bool:
     return sendbuf.nbytes >= DIRECT_BYTES and sendbuf.nbytes >= neighbors * DIRECT_BLOCK_BYTES
 
 
-def _boxes(counts: NDArray[np.int64], offset: int) -> list[tuple[slice] | None]:
+def _boxes(counts: NDArray[np.int64]) -> list[tuple[slice] | None]:
     """Consecutive boxes of whole rows, None for a rank without entries."""
-    starts = _displacements(counts) + offset
+    starts = np.cumsum(counts) - counts
     return [
         (slice(int(start), int(start + count)),) if count else None
         for start, count in zip(starts, counts, strict=True)

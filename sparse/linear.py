@@ -15,6 +15,7 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives import RequestError, agree, agreed
+from onesided.collectives.debug import enabled as debugging
 from onesided.sparse.partition import Partition
 from onesided.sparse.vector import DistVector
 
@@ -43,12 +44,13 @@ class Linear(ABC):
     """A distributed linear map: ``dot``, ``@``, and the partitions of what goes in and comes out.
 
     Attributes: ``comm``, ``shape`` (global), ``dtype``, ``row_partition``, ``col_partition``,
-    ``row_range``, ``col_range``, ``checked``.
+    ``row_range``, ``col_range``.
 
-    *Checked* products compare the form of x on all ranks before anything is sent: one small
-    ``Allreduce`` each. They raise the same error on every rank. Where ``checked`` is False, or in
-    ``multiply``, operands are taken as they are: an error is found on one rank, if at all, and the
-    others wait for it.
+    The first product with a form of x (one vector or k of them, real, complex, wider) compares
+    what all ranks pass, by one small ``Allreduce``, and raises the same error on every rank; so
+    does every product in debug mode (``ONESIDED_DEBUG=1``). Later ones cost nothing but a look at
+    the operands of this rank: what is wrong with them raises there, and the others wait for it.
+    ``multiply`` looks at nothing.
     """
 
     __array_ufunc__ = None  # a NumPy array on the left leaves the operation to this class
@@ -68,13 +70,10 @@ class Linear(ABC):
         self.row_range, self.col_range = rows.range(comm.rank), columns.range(comm.rank)
         self._n_rows = self.row_range[1] - self.row_range[0]
         self._n_cols = self.col_range[1] - self.col_range[0]
+        self._agreed: set[int] = set()  # forms of operands that all ranks have passed together
+        self._always = debugging()
         self._form = np.zeros(2, np.int64)
         self._form_spec = [self._form, 2, MPI.INT64_T]
-
-    @property
-    @abstractmethod
-    def checked(self) -> bool:
-        """Local. Whether products compare their operands on all ranks."""
 
     @property
     @abstractmethod
@@ -149,9 +148,9 @@ class Linear(ABC):
         products; for an x wider than the matrix a wider copy of the entries is made and kept. The
         first product with another k or dtype plans a request.
 
-        Raises the same error on every rank, unless :attr:`checked` is False: ``ValueError`` for a
-        wrong length, or another k than that of other ranks, ``TypeError`` for what is no vector or
-        block of numbers. ``RequestError`` after ``Free``.
+        Raises, the first time or in debug mode the same on every rank (:class:`Linear`):
+        ``ValueError`` for a wrong length, or another k than that of other ranks, ``TypeError`` for
+        what is no vector or block of numbers. ``RequestError`` after ``Free``.
         """
         if self.freed:
             raise RequestError("the matrix has been freed")
@@ -205,8 +204,9 @@ class Linear(ABC):
         return x, y, 4 * form + 2 * wider + pairs
 
     def _compare(self, error: Exception | None, form: int) -> None:
-        """Collective where products are checked: raise unless all ranks have the same form."""
-        if not self.checked or self.comm.size == 1:
+        """Collective for a new form, and in debug mode: raise unless all ranks have the same."""
+        known = form in self._agreed or (error is not None and bool(self._agreed))
+        if self.comm.size == 1 or (known and not self._always):
             if error is not None:
                 raise error
             return
@@ -214,6 +214,7 @@ class Linear(ABC):
         mine[0], mine[1] = form, -form
         self.comm.Allreduce(MPI.IN_PLACE, self._form_spec, op=MPI.MAX)
         if mine[0] == -mine[1] and form != _WRONG:
+            self._agreed.add(form)
             return
         forms = agree(self.comm, error, "a product", form)
         other = next(rank for rank in range(len(forms)) if forms[rank] != forms[0])
@@ -281,7 +282,6 @@ class LinearOperator(Linear):
         *,
         multiply_adjoint: Function | None = None,
         dtype: DTypeLike = np.float64,
-        checked: bool = True,
     ) -> None:
         """Collective. ``multiply(x, y)`` writes this rank's block of A x into y; it may be
         Collective. Both are contiguous, (n,) or (n, k), of ``dtype`` or of a wider one, or of the
@@ -302,13 +302,7 @@ class LinearOperator(Linear):
                     raise TypeError(f"{function!r} cannot be called")
             self.dtype = common_dtype("dtype", kind, kind)
         self._functions = multiply, multiply_adjoint
-        self._checked = checked
         self._lay_out(comm, row_partition, col_partition)
-
-    @property
-    def checked(self) -> bool:
-        """Local. Whether products compare their operands on all ranks."""
-        return self._checked
 
     @property
     def freed(self) -> bool:
@@ -343,7 +337,7 @@ class LinearOperator(Linear):
 def _swapped(operator: LinearOperator, there: Function, back: Function) -> LinearOperator:
     """Local. The adjoint of an operator that has been checked."""
     made = LinearOperator.__new__(LinearOperator)
-    made.dtype, made._checked, made._functions = operator.dtype, operator._checked, (there, back)
+    made.dtype, made._functions = operator.dtype, (there, back)
     made._lay_out(operator.comm, operator.col_partition, operator.row_partition)
     return made
 
@@ -359,7 +353,7 @@ def _conjugated(adjoint: Linear) -> LinearOperator:
         return call
 
     made = LinearOperator.__new__(LinearOperator)
-    made.dtype, made._checked = adjoint.dtype, adjoint.checked
+    made.dtype = adjoint.dtype
     made._functions = conjugate(adjoint.multiply), conjugate(adjoint.H.multiply)
     made._lay_out(adjoint.comm, adjoint.row_partition, adjoint.col_partition)
     return made

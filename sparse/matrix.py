@@ -64,14 +64,10 @@ class DistMatrix(Transposable, Scoped):
     ``comm`` is borrowed and must outlive the matrix. Attributes: ``comm``, ``shape`` (global),
     ``nnz`` (global, entries stored), ``dtype``, ``row_range``, ``col_range``, ``row_partition``,
     ``col_partition``, ``pattern`` (who needs which entries of x), ``halo`` (that of one vector),
-    ``method`` (of its request), ``kernel_name`` (the local product that it uses), ``checked``
-    (whether products compare their operands on all ranks; may be set, to the same value on every
-    rank),
-    ``version`` (a number that changes with the values),
-    ``ordering`` (how the caller's numbering was permuted, or None).
+    ``method`` (of its request), ``kernel_name`` (the local product that it uses), ``version`` (a
+    number that changes with the values), ``ordering`` (how the caller's numbering was permuted, or
+    None).
     """
-
-    checked = True
 
     def __init__(
         self,
@@ -560,7 +556,7 @@ class DistMatrix(Transposable, Scoped):
         with agreed(self.comm, "scale_columns"):
             self._check_alive()
             factors = self._factors(block, (self._n_cols,))
-        local = self.halo.update(factors)
+        local = np.concatenate([factors, self.halo.update(factors)])
         self._replace(self._rows.data * local[self._rows.indices])
 
     def _factors(self, factors: Any, shape: tuple[int, ...]) -> NDArray[Any]:

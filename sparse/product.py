@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from onesided.sparse.halo import Ghosts
 from onesided.sparse.kernels.protocol import Kernel, SplitKernel
+from onesided.sparse.kernels.scipy_calls import Csr
 
 
 class Product(Protocol):
@@ -22,25 +24,31 @@ class Product(Protocol):
 class FusedProduct:
     """One product over [owned | ghost], once the ghosts have come.
 
-    x is copied beside the ghosts while they are coming.
+    x is copied to such a vector, which is kept for each k, while they are coming; then they are.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
+    def __init__(self, kernel: Kernel, rows: Csr) -> None:
+        self._kernel, self._rows = kernel, rows
+        self._local: dict[tuple[int, ...], NDArray[Any]] = {}
 
     def __call__(self, halo: Ghosts, x: NDArray[Any], y: NDArray[Any]) -> None:
         halo.start(x)
-        halo.fill(x)
-        self._kernel(halo.finish(), y)
+        shape, n_own = (self._rows.n_cols, *x.shape[1:]), self._rows.n_own
+        if shape not in self._local:
+            self._local[shape] = np.empty(shape, self._rows.data.dtype)
+        local = self._local[shape]
+        local[:n_own] = x
+        local[n_own:] = halo.finish()
+        self._kernel(local, y)
 
 
 class SplitProduct:
     """The interior rows while the halo is under way, then the boundary rows. x is not copied."""
 
-    def __init__(self, kernel: SplitKernel) -> None:
+    def __init__(self, kernel: SplitKernel, rows: Csr) -> None:
         self._interior, self._boundary = kernel.interior, kernel.boundary
 
     def __call__(self, halo: Ghosts, x: NDArray[Any], y: NDArray[Any]) -> None:
         halo.start(x)
         self._interior(x, y)
-        self._boundary(x, halo.finish()[halo.n_own :], y)
+        self._boundary(x, halo.finish(), y)

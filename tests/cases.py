@@ -35,6 +35,7 @@ from typing import Any, NoReturn
 
 CASE_MARK = "@case "
 FAILED_MARK = "@failed "
+LEFT_MARK = "@left "
 GRACE = 10.0  # seconds that a rank which failed alone waits for the others
 
 
@@ -96,20 +97,43 @@ class Case:
         given = os.environ.get("ONESIDED_SEED")
         return int(given) if given else zlib.crc32(self.name.encode())
 
-    def number_of_ranks(self, among: list[int]) -> int:
-        """One of these numbers for this case, of those on which it applies; the name decides."""
-        low, high = getattr(self.function, "ranks", (1, max(among)))
-        fitting = [number for number in among if low <= number <= high] or among
-        return fitting[zlib.crc32(self.name.encode()) % len(fitting)]
+    @property
+    def ranks(self) -> tuple[int, int]:
+        """The numbers of ranks from and to which it applies."""
+        return getattr(self.function, "ranks", (1, 1 << 30))
 
     def __call__(self, comm: Any, options: dict[str, str]) -> None:
-        low, high = getattr(self.function, "ranks", (1, comm.size))
+        low, high = self.ranks
         if not low <= comm.size <= high:
             skip(f"needs {low} to {high} ranks, there are {comm.size}")
         extra = {"seed": self.seed, "options": options}
         wanted = inspect.signature(self.function).parameters
         extra = {key: value for key, value in extra.items() if key in wanted}
         self.function(comm, **self.parameters, **extra)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Cases whose name contains one of the texts, all where there is none.
+
+    Of the numbers of ranks ``among`` which a job's own is, a case runs on one: in the next turn on
+    the next of those on which it applies.
+    """
+
+    select: list[str]
+    among: list[int]
+    turn: int = 0
+
+    def __contains__(self, case: Case) -> bool:
+        return not self.select or any(text in case.name for text in self.select)
+
+    def is_due(self, case: Case, size: int) -> bool:
+        """Whether it runs on so many ranks."""
+        if size not in self.among:
+            return True
+        low, high = case.ranks
+        fitting = [number for number in self.among if low <= number <= high] or self.among
+        return fitting[(zlib.crc32(case.name.encode()) + self.turn) % len(fitting)] == size
 
 
 def _short(value: Any) -> str:
@@ -185,6 +209,8 @@ def run_case(case: Case, world: Any, options: dict[str, str], deadline: Deadline
             stream=2,
         )
         deadline.shorten(GRACE)
+    if outcome == "passed" and comm.Iprobe():
+        say(f"{LEFT_MARK}a message that nobody has received: {case.name}", stream=2)
     everyone = world.allgather((outcome, reason))
     if any(entry != everyone[0] for entry in everyone) or everyone[0][0] == "failed":
         outcome = "failed"
@@ -205,28 +231,22 @@ def run_case(case: Case, world: Any, options: dict[str, str], deadline: Deadline
     return outcome
 
 
-def run_module(
-    module: ModuleType, select: list[str], options: dict[str, str], among: list[int]
-) -> int:
-    """Collective. Run the cases whose name contains one of the texts; the number of failures.
-
-    Where ``among`` holds numbers of ranks and this one, those that fall to this one.
-    """
+def run_module(module: ModuleType, chosen: Choice, options: dict[str, str]) -> int:
+    """Collective. Run the chosen cases; the number of failures."""
     from mpi4py import MPI
 
     faulthandler.enable()
     world = MPI.COMM_WORLD.Dup()
     deadline = Deadline(float(os.environ.get("ONESIDED_CASE_TIMEOUT", "60")))
-    chosen = [
+    due = [
         case
         for case in collect(module, world)
-        if (not select or any(text in case.name for text in select))
-        and (world.size not in among or case.number_of_ranks(among) == world.size)
+        if case in chosen and chosen.is_due(case, world.size)
     ]
-    names = world.allgather([case.name for case in chosen])
+    names = world.allgather([case.name for case in due])
     if any(entry != names[0] for entry in names):
         raise RuntimeError(f"the ranks do not have the same cases: {names}")
-    outcomes = [run_case(case, world, options, deadline) for case in chosen]
+    outcomes = [run_case(case, world, options, deadline) for case in due]
     failures = outcomes.count("failed")
     if not failures:
         world.Free()

@@ -1,18 +1,27 @@
-"""Run the command ``onesided`` as a person would, and keep what it printed."""
+"""Run the command ``onesided`` as a person would, and keep what it printed.
+
+Most commands run where Python and MPI are up: in this process, or in a job of ``servers``. Those
+that start ranks themselves, and those that test how a process begins or ends, have their own.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import mpi_harness
 import processes
+import serve
+import servers
+
+from onesided.apps.cli.main import main
 
 LAUNCHERS = ("PMI", "OMPI", "PMIX", "PRTE", "HYDRA", "MPI_")
 
@@ -35,9 +44,51 @@ class Finished:
         return f"code {self.code}, hung {self.hung}\n--- out\n{self.out}\n--- err\n{self.err}"
 
 
-def onesided(*words: str, ranks: int | None = None, timeout: float = 100.0) -> Finished:
-    """``onesided WORDS``, under mpiexec on so many ranks where a number is given."""
-    return python("-m", "onesided.apps", *words, ranks=ranks, timeout=timeout)
+def onesided(
+    *words: str, ranks: int | None = None, timeout: float = 100.0, fresh: bool = False
+) -> Finished:
+    """``onesided WORDS``, on the ranks of a job where a number is given."""
+    if fresh or "--ranks" in words:
+        return python("-m", "onesided.apps", *words, ranks=ranks, timeout=timeout)
+    with tempfile.TemporaryDirectory(prefix="onesided-command-") as name:
+        if ranks is None:
+            return _here(Path(name), *words)
+        outcome = servers.run("-m onesided.apps", ranks, *words, timeout=timeout, folder=name)
+    return Finished(
+        outcome.returncode, outcome.stdout, outcome.stderr, outcome.kind == "hang"
+    )
+
+
+def _here(folder: Path, *words: str) -> Finished:
+    """In this process, whose own output waits meanwhile."""
+    with (
+        serve.restored(),
+        _into(folder / "out", "stdout", 1),
+        _into(folder / "err", "stderr", 2),
+    ):
+        os.chdir(folder)
+        try:
+            code = main(words)
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    texts = [(folder / stream).read_text(errors="replace") for stream in ("out", "err")]
+    return Finished(code, *texts, False)
+
+
+@contextlib.contextmanager
+def _into(path: Path, name: str, number: int) -> Iterator[None]:
+    """Lead a stream of this process, and of those that it starts, into a file."""
+    before, copy = getattr(sys, name), os.dup(number)
+    before.flush()
+    with open(path, "w", errors="replace") as file:
+        os.dup2(file.fileno(), number)
+        setattr(sys, name, file)
+        try:
+            yield
+        finally:
+            setattr(sys, name, before)
+            os.dup2(copy, number)
+            os.close(copy)
 
 
 def python(*words: str, ranks: int | None = None, timeout: float = 100.0) -> Finished:

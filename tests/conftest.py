@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ os.environ.setdefault("ONESIDED_MODEL", "off")
 
 import cluster
 import mpi_harness
+import servers
 
 # how long an example takes says nothing on a busy machine
 settings.register_profile("onesided", deadline=None, print_blob=True)
@@ -37,6 +39,10 @@ class Layout:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="run the tests marked full, too")
+    parser.addoption(
+        "--turn", type=int, default=int(time.time() // 86400), metavar="NUMBER",
+        help="which of the tests and numbers of ranks that take turns are due (default: the day)",
+    )  # fmt: skip
 
 
 def _interrupt(number: int, frame: object) -> NoReturn:
@@ -47,36 +53,56 @@ def _interrupt(number: int, frame: object) -> NoReturn:
 def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGTERM, _interrupt)
     config.addinivalue_line("markers", "full: takes long; only make test-all runs it")
+    config.addinivalue_line("markers", "in_turn(n): of its parameters n are due; in full all are")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"what takes turns: --turn {config.getoption('--turn')}"
 
 
 def is_full(config: pytest.Config) -> bool:
     return config.getoption("--full") or os.environ.get("ONESIDED_TEST") == "all"
 
 
+def due(length: int, number: int, turn: int) -> set[int]:
+    """So many places of a list; the next turn goes on where this one ends."""
+    return {(turn * number + place) % length for place in range(number)}
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if is_full(config):
         return
-    chosen = [item for item in items if "full" not in item.keywords]
-    config.hook.pytest_deselected(items=[item for item in items if "full" in item.keywords])
-    items[:] = chosen
+    left_out = {item for item in items if "full" in item.keywords}
+    groups: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item not in left_out and item.get_closest_marker("in_turn"):
+            groups.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for group in groups.values():
+        marker = group[0].get_closest_marker("in_turn")
+        assert marker
+        places = due(len(group), marker.args[0], config.getoption("--turn"))
+        left_out |= {item for place, item in enumerate(group) if place not in places}
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="session", autouse=True)
 def _jobs_end_well():
-    """The jobs that a test file's cases had in common end with it, and must have left nothing."""
+    """The jobs that tests had in common end with the session, and must have left nothing."""
     yield
-    outcomes = mpi_harness.close_servers()
+    outcomes = servers.SERVERS.close()
     if outcomes:
         pytest.fail("\n\n".join(outcome.report() for outcome in outcomes), pytrace=False)
 
 
 @pytest.fixture
 def run_cases(pytestconfig: pytest.Config):
-    """``run_cases(module, ranks, ...)`` of mpi_harness; ``among`` does not count in full."""
+    """``run_cases(module, ranks, ...)`` of ``servers``; ``among`` does not count in full."""
 
     def run(*arguments: Any, among: Sequence[int] = (), **options: Any) -> list[dict[str, Any]]:
         among = () if is_full(pytestconfig) else among
-        return mpi_harness.run_cases(*arguments, among=among, **options)
+        turn = pytestconfig.getoption("--turn")
+        return servers.run_cases(*arguments, among=among, turn=turn, **options)
 
     return run
 
@@ -100,11 +126,20 @@ def virtual_nodes() -> Layout:
 def cliques() -> Layout:
     """Two groups of two ranks that MPICH keeps apart as if they were nodes."""
     if mpi_harness.mpi_name() != "mpich":
-        pytest.skip("only MPICH can split a node into cliques")
+        reason = cluster.available()
+        also = f"; no virtual nodes: {reason}" if reason else ""
+        pytest.skip(f"only MPICH can split a node into cliques{also}")
     return Layout(ranks=4, env={"MPIR_CVAR_NUM_CLIQUES": "2", "MPIR_CVAR_CLIQUES_BY_BLOCK": "1"})
 
 
-@pytest.fixture(params=["virtual_nodes", "cliques"])
+@pytest.fixture
 def two_nodes(request: pytest.FixtureRequest) -> Layout:
-    """Both ways of having two nodes of two ranks."""
+    """Two nodes of two ranks: virtual ones, or cliques where those cannot be made; in full both."""
     return request.getfixturevalue(request.param)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "two_nodes" in metafunc.fixturenames:
+        ways = ["cliques" if cluster.available() else "virtual_nodes"]
+        ways = ["virtual_nodes", "cliques"] if is_full(metafunc.config) else ways
+        metafunc.parametrize("two_nodes", ways, indirect=True)

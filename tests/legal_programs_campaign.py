@@ -74,6 +74,7 @@ class Place:
 
     nodes: str = "one"
     timeout: float = 10.0  # seconds for one program
+    launch: Callable[..., Any] = mpi_harness.run
 
     def run(self, ranks: int, methods: str, seeds: str, programs: int, *more: str) -> Any:
         """A job; its outcome and the entries that it noted."""
@@ -82,7 +83,7 @@ class Place:
                  "+".join(f"{family}:mixed" for family in FAMILIES)) + emulated
         with tempfile.TemporaryDirectory(prefix="onesided-legal-") as folder:
             notes = Path(folder, "notes")
-            outcome = mpi_harness.run(
+            outcome = self.launch(
                 PROGRAM, ranks, str(notes), words, seeds, "--timeout", f"{self.timeout:g}", *more,
                 timeout=60.0 + self.timeout + programs, nodes=2 if self.nodes == "virtual" else 1,
                 env=CLIQUES if self.nodes == "cliques" else {},

@@ -19,19 +19,18 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import processes
-from cases import CASE_MARK, FAILED_MARK
+from cases import CASE_MARK, FAILED_MARK, LEFT_MARK
 
 TESTS = Path(__file__).resolve().parent
-RUN_CASES = TESTS / "run_cases.py"
 LEAKS = re.compile(
     r"UCX +WARN|freeing inactive persistent request|pending (\d+ )?references|not returned to mpool"
-    r"|leaked context IDs|leaked handle|objects? leaked|ResourceWarning"
+    r"|leaked context IDs|leaked handle|objects? leaked|ResourceWarning|^" + LEFT_MARK
 )
 HARMLESS = re.compile(r"OSC UCX component priority set inside component query failed")
 STACKS = re.compile(r"^Timeout \(\d+:\d\d:\d\d", re.MULTILINE)
@@ -86,9 +85,11 @@ def mpi_name() -> str:
     return "openmpi" if "Open MPI" in version else "mpich"
 
 
-def environment(extra: Mapping[str, str], folder: str) -> dict[str, str]:
-    """What the ranks see; ``extra`` wins over what is set here."""
-    env = {key: value for key, value in os.environ.items() if not key.startswith(("PMI", "PMIX"))}
+def environment(
+    extra: Mapping[str, str], folder: str, base: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """What the ranks see: ``base``, what MPI needs, and ``extra``; the last one wins."""
+    env = {key: value for key, value in base.items() if not key.startswith(("PMI", "PMIX"))}
     env["PATH"] = os.path.dirname(mpiexec()) + os.pathsep + env.get("PATH", "")
     env |= {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
     if mpi_name() == "openmpi":
@@ -128,12 +129,14 @@ class Job:
         env: Mapping[str, str] | None = None,
         nodes: int = 1,
         limit: float = 3600.0,
+        base: Mapping[str, str] = os.environ,
     ) -> None:
         self.ranks, self.token = ranks, uuid.uuid4().hex
         self._before, self._clock, self._began = processes.segments(), time.time(), time.monotonic()
         self._starts = {"stdout": 0, "stderr": 0}  # what has been looked at is not looked at again
         self._temporary = tempfile.TemporaryDirectory(prefix="onesided-run-")
         self.folder = Path(self._temporary.name)
+        self.prepare()
         words = str(program).split() if str(program).startswith("-m ") else [str(program)]
         python = [sys.executable, "-m", "mpi4py", str(TESTS / "run_program.py")]
         launcher = command(ranks, nodes, limit, self._temporary.name)
@@ -146,10 +149,13 @@ class Job:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                env=environment(settings, self._temporary.name),
+                env=environment(settings, self._temporary.name, base),
                 start_new_session=True,
                 preexec_fn=_die_with_parent,
             )
+
+    def prepare(self) -> None:
+        """What must be there before the ranks are."""
 
     def end(self, timeout: float) -> Outcome:
         """What becomes of the job in so many seconds; nothing is left running."""
@@ -224,119 +230,3 @@ def classify(
     if leaks:
         return "leak", leaks[0]
     return "pass", "all ranks are done"
-
-
-class Server(Job):
-    """A job that runs case modules, one after the other, until one of them goes wrong.
-
-    What they have left to MPI is seen when the job ends, that of all of them together.
-    """
-
-    def __init__(self, ranks: int, env: Mapping[str, str], nodes: int) -> None:
-        super().__init__(RUN_CASES, ranks, "--requests", env=env, nodes=nodes)
-        self.requests: list[tuple[str, ...]] = []
-
-    def _request(self, token: str, *words: str) -> None:
-        path = self.folder / f"request{len(self.requests)}"
-        path.with_suffix(".new").write_text(json.dumps([token, *words]))
-        path.with_suffix(".new").rename(path)
-        self.requests.append(words)
-
-    def ask(self, *words: str, timeout: float) -> Outcome:
-        """The outcome of a module; anything but a pass is the end of the job."""
-        token, began = uuid.uuid4().hex, time.monotonic()
-        self._starts = {name: (self.folder / name).stat().st_size for name in self._starts}
-        self._request(token, *words)
-        while self.launcher.poll() is None and time.monotonic() < began + timeout:
-            time.sleep(0.01)
-            streams = self.streams()
-            if all(text.count(f"@done {token} ") == self.ranks for text in streams):
-                kind, reason = classify(0, False, self.ranks, token, *streams)
-                if kind != "pass":
-                    self.end(0.0)
-                seconds = time.monotonic() - began
-                return Outcome(kind, 0, reason, *streams, seconds, (*self.command, *words))
-        outcome = self.end(max(0.0, began + timeout - time.monotonic()))
-        if outcome.kind == "pass":
-            outcome = replace(outcome, kind="crash", reason="the ranks ended before the cases")
-        return replace(outcome, command=(*self.command, *words))
-
-    def close(self) -> Outcome:
-        """The end of a job of which all modules have passed, and whether it left anything."""
-        self._starts = {name: (self.folder / name).stat().st_size for name in self._starts}
-        modules = "\n".join(" ".join(words) for words in self.requests)
-        self._request("")
-        outcome = self.end(60.0)
-        return replace(outcome, reason=f"{outcome.reason}, after\n{modules}")
-
-
-_servers: dict[tuple[Any, ...], Server] = {}
-
-
-def cases_outcome(
-    words: Sequence[str], ranks: int, env: Mapping[str, str], timeout: float, nodes: int
-) -> Outcome:
-    """Run cases in the job of so many ranks with this environment, which is started if need be."""
-    place = (ranks, tuple(sorted(env.items())), nodes)
-    server = _servers.pop(place, None) or Server(ranks, env, nodes)
-    outcome = server.ask(*words, timeout=timeout)
-    if outcome.kind == "pass":
-        _servers[place] = server
-    return outcome
-
-
-def close_servers() -> list[Outcome]:
-    """End the jobs that wait for cases; the outcomes of those that did not end well."""
-    outcomes = []
-    while _servers:
-        outcomes.append(_servers.popitem()[1].close())
-    return [outcome for outcome in outcomes if outcome.kind != "pass"]
-
-
-def run_cases(
-    module: str | Path,
-    ranks: int,
-    select: Sequence[str] | str = (),
-    options: Mapping[str, str] | None = None,
-    env: Mapping[str, str] | None = None,
-    timeout: float = 300.0,
-    nodes: int = 1,
-    alone: bool = False,
-    among: Sequence[int] = (),
-) -> list[dict[str, Any]]:
-    """Run a case module of tests/mpi (or any path) and require that all its cases pass.
-
-    At least one case must have run; where every one was skipped the test is skipped, too. The job
-    is that of other modules unless this one asks for one ``alone``. Of the
-    numbers of ranks ``among`` which it is, a case runs on one only: tests on all of them run each
-    case once.
-    """
-    import pytest
-
-    path = Path(module) if os.sep in str(module) else TESTS / "mpi" / f"{module}.py"
-    chosen = [select] if isinstance(select, str) else list(select)
-    arguments = [word for text in chosen for word in ("--select", text)]
-    for key, text in (options or {}).items():
-        arguments += ["--option", f"{key}={text}"]
-    for number in among:
-        arguments += ["--among", str(number)]
-    if alone:
-        outcome = run(
-            RUN_CASES, ranks, str(path), *arguments, env=env, timeout=timeout, nodes=nodes
-        )
-    else:
-        outcome = cases_outcome([str(path), *arguments], ranks, env or {}, timeout, nodes)
-    failed = [case for case in outcome.cases if case["outcome"] == "failed"]
-    if failed:
-        texts = "\n\n".join(
-            f"{case['name']} on {case['ranks']} ranks\n{case['reason']}" for case in failed
-        )
-        pytest.fail(f"{len(failed)} of {len(outcome.cases)} cases failed\n{texts}", pytrace=False)
-    if outcome.kind != "pass":
-        last = outcome.cases[-1]["name"] if outcome.cases else "none"
-        pytest.fail(f"after case {last}: {outcome.report()}", pytrace=False)
-    if not outcome.cases:
-        pytest.fail(f"no case of {path.name} was selected by {chosen}", pytrace=False)
-    if all(case["outcome"] == "skipped" for case in outcome.cases):
-        pytest.skip("; ".join(sorted({case["reason"] for case in outcome.cases})))
-    return outcome.cases

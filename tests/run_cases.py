@@ -1,29 +1,24 @@
 """Run the cases of a module on the ranks of this job.
 
     mpiexec -n 4 python -m mpi4py tests/run_cases.py tests/mpi/cases_x.py [--select TEXT]...
-        [--option KEY=VALUE]... [--among RANKS]...
+        [--option KEY=VALUE]... [--among RANKS]... [--turn NUMBER]
 
 Rank 0 prints one line of JSON per case; the exit code is 1 when a case failed. With
-``--among 2 --among 4`` a job of 2 ranks runs some of the cases, and one of 4 ranks the others. With
-``--requests`` the modules are those that mpi_harness asks for, one after the other, by files.
+``--among 2 --among 4`` a job of 2 ranks runs some of the cases, and one of 4 ranks the others; with
+another ``--turn`` they change places.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 import importlib.util
-import itertools
-import json
 import os
 import sys
-import time
 from collections.abc import Sequence
-from pathlib import Path
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from cases import run_module, say
+from cases import Choice, run_module
 
 
 def run(words: Sequence[str]) -> int:
@@ -33,6 +28,7 @@ def run(words: Sequence[str]) -> int:
     parser.add_argument("--select", action="append", default=[], metavar="TEXT")
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--among", action="append", default=[], type=int, metavar="RANKS")
+    parser.add_argument("--turn", default=0, type=int, metavar="NUMBER")
     arguments = parser.parse_args(words)
     name = os.path.splitext(os.path.basename(arguments.module))[0]
     folder = os.path.dirname(os.path.abspath(arguments.module))
@@ -45,35 +41,9 @@ def run(words: Sequence[str]) -> int:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     options = dict(text.split("=", 1) for text in arguments.option)
-    return run_module(module, arguments.select, options, arguments.among)
-
-
-def serve(folder: Path) -> None:
-    """Collective. Run what the files request0, request1, ... ask for, until one asks for nothing.
-
-    They hold the words of a command line, after a token that every rank prints when it is done.
-    """
-    from mpi4py import MPI
-
-    for number in itertools.count():
-        request = folder / f"request{number}"
-        looks = 0
-        while not request.exists():
-            if looks < 50:  # what other ranks still need of this one gets on
-                MPI.COMM_WORLD.Iprobe()
-            looks += 1
-            time.sleep(0.01)
-        token, *words = json.loads(request.read_text())
-        if not words:
-            return
-        run(words)
-        gc.collect()
-        for stream in (1, 2):
-            say(f"@done {token} {MPI.COMM_WORLD.rank}", stream)
+    chosen = Choice(arguments.select, arguments.among, arguments.turn)
+    return run_module(module, chosen, options)
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--requests":
-        serve(Path(os.environ["ONESIDED_FOLDER"]))
-    else:
-        sys.exit(1 if run(sys.argv[1:]) else 0)
+    sys.exit(1 if run(sys.argv[1:]) else 0)

@@ -6,8 +6,8 @@ import json
 import math
 
 import commands
-import mpi_harness
 import pytest
+import servers
 
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.papers import forecast
@@ -39,7 +39,7 @@ APART = Forecast(dict.fromkeys((BINOMIAL, PASSIVE, ONE_SIDED), NETWORK), range(8
 
 def bench(ranks, path, *words, env=None):
     arguments = ["bench", "broadcast", *words, "--iterations", "2", "--json", str(path)]
-    outcome = mpi_harness.run("-m onesided.apps", ranks, *arguments, timeout=100, env=env)
+    outcome = servers.run("-m onesided.apps", ranks, *arguments, timeout=100, env=env)
     assert outcome.kind == "pass", outcome.report()
     return outcome, json.loads(path.read_text())
 

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import commands
-import mpi_harness
 import numpy as np
 import pytest
 import scipy.fft
+import servers
 from mpi4py import MPI
 
 from onesided.apps.bench.foreign import ForeignError
@@ -34,7 +34,7 @@ SHAPE = ["--shape", "12", "10", "9", "--iterations", "2"]
 
 def bench(ranks, path, *words):
     arguments = ["bench", "fft", *words, "--json", str(path)]
-    outcome = mpi_harness.run("-m onesided.apps", ranks, *arguments, timeout=200)
+    outcome = servers.run("-m onesided.apps", ranks, *arguments, timeout=200)
     assert outcome.kind == "pass", outcome.report()
     return outcome, json.loads(path.read_text())
 
@@ -56,12 +56,12 @@ def test_what_is_missed_is_a_target():
 
 
 def test_the_table_has_targets_for_two_and_four_ranks_only():
-    assert len(cases(2, 1)) == 5
+    assert len({case.name for case in cases(2, 1)}) == len(cases(2, 1)) == 8
     assert [case.grid for case in cases(4, 1)] == [(2, 2)]
     assert all(case.targets for case in (*cases(2, 1), *cases(4, 1)))
     other = cases(3, 1)
-    assert len(other) == 5
-    assert not any(case.targets for case in other)
+    assert len(other) == 8
+    assert not any(case.targets or case.setups for case in other)
     assert [case.shape for case in cases(4, 8)] == [(16, 16, 16)]
     assert not cases(4, 8)[0].targets
     assert {target.opponent for case in CASES for target in case.targets} == {PEER, LOCAL, FFTW_MPI}
@@ -73,7 +73,7 @@ def test_the_suite_compares_every_case(ranks, tmp_path):
     words += ["--against", "mpi4py-fft", "local-work", "--strict"]
     outcome, content = bench(ranks, tmp_path / "suite.json", *words)
     expected = {case.name for case in cases(ranks, 16)}
-    assert len(expected) == {2: 5, 4: 1}[ranks]
+    assert len(expected) == {2: 8, 4: 1}[ranks]
     assert {row["case"] for row in content["rows"]} == expected == set(content["pattern"]["plans"])
     for row in content["rows"]:
         assert len(row["times_s"]) == row["iterations"] > 0
@@ -82,6 +82,10 @@ def test_the_suite_compares_every_case(ranks, tmp_path):
     local = [row for row in content["rows"] if row["opponent"] == LOCAL]
     assert len(local) == 2 * len(expected)
     assert "no targets are set" in outcome.stdout
+    assert "Verified with scipy.fft" in outcome.stdout
+    plans = content["pattern"]["plans"]
+    named = [plans[name]["rma-notify"]["kernel"] for name in expected if name.endswith("FFTW")]
+    assert set(named) <= {"mpi4py-fft"}
     grids = [each["rma-notify"]["grid"] for each in content["pattern"]["plans"].values()]
     assert grids == [{2: [2, 1, 1], 4: [2, 2, 1]}[ranks]] * len(expected)
 

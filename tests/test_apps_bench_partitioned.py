@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 
 import commands
-import mpi_harness
 import pytest
+import servers
 
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.papers import options as given
@@ -207,7 +207,7 @@ def test_a_figure_without_lines_leaves_no_file(tmp_path):
 
 def bench(path, *words, env=None):
     arguments = ["bench", "partitioned", *words, "--iterations", "2", "--json", str(path)]
-    outcome = mpi_harness.run("-m onesided.apps", 2, *arguments, timeout=100, env=env)
+    outcome = servers.run("-m onesided.apps", 2, *arguments, timeout=100, env=env)
     assert outcome.kind == "pass", outcome.report()
     return outcome, json.loads(path.read_text())
 

@@ -13,6 +13,7 @@ import commands
 import mpi_harness
 import numpy as np
 import pytest
+import servers
 from mpi4py import MPI
 
 from onesided.apps.bench.foreign import Foreign, ForeignError, Program, clean_environment
@@ -31,7 +32,7 @@ QUICK = ["--iterations", "2", "--shrink", "64"]
 
 def bench(path, *words, ranks=2, env=None):
     arguments = ["bench", "spmv", "--suite", *QUICK, *words, "--json", str(path)]
-    outcome = mpi_harness.run("-m onesided.apps", ranks, *arguments, env=env, timeout=200)
+    outcome = servers.run("-m onesided.apps", ranks, *arguments, env=env, timeout=200)
     assert outcome.kind == "pass", outcome.report()
     return outcome, json.loads(path.read_text())
 

@@ -6,9 +6,9 @@ import io
 import json
 from argparse import Namespace
 
-import mpi_harness
 import numpy as np
 import pytest
+import servers
 from mpi4py import MPI
 from rich.console import Console
 
@@ -124,9 +124,8 @@ OPERATED = ("Barrier", "Bcast", "Allreduce", "Alltoallw", "Neighbor_allgatherv")
 
 def ran(path, *words):
     arguments = ["bench", "collectives", "--quick", "--iterations", "2", *words]
-    outcome = mpi_harness.run(
+    outcome = servers.run(
         "-m onesided.apps", 2, *arguments, "--json", str(path), timeout=120,
-        env={"ONESIDED_TUNING": "off"},
     )  # fmt: skip
     assert outcome.kind == "pass", outcome.report()
     return outcome.stdout, json.loads(path.read_text())
@@ -156,7 +155,7 @@ def test_collectives(tmp_path):
 
 def test_another_method_is_a_mistake(tmp_path):
     words = ["bench", "collectives", "--operations", "Bcast", "--methods", "rma-notify"]
-    outcome = mpi_harness.run("-m onesided.apps", 1, *words)
+    outcome = servers.run("-m onesided.apps", 1, *words)
     assert "no method 'rma-notify' of these operations" in outcome.stderr
 
 

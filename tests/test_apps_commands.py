@@ -11,6 +11,7 @@ from pathlib import Path
 import commands
 import mpi_harness
 import pytest
+import servers
 
 from onesided.collectives.program import COMPILED, interpreter
 from onesided.collectives.registry import methods
@@ -33,7 +34,7 @@ def ran(finished: commands.Finished, code: int = 0) -> commands.Finished:
 @pytest.mark.parametrize("ranks", MANY_RANKS)
 def test_fft_with_every_method_is_right_and_leaves_nothing(ranks):
     words = ["--comm", "all", "--verify", "--shape", "12", "10", "9", "--iterations", "2"]
-    outcome = mpi_harness.run("-m onesided.apps", ranks, "fft", *words, timeout=120)
+    outcome = servers.run("-m onesided.apps", ranks, "fft", *words, timeout=120)
     assert outcome.kind == "pass", outcome.report()
     for method in methods():
         assert re.search(rf"\b{method} ", outcome.stdout), outcome.report()
@@ -43,7 +44,7 @@ def test_fft_with_every_method_is_right_and_leaves_nothing(ranks):
 @pytest.mark.parametrize("ranks", MANY_RANKS)
 def test_spmv_with_every_method_is_right_and_leaves_nothing(ranks):
     words = [str(MATRIX), "--comm", "all", "--verify", "--iterations", "3"]
-    outcome = mpi_harness.run("-m onesided.apps", ranks, "spmv", *words, timeout=120)
+    outcome = servers.run("-m onesided.apps", ranks, "spmv", *words, timeout=120)
     assert outcome.kind == "pass", outcome.report()
     for method in methods():
         assert re.search(rf"\b{method} ", outcome.stdout), outcome.report()
@@ -72,7 +73,7 @@ def test_doctor_tells_who_runs_rounds(core, words, tmp_path):
     path = tmp_path / "doctor.json"
     arguments = ["doctor", "--comm", "p2p", "--json", str(path)]
     env = {"ONESIDED_CORE": core} if core else {}
-    outcome = mpi_harness.run("-m onesided.apps", 1, *arguments, env=env)
+    outcome = servers.run("-m onesided.apps", 1, *arguments, env=env)
     assert outcome.kind == "pass", outcome.report()
     assert re.search(rf"rounds are run by +{re.escape(words)}\n", outcome.stdout), outcome.report()
     assert json.loads(path.read_text())["machine"]["interpreters"] == [words]
@@ -80,7 +81,7 @@ def test_doctor_tells_who_runs_rounds(core, words, tmp_path):
 
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_doctor_tries_every_method(ranks):
-    outcome = mpi_harness.run("-m onesided.apps", ranks, "doctor", timeout=120)
+    outcome = servers.run("-m onesided.apps", ranks, "doctor", timeout=120)
     assert outcome.kind == "pass", outcome.report()
     for method in methods():
         assert re.search(rf"\b{method} .*\b(yes|not here)\b", outcome.stdout), outcome.report()
@@ -103,7 +104,7 @@ def test_doctor_tries_every_method(ranks):
 def test_benchmarks_come_to_their_end(words, tmp_path):
     path = tmp_path / "bench.json"
     arguments = ["bench", *words, "--json", str(path)]
-    outcome = mpi_harness.run("-m onesided.apps", 2, *arguments, timeout=200)
+    outcome = servers.run("-m onesided.apps", 2, *arguments, timeout=200)
     assert outcome.kind == "pass", outcome.report()
     rows = [row for row in json.loads(path.read_text())["rows"] if "reason" not in row]
     assert len(rows) >= 3

@@ -13,6 +13,7 @@ import mpi_harness
 import numpy as np
 import pytest
 import scipy.io
+import servers
 from mpi4py import MPI
 
 from onesided.apps.bench.timing import Subject, measure
@@ -28,7 +29,7 @@ MATRICES = mpi_harness.TESTS / "matrices"
 
 def bench(name, ranks, path, *words, env=None):
     arguments = ["bench", name, *words, "--iterations", "3", "--json", str(path)]
-    outcome = mpi_harness.run("-m onesided.apps", ranks, *arguments, timeout=150, env=env)
+    outcome = servers.run("-m onesided.apps", ranks, *arguments, timeout=150, env=env)
     assert outcome.kind == "pass", outcome.report()
     return outcome, json.loads(path.read_text())
 

@@ -13,6 +13,7 @@ import commands
 import mpi_harness
 import numpy as np
 import pytest
+import servers
 from mpi4py import MPI
 
 from onesided.apps.bench.foreign import ForeignError
@@ -42,7 +43,7 @@ SMALL = ["--shape", "8", "6", "5", "--points", "5", "--steps", "6", "--iteration
 
 def apps(ranks, path, *words, env=None):
     arguments = ["bench", "apps", *SMALL, *words, "--json", str(path)]
-    outcome = mpi_harness.run("-m onesided.apps", ranks, *arguments, timeout=150, env=env)
+    outcome = servers.run("-m onesided.apps", ranks, *arguments, timeout=150, env=env)
     assert outcome.kind == "pass", outcome.report()
     return outcome, json.loads(path.read_text())
 

@@ -12,6 +12,7 @@ import cluster
 import commands
 import mpi_harness
 import pytest
+import servers
 
 from onesided.apps.modelling.measuring import ASSUMED, SIZES
 from onesided.apps.modelling.options import NETWORKS as NAMES
@@ -46,7 +47,7 @@ def measured(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "bench.json"
     words = ["--check", "--comm", "all", "--sizes", "1K", "64K", "--info", "ranks_per_node=2"]
     words += ["--iterations", "2", "--seconds", "4", "--json", str(path)]
-    outcome = mpi_harness.run("-m onesided.apps", 3, "bench", "model", *words, timeout=100)
+    outcome = servers.run("-m onesided.apps", 3, "bench", "model", *words, timeout=100)
     assert outcome.kind == "pass", outcome.report()
     return outcome, json.loads(path.read_text()), path
 

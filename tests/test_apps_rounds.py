@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-import mpi_harness
 import numpy as np
 import pytest
+import servers
 from mpi4py import MPI
 
 from onesided.apps.papers import rounds
@@ -15,9 +15,9 @@ from onesided.apps.papers import rounds
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_rounds(tmp_path, ranks):
     path = tmp_path / "rounds.json"
-    outcome = mpi_harness.run(
+    outcome = servers.run(
         "-m onesided.apps", ranks, "bench", "rounds", "--sizes", "64", "4K", "--iterations", "3",
-        "--json", str(path), timeout=120, env={"ONESIDED_TUNING": "off"},
+        "--json", str(path), timeout=120,
     )  # fmt: skip
     assert outcome.kind == "pass", outcome.report()
     assert "0 wrong elements" in outcome.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mpi_harness
 import pytest
+import servers
 
 PROGRAM = mpi_harness.TESTS / "programs" / "exchange_faults.py"
 full = pytest.mark.full
@@ -18,16 +19,18 @@ def ends_badly(fault, place, method="rma-notify", ranks=3, **kwargs):
 
 
 def test_a_good_run():
-    outcome = mpi_harness.run(PROGRAM, 3, "none", "nowhere", "rma-notify", timeout=30)
+    outcome = servers.run(PROGRAM, 3, "none", "nowhere", "rma-notify", timeout=30)
     assert outcome.kind == "pass", outcome.report()
     assert outcome.stdout.count("is through") == 3
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize("place", PLACES)
 def test_an_exception_ends_the_job(place):
     assert "only here" in ends_badly("exception", place).stderr
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize("method", [
     "rma-fence", "rma-lock", "p2p",
     *(pytest.param(method, marks=full) for method in ("rma-pscw", "rma-lock-paper"))])
@@ -39,6 +42,7 @@ def test_an_exception_in_a_thread_ends_the_job():
     assert "only here" in ends_badly("thread", "between").stderr
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize(("fault", "place"), [
     ("exit", "before init"), ("exit", "between"), ("exception of mpi4py", "after wait"),
     *(pytest.param(*how, marks=full) for how in [
@@ -49,6 +53,7 @@ def test_mpi4py_aborts_what_ends_badly(fault, place):
     ends_badly(fault, place)
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize("fault", ["memory", "kill", "segfault"])
 def test_other_ends(fault):
     ends_badly(fault, "between")
@@ -62,12 +67,14 @@ def test_every_end_everywhere(fault, place, method):
     ends_badly(fault, place, method)
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize("method", ["rma-notify", "rma-fence"])
 def test_a_pause_is_survived(method):
     outcome = mpi_harness.run(PROGRAM, 3, "pause", "between", method, timeout=40)
     assert outcome.kind == "pass", outcome.report()
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize("how", ["exit", "finalize", "active"])
 def test_what_is_left_is_freed_before_finalize(how):
     """The harness fails a run that leaves windows to MPI: their leak lines are looked for."""

@@ -11,7 +11,15 @@ import time
 import mpi_harness
 import processes
 import pytest
+import servers
+from cases import Choice, collect
+from mpi4py import MPI
 
+sys.path.insert(0, str(mpi_harness.TESTS / "mpi"))
+
+import cases_harness
+
+MODULE = str(mpi_harness.TESTS / "mpi" / "cases_harness.py")
 FAULTS = mpi_harness.TESTS / "programs" / "faults.py"
 
 
@@ -20,30 +28,23 @@ def test_a_good_program_passes():
     assert outcome.kind == "pass", outcome.report()
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.parametrize(
-    ("fault", "kinds"),
+    ("fault", "victim", "words"),
     [
-        ("exception", {"error"}),
-        ("exit3", {"error"}),
-        ("segfault", {"crash", "error"}),
-        ("killed", {"crash", "error"}),
+        ("exception", 1, "ArithmeticError: only here"),
+        ("exit3", 1, ""),
+        ("segfault", 1, ""),
+        ("killed", 1, ""),
+        ("leave", 0, ""),
+        ("leave", 1, ""),
     ],
 )
-def test_a_fault_of_one_rank_ends_the_job(fault, kinds):
-    outcome = mpi_harness.run(FAULTS, 2, fault, timeout=20)
-    assert outcome.kind in kinds, outcome.report()
-    assert outcome.returncode != 0
-
-
-def test_an_exception_is_reported_with_its_words():
-    outcome = mpi_harness.run(FAULTS, 2, "exception", timeout=20)
-    assert "ArithmeticError: only here" in outcome.stderr, outcome.report()
-
-
-@pytest.mark.parametrize("victim", ["0", "1"])
-def test_a_rank_that_leaves_early_is_missed(victim):
-    outcome = mpi_harness.run(FAULTS, 2, "leave", victim, timeout=10)
-    assert outcome.kind != "pass", outcome.report()
+def test_a_fault_of_one_rank_is_seen(fault, victim, words):
+    outcome = mpi_harness.run(FAULTS, 2, fault, str(victim), timeout=20)
+    assert outcome.kind in (("error",) if words else ("error", "crash", "hang")), outcome.report()
+    assert words in outcome.stderr, outcome.report()
+    assert fault == "leave" or outcome.returncode != 0
 
 
 def test_a_missing_token_is_a_failure_even_with_exit_code_0():
@@ -62,12 +63,10 @@ def test_a_hang_gives_the_stacks_of_the_ranks_and_leaves_no_process():
 
 
 def test_leaked_objects_are_seen():
-    outcome = mpi_harness.run(FAULTS, 2, "request", timeout=30)
+    outcome = mpi_harness.run(FAULTS, 2, "window", timeout=30)
     if mpi_harness.mpi_name() == "openmpi":
         assert outcome.kind == "pass", "Open MPI has begun to report leaks: expect them"
         pytest.skip("Open MPI says nothing about objects left over at finalize")
-    assert outcome.kind == "leak", outcome.report()
-    outcome = mpi_harness.run(FAULTS, 2, "window", timeout=30)
     assert outcome.kind == "leak", outcome.report()
 
 
@@ -116,14 +115,6 @@ def _until(condition, seconds=20.0):
     return False
 
 
-def run(ranks, *select, **settings):
-    arguments = [word for text in select for word in ("--select", text)]
-    module = str(mpi_harness.TESTS / "mpi" / "cases_harness.py")
-    return mpi_harness.run(
-        mpi_harness.TESTS / "run_cases.py", ranks, module, *arguments, **settings
-    )
-
-
 def test_parameters_are_combined_and_evaluated_in_the_job(run_cases):
     cases = run_cases("cases_harness", 3, select="case_parameters")
     assert [case["name"] for case in cases] == [
@@ -142,41 +133,9 @@ def test_options_reach_the_case(run_cases):
     assert "needs 3" in cases[1]["reason"]
 
 
-def test_a_skip_that_not_all_ranks_want_is_a_failure():
-    outcome = run(2, "skip_alone", timeout=20)
-    assert outcome.kind == "error"
-    assert outcome.cases[0]["outcome"] == "failed"
-    assert "skipped only rank 0 wants to" in outcome.cases[0]["reason"]
-
-
-def test_a_failing_case_is_reported_and_the_others_go_on():
-    outcome = run(2, "fails_on_last", "after_failure", timeout=20)
-    assert outcome.kind == "error", outcome.report()
-    assert [case["outcome"] for case in outcome.cases] == ["failed", "passed"]
-    assert "only the last rank fails" in outcome.cases[0]["reason"]
-    assert "ONESIDED_SEED=" in outcome.stderr
-
-
-def test_others_waiting_for_a_failed_rank_do_not_hide_its_error():
-    outcome = run(2, "waits_for_failed", env={"ONESIDED_CASE_TIMEOUT": "3"}, timeout=30)
-    assert outcome.kind == "error", outcome.report()
-    assert "rank 0 does not come" in outcome.stderr
-
-
-def test_a_case_that_hangs_prints_all_stacks():
-    outcome = run(3, "case_hangs", env={"ONESIDED_CASE_TIMEOUT": "2"}, timeout=30)
-    assert outcome.kind == "hang", outcome.report()
-    assert outcome.stderr.count("in case_hangs") == 3, outcome.report()
-
-
 def test_run_cases_fails_when_nothing_was_selected(run_cases):
     with pytest.raises(pytest.fail.Exception, match="no case"):
         run_cases("cases_harness", 1, select="case_that_is_not_there")
-
-
-def test_run_cases_fails_with_the_words_of_the_failing_rank(run_cases):
-    with pytest.raises(pytest.fail.Exception, match="only the last rank fails"):
-        run_cases("cases_harness", 2, select="fails_on_last")
 
 
 def test_run_cases_skips_when_every_case_does(run_cases):
@@ -197,18 +156,23 @@ def test_seeds_are_stable_and_can_be_set(monkeypatch):
 # -- the jobs that modules have in common ---------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def jobs():
+    """Jobs of this file alone."""
+    jobs = servers.Servers()
+    yield jobs
+    jobs.close()
+
+
 @pytest.fixture
-def job():
+def job(jobs):
     """The outcome of some cases of cases_harness, in the same job as those before."""
-    assert mpi_harness.close_servers() == []
 
     def ask(*select, env=None, timeout=20.0):
         words = [word for text in select for word in ("--select", text)]
-        module = str(mpi_harness.TESTS / "mpi" / "cases_harness.py")
-        return mpi_harness.cases_outcome([module, *words], 2, env or {}, timeout, 1)
+        return jobs.ask(servers.Request("cases", (MODULE, *words)), 2, env or {}, timeout)
 
-    yield ask
-    mpi_harness.close_servers()
+    return ask
 
 
 def number_of(outcome):
@@ -217,42 +181,106 @@ def number_of(outcome):
     return case["parameters"]["job"]
 
 
-def test_modules_share_a_job_of_the_same_ranks_and_environment(job):
+def test_modules_share_a_job_of_the_same_ranks_and_environment(job, monkeypatch):
+    """The one that was not asked for longest makes room."""
     first = number_of(job("which_job"))
+    assert number_of(job("which_job", env={"ONESIDED_DEBUG": "1"})) == first, "read when needed"
+    other = number_of(job("which_job", env={"ONESIDED_CORE": "python"}))
+    assert other != first
     assert number_of(job("which_job")) == first
-    assert number_of(job("which_job", env={"ONESIDED_MARK": "1"})) != first
-    assert mpi_harness.close_servers() == []
+    assert number_of(job("which_job", env={"ONESIDED_CORE": "python"})) == other
+    monkeypatch.setattr(servers, "MOST_RANKS", 3)
+    last = number_of(job("which_job", env={"MPI_COLOUR": "red"}))
+    assert last not in (first, other)
     assert number_of(job("which_job")) != first
 
 
+def test_a_failing_case_is_reported_and_the_others_go_on(run_cases, jobs, monkeypatch):
+    monkeypatch.setattr(servers, "SERVERS", jobs)
+    with pytest.raises(pytest.fail.Exception) as found:
+        run_cases("cases_harness", 2, select=["fails_on_last", "after_failure", "skip_alone"])
+    text = str(found.value)
+    assert "2 of 3 cases failed" in text
+    assert "only the last rank fails" in text
+    assert "skipped only rank 0 wants to" in text, "a skip that not all ranks want is a failure"
+
+
+def test_what_belongs_to_the_process_is_put_back(job):
+    assert job("changes_the_process").kind == "pass"
+    outcome = job("sees_the_process")
+    assert outcome.kind == "pass", outcome.report()
+
+
+@pytest.mark.parametrize("left", ["message", "thread"])
+def test_what_a_case_leaves_fails_it(job, left):
+    outcome = job(f"leaves_a_{left}")
+    assert outcome.kind == "leak", outcome.report()
+    assert f"@left a {left}" in outcome.reason
+
+
+def test_programs_run_in_a_job_that_is_up(job, jobs):
+    first = number_of(job("which_job"))
+    for words, code in [(["none"], 0), (["exit_together"], 3)]:
+        outcome = jobs.ask(servers.Request("program", (str(FAULTS), *words)), 2, {}, 20.0)
+        assert outcome.returncode == code, outcome.report()
+        assert outcome.kind == ("error" if code else "pass")
+        assert "@done" not in outcome.stdout + outcome.stderr
+    assert number_of(job("which_job")) == first
+    outcome = jobs.ask(servers.Request("program", (str(FAULTS), "exception")), 2, {}, 20.0)
+    assert outcome.kind in ("error", "crash"), outcome.report()
+    assert "ArithmeticError: only here" in outcome.stderr
+    assert number_of(job("which_job")) != first
+
+
+def test_each_case_has_every_number_of_ranks_in_turn():
+    cases = list(collect(cases_harness, MPI.COMM_SELF))
+    assert len(cases) > 8
+    for case in cases:
+        low, high = case.ranks
+        found = [
+            size
+            for turn in range(6)
+            for size in (2, 3, 4)
+            if Choice([], [2, 3, 4], turn).is_due(case, size)
+        ]
+        assert len(found) == 6
+        assert set(found) == {size for size in (2, 3, 4) if low <= size <= high}
+        assert Choice([], [2, 3, 4]).is_due(case, 1)
+
+
 @pytest.mark.parametrize(
-    ("case", "kind", "words"),
+    ("case", "kind", "words", "times"),
     [
-        ("fails_on_last", "error", "only the last rank fails"),
-        ("case_hangs", "hang", "in case_hangs"),
-        ("case_leaves", "crash", "case_leaves"),
+        ("fails_on_last", "error", "ONESIDED_SEED=", 1),
+        ("waits_for_failed", "error", "rank 0 does not come", 1),
+        ("case_hangs", "hang", "in case_hangs", 2),
+        ("case_leaves", "crash", "in case_leaves", 2),
     ],
 )
-def test_after_a_fault_the_next_module_has_a_new_job(job, case, kind, words):
+def test_after_a_fault_the_next_module_has_a_new_job(job, case, kind, words, times):
     env = {"ONESIDED_CASE_TIMEOUT": "2"}
-    first = number_of(job("which_job", env=env))
+    first = number_of(job("which_job"))
     outcome = job(case, env=env)
     assert outcome.kind == kind, outcome.report()
-    assert words in outcome.report()
-    assert number_of(job("which_job", env=env)) != first
+    assert outcome.stderr.count(words) >= times, outcome.report()
+    assert number_of(job("which_job")) != first
 
 
 def test_a_request_that_takes_too_long_gives_the_stacks(job):
-    outcome = job("case_hangs", timeout=3.0)
+    number_of(job("which_job"))
+    outcome = job("case_hangs", timeout=2.0)
     assert outcome.kind == "hang", outcome.report()
     assert outcome.stderr.count("in case_hangs") == 2, outcome.report()
 
 
-def test_what_modules_leave_is_seen_at_the_end(job):
-    assert job("leaks_a_request").kind == "pass"
-    outcomes = mpi_harness.close_servers()
+def test_what_modules_leave_is_seen_at_the_end(job, jobs):
+    for case in ("which_job", "leaks_a_request"):
+        assert job(case).kind == "pass"
+    outcomes = [found for found in jobs.close() if "leaks_a_request" in found.reason]
     if mpi_harness.mpi_name() == "openmpi":
         assert outcomes == [], "Open MPI has begun to report leaks: expect them"
         pytest.skip("Open MPI says nothing about objects left over at finalize")
     assert [outcome.kind for outcome in outcomes] == ["leak"]
-    assert "leaks_a_request" in outcomes[0].reason
+    culprits = outcomes[0].reason.partition("It is left by\n")[2].splitlines()
+    assert len(culprits) == 1
+    assert "leaks_a_request" in culprits[0]

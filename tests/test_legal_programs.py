@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
 
 import legal_programs_campaign as campaign
 import pytest
+import servers
 from legal_programs import (
     KINDS,
     Comm,
@@ -19,6 +21,7 @@ from legal_programs import (
 )
 
 SEEDS = range(200)
+PLACE = functools.partial(campaign.Place, launch=servers.run)
 ONE_OF_EACH = [  # the longest family once, the others again and again
     "+".join(f"{family}:{names[i % len(names)]}" for family, names in campaign.FAMILIES.items())
     for i in range(max(map(len, campaign.FAMILIES.values())))
@@ -208,7 +211,7 @@ def test_every_any_order_method_is_tried():
 
 
 def all_pass(methods, ranks, seeds, nodes="one", most=1):
-    tally = campaign.run_seeds(methods, ranks, seeds.start, seeds.stop, campaign.Place(nodes), most)
+    tally = campaign.run_seeds(methods, ranks, seeds.start, seeds.stop, PLACE(nodes), most)
     if tally.failures:
         again = (f"replay: tests/legal_programs_campaign.py --methods {methods} --ranks {ranks} "
                  f"--nodes {nodes} --seeds {tally.failures[0].seed}:{tally.failures[0].seed + 1}")

@@ -83,6 +83,7 @@ def test_open_mpi_without_shared_memory(run_cases, mpi_name):
               env={"OMPI_MCA_btl": "self,tcp", "OMPI_MCA_osc": "^ucx,sm"})
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize("level", ["single", "funneled", "serialized"])
 def test_too_little_threading_names_the_linear_method(level):
     text = ends(level, 2)
@@ -90,6 +91,7 @@ def test_too_little_threading_names_the_linear_method(level):
     assert text.count("right") == 2
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize("kind", ["unclosed", "finalize"])
 def test_a_program_ends_with_a_broadcast_under_way(kind):
     text = ends(kind)
@@ -101,6 +103,7 @@ def test_python_code_that_keeps_the_interpreter_lock():
     assert ends("python").count("right") == 3
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize("kind", ["exception", "everyone"])
 def test_an_exception_that_nobody_catches_ends_the_job(kind):
     outcome = mpi_harness.run(PROGRAM, 3, kind, timeout=25)

@@ -93,6 +93,7 @@ def passes(ranks, *words, timeout=60, **options):
     return outcome
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize("method", ["rma-notify", pytest.param("p2p", marks=pytest.mark.full)])
 @pytest.mark.parametrize("late", ["0", "-1"])
 def test_what_is_left_and_a_late_rank(method, late):
@@ -109,16 +110,19 @@ def test_what_is_left_of_other_methods(method, late):
     assert passes(4, "left over", method, late, "10").stdout.count("is at its end") == 4
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize("method", ["rma-notify", "p2p", "rma-fence"])
 def test_a_forked_child_never_touches_mpi(method):
     assert passes(2, "fork", method).stdout.count("goes on") == 2
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize("method", ["rma-notify", "rma-lock"])
 def test_a_child_forked_in_the_middle_of_a_round(method):
     assert passes(2, "fork while active", method).stdout.count("goes on") == 2
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_many_communicators_with_attributes(ranks):
     assert passes(ranks, "attributes").stdout.count("has freed all") == ranks
@@ -137,6 +141,7 @@ def unshared(size):
     return (words, "") if done.returncode == 0 else ([], f"unshare: {done.stderr.strip()}")
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize(
     ("how", "ranks"), [("twice", 2), ("at once", 4), ("slots", 2)])
 def test_small_shared_memory(monkeypatch, how, ranks):

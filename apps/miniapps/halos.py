@@ -108,7 +108,6 @@ class Need:
 class Neighbor:
     """A rank to exchange with: what of the packed entries it gets, and which ghosts it sends.
 
-    ``ghosts`` count from the beginning of the local vector [owned | ghost].
     """
 
     rank: int
@@ -118,7 +117,7 @@ class Neighbor:
 
 def neighbors(pattern: HaloPattern) -> list[Neighbor]:
     """Local. By rank; one with nothing to send or to receive has an empty slice."""
-    sent, received = _parts(pattern.send_counts, 0), _parts(pattern.recv_counts, pattern.n_own)
+    sent, received = _parts(pattern.send_counts), _parts(pattern.recv_counts)
     pairs = enumerate(zip(sent, received, strict=True))
     return [
         Neighbor(rank, out, ghosts)
@@ -127,26 +126,23 @@ def neighbors(pattern: HaloPattern) -> list[Neighbor]:
     ]
 
 
-def _parts(counts: NDArray[np.int64], start: int) -> list[slice]:
-    ends = (start + np.cumsum(counts)).tolist()
+def _parts(counts: NDArray[np.int64]) -> list[slice]:
+    ends = np.cumsum(counts).tolist()
     return [slice(end - count, end) for end, count in zip(ends, counts.tolist(), strict=True)]
 
 
 class Packed:
     """Collective. The entries that neighbors need, packed for all of them one after the other.
 
-    ``local``: how many elements its ``_local`` has. ``MemoryError`` on every rank where one has no
-    memory for them.
+    ``MemoryError`` on every rank where one has no memory for them.
     """
 
     k = 1
 
-    def __init__(self, need: Need, local: int = 0) -> None:
-        self.n_own = need.pattern.n_own
+    def __init__(self, need: Need) -> None:
         self._index = need.pattern.send_index
         with agreed(need.comm):
             self._packed: NDArray[Any] = np.zeros(len(self._index), need.dtype)
-            self._local: NDArray[Any] = np.zeros(local, need.dtype)
 
     def _pack(self, x: NDArray[Any]) -> None:
         np.take(x, self._index, out=self._packed, mode="clip")
@@ -154,7 +150,7 @@ class Packed:
 
 # Ghosts by :class:`~onesided.collectives.HaloExchange`, with a list of the neighbors.
 #
-# One array has the local vector, and behind it the packed entries; neighbors write to its ghosts.
+# One array has the ghosts, to which neighbors write, and behind them the packed entries.
 
 
 class Exchange(Packed):
@@ -162,12 +158,12 @@ class Exchange(Packed):
 
     def __init__(self, need: Need) -> None:
         super().__init__(need)
-        local, packed = need.pattern.n_local, len(self._packed)
-        self._memory = empty(need.comm, local + packed, need.dtype, links=0)
+        ghosts, packed = len(need.pattern.ghosts), len(self._packed)
+        self._memory = empty(need.comm, ghosts + packed, need.dtype, links=0)
         self._memory[...] = 0
-        self._local, self._packed = self._memory[:local], self._memory[local:]
+        self._ghosts, self._packed = self._memory[:ghosts], self._memory[ghosts:]
         table = [
-            (each.rank, [(local + each.sent.start, local + each.sent.stop)], (each.ghosts,))
+            (each.rank, [(ghosts + each.sent.start, ghosts + each.sent.stop)], (each.ghosts,))
             for each in neighbors(need.pattern)
         ]
         try:
@@ -185,14 +181,10 @@ class Exchange(Packed):
         self._pack(x)
         self._halo.Start()
 
-    def fill(self, x: NDArray[Any]) -> None:
-        """Local. Copy ``x`` to the owned part of the local vector."""
-        self._local[: self.n_own] = x
-
     def finish(self) -> NDArray[Any]:
-        """Local in the sense of MPI. The local vector, when the ghosts are there."""
+        """Local in the sense of MPI. The ghosts, when they are there."""
         self._halo.Wait()
-        return self._local
+        return self._ghosts
 
     def Free(self) -> None:
         """Collective. A second time has no effect."""
@@ -200,7 +192,7 @@ class Exchange(Packed):
             return
         self._freed = True
         self._halo.Free()
-        self._local = self._packed = self._local[:0].copy()
+        self._ghosts = self._packed = self._ghosts[:0].copy()
         free(self._memory)
 
 
@@ -218,10 +210,12 @@ class TwoSided(Packed):
     label = ""
 
     def __init__(self, need: Need) -> None:
-        super().__init__(need, need.pattern.n_local)
+        super().__init__(need)
+        with agreed(need.comm):
+            self._ghosts: NDArray[Any] = np.zeros(len(need.pattern.ghosts), need.dtype)
         self._comm = need.comm.Dup()
         near = neighbors(need.pattern)
-        ghosts = [(self._local[each.ghosts], each.rank) for each in near]
+        ghosts = [(self._ghosts[each.ghosts], each.rank) for each in near]
         sent = [(self._packed[each.sent], each.rank) for each in near]
         self._receives = [pair for pair in ghosts if len(pair[0])]
         self._sends = [pair for pair in sent if len(pair[0])]
@@ -236,14 +230,10 @@ class TwoSided(Packed):
         for part, rank in self._sends:
             comm.Send(part, rank, TAG)
 
-    def fill(self, x: NDArray[Any]) -> None:
-        """Local. Copy ``x`` to the owned part of the local vector."""
-        self._local[: self.n_own] = x
-
     def finish(self) -> NDArray[Any]:
-        """Local in the sense of MPI. The local vector, when the ghosts are there."""
+        """Local in the sense of MPI. The ghosts, when they are there."""
         MPI.Request.Waitall(self._requests)
-        return self._local
+        return self._ghosts
 
     def Free(self) -> None:
         """Collective. A second time has no effect."""
@@ -295,7 +285,7 @@ class Landing:
     def places(self, near: list[Neighbor], shift: int = 0) -> Mapping[int, int]:
         """Collective. By neighbor, the element of its window where this rank's entries go.
 
-        ``shift``: by how much ghosts lie behind their place in a local vector, on this rank.
+        ``shift``: where the ghosts begin, on this rank.
         """
         mine = np.zeros(self.comm.size, np.int64)
         for each in near:
@@ -331,13 +321,12 @@ def _check_model(comm: MPI.Intracomm, window: MPI.Win) -> None:
     agree(comm, error)
 
 
-# Ghosts by Put between two fences, straight into the local vectors of the neighbors.
+# Ghosts by Put between two fences.
 #
 # This is how the paper on multi-threaded one-sided communication changed MiniFE: a Put where the
 # original has a send. Puts that follow the first fence reach a rank after it has called its own
 # (MPI-4.1 section 12.5.1), which it does when it reads its ghosts no more; the second fence tells
-# that all are there. Both are called by the thread that computes. The window is the local vector
-# itself, which is filled beside the ghosts while they are coming.
+# that all are there. Both are called by the thread that computes.
 
 
 class Fence(Packed):
@@ -347,8 +336,8 @@ class Fence(Packed):
 
     def __init__(self, need: Need) -> None:
         super().__init__(need)
-        self._landing = Landing(need.comm, need.pattern.n_local, need.dtype)
-        self._window, self._local = self._landing.window, self._landing.memory
+        self._landing = Landing(need.comm, len(need.pattern.ghosts), need.dtype)
+        self._window, self._ghosts = self._landing.window, self._landing.memory
         near = neighbors(need.pattern)
         places = self._landing.places(near)
         self._puts: list[Work] = [
@@ -364,21 +353,17 @@ class Fence(Packed):
         self._window.Fence(MPI.MODE_NOPRECEDE)
         self._put()
 
-    def fill(self, x: NDArray[Any]) -> None:
-        """Local. Copy ``x`` to the owned part of the local vector, where nobody puts."""
-        self._local[: self.n_own] = x
-
     def finish(self) -> NDArray[Any]:
-        """Collective. The local vector, when the ghosts of all ranks are there."""
+        """Collective. The ghosts, when those of all ranks are there."""
         self._window.Fence(MPI.MODE_NOSUCCEED)
-        return self._local
+        return self._ghosts
 
     def Free(self) -> None:
         """Collective. Give the window back; a second time has no effect."""
         if self._freed:
             return
         self._freed = True
-        self._puts, self._local = [], self._local[:0].copy()
+        self._puts, self._ghosts = [], self._ghosts[:0].copy()
         self._landing.free()
 
     def _put(self) -> None:
@@ -429,7 +414,7 @@ class FenceThreads(Fence):
 # barrier after MPI_Win_unlock_all, which has completed the Puts at their targets. The window has
 # room for the ghosts of two rounds, used in turn: who writes to one of them again has left the
 # barrier of the round between, which its owner entered after reading. So one barrier a round is
-# enough. From there the ghosts, a small part of the vector, are copied beside the owned entries.
+# enough.
 
 SLOTS = 2
 
@@ -445,13 +430,13 @@ class LockAllThreads(Packed):
 
     def __init__(self, need: Need) -> None:
         pattern = need.pattern
-        super().__init__(need, pattern.n_local)
+        super().__init__(need)
         check_threads(need.comm)
         self._landing = Landing(need.comm, SLOTS * len(pattern.ghosts), need.dtype)
         self._window = self._landing.window
         self._slots = np.split(self._landing.memory, SLOTS)
         near, count = neighbors(pattern), len(pattern.ghosts)
-        shifts = (slot * count - self.n_own for slot in range(SLOTS))
+        shifts = (slot * count for slot in range(SLOTS))
         self._works = [self._slot_works(near, self._landing.places(near, by)) for by in shifts]
         try:
             self._team = team_of(need.comm, len(self._works[0]) - 1)
@@ -480,19 +465,14 @@ class LockAllThreads(Packed):
         self._slot = 1 - self._slot
         self._team.run(self._works[self._slot])
 
-    def fill(self, x: NDArray[Any]) -> None:
-        """Local. Copy ``x`` to the owned part of the local vector."""
-        self._local[: self.n_own] = x
-
     def finish(self) -> NDArray[Any]:
-        """Collective. The local vector, when the ghosts are there: all ranks wait for all."""
+        """Collective. The ghosts, when they are there: all ranks wait for all."""
         window = self._window
         window.Unlock_all()
         self._landing.comm.Barrier()
         window.Lock_all()
         window.Sync()
-        self._local[self.n_own :] = self._slots[self._slot]
-        return self._local
+        return self._slots[self._slot]
 
     def Free(self) -> None:
         """Collective. End the threads, then give the window back; once more has no effect."""

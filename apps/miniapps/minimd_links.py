@@ -131,7 +131,7 @@ class Ghosts:
         counts = np.bincount(ranks, minlength=line.comm.size) * line.room
         pattern = HaloPattern(2 * line.room, np.zeros(2 * line.room, np.int64), index, counts,
                               counts)  # fmt: skip
-        self._places = [line.room * (2 + coming.index(side)) for side in SIDES]
+        self._places = [line.room * coming.index(side) for side in SIDES]
         self._room = line.room
         self.halo = way.make(Need(line.comm, pattern, np.dtype(float), line.info))
         self.label: str = self.halo.label
@@ -139,8 +139,8 @@ class Ghosts:
     def exchange(self, sent: Counts, received: Counts) -> Pair:
         """Collective over the line."""
         self.halo.start(self._vector)
-        local, room, (low, high) = self.halo.finish(), self._room, self._places
-        return local[low : low + room], local[high : high + room]
+        ghosts, room, (low, high) = self.halo.finish(), self._room, self._places
+        return ghosts[low : low + room], ghosts[high : high + room]
 
     def free(self) -> None:
         """Collective over the line."""

@@ -32,8 +32,6 @@ class Operator(Linear):
     of the matrix. ``halo`` goes with ``Free``.
     """
 
-    checked = True
-
     def __init__(self, matrix: DistMatrix, halo: Ghosts) -> None:
         self._lay_out(matrix.comm, matrix.row_partition, matrix.col_partition)
         self.dtype, self.matrix, self.halo = matrix.dtype, matrix, halo

@@ -25,11 +25,11 @@ from onesided.apps.cli.options import settings
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import Report, Row, Verdict, check_json
 from onesided.apps.solvers.heat_halos import REFERENCE, chosen
-from onesided.apps.solvers.heat_problem import PERIODIC, Block, Box, Problem, extent
-from onesided.apps.solvers.heat_simulation import Simulation, arrays_of
+from onesided.apps.solvers.heat_problem import PERIODIC, Block, Problem
+from onesided.apps.solvers.heat_simulation import ROOT, Simulation
 from onesided.apps.solvers.heat_stencil import settings as stencil_settings
 from onesided.apps.tools.fft import FAILED
-from onesided.collectives import free
+from onesided.collectives import Grid
 from onesided.pencilfft import block
 
 # All steps of all ways, in turns, with their times.
@@ -153,44 +153,7 @@ def _words(numbers: object) -> str:
     return " ".join(map(str, numbers)) if isinstance(numbers, list | tuple) else str(numbers)
 
 
-# The whole field on one rank: gathered from the blocks, and computed there from the start.
-
-ROOT = 0
-
-
-def gather(
-    comm: MPI.Intracomm, block: Block, state: NDArray[Any], wanted: Box
-) -> NDArray[Any] | None:
-    """Collective. The part ``wanted`` of the grid on rank 0, None on the others."""
-    boxes = comm.gather(block.box, root=ROOT)
-    own, _ = _common(block.box, wanted)
-    mine = np.ascontiguousarray(state[own])
-    if comm.rank != ROOT or boxes is None:
-        comm.Send(mine, ROOT)
-        return None
-    field = np.empty(extent(wanted), state.dtype)
-    field[_common(block.box, wanted)[1]] = mine
-    for rank in range(1, comm.size):
-        _, place = _common(boxes[rank], wanted)
-        part = np.empty_like(field[place], order="C")
-        comm.Recv(part, rank)
-        field[place] = part
-    return field
-
-
-def _common(box: Box, wanted: Box) -> tuple[Box, Box]:
-    """Local. What two boxes share, as a part of the first and as one of the second."""
-    starts = [max(a.start, b.start) for a, b in zip(box, wanted, strict=True)]
-    stops = [min(a.stop, b.stop) for a, b in zip(box, wanted, strict=True)]
-    stops = [max(pair) for pair in zip(starts, stops, strict=True)]
-    first, second = (
-        tuple(
-            slice(start - part.start, stop - part.start)
-            for start, stop, part in zip(starts, stops, whole, strict=True)
-        )
-        for whole in (box, wanted)
-    )
-    return first, second
+# The whole field, computed on one rank from the start.
 
 
 def serial(problem: Problem, steps: int) -> NDArray[Any]:
@@ -254,7 +217,7 @@ def verified(comm: MPI.Intracomm, runs: Runs) -> dict[str, Verdict]:
     rest(comm)
     verdicts = {}
     for method, each in runs.items():
-        field = gather(comm, each.block, each.state, whole)
+        field = each.gathered(whole)
         wrong = 0.0 if field is None or expected is None else differing(field, expected)
         verdicts[method] = Verdict(comm.bcast(wrong, root=ROOT), 0.0)
     return verdicts
@@ -285,7 +248,7 @@ def draw(comm: MPI.Intracomm, one: Simulation, path: str) -> None:
         middle = problem.shape[0] // 2
         wanted[0] = slice(middle, middle + 1)
         place = f" at x = {middle * problem.spacing:.3g}"
-    plane = gather(comm, one.block, one.state, tuple(wanted))
+    plane = one.gathered(tuple(wanted))
     if plane is not None:
         title = f"Temperature{place}, time {one.steps * problem.step:.4g}"
         plane = plane.reshape(plane.shape[-2:])
@@ -309,11 +272,12 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     check_json(comm, options)
     check_picture(comm, options.picture)
     out = console(options.terminal) if comm.rank == ROOT else None
-    arrays = arrays_of(cart, block, problem)
+    grid = Grid(cart, problem.shape, periodic=cart.periods, dims=cart.dims, ghosts="faces")
+    arrays = grid.zeros(dtype=problem.dtype), grid.zeros(dtype=problem.dtype)  # walls are 0
     with Team(options.threads, stencil_settings) as team:
 
         def make(name: str) -> Simulation:
-            return Simulation(cart, problem, block, arrays, team, ways[name], options)
+            return Simulation(cart, grid, problem, block, arrays, team, ways[name], options)
 
         candidates = prepare(comm, list(ways), make, Simulation.free)
         runs = {each.method: each.made for each in candidates if each.made is not None}
@@ -331,8 +295,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
         draw(comm, first, options.picture)
     labels = {name: each.label for name, each in runs.items()}
     release(comm, candidates, Simulation.free)
-    for array in arrays:
-        free(array)
+    grid.Free()
     cart.Free()
     times, communication = (dict(zip(runs, each, strict=True)) for each in lists)
     report.rows = [_row(each, labels, times, communication, verdicts) for each in candidates]

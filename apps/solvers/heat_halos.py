@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from onesided.apps.bench.selection import EVERY
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.solvers.heat_problem import SIDES, Box, Face, extent
-from onesided.collectives import Alltoallv_init, HaloExchange, methods
+from onesided.collectives import Alltoallv_init, Grid, HaloExchange, methods
 
 Arrays = tuple[NDArray[Any], NDArray[Any]]
 
@@ -28,11 +28,12 @@ Arrays = tuple[NDArray[Any], NDArray[Any]]
 class Sides:
     """What all halos of a block are made of.
 
-    ``comm`` has the process grid, ``parts`` is the number of tiles at a face, ``info`` what
-    the user told the methods.
+    ``comm`` has the process grid; the arrays are fields of ``grid``; ``parts`` is the number of
+    tiles at a face, ``info`` what the user told the methods.
     """
 
     comm: MPI.Cartcomm
+    grid: Grid
     faces: Sequence[Face]
     arrays: Arrays
     parts: int
@@ -230,7 +231,7 @@ def _parts(
     return pairs
 
 
-# HaloExchange: faces that leave at once, or in pieces, marked by the threads that compute them.
+# The halo of a grid: faces that leave at once, or in pieces, as threads have computed them.
 
 
 class Whole(Halo):
@@ -240,9 +241,7 @@ class Whole(Halo):
 
     def __init__(self, sides: Sides) -> None:
         old, new = sides.arrays
-        self._exchange = HaloExchange(
-            sides.comm, [(new, old)], 1, ghosts="faces", info=sides.info
-        )
+        self._exchange = sides.grid.halo((new, old), info=sides.info)
         self.label = self._exchange.method
 
     def send(self, which: int) -> None:
@@ -269,9 +268,7 @@ class Partitioned(Halo):
 
     def __init__(self, sides: Sides) -> None:
         self._exchanges = [
-            HaloExchange(
-                sides.comm, array, 1, ghosts="faces", partitions=sides.parts, info=sides.info
-            )
+            sides.grid.halo(array, partitions=sides.parts, info=sides.info)
             for array in sides.arrays
         ]
         self._ahead = [False, False]  # which round has been started for the next step

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from onesided.apps.bench.team import Team
 from onesided.apps.solvers.heat_halos import Arrays, Sides, Way
-from onesided.apps.solvers.heat_problem import SIDES, Block, Face, Problem, beside, meet
+from onesided.apps.solvers.heat_problem import SIDES, Block, Box, Face, Problem, beside, meet
 from onesided.apps.solvers.heat_stencil import Queue, Tile, after, settings, tiling, update, wrap
-from onesided.collectives import empty
+from onesided.collectives import Grid
 
+ROOT = 0
 SPOILED = -1.0  # no temperature that there can be
 
 
@@ -39,6 +40,7 @@ class Simulation:
     def __init__(
         self,
         comm: MPI.Cartcomm,
+        grid: Grid,
         problem: Problem,
         block: Block,
         arrays: Arrays,
@@ -47,13 +49,13 @@ class Simulation:
         options: Namespace,
     ) -> None:
         """Collective. The state is undefined until ``load``."""
-        self.problem, self.block = problem, block
+        self.problem, self.block, self.grid = problem, block, grid
         self._arrays, self._team = arrays, team
         self._state = np.empty_like(arrays[0])
         self._faces = faces = faces_of(comm, block)
         self.tiling = tiling(block.inner, faces, max(options.pieces, team.threads))
         info = {"expected_iterations": str(options.steps), **dict(options.info)}
-        self.halo = way.make(Sides(comm, faces, self._arrays, self.tiling.parts, info))
+        self.halo = way.make(Sides(comm, grid, faces, self._arrays, self.tiling.parts, info))
         self.label = f"{way.name} ({self.halo.label})" if self.halo.label else way.name
         self.nbytes = sum(self._arrays[0][face.send].nbytes for face in faces)
         self._queues = [self._queued(which) for which in range(2)]
@@ -71,6 +73,10 @@ class Simulation:
     def state(self) -> NDArray[Any]:
         """Local. The own points, as of the last pause."""
         return self._state[self.block.inner]
+
+    def gathered(self, wanted: Box) -> NDArray[Any] | None:
+        """Collective. A part of the whole grid, as of the last pause, on rank 0; else None."""
+        return self.grid.gather(self._state, ROOT, wanted)
 
     def resume(self) -> None:
         """Local. Go on where this way has paused; ghosts that another way has left are spoiled."""
@@ -165,14 +171,3 @@ def faces_of(comm: MPI.Cartcomm, block: Block) -> list[Face]:
             if rank != MPI.PROC_NULL:
                 found.append(block.face(axis, side, rank))
     return found
-
-
-def arrays_of(comm: MPI.Cartcomm, block: Block, problem: Problem) -> Arrays:
-    """Collective. The state before a step and after it, each with a layer of ghosts; walls are 0.
-
-    In memory that neighbors write to, to be given back by ``free``.
-    """
-    shape = [length + 2 for length in block.extent]
-    old, new = (empty(comm, shape, problem.dtype, links=0) for _ in range(2))
-    old[...] = new[...] = 0
-    return old, new

@@ -7,12 +7,17 @@ reach. Where an opponent is not to be had, the report says why.
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from statistics import median
+from typing import Any
 
 from mpi4py import MPI
 
 from onesided.apps.bench.selection import BASELINE, chosen
 from onesided.apps.bench.targets import (
+    BUDGET,
     FFTW_MPI,
     LOCAL,
     OPPONENTS,
@@ -26,39 +31,96 @@ from onesided.apps.bench.targets import (
     comparison,
     conclusions,
 )
+from onesided.apps.bench.timing import setup_time
 from onesided.apps.cli.options import settings
 from onesided.apps.cli.progress import console
-from onesided.apps.cli.report import Report, Row, check_json, ratio
+from onesided.apps.cli.report import Report, Row, Verdict, check_json, conclusion, ratio
+from onesided.apps.tools.fft import FAILED, plan_maker
 from onesided.apps.tools.fft_contest import DIRECTIONS, Outcome, contest, in_words
 from onesided.collectives import methods
+from onesided.pencilfft import PFFT
 
 # ``onesided bench fft --suite``: all cases of the table, each with what it has to reach.
 
 SUITE_REMARK = (
     "Reached: the median over the rounds of how many times as fast as the opponent ours is "
     "(at least), or of our time over the opponent's (at most). Local work: the kernels over the "
-    "whole local volume and one memcpy of the moved volume per transpose."
+    "whole local volume and one memcpy of the moved volume per transpose. Plans: making one with "
+    "nothing remembered, as mpi4py-fft makes its own, and one that is recalled."
 )
+#: How often a plan is made.
+PLANS = 5
 
 
 def run_suite(comm: MPI.Intracomm, options: Namespace) -> int:
-    """Collective. The command with ``--suite``; 1 where a target is missed, with ``--strict``."""
+    """Collective. The command with ``--suite``; 1 where a result is wrong, or, with ``--strict``, a
+    target is missed."""
     names = chosen(options.comm, baseline=False)
     table = cases(comm.size, options.shrink)
     opponents = [OPPONENTS[word] for word in options.against or OPPONENTS]
     plans: dict[str, object] = {}
     pattern = {"ranks": comm.size, "plans": plans}
     report = Report("bench fft --suite", settings(options), pattern, remarks=[SUITE_REMARK])
+    verdicts: list[Verdict] = []
     for case in table:
-        outcome = contest(comm, _with_case(options, case, len(table)), names, opponents)
+        own = _with_case(options, case, len(table))
+        if case.setups and PEER in opponents and find_spec("mpi4py_fft") is not None:
+            report.rows += _setups(comm, own, case, names[0])
+        outcome = contest(comm, own, names, opponents)
+        verdicts += outcome.verdicts.values()
         plans[case.name] = {**outcome.choices, FFTW_MPI: outcome.facts}
         report.rows += _suite_rows(case, outcome)
         report.remarks += [f"{case.name}, {each}" for each in in_words(outcome.choices)]
         report.remarks += [f"{case.name}, {key}: {why}" for key, why in outcome.absent.items()]
     nothing = f"no targets are set for these shapes on {comm.size} ranks"
     report.remarks += conclusions(report.rows, nothing)
+    report.remarks.append(conclusion(verdicts, outcome.against))
     report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
+    if not all(verdict.passed for verdict in verdicts):
+        return FAILED
     return int(options.strict and comm.bcast(any_missed(report.rows)))
+
+
+def _setups(comm: MPI.Intracomm, options: Namespace, case: Case, method: str) -> list[Row]:
+    """Collective. Plans instead of transforms: made, destroyed, and made again."""
+    library = import_module("mpi4py_fft")
+    shape, dtype = case.shape, case.dtype
+
+    def theirs() -> Any:
+        library.fftw.forget_wisdom()
+        return library.PFFT(comm, shape, dtype=dtype, grid=case.grid, backend="fftw")
+
+    def first() -> PFFT:
+        return PFFT(comm, shape, dtype=dtype, grid=case.grid, method=method, wisdom=False)
+
+    def recalled() -> PFFT:
+        return plan_maker(comm, options)(method)
+
+    recalled().destroy()  # measured now, or by an earlier run
+    times = {
+        PEER: (_seconds(comm, first), _seconds(comm, theirs)),
+        BUDGET: (_seconds(comm, recalled), [0.03] * PLANS),
+    }
+    words = {PEER: "a first plan", BUDGET: "a plan recalled"}
+    return [
+        comparison(
+            {"case": case.name, "direction": words[target.opponent], "method": method},
+            *times[target.opponent],
+            target,
+            wanted=True,
+        )
+        for target in case.setups
+    ]
+
+
+def _seconds(comm: MPI.Intracomm, make: Callable[[], Any]) -> list[float]:
+    """Collective. To make a plan, several times."""
+    times = []
+    for _ in range(PLANS):
+        made: list[Any] = []
+        times.append(setup_time(comm, lambda made=made: made.append(make())))  # type: ignore[misc]
+        made[0].destroy()
+    return times
 
 
 def _with_case(options: Namespace, case: Case, count: int) -> Namespace:
@@ -66,6 +128,7 @@ def _with_case(options: Namespace, case: Case, count: int) -> Namespace:
     own = {
         "shape": list(case.shape),
         "dtype": case.dtype,
+        "backend": case.backend if case.backend != "auto" else options.backend,
         "grid": ["auto"] if case.grid is None else list(case.grid),
         "seconds": options.seconds / count,
     }
@@ -133,8 +196,9 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     report.remarks += in_words(outcome.choices)
     report.remarks += _speeds(outcome)
     report.remarks += _methods_compared(outcome)
+    report.remarks.append(conclusion(outcome.verdicts.values(), outcome.against))
     report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
-    return 0
+    return FAILED if report.verified is False else 0
 
 
 def _rows(outcome: Outcome) -> list[Row]:
@@ -152,7 +216,9 @@ def _rows(outcome: Outcome) -> list[Row]:
                 labels = {"direction": direction, "method": outcome.labels.get(name, name)}
                 nbytes = 0 if name == LOCAL else outcome.nbytes
                 times = outcome.times[name, direction]
-                rows.append(Row(labels, times, setups.get(name), nbytes, against))
+                verdict = outcome.verdicts.get(name)
+                row = Row(labels, times, setups.get(name), nbytes, against, verdict=verdict)
+                rows.append(row)
     rows += [
         Row({"method": each.method}, reason=each.reason)
         for each in outcome.candidates

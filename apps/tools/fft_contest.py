@@ -23,8 +23,14 @@ from onesided.apps.bench.targets import FFTW_MPI, LOCAL, PEER
 from onesided.apps.bench.timing import Subject, timed
 from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.progress import console
-from onesided.apps.cli.report import byte_count
-from onesided.apps.tools.fft import exchanged_bytes, plan_maker, random_input, used_method
+from onesided.apps.cli.report import Verdict, byte_count
+from onesided.apps.tools.fft import (
+    FourierCheck,
+    exchanged_bytes,
+    plan_maker,
+    random_input,
+    used_method,
+)
 from onesided.apps.tools.fftw_mpi import FftwMpi
 from onesided.apps.tools.local_work import LocalWork
 from onesided.collectives.agreement import agreed
@@ -53,6 +59,8 @@ class Outcome:
     nbytes: int
     absent: dict[str, str] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    against: str = ""
 
     @property
     def methods(self) -> list[str]:
@@ -83,7 +91,12 @@ def contest(
     local = _local_work(comm, options, first, opponents, outcome)
     if local is not None:
         calls[LOCAL] = (local.forward, local.backward)
-    calls |= _calls(comm, plans, peer)
+    source = random_input(comm, first)
+    check = FourierCheck(comm, first, source)
+    outcome.verdicts = {method: check(plan) for method, plan in plans.items()}
+    outcome.against = check.against
+    calls |= _calls(plans, source, peer)
+    del check
     fftw = _fftw_mpi(comm, options, first, opponents, outcome)
     subjects = {
         (name, direction): Subject(f"{name} {direction}", call, lead=LEAD)
@@ -131,10 +144,9 @@ def in_words(choices: Mapping[str, dict[str, Any]]) -> list[str]:
     return [f"{', '.join(names)}: {words}" for words, names in alike.items()]
 
 
-def _calls(comm: MPI.Intracomm, plans: dict[str, PFFT], peer: Any | None) -> dict[str, Calls]:
+def _calls(plans: dict[str, PFFT], source: Any, peer: Any | None) -> dict[str, Calls]:
     """Collective. Of every plan, on the same arrays; mpi4py-fft's hold the same numbers."""
     first = next(iter(plans.values()))
-    source = random_input(comm, first)
     spectrum, back = newDistArray(first, True), newDistArray(first, False)
     first.forward(source, spectrum)
     if peer is not None:

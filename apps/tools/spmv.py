@@ -192,7 +192,7 @@ def _product(matrix: DistMatrix, phase: float) -> NDArray[Any]:
 
 
 def _pattern(comm: MPI.Intracomm, matrix: DistMatrix, shown: str) -> dict[str, Any]:
-    ghosts = matrix.halo.n_local - matrix.halo.n_own
+    ghosts = len(matrix.pattern.ghosts)
     return {
         "file": shown,
         "shape": list(matrix.shape),

@@ -83,8 +83,7 @@ def _halo(wanted: bool) -> Part:
 
     def row(labels: dict[str, str], matrix: DistMatrix, times: list[list[float]]) -> Row:
         bound = [HALO_SECONDS] * len(times[0])
-        ghosts = matrix.halo.n_local - matrix.halo.n_own
-        nbytes = ghosts * matrix.dtype.itemsize
+        nbytes = len(matrix.pattern.ghosts) * matrix.dtype.itemsize
         return comparison(labels, times[0], bound, HALO_AIM, wanted=wanted, nbytes=nbytes)
 
     return Part(subjects, row)

@@ -47,7 +47,8 @@ from onesided.collectives.halo.faces import (
     listed_faces,
     read_corners,
 )
-from onesided.collectives.halo.plan import Combine, Fill, Ghosts, Parcel, initialize
+from onesided.collectives.halo.parcels import Parcel
+from onesided.collectives.halo.plan import Combine, Fill, Ghosts, initialize
 from onesided.collectives.hints import MANUAL
 from onesided.collectives.pattern import Box
 from onesided.collectives.program import ACTIVE, BROKEN, FREED, fence, load

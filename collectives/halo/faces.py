@@ -69,6 +69,19 @@ def is_empty(box: Box) -> bool:
     return any(part.stop <= part.start for part in box)
 
 
+def common(one: Box, other: Box) -> Box:
+    """Local. What two boxes share; an empty box where that is nothing."""
+    starts = [max(a.start, b.start) for a, b in zip(one, other, strict=True)]
+    stops = [min(a.stop, b.stop) for a, b in zip(one, other, strict=True)]
+    return tuple(slice(low, max(low, high)) for low, high in zip(starts, stops, strict=True))
+
+
+def within(box: Box, other: Box) -> Box:
+    """Local. A box counted from the start of another one that it lies in."""
+    return tuple(slice(a.start - b.start, a.stop - b.start)
+                 for a, b in zip(box, other, strict=True))
+
+
 def text(box: Box) -> str:
     """Local. A box for the words of an error."""
     return "x".join(f"[{part.start}, {part.stop})" for part in box)

@@ -17,10 +17,11 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import product
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from mpi4py import MPI
@@ -30,14 +31,15 @@ from onesided.collectives import debug
 from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.context import Context, Scoped
 from onesided.collectives.errors import PatternError, ResourceError
+from onesided.collectives.halo.boundary import ANTIREFLECT, End, read_conditions
 from onesided.collectives.halo.exchange import HaloExchange, Info
 from onesided.collectives.halo.faces import (
     AUTO,
     Blocks,
     Face,
-    Layers,
     Place,
     choose_dims,
+    common,
     extents,
     fold_entries,
     grid_faces,
@@ -45,117 +47,27 @@ from onesided.collectives.halo.faces import (
     read_corners,
     read_width,
     text,
+    within,
 )
 from onesided.collectives.halo.migration import Migration
 from onesided.collectives.halo.plan import Combine, Fill
-from onesided.collectives.memory import empty, find_region, free
-from onesided.collectives.pattern import pieces
+from onesided.collectives.memory import Region, empty, find_region, free
+from onesided.collectives.pattern import full_box, pieces
+from onesided.collectives.program import address
 
 #: What ``accumulate`` does with what comes, and what is left in the ghosts.
 OPERATIONS: dict[str, tuple[Combine, Any]] = {
     "sum": (np.add, 0), "min": (np.minimum, None), "max": (np.maximum, None),
 }  # fmt: skip
 
-#: Conditions at an end of the grid that have a name; others are numbers and functions.
-COPY, REFLECT, ANTIREFLECT = CONDITIONS = ("copy", "reflect", "antireflect")
+#: What is done to fields: its name, which ghosts, and what the ends of the grid show.
+Wanted = tuple[str, str | None, Any]
 
 #: Lists of fields whose requests a grid keeps.
 MOST_PLANS = 32
 
-
-# -- boundaries -----------------------------------------------------------------------------------
-
-
-def read_conditions(boundary: Any, axes: int) -> list[tuple[Any, Any]]:
-    """Local. By axis, the conditions at its low and high end; raises :class:`PatternError`.
-
-    One condition for all ends, or a dict of them by axis; a pair is (low, high). None leaves the
-    ghosts alone.
-    """
-    by_axis = boundary if isinstance(boundary, dict) else dict.fromkeys(range(axes), boundary)
-    found = []
-    for axis in by_axis:
-        if not isinstance(axis, int) or not 0 <= axis < axes:
-            raise PatternError(f"a boundary condition for axis {axis!r} of {axes}")
-    for axis in range(axes):
-        given = by_axis.get(axis)
-        pair = given if isinstance(given, tuple) and len(given) == 2 else (given, given)
-        for condition in pair:
-            known = condition is None or callable(condition) or condition in CONDITIONS
-            if not known and not isinstance(condition, int | float | complex | np.number):
-                raise PatternError(
-                    f"a boundary condition is {condition!r:.60}, not a number, a function, None, "
-                    f"or one of {', '.join(CONDITIONS)}"
-                )
-        found.append(pair)
-    return found
-
-
-@dataclass(frozen=True)
-class End:
-    """The ghosts of an array at one end of the grid, and what a condition sets them to.
-
-    ``ghosts`` and ``inside`` have the same shape; ``inside`` are the layers that they mirror, in
-    that order; ``edge`` is the outermost layer of the grid. All other axes have their ghosts, too,
-    so that corners are filled when one axis after the other is.
-    """
-
-    ghosts: NDArray[Any]
-    inside: NDArray[Any]
-    edge: NDArray[Any]
-    axis: int
-    side: int
-
-    @classmethod
-    def of(
-        cls, array: NDArray[Any], lead: int, axis: int, side: int, layers: Layers, staggered: bool
-    ) -> End:
-        """Local. Points of a staggered field lie on the boundary: these mirror themselves."""
-        wide, at = layers[side], lead + axis
-        view = np.moveaxis(array, at, 0)
-        view = view if side == 0 else view[::-1]
-        if view.shape[0] < 2 * wide + staggered:
-            raise PatternError(
-                f"{wide} ghost layers at the end of axis {axis} mirror a block that has fewer"
-            )
-        first = wide + staggered
-        ghosts, inside = view[wide - 1 :: -1] if wide else view[:0], view[first : first + wide]
-        back = partial(np.moveaxis, source=0, destination=at)
-        return cls(back(ghosts), back(inside), back(view[wide : wide + 1]), axis, side)
-
-    def fill(self, condition: Any) -> Fill:
-        """Local. What sets the ghosts."""
-        if callable(condition):
-            return partial(condition, self.ghosts, self.inside, self.axis, self.side)
-        if condition == ANTIREFLECT:
-            return partial(np.negative, self.inside, out=self.ghosts)
-        if condition == COPY:
-            return self.ghosts, np.broadcast_to(self.edge, self.ghosts.shape)
-        if condition == REFLECT:
-            return self.ghosts, self.inside
-        value = np.array(condition).astype(self.ghosts.dtype)
-        return self.ghosts, np.broadcast_to(value, self.ghosts.shape)
-
-    def give(self, condition: Any, lead: int, combine: Combine, empties: Any) -> Fill:
-        """Local. The adjoint of :meth:`fill`: what the ghosts have gathered goes to what they
-        show."""
-        at = lead + self.axis
-
-        def give() -> None:
-            if condition == REFLECT:
-                combine(self.inside, self.ghosts, out=self.inside)
-            elif condition == ANTIREFLECT:
-                np.subtract(self.inside, self.ghosts, out=self.inside)
-            elif condition == COPY:
-                for layer in np.split(self.ghosts, self.ghosts.shape[at], axis=at):
-                    combine(self.edge, layer, out=self.edge)
-            if empties is not None:
-                self.ghosts[...] = empties
-
-        return give
-
-
-# -- the grid -------------------------------------------------------------------------------------
+#: The grids that memory has been made for.
+_MADE: WeakKeyDictionary[Region, tuple[Any, ...]] = WeakKeyDictionary()
 
 
 class Grid(Scoped):
@@ -236,7 +148,8 @@ class Grid(Scoped):
             self.box = self.blocks.box(rank)
             self._place = Place(self.dims, self.periodic, self.coords)
             self._faces(np.empty(self._extents(()), np.uint8), None)
-        self._plans: dict[Any, HaloExchange] = {}
+        self._plans: dict[tuple[Wanted, Any], HaloExchange] = {}  # by memory
+        self._known: dict[tuple[Wanted, Any], HaloExchange] = {}  # by the arrays given first
         self._migration: Migration | None = None
         self._fields: list[NDArray[Any]] = []
         self._compares = debug.enabled()
@@ -327,6 +240,9 @@ class Grid(Scoped):
         except ResourceError:
             return np.empty(shape, dtype)
         self._fields.append(field)
+        region = find_region(field)
+        if region is not None:
+            _MADE[region] = self._form
         return field
 
     def zeros(
@@ -361,10 +277,10 @@ class Grid(Scoped):
         ``boundary`` is for all fields, or a tuple with an entry per field; this and ``ghosts`` are
         those of the grid where nothing is given. Raises as :meth:`halo` does.
         """
-        key = ("update", *map(_key, fields), ghosts, _frozen(boundary))
-        plan = self._planned(key)
+        wanted = ("update", ghosts, _frozen(boundary))
+        plan = self._planned(wanted, fields)
         if plan is None:
-            plan = self._keep(key, self.halo(*fields, boundary=boundary, ghosts=ghosts))
+            plan = self._keep(wanted, fields, self.halo(*fields, boundary=boundary, ghosts=ghosts))
         return plan.exchange()
 
     def halo(
@@ -406,10 +322,10 @@ class Grid(Scoped):
         Planned and raising as :meth:`update`; :class:`PatternError` also for an unknown operation,
         one that a dtype does not have, and ``"antireflect"`` with a minimum or maximum.
         """
-        key = (op, *map(_key, fields), ghosts, _frozen(boundary))
-        plan = self._planned(key)
+        wanted = (op, ghosts, _frozen(boundary))
+        plan = self._planned(wanted, fields)
         if plan is None:
-            plan = self._keep(key, self._backwards(fields, op, boundary, ghosts))
+            plan = self._keep(wanted, fields, self._backwards(fields, op, boundary, ghosts))
         return plan.exchange()
 
     def fold(self, axis: int, along: int) -> list[tuple[Any, ...]]:
@@ -427,18 +343,50 @@ class Grid(Scoped):
 
     # -- the whole field --------------------------------------------------------------------------
 
-    def gather(self, field: NDArray[Any], root: int = 0) -> NDArray[Any] | None:
-        """Collective. The global array, without ghosts, on one rank; None on the others."""
-        more, lead = self._form(field, root)
-        comm, mine = self._context.comm, np.ascontiguousarray(field[self.owned])
+    def global_shape(self, field: NDArray[Any]) -> tuple[int, ...]:
+        """Collective. The shape of the global array of a field, its components first; raises as
+        :meth:`halo`."""
+        ((more,), _) = self._forms([field], None)
+        lead = field.shape[: field.ndim - len(self.shape)]
+        words = largest(self._context.comm, None, f"form {len(lead)} {field.dtype}",
+                        [*lead, *(-n for n in lead)])
+        if words[: len(lead)] != [-n for n in words[len(lead) :]]:
+            raise PatternError("the field has other components on other ranks")
+        ends = (n + (one and not p) for n, one, p in zip(self.shape, more, self.periodic,
+                                                         strict=True))
+        return (*lead, *ends)
+
+    def part(self, rank: int, shape: Sequence[int]) -> tuple[slice, ...]:
+        """Local. What a rank owns of a global array of this :meth:`global_shape`."""
+        axes = len(self.shape)
+        more = np.subtract(shape[len(shape) - axes :], self.shape).tolist()
+        whole = tuple(slice(0, n) for n in shape[: len(shape) - axes])
+        return (*whole, *self.blocks.box(rank, more))
+
+    def gather(
+        self, field: NDArray[Any], root: int = 0, box: Any = None
+    ) -> NDArray[Any] | None:
+        """Collective. The global array, without ghosts, on one rank; None on the others.
+
+        Of ``box``, if it is given: a slice for each axis of the global array, components
+        included. Raises :class:`PatternError` on every rank for one that reaches beyond it.
+        """
+        shape = self._whole(field, root)
+        comm = self._context.comm
+        with agreed(comm, f"gather {box}"):
+            wanted = full_box(() if box is None else box, shape, "the box")
+        here = self.part(comm.rank, shape)
+        own = field[self.owned][within(common(here, wanted), here)]
+        mine = np.ascontiguousarray(own)
         if comm.rank != root:
             for piece in pieces(mine):
                 comm.Send([piece, MPI.BYTE], root)
             return None
-        whole: NDArray[Any] = np.empty((*lead, *map(operator.add, self.shape, more)), field.dtype)
+        whole: NDArray[Any] = np.empty(extents(wanted), field.dtype)
         for rank in range(comm.size):
-            place: Any = (..., *self.blocks.box(rank, more))
-            part = mine if rank == root else np.empty(whole[place].shape, field.dtype)
+            there = common(self.part(rank, shape), wanted)
+            place = within(there, wanted)
+            part = mine if rank == root else np.empty(extents(place), field.dtype)
             if rank != root:
                 for piece in pieces(part):
                     comm.Recv([piece, MPI.BYTE], rank)
@@ -450,18 +398,16 @@ class Grid(Scoped):
 
         Raises :class:`PatternError` on every rank where the array has another shape or dtype.
         """
-        more, lead = self._form(field, root)
+        shape = self._whole(field, root)
         comm = self._context.comm
         with agreed(comm, "scatter"):
-            shape = (*lead, *map(operator.add, self.shape, more))
             form = (shape, field.dtype)
             given = isinstance(whole, np.ndarray) and (whole.shape, whole.dtype) == form
             if comm.rank == root and not given:
                 raise PatternError(f"a global array of shape {shape} and {field.dtype} is needed")
         if comm.rank == root and whole is not None:
             for rank in range(comm.size):
-                place: Any = (..., *self.blocks.box(rank, more))
-                part = whole[place]
+                part = whole[self.part(rank, shape)]
                 if rank == root:
                     field[self.owned] = part
                     continue
@@ -506,6 +452,7 @@ class Grid(Scoped):
         for plan in self._plans.values():
             plan.Free()
         self._plans.clear()
+        self._known.clear()
         if self._migration is not None:
             self._migration.Free()
             self._migration = None
@@ -522,6 +469,11 @@ class Grid(Scoped):
             if not -len(self.shape) <= axis < len(self.shape):
                 raise PatternError(f"axis {axis} of a grid of {len(self.shape)}")
         return tuple(axis % len(self.shape) for axis in given)
+
+    @property
+    def _form(self) -> tuple[Any, ...]:
+        """What fields have to have in common."""
+        return self.shape, self.dims, self.layers
 
     def _last(self, axis: int) -> bool:
         return not self.periodic[axis] and self.coords[axis] == self.dims[axis] - 1
@@ -592,6 +544,13 @@ class Grid(Scoped):
                     if not isinstance(level, np.ndarray):
                         raise PatternError(f"a field is an array, not {type(level).__name__}")
                     self._faces(level)
+                    region = find_region(level)
+                    made = self._form if region is None else _MADE.get(region, self._form)
+                    if made != self._form:
+                        raise PatternError(
+                            f"a field of another grid, of shape {made[0]} on {made[1]} ranks with "
+                            f"{made[2]} layers of ghosts"
+                        )
                     found |= np.subtract(level.shape[level.ndim - axes :], self._extents(()))
                 more += found.tolist()
         most = largest(self._context.comm, None, "staggered fields", more)
@@ -599,19 +558,13 @@ class Grid(Scoped):
             conditions
         )
 
-    def _form(self, field: NDArray[Any], root: int) -> tuple[list[int], tuple[int, ...]]:
-        """Collective. One more point, by axis, and the components, of a field."""
-        ((more,), _) = self._forms([field], None)
+    def _whole(self, field: NDArray[Any], root: int) -> tuple[int, ...]:
+        """Collective. The global shape of a field, and whether there is such a rank."""
+        shape = self.global_shape(field)
         with agreed(self._context.comm, f"a field on rank {root}"):
             if not 0 <= root < self._context.comm.size:
                 raise PatternError(f"no rank {root} of {self._context.comm.size}")
-        lead = field.shape[: field.ndim - len(self.shape)]
-        sums = [int(n) for n in (*lead, field.ndim)]
-        words = largest(self._context.comm, None, f"form {len(sums)} {field.dtype}",
-                        [*sums, *(-n for n in sums)])
-        if words[: len(sums)] != [-n for n in words[len(sums) :]]:
-            raise PatternError("the field has other components on other ranks")
-        return [int(n and not p) for n, p in zip(more, self.periodic, strict=True)], lead
+        return shape
 
     def _ends(
         self, array: NDArray[Any], staggered: Sequence[bool], conditions: Sequence[tuple[Any, Any]]
@@ -671,26 +624,47 @@ class Grid(Scoped):
             combine, empties, fills,
         )  # fmt: skip
 
-    def _planned(self, key: Any) -> HaloExchange | None:
-        """Local, in debug mode collective: whether all ranks mean the same request."""
+    def _planned(self, wanted: Wanted, fields: Sequence[Any]) -> HaloExchange | None:
+        """Local, in debug mode collective: whether all ranks mean the same request.
+
+        The request of these very arrays, or of views of the same memory.
+        """
+        plan = self._known.get((wanted, _identities(fields)))
+        if plan is not None and not self._compares:
+            return plan
+        key = wanted, _places(fields)
         if self._compares:
             known = list(self._plans)
-            which = f"request {known.index(key)}" if key in known else f"a new request: {key[0]}"
+            which = f"request {known.index(key)}" if key in known else f"a new request: {wanted[0]}"
             agree(self._context.comm, None, f"{which} of {self.shape}")
         return self._plans.get(key)
 
-    def _keep(self, key: Any, plan: HaloExchange) -> HaloExchange:
-        """Collective. Keep a request; of too many the one that is longest there is freed."""
-        self._plans[key] = plan
+    def _keep(self, wanted: Wanted, fields: Sequence[Any], plan: HaloExchange) -> HaloExchange:
+        """Collective. Keep a request, and with it its arrays; of too many the one that is longest
+        there is freed."""
+        self._plans[wanted, _places(fields)] = plan
+        self._known[wanted, _identities(fields)] = plan
         if len(self._plans) > MOST_PLANS:
-            oldest = next(iter(self._plans))
-            self._plans.pop(oldest).Free()
+            oldest = self._plans.pop(next(iter(self._plans)))
+            self._known = {key: each for key, each in self._known.items() if each is not oldest}
+            oldest.Free()
         return plan
 
 
-def _key(field: Any) -> Any:
-    """What tells a field from others: the request keeps it alive, so no other has this number."""
-    return tuple(map(id, field)) if isinstance(field, tuple) else id(field)
+def _identities(fields: Sequence[Any]) -> Any:
+    """What tells arrays from others as long as they exist."""
+    return tuple([tuple(map(id, each)) if isinstance(each, tuple) else id(each)
+                  for each in fields])
+
+
+def _places(fields: Sequence[Any]) -> Any:
+    """What tells their memory from other memory as long as it exists."""
+    return tuple([
+        _places(each) if isinstance(each, tuple)
+        else (address(each), each.shape, each.strides, each.dtype)
+        if isinstance(each, np.ndarray) else id(each)
+        for each in fields
+    ])  # fmt: skip
 
 
 def _frozen(boundary: Any) -> Any:

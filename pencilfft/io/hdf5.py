@@ -7,25 +7,22 @@ Written by any communicator, read by any other, whatever the decomposition. See
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mpi4py import MPI
 
 from onesided.collectives.agreement import agree, agreed
-from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.pencilfft.io import loading
+from onesided.pencilfft.io.filebase import FileBase, at_root
 from onesided.pencilfft.io.fileerrors import FileError, naming
 from onesided.pencilfft.io.rankfiles import writer
 from onesided.pencilfft.io.selection import Selection
 from onesided.pencilfft.io.snapshot import Snapshot, arrays_of, dataset_path, step_number
 from onesided.pencilfft.io.store import Store
 
-MODES = ("r", "r+", "a", "w")
 
-
-class HDF5File:
+class HDF5File(FileBase):
     """Local. A name for files of distributed arrays; nothing is opened until a read or write.
 
     Arguments as in mpi4py-fft. ``mode`` is "r" to read only, "a" (or "r+", if the file must be
@@ -48,10 +45,8 @@ class HDF5File:
         driver: str | None = None,
         **kw: Any,
     ) -> None:
-        if mode not in MODES:
-            raise PatternError(f"mode is {mode!r}, not one of {MODES}")
-        self.filename, self.domain, self.f = os.fspath(h5name), domain, None
-        self._store, self._mode, self._comm = Store(h5name), mode, comm
+        super().__init__(h5name, domain, mode, comm)
+        self._store = Store(h5name)
         self._write_parts, self._options = writer(driver), kw
 
     @staticmethod
@@ -80,19 +75,18 @@ class HDF5File:
         """
         comm = self._communicator(arrays_of(fields))
         with agreed(comm):
-            if self._mode == "r":
-                raise PatternError(f"{self.filename} was opened with mode='r', to read only")
+            self._require_writable()
             snapshot = Snapshot.of(step_number(step), fields, as_scalar, self.domain)
         agree(comm, what=("a write", self.filename, snapshot.paths))
         store, afresh = self._store, self._mode == "w"
         try:
-            prefix = _at_root(comm, lambda: self._begin(snapshot))
+            prefix = at_root(comm, lambda: self._begin(snapshot))
             sources = self._write_parts(comm, store, prefix, snapshot.pieces, self._options)
 
             def change(file: Any) -> set[str]:
                 return snapshot.apply(file, store, sources, attributes or {})
 
-            _at_root(comm, lambda: store.complete(prefix, change, afresh))
+            at_root(comm, lambda: store.complete(prefix, change, afresh))
         except Exception:  # agreed: every rank is here, and none writes any more
             if comm.rank == 0:
                 store.abandon()
@@ -146,29 +140,9 @@ class HDF5File:
             path = dataset_path(name, Selection.of(shape, global_slice), step_number(step))
             return dict(loading.dataset(file, path).attrs)
 
-    def open(self, mode: str = "r") -> None:
-        """Local. Open the main file to look around in ``f``, an h5py.File; to read only."""
-        if mode != "r":
-            raise PatternError(f"mode is {mode!r}, but what is renamed can only be read in place")
-        self.close()
-        self.f = self._store.open()
-
-    def close(self) -> None:
-        """Local. Close what :meth:`open` opened; reads and writes leave nothing open."""
-        if self.f is not None:
-            self.f.close()
-            self.f = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
+    def _opened(self) -> Any:
+        """The main file: what is renamed can only be read in place."""
+        return self._store.open()
 
     def _begin(self, snapshot: Snapshot) -> str:
         """Announce the revision, after a look at the file as it is."""
@@ -176,68 +150,3 @@ class HDF5File:
             with self._store.open() as file:
                 snapshot.check(file)
         return self._store.begin(self._mode == "w")
-
-    def _communicator(self, arrays: Any) -> MPI.Comm:
-        """The communicator given, or that of the arrays, which is the same for all."""
-        found = [comm for comm in map(_comm_of, arrays) if comm is not None]
-        comm = self._comm if self._comm is not None else next(iter(found), None)
-        if comm is None:
-            raise PatternError("the arrays have no communicator: give comm=")
-        for other in found:
-            if other is not comm and MPI.Comm.Compare(comm, other) == MPI.UNEQUAL:
-                raise PatternError("the arrays of one call live on different communicators")
-        return comm
-
-
-def _comm_of(array: Any) -> MPI.Comm | None:
-    """The communicator of an array, if it has one."""
-    try:
-        return getattr(array, "comm", None)
-    except PatternError:
-        return None
-
-
-def _at_root(comm: MPI.Comm, call: Callable[[], Any]) -> Any:
-    """Collective. Rank 0 makes the call; all have its result, or its exception."""
-    result, error = None, None
-    if comm.rank == 0:
-        try:
-            result = call()
-        except Exception as found:
-            error = found
-    return agree(comm, error, value=result)[0]
-
-
-def write(
-    array: Any,
-    filename: str | os.PathLike[str] | HDF5File,
-    name: str = "darray",
-    step: int = 0,
-    global_slice: Sequence[Any] | None = None,
-    domain: Sequence[Any] | None = None,
-    as_scalar: bool = False,
-) -> None:
-    """Collective. Write an array, or a global slice of it, as :meth:`HDF5File.write` does."""
-    file = _file(filename, domain, "a")
-    entry = array if global_slice is None else (array, global_slice)
-    file.write(step, {name: [entry]}, as_scalar=as_scalar)
-
-
-def read(
-    array: Any,
-    filename: str | os.PathLike[str] | HDF5File,
-    name: str = "darray",
-    step: int = 0,
-) -> None:
-    """Collective. Read into an array, as :meth:`HDF5File.read` does."""
-    _file(filename, None, "r").read(array, name, step)
-
-
-def _file(
-    filename: str | os.PathLike[str] | HDF5File, domain: Sequence[Any] | None, mode: str
-) -> HDF5File:
-    if isinstance(filename, HDF5File):
-        return filename
-    if os.fspath(filename).endswith(".nc"):
-        raise UnsupportedError(f"{filename}: NetCDF is not written; HDF5 is, as .h5")
-    return HDF5File(filename, domain, mode)

@@ -3,7 +3,9 @@
 #ifndef ONESIDED_PRODUCT_H
 #define ONESIDED_PRODUCT_H
 
+#ifndef Py_GIL_DISABLED
 #define Py_LIMITED_API 0x030B0000
+#endif
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>

@@ -34,7 +34,7 @@ class Offer:
     """
 
     make: Callable[[Csr], Any]
-    product: Callable[[Any], Product] = FusedProduct
+    product: Callable[[Any, Csr], Product] = FusedProduct
     present: Callable[[], bool] = lambda: True
     needs: str = ""
     suits: Callable[[Csr], bool] = lambda csr: True
@@ -53,7 +53,7 @@ KERNELS = {
 def product(name: str, rows: Csr) -> Product:
     """Local. The product of the rows of one rank, by the kernel of this name."""
     offer = KERNELS[name]
-    return offer.product(offer.make(rows))
+    return offer.product(offer.make(rows), rows)
 
 
 def available() -> list[str]:

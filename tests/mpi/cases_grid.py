@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import shutil
 import tempfile
@@ -222,44 +221,62 @@ def case_gather_and_scatter(comm, root):
         got = grid.gather(u, root)
         assert (got is None) == (comm.rank != root)
         assert got is None or np.array_equal(got, whole)
+        box = (*[slice(0, 1)] * len(components), slice(2, 4), slice(1, None))
+        some = grid.gather(u, root, box)
+        assert some is None if got is None else np.array_equal(some, whole[box])
         grid.scatter(got, v, root)
         assert np.array_equal(u[grid.owned], v[grid.owned])
     everywhere(comm, PatternError, "global array of shape", grid.scatter,
                None if comm.rank == root else 3, u, root)
     everywhere(comm, PatternError, "no rank", grid.gather, u, comm.size)
+    everywhere(comm, PatternError, "out of bounds", grid.gather, u, 0, (slice(0, 99),))
     grid.Free()
 
 
-@parameters(components=[(), (2,)])
-def case_pencils_and_files(comm, components):
+@parameters(form=[((), ()), ((2,), ()), ((2,), (0, 2))])
+def case_pencils_and_files(comm, form):
     """To a distributed array of another decomposition and back; through a file to another grid."""
-    grid = Grid(comm, (9, 2 * comm.size + 1, 5), (1, 2, 0), periodic=True)
-    u, v = grid.zeros(components), grid.zeros(components)
-    whole = numbers(grid, components, "f8")
+    components, staggered = form
+    grid = Grid(comm, (9, 2 * comm.size + 1, 5), (1, 2, 0), periodic=(False, True, False))
+    u, v = (grid.zeros(components, staggered=staggered) for _ in range(2))
+    whole = numbers(grid, components, "f8", staggered)
     set_own(grid, u, whole)
+    assert grid.global_shape(u) == whole.shape
+    mine = grid.part(comm.rank, whole.shape)
     subcomm = Subcomm(comm, [1, 0, 0])
-    array = DistArray.of(Pencil(subcomm, grid.shape, 0), components=components)
+    pencil = Pencil(subcomm, whole.shape[len(components) :], 0)
+    array = DistArray.of(pencil, components=components)
     with GridTransfer(grid, u, array) as transfer:
         assert transfer.to_array() is array
         assert np.array_equal(array.v, whole[(..., *array.local_slice()[-3:])])
         array *= 2
         transfer.to_field()
-    assert np.array_equal(u[grid.owned] / 2, whole[(..., *grid.box)])
+    assert np.array_equal(u[grid.owned] / 2, whole[mine])
     subcomm.destroy()
+    other_form = DistArray.of(array.pencil, "f4", components=components)
+    everywhere(comm, PatternError, "a distributed array of", GridTransfer, grid, v, other_form)
     need("h5py")
     folder = comm.bcast(tempfile.mkdtemp() if comm.rank == 0 else None)
     write_field(grid, u, f"{folder}/u", "u", 3)
-    other = Grid(comm, grid.shape, 1, dims=(1, 1, comm.size) if comm.size < 6 else None)
-    w = other.zeros(components)
+    dims = (1, 1, comm.size) if comm.size < 6 else None
+    cart = comm.Create_cart(dims or [comm.size], [False] * len(dims or [0]), reorder=False)
+    other = Grid(cart, grid.shape, 1, dims=dims, periodic=grid.periodic)
+    w = other.zeros(components, staggered=staggered)
     read_field(other, w, f"{folder}/u", "u", 3)
-    assert np.array_equal(w[other.owned] / 2, whole[(..., *other.box)])
-    other_form = DistArray.of(array.pencil, "f4", components=components)
-    everywhere(comm, PatternError, "a distributed array of", GridTransfer, grid, v, other_form)
+    assert np.array_equal(w[other.owned] / 2, whole[other.part(comm.rank, whole.shape)])
+    everywhere(comm, PatternError, "has shape", read_field, other,
+               other.zeros(3, staggered=staggered), f"{folder}/u", "u", 3)
+    line = Grid(comm, (2 * comm.size + 1,), 2)
+    x, y = line.from_function(lambda x: x), line.zeros()
+    write_field(line, x, f"{folder}/x")
+    read_field(line, y, f"{folder}/x")
+    assert np.array_equal(x, y)
     comm.Barrier()
     if comm.rank == 0:
         shutil.rmtree(folder)
-    other.Free()
-    grid.Free()
+    for each in (line, other, grid):
+        each.Free()
+    cart.Free()
 
 
 @parameters(axes=[1, 2, 3])
@@ -364,10 +381,14 @@ def case_bad_fields(comm):
     last = comm.rank == comm.size - 1
     grid = Grid(comm, (4 * comm.size, 6), 1, periodic=True)
     other = Grid(comm, (5 * comm.size, 6), 1)
+    near = Grid(comm, (4 * comm.size, 4), (1, 2))  # fields of the same extents
     u, v, wrong = grid.zeros(), grid.zeros((), "f4"), other.zeros()
+    alike = near.zeros(2)
+    assert alike.shape[1:] == u.shape or comm.size > 1
     for fields, text in [
         ((), "no field"), ((3,), "a field is an array"), ((np.zeros(4),), "an array of shape (4,)"),
         ((wrong,), "a field of this grid has"), ((u, u), "share memory"),
+        *([((alike[1],), "a field of another grid")] if alike.shape[1:] == u.shape else []),
         (((u, v),), "cannot take turns"),
     ]:
         one = len(fields) == 1 and not isinstance(fields[0], tuple)
@@ -392,9 +413,8 @@ def case_bad_fields(comm):
     grid.update(u)
     grid.update(u, v)
     grid.accumulate(u)
-    grid.Free()
-    other.Free()
-    grid.Free()
+    for each in (grid, near, other, grid):
+        each.Free()
     assert not Context.of(comm).live
 
 
@@ -455,10 +475,16 @@ def case_many_plans(comm):
         u = np.full(10, float(comm.rank + turn))
         grid.update(u)
         assert (u[0], u[-1]) == tuple((comm.rank + step) % comm.size + turn for step in (-1, 1))
-    assert len(grid._plans) <= 32
+    assert len(grid._plans) == len(grid._known) == 32
+    both = grid.zeros(2)
+    for turn in range(5):  # views that are new each time, of the same memory
+        both[...] = comm.rank + turn
+        grid.update(both[0], both[1])
+        assert (both[:, 0] == (comm.rank - 1) % comm.size + turn).all()
+    assert sum(each.rounds == 5 for each in grid._plans.values()) == 1
     field = grid.from_function(lambda x: 2 * x)
     assert (field[1:-1] == 2 * (np.arange(8) + 8 * comm.rank + 0.5)).all()
     assert (field[0], field[-1]) == (0, 0)
     free(field)
-    assert operator.index(len(grid._fields)) == 1
+    assert len(grid._fields) == 2
     grid.Free()

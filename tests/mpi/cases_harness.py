@@ -2,6 +2,8 @@
 
 import os
 import random
+import sys
+import threading
 
 from cases import parameters, ranks, skip
 from mpi4py import MPI
@@ -59,3 +61,30 @@ def case_leaves(comm):
 
 def case_leaks_a_request(comm):
     MPI.COMM_SELF.Send_init(bytearray(1), 0)
+
+
+def case_leaves_a_message(comm):
+    comm.isend("nobody asks", (comm.rank + 1) % comm.size)
+    comm.Barrier()
+    while not comm.Iprobe():
+        pass
+
+
+def case_leaves_a_thread(comm):
+    threading.Thread(target=threading.Event().wait, args=(3.0,), name="forgotten").start()
+
+
+def case_changes_the_process(comm):
+    os.environ["ONESIDED_COLOUR"] = "red"
+    os.chdir("/")
+    sys.path.append("nowhere")
+    from onesided.collectives import abort_on_exception
+
+    abort_on_exception()
+
+
+def case_sees_the_process_as_it_was(comm):
+    if "ONESIDED_COLOUR" in os.environ or os.getcwd() == "/" or "nowhere" in sys.path:
+        raise ValueError("something is left of an earlier case")
+    if "onesided" in sys.excepthook.__module__ or "onesided" in threading.excepthook.__module__:
+        raise ValueError("a hook is left of an earlier case")

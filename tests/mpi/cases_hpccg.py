@@ -130,9 +130,9 @@ def case_stale_ghosts_are_noticed(comm):
     finish = TwoSided.finish
 
     def early(self):
-        local = finish(self)
-        local[self.n_own :] = 0
-        return local
+        ghosts = finish(self)
+        ghosts[:] = 0
+        return ghosts
 
     TwoSided.finish = early
     try:

@@ -6,13 +6,14 @@ import shutil
 
 import h5py
 import numpy as np
-from cases import parameters, ranks, skip
+from cases import need, parameters, ranks, skip
 from io_data import Blocks, files_in, shared_folder, values
 from mpi4py import MPI
 
-from onesided.pencilfft import PFFT, newDistArray
+from onesided.pencilfft import PFFT, NCFile, newDistArray
 from onesided.pencilfft.io.consolidation import consolidate
-from onesided.pencilfft.io.hdf5 import HDF5File, read, write
+from onesided.pencilfft.io.files import read, write
+from onesided.pencilfft.io.hdf5 import HDF5File
 from onesided.pencilfft.io.store import Store
 
 KINDS = ["f4", "f8", "c8", "c16", "i4", ">f8"]
@@ -325,3 +326,59 @@ def case_written_together(comm, components):
         found = Blocks.new(comm, (5, 3), "c16", components)
         file.read(found, "u", 1, [slice(None), 1, slice(None)])
         assert found.is_part_of(whole[(slice(None),) * (len(components) + 1) + (1,)])
+
+
+# NetCDF
+
+
+@parameters(dtype=["f4", ">f8", "i4"], kind=[((), (5, 6, 7)), ((2, 2), (3, 4))])
+def case_netcdf_round_trip(comm, dtype, kind):
+    need("netCDF4")
+    components, shape = kind
+    wholes = [values(components + shape, dtype, seed) for seed in range(3)]
+    with shared_folder(comm) as folder:
+        for step, whole in zip((0, 10, 10), wholes, strict=True):  # the last one replaces
+            block = Blocks.part_of(comm, whole, len(components), axis=0)
+            NCFile(folder / "u.nc").write(step, {"u": [block]})
+        for number, whole in enumerate((wholes[0], wholes[2])):
+            for axis in range(len(shape)):
+                found = Blocks.new(comm, shape, dtype, components, axis)
+                read(found, folder / "u.nc", "u", number)
+                assert found.is_part_of(whole)
+
+
+def case_netcdf_as_mpi4py_fft_lays_it_out(comm):
+    need("netCDF4")
+    whole = np.arange(210.0).reshape(5, 6, 7)
+    domain = ((0, np.pi), (0, 2 * np.pi), (1, 2))
+    with shared_folder(comm) as folder, PFFT(comm, (5, 6, 7), effort="estimate") as plan:
+        u, v = newDistArray(plan, False), newDistArray(plan, False, rank=1)
+        u[...] = whole[u.local_slice()]
+        v[...] = u
+        file = NCFile(folder / "u.nc", domain=domain, mode="w")
+        cut = (u, [slice(None), 4, slice(None)]), (u, [2, 3, slice(None)])
+        file.write(3, {"u": [u, *cut], "v": [v]})
+        v.write(file, "w", 3, as_scalar=True)
+        u.write(file, "u", 4)
+        found = newDistArray(plan, False, rank=1)
+        found.read(folder / "u.nc", "v", 0)
+        assert np.array_equal(found, v)
+        with file:
+            file.open()
+            names = {name: found.dimensions for name, found in file.f.variables.items()}
+            assert names == {
+                "time": ("time",), "i": ("i",), "x": ("x",), "y": ("y",), "z": ("z",),
+                "u": ("time", "x", "y", "z"), "v": ("time", "i", "x", "y", "z"),
+                "u_slice_4_slice": ("time", "x", "z"), "u_2_3_slice": ("time", "z"),
+                **{f"w{k}": ("time", "x", "y", "z") for k in range(3)},
+            }  # fmt: skip
+            assert list(file.f["time"][:]) == [3, 4]
+            assert np.array_equal(file.f["z"][:], np.linspace(1, 2, 7))
+            assert np.array_equal(file.f["u"][1], whole)
+            assert np.array_equal(file.f["w2"][0], whole)
+            assert np.array_equal(file.f["u_slice_4_slice"][0], whole[:, 4])
+            assert np.array_equal(file.f["u_2_3_slice"][0], whole[2, 3])
+        NCFile(folder / "u.nc", mode="w").write(0, {"u": [u]})
+        with NCFile(folder / "u.nc") as file:
+            file.open()
+            assert "v" not in file.f.variables

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import resource
+import sys
 
 import h5py
 import numpy as np
-from cases import parameters, ranks
+from cases import need, parameters, ranks
 from io_data import Blocks, files_in, same_error, shared_folder, values
 
 from onesided.collectives import MismatchError, PatternError, UnsupportedError
+from onesided.pencilfft import NCFile
 from onesided.pencilfft.io.consolidation import consolidate
 from onesided.pencilfft.io.fileerrors import FileError
-from onesided.pencilfft.io.hdf5 import HDF5File, read, write
+from onesided.pencilfft.io.files import read, write
+from onesided.pencilfft.io.hdf5 import HDF5File
 from onesided.pencilfft.io.store import Store
 
 SHAPE = (6, 5, 4)
@@ -127,7 +130,7 @@ def case_attributes_that_hdf5_does_not_know(comm):
         check_file(comm, path, whole)
 
 
-@parameters(what=["mode", "driver", "netcdf", "open", "no mpi"])
+@parameters(what=["mode", "driver", "open", "no mpi"])
 def case_wrong_files(comm, what):
     with a_file(comm) as (path, whole, block):
         file, kind = HDF5File(path, mode="r"), PatternError
@@ -135,8 +138,6 @@ def case_wrong_files(comm, what):
             text = same_error(comm, lambda: HDF5File(path, mode="x"), kind)
         elif what == "driver":
             text = same_error(comm, lambda: HDF5File(path, driver="core"), kind)
-        elif what == "netcdf":
-            text = same_error(comm, lambda: write(block, "u.nc"), UnsupportedError)
         elif what == "open":
             text = same_error(comm, lambda: file.open("r+"), kind)
         elif not h5py.get_config().mpi:
@@ -144,8 +145,52 @@ def case_wrong_files(comm, what):
             text = same_error(comm, lambda: file.write(2, {"u": [block]}), UnsupportedError)
         else:
             text = "'"
-        assert "'" in text or "nc" in text
+        assert "'" in text
         check_file(comm, path, whole)
+
+
+def case_netcdf_without_the_library(comm):
+    with a_file(comm) as (path, _, block):
+        kept = sys.modules.get("netCDF4")
+        sys.modules["netCDF4"] = None
+        try:
+            text = same_error(comm, lambda: write(block, path.parent / "u.nc"), UnsupportedError)
+        finally:
+            sys.modules.pop("netCDF4")
+            if kept is not None:
+                sys.modules["netCDF4"] = kept
+        assert "need netCDF4" in text
+
+
+WRONG_NETCDF = {
+    "complex": (lambda b: {"w": [b.astype(complex)]}, {}, PatternError, "complex128"),
+    "axis": (lambda b: {"x": [b]}, {}, PatternError, "name of an axis"),
+    "part": (lambda b: {"w": [(b, [slice(1, 2), 0, 0])]}, {}, UnsupportedError, "kept whole"),
+    "read only": (lambda b: {"w": [b]}, {"mode": "r"}, PatternError, "to read only"),
+    "other extents": (lambda b: {"u": [b]}, {}, PatternError, "axis x"),
+    "kept": (lambda b: {"w": [b]}, {"mode": "w", "clobber": False}, FileError, "u.nc"),
+    "folder": (lambda b: {"w": [b]}, {}, FileError, "nowhere"),
+}
+
+
+@parameters(mistake=list(WRONG_NETCDF))
+def case_wrong_netcdf(comm, mistake):
+    need("netCDF4")
+    fields, options, kind, words = WRONG_NETCDF[mistake]
+    with a_file(comm) as (path, whole, block):
+        target = path.parent / "u.nc"
+        write(block, target, "u")
+        place = path.parent / "nowhere" / "u.nc" if mistake == "folder" else target
+        file = NCFile(place, **options)
+        given = block if mistake != "other extents" else Blocks.new(comm, (2, 5, 4))
+        text = same_error(comm, lambda: file.write(1, fields(given)), kind)
+        assert words in text, text
+        found = Blocks.new(comm, whole.shape)
+        read(found, target, "u")
+        assert found.is_part_of(whole)
+        for name, step in (("nothing", 0), ("u", 7), ("x", 0)):
+            same_error(comm, lambda n=name, s=step: read(found, target, n, s), FileError)
+        same_error(comm, lambda: read(Blocks.new(comm, (6, 5)), target, "u"), PatternError)
 
 
 @parameters(place=["missing", "folder", "beside a file", "no file"])

@@ -1,5 +1,6 @@
 """Blocks of vectors, transposes and adjoints of distributed matrices, against SciPy."""
 
+import os
 import tracemalloc
 from unittest import mock
 
@@ -276,20 +277,45 @@ def case_one_wrong_out_is_an_error_everywhere(comm, seed):
         assert "rank 1: out must be" in text, text
 
 
-def case_unchecked_products(comm, seed):
+class Counted:
+    """A communicator that counts how often ``Allreduce`` is called."""
+
+    def __init__(self, comm):
+        self.comm, self.calls = comm, 0
+
+    def __getattr__(self, name):
+        return getattr(self.comm, name)
+
+    def Allreduce(self, *given, **how):
+        self.calls += 1
+        return self.comm.Allreduce(*given, **how)
+
+
+@ranks(at_least=2)
+@parameters(side=["A", "T"], debug=["0", "1"])
+def case_a_form_is_compared_once(comm, side, debug, seed):
+    """In debug mode always; else what is wrong later is an error where it is."""
     rng = np.random.default_rng(seed)
     whole = sparse.random_array((30, 30), density=0.3, rng=rng)
-    with distributed(comm, whole) as matrix:
-        matrix.checked = False
-        check(matrix, whole, rng, "A", 2)
-        check(matrix, whole, rng, "T", None)
-        n = matrix._n_cols
-        words = raised(lambda: matrix @ np.ones(n + 1), ValueError)
-        assert f"rank {comm.rank} owns" in words
-        y = np.empty(matrix._n_rows)
-        x = rng.standard_normal(30)
-        matrix.multiply(x[slice(*matrix.col_range)].copy(), y)
-        assert np.allclose(y, (whole @ x)[slice(*matrix.row_range)])
+    with (
+        mock.patch.dict(os.environ, {"ONESIDED_DEBUG": debug}),
+        distributed(comm, whole) as matrix,
+    ):
+        taken = TAKEN[side](matrix)
+        check(matrix, whole, rng, side, 2)
+        check(matrix, whole, rng, side, None)
+        n = taken.col_range[1] - taken.col_range[0]
+        wrong = np.ones(n + (comm.rank == 1))
+        taken.comm = counted = Counted(comm)
+        if debug == "1" or comm.rank == 1:
+            assert "rank 1 owns" in raised(lambda: taken @ wrong, ValueError)
+        for _ in range(3):
+            taken @ np.ones(n)
+        assert counted.calls >= 4 if debug == "1" else counted.calls == 0, counted.calls
+        other = np.ones((n, 3 + (comm.rank == 1)))
+        assert "a block of 3" in raised(lambda: taken @ other, ValueError)
+        taken.comm = comm
+        check(matrix, whole, rng, side, 3)
 
 
 @parameters(method=["p2p", "rma-notify"], kernel=WAYS, side=["A", "T", "H"])

@@ -286,9 +286,8 @@ def case_halo_brings_each_ghost_from_its_owner(comm, seed):
         ghosts = used[(used < start) | (used >= stop)]
         assert comm.size == 1 or comm.allreduce(len(ghosts))
         for turn in range(3):
-            local = matrix.halo.update(np.arange(start, stop) + 1000.0 * turn)
-            assert np.array_equal(local[: stop - start], np.arange(start, stop) + 1000.0 * turn)
-            assert np.array_equal(local[stop - start :], ghosts + 1000.0 * turn)
+            came = matrix.halo.update(np.arange(start, stop) + 1000.0 * turn)
+            assert np.array_equal(came, ghosts + 1000.0 * turn)
         sent = comm.allreduce(len(matrix.halo.send_index))
         assert sent == comm.allreduce(len(ghosts))
 

@@ -52,6 +52,7 @@ def replace(method: str) -> None:
         "Subcomm": ours.Subcomm,
         "Transfer": Transfer,
         "HDF5File": HDF5File,
+        "NCFile": ours.NCFile,
         "generate_xdmf": generate_xdmf,
     }
     names = ("", ".mpifft", ".pencil", ".distarray", ".io")

@@ -16,6 +16,8 @@ def fault(kind: str, victim: int) -> None:
         raise ArithmeticError("only here")
     elif kind == "exit3" and mine:
         sys.exit(3)
+    elif kind == "exit_together":
+        sys.exit(3)
     elif kind == "leave" and mine:
         os._exit(0)
     elif kind == "segfault" and mine:

@@ -1,0 +1,98 @@
+"""What the kinds of files have in common: modes, the communicator, a look around."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from mpi4py import MPI
+
+from onesided.collectives.agreement import agree
+from onesided.collectives.errors import PatternError
+
+MODES = ("r", "r+", "a", "w")
+
+
+class FileBase:
+    """Local. A name for files of distributed arrays; nothing is opened until a read or write.
+
+    ``mode`` is "r" to read only, "a" (or "r+", if the file must be there) to add steps, "w" to
+    begin anew. ``comm`` is the communicator of those who read and write, by default that of the
+    arrays.
+    """
+
+    def __init__(
+        self,
+        filename: str | os.PathLike[str],
+        domain: Sequence[Any] | None = None,
+        mode: str = "a",
+        comm: MPI.Comm | None = None,
+    ) -> None:
+        if mode not in MODES:
+            raise PatternError(f"mode is {mode!r}, not one of {MODES}")
+        self.filename, self.domain, self.f = os.fspath(filename), domain, None
+        self._mode, self._comm = mode, comm
+
+    def open(self, mode: str = "r") -> None:
+        """Local. Open the file to look around in ``f``; to read only."""
+        if mode != "r":
+            raise PatternError(f"mode is {mode!r}, but a file is opened to be read only")
+        self.close()
+        self.f = self._opened()
+
+    def close(self) -> None:
+        """Local. Close what :meth:`open` opened; reads and writes leave nothing open."""
+        if self.f is not None:
+            self.f.close()
+            self.f = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _opened(self) -> Any:
+        """The file, to be read."""
+        raise NotImplementedError
+
+    def _require_writable(self) -> None:
+        if self._mode == "r":
+            raise PatternError(f"{self.filename} was opened with mode='r', to read only")
+
+    def _communicator(self, arrays: Any) -> MPI.Comm:
+        """The communicator given, or that of the arrays, which is the same for all."""
+        found = [comm for comm in map(_comm_of, arrays) if comm is not None]
+        comm = self._comm if self._comm is not None else next(iter(found), None)
+        if comm is None:
+            raise PatternError("the arrays have no communicator: give comm=")
+        for other in found:
+            if other is not comm and MPI.Comm.Compare(comm, other) == MPI.UNEQUAL:
+                raise PatternError("the arrays of one call live on different communicators")
+        return comm
+
+
+def _comm_of(array: Any) -> MPI.Comm | None:
+    """The communicator of an array, if it has one."""
+    try:
+        return getattr(array, "comm", None)
+    except PatternError:
+        return None
+
+
+def at_root(comm: MPI.Comm, call: Callable[[], Any]) -> Any:
+    """Collective. Rank 0 makes the call; all have its result, or its exception."""
+    result, error = None, None
+    if comm.rank == 0:
+        try:
+            result = call()
+        except Exception as found:
+            error = found
+    return agree(comm, error, value=result)[0]

@@ -1,0 +1,249 @@
+"""NetCDF files of distributed arrays, by time step, with mpi4py-fft's interface and layout.
+
+A variable is a field, or a global slice of one; its axes are ``time``, ``i``, ``j``, ``k`` for the
+components of tensors, and ``x``, ``y``, ``z``, ``r``, ``s``, ``t``, of which there are variables
+with the coordinates. All fields of a file are of the same steps and shape.
+
+netCDF4 is seldom built with MPI. Rank 0 writes, what the others send it, one block at a time;
+every rank reads its own block. The file is changed in place: a run that is killed while it writes
+may leave it unreadable, which cannot happen to an :class:`~.hdf5.HDF5File`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from onesided.collectives.agreement import agree, agreed
+from onesided.collectives.errors import PatternError, UnsupportedError
+from onesided.pencilfft.io.filebase import FileBase, at_root
+from onesided.pencilfft.io.fileerrors import FileError, naming
+from onesided.pencilfft.io.rankfiles import Piece
+from onesided.pencilfft.io.selection import Selection
+from onesided.pencilfft.io.snapshot import Domain, Group, Snapshot, arrays_of, step_number
+
+TIME, COMPONENTS, AXES = "time", "ijk", "xyzrst"
+
+
+class NCFile(FileBase):
+    """Local. A name for a NetCDF file of distributed arrays; see :class:`FileBase`.
+
+    Arguments as in mpi4py-fft. ``domain`` gives each axis as a pair, the first and the last
+    coordinate, or as an array of all coordinates; None is (0, 2 pi). With ``clobber=False`` a file
+    that is there is not begun anew. Further arguments go to netCDF4.Dataset when it is written.
+    """
+
+    def __init__(
+        self,
+        ncname: str | os.PathLike[str],
+        domain: Sequence[Any] | None = None,
+        mode: str = "a",
+        clobber: bool = True,
+        *,
+        comm: MPI.Comm | None = None,
+        **kw: Any,
+    ) -> None:
+        super().__init__(ncname, domain, mode, comm)
+        self._clobber, self._options = clobber, kw
+
+    @staticmethod
+    def backend() -> str:
+        """Local. The name of the file format."""
+        return "netcdf4"
+
+    def write(
+        self, step: int, fields: Mapping[str, Any], *, as_scalar: bool = False
+    ) -> None:
+        """Collective. Add the fields of a step, or replace what the file has of it.
+
+        ``fields`` has names and lists of arrays, or of pairs of an array and a global slice (per
+        axis an index or ``slice(None)``), which becomes the variable ``u_slice_4_slice``.
+        ``as_scalar`` stores the components of tensors as fields of their own, u0, u1, ...
+
+        Raises PatternError for arguments that do not fit the file, or numbers that NetCDF has not
+        (complex ones), UnsupportedError without netCDF4, FileError where the system or the library
+        fails.
+        """
+        comm = self._communicator(arrays_of(fields))
+        with agreed(comm):
+            self._require_writable()
+            snapshot = Snapshot.of(step_number(step), fields, as_scalar, self.domain)
+            groups = {group.name: group for group in snapshot.groups}
+            variables = [_Variable.of(piece, groups) for piece in snapshot.pieces]
+        agree(comm, what=("a write", self.filename, snapshot.paths))
+        file, index = None, 0
+
+        def begin() -> None:
+            nonlocal file, index
+            with naming(self.filename):
+                file = self._changed()
+                index = _index(file, step_number(step))
+                for variable in variables:
+                    variable.enter(file)
+
+        def end() -> None:
+            if file is not None:
+                with naming(self.filename):
+                    file.close()
+
+        try:
+            at_root(comm, begin)
+            self._mode = "a" if self._mode == "w" else self._mode
+            for piece, variable in zip(snapshot.pieces, variables, strict=True):
+                self._collect(comm, piece, file, (variable.name, index))
+        finally:  # errors were agreed
+            at_root(comm, end)
+
+    def read(self, u: Any, name: str, step: int = 0) -> None:
+        """Collective. Read snapshot number ``step`` of a field into ``u``, however distributed.
+
+        As in mpi4py-fft the snapshots of a file are counted from 0, whatever the steps are called
+        with which they were written. Types are converted where nothing but precision is lost.
+
+        Raises PatternError for an array of another shape or kind of number, FileError for a file,
+        field or snapshot that is missing.
+        """
+        comm = self._communicator([u])
+        with agreed(comm, ("a read", self.filename, name, step)), naming(self.filename):
+            with self._opened() as file:
+                if name not in file.variables:
+                    raise FileError(
+                        f"{self.filename}: no field {name!r}; there is {sorted(file.variables)}"
+                    )
+                field = file.variables[name]
+                field.set_auto_maskandscale(False)
+                if field.dimensions[:1] != (TIME,) or not step_number(step) < field.shape[0]:
+                    raise FileError(
+                        f"{self.filename}: {name!r} of shape {field.shape} has no snapshot {step}"
+                    )
+                if field.shape[1:] != tuple(u.global_shape):
+                    raise PatternError(
+                        f"{self.filename}: {name!r} has shape {field.shape[1:]}, the array "
+                        f"{tuple(u.global_shape)}"
+                    )
+                if not np.can_cast(field.dtype, u.dtype, "same_kind"):
+                    raise PatternError(
+                        f"{self.filename}: {name!r} holds {field.dtype}, which an array of "
+                        f"{u.dtype} cannot take"
+                    )
+                if u.size:
+                    u.view(np.ndarray)[...] = field[(step, *u.local_slice())]
+
+    def _opened(self) -> Any:
+        return _library().Dataset(self.filename, "r")
+
+    def _changed(self) -> Any:
+        """Local. The file, to be written."""
+        there = os.path.exists(self.filename)
+        afresh = self._mode == "w" or (self._mode == "a" and not there)
+        mode = "w" if afresh else "r+"
+        return _library().Dataset(self.filename, mode, clobber=self._clobber, **self._options)
+
+    def _collect(
+        self, comm: MPI.Comm, piece: Piece, file: Any, place: tuple[str, int]
+    ) -> None:
+        """Collective. Rank 0 writes what all ranks have of a field."""
+        boxes, error = comm.gather(piece.box), None
+        if boxes is None:
+            if piece.data is not None:
+                comm.Send(_bytes(piece.data), 0)
+        else:
+            name, index = place
+            for rank, box in enumerate(boxes):
+                if box is None:
+                    continue
+                data = piece.data
+                if rank != comm.rank:
+                    data = np.empty([part.stop - part.start for part in box], piece.dtype)
+                    comm.Recv(_bytes(data), rank)
+                try:
+                    if error is None:
+                        with naming(self.filename):
+                            file.variables[name][(index, *box)] = data
+                except Exception as found:  # what others send must be received all the same
+                    error = found
+        agree(comm, error)
+
+
+class _Variable:
+    """Local. A variable of the file: its name, its axes with their extents, its numbers."""
+
+    def __init__(
+        self, name: str, axes: dict[str, int], dtype: np.dtype[Any], domain: Domain | None
+    ) -> None:
+        self.name, self._axes, self._dtype, self._domain = name, axes, dtype, domain
+
+    @classmethod
+    def of(cls, piece: Piece, groups: Mapping[str, Group]) -> _Variable:
+        """Local. The one for a piece of a snapshot."""
+        field, _, *part, _ = piece.path.split("/")
+        group = groups[field]
+        selection = Selection.named(group.shape, "".join(part))
+        name = "_".join((field, *part))
+        if group.rank > len(COMPONENTS) or len(group.shape) > len(AXES):
+            raise PatternError(f"{name}: a tensor of rank {group.rank} of {len(group.shape)} axes")
+        if selection.result != tuple(group.shape[axis] for axis in selection.axes):
+            raise UnsupportedError(f"{name}: NetCDF axes are kept whole or cut at an index")
+        if piece.dtype.kind not in "fiu" or piece.dtype.itemsize > 8:
+            raise PatternError(f"{name}: NetCDF has no {piece.dtype} numbers")
+        letters = [*COMPONENTS[: group.rank], *(AXES[a] for a in selection.axes)]
+        if field in (TIME, *letters):
+            raise PatternError(f"{field!r} is the name of an axis")
+        axes = dict(zip(letters, piece.shape, strict=True))
+        return cls(name, axes, piece.dtype, group.domain)
+
+    def enter(self, file: Any) -> None:
+        """Local. Make what the file has not of it yet."""
+        for letter, extent in self._axes.items():
+            if letter not in file.dimensions:
+                file.createDimension(letter, extent)
+                file.createVariable(letter, float, (letter,))[:] = self._points(letter, extent)
+            elif file.dimensions[letter].size != extent:
+                raise PatternError(
+                    f"{self.name}: axis {letter} has {extent} points, in the file "
+                    f"{file.dimensions[letter].size}"
+                )
+        axes = (TIME, *self._axes)
+        if self.name not in file.variables:
+            file.createVariable(self.name, self._dtype, axes)
+        found = file.variables[self.name]
+        if found.dimensions != axes:
+            raise PatternError(f"{self.name}: has axes {axes}, in the file {found.dimensions}")
+
+    def _points(self, letter: str, extent: int) -> Any:
+        if letter in COMPONENTS:
+            return np.arange(extent)
+        if self._domain is None:
+            return np.linspace(0, 2 * np.pi, extent)
+        given = self._domain.arrays[AXES.index(letter)]
+        return given[:extent] if self._domain.word == "mesh" else np.linspace(*given, extent)
+
+
+def _index(file: Any, step: int) -> int:
+    """Local. Where a step lies along ``time``: where it is, or at the end."""
+    if TIME not in file.variables:
+        file.createDimension(TIME, None)
+        file.createVariable(TIME, float, (TIME,))
+    steps = np.asarray(file.variables[TIME][:])
+    places = np.flatnonzero(steps == step)
+    if len(places):
+        return int(places[0])
+    file.variables[TIME][len(steps)] = step
+    return len(steps)
+
+
+def _bytes(data: Any) -> Any:
+    return np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+
+
+def _library() -> Any:
+    """Local. netCDF4."""
+    try:
+        return import_module("netCDF4")
+    except ImportError as error:
+        raise UnsupportedError(f"NetCDF files need netCDF4: {error}") from error

@@ -1,0 +1,236 @@
+"""Jobs that stay up between tests, and what they are asked for: cases of a module, or a program.
+
+There is one for every number of ranks, environment and layout. A failure ends it, and the next
+request gets a new one. What all the requests of a job have left to MPI is seen when it ends; where
+there is something, each is repeated alone to find out which one it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import mpi_harness
+from mpi_harness import TESTS, Job, Outcome
+
+SERVE = TESTS / "serve.py"
+USUAL = dict(os.environ)
+MOST_RANKS = 24  # asleep or not, of all jobs together
+# what counts when a job starts; all else is read when it is needed
+AT_START = ("ONESIDED_CORE", "MPI", "OMPI_", "OMP_", "UCX_")
+
+
+@dataclass(frozen=True)
+class Request:
+    """``kind`` is cases or program; ``words`` those of a command line."""
+
+    kind: str
+    words: tuple[str, ...]
+    env: dict[str, str | None] = field(default_factory=dict)
+    folder: str = field(default_factory=os.getcwd)
+
+    def __str__(self) -> str:
+        env = (f"{key}={text}" for key, text in self.env.items())
+        return " ".join([*env, *self.words])
+
+
+def changes() -> dict[str, str | None]:
+    """What a test has set, or taken out, of the environment of this process."""
+    found: dict[str, str | None] = dict.fromkeys(USUAL.keys() - os.environ.keys())
+    return found | {key: text for key, text in os.environ.items() if USUAL.get(key) != text}
+
+
+class Server(Job):
+    """A job that answers requests until one of them goes wrong."""
+
+    def __init__(self, ranks: int, env: Mapping[str, str], nodes: int) -> None:
+        self.env, self.nodes, self.answered = env, nodes, list[Request]()
+        super().__init__(SERVE, ranks, env=env, nodes=nodes, limit=1e6, base=USUAL)
+
+    def prepare(self) -> None:
+        """A pipe for each rank, held open at both ends: nobody waits for the other to open it."""
+        self._pipes = []
+        for rank in range(self.ranks):
+            path = self.folder / f"requests{rank}"
+            os.mkfifo(path)
+            self._pipes.append(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+
+    def _send(self, content: Mapping[str, Any]) -> None:
+        self._starts = {name: (self.folder / name).stat().st_size for name in self._starts}
+        for pipe in self._pipes:
+            os.write(pipe, json.dumps(content).encode() + b"\n")
+
+    def ask(self, request: Request, timeout: float) -> Outcome:
+        """The outcome; after anything but a pass or an exit code of all ranks the job has ended."""
+        token, began = uuid.uuid4().hex, time.monotonic()
+        self._send({"token": token, **vars(request)})
+        command = (*self.command, str(request))
+        done, seen = re.compile(rf"\n?@done {token} \d+ (\d+)\n?"), 0
+        while self.launcher.poll() is None and time.monotonic() < began + timeout:
+            time.sleep(0.005)
+            size = sum((self.folder / name).stat().st_size for name in self._starts)
+            if size == seen:
+                continue
+            seen = size
+            streams = self.streams()
+            codes = [done.findall(text) for text in streams]
+            if any(len(found) != self.ranks for found in codes):
+                continue
+            code = int(codes[0][0])
+            kind, reason = mpi_harness.classify(code, False, self.ranks, token, *streams)
+            ended = request.kind == "program" and len(set(codes[0])) == 1
+            if kind == "pass" or ended:
+                self.answered.append(request)
+            else:
+                self.end(0.0)
+            streams = [done.sub("", text) for text in streams]
+            return Outcome(kind, code, reason, *streams, time.monotonic() - began, command)
+        outcome = self.end(max(0.0, began + timeout - time.monotonic()))
+        if outcome.kind == "pass":
+            outcome = replace(outcome, kind="crash", reason="the ranks ended before the request")
+        return replace(outcome, command=command)
+
+    @property
+    def alive(self) -> bool:
+        return self.launcher.returncode is None
+
+    def end(self, timeout: float) -> Outcome:
+        """As that of any job; nobody can ask any more."""
+        try:
+            return super().end(timeout)
+        finally:
+            while self._pipes:
+                os.close(self._pipes.pop())
+
+    def close(self) -> Outcome:
+        """The end of a job without failures, and whether it has left anything."""
+        self._send({"kind": "end"})
+        outcome = self.end(60.0)
+        return replace(outcome, reason=f"{outcome.reason}, after\n{_lines(self.answered)}")
+
+    def culprits(self) -> list[Request]:
+        """Those of the requests that leave something when they are all that a job does."""
+        found = []
+        for request in self.answered:
+            job = Server(self.ranks, self.env, self.nodes)
+            job.ask(request, 600.0)
+            if not job.alive or job.close().kind != "pass":
+                found.append(request)
+        return found
+
+
+def _lines(requests: Iterable[Request]) -> str:
+    return "\n".join(map(str, requests))
+
+
+class Servers:
+    """The jobs that wait for requests; those that were not asked for longest end first."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[tuple[Any, ...], Server] = {}
+        self._bad: list[Outcome] = []
+
+    def ask(
+        self, request: Request, ranks: int, env: Mapping[str, str], timeout: float, nodes: int = 1
+    ) -> Outcome:
+        """The outcome in the job of so many ranks in this environment, started if need be."""
+        late = {key: env[key] for key in env if not key.startswith(AT_START)}
+        request = replace(request, env=changes() | request.env | late)
+        env = {key: env[key] for key in env if key not in late}
+        place = (ranks, tuple(sorted(env.items())), nodes)
+        job = self._jobs.pop(place, None)
+        if job is None:
+            while self._jobs and ranks + sum(job.ranks for job in self._jobs.values()) > MOST_RANKS:
+                self._close(next(iter(self._jobs)))
+            job = Server(ranks, env, nodes)
+        outcome = job.ask(request, timeout)
+        if job.alive:
+            self._jobs[place] = job
+        return outcome
+
+    def _close(self, place: tuple[Any, ...]) -> None:
+        job = self._jobs.pop(place)
+        outcome = job.close()
+        if outcome.kind == "leak" and len(job.answered) > 1:
+            found = _lines(job.culprits()) or "none of them alone"
+            outcome = replace(outcome, reason=f"{outcome.reason}\nIt is left by\n{found}")
+        if outcome.kind != "pass":
+            self._bad.append(outcome)
+
+    def close(self) -> list[Outcome]:
+        """End all jobs; the outcomes of those that did not end well, of earlier ones too."""
+        while self._jobs:
+            self._close(next(iter(self._jobs)))
+        bad, self._bad = self._bad, []
+        return bad
+
+
+SERVERS = Servers()  # those of this session
+
+
+def run(
+    program: str | Path,
+    ranks: int,
+    *arguments: str,
+    env: Mapping[str, str] | None = None,
+    timeout: float = 300.0,
+    nodes: int = 1,
+    folder: str | None = None,
+) -> Outcome:
+    """As that of ``mpi_harness``, in a job that is up, and in a folder."""
+    words = str(program).split() if str(program).startswith("-m ") else [str(program)]
+    request = Request("program", (*words, *arguments), folder=folder or os.getcwd())
+    return SERVERS.ask(request, ranks, env or {}, timeout, nodes)
+
+
+def run_cases(
+    module: str | Path,
+    ranks: int,
+    select: Sequence[str] | str = (),
+    options: Mapping[str, str] | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float = 300.0,
+    nodes: int = 1,
+    among: Sequence[int] = (),
+    turn: int = 0,
+) -> list[dict[str, Any]]:
+    """Run a case module of tests/mpi (or any path) and require that all its cases pass.
+
+    At least one case must have run; where every one was skipped the test is skipped, too. Of the
+    numbers of ranks ``among`` which it is, a case runs on one only: tests on all of them run each
+    case once, in the next ``turn`` on another one.
+    """
+    import pytest
+
+    path = Path(module) if os.sep in str(module) else TESTS / "mpi" / f"{module}.py"
+    chosen = [select] if isinstance(select, str) else list(select)
+    arguments = [word for text in chosen for word in ("--select", text)]
+    for key, text in (options or {}).items():
+        arguments += ["--option", f"{key}={text}"]
+    for number in among:
+        arguments += ["--among", str(number)]
+    if among:
+        arguments += ["--turn", str(turn)]
+    request = Request("cases", (str(path), *arguments))
+    outcome = SERVERS.ask(request, ranks, env or {}, timeout, nodes)
+    failed = [case for case in outcome.cases if case["outcome"] == "failed"]
+    if failed:
+        texts = "\n\n".join(
+            f"{case['name']} on {case['ranks']} ranks\n{case['reason']}" for case in failed
+        )
+        pytest.fail(f"{len(failed)} of {len(outcome.cases)} cases failed\n{texts}", pytrace=False)
+    if outcome.kind != "pass":
+        last = outcome.cases[-1]["name"] if outcome.cases else "none"
+        pytest.fail(f"after case {last}: {outcome.report()}", pytrace=False)
+    if not outcome.cases:
+        pytest.fail(f"no case of {path.name} was selected by {chosen}", pytrace=False)
+    if all(case["outcome"] == "skipped" for case in outcome.cases):
+        pytest.skip("; ".join(sorted({case["reason"] for case in outcome.cases})))
+    return outcome.cases
