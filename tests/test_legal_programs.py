@@ -219,12 +219,14 @@ def all_pass(methods, ranks, seeds, nodes="one", most=1):
     assert tally.passed == len(seeds)
 
 
+@pytest.mark.in_turn(1)
 @SEVERAL
 def test_the_programs_are_right_by_plain_mpi(ranks):
     """What the generator writes works where no request is the library's."""
     all_pass("reference", ranks, range(10))
 
 
+@pytest.mark.in_turn(4)
 @pytest.mark.parametrize("methods", ONE_OF_EACH)
 def test_programs_with_one_method_of_each_family(methods):
     all_pass(methods, 3, range(100, 112))
