@@ -207,7 +207,7 @@ def run_cases(
     At least one case must have run; where every one was skipped the test is skipped, too. Of the
     numbers of ranks ``among`` which it is, a case runs on one only: tests on all of them run each
     case once, in the next ``turn`` on another one. Of a ``share`` of three a third is due, in the
-    next turn another one.
+    next turn another one; on one rank, where they cost little, all are.
     """
     import pytest
 
@@ -218,6 +218,7 @@ def run_cases(
         arguments += ["--option", f"{key}={text}"]
     for number in among:
         arguments += ["--among", str(number)]
+    share = share if ranks > 1 else 1
     if among or share > 1:
         arguments += ["--share", str(share), "--turn", str(turn)]
     request = Request("cases", (str(path), *arguments))

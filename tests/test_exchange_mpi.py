@@ -15,7 +15,7 @@ def test_conformance(run_cases, module, ranks):
 
 @pytest.mark.parametrize("ranks", [1, 3, pytest.param(4, marks=pytest.mark.full)])
 def test_operations(run_cases, ranks):
-    run_cases("cases_operations", ranks, among=(1, 3))
+    run_cases("cases_operations", ranks, share=2)
 
 
 def test_operations_on_emulated_nodes(run_cases):
@@ -36,7 +36,7 @@ def test_mistakes_random_patterns_and_threads(run_cases, module, ranks):
 
 @pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.full)])
 def test_memory(run_cases, ranks):
-    run_cases("cases_memory", ranks, among=(1, 2))
+    run_cases("cases_memory", ranks, share=2)
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

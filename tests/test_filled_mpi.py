@@ -11,7 +11,7 @@ DIRECT = [f"method={name}" for name in ("rma-notify", "rma-p2p", "rma-fence,", "
     "ranks", [1, 3, *(pytest.param(ranks, marks=pytest.mark.full) for ranks in (2, 4))]
 )
 def test_filled_rounds(run_cases, ranks):
-    run_cases("cases_filled", ranks, among=(1, 3))
+    run_cases("cases_filled", ranks, share=2)
 
 
 @pytest.mark.parametrize("nodes", ["1", pytest.param("2", marks=pytest.mark.full)])

@@ -20,7 +20,7 @@ from legal_programs import (
     smaller,
 )
 
-SEEDS = range(200)
+SEEDS = range(100)
 PLACE = functools.partial(campaign.Place, launch=servers.run)
 ONE_OF_EACH = [  # the longest family once, the others again and again
     "+".join(f"{family}:{names[i % len(names)]}" for family, names in campaign.FAMILIES.items())
@@ -65,8 +65,8 @@ def test_programs_are_legal_full_and_varied():
     assert set(slots) == {0, 1, 2}
     assert len(sizes) > 3
     assert ("wait", "test") in hows
-    assert joined > 100
-    assert differ > 190, "moves are what makes the programs interesting"
+    assert joined > 50
+    assert differ > 95, "moves are what makes the programs interesting"
 
 
 def test_a_seed_gives_one_program_and_json_keeps_it():
