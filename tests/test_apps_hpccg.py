@@ -234,7 +234,7 @@ def test_the_help_names_every_way():
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(1, marks=pytest.mark.full)])
 def test_hpccg(run_cases, ranks):
-    run_cases("cases_hpccg", ranks)
+    run_cases("cases_hpccg", ranks, share=2)
 
 
 @pytest.mark.full
