@@ -14,6 +14,9 @@ DEMO := .venv-demo-$(MPI)
 TEST := .venv-$(MPI)
 BENCH := .venv-bench-$(MPI)
 LINT := .venv-lint
+PETSC := .venv-petsc
+# Debian's petsc4py, for its own Python and Open MPI
+PETSC4PY = $(firstword $(wildcard /usr/lib/petscdir/*/*-real/lib/python3/dist-packages))
 PACKAGES := collectives pencilfft sparse apps
 SOURCES := pyproject.toml README.md LICENSE \
 	$(shell find $(PACKAGES) -type f ! -path '*/__pycache__/*' ! -name '* *')
@@ -22,7 +25,7 @@ PIP := bin/python -m pip install --quiet --disable-pip-version-check
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-all lint bench clean
+.PHONY: demo test test-all test-petsc lint bench clean
 
 demo: $(DEMO)/ready
 	$(ONESIDED) fft --shape 64 64 64 --ranks $(RANKS) --comm rma-fence --iterations 20 --verify
@@ -34,6 +37,10 @@ test: $(TEST)/ready
 # larger matrices from the folder that ONESIDED_MATRICES names, when it is set
 test-all: $(TEST)/ready
 	$(TEST)/bin/python -m pytest --full $(PYTEST_ARGS)
+
+# PETSc's solvers on our matrices, with the package python3-petsc4py
+test-petsc: $(PETSC)/ready
+	$(PETSC)/bin/python -m pytest tests/test_sparse_petsc.py $(PYTEST_ARGS)
 
 # the type checker sees the installed package: the checkout is not on its path
 lint: $(LINT)/ready
@@ -53,7 +60,7 @@ bench: $(BENCH)/ready
 	$(BENCH)/bin/onesided bench spmv --suite --seconds 120 --ranks $(BENCH_RANKS)
 
 clean:
-	rm -rf $(DEMO) $(TEST) $(BENCH) $(LINT) build dist *.egg-info
+	rm -rf $(DEMO) $(TEST) $(BENCH) $(LINT) $(PETSC) build dist *.egg-info
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find $(PACKAGES) tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -68,6 +75,17 @@ $(LINT)/ready: $(SOURCES)
 	$(PYTHON) -m venv $(LINT)
 	rm -rf build
 	$(LINT)/$(PIP) ".[dev]"
+	touch $@
+
+# Debian's petsc4py knows NumPy before 2 only, which lacks one name that is used here
+$(PETSC)/ready: $(SOURCES)
+	$(if $(PETSC4PY),,$(error python3-petsc4py is not installed))
+	/usr/bin/python3 -m venv $(PETSC)
+	rm -rf build
+	$(PETSC)/$(PIP) "numpy<2" "scipy>=1.13,<1.16" "mpi4py>=4.1" h5py rich pytest hypothesis
+	$(PETSC)/$(PIP) --no-deps .
+	printf '%s\n' $(PETSC4PY) 'import numpy, types; numpy.lib.array_utils = types.SimpleNamespace(byte_bounds=numpy.byte_bounds)' \
+		> $$($(PETSC)/bin/python -c 'import site; print(site.getsitepackages()[0])')/petsc.pth
 	touch $@
 
 # mpi4py-fft, with which the FFT is compared, may need a compiler: without it that row is missing;

@@ -15,6 +15,10 @@ MOST_CACHES = 2
 COLUMNS = 16
 
 
+#: Bytes of a message between nodes from which on its latency hardly counts.
+MESSAGE_BYTES = 1 << 15
+
+
 @dataclass(frozen=True)
 class Blocking:
     """How passes go about their blocks: what is measured, beside kernels.
@@ -36,6 +40,20 @@ def ranges(stops: Sequence[int]) -> list[tuple[int, int]]:
 
 def _stops(length: int, step: int) -> list[int]:
     return [*range(step, length, step), length] if length else []
+
+
+def chunks(blocks: Sequence[int], nbytes: int, least: int) -> list[int]:
+    """Local. The ends of chunks of ``least`` bytes at least, each of whole blocks.
+
+    ``blocks`` are the ends of the blocks of a result of ``nbytes``. The last chunk may have less.
+    """
+    found = []
+    start = 0
+    for stop in blocks:
+        if (stop - start) * nbytes >= least * blocks[-1]:
+            found.append(stop)
+            start = stop
+    return found if start == blocks[-1] else [*found, blocks[-1]]
 
 
 def cut(

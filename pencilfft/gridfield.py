@@ -106,7 +106,7 @@ def write_field(
     grid: Grid, field: NDArray[Any], filename: Any, name: str = "field", step: int = 0
 ) -> None:
     """Collective. Write a field without its ghosts to an HDF5 file, as :class:`HDF5File` does."""
-    from onesided.pencilfft.io.hdf5 import write
+    from onesided.pencilfft.io.files import write
 
     write(_Owned.of(grid, field), filename, name, step)
 
@@ -115,7 +115,7 @@ def read_field(
     grid: Grid, field: NDArray[Any], filename: Any, name: str = "field", step: int = 0
 ) -> None:
     """Collective. Fill what ranks own of a field from an HDF5 file, whoever has written it."""
-    from onesided.pencilfft.io.hdf5 import read
+    from onesided.pencilfft.io.files import read
 
     own = _Owned.of(grid, field)
     read(own, filename, name, step)

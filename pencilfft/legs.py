@@ -99,14 +99,15 @@ class Builder:
             last = len(legs) == count - 1
             uncut = None if last else end.axis
             steps = operations(stage, forward)
+            k = i if forward else i - 1  # of the transpose that follows
+            least = 0 if last else self.workspace.least_chunk(k, self.info)
             with agreed(self.comm):
                 local = Pass(
                     self.selection, steps, side.subshape, self._scratch, self.blocking,
-                    uncut=uncut, consumes=reads is not None,
+                    uncut=uncut, consumes=reads is not None, least=least,
                 )  # fmt: skip
             transpose = None
             if not last:
-                k = i if forward else i - 1
                 transpose = self.workspace.connect(
                     k, forward, (local.axis, local.stops), self.method, self.info
                 )

@@ -11,6 +11,7 @@ copy writes faster than a kernel does.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from onesided.collectives.program import address
 from onesided.collectives.scripts import ALIGNMENT as KERNEL_ALIGNMENT
 from onesided.collectives.scripts import Part, Place, Step, copy_array, script
-from onesided.pencilfft.blocking import Blocking, cut, ranges
+from onesided.pencilfft.blocking import Blocking, chunks, cut, ranges
 from onesided.pencilfft.decomposition import memory_order
 from onesided.pencilfft.kernels.protocol import Layout, Run, Task
 from onesided.pencilfft.kernels.selection import Selection
@@ -77,9 +78,10 @@ class Scratch:
 class Pass:
     """Local. Operations on arrays of ``shape``, whole along the axes that they change.
 
-    At least one axis must be left alone. ``axis`` is the one along which blocks are formed, and
-    ``stops`` holds the end of every block along it: the *chunks* of a result that is delivered to
-    several arrays. A block may be cut once more along another axis so that it fits the cache.
+    At least one axis must be left alone. ``axis`` is the one along which blocks are formed. A block
+    may be cut once more along another axis so that it fits the cache. ``stops`` holds the ends,
+    along ``axis``, of the *chunks* of a result that is delivered to several arrays: of one block
+    each, or of as many as it takes to have ``least`` bytes.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Pass:
         blocking: Blocking,
         uncut: int | None = None,
         consumes: bool = False,
+        least: int = 0,
     ) -> None:
         """Local. Blocks are not cut along ``uncut`` either; ``consumes``: the source is ours."""
         self._selection, self._operations = selection, list(steps)
@@ -113,19 +116,21 @@ class Pass:
         )
         reads = _nbytes(shape, steps[0].dtypes[0]) if steps else 0
         self._empty = any(0 in each for each in self._shapes)
-        self.axis, self.stops, self._inner, self._parts = cut(
+        self.axis, self._blocks, self._inner, self._parts = cut(
             [*axes, *([] if uncut is None else [uncut])], shape, (largest + reads) / blocking.nbytes
         )
-        block = max(np.diff([0, *self.stops]), default=0)
+        block = max(np.diff([0, *self._blocks]), default=0)
         share = block / max(1, shape[self.axis])
         if self._inner >= 0:
             share *= max(np.diff([0, *self._parts])) / shape[self._inner]
-        if self._empty:
-            self.stops = [shape[self.axis]]
-        elif steps:
-            scratch.reserve(int(np.ceil(largest * share)) + ALIGNMENT)
         #: The shape of the result.
         self.shape = self._shapes[-1]
+        self.stops = [shape[self.axis]]
+        if not self._empty:
+            dtype = steps[-1].dtypes[1] if steps else np.dtype(np.uint8)
+            self.stops = chunks(self._blocks, _nbytes(self.shape, dtype), least)
+            if steps:
+                scratch.reserve(int(np.ceil(largest * share)) + ALIGNMENT)
         self._scripts: dict[Any, Callable[..., object]] = {}
         self._routes: dict[str, tuple[Sequence[Sequence[Outlet]], Ready | None]] = {}
 
@@ -204,7 +209,9 @@ class Pass:
         source, target = ends[0], ends[1] if route is None else None
         outlets, ready = ((), None) if route is None else self._routes[route]
         steps: list[Step | Callable[[], object]] = []
-        for chunk, (start, stop) in enumerate(ranges(self.stops)):
+        begin = 0
+        for start, stop in ranges(self._blocks):
+            chunk = bisect_left(self.stops, stop)
             for low, high in ranges(self._parts) if self._inner >= 0 else [(0, 0)]:
                 where = [slice(None)] * source.ndim
                 where[self.axis] = slice(start, stop)
@@ -224,10 +231,13 @@ class Pass:
                 left = places[result] if isinstance(result, int) else result
                 if target is not None and result is not _TARGET:
                     steps.append((copy_array, left, places[_TARGET]))
+                spans = slice(start - begin, stop - begin), slice(low, high)
                 for outlet in outlets[chunk] if outlets else ():
-                    steps.append(self._copy_of(left, slice(low, high), *outlet))
-            if ready is not None:
-                steps.append(partial(ready, chunk))
+                    steps.append(self._copy_of(left, spans, *outlet))
+            if stop == self.stops[chunk]:
+                begin = stop
+                if ready is not None:
+                    steps.append(partial(ready, chunk))
         return steps
 
     def _steps(
@@ -303,16 +313,23 @@ class Pass:
         )
 
     def _copy_of(
-        self, left: Place, cut_to: slice, part: tuple[slice, ...], array: NDArray[Any]
+        self,
+        left: Place,
+        spans: tuple[slice, slice],
+        part: tuple[slice, ...],
+        array: NDArray[Any],
     ) -> Step:
-        """From where a block's result is to one of the arrays that take it."""
+        """From where a block's result is to one of the arrays that take its chunk; ``spans``: where
+        the block lies in it, along the two axes that are cut."""
         inside = [slice(None)] * len(part)
         for axis, chosen in enumerate(part):
             if axis not in (self.axis, self._inner):
                 inside[axis] = chosen
-        target = array
+        place = [slice(None)] * len(part)
+        place[self.axis] = spans[0]
         if self._inner >= 0:
-            target = array[(*[slice(None)] * self._inner, cut_to)]
+            place[self._inner] = spans[1]
+        target = array[tuple(place)]
         if isinstance(left, Part):
             whole = (slice(None),) * len(part)
             pairs = zip(inside, left.where, whole, strict=True)

@@ -117,6 +117,7 @@ class PFFT:
 
     # a subclass written for mpi4py-fft may set the public attributes and leave the constructor out
     _sides: tuple[Side, ...] = ()
+    _transfer: Any = None
 
     def __init__(
         self,
@@ -223,9 +224,16 @@ class PFFT:
     def transfer(self) -> tuple[Any, ...]:
         """Between two groups of axes each, the exchange of a forward transform, or None: those
         within a group come last. Empty after :meth:`destroy`."""
+        if self._transfer is not None:
+            return tuple(self._transfer)
         exchanges = self._engine.exchanges(True)
         gaps = max(len(self.axes) - 1, 0) if self._execution.alive else 0
         return (*exchanges, *[None] * (gaps - len(exchanges)))[:gaps]
+
+    @transfer.setter
+    def transfer(self, transfers: Any) -> None:
+        """Local. Of a subclass that makes its own, as shenfun's does."""
+        self._transfer = transfers
 
     @property
     def _engine(self) -> Engine:

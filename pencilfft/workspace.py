@@ -23,6 +23,9 @@ from numpy.typing import NDArray
 
 from onesided.collectives import alternate
 from onesided.collectives.agreement import agreed
+from onesided.collectives.context import Context
+from onesided.collectives.hints import Hints
+from onesided.pencilfft.blocking import MESSAGE_BYTES
 from onesided.pencilfft.commons import Commons, Piece
 from onesided.pencilfft.decomposition import memory_order
 from onesided.pencilfft.stages import Stage
@@ -87,6 +90,17 @@ class Workspace:
             self._plain = np.empty(nbytes, np.uint8)
         return self._plain[:nbytes].view(dtype).reshape(shape)
 
+    def least_chunk(self, k: int, info: Mapping[str, str] | None) -> int:
+        """Collective. Bytes that a chunk should have by which transpose k is fed: between nodes a
+        message to every peer, each long enough; in shared memory none."""
+        comm = self._over(k)
+        alone = Context.of(comm).node(Hints.of(info).ranks_per_node).alone
+        return 0 if alone else MESSAGE_BYTES * comm.size
+
+    def _over(self, k: int) -> MPI.Comm:
+        source, target = self._stages[k].after, self._stages[k + 1].before
+        return self._comms[source.layout[target.axis]]
+
     def connect(
         self,
         k: int,
@@ -98,10 +112,9 @@ class Workspace:
         """Collective. Transpose k of one direction; its source is cut into ``chunks``."""
         stages = self._stages[k : k + 2]
         source, target = stages[0].after, stages[1].before
-        comm = self._comms[source.layout[target.axis]]
         with agreed(self._comm):
             transpose = Transpose(
-                comm,
+                self._over(k),
                 *((source, target) if forward else (target, source)),
                 self.staged(k, forward),
                 self.received(k, forward),

@@ -1,4 +1,4 @@
-"""Which local product: measured on all ranks, when a matrix is made."""
+"""Which local product: measured on all ranks, when a matrix is made, or recalled."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import agreed
+from onesided.collectives.tuning.decisions import Cost, Record, learn, recall, size
 from onesided.sparse.halo import Halo
 from onesided.sparse.kernels.registry import KERNELS, product
 from onesided.sparse.kernels.scipy_calls import Csr
@@ -47,8 +48,8 @@ class Contest:
     def choose(self, kernels: list[str]) -> Choice:
         """Collective. The fastest on the slowest rank; a name alone is taken as it is.
 
-        Two are in memory at a time. ``kernels`` are this rank's; those are tried that all ranks
-        have and that suit the rows of any.
+        What has been measured for such rows is recalled. Two are in memory at a time. ``kernels``
+        are this rank's; those are tried that all ranks have and that suit the rows of any.
         """
         if len(kernels) > 1:
             kernels = [name for name in kernels if KERNELS[name].works(self._rows)]
@@ -57,19 +58,40 @@ class Contest:
         shared = set.intersection(*(set(names) for names, _ in everyone))
         wanted = set.union(*(set(names) for _, names in everyone))
         names = [name for name in kernels if name in (shared & wanted or shared)]
+        if len(names) == 1:
+            return Choice(names[0], self._made(names[0]))
+        situation = self._situation()
+        known = recall(self._comm, situation)
+        if known is not None and known.covers(names):
+            best = known.ranking(names)[0]
+            return Choice(best, self._made(best))
         best, champion, least = names[0], self._made(names[0]), 0.0
+        costs = {}
         for name in names[1:]:
             challenger = self._made(name)
             runs = self._call(champion), self._call(challenger)
             least = least or self._glance(runs[0])
             seen = self._glance(runs[1])
-            if least < _LONG:
-                better = seen < (1.0 + _CLOSE) * least and self._loses(*runs, least)
-            else:
-                better = seen < least
-            if better:
+            if least < _LONG and seen < (1.0 + _CLOSE) * least:
+                least, seen = self._in_turns(*runs, least)
+            costs[best], costs[name] = Cost(0.0, least), Cost(0.0, seen)
+            if seen < least:
                 best, champion, least = name, challenger, seen
+        learn(self._comm, situation, Record(costs, {}))
         return Choice(best, champion)
+
+    def _situation(self) -> str:
+        """Collective, the same on all ranks. What rows like these are called."""
+        rows, lengths = self._rows, np.diff(self._rows.indptr)
+        spread = float(lengths.std() / max(lengths.mean(), 1.0)) if len(lengths) else 0.0
+        ghosts = rows.n_cols - rows.n_own
+        most = np.array([len(rows), len(rows.data), ghosts, 8 * spread])
+        self._comm.Allreduce(MPI.IN_PLACE, most, op=MPI.MAX)
+        return (
+            f"sparse product: {self._comm.size} ranks; {size(most[0])} rows, {size(most[1])} "
+            f"entries of {rows.data.dtype}, {rows.indices.dtype}; {size(most[2])} ghosts; lengths "
+            f"spread by {round(most[3]) / 8:g}"
+        )
 
     def _call(self, product: Product) -> Callable[[], object]:
         return partial(product, self._halo, self._x, self._y)
@@ -85,14 +107,14 @@ class Contest:
         count = _GLANCES if first < _LONG else 1
         return float(self._slowest(np.array([_seconds(call, 1) for _ in range(count)])).min())
 
-    def _loses(
+    def _in_turns(
         self, one: Callable[[], object], other: Callable[[], object], seconds: float
-    ) -> bool:
-        """Collective. Whether the first call takes more time than the second, in turns."""
+    ) -> tuple[float, float]:
+        """Collective. Seconds of two calls that take turns."""
         count = int(np.clip(_SECONDS / (2 * _ROUNDS) / max(seconds, 1e-9), 1, _MOST_CALLS))
         samples = [[_seconds(call, count) for call in (one, other)] for _ in range(_ROUNDS)]
-        medians = np.median(self._slowest(np.array(samples)), axis=0)
-        return bool(medians[0] > medians[1])
+        medians = np.median(self._slowest(np.array(samples)), axis=0) / count
+        return float(medians[0]), float(medians[1])
 
     def _slowest(self, times: NDArray[Any]) -> NDArray[Any]:
         self._comm.Allreduce(MPI.IN_PLACE, times, op=MPI.MAX)

@@ -14,7 +14,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.context import Context
-from onesided.sparse.partition import Partition, cuts
+from onesided.sparse.partition import FEW_PARTS, Integers, Partition, cuts
 
 _PIECE_BYTES = 1 << 30  # of a message: below what a 32-bit count can say
 _PATIENCE = 1000  # looks for messages before a rank lets others have its core
@@ -88,14 +88,13 @@ def _pieces(whole: NDArray[np.uint8], start: int, length: int) -> list[NDArray[n
 class Route:
     """Which item goes to which rank; found once, for any number of arrays."""
 
-    def __init__(self, comm: MPI.Intracomm, owners: NDArray[np.intp]) -> None:
+    def __init__(self, comm: MPI.Intracomm, owners: Integers) -> None:
         """Collective. Item k goes to the rank ``owners[k]``."""
         self._comm = comm
         self._to = np.bincount(owners, minlength=comm.size).astype(np.int64)
         self._order: NDArray[np.intp] | None = None
         if len(owners) and bool(np.any(owners[1:] < owners[:-1])):
-            narrow = owners.astype(np.min_scalar_type(comm.size))  # which is sorted by its digits
-            self._order = np.argsort(narrow, kind="stable")
+            self._order = _by_owner(owners, self._to)
         self._of = counterparts(comm, self._to)
 
     def send(self, array: NDArray[Any]) -> NDArray[Any]:
@@ -103,6 +102,18 @@ class Route:
         if self._order is not None:
             array = array.take(self._order)
         return moved(self._comm, array, self._to, self._of)
+
+
+def _by_owner(owners: Integers, counts: Counts) -> NDArray[np.intp]:
+    """Local. Items by owner, each owner's in their order; by a look for each where they are few,
+    which needs less memory than sorting."""
+    if len(counts) > FEW_PARTS:
+        return np.argsort(owners, kind="stable")
+    order, stop = np.empty(len(owners), np.intp), 0
+    for owner, count in enumerate(counts.tolist()):
+        start, stop = stop, stop + count
+        order[start:stop] = np.flatnonzero(owners == owner)
+    return order
 
 
 def lengths(comm: MPI.Intracomm, length: int) -> Partition:

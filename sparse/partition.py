@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 Integers = NDArray[np.integer[Any]]
 _TABLE_PER_NUMBER = 4  # entries of a table that cost less than sorting a number
-_FEW_PARTS = 16  # whose owners are found faster by a comparison for each than by searching
+FEW_PARTS = 16  # whose owners are found faster by a comparison for each than by searching
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,15 +67,15 @@ class Partition:
         """How many indices each part owns."""
         return np.diff(self.starts)
 
-    def owners(self, indices: Integers) -> NDArray[np.intp]:
-        """The part that owns each of the indices."""
-        inner = self.starts[1:-1]
-        if len(inner) > _FEW_PARTS:
-            return np.searchsorted(self.starts, indices, side="right") - 1
-        behind = np.zeros(indices.shape, np.uint8)
+    def owners(self, indices: Integers) -> Integers:
+        """The part that owns each of the indices, in few bytes."""
+        inner, kind = self.starts[1:-1], np.min_scalar_type(self.parts)
+        if len(inner) > FEW_PARTS:
+            return (np.searchsorted(self.starts, indices, side="right") - 1).astype(kind)
+        behind = np.zeros(indices.shape, kind)
         for start in inner.tolist():
             behind += indices >= start
-        return behind.astype(np.intp)
+        return behind
 
 
 def _check(size: int, parts: int) -> None:

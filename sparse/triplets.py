@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from onesided.sparse.moving import Route, balanced
-from onesided.sparse.partition import Partition
+from onesided.sparse.partition import Integers, Partition
 
 _NUMBERS_AT_ONCE = 1 << 16  # that are counted while they stay in the cache
 _TABLE_PER_NUMBER = 4  # entries of a table that cost less than sorting a number
@@ -102,7 +102,7 @@ def route(comm: MPI.Intracomm, entries: list[Triplets], partition: Partition) ->
 
 
 def sent_to(
-    comm: MPI.Intracomm, owners: NDArray[np.intp], arrays: list[NDArray[Any]]
+    comm: MPI.Intracomm, owners: Integers, arrays: list[NDArray[Any]]
 ) -> list[NDArray[Any]]:
     """Collective. Send item k of each array to the rank ``owners[k]``; what has come, by rank, of
     each in its order. The arrays' items keep their company."""

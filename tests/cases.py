@@ -117,23 +117,31 @@ class Choice:
     """Cases whose name contains one of the texts, all where there is none.
 
     Of the numbers of ranks ``among`` which a job's own is, a case runs on one: in the next turn on
-    the next of those on which it applies.
+    the next of those on which it applies. With a ``share`` of three a third of the cases is due,
+    in the next turn another one.
     """
 
     select: list[str]
     among: list[int]
+    share: int = 1
     turn: int = 0
 
     def __contains__(self, case: Case) -> bool:
         return not self.select or any(text in case.name for text in self.select)
 
     def is_due(self, case: Case, size: int) -> bool:
-        """Whether it runs on so many ranks."""
-        if size not in self.among:
-            return True
+        """Whether it runs on so many ranks in this turn."""
+        if self._place(case) % self.share:
+            return False
+        return size not in self.among or self._size(case) == size
+
+    def _place(self, case: Case) -> int:
+        return zlib.crc32(case.name.encode()) + self.turn
+
+    def _size(self, case: Case) -> int:
         low, high = case.ranks
         fitting = [number for number in self.among if low <= number <= high] or self.among
-        return fitting[(zlib.crc32(case.name.encode()) + self.turn) % len(fitting)] == size
+        return fitting[self._place(case) // self.share % len(fitting)]
 
 
 def _short(value: Any) -> str:
@@ -238,14 +246,14 @@ def run_module(module: ModuleType, chosen: Choice, options: dict[str, str]) -> i
     faulthandler.enable()
     world = MPI.COMM_WORLD.Dup()
     deadline = Deadline(float(os.environ.get("ONESIDED_CASE_TIMEOUT", "60")))
-    due = [
-        case
-        for case in collect(module, world)
-        if case in chosen and chosen.is_due(case, world.size)
-    ]
+    cases = [case for case in collect(module, world) if case in chosen]
+    due = [case for case in cases if chosen.is_due(case, world.size)]
     names = world.allgather([case.name for case in due])
     if any(entry != names[0] for entry in names):
         raise RuntimeError(f"the ranks do not have the same cases: {names}")
+    if cases and not due and world.rank == 0:
+        reason = f"none of {len(cases)} cases is due on {world.size} ranks in turn {chosen.turn}"
+        say(CASE_MARK + json.dumps({"name": "none", "outcome": "skipped", "reason": reason}))
     outcomes = [run_case(case, world, options, deadline) for case in due]
     failures = outcomes.count("failed")
     if not failures:

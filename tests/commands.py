@@ -48,15 +48,13 @@ def onesided(
     *words: str, ranks: int | None = None, timeout: float = 100.0, fresh: bool = False
 ) -> Finished:
     """``onesided WORDS``, on the ranks of a job where a number is given."""
-    if fresh or "--ranks" in words:
+    if fresh or (ranks is None and "--ranks" in words):
         return python("-m", "onesided.apps", *words, ranks=ranks, timeout=timeout)
     with tempfile.TemporaryDirectory(prefix="onesided-command-") as name:
         if ranks is None:
             return _here(Path(name), *words)
         outcome = servers.run("-m onesided.apps", ranks, *words, timeout=timeout, folder=name)
-    return Finished(
-        outcome.returncode, outcome.stdout, outcome.stderr, outcome.kind == "hang"
-    )
+    return Finished(outcome.returncode, outcome.stdout, outcome.stderr, outcome.kind == "hang")
 
 
 def _here(folder: Path, *words: str) -> Finished:

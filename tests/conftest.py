@@ -97,12 +97,14 @@ def _jobs_end_well():
 
 @pytest.fixture
 def run_cases(pytestconfig: pytest.Config):
-    """``run_cases(module, ranks, ...)`` of ``servers``; ``among`` does not count in full."""
+    """``run_cases(module, ranks, ...)`` of ``servers``; in full nothing takes turns."""
 
-    def run(*arguments: Any, among: Sequence[int] = (), **options: Any) -> list[dict[str, Any]]:
-        among = () if is_full(pytestconfig) else among
-        turn = pytestconfig.getoption("--turn")
-        return servers.run_cases(*arguments, among=among, turn=turn, **options)
+    def run(
+        *arguments: Any, among: Sequence[int] = (), share: int = 1, **options: Any
+    ) -> list[dict[str, Any]]:
+        if not is_full(pytestconfig):
+            options |= {"among": among, "share": share, "turn": pytestconfig.getoption("--turn")}
+        return servers.run_cases(*arguments, **options)
 
     return run
 

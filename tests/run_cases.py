@@ -1,11 +1,11 @@
 """Run the cases of a module on the ranks of this job.
 
     mpiexec -n 4 python -m mpi4py tests/run_cases.py tests/mpi/cases_x.py [--select TEXT]...
-        [--option KEY=VALUE]... [--among RANKS]... [--turn NUMBER]
+        [--option KEY=VALUE]... [--among RANKS]... [--share NUMBER] [--turn NUMBER]
 
 Rank 0 prints one line of JSON per case; the exit code is 1 when a case failed. With
-``--among 2 --among 4`` a job of 2 ranks runs some of the cases, and one of 4 ranks the others; with
-another ``--turn`` they change places.
+``--among 2 --among 4`` a job of 2 ranks runs some of the cases, and one of 4 ranks the others, with
+``--share 3`` it runs a third; with another ``--turn`` they change places.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ def run(words: Sequence[str]) -> int:
     parser.add_argument("--select", action="append", default=[], metavar="TEXT")
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--among", action="append", default=[], type=int, metavar="RANKS")
+    parser.add_argument("--share", default=1, type=int, metavar="NUMBER")
     parser.add_argument("--turn", default=0, type=int, metavar="NUMBER")
     arguments = parser.parse_args(words)
     name = os.path.splitext(os.path.basename(arguments.module))[0]
@@ -41,7 +42,7 @@ def run(words: Sequence[str]) -> int:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     options = dict(text.split("=", 1) for text in arguments.option)
-    chosen = Choice(arguments.select, arguments.among, arguments.turn)
+    chosen = Choice(arguments.select, arguments.among, arguments.share, arguments.turn)
     return run_module(module, chosen, options)
 
 

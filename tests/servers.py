@@ -199,13 +199,15 @@ def run_cases(
     timeout: float = 300.0,
     nodes: int = 1,
     among: Sequence[int] = (),
+    share: int = 1,
     turn: int = 0,
 ) -> list[dict[str, Any]]:
     """Run a case module of tests/mpi (or any path) and require that all its cases pass.
 
     At least one case must have run; where every one was skipped the test is skipped, too. Of the
     numbers of ranks ``among`` which it is, a case runs on one only: tests on all of them run each
-    case once, in the next ``turn`` on another one.
+    case once, in the next ``turn`` on another one. Of a ``share`` of three a third is due, in the
+    next turn another one; on one rank, where they cost little, all are.
     """
     import pytest
 
@@ -216,8 +218,9 @@ def run_cases(
         arguments += ["--option", f"{key}={text}"]
     for number in among:
         arguments += ["--among", str(number)]
-    if among:
-        arguments += ["--turn", str(turn)]
+    share = share if ranks > 1 else 1
+    if among or share > 1:
+        arguments += ["--share", str(share), "--turn", str(turn)]
     request = Request("cases", (str(path), *arguments))
     outcome = SERVERS.ask(request, ranks, env or {}, timeout, nodes)
     failed = [case for case in outcome.cases if case["outcome"] == "failed"]

@@ -57,6 +57,7 @@ def test_spmv_on_four_ranks():
     assert "Verified with SciPy" in finished.out
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize(("given", "threads"), [([], 1), (["OMP_NUM_THREADS=3"], 3)])
 def test_a_rank_has_one_thread_unless_the_user_says_otherwise(given, threads):
     outcome = mpi_harness.run(TESTS / "programs" / "apps_threads.py", 2, *given, timeout=60)
@@ -114,6 +115,7 @@ def test_benchmarks_come_to_their_end(words, tmp_path):
         assert "mpi" in row["ratios"] or row["method"] in ("SciPy", "mpi4py-fft")
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize("ranks", [1, 4])
 def test_a_command_starts_itself(ranks):
     finished = ran(commands.onesided(*SMALL, "--comm", "rma-fence", "--ranks", str(ranks)))
@@ -122,7 +124,7 @@ def test_a_command_starts_itself(ranks):
 
 
 def test_a_command_runs_without_a_launcher():
-    finished = ran(commands.onesided("spmv", "--iterations", "2", "--verify"))
+    finished = ran(commands.onesided("spmv", "--iterations", "2", "--verify", fresh=True))
     assert "1 node, 1 rank" in finished.out
     assert "Verified" in finished.out
     assert finished.err == ""
@@ -137,6 +139,7 @@ def test_an_infiltrated_result_is_noticed():
     assert "WRONG" in ran(finished, 1).out
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
 @pytest.mark.parametrize("fault", ["rank", "thread"])
 def test_an_unexpected_error_ends_the_job(fault, ranks):
@@ -195,14 +198,8 @@ def failed(finished: commands.Finished, fragment: str) -> None:
     assert finished.out.strip() == ""
 
 
-OFTEN = ("truncated", "method", "shape and grid", "option", "json")
-
-
-@pytest.mark.parametrize(
-    "mistake",
-    [name if name in OFTEN else pytest.param(name, marks=pytest.mark.full) for name in MISTAKES],
-)
-def test_a_mistake_is_one_sentence_under_mpiexec(mistake, files):
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_sentence_in_a_job(mistake, files):
     words, fragment = MISTAKES[mistake]
     failed(commands.onesided(*(word.format(files) for word in words), ranks=2), fragment)
 
@@ -215,12 +212,16 @@ def test_a_mistake_is_one_sentence_without_a_launcher(mistake, files):
     assert finished.err.count("\n") == 1, finished
 
 
-@pytest.mark.parametrize("mistake", ["no matrix", "option"])
-def test_a_mistake_is_one_sentence_of_a_command_that_starts_itself(mistake, files):
+@pytest.mark.in_turn(2)
+@pytest.mark.parametrize("mistake", ["truncated", "option"])  # with MPI and without it
+@pytest.mark.parametrize("start", ["under mpiexec", "without a launcher", "by --ranks"])
+def test_a_mistake_is_one_sentence_of_a_process_of_its_own(mistake, start, files):
     words, fragment = MISTAKES[mistake]
-    finished = commands.onesided(*(word.format(files) for word in words), "--ranks", "4")
+    words = [*(word.format(files) for word in words), *(["--ranks", "4"] if "--" in start else [])]
+    ranks = 2 if "mpiexec" in start else None
+    finished = commands.onesided(*words, ranks=ranks, fresh=True)
     failed(finished, fragment)
-    assert finished.err.count("\n") == 1, finished
+    assert ranks or finished.err.count("\n") == 1, finished
 
 
 def test_ranks_that_differ_from_the_job():

@@ -222,7 +222,7 @@ def test_the_last_of_several_tiles_makes_the_call():
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(1, marks=pytest.mark.full)])
 def test_heat(run_cases, ranks):
-    run_cases("cases_heat", ranks)
+    run_cases("cases_heat", ranks, share=2)
 
 
 @pytest.mark.full

@@ -11,7 +11,7 @@ ALONE = Path(__file__).resolve().parent / "programs" / "mini_alone.py"
 
 
 def test_halos_and_faults(run_cases):
-    run_cases("cases_mini", 3)
+    run_cases("cases_mini", 3, share=2)
 
 
 @pytest.mark.full

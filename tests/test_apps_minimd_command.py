@@ -36,7 +36,7 @@ lj   force style
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(1, marks=pytest.mark.full)])
 def test_minimd(run_cases, ranks):
-    run_cases("cases_minimd", ranks)
+    run_cases("cases_minimd", ranks, share=2)
 
 
 def test_three_ranks_of_which_one_has_no_atoms(run_cases):

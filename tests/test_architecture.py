@@ -27,8 +27,8 @@ ROOMS = {
     "tools": {"cli", "bench"},
     "solvers": {"cli", "bench", "tools"},
     "miniapps": {"cli", "bench", "tools"},
-    "papers": {"cli", "bench", "tools"},
-    "modelling": {"cli", "bench", "papers"},
+    "modelling": {"cli", "bench"},
+    "papers": {"cli", "bench", "tools", "modelling"},
     "report": {"cli", "bench", "miniapps", "papers"},
 }
 FILE_LINES = 700

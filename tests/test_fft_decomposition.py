@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onesided.collectives.errors import PatternError
+from onesided.pencilfft.blocking import chunks
 from onesided.pencilfft.decomposition import (
     PencilGeometry,
     balanced,
@@ -49,6 +50,22 @@ def test_blocks_cover_every_index_once(length, parts):
     sizes = [stop - start for start, stop in ranges]
     assert sizes == sorted(sizes, reverse=True)
     assert max(sizes) - min(sizes) <= 1
+
+
+@given(
+    st.lists(st.integers(1, 20), min_size=1, max_size=9),
+    st.integers(0, 1000),
+    st.integers(0, 1000),
+)
+def test_chunks_are_whole_blocks_and_long_enough(lengths, nbytes, least):
+    stops = [sum(lengths[: k + 1]) for k in range(len(lengths))]
+    found = chunks(stops, nbytes, least)
+    assert found == sorted(set(found) & set(stops))
+    assert found[-1] == stops[-1]
+    share = nbytes / stops[-1]
+    sizes = [(b - a) * share for a, b in zip([0, *found[:-1]], found, strict=True)]
+    assert all(size >= least - 1e-9 for size in sizes[:-1])
+    assert chunks(stops, nbytes, 0) == stops
 
 
 def test_blocks_are_those_of_mpi4py_fft():

@@ -232,20 +232,32 @@ def test_programs_run_in_a_job_that_is_up(job, jobs):
     assert number_of(job("which_job")) != first
 
 
-def test_each_case_has_every_number_of_ranks_in_turn():
+@pytest.mark.parametrize("share", [1, 2, 3])
+def test_each_case_is_due_on_every_number_of_ranks_in_turn(share):
     cases = list(collect(cases_harness, MPI.COMM_SELF))
     assert len(cases) > 8
+    sizes = (2, 3, 4)
     for case in cases:
+        found = []
+        for turn in range(6 * share):
+            chosen = Choice([], list(sizes), share, turn)
+            due = [size for size in sizes if chosen.is_due(case, size)]
+            assert chosen.is_due(case, 1) == bool(due), "1 is not among them"
+            found += due
         low, high = case.ranks
-        found = [
-            size
-            for turn in range(6)
-            for size in (2, 3, 4)
-            if Choice([], [2, 3, 4], turn).is_due(case, size)
-        ]
-        assert len(found) == 6
-        assert set(found) == {size for size in (2, 3, 4) if low <= size <= high}
-        assert Choice([], [2, 3, 4]).is_due(case, 1)
+        assert len(found) == 6, case
+        assert set(found) == {size for size in sizes if low <= size <= high}
+
+
+def test_where_no_case_is_due_the_test_is_skipped():
+    outcomes = []
+    for turn in range(2):
+        try:
+            servers.run_cases("cases_harness", 2, select="after_failure", share=2, turn=turn)
+            outcomes.append("")
+        except pytest.skip.Exception as skipped:
+            outcomes.append(str(skipped).partition(" in turn")[0])
+    assert sorted(outcomes) == ["", "none of 1 cases is due on 2 ranks"]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from legal_programs import (
     smaller,
 )
 
-SEEDS = range(200)
+SEEDS = range(100)
 PLACE = functools.partial(campaign.Place, launch=servers.run)
 ONE_OF_EACH = [  # the longest family once, the others again and again
     "+".join(f"{family}:{names[i % len(names)]}" for family, names in campaign.FAMILIES.items())
@@ -65,8 +65,8 @@ def test_programs_are_legal_full_and_varied():
     assert set(slots) == {0, 1, 2}
     assert len(sizes) > 3
     assert ("wait", "test") in hows
-    assert joined > 100
-    assert differ > 190, "moves are what makes the programs interesting"
+    assert joined > 50
+    assert differ > 95, "moves are what makes the programs interesting"
 
 
 def test_a_seed_gives_one_program_and_json_keeps_it():
@@ -219,12 +219,14 @@ def all_pass(methods, ranks, seeds, nodes="one", most=1):
     assert tally.passed == len(seeds)
 
 
+@pytest.mark.in_turn(1)
 @SEVERAL
 def test_the_programs_are_right_by_plain_mpi(ranks):
     """What the generator writes works where no request is the library's."""
     all_pass("reference", ranks, range(10))
 
 
+@pytest.mark.in_turn(4)
 @pytest.mark.parametrize("methods", ONE_OF_EACH)
 def test_programs_with_one_method_of_each_family(methods):
     all_pass(methods, 3, range(100, 112))

@@ -17,14 +17,14 @@ def test_partitioned_sends(run_cases, module, ranks):
 @pytest.mark.parametrize("module", MODULES)
 def test_the_core_in_python(run_cases, module):
     """Rounds and marks without the compiled core."""
-    run_cases(module, 2, env={"ONESIDED_CORE": "python"})
+    run_cases(module, 2, env={"ONESIDED_CORE": "python"}, share=2)
 
 
 def test_two_nodes(run_cases, two_nodes):
     """Receive memory of another node is Put to by rma; auto sends messages."""
     select = ["method=auto", "method=rma", "disagree", "board"]
-    run_cases("cases_partitioned_limits", select=select, **vars(two_nodes))
-    run_cases("cases_partitioned_progress", **vars(two_nodes))
+    run_cases("cases_partitioned_limits", select=select, share=2, **vars(two_nodes))
+    run_cases("cases_partitioned_progress", share=2, **vars(two_nodes))
 
 
 @pytest.mark.full
@@ -33,7 +33,7 @@ def test_two_nodes_in_full(run_cases, two_nodes):
 
 
 def test_debugging(run_cases):
-    run_cases("cases_partitioned_limits", 2, env={"ONESIDED_DEBUG": "1"})
+    run_cases("cases_partitioned_limits", 2, env={"ONESIDED_DEBUG": "1"}, share=2)
 
 
 @pytest.mark.full
@@ -47,6 +47,7 @@ def test_without_single_copy(run_cases, mpi_name):
     run_cases("cases_partitioned", 2, select=["case_late", "case_rings"], env=settings[mpi_name])
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize("level", ["funneled", "serialized"])
 def test_lower_thread_levels(run_cases, level):
     """Marks of other threads count; the main thread sends what they complete."""

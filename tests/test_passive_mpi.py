@@ -20,7 +20,7 @@ def ends(kind, ranks=3, **kwargs):
 
 @pytest.mark.parametrize("ranks", RANKS)
 def test_broadcasts(run_cases, ranks):
-    run_cases("cases_passive", ranks)
+    run_cases("cases_passive", ranks, share=2)
 
 
 @pytest.mark.parametrize("ranks", [3, *(pytest.param(n, marks=full) for n in (1, 2, 4))])

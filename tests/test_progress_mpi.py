@@ -74,7 +74,8 @@ def test_progress_on_four_ranks(run_cases):
     pytest.param(4, nodes, marks=pytest.mark.full) for nodes in ("1", "2"))])
 @pytest.mark.parametrize("case", ON_NODES)
 def test_progress_on_emulated_nodes(run_cases, case, ranks, nodes):
-    run_cases("cases_progress", ranks, select=case, options={"ranks_per_node": nodes}, env=QUICK)
+    run_cases("cases_progress", ranks, select=case, options={"ranks_per_node": nodes}, env=QUICK,
+              share=2)
 
 
 @pytest.mark.full

@@ -93,4 +93,4 @@ def test_wrong_protocols_are_found(name):
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_what_the_transports_do(run_cases, ranks):
-    run_cases("cases_protocols", ranks)
+    run_cases("cases_protocols", ranks, among=(2, 3))

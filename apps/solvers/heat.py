@@ -272,7 +272,8 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     check_json(comm, options)
     check_picture(comm, options.picture)
     out = console(options.terminal) if comm.rank == ROOT else None
-    grid = Grid(cart, problem.shape, periodic=cart.periods, dims=cart.dims, ghosts="faces")
+    periodic = [bool(each) for each in cart.periods]
+    grid = Grid(cart, problem.shape, periodic=periodic, dims=cart.dims, ghosts="faces")
     arrays = grid.zeros(dtype=problem.dtype), grid.zeros(dtype=problem.dtype)  # walls are 0
     with Team(options.threads, stencil_settings) as team:
 

@@ -16,7 +16,6 @@ a record that they contradict is measured again when it is next wanted.
 
 from __future__ import annotations
 
-import math
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -41,7 +40,15 @@ from onesided.collectives.modelling.traffic import of_exchange as traffic_of
 from onesided.collectives.reduction.operation import Reduction
 from onesided.collectives.registry import BROADCAST, EXCHANGE, REDUCTION, Method, methods
 from onesided.collectives.request import Request, build
-from onesided.collectives.tuning.decisions import Cost, Record, machine, open_tuning
+from onesided.collectives.tuning.decisions import (
+    Cost,
+    Record,
+    learn,
+    machine,
+    open_tuning,
+    recall,
+    size,
+)
 from onesided.collectives.tuning.race import Race
 
 #: Most bytes that are sent to measure a broadcast; longer data behave as these do.
@@ -122,7 +129,7 @@ def reduction(wanted: Reduction) -> Request:
         names[:2] = ["p2p", "rma-p2p"]
     able = _sorted(able, names)
     situation = (
-        f"{wanted.name}: {wanted.ranks} ranks, {most} to a node; {_size(wanted.nbytes)}; "
+        f"{wanted.name}: {wanted.ranks} ranks, {most} to a node; {size(wanted.nbytes)}; "
         f"{wanted.fold}"
     )
     hints = wanted.hints if wanted.fold.predefined else replace(wanted.hints, effort=ESTIMATE)
@@ -181,7 +188,7 @@ def _choose(
     if hints.effort == ESTIMATE:
         record = estimate(list(by_name))
     else:
-        record = _recall(context, situation)
+        record = recall(context.comm, situation)
         if record is None or not record.covers(by_name):
             times = 1 if record is None else record.times + 1
             record = _measured(context, situation, candidates, trial, hints, times)
@@ -212,22 +219,8 @@ def _measured(
     race = Race(context.comm, hints.expected_iterations)
     record = replace(race.run(candidates, trial), times=times)
     if race.complete:
-        with agreed(context.comm, "learn"):  # a warning may have been made an error
-            tuning = open_tuning() if context.comm.rank == 0 else None
-            if tuning is not None:
-                tuning.learn(machine(), situation, record)
+        learn(context.comm, situation, record)
     return record
-
-
-def _recall(context: Context, situation: str) -> Record | None:
-    """Collective. What the file of rank 0 says."""
-    known = None
-    with agreed(context.comm, "recall"):
-        if context.comm.rank == 0:
-            tuning = open_tuning()
-            known = None if tuning is None else tuning.recall(machine(), situation)
-    found: Record | None = context.comm.bcast(known)
-    return found
 
 
 def _compare_at_release(request: Request, situation: str, record: Record) -> None:
@@ -288,9 +281,9 @@ def _class_of_exchange(wanted: Exchange) -> tuple[str, bool, int]:
     skew = most[5] / mean[0] if mean[0] else 1.0
     memory = ("own", "window", "plain")[int(most[7])]
     words = (
-        f"exchange: {comm.size} ranks, {most[8]:.0f} to a node; {_size(most[0])} in {most[3]:.0f} "
-        f"on the node, {_size(most[1])} in {most[4]:.0f} off it, {_size(most[2])} to itself; "
-        f"skew {_size(skew)}; {memory}, {wanted.least_slots} slots, {wanted.most_chunks} chunks"
+        f"exchange: {comm.size} ranks, {most[8]:.0f} to a node; {size(most[0])} in {most[3]:.0f} "
+        f"on the node, {size(most[1])} in {most[4]:.0f} off it, {size(most[2])} to itself; "
+        f"skew {size(skew)}; {memory}, {wanted.least_slots} slots, {wanted.most_chunks} chunks"
     )
     return words, bool(most[4]), int(most[6])
 
@@ -302,14 +295,9 @@ def _class_of_broadcast(wanted: Broadcast) -> str:
     most = comm.allreduce(len(wanted.node.ranks), MPI.MAX)
     memory = "window" if inside else "plain"
     return (
-        f"broadcast: {comm.size} ranks, {most} to a node; {_size(wanted.nbytes)}; "
+        f"broadcast: {comm.size} ranks, {most} to a node; {size(wanted.nbytes)}; "
         f"{memory}; {hints.child_order}, segments of {hints.segment_bytes}"
     )
-
-
-def _size(number: float) -> str:
-    """A number rounded to a half power of two."""
-    return "0" if number <= 0 else f"2^{round(2 * math.log2(number)) / 2:g}"
 
 
 # -- memory for trials ---------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any
 
 from mpi4py import MPI
 
+from onesided.collectives.agreement import agreed
 from onesided.collectives.errors import PatternError
 from onesided.collectives.hardware import kept_file, processor, replace_file
 
@@ -175,6 +176,30 @@ def open_tuning() -> Tuning | None:
     """
     path = kept_file(VARIABLE, "tuning.json")
     return None if path is None else _tuning_at(path)
+
+
+def recall(comm: MPI.Intracomm, situation: str) -> Record | None:
+    """Collective. What the file of rank 0 says of a situation on this machine."""
+    known = None
+    with agreed(comm, "recall"):
+        if comm.rank == 0:
+            tuning = open_tuning()
+            known = None if tuning is None else tuning.recall(machine(), situation)
+    found: Record | None = comm.bcast(known)
+    return found
+
+
+def learn(comm: MPI.Intracomm, situation: str, record: Record) -> None:
+    """Collective. Keep a record in the file of rank 0."""
+    with agreed(comm, "learn"):  # a warning may have been made an error
+        tuning = open_tuning() if comm.rank == 0 else None
+        if tuning is not None:
+            tuning.learn(machine(), situation, record)
+
+
+def size(number: float) -> str:
+    """Local. A number rounded to a half power of two, for the words of a situation."""
+    return "0" if number <= 0 else f"2^{round(2 * math.log2(number)) / 2:g}"
 
 
 def read_records(path: Path) -> Records:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -15,7 +16,7 @@ from onesided.collectives.errors import PatternError
 MODES = ("r", "r+", "a", "w")
 
 
-class FileBase:
+class FileBase(ABC):
     """Local. A name for files of distributed arrays; nothing is opened until a read or write.
 
     ``mode`` is "r" to read only, "a" (or "r+", if the file must be there) to add steps, "w" to
@@ -59,9 +60,9 @@ class FileBase:
     ) -> None:
         self.close()
 
+    @abstractmethod
     def _opened(self) -> Any:
         """The file, to be read."""
-        raise NotImplementedError
 
     def _require_writable(self) -> None:
         if self._mode == "r":

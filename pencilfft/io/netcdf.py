@@ -220,8 +220,11 @@ class _Variable:
             return np.arange(extent)
         if self._domain is None:
             return np.linspace(0, 2 * np.pi, extent)
-        given = self._domain.arrays[AXES.index(letter)]
-        return given[:extent] if self._domain.word == "mesh" else np.linspace(*given, extent)
+        given: Any = self._domain.arrays[AXES.index(letter)]
+        if self._domain.word == "mesh":
+            return given[:extent]
+        first, last = given
+        return np.linspace(first, last, extent)
 
 
 def _index(file: Any, step: int) -> int:

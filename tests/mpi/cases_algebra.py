@@ -2,7 +2,7 @@
 SciPy on the whole matrix."""
 
 import numpy as np
-from cases import need, parameters, ranks
+from cases import parameters, ranks
 from cases_formats import whole_of
 from cases_solvers import DEFINITE, GENERAL, distributed, joined, random
 from cases_sparse import WAYS, raised
@@ -17,7 +17,6 @@ from onesided.sparse import (
     LinearOperator,
     Partition,
     from_rows,
-    petsc,
     stencil7,
 )
 from onesided.sparse import solvers as ours
@@ -292,30 +291,4 @@ def case_hardly_any_rows(comm):
         assert ours.cg(A, b, M=M, rtol=1e-10).converged
         M.Free()
     same(comm, A @ A, sparse.csr_array(whole @ whole))
-    A.Free()
-
-
-@parameters(shell=[False, True])
-def case_petsc(comm, shell, seed):
-    """There and back; PETSc's own solver on our entries. Needs petsc4py for the same MPI."""
-    need("petsc4py")
-    from petsc4py import PETSc
-
-    a = DEFINITE["grid"]()
-    A = distributed(comm, a)
-    M = petsc.shell(A) if shell else petsc.aij(A)
-    x, y = M.createVecs()
-    x.array[:] = random(512, float, seed)[slice(*A.col_range)]
-    M.mult(x, y)
-    np.testing.assert_allclose(y.array, A @ x.array, rtol=1e-12, atol=1e-12)
-    if not shell:
-        same(comm, petsc.from_aij(M), a)
-        ksp = PETSc.KSP().create(comm)
-        ksp.setOperators(M)
-        ksp.setTolerances(rtol=1e-8)
-        ksp.solve(y, x)
-        assert np.linalg.norm(A @ x.array - y.array) < 1e-6
-        ksp.destroy()
-    for thing in (M, x, y):
-        thing.destroy()
     A.Free()

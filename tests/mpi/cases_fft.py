@@ -12,7 +12,8 @@ from cases import parameters, ranks, skip
 from onesided.collectives import UnsupportedError, methods
 from onesided.collectives.context import Context
 from onesided.collectives.memory import find_region
-from onesided.pencilfft import PFFT, DistArray, newDistArray
+from onesided.pencilfft import PFFT, DistArray, newDistArray, planner, workspace
+from onesided.pencilfft.blocking import Blocking
 from onesided.pencilfft.commons import Commons
 
 TOLERANCE = {"f": 2e-5, "d": 1e-12}
@@ -305,3 +306,26 @@ def case_a_destroyed_plan_leaves_nothing(comm, method):
     own.Free()
     del commons
     assert list(Context._all) == before
+
+
+@ranks(at_least=2)
+@parameters(least=[0, 300, 1 << 20], grid=[(-1,), None], method=["rma-notify", "p2p"])
+def case_messages_of_several_blocks(comm, least, grid, method):
+    """Between nodes blocks are delivered together until their messages are long enough."""
+    kept = workspace.MESSAGE_BYTES, planner.USUAL
+    workspace.MESSAGE_BYTES, planner.USUAL = least, Blocking(nbytes=200)
+    values = whole((9, 10, 12), "d", 1)
+    expected = spectrum(values)
+    info = {"ranks_per_node": "1"}
+    try:
+        plan = planned(comm, values.shape, method, grid=grid, info=info, effort="estimate")
+        with plan:
+            counts = [len(each.routes["direct"]) for each in plan.transposes]
+            there_and_back(plan, values, expected, "d")
+            there_and_back(plan, 2 * values, 2 * expected, "d")
+    finally:
+        workspace.MESSAGE_BYTES, planner.USUAL = kept
+    if least == 0:
+        assert max(counts) > 1
+    if least == 1 << 20:
+        assert max(counts) == 1

@@ -1,5 +1,8 @@
 """Every local product and every way to multiply, and halos that are stored in place."""
 
+import os
+import shutil
+import tempfile
 import time
 from unittest import mock
 
@@ -128,6 +131,43 @@ def case_the_fastest_is_chosen_on_all_ranks(comm, seed):
         assert matrix.kernel_name == "c"
         check(matrix, whole, np.random.default_rng(seed), "A", None)
         matrix.Free()
+
+
+def case_what_was_the_fastest_is_recalled(comm, seed):
+    """For rows like these, and only while every kernel that is there has been measured."""
+    made = []
+
+    def offer(name):
+        def make(csr):
+            made.append(name)
+            run = registry.KERNELS["scipy"].make(csr)
+            run.seconds = 1.0 if name == "b" else 2.0
+            return run
+
+        return registry.Offer(make)
+
+    def clocked(call, count):
+        for _ in range(count):
+            call()
+        return count * call.func._kernel.seconds
+
+    whole = sparse.random_array((30, 30), density=0.2, rng=np.random.default_rng(seed)).tocsr()
+    folder = comm.bcast(tempfile.mkdtemp() if comm.rank == 0 else None)
+    with (
+        mock.patch.dict(os.environ, {"ONESIDED_TUNING": os.path.join(folder, "tuning.json")}),
+        mock.patch.dict(registry.KERNELS, {name: offer(name) for name in "abc"}),
+        mock.patch.object(contest_module, "_seconds", clocked),
+    ):
+        for names, expected in (("ab", "ab"), ("ab", "b"), ("abc", "abc"), ("abc", "b")):
+            made.clear()
+            with mock.patch.object(registry, "available", return_value=list(names)):
+                matrix = distributed(comm, whole)
+            assert made == list(expected), (names, made)
+            assert matrix.kernel_name == "b"
+            matrix.Free()
+    comm.Barrier()
+    if comm.rank == 0:
+        shutil.rmtree(folder)
 
 
 @parameters(method=lambda: list(methods()))

@@ -222,6 +222,59 @@ SHIPPED |= {
         sparse.diags_array([2.0, -1.0, -1.0], offsets=[0, 1, -1], shape=(90, 90))
     ),
 }
+
+
+def band(*values, n=40):
+    """A Toeplitz matrix; ``values`` by offset, from the one below the diagonal on."""
+    offsets = range(-1, len(values) - 1)
+    return sparse.csr_array(sparse.diags_array(values, offsets=offsets, shape=(n, n)))
+
+
+def drawn(rows, cols, seed, kind=float):
+    found = sparse.random_array((rows, cols), density=0.2, rng=seed)
+    if kind is complex:
+        found = found + 1j * sparse.random_array((rows, cols), density=0.2, rng=seed + 1)
+    return sparse.csr_array(found)
+
+
+def square(a, shift):
+    return sparse.csr_array(a.conj().T @ a + shift * sparse.eye_array(a.shape[1]))
+
+
+def plane(along, across, n=7):
+    """The five-point stencil with another strength along each axis."""
+    line, unit = band(-1.0, 2.0, -1.0, n=n), sparse.eye_array(n)
+    return sparse.csr_array(along * sparse.kron(unit, line) + across * sparse.kron(line, unit))
+
+
+def saddle():
+    b = drawn(30, 10, 5) + sparse.eye_array(30, 10)
+    return sparse.csr_array(sparse.block_array([[square(drawn(30, 30, 4), 1), b], [b.T, None]]))
+
+
+SHIPPED |= {
+    "identity": lambda: sparse.csr_array(sparse.eye_array(30)),
+    "diagonal": lambda: sparse.csr_array(sparse.diags_array(np.geomspace(1, 1e3, 40))),
+    "beam": lambda: sparse.csr_array(band(-1.0, 2.0, -1.0, n=20) @ band(-1.0, 2.0, -1.0, n=20)),
+    "anisotropic": lambda: plane(1.0, 0.02),
+    "drawn, definite": lambda: square(drawn(40, 40, 1), 0.5),
+    "drawn, complex, definite": lambda: square(drawn(30, 30, 2, complex), 0.5),
+    "links": lambda: sparse.csr_array(
+        serial.LaplacianNd((6, 6)).tosparse() * -1.0 + 0.1 * sparse.eye_array(36)
+    ),
+    "Helmholtz": lambda: sparse.csr_array(plane(1.0, 1.0) - 1.3 * sparse.eye_array(49)),
+    "saddle": saddle,
+    "upwind": lambda: band(-1.0, 2.0),
+    "Grcar": lambda: band(-1.0, 1.0, 1.0, 1.0, 1.0),
+    "convection": lambda: sparse.csr_array(plane(1.0, 1.0) + sparse.kron(
+        sparse.eye_array(7), band(-0.9, 0.0, 0.9, n=7))),
+    "drawn, general": lambda: sparse.csr_array(drawn(40, 40, 3) + 4 * sparse.eye_array(40)),
+    "drawn, complex, general": lambda: sparse.csr_array(
+        drawn(30, 30, 6, complex) + (3 + 2j) * sparse.eye_array(30)
+    ),
+    "tall": lambda: drawn(60, 12, 7),
+    "flat, complex": lambda: drawn(12, 50, 8, complex),
+}
 #: What not all of the methods can solve; but what they tell must be true.
 HARD = ["west0479", "young1c", "plskz362", "dwg961b", "zenios", "lp_share1b", "mycielskian5",
         "karate", "Hamrle1", "ch5-5-b1", "bcsstm22"]
