@@ -158,6 +158,18 @@ def claims(_: str) -> str:
     return "\n".join(lines)
 
 
+def gallery(words: str) -> str:
+    """Programs of docs/gallery, each with its first sentence, its picture and its text."""
+    parts = []
+    for name in words.split():
+        source = (DOCS / "gallery" / f"{name}.py").read_text(encoding="utf-8")
+        _, about, code = source.split('"""', 2)
+        title = name.replace("_", " ").capitalize()
+        parts += [f"## {title}", "", " ".join(about.split()), ""]
+        parts += [f"![{title}]({name}.png)", "", "```python", code.strip(), "```", ""]
+    return "\n".join(parts)
+
+
 def include(name: str) -> str:
     """Another document of the repository, without its title."""
     return (ROOT / name).read_text(encoding="utf-8").partition("\n")[2]
@@ -181,6 +193,7 @@ GENERATED: dict[str, Callable[[str], str]] = {
     "commands": commands,
     "api": api,
     "claims": claims,
+    "gallery": gallery,
     "include": include,
     "drawing": drawing,
 }

@@ -9,7 +9,8 @@ from onesided import sparse
 
 comm = MPI.COMM_WORLD
 found = {}
-with sparse.stencil7(comm, (32, 32, 32)) as A:
+rows = sparse.Partition.even(32**3, comm.size).range(comm.rank)
+with sparse.from_rows(comm, sparse.stencil7(32, rows)) as A:
     b = np.random.default_rng(comm.rank).standard_normal(A.row_range[1] - A.row_range[0])
     for name, make in (("none", None), ("SSOR", sparse.SSOR), ("AMG", sparse.AMG)):
         M = make(A) if make else None
