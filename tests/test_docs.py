@@ -1,4 +1,4 @@
-"""The pages: their programs and shell lines run, links lead somewhere, and the reference is whole."""
+"""The pages: programs and shell lines run, links lead somewhere, the reference is whole."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ COMMANDS = [
     for page, line in SHELL
     if re.search(r"(?<!-m )\bonesided ", line)
 ]
-#: Not to be run: what takes longer than a moment, and what starts jobs; these have tests of their own.
+#: Not run here, but read: what takes longer than a moment; it has tests of its own.
 LONG = ("bench ", "spmv matrix.mtx.gz", "report ", "minimd", "minife", "navier-stokes --restart")
 RANKS = [2, pytest.param(4, marks=pytest.mark.full)]
 

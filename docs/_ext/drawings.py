@@ -73,7 +73,8 @@ def sequence(words: str) -> str:
     gap, left, top, high = 290, 150, 34, 34
     at = [left + gap * i for i in range(len(names))]
     width, bottom = at[-1] + left, top + high * len(steps) + 16
-    parts = [text(x, 18, name, more='font-weight="bold"') for x, name in zip(at, names, strict=True)]
+    bold = 'font-weight="bold"'
+    parts = [text(x, 18, name, more=bold) for x, name in zip(at, names, strict=True)]
     parts += [line(x, top - 8, x, bottom, 'stroke-opacity="0.4"') for x in at]
     for number, step in enumerate(steps):
         y = top + high * number + high / 2

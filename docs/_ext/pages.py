@@ -225,7 +225,8 @@ def inventories(folder: Path) -> dict[str, tuple[str, str]]:
     for project, lines in entries.items():
         head = f"# Sphinx inventory version 2\n# Project: {project}\n# Version: \n"
         head += "# The remainder of this file is compressed using zlib.\n"
-        (folder / f"{project}.inv").write_bytes(head.encode() + zlib.compress("".join(lines).encode()))
+        packed = zlib.compress("".join(lines).encode())
+        (folder / f"{project}.inv").write_bytes(head.encode() + packed)
     return {project: (url, str(folder / f"{project}.inv")) for project, url in where.items()}
 
 

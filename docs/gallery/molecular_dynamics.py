@@ -1,5 +1,5 @@
-"""Discs that repel each other run through a periodic box; those that leave a rank's part of it migrate to the
-rank where they are now."""
+"""Discs that repel each other run through a periodic box; those that leave a rank's part of it
+migrate to the rank where they are now. Inside: the rank where a disc began; outside: where it is."""
 
 import sys
 
@@ -12,7 +12,7 @@ comm, side, dt = MPI.COMM_WORLD, 24.0, 0.01
 grid = Grid(comm, (24, 24), periodic=True, bounds=[(0, side), (0, side)])
 rng = np.random.default_rng(comm.rank)
 start = np.mgrid[0:20, 0:20].reshape(2, -1).T * side / 20 + 0.5
-position = start[comm.rank :: comm.size]
+_, position = grid.migrate([], start[comm.rank :: comm.size])
 velocity = rng.normal(0, 1.0, position.shape)
 origin = np.full(len(position), comm.rank)
 

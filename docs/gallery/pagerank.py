@@ -1,4 +1,5 @@
-"""PageRank of a web that grows: every page links to three older ones, the popular ones preferred."""
+"""PageRank of a web that grows: every page links to up to three older ones, the popular ones
+preferred."""
 
 import sys
 
@@ -12,9 +13,9 @@ rng = np.random.default_rng(1)
 links = [(1, 0)]
 targets = [0]
 for page in range(2, n):
-    chosen = rng.choice(targets, 3)
-    links += [(page, target) for target in set(chosen.tolist())]
-    targets += [page, *chosen.tolist()]
+    chosen = [targets[k] for k in rng.integers(len(targets), size=3)]
+    links += [(page, target) for target in set(chosen)]
+    targets += [page, *chosen]
 mine = np.array(links[comm.rank :: comm.size])  # each rank passes some of the entries
 with sparse.from_triplets(comm, mine[:, 0], mine[:, 1], np.ones(len(mine)), (n, n)) as A:
     found = sparse.pagerank(A)

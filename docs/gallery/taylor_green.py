@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 from onesided.pencilfft import PFFT, newDistArray
 
-comm, n, viscosity, dt, steps = MPI.COMM_WORLD, 32, 1 / 400, 0.05, 80
+comm, n, viscosity, dt, steps = MPI.COMM_WORLD, 32, 1 / 400, 0.06, 60
 with PFFT(comm, (n, n, n), dtype=float, batch=(3,)) as fft:
     x, y, z = np.ix_(*(2 * np.pi * np.arange(n)[s] / n for s in fft.local_slice(False)[1:]))
     velocity, vorticity = newDistArray(fft, False), newDistArray(fft, False)
