@@ -1,5 +1,5 @@
 """Discs that repel each other run through a periodic box; those that leave a rank's part of it
-migrate to the rank where they are now. Inside: the rank where a disc began; outside: where it is."""
+migrate to the rank where they are now. Filled by where a disc began, ringed by where it is."""
 
 import sys
 
