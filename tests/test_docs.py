@@ -51,7 +51,7 @@ COMMANDS = [
     if re.search(r"(?<!-m )\bonesided ", line)
 ]
 #: Not run here, but read: what takes longer than a moment; it has tests of its own.
-LONG = ("bench ", "spmv matrix.mtx.gz", "report ", "minimd", "minife", "navier-stokes --restart")
+LONG = ("bench ", "spmv matrix.mtx.gz", "report ", "hpccg", "minimd", "minife", "navier-stokes --r")
 RANKS = [2, pytest.param(4, marks=pytest.mark.full)]
 
 
@@ -106,6 +106,7 @@ def test_a_command_of_a_page(tmp_path, monkeypatch, page, line):
     for folder in ("apps", "tests"):
         (tmp_path / folder).symlink_to(ROOT / folder)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ONESIDED_TUNING", str(tmp_path / "tuning.json"))
     words = re.sub(r" --ranks \d+", "", line)
     words = re.sub(r"(\S+\.mtx\.gz)", rf"{ROOT}/\1", words)
     finished = commands.onesided(*shlex.split(words), ranks=2)

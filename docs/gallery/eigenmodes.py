@@ -24,10 +24,10 @@ kept = (rows >= 0) & (cols >= 0)
 size = int(inside.sum())
 with sparse.from_triplets(comm, rows[kept], cols[kept], values[kept], (size, size)) as A:
     modes = sparse.lobpcg(A, 6, rtol=1e-4, M=sparse.AMG(A))
-    vectors = comm.gather(modes.x)
+    vectors = comm.gather(modes.vectors)
 if comm.rank == 0:
-    print(np.round(modes.eigenvalues, 2))
-    assert abs(modes.eigenvalues[0] - 9.64) < 0.3  # known: 9.6397
+    print(np.round(modes.values, 2))
+    assert abs(modes.values[0] - 9.64) < 0.3  # known: 9.6397
     if len(sys.argv) > 1:
         import matplotlib.pyplot as plt
 
