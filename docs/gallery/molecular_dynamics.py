@@ -27,7 +27,7 @@ def forces(position):
     return (push[:, :, None] * apart).sum(axis=1)
 
 
-for _ in range(100):
+for _ in range(150):
     velocity += dt * forces(position)
     position = position + dt * velocity
     (velocity, origin), position = grid.migrate([velocity, origin], position)
