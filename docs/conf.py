@@ -11,7 +11,7 @@ import pages  # noqa: E402
 project = "Onesided"
 author = "The Onesided developers"
 copyright = author
-version = release = pages.version()
+version = release = pages.project()["version"]
 
 extensions = [
     "myst_parser",

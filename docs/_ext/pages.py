@@ -23,14 +23,15 @@ import drawings
 DOCS = Path(__file__).resolve().parent.parent
 ROOT = DOCS.parent
 RESULTS = DOCS / "results"
+CLAIMS = "onesided.apps.reporting.claims.papers"  # the module that has the claims
 MARK = re.compile(r"^<!-- generate: (\w+) ?(.*?) -->$", re.MULTILINE)
 SEQUENCE = re.compile(r"^```sequence\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def version() -> str:
-    """Of the package, as pyproject.toml has it."""
+def project() -> dict[str, Any]:
+    """What pyproject.toml tells about the package."""
     with open(ROOT / "pyproject.toml", "rb") as file:
-        found: str = tomllib.load(file)["project"]["version"]
+        found: dict[str, Any] = tomllib.load(file)["project"]
     return found
 
 
@@ -115,10 +116,9 @@ def option(action: argparse.Action) -> str:
 
 def commands(_: str) -> str:
     """Every command with its options, from the parsers that read them."""
-    from onesided.apps.main import build_parser
-
+    main = project()["scripts"]["onesided"].partition(":")[0]
     text = []
-    for name, parser in parsers(build_parser()):
+    for name, parser in parsers(import_module(main).build_parser()):
         text += [f"## {name}", "", parser.description or "", ""]
         text += ["| option | |", "| --- | --- |"]
         for action in parser._actions:
@@ -149,13 +149,17 @@ def api(words: str) -> str:
 
 def claims(_: str) -> str:
     """What the papers claim, and where in them."""
-    from onesided.apps.reporting.claims.papers import CLAIMS
-
     lines = ["| paper | where | claim |", "| --- | --- | --- |"]
-    for claim in CLAIMS:
+    for claim in import_module(CLAIMS).CLAIMS:
         words = html.escape(claim.words, quote=False).replace("|", "\\|")
         lines.append(f"| {claim.paper.name} | {claim.where} | {words} |")
     return "\n".join(lines)
+
+
+def source(name: str) -> str:
+    """A file as it is."""
+    language = name.rpartition(".")[2]
+    return f"```{language}\n{(ROOT / name).read_text(encoding='utf-8')}```"
 
 
 def gallery(words: str) -> str:
@@ -194,6 +198,7 @@ GENERATED: dict[str, Callable[[str], str]] = {
     "api": api,
     "claims": claims,
     "gallery": gallery,
+    "source": source,
     "include": include,
     "drawing": drawing,
 }
