@@ -54,6 +54,7 @@ lint: $(LINT)/ready
 # without network: what the pages refer to in other projects stands in docs/objects.txt
 docs: $(DOCS)/ready
 	$(DOCS)/bin/python docs/_ext/drawings.py
+	$(DOCS)/bin/python docs/_ext/pages.py
 	$(DOCS)/bin/python -m sphinx -W --keep-going -q -E docs docs/_build/html
 
 gallery: $(DOCS)/ready

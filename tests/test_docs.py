@@ -184,7 +184,12 @@ def test_what_is_generated_can_be(pages):
         assert f"`{name}`" in found["docs/guides/broadcast.md"]
     misses = json.loads((DOCS / "results" / "halo.json").read_text())
     assert misses["rows"][-1]["wanted"][-1] == "1.5"  # 2.9 and 3.3 were reached
-    assert '<span class="miss">2.9 / 3.3</span> (1.5)' in found["docs/performance.md"]
+    assert "**2.9 / 3.3** (1.5)" in found["docs/performance.md"]
+
+
+def test_tables_in_pages_are_those_of_the_results_and_the_registry(pages):
+    for page, text in PAGES.items():
+        assert pages.tables(text) == text, f"{page}: run docs/_ext/pages.py"
 
 
 def test_pictures_in_files_are_what_is_drawn(pages):

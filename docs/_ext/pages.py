@@ -1,8 +1,9 @@
 """What the pages do not say themselves: tables of results, methods, commands, interfaces, drawings.
 
 A line ``<!-- generate: NAME WORDS... -->`` of a page is replaced by Markdown when the site is
-built, and a block of the language ``sequence`` by its drawing. Nothing here needs Sphinx but
-:func:`setup`.
+built, and a block of the language ``sequence`` by its drawing. Tables that shall be seen without
+the site stand below ``<!-- table: NAME WORDS... -->``, up to ``<!-- end -->``;
+``python docs/_ext/pages.py`` writes them. Nothing here needs Sphinx but :func:`setup`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ ROOT = DOCS.parent
 RESULTS = DOCS / "results"
 CLAIMS = "onesided.apps.reporting.claims.papers"  # the module that has the claims
 MARK = re.compile(r"^<!-- generate: (\w+) ?(.*?) -->$", re.MULTILINE)
+TABLE = re.compile(r"^(<!-- table: (\w+) (.*?) -->)\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 SEQUENCE = re.compile(r"^```sequence\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -64,13 +66,13 @@ def results(name: str) -> str:
             if target:
                 short = missed(here, target, found["better"])
                 targets, misses = targets + 1, misses + short
-                here = f'<span class="miss">{here}</span>' if short else here
+                here = f"**{here}**" if short else here
                 here += f" ({target})"
             cells.append(here)
         lines.append(f"| {row['name']} | {' | '.join(cells)} |")
     note = f"{found['title']}. {found['measured_on']}. Repeat it: `{found['command']}`."
     if targets:
-        note += f" In brackets what is wanted; {misses} of {targets} cells miss it, underlined."
+        note += f" In brackets what is wanted; {misses} of {targets} cells miss it, in bold."
     return "\n".join([*lines, "", note])
 
 
@@ -210,6 +212,11 @@ def fill(text: str) -> str:
     return MARK.sub(lambda m: GENERATED[m[1]](m[2]), text)
 
 
+def tables(text: str) -> str:
+    """A page with its tables as they are now."""
+    return TABLE.sub(lambda m: f"{m[1]}\n{GENERATED[m[2]](m[3])}\n<!-- end -->", text)
+
+
 # -- Sphinx ---------------------------------------------------------------------------------------
 
 
@@ -243,3 +250,9 @@ def setup(app: Any) -> dict[str, bool]:
 
     app.connect("source-read", read)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+if __name__ == "__main__":
+    for page in DOCS.rglob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        page.write_text(tables(text), encoding="utf-8")
