@@ -164,16 +164,12 @@ def source(name: str) -> str:
     return f"```{language}\n{(ROOT / name).read_text(encoding='utf-8')}```"
 
 
-def gallery(words: str) -> str:
-    """Programs of docs/gallery, each with its first sentence, its picture and its text."""
-    parts = []
-    for name in words.split():
-        source = (DOCS / "gallery" / f"{name}.py").read_text(encoding="utf-8")
-        _, about, code = source.split('"""', 2)
-        title = name.replace("_", " ").capitalize()
-        parts += [f"## {title}", "", " ".join(about.split()), ""]
-        parts += [f"![{title}]({name}.png)", "", "```python", code.strip(), "```", ""]
-    return "\n".join(parts)
+def gallery(name: str) -> str:
+    """A program of docs/gallery: what it is, its picture, and its text."""
+    source = (DOCS / "gallery" / f"{name}.py").read_text(encoding="utf-8")
+    _, about, code = source.split('"""', 2)
+    parts = [" ".join(about.split()), "", f"![{name}]({name}.png)", ""]
+    return "\n".join([*parts, "```python", code.strip(), "```"])
 
 
 def include(name: str) -> str:
