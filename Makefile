@@ -17,6 +17,7 @@ LINT := .venv-lint
 PETSC := .venv-petsc
 # Debian's petsc4py, for its own Python and Open MPI
 PETSC4PY = $(firstword $(wildcard /usr/lib/petscdir/*/*-real/lib/python3/dist-packages))
+DOCS := .venv-docs
 PACKAGES := collectives pencilfft sparse apps
 SOURCES := pyproject.toml README.md LICENSE \
 	$(shell find $(PACKAGES) -type f ! -path '*/__pycache__/*' ! -name '* *')
@@ -25,7 +26,7 @@ PIP := bin/python -m pip install --quiet --disable-pip-version-check
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-all test-petsc lint bench clean
+.PHONY: demo test test-all test-petsc lint docs gallery bench clean
 
 demo: $(DEMO)/ready
 	$(ONESIDED) fft --shape 64 64 64 --ranks $(RANKS) --comm rma-fence --iterations 20 --verify
@@ -48,6 +49,17 @@ lint: $(LINT)/ready
 	mkdir -p $(LINT)/elsewhere
 	cd $(LINT)/elsewhere && ../bin/mypy --config-file ../../pyproject.toml \
 		$(foreach package,$(PACKAGES),-p onesided.$(package))
+	cd $(LINT)/elsewhere && ../bin/mypy --config-file= --strict ../../tests/programs/typed.py
+
+# without network: what the pages refer to in other projects stands in docs/objects.txt
+docs: $(DOCS)/ready
+	$(DOCS)/bin/python docs/_ext/drawings.py
+	$(DOCS)/bin/python docs/_ext/pages.py
+	$(DOCS)/bin/python -m sphinx -W --keep-going -q -E docs docs/_build/html
+
+gallery: $(DOCS)/ready
+	for program in docs/gallery/*.py; do MPLBACKEND=Agg $(DOCS)/bin/mpiexec -n 2 \
+		$(DOCS)/bin/python -m mpi4py $$program $${program%.py}.png || exit 1; done
 
 bench: $(BENCH)/ready
 	$(BENCH)/bin/onesided bench all -o bench-results --ranks $(BENCH_RANKS)
@@ -60,7 +72,7 @@ bench: $(BENCH)/ready
 	$(BENCH)/bin/onesided bench spmv --suite --seconds 120 --ranks $(BENCH_RANKS)
 
 clean:
-	rm -rf $(DEMO) $(TEST) $(BENCH) $(LINT) $(PETSC) build dist *.egg-info
+	rm -rf $(DEMO) $(TEST) $(BENCH) $(LINT) $(DOCS) $(PETSC) docs/_build build dist *.egg-info
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find $(PACKAGES) tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -86,6 +98,11 @@ $(PETSC)/ready: $(SOURCES)
 	$(PETSC)/$(PIP) --no-deps .
 	printf '%s\n' $(PETSC4PY) 'import numpy, types; numpy.lib.array_utils = types.SimpleNamespace(byte_bounds=numpy.byte_bounds)' \
 		> $$($(PETSC)/bin/python -c 'import site; print(site.getsitepackages()[0])')/petsc.pth
+	touch $@
+
+$(DOCS)/ready: pyproject.toml
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/$(PIP) -e ".[$(MPI),docs]"
 	touch $@
 
 # mpi4py-fft, with which the FFT is compared, may need a compiler: without it that row is missing;

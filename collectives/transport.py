@@ -4,7 +4,7 @@ A transport is made once, collectively, from what was agreed on. It says what a 
 either as chains of steps (:meth:`Transport.plans`, see :mod:`.program`), or, shorter, by three
 operations: ``begin`` (local; it must not wait for another rank, except in strictly ordered
 methods), ``advance`` (do what can be done now, tell whether the round is complete) and ``finish``
-(make the data visible). ``docs/transport.md`` shows one from outside this package.
+(make the data visible). ``docs/extending/transport.md`` shows one from outside this package.
 """
 
 from __future__ import annotations

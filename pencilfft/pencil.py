@@ -74,6 +74,9 @@ class Communicators(tuple[MPI.Comm, ...]):
 class Subcomm(Communicators):
     """Collective over ``comm``. The sub-communicators of a process grid, one per array axis.
 
+    Axes of size 1 get MPI.COMM_SELF. The others are owned by this object until :meth:`destroy`.
+    Raises PatternError on every rank where the grid does not fit the number of ranks.
+
     Parameters
     ----------
     comm
@@ -83,9 +86,6 @@ class Subcomm(Communicators):
         Sizes of the grid, free ones 0; an integer for so many free ones; None for one.
     reorder
         Whether MPI may place the ranks on the grid as suits the machine.
-
-    Axes of size 1 get MPI.COMM_SELF. The others are owned by this object until :meth:`destroy`.
-    Raises PatternError on every rank where the grid does not fit the number of ranks.
     """
 
     def __new__(

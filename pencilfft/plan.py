@@ -105,8 +105,8 @@ class PFFT:
     raised by all ranks. Memory beside the user's arrays, in local volumes of the larger of the
     two dtypes: one for each grid axis that is transposed, one more for both directions together
     (none where nothing is transposed; one for a real backward transform); one more where
-    ``transposed_out=False`` goes back over the same grid axis. ``p2p`` and the rma-*-paper methods
-    pack blocks on both sides of every exchange beside that.
+    ``transposed_out=False`` goes back over the same grid axis. ``p2p``, ``rma-fence-paper`` and
+    ``rma-lock-paper`` pack blocks on both sides of every exchange beside that.
 
     A plan owns requests and window memory: leave it with ``with`` or :meth:`destroy`. One that is
     dropped warns, and is freed by the next plan that is made or destroyed on its communicator.

@@ -55,11 +55,13 @@ def test_a_missing_token_is_a_failure_even_with_exit_code_0():
 
 
 def test_a_hang_gives_the_stacks_of_the_ranks_and_leaves_no_process():
-    outcome = mpi_harness.run(FAULTS, 3, "hang", timeout=4)
+    job = mpi_harness.Job(FAULTS, 3, "hang")
+    begun = _until(lambda: job.streams()[0].count("begins") == 3)
+    outcome = job.end(0.5)
+    assert begun, outcome.report()
     assert outcome.kind == "hang", outcome.report()
-    assert outcome.stderr.count("faults.py") >= 3, outcome.report()
-    assert "in fault" in outcome.stderr
-    assert outcome.seconds < 15
+    assert outcome.stderr.count("in fault") == 3, outcome.report()
+    assert not processes.marked(job.token)
 
 
 def test_leaked_objects_are_seen():

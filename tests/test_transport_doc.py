@@ -1,4 +1,4 @@
-"""The transport of docs/transport.md, run as it stands there."""
+"""The transport of docs/extending/transport.md, run as it stands there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "transport.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "extending" / "transport.md"
 
 
 def source():

@@ -27,7 +27,7 @@ class BlockILU(OfMatrix):
     of ILU(0), in places chosen by size; 10 is SciPy's own default and much stronger.
 
     L U is not Hermitian where the matrix is, and cg stalls with it: with ``hermitian`` M solves
-    with L |D| L^H instead, D being the diagonal of U, which is Hermitian and positive definite.
+    with ``L |D| L^H`` instead, D being the diagonal of U, which is Hermitian and positive definite.
     """
 
     def __init__(

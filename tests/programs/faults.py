@@ -10,6 +10,8 @@ from mpi4py import MPI
 def fault(kind: str, victim: int) -> None:
     comm = MPI.COMM_WORLD
     mine = comm.rank == victim
+    if kind == "hang":
+        print("begins", flush=True)
     if kind == "hang" and mine:
         comm.recv(source=(victim + 1) % comm.size, tag=99)
     elif kind == "exception" and mine:

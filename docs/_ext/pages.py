@@ -1,0 +1,254 @@
+"""What the pages do not say themselves: tables of results, methods, commands, interfaces, drawings.
+
+A line ``<!-- generate: NAME WORDS... -->`` of a page is replaced by Markdown when the site is
+built, and a block of the language ``sequence`` by its drawing. Tables that shall be seen without
+the site stand below ``<!-- table: NAME WORDS... -->``, up to ``<!-- end -->``;
+``python docs/_ext/pages.py`` writes them. Nothing here needs Sphinx but :func:`setup`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import json
+import re
+import tomllib
+import zlib
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import drawings
+
+DOCS = Path(__file__).resolve().parent.parent
+ROOT = DOCS.parent
+RESULTS = DOCS / "results"
+CLAIMS = "onesided.apps.report.claims"  # the module that has the claims
+MARK = re.compile(r"^<!-- generate: (\w+) ?(.*?) -->$", re.MULTILINE)
+TABLE = re.compile(r"^(<!-- table: (\w+) (.*?) -->)\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
+SEQUENCE = re.compile(r"^```sequence\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def project() -> dict[str, Any]:
+    """What pyproject.toml tells about the package."""
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        found: dict[str, Any] = tomllib.load(file)["project"]
+    return found
+
+
+# -- results --------------------------------------------------------------------------------------
+
+
+def numbers(text: str, count: int) -> list[float]:
+    """Those of a cell, one for each contestant; one number counts for all."""
+    found = [float(word) for word in text.split("/")] if text else []
+    return found * count if len(found) == 1 else found
+
+
+def missed(measured: str, wanted: str, better: str) -> bool:
+    """Whether some number of a cell falls short of its target."""
+    here = numbers(measured, 1)
+    pairs = zip(here, numbers(wanted, len(here)), strict=False)
+    return any(a > b if better == "lower" else a < b for a, b in pairs)
+
+
+def results(name: str) -> str:
+    """A table of docs/results, with targets in brackets; what misses its target is marked."""
+    found = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    lines = [f"| {' / '.join(found['contestants'])} | {' | '.join(found['columns'])} |"]
+    lines.append(f"| --- |{' --: |' * len(found['columns'])}")
+    misses = targets = 0
+    for row in found["rows"]:
+        cells = []
+        wanted = row.get("wanted", [""] * len(row["measured"]))
+        for here, target in zip(row["measured"], wanted, strict=True):
+            if target:
+                short = missed(here, target, found["better"])
+                targets, misses = targets + 1, misses + short
+                here = f"**{here}**" if short else here
+                here += f" ({target})"
+            cells.append(here)
+        lines.append(f"| {row['name']} | {' | '.join(cells)} |")
+    note = f"{found['title']}. {found['measured_on']}. Repeat it: `{found['command']}`."
+    if targets:
+        note += f" In brackets what is wanted; {misses} of {targets} cells miss it, in bold."
+    return "\n".join([*lines, "", note])
+
+
+# -- methods, commands, interfaces ----------------------------------------------------------------
+
+
+def methods(operation: str) -> str:
+    """The table of an operation's methods, from the registry."""
+    from onesided import collectives
+
+    lines = ["| method | how it moves data | any order | `auto` considers it |"]
+    lines.append("| --- | --- | --- | --- |")
+    for name, method in collectives.methods(operation).items():
+        words = [f"`{name}`", method.summary, "yes" if method.any_order else "no"]
+        lines.append(f"| {' | '.join([*words, 'yes' if method.candidate else ''])} |")
+    return "\n".join(lines)
+
+
+def parsers(
+    parser: argparse.ArgumentParser, name: str = "onesided"
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """The commands and their parsers, in the order in which help lists them."""
+    below = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    if not below:
+        yield name, parser
+    for action in below:
+        for word, sub in action.choices.items():
+            yield from parsers(sub, f"{name} {word}")
+
+
+def option(action: argparse.Action) -> str:
+    """How an option, or a positional argument, is written."""
+    value = action.metavar
+    if isinstance(value, tuple):
+        value = " ".join(value)
+    if value is None and action.choices is not None:
+        value = "{" + ",".join(map(str, action.choices)) + "}"
+    if not action.option_strings:
+        return str(value or action.dest)
+    names = ", ".join(action.option_strings)
+    return names if action.nargs == 0 else f"{names} {value or action.dest.upper()}"
+
+
+def commands(_: str) -> str:
+    """Every command with its options, from the parsers that read them."""
+    main = project()["scripts"]["onesided"].partition(":")[0]
+    text = []
+    for name, parser in parsers(import_module(main).build_parser()):
+        text += [f"## {name}", "", parser.description or "", ""]
+        text += ["| option | |", "| --- | --- |"]
+        for action in parser._actions:
+            if action.help == argparse.SUPPRESS or action.dest == "help":
+                continue
+            known = {**vars(action), "prog": parser.prog}
+            words = (action.help or "") % known
+            shown = html.escape(words, quote=False).replace("|", "\\|").replace("*", "\\*")
+            text.append(f"| `{option(action)}` | {shown} |".replace("\n", " "))
+        text.append("")
+    return "\n".join(text)
+
+
+def api(words: str) -> str:
+    """The documentation of public names of a module, which comes first."""
+    module, *names = words.split()
+    lines = ["```{eval-rst}"]
+    for name in names:
+        found = getattr(import_module(module), name)
+        if isinstance(found, type):
+            kind = "exception" if issubclass(found, Exception) else "class"
+        else:
+            kind = "function" if callable(found) else "module"
+        where = found.__name__ if kind == "module" else f"{module}.{name}"
+        lines += [f".. auto{kind}:: {where}", ""]
+    return "\n".join([*lines, "```"])
+
+
+def claims(_: str) -> str:
+    """What the papers claim, and where in them."""
+    lines = ["| paper | where | claim |", "| --- | --- | --- |"]
+    for claim in import_module(CLAIMS).CLAIMS:
+        words = html.escape(claim.words, quote=False).replace("|", "\\|")
+        lines.append(f"| {claim.paper.name} | {claim.where} | {words} |")
+    return "\n".join(lines)
+
+
+def source(name: str) -> str:
+    """A file as it is."""
+    language = name.rpartition(".")[2]
+    return f"```{language}\n{(ROOT / name).read_text(encoding='utf-8')}```"
+
+
+def gallery(name: str) -> str:
+    """A program of docs/gallery: what it is, its picture, and its text."""
+    source = (DOCS / "gallery" / f"{name}.py").read_text(encoding="utf-8")
+    _, about, code = source.split('"""', 2)
+    parts = [" ".join(about.split()), "", f"![{name}]({name}.png)", ""]
+    return "\n".join([*parts, "```python", code.strip(), "```"])
+
+
+def include(name: str) -> str:
+    """Another document of the repository, without its title."""
+    return (ROOT / name).read_text(encoding="utf-8").partition("\n")[2]
+
+
+def drawing(words: str) -> str:
+    """A drawing by name, and what is written below it."""
+    name, _, caption = words.partition(" ")
+    return figure(getattr(drawings, name)(), caption)
+
+
+def figure(svg: str, caption: str = "") -> str:
+    """In a page; what is drawn takes the colour of its text."""
+    below = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
+    return f'<figure class="drawing">{svg}{below}</figure>'
+
+
+GENERATED: dict[str, Callable[[str], str]] = {
+    "results": results,
+    "methods": methods,
+    "commands": commands,
+    "api": api,
+    "claims": claims,
+    "gallery": gallery,
+    "source": source,
+    "include": include,
+    "drawing": drawing,
+}
+
+
+def fill(text: str) -> str:
+    """A page with all that is generated."""
+    text = SEQUENCE.sub(lambda m: figure(drawings.sequence(m[1])), text)
+    return MARK.sub(lambda m: GENERATED[m[1]](m[2]), text)
+
+
+def tables(text: str) -> str:
+    """A page with its tables as they are now."""
+    return TABLE.sub(lambda m: f"{m[1]}\n{GENERATED[m[2]](m[3])}\n<!-- end -->", text)
+
+
+# -- Sphinx ---------------------------------------------------------------------------------------
+
+
+def inventories(folder: Path) -> dict[str, tuple[str, str]]:
+    """Sphinx's inventories of other projects, of what objects.txt lists: no network is needed."""
+    where: dict[str, str] = {}
+    entries: dict[str, list[str]] = {}
+    for line in (DOCS / "objects.txt").read_text(encoding="utf-8").splitlines():
+        words = line.split()
+        if line.startswith("#"):
+            continue
+        if len(words) == 2:
+            where[words[0]] = words[1]
+        else:
+            project, kind, name, place = words
+            entries.setdefault(project, []).append(f"{name} py:{kind} 1 {place} -\n")
+    folder.mkdir(parents=True, exist_ok=True)
+    for project, lines in entries.items():
+        head = f"# Sphinx inventory version 2\n# Project: {project}\n# Version: \n"
+        head += "# The remainder of this file is compressed using zlib.\n"
+        packed = zlib.compress("".join(lines).encode())
+        (folder / f"{project}.inv").write_bytes(head.encode() + packed)
+    return {project: (url, str(folder / f"{project}.inv")) for project, url in where.items()}
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Sphinx calls it."""
+
+    def read(app: Any, name: str, source: list[str]) -> None:
+        source[0] = fill(source[0])
+
+    app.connect("source-read", read)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+if __name__ == "__main__":
+    for page in DOCS.rglob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        page.write_text(tables(text), encoding="utf-8")

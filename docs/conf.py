@@ -1,0 +1,41 @@
+"""The site: ``make docs`` builds it into docs/_build, warnings are errors, no network is used."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "_ext"))
+
+import pages  # noqa: E402
+
+project = "Onesided"
+author = "The Onesided developers"
+copyright = author
+version = release = pages.project()["version"]
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.intersphinx",
+    "sphinx_copybutton",
+    "pages",
+]
+exclude_patterns = ["_build", "_ext", "results/README.md"]
+html_theme = "furo"
+html_title = f"Onesided {version}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+
+myst_enable_extensions = ["colon_fence", "dollarmath", "fieldlist"]
+myst_heading_anchors = 4
+
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+autodoc_default_options = {"members": True, "inherited-members": "ndarray,Exception,tuple"}
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 80
+napoleon_google_docstring = False
+
+intersphinx_mapping = pages.inventories(HERE / "_build" / "inventories")

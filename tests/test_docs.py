@@ -1,0 +1,223 @@
+"""The pages: programs and shell lines run, links lead somewhere, the reference is whole."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import shlex
+import sys
+import tomllib
+from importlib import import_module
+
+import commands
+import mpi_harness
+import pytest
+import servers
+
+from onesided.collectives import methods, partitioned_methods
+
+ROOT = mpi_harness.TESTS.parent
+DOCS = ROOT / "docs"
+MATRIX = ROOT / "apps" / "data" / "bcsstk13.mtx.gz"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^]]*\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
+GENERATED = re.compile(r"^<!-- generate: (\w+) ?(.*?) -->$", re.MULTILINE)
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *(path for path in sorted(DOCS.rglob("*.md")) if "_build" not in path.parts),
+    ]
+}
+BLOCKS = [(page, *block) for page, text in PAGES.items() for block in BLOCK.findall(text)]
+PROGRAMS = [
+    (page, *re.match(r"# (\w+\.py):.*\n", text).groups(), text)
+    for page, language, text in BLOCKS
+    if language == "python" and page != "docs/extending/transport.md"
+]
+GALLERY = sorted((DOCS / "gallery").glob("*.py"))
+SHELL = [
+    (page, line.split("  #")[0].strip())
+    for page, language, text in BLOCKS
+    if language == "sh"
+    for line in text.replace("\\\n", " ").splitlines()
+]
+#: Each once, without the number of ranks.
+COMMANDS = sorted({
+    re.sub(r" --ranks \d+", "", line[line.index("onesided ") + 9 :])
+    for _, line in SHELL
+    if "onesided " in line
+})
+#: Not run here, but read: what takes longer than a moment; it has tests of its own.
+LONG = ("bench ", "spmv matrix.mtx.gz", "report ", "hpccg", "minimd", "minife", "navier-stokes --r")
+#: Types of JSON, in Python.
+KINDS = {"object": dict, "array": list, "string": str, "integer": int, "number": int | float}
+KINDS |= {"boolean": bool, "null": type(None)}
+RANKS = [2, pytest.param(4, marks=pytest.mark.full)]
+
+
+@pytest.fixture(scope="module")
+def pages():
+    """The module that fills the pages."""
+    sys.path.insert(0, str(DOCS / "_ext"))
+    yield import_module("pages")
+    sys.path.remove(str(DOCS / "_ext"))
+
+
+def parser():
+    """That of the command, where pyproject.toml says that it begins."""
+    module = PROJECT["scripts"]["onesided"].partition(":")[0]
+    return import_module(module).build_parser()
+
+
+# -- what is run ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize(
+    ("page", "name", "text"), PROGRAMS, ids=[f"{page}-{name}" for page, name, _ in PROGRAMS]
+)
+def test_a_program_of_a_page(tmp_path, page, name, text, ranks):
+    program = tmp_path / name
+    program.write_text(text)
+    outcome = servers.run(program, ranks, str(MATRIX), timeout=90)
+    assert outcome.kind == "pass", outcome.report()
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("program", GALLERY, ids=[path.stem for path in GALLERY])
+def test_a_program_of_the_gallery(program, ranks):
+    outcome = servers.run(program, ranks, timeout=90)
+    assert outcome.kind == "pass", outcome.report()
+
+
+def test_the_gallery_shows_every_program_with_a_small_picture():
+    shown = [name for _, name in GENERATED.findall(PAGES["docs/gallery/index.md"])]
+    assert sorted(shown) == [path.stem for path in GALLERY]
+    for path in GALLERY:
+        assert 1000 < path.with_suffix(".png").stat().st_size < 150_000, path
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_of_a_page(tmp_path, monkeypatch, line):
+    parser().parse_args(shlex.split(line))  # raises where an option is not there
+    if line.startswith(LONG):
+        return
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ONESIDED_TUNING", str(tmp_path / "tuning.json"))
+    words = re.sub(r"(\S+\.mtx\.gz)", rf"{ROOT}/\1", line)
+    finished = commands.onesided(*shlex.split(words), ranks=2)
+    assert finished.code == 0, finished
+
+
+def test_other_lines_of_the_shell_fit_the_sources(tmp_path):
+    targets = set(re.findall(r"^(\w[\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    extras, programs = PROJECT["optional-dependencies"], {name for _, name, _ in PROGRAMS}
+    for page, line in SHELL:
+        first, *words = shlex.split(line)
+        if first == "make":
+            assert words[0] in targets, (page, line)
+        elif first == "pip":
+            assert set(re.findall(r"\[(\w+)\]", line)) <= set(extras), (page, line)
+        elif "mpi4py" in words:
+            name = words[words.index("mpi4py") + 1]
+            assert name in programs or (ROOT / name).exists(), (page, line)
+        else:
+            known = {"onesided", "mpiexec", "srun", "salloc", "python3", "."}
+            assert first in known, (page, line)
+
+
+def test_a_file_of_results_fits_its_schema(tmp_path):
+    schema = json.loads((DOCS / "reference" / "results.schema.json").read_text())
+    path = tmp_path / "fft.json"
+    words = ["--shape", "8", "6", "5", "--iterations", "2", "--comm", "p2p", "--verify"]
+    finished = commands.onesided("fft", *words, "--json", str(path), ranks=2)
+    assert finished.code == 0, finished
+    written = json.loads(path.read_text())
+    row = schema["properties"]["rows"]["items"]
+    for form, found in [(schema, written), *((row, each) for each in written["rows"])]:
+        assert set(form["required"]) <= set(found)
+        assert set(found) - set(found["labels"] if "labels" in found else ()) <= set(
+            form["properties"]
+        )
+        for name, value in found.items():
+            kinds = form["properties"].get(name, {}).get("type", "")
+            kinds = [kinds] if isinstance(kinds, str) else kinds
+            assert not any(kinds) or any(isinstance(value, KINDS[kind]) for kind in kinds), name
+
+
+# -- what is told ---------------------------------------------------------------------------------
+
+
+def test_links_lead_somewhere():
+    for page, text in PAGES.items():
+        for link in LINK.findall(BLOCK.sub("", text)):
+            if "://" not in link:
+                assert ((ROOT / page).parent / link).resolve().exists(), (page, link)
+
+
+def test_every_page_is_in_the_table_of_contents():
+    lines = PAGES["docs/index.md"].splitlines()
+    listed = {f"docs/{line}.md" for line in lines if line and (DOCS / f"{line}.md").exists()}
+    assert listed == {page for page in PAGES if page.startswith("docs/")} - {"docs/index.md"}
+
+
+def test_the_readme_is_short_and_names_every_method():
+    assert len(PAGES["README.md"]) < 6500
+    guides = PAGES["docs/guides/broadcast.md"] + PAGES["docs/guides/partitioned.md"]
+    for name in methods():
+        assert f"`{name}`" in PAGES["README.md"], name
+    for name in partitioned_methods():
+        assert f"`{name}`" in guides, name
+
+
+def test_what_is_generated_can_be(pages):
+    found = {page: pages.fill(text) for page, text in PAGES.items() if page.startswith("docs/")}
+    assert not any(GENERATED.search(text) for text in found.values())
+    for name, _ in pages.parsers(parser()):
+        assert f"## {name}\n" in found["docs/reference/commands.md"]
+    for name in methods("broadcast"):
+        assert f"`{name}`" in found["docs/guides/broadcast.md"]
+    misses = json.loads((DOCS / "results" / "halo.json").read_text())
+    assert misses["rows"][-1]["wanted"][-1] == "1.5"  # 2.9 and 3.3 were reached
+    assert "**2.9 / 3.3** (1.5)" in found["docs/performance.md"]
+
+
+def test_tables_in_pages_are_those_of_the_results_and_the_registry(pages):
+    for page, text in PAGES.items():
+        assert pages.tables(text) == text, f"{page}: run docs/_ext/pages.py"
+
+
+def test_pictures_in_files_are_what_is_drawn(pages):
+    for name, draw in pages.drawings.FILES.items():
+        text = (DOCS / "pictures" / name).read_text(encoding="utf-8")
+        assert text == draw() + "\n", f"{name}: run docs/_ext/drawings.py"
+
+
+@pytest.mark.parametrize("package", ["collectives", "pencilfft", "sparse"])
+def test_every_public_name_is_documented(package):
+    module = import_module(f"onesided.{package}")
+    shown = [
+        name
+        for what, words in GENERATED.findall(PAGES[f"docs/reference/{package}.md"])
+        if what == "api"
+        for name in words.split()[1:]
+    ]
+    assert sorted(shown) == sorted(module.__all__)
+    silent = []
+    for name in module.__all__:
+        found = getattr(module, name)
+        if not inspect.getdoc(found):
+            silent.append(name)
+        if inspect.isclass(found) and found.__module__.startswith("onesided"):
+            silent += [
+                f"{name}.{member}"
+                for member, value in vars(found).items()
+                if not member.startswith("_")
+                and (inspect.isfunction(value) or isinstance(value, property))
+                and not inspect.getdoc(getattr(found, member))
+            ]
+    assert not silent
