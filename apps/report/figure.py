@@ -606,8 +606,8 @@ def _squares(
         place = {"x": GRID_LEFT + side * (column + 0.5), "y": bottom + 14, "text-anchor": "middle"}
         parts.append(element("text", place, columns[column]))
     center = GRID_LEFT + 0.5 * side * len(columns)
-    middle: Attributes = {"x": center, "y": bottom + 32, "text-anchor": "middle"}
-    parts.append(element("text", middle, f"{down} (down), {across} (across)"))
+    below: Attributes = {"x": center, "y": bottom + 32, "text-anchor": "middle"}
+    parts.append(element("text", below, f"{down} (down), {across} (across)"))
     return figure.canvas(element("g", {"class": "frame"}, *parts), height=bottom + 40)
 
 
