@@ -153,12 +153,12 @@ class Address:
         """Local. The address of this rank's buffer, where its data are long and every rank of its
         node sees it; else None."""
         region, array = find_region(broadcast.array), broadcast.array
-        world = broadcast.context.world_ranks
+        context = broadcast.context
         ranks = len(broadcast.context.node().ranks)
         short = SHORT_IF_CROWDED if ranks > (os.cpu_count() or ranks) else SHORT
         if region is None or broadcast.nbytes <= short:
             return None
-        if any(world[rank] not in region.members for rank in broadcast.node.ranks):
+        if any(context.world_rank(r) not in region.members for r in broadcast.node.ranks):
             return None
         offset = array.ctypes.data - region.address
         return cls(region.key, region.node.comm.rank, offset, broadcast.nbytes)
@@ -171,16 +171,7 @@ class Address:
         return region.part(self.node_rank)[self.offset : self.offset + self.nbytes]
 
 
-@dataclass(frozen=True)
-class Words:
-    """What every rank tells all others, once."""
-
-    first_on_node: int
-    address: Address | None
-
-    @classmethod
-    def heard(cls, broadcast: Broadcast) -> list[Any]:
-        """Collective. By rank."""
-        mine = cls(broadcast.node.ranks[0], Address.of(broadcast))
-        everyone: list[Words] = broadcast.context.comm.allgather(mine)
-        return everyone
+def addresses(broadcast: Broadcast) -> dict[int, Address | None]:
+    """Collective. By rank of this node, where its buffer is."""
+    node = broadcast.node
+    return dict(zip(node.ranks, node.comm.allgather(Address.of(broadcast)), strict=True))
