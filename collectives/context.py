@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 import uuid
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
@@ -227,20 +228,30 @@ class Context:
         """
         orphans = {c.key: c for c in _contexts() if c.orphaned and c is not self}
         looks = [int(not region.unused()) for region in self.retired]
-        most = largest(self.comm, None, "collect", [int(bool(orphans)), *looks])
-        dead = [region for region, used in zip(self.retired, most[1:], strict=True) if not used]
+        same = zlib.crc32("".join(sorted(orphans)).encode())
+        most = largest(self.comm, None, "collect", [int(bool(orphans)), same, -same, *looks])
+        dead = [region for region, used in zip(self.retired, most[3:], strict=True) if not used]
         self.retired = [r for r in self.retired if r not in dead]
         for region in dead:
             region.unmap()
         if most[0]:
-            self._close(orphans)
+            self._close(orphans, most[1] == -most[2])
         if self.orphaned:
             idle = not self.live and not self.retired
             if not largest(self.comm, None, "close", [int(not (idle and self.idle()))])[0]:
                 self.close()
 
-    def _close(self, orphans: dict[str, Context]) -> None:
-        """Collective. Close those of which all ranks are here, and nobody looks at anything."""
+    def _close(self, orphans: dict[str, Context], same: bool) -> None:
+        """Collective. Close those of which all ranks are here, and nobody looks at anything;
+        ``same``: every rank has these."""
+        if same:
+            known = sorted(orphans)
+            looks = [int(not orphans[key].idle()) for key in known]
+            most = largest(self.comm, None, "orphans", looks)
+            for key, used in zip(known, most, strict=True):
+                if not used and orphans[key].comm.size == self.comm.size:
+                    orphans[key].close()
+            return
         theirs = {key: (other.comm.size, other.idle()) for key, other in orphans.items()}
         everyone = agree(self.comm, what="orphans", value=theirs)
         for key in sorted(theirs):

@@ -30,12 +30,14 @@ NEAR = ("Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_alltoallw", "Neighb
 PICKLED_TREES = ("bcast", "allreduce", "reduce", "scan", "exscan", "barrier")
 PICKLED_GATHERS = ("allgather", "gather", "scatter", "alltoall")
 SENDS = ("Send", "Isend", "Ssend", "Issend", "Rsend", "Irsend", "Bsend", "Sendrecv")
+PICKLED_SENDS = ("send", "isend", "ssend", "issend")
 PERSISTENT = ("Send_init", "Ssend_init", "Psend_init")
 PERSISTENT_COLLECTIVES = tuple(f"{name}_init" for name in (
     *(n for n in (*REDUCED, *GATHERED, *DENSE) if not n.startswith("I")),
     *(n for n in NEAR if not n.startswith("I"))))  # fmt: skip
 MADE = ("Split", "Split_type", "Create_group", "Create", "Create_cart", "Create_graph",
-        "Create_dist_graph", "Create_dist_graph_adjacent", "Sub", "Dup_with_info", "Clone")  # fmt: skip
+        "Create_dist_graph", "Create_dist_graph_adjacent", "Sub", "Dup_with_info",
+        "Clone")  # fmt: skip
 
 
 def steps(size: int) -> int:
@@ -191,7 +193,7 @@ def _counting(base):
     methods = {}
     for names, count in ((REDUCED, _tree), (GATHERED, _gathered), (DENSE, _dense), (NEAR, _near),
                          (PICKLED_TREES, _pickled_tree), (PICKLED_GATHERS, _pickled_gather),
-                         (SENDS, _send), (("send", "isend", "ssend", "issend"), _pickled_send)):  # fmt: skip
+                         (SENDS, _send), (PICKLED_SENDS, _pickled_send)):  # fmt: skip
         for name in names:
             if hasattr(base, name):
                 methods[name] = _wrapped(base, name, count)

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.broadcast.operation import Broadcast
@@ -173,5 +173,14 @@ class Address:
 
 def addresses(broadcast: Broadcast) -> dict[int, Address | None]:
     """Collective. By rank of this node, where its buffer is."""
-    node = broadcast.node
-    return dict(zip(node.ranks, node.comm.allgather(Address.of(broadcast)), strict=True))
+    node, mine = broadcast.node, Address.of(broadcast)
+    form = np.dtype([("key", "S32"), ("node_rank", "i8"), ("offset", "i8"), ("nbytes", "i8")])
+    words = np.zeros(1, form)
+    if mine is not None:
+        words[0] = (mine.key.encode(), mine.node_rank, mine.offset, mine.nbytes)
+    everyone = np.empty(len(node.ranks), form)
+    node.comm.Allgather([words.view(np.uint8), MPI.BYTE], [everyone.view(np.uint8), MPI.BYTE])
+    found: dict[int, Address | None] = {}
+    for rank, (key, node_rank, offset, nbytes) in zip(node.ranks, everyone.tolist(), strict=True):
+        found[rank] = Address(key.decode(), node_rank, offset, nbytes) if key else None
+    return found

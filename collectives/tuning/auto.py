@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agreed
 from onesided.collectives.broadcast.operation import Broadcast
-from onesided.collectives.context import Context, Node, Resources
+from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import ResourceError, UnsupportedError
 from onesided.collectives.exchange import Exchange
 from onesided.collectives.hints import ESTIMATE, MANUAL, Hints

@@ -23,7 +23,7 @@ from onesided import collectives, pencilfft, sparse  # noqa: E402
 from onesided.collectives import Grid, HaloExchange  # noqa: E402
 
 LENGTH = 64
-NODE = {"effort": "estimate"}
+INFO = {"effort": "estimate"}
 
 
 class Table:
@@ -64,7 +64,7 @@ def exchanges(comm, table):
         name = f"Alltoallv_init {method}, ring"
         rounds(table, name, table.call(
             name, collectives.Alltoallv_init, comm, [sent, counts], [np.zeros_like(sent), counts],
-            method=method, info=NODE))  # fmt: skip
+            method=method, info=INFO))  # fmt: skip
     graph = comm.Create_dist_graph_adjacent(ring(comm), ring(comm))
     sent = np.ones(LENGTH * len(ring(comm)))
     for method in methods:
@@ -72,25 +72,25 @@ def exchanges(comm, table):
         each = [LENGTH] * len(ring(comm))
         rounds(table, name, table.call(
             name, collectives.Neighbor_alltoallv_init, graph, [sent, each],
-            [np.zeros_like(sent), each], method=method, info=NODE))  # fmt: skip
+            [np.zeros_like(sent), each], method=method, info=INFO))  # fmt: skip
     graph.Free()
     sent = np.ones(LENGTH)
     share = np.ones(comm.size)
     name = "Alltoall_init auto, all to all"
-    rounds(table, name, table.call(name, collectives.Alltoall_init, comm, share, None, info=NODE))
+    rounds(table, name, table.call(name, collectives.Alltoall_init, comm, share, None, info=INFO))
     into = collectives.empty(comm, LENGTH)
     name = "Gather_init"
     rounds(table, name, table.call(name, collectives.Gather_init, comm, np.ones(1), np.zeros(
-        comm.size) if comm.rank == 0 else None, info=NODE))  # fmt: skip
+        comm.size) if comm.rank == 0 else None, info=INFO))  # fmt: skip
     for name, make in (
-        ("Bcast_init", lambda: collectives.Bcast_init(comm, sent, info=NODE)),
-        ("Allreduce_init", lambda: collectives.Allreduce_init(comm, sent, into, info=NODE)),
+        ("Bcast_init", lambda: collectives.Bcast_init(comm, sent, info=INFO)),
+        ("Allreduce_init", lambda: collectives.Allreduce_init(comm, sent, into, info=INFO)),
         ("Reduce_init", lambda: collectives.Reduce_init(
-            comm, sent, into if comm.rank == 0 else None, info=NODE)),
-        ("Scan_init", lambda: collectives.Scan_init(comm, sent, into, info=NODE)),
+            comm, sent, into if comm.rank == 0 else None, info=INFO)),
+        ("Scan_init", lambda: collectives.Scan_init(comm, sent, into, info=INFO)),
         ("Reduce_scatter_block_init", lambda: collectives.Reduce_scatter_block_init(
-            comm, np.ones(comm.size), np.zeros(1), info=NODE)),
-        ("Barrier_init", lambda: collectives.Barrier_init(comm, info=NODE)),
+            comm, np.ones(comm.size), np.zeros(1), info=INFO)),
+        ("Barrier_init", lambda: collectives.Barrier_init(comm, info=INFO)),
     ):  # fmt: skip
         rounds(table, name, table.call(name, make))
     table.call("empty", collectives.empty, comm, LENGTH)
@@ -129,23 +129,23 @@ def matrices(comm, table):
     n = (8 * comm.size, 4, 4)
     rows = (comm.rank * 128, (comm.rank + 1) * 128)
     block = sparse.stencil7(n, rows)
-    a = table.call("from_rows", sparse.from_rows, comm, block, info=NODE, kernel="csr")
+    a = table.call("from_rows", sparse.from_rows, comm, block, info=INFO, kernel="csr")
     x, y = np.ones(128), np.empty(128)
     table.call("A @ x, first", a.multiply, x, y)
     table.call("A @ x, later", a.multiply, x, y)
     entries = block.tocoo()
     b = table.call("from_triplets", sparse.from_triplets, comm, entries.row + rows[0],
-                   entries.col, entries.data, (n[0] * 16, n[0] * 16), info=NODE,
+                   entries.col, entries.data, (n[0] * 16, n[0] * 16), info=INFO,
                    kernel="csr")  # fmt: skip
     b.Free()
     folder = comm.bcast(tempfile.mkdtemp() if comm.rank == 0 else None)
     path = os.path.join(folder, "a.mtx")
     table.call("write_matrixmarket", sparse.write_matrixmarket, comm, path, block)
-    b = table.call("read, Matrix Market", sparse.read, comm, path, info=NODE, kernel="csr")
+    b = table.call("read, Matrix Market", sparse.read, comm, path, info=INFO, kernel="csr")
     b.Free()
     own = os.path.join(folder, "a.h5")
     table.call("write", sparse.write, a, own)
-    b = table.call("read, HDF5", sparse.read, comm, own, info=NODE, kernel="csr")
+    b = table.call("read, HDF5", sparse.read, comm, own, info=INFO, kernel="csr")
     b.Free()
     rhs = np.ones(128)  # no iteration ends early: the residual never is 0
     for name, solver in (("cg", sparse.cg), ("pipelined_cg", sparse.pipelined_cg),
@@ -161,15 +161,18 @@ PARTS = {"exchanges": exchanges, "halos": halos, "transforms": transforms, "matr
 
 
 def main():
-    comm = counting.counted(MPI.COMM_WORLD)
-    table = Table(comm)
+    world = counting.counted(MPI.COMM_WORLD)
+    table = Table(world)
     for part in sys.argv[1:] or PARTS:
-        PARTS[part](comm, table)
+        for _ in range(2):  # once for what Python loads and keeps, on a communicator of its own
+            comm = world.Dup()
+            PARTS[part](comm, table)
+            comm.Free()
     everyone = MPI.COMM_WORLD.gather(table.found)
-    if comm.rank == 0:
+    if world.rank == 0:
         most = {name: {what: max(found[name][what] for found in everyone) for what in used}
                 for name, used in table.found.items()}  # fmt: skip
-        print("@scale " + json.dumps({"ranks": comm.size, "calls": most}), flush=True)
+        print("@scale " + json.dumps({"ranks": world.size, "calls": most}), flush=True)
 
 
 main()
