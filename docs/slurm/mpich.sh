@@ -8,4 +8,4 @@
 # `srun --mpi=list`.
 export OMP_NUM_THREADS=1
 srun --mpi=pmi2 onesided fft --shape 32 32 32 --iterations 5 --verify
-srun --mpi=pmi2 onesided poisson --shape 16 16 16
+srun --mpi=pmi2 onesided poisson --shape 32 32 32

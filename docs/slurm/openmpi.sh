@@ -7,4 +7,4 @@
 # starts its daemons by srun.
 export OMP_NUM_THREADS=1
 mpiexec onesided fft --shape 32 32 32 --iterations 5 --verify
-mpiexec onesided poisson --shape 16 16 16
+mpiexec onesided poisson --shape 32 32 32
