@@ -13,14 +13,13 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.agreement import largest
+from onesided.collectives.agreement import largest, told
 from onesided.collectives.buffers import Side, check_separate
 from onesided.collectives.context import Context, Node, Resources
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.collectives.hints import Hints
 from onesided.collectives.memory import Region, find_region
 from onesided.collectives.pattern import Block, Copy, Cuts, blocks_of_counts, copies_between
-from onesided.collectives.peers import told
 from onesided.collectives.transport import Outlet, Transport
 
 

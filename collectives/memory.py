@@ -27,7 +27,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
-from onesided.collectives.agreement import agree, agreed, largest
+from onesided.collectives.agreement import agree, agreed, largest, swapped
 from onesided.collectives.context import Context, Node, Resources, refusal
 from onesided.collectives.errors import (
     PatternError,
@@ -35,7 +35,6 @@ from onesided.collectives.errors import (
     ResourceError,
     UnsupportedError,
 )
-from onesided.collectives.peers import swapped
 from onesided.collectives.program import ENTRIES, ROOM
 
 #: Partitioned sends that may store into one array from :func:`empty` at a time.

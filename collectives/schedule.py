@@ -28,7 +28,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.agreement import largest
+from onesided.collectives.agreement import largest, swapped
 from onesided.collectives.context import Resources, refusal
 from onesided.collectives.exchange import Exchange, ExchangeTransport, Wanted
 from onesided.collectives.memory import (
@@ -50,7 +50,6 @@ from onesided.collectives.pattern import (
     flat_bytes,
     whole,
 )
-from onesided.collectives.peers import swapped
 from onesided.collectives.program import Step, address, copy
 from onesided.collectives.transport import Cell, Outlet
 

@@ -8,8 +8,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.collectives.agreement import told
 from onesided.collectives.context import Context
-from onesided.collectives.peers import told
 from onesided.sparse.partition import FEW_PARTS, Integers, Partition, cuts
 
 _PIECE_BYTES = 1 << 30  # of a message: below what a 32-bit count can say

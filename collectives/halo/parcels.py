@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.collectives.agreement import agreed
+from onesided.collectives.agreement import agreed, told
 from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError
 from onesided.collectives.halo.faces import (
@@ -28,7 +28,6 @@ from onesided.collectives.halo.faces import (
     read_partitions,
 )
 from onesided.collectives.pattern import Box
-from onesided.collectives.peers import told
 
 #: Alignment of the parts of a parcel, in bytes.
 PART = 16

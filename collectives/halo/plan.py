@@ -31,7 +31,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import debug
-from onesided.collectives.agreement import agree, agreed, largest
+from onesided.collectives.agreement import agree, agreed, largest, swapped
 from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import PatternError, ResourceError
 from onesided.collectives.halo.faces import Face, Pieces
@@ -46,7 +46,6 @@ from onesided.collectives.halo.parcels import (
 from onesided.collectives.hints import Hints
 from onesided.collectives.memory import ALIGNMENT, Arena, aligned, find_region, region_with_key
 from onesided.collectives.pattern import pieces as in_messages
-from onesided.collectives.peers import swapped
 from onesided.collectives.program import Chain, Plan, address, call, copy, tell, wait_for
 
 STORE, STAGED, MESSAGE = PATHS = ("store", "staged", "message")
