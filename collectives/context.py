@@ -16,12 +16,15 @@ import sys
 import threading
 import time
 import uuid
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, ClassVar, Self, cast
 
+import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from onesided.collectives import progress
 from onesided.collectives.agreement import agree, largest
@@ -153,12 +156,6 @@ class Context:
     def __init__(self, comm: MPI.Intracomm) -> None:
         self.comm: MPI.Intracomm = comm.Dup()
         self.group = self.comm.Get_group()
-        world = MPI.COMM_WORLD.Get_group()
-        #: By rank of the communicator, its rank in ``MPI.COMM_WORLD``.
-        self.world_ranks: list[int] = MPI.Group.Translate_ranks(
-            self.group, list(range(self.comm.size)), world
-        )
-        world.Free()
         self.live: dict[Resources, None] = {}
         self.retired: list[Any] = []  # memory.Region
         self.allocations: dict[str, Resources] = {}  # of memory.empty(), by the key of the region
@@ -194,6 +191,13 @@ class Context:
             self._nodes[ranks_per_node] = Node(self, ranks_per_node)
         return self._nodes[ranks_per_node]
 
+    def world_rank(self, rank: int) -> int:
+        """Local. The rank in ``MPI.COMM_WORLD`` of a rank of the communicator."""
+        world = MPI.COMM_WORLD.Get_group()
+        found: list[int] = MPI.Group.Translate_ranks(self.group, [rank], world)
+        world.Free()
+        return found[0]
+
     def next_tag(self) -> int:
         """Local, but called in the same order on all ranks. A tag no other request uses, not 0."""
         bound = self.comm.Get_attr(MPI.TAG_UB)
@@ -222,29 +226,38 @@ class Context:
         looking: they have no collective calls of their own any more, so they go with one of a
         context that holds all their ranks.
         """
-        if not (self.retired or self.orphaned or any(c.orphaned for c in _contexts())):
-            mine = 0
-        else:
-            mine = 1
-        if not largest(self.comm, None, "collect", [mine])[0]:
-            return
         orphans = {c.key: c for c in _contexts() if c.orphaned and c is not self}
-        unused = [region.unused() for region in self.retired]
-        theirs = {key: (other.comm.size, other.idle()) for key, other in orphans.items()}
-        everyone = agree(self.comm, what="collect", value=(unused, theirs))
-        free = [all(flags) for flags in zip(*(word[0] for word in everyone), strict=True)]
-        dead = [region for region, gone in zip(self.retired, free, strict=True) if gone]
+        looks = [int(not region.unused()) for region in self.retired]
+        same = zlib.crc32("".join(sorted(orphans)).encode())
+        most = largest(self.comm, None, "collect", [int(bool(orphans)), same, -same, *looks])
+        dead = [region for region, used in zip(self.retired, most[3:], strict=True) if not used]
         self.retired = [r for r in self.retired if r not in dead]
         for region in dead:
             region.unmap()
-        for key in sorted(theirs):
-            words = [word[1][key] for word in everyone if key in word[1]]
-            if len(words) == theirs[key][0] and all(idle for _, idle in words):
-                orphans[key].close()
+        if most[0]:
+            self._close(orphans, most[1] == -most[2])
         if self.orphaned:
             idle = not self.live and not self.retired
             if not largest(self.comm, None, "close", [int(not (idle and self.idle()))])[0]:
                 self.close()
+
+    def _close(self, orphans: dict[str, Context], same: bool) -> None:
+        """Collective. Close those of which all ranks are here, and nobody looks at anything;
+        ``same``: every rank has these."""
+        if same:
+            known = sorted(orphans)
+            looks = [int(not orphans[key].idle()) for key in known]
+            most = largest(self.comm, None, "orphans", looks)
+            for key, used in zip(known, most, strict=True):
+                if not used and orphans[key].comm.size == self.comm.size:
+                    orphans[key].close()
+            return
+        theirs = {key: (other.comm.size, other.idle()) for key, other in orphans.items()}
+        everyone = agree(self.comm, what="orphans", value=theirs)
+        for key in sorted(theirs):
+            words = [word[key] for word in everyone if key in word]
+            if len(words) == theirs[key][0] and all(idle for _, idle in words):
+                orphans[key].close()
 
     def idle(self) -> bool:
         """Local. True where no request is left, and no array of this rank shows its memory."""
@@ -280,7 +293,8 @@ class Context:
 class Node:
     """The ranks of a context that share a node: ``comm``, and ``rank_of``, their node ranks.
 
-    ``alone`` is true where every rank of the context is on this node.
+    ``alone`` is true where every rank of the context is on this node; ``firsts`` has for each rank
+    of the context the lowest one of its node.
     """
 
     def __init__(self, context: Context, ranks_per_node: int | None) -> None:
@@ -290,9 +304,13 @@ class Node:
             whole, shared = shared, shared.Split(rank // ranks_per_node)
             whole.Free()
         self.comm: MPI.Intracomm = shared
-        self.ranks: list[int] = shared.allgather(rank)
+        ranks = np.empty(shared.size, np.int32)
+        shared.Allgather(np.array([rank], np.int32), ranks)
+        self.ranks: list[int] = ranks.tolist()
         self.rank_of = {rank: number for number, rank in enumerate(self.ranks)}
         self.alone = len(self.ranks) == context.comm.size
+        self.firsts: NDArray[np.int32] = np.empty(context.comm.size, np.int32)
+        context.comm.Allgather(ranks[:1], self.firsts)
 
 
 def refusal(error: MPI.Exception) -> OnesidedError:

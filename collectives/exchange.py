@@ -13,7 +13,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.agreement import largest
+from onesided.collectives.agreement import largest, told
 from onesided.collectives.buffers import Side, check_separate
 from onesided.collectives.context import Context, Node, Resources
 from onesided.collectives.errors import PatternError, UnsupportedError
@@ -298,11 +298,15 @@ def match(
     Raises :class:`PatternError` on every rank, naming the pair of ranks and both numbers.
     """
     comm, send, recv, cuts = context.comm, sides.send, sides.recv, sides.cuts
-    mine = _words(context, send, recv, cuts)
-    heard = comm.alltoall(mine)
-    theirs = {peer: words for peer, words in enumerate(heard) if words is not None}
-    count = 1 if cuts is None else len(cuts.stops)
+    mine, nothing = _words(context, send, recv, cuts)
     number = context.next_tag()
+
+    def answer(peer: int) -> Words:
+        mine[peer] = nothing
+        return nothing
+
+    theirs = told(comm, number, mine, answer)
+    count = 1 if cuts is None else len(cuts.stops)
     error: Exception | None = None
     try:
         if recv is None:
@@ -318,9 +322,8 @@ def match(
     others = {b.peer for b in (*send.blocks, *recv.blocks)} - {comm.rank}
     peers = sorted(others, key=lambda peer: (peer - comm.rank) % comm.size)
     return Exchange(
-        method, any_order, context, call, root, send, recv, hints, number, theirs,
-        {peer: words for peer, words in enumerate(mine) if words is not None},
-        peers, slots, -most[1], sides.by_boxes, cuts, most[0],
+        method, any_order, context, call, root, send, recv, hints, number, theirs, mine, peers,
+        slots, -most[1], sides.by_boxes, cuts, most[0],
     )  # fmt: skip
 
 
@@ -332,8 +335,8 @@ def _elements(side: Side, block: Block) -> tuple[int, np.dtype[Any]]:
 
 def _words(
     context: Context, send: Side, recv: Side | None, cuts: Cuts | None
-) -> list[Words | None]:
-    """By rank, what it is told: nothing where nothing goes either way."""
+) -> tuple[dict[int, Words], Words]:
+    """By rank, what it is told, and what others are told who ask: that nothing goes either way."""
     sends: dict[int, list[Sent]] = {}
     for block in send.blocks:
         sent = Sent(block.key, block.shape, _elements(send, block))
@@ -348,15 +351,15 @@ def _words(
             contiguous = flat or bool(like[block.box].flags.c_contiguous)
             wanted = Wanted(block.key, block.shape, contiguous, _elements(recv, block))
             expects.setdefault(block.peer, []).append(wanted)
-    words: list[Words | None] = [None] * context.comm.size
     key, segment = (None, 0) if region is None else (region.key, region.node.comm.rank)
-    told = range(context.comm.size) if recv is None else sends.keys() | expects.keys()
-    for peer in told:
-        words[peer] = Words(
+
+    def of(peer: int) -> Words:
+        return Words(
             tuple(sends.get(peer, ())), None if recv is None else tuple(expects.get(peer, ())),
             recv is None or recv.array is None, key, segment, cuts,
         )  # fmt: skip
-    return words
+
+    return {peer: of(peer) for peer in sends.keys() | expects.keys()}, of(-1)
 
 
 def _phantom(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -372,17 +375,17 @@ def _learned(
     call: str, theirs: dict[int, Words], send: Side, sources: Sequence[int], keys: Sequence[int]
 ) -> Side:
     """The receive side as the senders have told it: packed in the order of the sources."""
-    told = {(peer, key): sent for peer, words in theirs.items() for key, sent in
-            words.sent().items()}
-    found = [(peer, told[peer, key]) for peer, key in zip(sources, keys, strict=True)
-             if (peer, key) in told]
+    edges = {(peer, key): sent for peer, words in theirs.items() for key, sent in
+             words.sent().items()}
+    found = [(peer, edges[peer, key]) for peer, key in zip(sources, keys, strict=True)
+             if (peer, key) in edges]
     dtype = found[0][1].elements[1] if found else send.dtype
     for peer, sent in found:
         if sent.elements[1] != dtype:
             raise PatternError(
                 f"rank {found[0][0]} sends {dtype}, rank {peer} {sent.elements[1]}, into one buffer"
             )
-    counts = [told[edge].elements[0] if edge in told else 0
+    counts = [edges[edge].elements[0] if edge in edges else 0
               for edge in zip(sources, keys, strict=True)]
     real = [(n, peer) for n, peer in zip(counts, sources, strict=True) if peer >= 0]
     for count, peer in real:

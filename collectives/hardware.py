@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from mpi4py import MPI
 
 
@@ -40,10 +41,11 @@ class Layout:
     def of(cls, comm: MPI.Comm) -> Layout:
         """Collective."""
         node = comm.Split_type(MPI.COMM_TYPE_SHARED, key=comm.rank)
-        first = node.bcast(comm.rank)
+        first, firsts = np.array([comm.rank]), np.empty(comm.size, int)
+        node.Bcast(first)
         node.Free()
-        firsts = comm.allgather(first)
-        return cls(tuple(firsts.count(rank) for rank in sorted(set(firsts))))
+        comm.Allgather(first, firsts)
+        return cls(tuple(np.unique(firsts, return_counts=True)[1].tolist()))
 
     def __str__(self) -> str:
         nodes, ranks = len(self.ranks_per_node), sum(self.ranks_per_node)

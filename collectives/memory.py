@@ -27,7 +27,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
-from onesided.collectives.agreement import agree, agreed, largest
+from onesided.collectives.agreement import agree, agreed, largest, swapped
 from onesided.collectives.context import Context, Node, Resources, refusal
 from onesided.collectives.errors import (
     PatternError,
@@ -473,8 +473,13 @@ class Control:
     """The control memory of one request, a part of the arena: [counters | ring] on every rank, zero
     at first."""
 
-    def __init__(self, operation: Any, resources: Resources, room: int, far: bool) -> None:
-        """Collective. ``room``: bytes of this rank's ring. ``far``: ranks of other nodes Put."""
+    def __init__(
+        self, operation: Any, resources: Resources, room: int, far: bool,
+        linked: Sequence[int] = (),
+    ) -> None:  # fmt: skip
+        """Collective. ``room``: bytes of this rank's ring. ``far``: ranks of other nodes Put.
+        ``linked``: those to which this rank Puts, or which Put to it; each of two names the
+        other."""
         context, size = operation.context, COUNTERS + room
         self._arena = arena = Arena.of(context)
         self._near = operation.node.rank_of
@@ -492,7 +497,12 @@ class Control:
             raise ValueError("no control memory")
         share.root[:] = 0
         self.number, self.offset = share.number, share.offset
-        self._places = context.comm.allgather((share.number, share.offset))
+        place = np.array([share.number, share.offset], np.int64)
+        everyone = np.empty((len(operation.node.ranks), 2), np.int64)
+        operation.node.comm.Allgather(place, everyone)
+        self._places = dict(zip(operation.node.ranks, everyone.tolist(), strict=True))
+        words = dict.fromkeys(linked, place.tolist())
+        self._places |= swapped(context.comm, operation.number, words)
 
     def cell(self, rank: int, offset: int) -> NDArray[np.int64]:
         """Local. A counter of a rank of this node."""

@@ -28,7 +28,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.agreement import largest
+from onesided.collectives.agreement import largest, swapped
 from onesided.collectives.context import Resources, refusal
 from onesided.collectives.exchange import Exchange, ExchangeTransport, Wanted
 from onesided.collectives.memory import (
@@ -164,7 +164,7 @@ class OneSided(ExchangeTransport):
         self.windows: list[MPI.Win | None] = [None, None]
         self.deliveries: list[Delivery] = []
         self._adverts = self._lay_out()
-        heard = exchange.context.comm.alltoall(self._adverts)
+        heard = swapped(exchange.context.comm, exchange.number, self._adverts)
         for peer in self.peers:
             cell, wanted, place = heard[peer]
             self.deliveries.append(self._deliver(peer, cell, wanted, place))
@@ -205,7 +205,7 @@ class OneSided(ExchangeTransport):
         if words is None or not blocks:
             return {}
         region = exchange.region
-        visible = region is not None and exchange.context.world_ranks[peer] in region.members
+        visible = region is not None and exchange.context.world_rank(peer) in region.members
         total = sum(block.size for block in blocks) * exchange.recv.dtype.itemsize
         sent, wanted = words.sent(), exchange.said[peer].wanted()
         return {
@@ -236,7 +236,7 @@ class OneSided(ExchangeTransport):
 
     # -- memory ----------------------------------------------------------------------------------
 
-    def _lay_out(self) -> list[Any]:
+    def _lay_out(self) -> dict[int, Any]:
         """Collective. Take control memory; tell every peer where its blocks belong.
 
         The control memory of a rank is [counters | slots, where the request owns them | staging].
@@ -262,7 +262,7 @@ class OneSided(ExchangeTransport):
             raise ValueError("no control memory")
         root[:counters] = 0
         self._place(root, slot_at, nbytes)
-        adverts: list[Any] = [None] * exchange.context.comm.size
+        adverts: dict[int, Any] = {}
         here = (self.share_of.number, self.share_of.offset)
         for peer in self.peers:
             wanted = {

@@ -11,6 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from onesided.collectives.errors import MethodError, PatternError
 
@@ -124,12 +128,12 @@ def ranks_from(root: int, size: int) -> list[int]:
     return [(root + position) % size for position in range(size)]
 
 
-def leaders(first_on_node: Sequence[int], root: int) -> list[int]:
+def leaders(first_on_node: Sequence[int] | NDArray[np.integer[Any]], root: int) -> list[int]:
     """One rank per node, the root of the broadcast first, then in the order of the nodes.
 
     ``first_on_node``: by rank, the lowest rank of its node. The root leads its node, others are
     led by their lowest rank.
     """
-    nodes = sorted(set(first_on_node))
-    here = nodes.index(first_on_node[root])
+    nodes: list[int] = np.unique(first_on_node).tolist()
+    here = nodes.index(int(first_on_node[root]))
     return [root, *nodes[here + 1 :], *nodes[:here]]

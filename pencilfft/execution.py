@@ -157,9 +157,11 @@ class Execution:
     def _keep(self) -> None:
         """Collective. What has been measured, by any rank, into the file of rank 0."""
         comm = self._commons.context.comm
-        news = comm.gather(self._selection.news())
+        mine = self._selection.news()
+        most = largest(comm, None, "news", [len(mine)])[0]
+        news = comm.gather(mine) if most else []
         with agreed(comm):  # a warning may have been made an error
-            if news is not None:
+            if comm.rank == 0 and news is not None:
                 self._selection.keep(news)
 
     # -- the end ---------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives import Alltoallw_init, alternate
-from onesided.collectives.agreement import agree, agreed, largest
+from onesided.collectives.agreement import agreed, largest
 from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError, RequestError, ResourceError
 from onesided.pencilfft.commons import Attached, Commons
@@ -220,12 +220,11 @@ class Redistributions(Attached):
 
         None frees all of it.
         """
-        idle = [not found.users for found in self._known.values()]
-        everyone = agree(self.context.comm, what="free redistributions", value=idle)
-        flags = [all(flags) for flags in zip(*everyone, strict=True)]
-        for key, unused in zip(list(self._known), flags, strict=True):
+        users = [int(bool(found.users)) for found in self._known.values()]
+        used = largest(self.context.comm, None, "free redistributions", users)
+        for key, busy in zip(list(self._known), used, strict=True):
             full = room is None or sum(self._bytes.values()) + room > MOST_BYTES
-            if unused and (full or len(self._known) >= MOST):
+            if not busy and (full or len(self._known) >= MOST):
                 del self._bytes[key]
                 self._known.pop(key).free()
 

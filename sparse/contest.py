@@ -13,6 +13,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import agreed
+from onesided.collectives.agreement import largest
 from onesided.collectives.tuning.decisions import Cost, Record, learn, recall, size
 from onesided.sparse.halo import Halo
 from onesided.sparse.kernels.registry import KERNELS, product
@@ -54,9 +55,10 @@ class Contest:
         if len(kernels) > 1:
             kernels = [name for name in kernels if KERNELS[name].works(self._rows)]
         suited = [name for name in kernels if KERNELS[name].suits(self._rows)]
-        everyone = self._comm.allgather((kernels, suited))
-        shared = set.intersection(*(set(names) for names, _ in everyone))
-        wanted = set.union(*(set(names) for _, names in everyone))
+        flags = [[name not in kernels, name in suited] for name in KERNELS]
+        most = largest(self._comm, None, "kernels", np.ravel(flags).tolist())
+        shared = {name for name, lacks in zip(KERNELS, most[::2], strict=True) if not lacks}
+        wanted = {name for name, suits in zip(KERNELS, most[1::2], strict=True) if suits}
         names = [name for name in kernels if name in (shared & wanted or shared)]
         if len(names) == 1:
             return Choice(names[0], self._made(names[0]))

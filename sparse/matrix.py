@@ -22,7 +22,7 @@ from onesided.sparse.halo import Halo, HaloPattern, Info, ReverseHalo
 from onesided.sparse.kernels.registry import KERNELS, named, product
 from onesided.sparse.kernels.scipy_calls import Csr, add_product
 from onesided.sparse.linear import DTYPES, Linear, entries_dtype
-from onesided.sparse.moving import moved
+from onesided.sparse.moving import moved, of_all
 from onesided.sparse.orderings.ordering import Ordering
 from onesided.sparse.partition import Integers, Partition, split_columns
 from onesided.sparse.product import Product
@@ -452,11 +452,11 @@ class DistMatrix(Transposable, Scoped):
             n_own, pattern = self.pattern.n_own, self.pattern
             came = moved(self.comm, local[n_own:], pattern.recv_counts, pattern.send_counts)
             sizes = local[:n_own] + np.bincount(pattern.send_index, came, minlength=n_own)
-        largest = float(np.max(self.comm.allgather(float(sizes.max(initial=0.0)))))
+        largest = float(np.max(of_all(self.comm, sizes.max(initial=0.0))))
         if ord != "fro" or not 0 < largest < np.inf:
             return largest
-        squares = self.comm.allgather(float(np.sum((sizes / largest) ** 2)))
-        return largest * float(np.sqrt(sum(squares)))
+        squares = of_all(self.comm, np.sum((sizes / largest) ** 2))
+        return largest * float(np.sqrt(sum(squares.tolist())))
 
     def local_rows(self) -> sparse.csr_array:
         """Local. This rank's rows with global columns, a copy."""
@@ -517,8 +517,7 @@ class DistMatrix(Transposable, Scoped):
             if axis not in (None, 0, 1, -1, -2):
                 raise ValueError(f"no axis {axis} in a matrix")
         if axis is None:
-            parts = self.comm.allgather(self._rows.data.sum())
-            return np.array(parts, self.dtype).sum()
+            return of_all(self.comm, self._rows.data.sum(dtype=self.dtype)).sum()
         if axis in (0, -2):
             sums = np.empty(self._n_cols, self.dtype)
             self.multiply_transposed(np.ones(self._n_rows, self.dtype), sums)

@@ -1,23 +1,18 @@
-"""Items of arrays that go from rank to rank; a rank speaks with those only that it has some for.
-
-Who sends something to a rank is found as by T. Hoefler, C. Siebert, A. Lumsdaine, Scalable
-communication protocols for dynamic sparse data exchange, PPoPP 2010: nobody counts for all ranks.
-"""
+"""Items of arrays that go from rank to rank; a rank speaks with those only that it has some for."""
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.collectives.agreement import told
 from onesided.collectives.context import Context
 from onesided.sparse.partition import FEW_PARTS, Integers, Partition, cuts
 
 _PIECE_BYTES = 1 << 30  # of a message: below what a 32-bit count can say
-_PATIENCE = 1000  # looks for messages before a rank lets others have its core
 
 Counts = NDArray[np.int64]
 
@@ -25,21 +20,10 @@ Counts = NDArray[np.int64]
 def counterparts(comm: MPI.Intracomm, counts: Counts) -> Counts:
     """Collective. How many items come from each rank, where ``counts[p]`` go to rank ``p``."""
     context = Context.of(comm)
-    comm, tag = context.comm, context.next_tag()
+    words = {rank: int(counts[rank]) for rank in np.flatnonzero(counts).tolist()}
     found = np.zeros_like(counts)
-    found[comm.rank] = counts[comm.rank]
-    sends = [comm.Issend(counts[rank : rank + 1], rank, tag) for rank in _others(comm, counts)]
-    arrived: MPI.Request | None = None
-    status, looks = MPI.Status(), 0
-    while arrived is None or not arrived.Test():
-        while comm.Iprobe(MPI.ANY_SOURCE, tag, status):
-            source = status.Get_source()
-            comm.Recv(found[source : source + 1], source, tag)
-        if arrived is None and MPI.Request.Testall(sends):
-            arrived = comm.Ibarrier()
-        looks += 1
-        if looks > _PATIENCE:
-            time.sleep(0)
+    for rank, count in told(context.comm, context.next_tag(), words).items():
+        found[rank] = count
     return found
 
 
@@ -114,6 +98,13 @@ def _by_owner(owners: Integers, counts: Counts) -> NDArray[np.intp]:
         start, stop = stop, stop + count
         order[start:stop] = np.flatnonzero(owners == owner)
     return order
+
+
+def of_all(comm: MPI.Intracomm, number: np.generic) -> NDArray[Any]:
+    """Collective. By rank, a number of each, of one dtype."""
+    everyone = np.empty(comm.size, number.dtype)
+    comm.Allgather(np.array([number]), everyone)
+    return everyone
 
 
 def lengths(comm: MPI.Intracomm, length: int) -> Partition:

@@ -13,7 +13,7 @@ from onesided.collectives import agreed
 from onesided.sparse.assembly import Choices, from_blocks
 from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix, vector_dtype
-from onesided.sparse.moving import blocks_of
+from onesided.sparse.moving import blocks_of, of_all
 from onesided.sparse.orderings.numbering import How
 from onesided.sparse.partition import Partition
 
@@ -56,7 +56,7 @@ def from_scipy(
     private = comm.Dup()
     try:
         mine = _scattered(private, entries.astype(index), rows.lengths(), root)
-        counts = np.array(comm.allgather(int(mine.sum(dtype=np.int64))), np.int64)
+        counts = of_all(comm, mine.sum(dtype=np.int64))
         numbers = np.ascontiguousarray(csr.indices, index)
         indices = _scattered(private, numbers, counts, root)
         whole = np.ascontiguousarray(csr.data, values)

@@ -11,6 +11,7 @@ from scipy import sparse
 
 from onesided.sparse.halo import HaloPattern
 from onesided.sparse.kernels.scipy_calls import Csr
+from onesided.sparse.moving import shared_dtype
 from onesided.sparse.partition import Partition, index_dtype
 
 _ITEMS_AT_ONCE = 1 << 26  # below what a 32-bit count of bytes can say
@@ -72,8 +73,7 @@ def gathered(comm: MPI.Intracomm, rows: sparse.csr_array, root: int) -> sparse.c
 
 def _joined(comm: MPI.Intracomm, part: NDArray[Any], lengths: list[int] | None, root: int) -> Any:
     """Collective. All parts in the order of the ranks on root, None elsewhere."""
-    kinds = comm.allgather(part.dtype)
-    part = np.ascontiguousarray(part, np.result_type(*kinds))
+    part = np.ascontiguousarray(part, shared_dtype(comm, part.dtype))
     if lengths is None:
         for first in range(0, len(part), _ITEMS_AT_ONCE):
             comm.Send(part[first : first + _ITEMS_AT_ONCE], dest=root)

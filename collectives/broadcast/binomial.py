@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onesided.collectives.broadcast.board import Segments, Words, fill, take
+from onesided.collectives.broadcast.board import Segments, addresses, fill, take
 from onesided.collectives.broadcast.linear import off_node
 from onesided.collectives.broadcast.links import Links
 from onesided.collectives.broadcast.operation import Broadcast, BroadcastTransport
@@ -25,12 +25,12 @@ class Binomial(BroadcastTransport):
     def __init__(self, operation: Broadcast, resources: Resources) -> None:
         super().__init__(operation, resources)
         broadcast, node, me = operation, operation.node, operation.rank
-        heard = Words.heard(broadcast)
-        chosen = leaders([words.first_on_node for words in heard], broadcast.root)
+        chosen = leaders(node.firsts, broadcast.root)
         self.place = self.tree(chosen)
         self._leader = leader = next(rank for rank in chosen if rank in node.rank_of)
         self._readers = [rank for rank in node.ranks if rank != leader]
-        self._address = heard[leader].address if leader == broadcast.root else None
+        at = addresses(broadcast)
+        self._address = at[leader] if leader == broadcast.root else None
         between, inside = self.between_nodes(), self.on_node()
         self._segments = inside if leader == broadcast.root else between
         self._links: Links | None = None
@@ -40,7 +40,10 @@ class Binomial(BroadcastTransport):
         far, direct = len(chosen) > 1, self._address is not None
         unread = broadcast.sends and (direct or not self._readers)
         room = 0 if me != leader or unread else self._segments.room
-        self._control = control = Control(broadcast, resources, room, far)
+        place = self.place
+        linked = [] if place.parent is None else [place.parent]
+        linked += place.children
+        self._control = control = Control(broadcast, resources, room, far, linked)
         if far and me == leader:
             groups = [[child] for child in self.place.children]
             self._links = Links(

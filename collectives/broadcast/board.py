@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.broadcast.operation import Broadcast
@@ -153,12 +153,12 @@ class Address:
         """Local. The address of this rank's buffer, where its data are long and every rank of its
         node sees it; else None."""
         region, array = find_region(broadcast.array), broadcast.array
-        world = broadcast.context.world_ranks
+        context = broadcast.context
         ranks = len(broadcast.context.node().ranks)
         short = SHORT_IF_CROWDED if ranks > (os.cpu_count() or ranks) else SHORT
         if region is None or broadcast.nbytes <= short:
             return None
-        if any(world[rank] not in region.members for rank in broadcast.node.ranks):
+        if any(context.world_rank(r) not in region.members for r in broadcast.node.ranks):
             return None
         offset = array.ctypes.data - region.address
         return cls(region.key, region.node.comm.rank, offset, broadcast.nbytes)
@@ -171,16 +171,16 @@ class Address:
         return region.part(self.node_rank)[self.offset : self.offset + self.nbytes]
 
 
-@dataclass(frozen=True)
-class Words:
-    """What every rank tells all others, once."""
-
-    first_on_node: int
-    address: Address | None
-
-    @classmethod
-    def heard(cls, broadcast: Broadcast) -> list[Any]:
-        """Collective. By rank."""
-        mine = cls(broadcast.node.ranks[0], Address.of(broadcast))
-        everyone: list[Words] = broadcast.context.comm.allgather(mine)
-        return everyone
+def addresses(broadcast: Broadcast) -> dict[int, Address | None]:
+    """Collective. By rank of this node, where its buffer is."""
+    node, mine = broadcast.node, Address.of(broadcast)
+    form = np.dtype([("key", "S32"), ("node_rank", "i8"), ("offset", "i8"), ("nbytes", "i8")])
+    words = np.zeros(1, form)
+    if mine is not None:
+        words[0] = (mine.key.encode(), mine.node_rank, mine.offset, mine.nbytes)
+    everyone = np.empty(len(node.ranks), form)
+    node.comm.Allgather([words.view(np.uint8), MPI.BYTE], [everyone.view(np.uint8), MPI.BYTE])
+    found: dict[int, Address | None] = {}
+    for rank, (key, node_rank, offset, nbytes) in zip(node.ranks, everyone.tolist(), strict=True):
+        found[rank] = Address(key.decode(), node_rank, offset, nbytes) if key else None
+    return found

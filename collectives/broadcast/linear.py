@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onesided.collectives.broadcast.board import Segments, Words, fill, take
+from onesided.collectives.broadcast.board import Segments, addresses, fill, take
 from onesided.collectives.broadcast.links import Links
 from onesided.collectives.broadcast.operation import Broadcast, BroadcastTransport
 from onesided.collectives.context import Resources
@@ -32,10 +32,10 @@ class Linear(BroadcastTransport):
     def __init__(self, operation: Broadcast, resources: Resources) -> None:
         super().__init__(operation, resources)
         broadcast, root = operation, operation.root
-        self._words = heard = Words.heard(broadcast)
+        self._addresses, firsts = addresses(broadcast), broadcast.node.firsts
         self._near = [
             rank for rank in ranks_from(root, broadcast.ranks)[1:]
-            if heard[rank].first_on_node == heard[root].first_on_node
+            if firsts[rank] == firsts[root]
         ]
         self._segments = Segments.on_node(broadcast.nbytes, 0)
         self._links: Links | None = None
@@ -45,12 +45,13 @@ class Linear(BroadcastTransport):
         segments = off_node(broadcast.nbytes)
         near = broadcast.rank in self._near
         room = 0
-        if near and heard[broadcast.rank].address is None:
+        if near and self._addresses[broadcast.rank] is None:
             room = self._segments.room
         elif not near and not broadcast.sends:
             room = segments.room
         far = [r for r in ranks_from(root, broadcast.ranks)[1:] if r not in self._near]
-        self._control = control = Control(broadcast, resources, room, bool(far))
+        linked = far if broadcast.sends else [] if near else [root]
+        self._control = control = Control(broadcast, resources, room, bool(far), linked)
         if far and (broadcast.sends or not near):
             above = None if broadcast.sends else root
             below = [far] if broadcast.sends else []
@@ -78,7 +79,7 @@ class Linear(BroadcastTransport):
 
     def _store(self, control: Control, rank: int, turn: int) -> Chain:
         """What the root does for a rank of its node."""
-        source, address = self.broadcast.memory(), self._words[rank].address
+        source, address = self.broadcast.memory(), self._addresses[rank]
         filled, taken = control.cell(rank, FILLED), control.cell(rank, TAKEN)
         if address is not None:
             return [wait_for(taken), copy(address.view(), source), tell(filled)]
@@ -89,7 +90,7 @@ class Linear(BroadcastTransport):
         """What a rank of the root's node does; ``taken`` tells of a buffer that it is free now."""
         me = self.broadcast.rank
         filled, taken = control.cell(me, FILLED), control.cell(me, TAKEN)
-        if self._words[me].address is not None:
+        if self._addresses[me] is not None:
             return [[tell(taken), wait_for(filled)]]
         ring = control.ring(me, self._segments.room)
         return take(self._segments, turn, self.broadcast.memory(), ring, filled, taken)

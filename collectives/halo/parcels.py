@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.collectives.agreement import agreed
+from onesided.collectives.agreement import agreed, told
 from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError
 from onesided.collectives.halo.faces import (
@@ -146,35 +146,34 @@ def match(
     comes.
     """
     comm = context.comm
-    words: list[Words | None] = [None] * comm.size
+    words: dict[int, Words] = {}
     for number, pieces in enumerate(cuts):
         if pieces is None:
             continue
         face = fields[0].faces[number]
-        said = words[face.rank] or (marked, {})
-        words[face.rank] = said
+        said = words.setdefault(face.rank, (marked, {}))
         said[1][face.send_key] = (face.name, pieces.counts, [
             (extents(f.faces[number].send), f.levels[0].dtype.str) for f in fields])
-    heard = comm.alltoall(words)
+    heard = told(comm, context.next_tag(), words)
     with agreed(comm, "boxes of a halo"):
         _compare(comm.rank, fields, heard)
     expected: list[Pieces | None] = []
     for face in fields[0].faces:
-        told = heard[face.rank] if face.rank >= 0 else None
-        if is_empty(face.recv) or told is None:
+        sender = heard.get(face.rank)
+        if is_empty(face.recv) or sender is None:
             expected.append(None)
         else:
-            expected.append(Pieces(extents(face.recv), told[1][face.recv_key][1]))
-    return expected, {rank: said[0] for rank, said in enumerate(heard) if said is not None}
+            expected.append(Pieces(extents(face.recv), sender[1][face.recv_key][1]))
+    return expected, {rank: sender[0] for rank, sender in heard.items()}
 
 
-def _compare(me: int, fields: Sequence[Field], heard: Sequence[Words | None]) -> None:
-    left = {(rank, key) for rank, said in enumerate(heard) if said is not None for key in said[1]}
+def _compare(me: int, fields: Sequence[Field], heard: Mapping[int, Words]) -> None:
+    left = {(rank, key) for rank, said in heard.items() for key in said[1]}
     for number, face in enumerate(fields[0].faces):
         if is_empty(face.recv):
             continue
         shape, sender = extents(face.recv), face.rank
-        said = heard[sender]
+        said = heard.get(sender)
         if said is None or face.recv_key not in said[1]:
             raise PatternError(
                 f"rank {me} expects a box of shape {shape} from rank {sender} ({face.name}), "
@@ -194,13 +193,11 @@ def _compare(me: int, fields: Sequence[Field], heard: Sequence[Words | None]) ->
                     f"rank {sender} sends {np.dtype(dtype)} to rank {me}, which expects {kind}"
                 )
     for sender, key in sorted(left):
-        said = heard[sender]
-        if said is not None:
-            name, _, forms = said[1][key]
-            raise PatternError(
-                f"rank {sender} sends a box of shape {forms[0][0]} to rank {me} ({name}), which "
-                "expects nothing"
-            )
+        name, _, forms = heard[sender][1][key]
+        raise PatternError(
+            f"rank {sender} sends a box of shape {forms[0][0]} to rank {me} ({name}), which "
+            "expects nothing"
+        )
 
 
 def make_parcels(

@@ -31,7 +31,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import debug
-from onesided.collectives.agreement import agree, agreed, largest
+from onesided.collectives.agreement import agree, agreed, largest, swapped
 from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import PatternError, ResourceError
 from onesided.collectives.halo.faces import Face, Pieces
@@ -137,8 +137,8 @@ def initialize(
         cuts = cut_faces(mine, partitions)
     expected, theirs = match(context, mine, cuts, partitions is not None)
     number = context.next_tag()
-    out = make_parcels(mine, cuts, dict.fromkeys(range(context.comm.size), partitions is not None),
-                   True, back)
+    marks = {face.rank: partitions is not None for face in mine[0].faces}
+    out = make_parcels(mine, cuts, marks, True, back)
     into = make_parcels(mine, expected, theirs, False, not back)
     most = largest(context.comm, None, ("parcels", number), [max(len(out), len(into))])[0]
     resources = Resources(context)
@@ -199,11 +199,11 @@ class _Layout:
         self.root = root
         root[:] = 0
         self.credits = {peer: _cell(root, at) for peer, at in self._credit_at.items()}
-        words: list[Any] = [None] * context.comm.size
+        words: dict[int, Any] = {}
         for peer in self.peers:
             wanted = [advert for parcel, advert in self._wanted.items() if parcel.peer == peer]
             words[peer] = (number, offset, self._credit_at.get(peer, 0), wanted)
-        self._heard = context.comm.alltoall(words)
+        self._heard = swapped(context.comm, ghosts.number, words)
         self.grants: list[NDArray[np.int64]] = []
         self.one_way: set[int] = {peer for peer in out - into if peer in near}
         self.buffers: dict[Parcel, NDArray[np.uint8]] = {}
@@ -227,7 +227,7 @@ class _Layout:
             return MESSAGE
         if back or parcel.room <= SHORT:
             return STAGED
-        there = self.context.world_ranks[parcel.peer]
+        there = self.context.world_rank(parcel.peer)
         regions = [find_region(view) for level in parcel.parts for view in level]
         seen = all(region is not None and there in region.members for region in regions)
         return STORE if seen else STAGED

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.agreement import agree
 from onesided.collectives.errors import PatternError
 from onesided.collectives.exchange import Exchange
 
@@ -98,19 +98,27 @@ def of_matrix(sent: Any, nodes: Sequence[int], slots: int = 2) -> Traffic:
 
 def of_exchange(exchange: Exchange) -> Traffic:
     """Collective. Of what a persistent exchange sends; the same object on every rank."""
-    context = exchange.context
-    node = min(exchange.node.rank_of)
-    nodes = agree(context.comm, None, ("traffic", exchange.number), node)
-    size = context.comm.size
-    rows = []
-    for side in (exchange.send, exchange.recv):
-        line = np.zeros(size)
+    comm, node = exchange.context.comm, exchange.node
+    rows = np.zeros((2, 5))
+    for row, side in zip(rows, (exchange.send, exchange.recv), strict=True):
+        sizes: dict[int, float] = {}
         for block in side.blocks:
-            line[block.peer] += block.size * side.dtype.itemsize
-        rows.append(_row_of(line, nodes, context.comm.rank))
-    everyone = agree(context.comm, None, ("traffic", exchange.number), rows)
-    table = np.array(everyone)
-    return _of_rows(table[:, 0], table[:, 1], nodes, exchange.slots)
+            nbytes = block.size * side.dtype.itemsize
+            sizes[block.peer] = sizes.get(block.peer, 0.0) + nbytes
+        row[4] = sizes.pop(comm.rank, 0.0)
+        for peer, nbytes in sizes.items():
+            at = 0 if peer in node.rank_of else 2
+            row[at : at + 2] += 1.0, nbytes
+    of_node = rows[:, 2:4].copy()
+    node.comm.Allreduce(MPI.IN_PLACE, of_node)
+    most = np.concatenate([rows.max(axis=0), of_node.max(axis=0)])
+    comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
+    nodes = len(np.unique(node.firsts))
+    near, near_bytes, far, far_bytes, own, messages, nbytes = most.tolist()
+    return Traffic(
+        comm.size, nodes, near, near_bytes, far, far_bytes, own,
+        link_messages=messages, link_bytes=nbytes, slots=exchange.slots,
+    )  # fmt: skip
 
 
 def _row_of(line: NDArray[Any], nodes: Sequence[int], rank: int) -> list[float]:

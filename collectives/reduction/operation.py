@@ -466,7 +466,9 @@ def _check(form: _Form) -> None:
 def _learn(context: Context, form: _Form) -> None:
     """Collective. The blocks of a Reduce_scatter, from what every rank receives."""
     mine = 0 if form.into is None else form.into.count
-    counts: list[int] = context.comm.allgather(mine)
+    everyone = np.empty(context.comm.size, np.int64)
+    context.comm.Allgather(np.array([mine], np.int64), everyone)
+    counts: list[int] = everyone.tolist()
     error = None
     if sum(counts) != form.out.count:
         error = PatternError(f"{form.out.count} elements are sent, the blocks have {counts}")

@@ -265,9 +265,9 @@ class _Nodes:
     """The nodes in the order of their first ranks, which lead them."""
 
     def __init__(self, reduction: Reduction) -> None:
-        """Collective. Raises :class:`UnsupportedError` on every rank where the order of the ranks
+        """Local. Raises :class:`UnsupportedError` on every rank where the order of the ranks
         is wanted and is not that of the nodes."""
-        first: list[int] = reduction.context.comm.allgather(reduction.node.ranks[0])
+        first: list[int] = reduction.node.firsts.tolist()
         self.leaders = sorted(set(first))
         self.of = {leader: [r for r, of in enumerate(first) if of == leader]
                    for leader in self.leaders}

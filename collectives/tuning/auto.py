@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agreed
 from onesided.collectives.broadcast.operation import Broadcast
-from onesided.collectives.context import Context, Node, Resources
+from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import ResourceError, UnsupportedError
 from onesided.collectives.exchange import Exchange
 from onesided.collectives.hints import ESTIMATE, MANUAL, Hints
@@ -356,8 +356,7 @@ def _estimate_exchange(wanted: Exchange, names: Sequence[str]) -> Record:
 
 def _estimate_broadcast(wanted: Broadcast, names: Sequence[str]) -> Record:
     """Collective, the same on all ranks. By LogGP between nodes, for the methods it describes."""
-    first = _nodes(wanted.context, wanted.node)
-    nodes, nbytes = len(set(first)), wanted.nbytes
+    nodes, nbytes = len(np.unique(wanted.node.firsts)), wanted.nbytes
     if nodes < 2:
         return Record({}, {})
     parameters = _parameters(wanted.context, False, True)
@@ -377,11 +376,6 @@ def _record(names: Sequence[str], times: Mapping[str, float], parameters: Parame
             known = place or name in parameters.setup
             costs[name] = Cost(parameters.setup_seconds(name) if known else 0.0, times[name])
     return Record(costs, {})
-
-
-def _nodes(context: Context, node: Node) -> list[int]:
-    """Collective. For every rank the lowest rank of its node."""
-    return context.comm.allgather(node.ranks[0])
 
 
 def _parameters(context: Context, near: bool, far: bool) -> Parameters:

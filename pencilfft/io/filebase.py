@@ -96,4 +96,5 @@ def at_root(comm: MPI.Comm, call: Callable[[], Any]) -> Any:
             result = call()
         except Exception as found:
             error = found
-    return agree(comm, error, value=result)[0]
+    agree(comm, error)
+    return comm.bcast(result)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives import agreed
 from onesided.sparse.errors import MatrixFileError
+from onesided.sparse.moving import before
 from onesided.sparse.partition import Partition
 from onesided.sparse.triplets import sent_to
 
@@ -27,8 +28,8 @@ def major_indices(
     (begun,) = sent_to(comm, entries.owners(inside), [inside])
     start, stop = entries.range(comm.rank)
     counts = np.bincount(begun - start, minlength=stop - start)
-    before = sum(comm.allgather(len(begun))[: comm.rank])
-    major: NDArray[np.int64] = before - 1 + np.cumsum(counts, dtype=np.int64)
+    earlier = before(comm, len(begun))[0]
+    major: NDArray[np.int64] = earlier - 1 + np.cumsum(counts, dtype=np.int64)
     return major
 
 

@@ -14,6 +14,7 @@ from scipy import sparse
 
 from onesided.collectives import agree, agreed
 from onesided.sparse.files.draft import drafted
+from onesided.sparse.moving import before
 
 _ENTRIES_AT_ONCE = 1 << 20
 _FIELDS: dict[str, Any] = {  # by the kind of a dtype
@@ -55,8 +56,9 @@ def write_matrixmarket(
             raise TypeError(f"rows in CSR expected, not {type(rows).__name__}")
     form = form or Form()
     form_of_all = (form, tuple(comments), os.fspath(path), rows.shape[1], rows.dtype.kind)
-    lengths = agree(comm, None, f"write_matrixmarket {form_of_all}", rows.shape[0])
-    first, shape = sum(lengths[: comm.rank]), (sum(lengths), rows.shape[1])
+    agree(comm, None, f"write_matrixmarket {form_of_all}")
+    first, n_rows = before(comm, rows.shape[0])
+    shape = n_rows, rows.shape[1]
     with agreed(comm):
         field = "pattern" if form.pattern else _FIELDS.get(rows.dtype.kind)
         if field is None:
@@ -72,8 +74,8 @@ def write_matrixmarket(
     head += [f"% {comment}".rstrip() for comment in comments]
     head += [f"{shape[0]} {shape[1]} {comm.allreduce(entries)}"]
     text = ("\n".join(head) + "\n").encode()
-    ends = np.cumsum([len(text), *comm.allgather(sum(sizes))])
-    _write(comm, path, text, int(ends[comm.rank]), _texts(rows, first, shape, field, form))
+    start = len(text) + before(comm, sum(sizes))[0]
+    _write(comm, path, text, start, _texts(rows, first, shape, field, form))
 
 
 def _write(

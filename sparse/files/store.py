@@ -21,6 +21,7 @@ from onesided.collectives import agreed
 from onesided.sparse.errors import naming
 from onesided.sparse.files.draft import drafted
 from onesided.sparse.matrix import DistMatrix
+from onesided.sparse.moving import before
 from onesided.sparse.partition import index_dtype
 from onesided.sparse.vector import DistVector
 
@@ -91,8 +92,7 @@ class _Part:
 def _parts(matrix: DistMatrix, rows: Any) -> dict[str, _Part]:
     """Collective. What this rank has to write."""
     comm, start = matrix.comm, matrix.row_range[0]
-    counts = comm.allgather(int(rows.nnz))
-    first, total = sum(counts[: comm.rank]), sum(counts)
+    first, total = before(comm, int(rows.nnz))
     pointers = rows.indptr.astype(np.int64) + first
     last = comm.rank == comm.size - 1
     index = index_dtype(matrix.shape[1])

@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives import sums
-from onesided.collectives.agreement import agree, agreed
+from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.errors import RequestError
 from onesided.sparse.linear import Linear, common_dtype
+from onesided.sparse.moving import shared_dtype
 from onesided.sparse.preconditioners.preconditioner import Preconditioner
 from onesided.sparse.solvers.solution import BREAKDOWN, CONVERGED, LEAST_SQUARES, LIMIT, Solution
 from onesided.sparse.solvers.space import Scalar, Space, Vector
@@ -103,9 +104,9 @@ class Run:
             guess = None if x0 is None else _block("x0", x0, n_cols, dtype)
             given = [each.dtype for each in (right, guess) if each is not None]
             dtype = np.result_type(dtype, *given)
-        everyone = agree(comm, value=(dtype, rules.callback is not None))
-        dtype = np.result_type(*(kind for kind, _ in everyone))
-        self._calls_back = any(calls for _, calls in everyone)
+        dtype = shared_dtype(comm, dtype)
+        calls = largest(comm, None, "callback", [int(rules.callback is not None)])
+        self._calls_back = bool(calls[0])
         self.A, self.M, self.comm, self.rules = A.promoted(dtype), M, comm, rules
         refresh = getattr(M, "refresh", None)
         if refresh is not None:
@@ -327,9 +328,10 @@ class Run:
                 raise ValueError(
                     f"nullspace has shape {given.shape}; this rank's block has {length} entries"
                 )
-        widths = self.comm.allgather(basis.shape[1])
-        if len(set(widths)) > 1:
-            raise ValueError(f"nullspace has {widths} vectors on the ranks")
+        width = basis.shape[1]
+        most, least = largest(self.comm, None, "nullspace", [width, -width])
+        if most != -least:
+            raise ValueError(f"nullspace has {-least} to {most} vectors on the ranks")
         gram = np.asarray(self.comm.allreduce(basis.conj().T @ basis))
         values, vectors = np.linalg.eigh(gram)
         kept = values > len(values) * np.finfo(self.space.dtype).eps * values.max(initial=0)

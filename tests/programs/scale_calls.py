@@ -1,0 +1,178 @@
+"""Every collective call of the public interface, counted: scale_calls.py [PART]...
+
+Rank 0 prints one line of JSON: by call the most that any rank has used. The size on a rank is
+fixed, whatever the number of ranks.
+"""
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import counting
+
+counting.start()  # before the package is imported
+
+import numpy as np  # noqa: E402
+from mpi4py import MPI  # noqa: E402
+
+from onesided import collectives, pencilfft, sparse  # noqa: E402
+from onesided.collectives import Grid, HaloExchange  # noqa: E402
+
+LENGTH = 64
+INFO = {"effort": "estimate"}
+
+
+class Table:
+    """The calls in their order, and what they have used on this rank."""
+
+    def __init__(self, comm):
+        self.comm, self.found = comm, {}
+
+    def call(self, name, function, *args, **kwargs):
+        self.comm.Barrier()
+        with counting.Budget() as used:
+            made = function(*args, **kwargs)
+        self.found[name] = used.found
+        return made
+
+
+def ring(comm):
+    """The two neighbors of a rank, once each."""
+    return sorted({(comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size} - {comm.rank})
+
+
+def rounds(table, name, request):
+    def one():
+        request.Start()
+        request.Wait()
+
+    table.call(f"{name}, first round", one)
+    table.call(f"{name}, later round", one)
+    table.call(f"{name}, Free", request.Free)
+
+
+def exchanges(comm, table):
+    methods = ("rma-notify", "p2p", "mpi-persistent", "auto")
+    counts = np.zeros(comm.size, np.int64)
+    counts[ring(comm)] = LENGTH
+    for method in methods:
+        sent = np.ones(counts.sum())
+        name = f"Alltoallv_init {method}, ring"
+        rounds(table, name, table.call(
+            name, collectives.Alltoallv_init, comm, [sent, counts], [np.zeros_like(sent), counts],
+            method=method, info=INFO))  # fmt: skip
+    graph = comm.Create_dist_graph_adjacent(ring(comm), ring(comm))
+    sent = np.ones(LENGTH * len(ring(comm)))
+    for method in methods:
+        name = f"Neighbor_alltoallv_init {method}"
+        each = [LENGTH] * len(ring(comm))
+        rounds(table, name, table.call(
+            name, collectives.Neighbor_alltoallv_init, graph, [sent, each],
+            [np.zeros_like(sent), each], method=method, info=INFO))  # fmt: skip
+    graph.Free()
+    sent = np.ones(LENGTH)
+    share = np.ones(comm.size)
+    name = "Alltoall_init auto, all to all"
+    rounds(table, name, table.call(name, collectives.Alltoall_init, comm, share, None, info=INFO))
+    into = collectives.empty(comm, LENGTH)
+    name = "Gather_init"
+    rounds(table, name, table.call(name, collectives.Gather_init, comm, np.ones(1), np.zeros(
+        comm.size) if comm.rank == 0 else None, info=INFO))  # fmt: skip
+    for name, make in (
+        ("Bcast_init", lambda: collectives.Bcast_init(comm, sent, info=INFO)),
+        ("Allreduce_init", lambda: collectives.Allreduce_init(comm, sent, into, info=INFO)),
+        ("Reduce_init", lambda: collectives.Reduce_init(
+            comm, sent, into if comm.rank == 0 else None, info=INFO)),
+        ("Scan_init", lambda: collectives.Scan_init(comm, sent, into, info=INFO)),
+        ("Reduce_scatter_block_init", lambda: collectives.Reduce_scatter_block_init(
+            comm, np.ones(comm.size), np.zeros(1), info=INFO)),
+        ("Barrier_init", lambda: collectives.Barrier_init(comm, info=INFO)),
+    ):  # fmt: skip
+        rounds(table, name, table.call(name, make))
+    table.call("empty", collectives.empty, comm, LENGTH)
+    table.call("free", collectives.free, into)
+
+
+def halos(comm, table):
+    dims = MPI.Compute_dims(comm.size, 2)
+    cart = comm.Create_cart(dims, periods=[True, True])
+    field = np.zeros((10, 10))
+    halo = table.call("HaloExchange", HaloExchange, cart, field, 1)
+    rounds(table, "HaloExchange", halo)
+    shape = tuple(8 * extent for extent in dims)
+    grid = table.call("Grid", Grid, comm, shape)
+    values = table.call("Grid.zeros", grid.zeros)
+    table.call("Grid.update, first", grid.update, values)
+    table.call("Grid.update, later", grid.update, values)
+    del values
+    table.call("Grid.Free", grid.Free)
+    cart.Free()
+
+
+def transforms(comm, table):
+    dims = MPI.Compute_dims(comm.size, 2)
+    shape = (4 * dims[0], 4 * dims[1], 8 * max(dims))
+    plan = table.call("PFFT", pencilfft.PFFT, comm, shape, dtype=complex, effort="estimate",
+                      grid=tuple(dims), backend="scipy", wisdom=False)  # fmt: skip
+    values = pencilfft.newDistArray(plan, False)
+    values[:] = 1.0
+    table.call("PFFT.forward, first", plan.forward, values)
+    table.call("PFFT.forward, later", plan.forward, values)
+    table.call("PFFT.destroy", plan.destroy)
+
+
+def matrices(comm, table):
+    n = (8 * comm.size, 4, 4)
+    rows = (comm.rank * 128, (comm.rank + 1) * 128)
+    block = sparse.stencil7(n, rows)
+    a = table.call("from_rows", sparse.from_rows, comm, block, info=INFO, kernel="csr")
+    x, y = np.ones(128), np.empty(128)
+    table.call("A @ x, first", a.multiply, x, y)
+    table.call("A @ x, later", a.multiply, x, y)
+    entries = block.tocoo()
+    b = table.call("from_triplets", sparse.from_triplets, comm, entries.row + rows[0],
+                   entries.col, entries.data, (n[0] * 16, n[0] * 16), info=INFO,
+                   kernel="csr")  # fmt: skip
+    b.Free()
+    folder = comm.bcast(tempfile.mkdtemp() if comm.rank == 0 else None)
+    path = os.path.join(folder, "a.mtx")
+    table.call("write_matrixmarket", sparse.write_matrixmarket, comm, path, block)
+    b = table.call("read, Matrix Market", sparse.read, comm, path, info=INFO, kernel="csr")
+    b.Free()
+    own = os.path.join(folder, "a.h5")
+    table.call("write", sparse.write, a, own)
+    b = table.call("read, HDF5", sparse.read, comm, own, info=INFO, kernel="csr")
+    b.Free()
+    rhs = np.ones(128)  # no iteration ends early: the residual never is 0
+    for name, solver in (("cg", sparse.cg), ("pipelined_cg", sparse.pipelined_cg),
+                         ("gmres", sparse.gmres), ("bicgstab", sparse.bicgstab),
+                         ("minres", sparse.minres)):  # fmt: skip
+        table.call(f"{name}, first", solver, a, rhs, maxiter=4, rtol=1e-30)
+        table.call(f"{name}, 4 iterations", solver, a, rhs, maxiter=4, rtol=1e-30)
+        table.call(f"{name}, 8 iterations", solver, a, rhs, maxiter=8, rtol=1e-30)
+    table.call("DistMatrix.Free", a.Free)
+
+
+PARTS = {"exchanges": exchanges, "halos": halos, "transforms": transforms, "matrices": matrices}
+
+
+def main():
+    world = counting.counted(MPI.COMM_WORLD)
+    table = Table(world)
+    for part in sys.argv[1:] or PARTS:
+        for _ in range(2):  # once for what Python loads and keeps, on a communicator of its own
+            comm = world.Dup()
+            PARTS[part](comm, table)
+            comm.Free()
+    everyone = MPI.COMM_WORLD.gather(table.found)
+    if world.rank == 0:
+        most = {name: {what: max(found[name][what] for found in everyone) for what in used}
+                for name, used in table.found.items()}  # fmt: skip
+        print("@scale " + json.dumps({"ranks": world.size, "calls": most}), flush=True)
+
+
+main()

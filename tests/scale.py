@@ -1,0 +1,129 @@
+"""What every collective call costs a rank, counted on more and more ranks, and fitted.
+
+    python tests/scale.py [--ranks 2 4 8 16 32 64] [-o docs/scale.md]
+
+Runs tests/programs/scale_calls.py under the mpiexec of this environment and writes the table of the
+documentation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import math
+import sys
+from pathlib import Path
+
+import mpi_harness
+import numpy as np
+
+PROGRAM = mpi_harness.TESTS / "programs" / "scale_calls.py"
+PARTS = ["exchanges", "halos", "transforms", "matrices"]
+
+#: Calls whose own pattern has something for every rank, or MPI's.
+DENSE = ("Alltoall_init", "Gather_init", "Reduce_scatter_block_init",
+         "Alltoallv_init mpi-persistent")  # fmt: skip
+#: Calls with more neighbors on a larger grid of ranks than on 2 x 2: 8 instead of 3.
+GRIDS = ("HaloExchange", "Grid")
+#: Calls that go through the ranks of a row and a column of a grid of ranks.
+PENCILS = ("PFFT",)
+
+#: Bytes of a rank per rank of the communicator: in arrays that MPI's own arguments have, or the
+#: first rank of every node; all ranks are on one node here, so what a node has counts, too.
+WORDS = 96.0
+#: Bytes of Python's memory of a rank per rank of the communicator, and by which it may vary.
+MEMORY, NOISE = 4096.0, 65536.0
+
+
+@functools.cache
+def counted(part: str, ranks: int, timeout: float = 600.0, env: tuple = ()) -> dict:
+    """By call, the most that a rank has used."""
+    outcome = mpi_harness.run(PROGRAM, ranks, part, timeout=timeout, env=dict(env))
+    lines = [text for text in outcome.stdout.splitlines() if text.startswith("@scale ")]
+    if outcome.kind != "pass" or len(lines) != 1:
+        raise RuntimeError(outcome.report())
+    return json.loads(lines[0].removeprefix("@scale "))["calls"]
+
+
+def too_much(name: str, few: dict, many: dict, ranks: int) -> list[str]:
+    """What has grown from 4 to so many ranks by more than a constant, log P and the pattern."""
+    factor, more = math.log2(ranks) / 2, ranks - 4
+    dense = name.startswith(DENSE)
+    allowed = {
+        "messages": factor * few["messages"] + (8 * more if dense else 0),
+        "bytes": factor * few["bytes"] + more * (1024.0 if dense else WORDS),
+        "memory": factor * few["memory"] + more * MEMORY * (2 if dense else 1) + NOISE,
+        "of P objects": 0.0,
+    }
+    if name.startswith(GRIDS):
+        allowed["messages"] += 5 * 6
+        allowed["bytes"] += 5 * 2048.0
+    if name.startswith(PENCILS):
+        allowed["messages"] += 8 * (2 * math.sqrt(ranks) - 4)
+        allowed["bytes"] += 4096.0 * (2 * math.sqrt(ranks) - 4)
+    return [f"{name}: {what} {few[what]:.0f} on 4 ranks, {many[what]:.0f} on {ranks}, at most "
+            f"{bound:.0f} wanted" for what, bound in allowed.items() if many[what] > bound]
+
+
+def fitted(ranks: list[int], values: list[float]) -> tuple[float, float, float]:
+    """a, b and c of a + b log2 P + c P, none of them negative."""
+    from scipy.optimize import nnls
+
+    count = np.array(ranks, float)
+    columns = np.stack([np.ones_like(count), np.log2(count), count], axis=1)
+    scale = 1.0 / np.maximum(np.array(values), 1.0)
+    found = nnls(columns * scale[:, None], np.array(values) * scale)[0]
+    return tuple(float(each) for each in found)
+
+
+def formula(ranks: list[int], values: list[float]) -> str:
+    """The fit, in words; what is less than a hundredth of the largest value is left out."""
+    parts, most = [], max(values)
+    for factor, name, largest in zip(fitted(ranks, values), ("", " log P", " P"), (
+            1.0, math.log2(ranks[-1]), ranks[-1]), strict=True):  # fmt: skip
+        if factor * largest > 0.01 * most:
+            parts.append(f"{factor:.3g}{name}")
+    return " + ".join(parts) or "0"
+
+
+def table(ranks: list[int], by_ranks: list[dict]) -> str:
+    """Markdown."""
+    head = ["call", *(f"messages, P = {n}" for n in (ranks[0], ranks[-1])), "messages",
+            f"bytes, P = {ranks[-1]}", "bytes", f"KiB, P = {ranks[-1]}",
+            "Python memory, bytes"]  # fmt: skip
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    fit_from = [i for i, n in enumerate(ranks) if n >= 4]
+    for name in by_ranks[0]:
+        of = {what: [calls[name][what] for calls in by_ranks] for what in by_ranks[0][name]}
+        fits = {what: formula([ranks[i] for i in fit_from], [of[what][i] for i in fit_from])
+                for what in ("messages", "bytes", "memory")}
+        cells = [name, f"{of['messages'][0]:.0f}", f"{of['messages'][-1]:.0f}", fits["messages"],
+                 f"{of['bytes'][-1]:.0f}", fits["bytes"], f"{of['memory'][-1] / 1024:.0f}",
+                 fits["memory"]]  # fmt: skip
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8, 16, 32, 64])
+    parser.add_argument("-o", "--output", type=Path, default=None)
+    options = parser.parse_args(arguments)
+    by_ranks = []
+    for ranks in options.ranks:
+        calls: dict = {}
+        for part in PARTS:
+            calls |= counted(part, ranks)
+        by_ranks.append(calls)
+    text = table(options.ranks, by_ranks)
+    if options.output is None:
+        print(text)
+        return 0
+    before, _, _ = options.output.read_text().partition("<!-- table -->")
+    options.output.write_text(before + "<!-- table -->\n" + text + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""Many ranks on one machine: what a call costs grows only as it must, and all of it works."""
+
+from __future__ import annotations
+
+import mpi_harness
+import pytest
+import scale
+
+full = pytest.mark.full
+FAULTS = mpi_harness.TESTS / "programs" / "scale_faults.py"
+
+
+@pytest.mark.parametrize("most", [8, pytest.param(64, marks=full)])
+@pytest.mark.parametrize("part", scale.PARTS)
+def test_nothing_grows_that_should_not(part, most):
+    few, many = (scale.counted(part, ranks, timeout=500) for ranks in (4, most))
+    grown = [words for name in few for words in scale.too_much(name, few[name], many[name], most)]
+    assert not grown, "\n".join(grown)
+
+
+def test_growth_is_seen():
+    few = {"messages": 10.0, "bytes": 400.0, "of P objects": 0.0, "memory": 1e4}
+    assert not scale.too_much("cg", few, few | {"messages": 14.0}, 8)
+    assert scale.too_much("cg", few, few | {"messages": 60.0}, 64)
+    assert scale.too_much("cg", few, few | {"bytes": 1e5}, 64)
+    assert scale.too_much("cg", few, few | {"of P objects": 1.0}, 8)
+    assert scale.too_much("cg", few, few | {"memory": 1e6}, 64)
+
+
+@full
+@pytest.mark.parametrize("ranks", [64, 128])
+def test_many_ranks(run_cases, ranks):
+    run_cases("cases_many", ranks, timeout=580, alone=True)
+
+
+def test_cases_of_many_ranks_on_few(run_cases):
+    run_cases("cases_many", 4)
+
+
+@full
+def test_conformance_on_many_ranks(run_cases):
+    run_cases("cases_conformance", 64, select=["case_life"], timeout=580, alone=True)
+
+
+@full
+@pytest.mark.parametrize(("fault", "words"), [
+    ("killed", ""), ("terminated", ""), ("memory", "MemoryError"),
+    ("shm", "bytes of shared memory are wanted on one node")])
+def test_one_of_many_ranks_goes_wrong(fault, words):
+    outcome = mpi_harness.run(FAULTS, 32, fault, timeout=60)
+    assert outcome.kind in ("error", "crash"), outcome.report()
+    assert outcome.returncode != 0, outcome.report()
+    assert words in outcome.stderr, outcome.report()
+    assert "nothing has gone wrong" not in outcome.stdout
+
+
+@full
+def test_the_watchdog_names_a_rank_that_stands_still():
+    """MPI does not see a rank that is stopped: the others say for whom they wait."""
+    env = {"ONESIDED_DEBUG": "1", "ONESIDED_DEBUG_SECONDS": "5"}
+    outcome = mpi_harness.run(FAULTS, 32, "stopped", env=env, timeout=60)
+    assert outcome.kind == "hang", outcome.report()
+    assert "waits for data from rank 16" in outcome.stderr, outcome.report()
