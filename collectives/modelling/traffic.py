@@ -106,9 +106,9 @@ def of_exchange(exchange: Exchange) -> Traffic:
             nbytes = block.size * side.dtype.itemsize
             sizes[block.peer] = sizes.get(block.peer, 0.0) + nbytes
         row[4] = sizes.pop(comm.rank, 0.0)
-        for peer, nbytes in sizes.items():
+        for peer, size in sizes.items():
             at = 0 if peer in node.rank_of else 2
-            row[at : at + 2] += 1.0, nbytes
+            row[at : at + 2] += 1.0, size
     of_node = rows[:, 2:4].copy()
     node.comm.Allreduce(MPI.IN_PLACE, of_node)
     most = np.concatenate([rows.max(axis=0), of_node.max(axis=0)])
