@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -180,7 +181,7 @@ def addresses(broadcast: Broadcast) -> dict[int, Address | None]:
         words[0] = (mine.key.encode(), mine.node_rank, mine.offset, mine.nbytes)
     everyone = np.empty(len(node.ranks), form)
     node.comm.Allgather([words.view(np.uint8), MPI.BYTE], [everyone.view(np.uint8), MPI.BYTE])
-    told: list[tuple[bytes, int, int, int]] = everyone.tolist()
+    told: Any = everyone.tolist()
     found: dict[int, Address | None] = {}
     for rank, (key, node_rank, offset, nbytes) in zip(node.ranks, told, strict=True):
         found[rank] = Address(key.decode(), node_rank, offset, nbytes) if key else None
