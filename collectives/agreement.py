@@ -22,6 +22,7 @@ from typing import Any, Self
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.errors import MismatchError, OnesidedError
 
@@ -97,6 +98,12 @@ def _raise(everyone: Sequence[Any], error: BaseException | None) -> None:
     for rank, (_, name) in enumerate(everyone):
         if name != everyone[0][1]:
             raise MismatchError(f"rank 0 is in {everyone[0][1]}, rank {rank} in {name}")
+
+
+def words_of_all(size: int, kind: DTypeLike) -> NDArray[Any]:
+    """Local. An array for a few words of each rank, where all ranks are in a call already."""
+    kind = np.dtype(kind)
+    return np.frombuffer(bytearray(size * kind.itemsize), kind)
 
 
 class agreed:

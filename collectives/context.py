@@ -27,7 +27,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import progress
-from onesided.collectives.agreement import agree, largest
+from onesided.collectives.agreement import agree, largest, words_of_all
 from onesided.collectives.errors import OnesidedError, ResourceError, UnsupportedError
 
 
@@ -304,12 +304,12 @@ class Node:
             whole, shared = shared, shared.Split(rank // ranks_per_node)
             whole.Free()
         self.comm: MPI.Intracomm = shared
-        ranks = np.empty(shared.size, np.int32)
+        ranks = words_of_all(shared.size, np.int32)
         shared.Allgather(np.array([rank], np.int32), ranks)
         self.ranks: list[int] = ranks.tolist()
         self.rank_of = {rank: number for number, rank in enumerate(self.ranks)}
         self.alone = len(self.ranks) == context.comm.size
-        self.firsts: NDArray[np.int32] = np.empty(context.comm.size, np.int32)
+        self.firsts: NDArray[np.int32] = words_of_all(context.comm.size, np.int32)
         context.comm.Allgather(ranks[:1], self.firsts)
 
 

@@ -27,7 +27,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
-from onesided.collectives.agreement import agree, agreed, largest, swapped
+from onesided.collectives.agreement import agree, agreed, largest, swapped, words_of_all
 from onesided.collectives.context import Context, Node, Resources, refusal
 from onesided.collectives.errors import (
     PatternError,
@@ -498,7 +498,7 @@ class Control:
         share.root[:] = 0
         self.number, self.offset = share.number, share.offset
         place = np.array([share.number, share.offset], np.int64)
-        everyone = np.empty((len(operation.node.ranks), 2), np.int64)
+        everyone = words_of_all(len(operation.node.ranks), (np.int64, 2))
         operation.node.comm.Allgather(place, everyone)
         self._places = dict(zip(operation.node.ranks, everyone.tolist(), strict=True))
         words = dict.fromkeys(linked, place.tolist())

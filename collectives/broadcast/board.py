@@ -23,6 +23,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.collectives.agreement import words_of_all
 from onesided.collectives.broadcast.operation import Broadcast
 from onesided.collectives.memory import (
     aligned,
@@ -179,7 +180,7 @@ def addresses(broadcast: Broadcast) -> dict[int, Address | None]:
     words = np.zeros(1, form)
     if mine is not None:
         words[0] = (mine.key.encode(), mine.node_rank, mine.offset, mine.nbytes)
-    everyone = np.empty(len(node.ranks), form)
+    everyone = words_of_all(len(node.ranks), form)
     node.comm.Allgather([words.view(np.uint8), MPI.BYTE], [everyone.view(np.uint8), MPI.BYTE])
     told: Any = everyone.tolist()
     found: dict[int, Address | None] = {}
