@@ -10,6 +10,7 @@ full = pytest.mark.full
 FAULTS = mpi_harness.TESTS / "programs" / "scale_faults.py"
 
 
+@pytest.mark.in_turn(1)
 @pytest.mark.parametrize("most", [8, pytest.param(64, marks=full)])
 @pytest.mark.parametrize("part", scale.PARTS)
 def test_nothing_grows_that_should_not(part, most):
