@@ -13,7 +13,8 @@ from xml.etree import ElementTree
 from mpi4py import MPI
 from rich.console import Console
 
-from onesided.apps.cli.report import Report, Row, Verdict, byte_count, write_json
+from onesided.apps.cli.report import Report, Row, byte_count, write_json
+from onesided.apps.cli.statistics import Verdict
 from onesided.apps.miniapps.way import MiniRow
 from onesided.apps.papers.rmamt_cell import THREADS, Cell, Outcome, Run
 from onesided.apps.papers.rmamt_rows import row

@@ -14,17 +14,10 @@ import servers
 from mpi4py import MPI
 
 from onesided.apps.bench.foreign import ForeignError
-from onesided.apps.bench.targets import (
-    CASES,
-    FFTW_MPI,
-    LOCAL,
-    PEER,
-    Target,
-    any_missed,
-    cases,
-    comparison,
-)
+from onesided.apps.cli.report import any_missed, compared
+from onesided.apps.cli.statistics import Target
 from onesided.apps.tools import fftw_mpi
+from onesided.apps.tools.fft_targets import CASES, FFTW_MPI, LOCAL, PEER, cases
 from onesided.apps.tools.fftw_mpi import FftwMpi
 from onesided.apps.tools.local_work import LocalWork
 from onesided.pencilfft import PFFT
@@ -49,7 +42,7 @@ def test_a_target_is_a_median_of_ratios_and_a_bound():
 
 def test_what_is_missed_is_a_target():
     def row(theirs, wanted):
-        return comparison({}, [1.0], [theirs], Target(PEER, 2.0), wanted=wanted)
+        return compared({}, [1.0], [theirs], Target(PEER, 2.0), wanted=wanted)
 
     assert any_missed([row(3.0, True), row(1.9, True)])
     assert not any_missed([row(3.0, True), row(1.9, False)])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from onesided.apps.tools.bench_halo import Contestant, Packed, Typed, _wrong
+from onesided.apps.tools.bench_halo import Entrant, Packed, Typed, _wrong
 from onesided.collectives import Grid
 
 
@@ -35,14 +35,14 @@ def test_wrong_ghosts_are_noticed(kind):
     with Grid(MPI.COMM_SELF, (4, 5, 3), periodic=True) as grid:
         cart = MPI.COMM_SELF.Create_cart(grid.dims, [True] * 3)
         hand = kind(cart, np.zeros(tuple(n + 2 for n in grid.shape)))
-        assert _wrong(MPI.COMM_SELF, grid, Contestant("", [hand.array], hand.exchange)) == 0
-        lazy = Contestant("", [hand.array], lambda: None)
+        assert _wrong(MPI.COMM_SELF, grid, Entrant("", [hand.array], hand.exchange)) == 0
+        lazy = Entrant("", [hand.array], lambda: None)
         assert _wrong(MPI.COMM_SELF, grid, lazy) > 0.5
 
         def spoiled():
             hand.exchange()
             hand.array[0, 0, 0] += 1
 
-        assert 0 < _wrong(MPI.COMM_SELF, grid, Contestant("", [hand.array], spoiled)) < 0.01
+        assert 0 < _wrong(MPI.COMM_SELF, grid, Entrant("", [hand.array], spoiled)) < 0.01
         hand.free()
         cart.Free()

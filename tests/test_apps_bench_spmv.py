@@ -17,7 +17,8 @@ import servers
 from mpi4py import MPI
 
 from onesided.apps.bench.foreign import Foreign, ForeignError, Program, clean_environment
-from onesided.apps.bench.targets import Target, comparison, conclusions
+from onesided.apps.cli.report import compared, conclusions
+from onesided.apps.cli.statistics import Target
 from onesided.apps.tools import petsc
 from onesided.apps.tools.petsc import Installation, Petsc, installed, question
 from onesided.apps.tools.rowblock import RowBlock
@@ -145,11 +146,11 @@ def test_what_was_missed_is_said():
     faster, slower = Target(SCIPY, 2.0), Target(PETSC, 0.8, least=False)
     labels = {"case": "wave", "method": "rma-notify"}
     rows = [
-        comparison(labels, [1.0, 2.0, 1.0], [3.0, 2.0, 9.0], faster, wanted=True),
-        comparison(labels, [1.0, 1.0], [1.0, 1.0], slower, wanted=True),
-        comparison(labels, [1.0], [0.5], slower, wanted=False),
+        compared(labels, [1.0, 2.0, 1.0], [3.0, 2.0, 9.0], faster, wanted=True),
+        compared(labels, [1.0, 1.0], [1.0, 1.0], slower, wanted=True),
+        compared(labels, [1.0], [0.5], slower, wanted=False),
     ]
-    assert [row.values["reached"] for row in rows] == [3.0, 1.0, 2.0]
+    assert [row.reached.median for row in rows] == [3.0, 1.0, 2.0]
     assert conclusions(rows, "nothing") == [
         "1 of 2 targets reached",
         "missed: wave rma-notify against PETSc: 1.00, at most 0.80 is wanted",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 from argparse import Namespace
+from collections import Counter
 from importlib import import_module
+from itertools import islice, pairwise
 from statistics import median
 
 import commands
@@ -16,7 +18,7 @@ import scipy.io
 import servers
 from mpi4py import MPI
 
-from onesided.apps.bench.timing import Subject, measure
+from onesided.apps.bench.race import Contestant, Stopwatch, WatchedComm, orders, race, unchecked
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.main import build_parser
 from onesided.apps.papers.alltoallv import Place, doubling, places, scaling_figures, series, uniform
@@ -317,28 +319,38 @@ def test_the_numbers_of_ranks_are_those_that_the_job_has():
 
 
 @pytest.mark.parametrize("lead", [0.0, 1e-4])
-def test_the_laps_that_count_are_those_that_were_timed(lead):
-    from onesided.apps.bench.timing import Stopwatch, timed_laps
+def test_parts_are_those_of_the_timed_rounds(lead):
+    seconds = []
 
-    calls = []
-    stopwatch = Stopwatch()
-    subject = Subject("one", stopwatch.lapped(lambda: calls.append(len(calls))), lead=lead)
-    (times,) = measure(MPI.COMM_SELF, [subject], iterations=4, seconds=5.0)
-    numbered = list(range(len(stopwatch.laps)))
-    chosen = timed_laps([float(number) for number in numbered], len(times))
-    assert len(chosen) == 4
-    assert chosen[-1] == len(numbered) - 1
-    step = chosen[1] - chosen[0]
-    assert [one - other for one, other in zip(chosen[1:], chosen, strict=False)] == [step] * 3
-    assert chosen[0] - step == 3 - 1  # the last of the rounds before
-    with pytest.raises(ValueError, match="5 laps in 3 rounds"):
-        timed_laps([0.0] * 5, 3)
+    def call():
+        seconds.append(len(seconds))
+
+    why = unchecked("a test")
+    entered = Contestant("one", call, why, lead=lead, parts={"part": lambda: float(sum(seconds))})
+    found = race(MPI.COMM_SELF, [entered], iterations=4, seconds=5.0)
+    parts = found.parts["one"]["part"]
+    assert len(parts) == 4
+    assert parts[-1] == seconds[-1]
+    assert parts == found.mine["one"]["part"]
+    assert parts[0] >= 3  # after the rounds that do not count
+
+
+@pytest.mark.parametrize("count", range(1, 9))
+def test_orders_are_balanced(count):
+    block = count if count % 2 == 0 else 2 * count
+    found = list(islice(orders(count), block))
+    assert all(sorted(order) == list(range(count)) for order in found)
+    follows = Counter(pair for order in found for pair in pairwise(order))
+    places = Counter(pair for order in found for pair in enumerate(order))
+    assert len(follows) == count * (count - 1)
+    assert len(places) == count**2
+    assert len(set(follows.values())) <= 1
+    assert len(set(places.values())) == 1
+    assert found == list(islice(orders(count), block))
 
 
 def test_only_calls_under_the_watch_count():
     import time
-
-    from onesided.apps.bench.timing import Stopwatch, WatchedComm
 
     stopwatch = Stopwatch()
     holder = Namespace(slow=lambda: time.sleep(0.02), other=lambda: time.sleep(0.02))
@@ -348,11 +360,12 @@ def test_only_calls_under_the_watch_count():
         holder.slow()
         holder.other()
 
-    stopwatch.lapped(call)()
-    assert 0.02 <= stopwatch.laps[0] < 0.035
+    call()
+    assert 0.02 <= stopwatch() < 0.035
+    before = stopwatch()
     comm = WatchedComm(MPI.COMM_SELF, stopwatch)
     sums = np.ones(1)
-    stopwatch.lapped(lambda: comm.Allreduce(MPI.IN_PLACE, sums))()
+    comm.Allreduce(MPI.IN_PLACE, sums)
     assert sums[0] == 1
-    assert stopwatch.laps[1] > 0
+    assert stopwatch() > before
     assert comm == MPI.COMM_SELF

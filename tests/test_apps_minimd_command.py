@@ -9,12 +9,11 @@ import commands
 import pytest
 from mpi4py import MPI
 
-from onesided.apps.bench.timing import Stopwatch
+from onesided.apps.bench.race import Contestant, Stopwatch, race, unchecked
 from onesided.apps.miniapps.minimd import EFFICIENCY, add_efficiencies, of_stage
 from onesided.apps.miniapps.minimd_links import ways
 from onesided.apps.miniapps.minimd_problem import Problem
 from onesided.apps.miniapps.options import minimd
-from onesided.apps.miniapps.race import Turn, in_turns
 from onesided.apps.miniapps.way import REFERENCE, MiniRow, Stage
 from onesided.collectives import methods
 
@@ -127,14 +126,21 @@ def test_the_help_names_every_way():
 def test_what_is_around_a_run_is_called_for_every_run():
     called = []
 
-    def turn(name):
-        steps = [lambda step=step: called.append(name + step) for step in "bca"]
-        return Turn(steps[1], {"part": Stopwatch()}, before=steps[0], after=steps[2])
+    def entered(name):
+        steps = [lambda step=step: called.append(name + step) for step in "bcaw"]
+        return Contestant(
+            name, steps[1], unchecked("a test"), before=steps[0], after=steps[2],
+            parts={"part": Stopwatch()}, warm_up=steps[3],
+        )  # fmt: skip
 
-    taken = in_turns(MPI.COMM_SELF, [turn("1"), turn("2")], 2, lambda: called.append("t"))
-    assert " ".join(called) == "1b 1c 1a t 2b 2c 2a t 2b 2c 2a t 1b 1c 1a t"
-    assert [len(each.times) for each in taken] == [2, 2]
-    assert [each.parts for each in taken] == [{"part": [0.0, 0.0]}] * 2
+    both = [entered("1"), entered("2")]
+    found = race(MPI.COMM_SELF, both, iterations=2, tick=lambda: called.append("t"))
+    assert called[:2] == ["1w", "2w"]
+    turns = " ".join(called[2:]).split(" t")
+    assert sorted(each.split()[0] for each in turns[:2]) == ["1b", "2b"]
+    assert [each.strip() for each in sorted(turns)][1:] == 2 * ["1b 1c 1a"] + 2 * ["2b 2c 2a"]
+    assert [len(times) for times in found.times.values()] == [2, 2]
+    assert list(found.parts.values()) == [{"part": [0.0, 0.0]}] * 2
 
 
 def test_boxes_of_shares():

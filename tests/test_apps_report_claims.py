@@ -8,7 +8,8 @@ from pathlib import Path
 import envelopes
 import pytest
 
-from onesided.apps.cli.report import Row, Verdict
+from onesided.apps.cli.report import Row
+from onesided.apps.cli.statistics import Verdict
 from onesided.apps.report.claim import Outcome
 from onesided.apps.report.claims import CLAIMS, Judged, judged
 from onesided.apps.report.claims_partitions import Keeps

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 
-import numpy as np
 import pytest
 import servers
 from mpi4py import MPI
@@ -20,33 +20,35 @@ def test_rounds(tmp_path, ranks):
         "--json", str(path), timeout=120,
     )  # fmt: skip
     assert outcome.kind == "pass", outcome.report()
-    assert "0 wrong elements" in outcome.stdout
     content = json.loads(path.read_text())
-    assert content["wrong"] == 0
-    assert [(row["memory"], row["bytes"]) for row in content["rows"]] == [
-        (memory, nbytes) for memory in ("slots", "empty", "plain") for nbytes in (64, 4096)
-    ]
-    for row in content["rows"]:
-        assert row["MPI_Alltoallv"] > 0
-        assert set(row["over MPI_Alltoallv"]) == {"auto", "rma-notify", "p2p", "mpi-persistent"}
-        for middle, low, high in row["over MPI_Alltoallv"].values():
-            assert 0 < low <= middle <= high
-        assert row["best"] != "auto"
-    assert set(content["setup"]) == {"rma-notify", "rma-p2p", "p2p"}
-    assert all(seconds > 0 for seconds in content["setup"].values())
+    assert content["verified"] is True
+    rows = [row for row in content["rows"] if row["bytes"] != "set-up"]
+    names = {"mpi", "auto", "rma-notify", "p2p", "mpi-persistent"}
+    for memory in ("slots", "empty", "plain"):
+        for nbytes in (64, 4096):
+            here = [row for row in rows if row["memory"] == memory and row["bytes"] == nbytes]
+            assert {row["method"] for row in here} == names
+            best = next(row for row in here if row.get("target") == rounds.AUTO_TARGET)
+            assert best["method"] == "auto"
+            assert best["opponent"] in names - {"auto", "mpi"}
+    for row in rows:
+        for name, ratio in row["ratios"].items():
+            low, high = row["intervals"][name]
+            assert 0 < low <= ratio <= high
+    setups = [row for row in content["rows"] if row["bytes"] == "set-up"]
+    assert [row["method"] for row in setups] == ["rma-notify", "rma-p2p", "p2p"]
+    assert all(row["reached"] > 0 for row in setups)
 
 
 def test_wrong_data_are_counted(monkeypatch):
     """A method that delivers something else is not only timed."""
     good = rounds.Exchanger.round
     monkeypatch.setattr(rounds.Exchanger, "round", lambda self: good(self) + 1)
-
-    class Options:
-        iterations, methods = 2, ["p2p"]
-
-    row, wrong = rounds._compare(MPI.COMM_SELF, "slots", 64, Options)
-    assert wrong > 0
-    assert row["bytes"] == 64
+    options = Namespace(iterations=2, methods=["p2p"], seconds=5.0, memory=["slots"], sizes=[64])
+    rows = rounds._compare(MPI.COMM_SELF, "slots", 64, options)[:-1]
+    found = {row.labels["method"]: row for row in rows}
+    assert found["mpi"].verdict.passed
+    assert not found["p2p"].verdict.passed
 
 
 def test_targets_are_those_of_the_memory_and_the_size(monkeypatch):
@@ -56,7 +58,3 @@ def test_targets_are_those_of_the_memory_and_the_size(monkeypatch):
     assert rounds.target("empty", 1 << 20) is None
     monkeypatch.setattr(rounds.MPI, "get_vendor", lambda: ("Open MPI", (5, 0, 11)))
     assert {rounds.target(memory, 1 << 20) for memory in rounds.PLACES} == {0.60}
-
-
-def test_quartiles():
-    assert rounds._quartiles(np.array([1.0, 2.0, 3.0, 4.0, 5.0])) == (3.0, 2.0, 4.0)

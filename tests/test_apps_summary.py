@@ -10,17 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onesided.apps.cli import options
-from onesided.apps.cli.report import (
-    Report,
-    Row,
-    Verdict,
-    break_even,
-    byte_count,
-    conclusion,
-    duration,
-    quartiles,
-    ratio,
-)
+from onesided.apps.cli.report import Report, Row, byte_count, duration
+from onesided.apps.cli.statistics import Verdict, break_even, conclusion, quartiles, ratio
 from onesided.apps.tools.doctor import DEFECTS, known_defects
 
 TIMES = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=30)

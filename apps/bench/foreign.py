@@ -24,7 +24,7 @@ from typing import IO, Any
 
 from mpi4py import MPI
 
-from onesided.apps.bench.timing import rest
+from onesided.apps.bench.race import rest
 from onesided.apps.cli.launch import launcher_environment, launcher_flags
 from onesided.collectives import agreed
 from onesided.collectives.hardware import Layout

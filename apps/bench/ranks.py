@@ -7,7 +7,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from onesided.apps.bench.timing import rest
+from onesided.apps.bench.race import rest
 from onesided.apps.cli.failures import CommandError, together, user_errors
 
 

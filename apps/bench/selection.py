@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from mpi4py import MPI
 
-from onesided.apps.bench.timing import setup_time
+from onesided.apps.bench.race import setup_time
 from onesided.apps.cli.failures import CommandError, user_errors, words
 from onesided.collectives import ResourceError, UnsupportedError, methods
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 from argparse import Namespace
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median, quantiles
+from statistics import fmean, median
 from typing import Any
 
 from mpi4py import MPI
@@ -17,73 +16,14 @@ from rich.table import Table
 from onesided.apps.cli.failures import CommandError, words
 from onesided.apps.cli.machine import facts, library, versions
 from onesided.apps.cli.progress import PLAIN_WIDTH
+from onesided.apps.cli.statistics import Interval, Target, Verdict, break_even, paired, quartiles
 from onesided.collectives.hardware import Layout
-
-# What is said about a list of times: median, spread, ratio, break-even count.
-
-
-def quartiles(times: Sequence[float]) -> tuple[float, float, float]:
-    """Local. First quartile, median, third quartile of at least one time."""
-    if len(times) == 1:
-        return times[0], times[0], times[0]
-    first, middle, third = quantiles(times, n=4, method="inclusive")
-    return first, middle, third
-
-
-def ratio(times: Sequence[float], baseline: Sequence[float]) -> float:
-    """Local. Median over k of time k divided by the baseline's time k, taken in the same round."""
-    if len(times) != len(baseline):
-        raise ValueError(f"{len(times)} times cannot be paired with {len(baseline)}")
-    return median(one / other for one, other in zip(times, baseline, strict=True))
-
-
-def break_even(setup: float, baseline: float, persistent: float) -> int | None:
-    """Local. The number of iterations after which a set-up has paid; None: never.
-
-    N = ceil(T_init / (T_MPI - T_persistent)): ``setup`` is what initializing and freeing cost,
-    ``baseline`` and ``persistent`` one iteration without and with it, all in seconds.
-    """
-    gain = baseline - persistent
-    if not gain > 0:
-        return None
-    return math.ceil(setup / gain)
-
-
-# How a verification ended.
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A relative error, and the largest one that rounding explains."""
-
-    error: float
-    tolerance: float
-
-    @property
-    def passed(self) -> bool:
-        """Local. An error that is not a number is no pass."""
-        return self.error <= self.tolerance
-
-    def __str__(self) -> str:
-        return f"{self.error:.1e} {'ok' if self.passed else 'WRONG'}"
-
-
-def worst(verdicts: Sequence[Verdict]) -> Verdict:
-    """Local. A wrong one where there is one; among these the largest error for its tolerance."""
-    return max(verdicts, key=lambda each: (not each.passed, each.error / (each.tolerance or 1.0)))
-
-
-def conclusion(verdicts: Iterable[Verdict], against: str) -> str:
-    """Local. A sentence about all verdicts of a command."""
-    every = list(verdicts)
-    word = "Verified" if all(each.passed for each in every) else "WRONG, compared"
-    allowed = max((each.tolerance for each in every), default=0.0)
-    return f"{word} with {against}; relative errors up to {allowed:.1e} are rounding."
-
 
 SCHEMA = 1  # of the JSON files; another number where a program must read them otherwise
 NEVER = "never"
 NOTHING = "-"
+MOST_TIMES = 200  # of a row that are written to JSON
+AIMED = ("bound", "opponent")  # labels that a missed target is told without
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
@@ -112,7 +52,11 @@ class Row:
     and freeing, ``nbytes`` what one iteration moves. ``against``: times of the same rounds to
     compare with, by name; break-even counts refer to ``mpi``. ``details``: parts of an iteration.
     ``values``: other numbers, by name; None where there is none. ``verdict``: of a verification,
-    if there was one.
+    if there was one. ``aim``: what the ratio to the opponent that it names is to be; it is a
+    target where ``wanted``. ``used``: the method that ``auto`` chose.
+
+    ``facts`` are for JSON alone. Of the table ``shown`` has more cells, and ``hidden`` names
+    those that it leaves out, and so does what is right about an error.
     """
 
     labels: Mapping[str, str]
@@ -124,11 +68,51 @@ class Row:
     values: Mapping[str, float | None] = field(default_factory=dict)
     verdict: Verdict | None = None
     reason: str = ""
+    aim: Target | None = None
+    wanted: bool = False
+    used: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    shown: Mapping[str, str] = field(default_factory=dict)
+    hidden: Sequence[str] = ()
+
+    @property
+    def intervals(self) -> dict[str, Interval]:
+        """Local. Of the ratios to what the row is compared with."""
+        return {
+            name: Interval.of(paired(self.times, times)) for name, times in self.against.items()
+        }
+
+    @property
+    def mean(self) -> float:
+        """Local. Of the times."""
+        return fmean(self.times)
 
     @property
     def ratios(self) -> dict[str, float]:
         """Local. Medians of the ratios to what the row is compared with."""
-        return {name: ratio(self.times, times) for name, times in self.against.items()}
+        return {name: median(paired(self.times, times)) for name, times in self.against.items()}
+
+    @property
+    def reached(self) -> Interval | None:
+        """Local. What ``aim`` is about, where both were timed."""
+        if self.aim is None or not self.times:
+            return None
+        theirs = self.against.get(self.aim.opponent, ())
+        if not theirs and not self.aim.seconds:
+            return None
+        return Interval.of(self.aim.ratios(self.times, theirs))
+
+    @property
+    def missed(self) -> str:
+        """Local. In words, what was not reached; empty where it was, or nothing is wanted."""
+        reached = self.reached
+        if self.aim is None or reached is None or not self.wanted or self.aim.met(reached.median):
+            return ""
+        what = " ".join(text for name, text in self.labels.items() if name not in AIMED)
+        return (
+            f"{what} against {self.aim.opponent}: {reached}, "
+            f"{self.aim.words} {self.aim.bound:.2f} is wanted"
+        )
 
     @property
     def break_even(self) -> int | str | None:
@@ -140,41 +124,53 @@ class Row:
 
     def record(self) -> dict[str, Any]:
         """Local. For JSON; times in seconds. ``labels`` has them once more, as they are shown."""
+        found: dict[str, Any] = {**self.labels, "labels": dict(self.labels), **self.facts}
         if self.reason:
-            return {**self.labels, "labels": dict(self.labels), "reason": self.reason}
+            return found | {"reason": self.reason}
         first, middle, third = quartiles(self.times)
-        checked = (
-            {}
-            if self.verdict is None
-            else {
-                "error": self.verdict.error,
-                "verified": self.verdict.passed,
-            }
-        )
-        return {
-            **self.labels,
-            "labels": dict(self.labels),
-            **checked,
+        if self.verdict is not None:
+            found |= {"error": self.verdict.error, "verified": self.verdict.passed}
+        if self.used:
+            found["used"] = self.used
+        intervals = self.intervals
+        found |= {
             **self.values,
             "setup_s": self.setup,
             "iterations": len(self.times),
             "median_s": middle,
+            "mean_s": self.mean,
             "quartile_1_s": first,
             "quartile_3_s": third,
             "bytes": self.nbytes,
             "gigabytes_per_s": self.nbytes / middle / 1e9,
-            "ratios": self.ratios,
+            "ratios": {name: each.median for name, each in intervals.items()},
+            "intervals": {name: [each.low, each.high] for name, each in intervals.items()},
             "break_even": self.break_even,
             "parts": {name: median(times) for name, times in self.details.items()},
-            "times_s": list(self.times),
         }
+        step = -(-len(self.times) // MOST_TIMES)
+        found |= {"times_s": list(self.times[::step]), "times_step": step}
+        reached = self.reached
+        if self.aim is not None and reached is not None:
+            found |= {
+                "target": self.aim.bound if self.wanted else None,
+                "reached": reached.median,
+                "reached_interval": [reached.low, reached.high],
+                "opponents_times_s": list(self.against.get(self.aim.opponent, ())[::step]),
+            }
+        return found
 
     def cells(self) -> dict[str, str]:
         """Local. For the table."""
         if self.reason:
             return dict(self.labels)
-        first, middle, third = quartiles(self.times)
         shown = dict(self.labels)
+        if self.used:
+            shown["method"] = f"{self.labels['method']} ({self.used})"
+        if self.aim is not None and self.reached is not None:
+            shown.pop("bound", None)
+            return shown | self._compared(self.aim, self.reached)
+        first, middle, third = quartiles(self.times)
         if self.setup is not None:
             shown["set-up"] = duration(self.setup)
         shown |= {name: duration(median(times)) for name, times in self.details.items()}
@@ -185,11 +181,70 @@ class Row:
         shown |= {f"vs {name}": f"{value:.2f}" for name, value in self.ratios.items()}
         if self.break_even is not None:
             shown["break-even"] = str(self.break_even)
-        if self.verdict is not None:
+        if self.verdict is not None and not (self.verdict.passed and "error" in self.hidden):
             shown["error"] = str(self.verdict)
         for name, number in self.values.items():
             shown[name] = NOTHING if number is None else f"{number:.2f}"
-        return shown
+        left_out = [name for name in self.hidden if name != "error"]
+        return {name: text for name, text in shown.items() if name not in left_out} | dict(
+            self.shown
+        )
+
+    def _compared(self, aim: Target, reached: Interval) -> dict[str, str]:
+        """Of a row that has an aim only what is compared."""
+        theirs = self.against.get(aim.opponent, ())
+        told = {
+            "ours": duration(median(self.times)),
+            "opponent's": duration(median(theirs)) if theirs else NOTHING,
+            "reached": str(reached),
+            "target": NOTHING,
+            "": "",
+        }
+        if self.wanted:
+            told["target"] = f"{aim.words} {aim.bound:.2f}"
+            sure = "" if aim.sure(reached) else "?"
+            told[""] = ("met" if aim.met(reached.median) else "MISSED") + sure
+        if self.verdict is not None and not self.verdict.passed:
+            told["error"] = str(self.verdict)
+        return told
+
+
+def compared(
+    labels: Mapping[str, str],
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    aim: Target,
+    *,
+    wanted: bool,
+    nbytes: int = 0,
+    verdict: Verdict | None = None,
+) -> Row:
+    """Local. A row of one thing of ours against one opponent, whom ``aim`` names."""
+    return Row(
+        {**labels, "opponent": aim.opponent, "bound": aim.words},
+        ours,
+        nbytes=nbytes,
+        details={"opponent's": theirs} if theirs else {},
+        against={aim.opponent: theirs} if theirs else {},
+        aim=aim,
+        wanted=wanted,
+        verdict=verdict,
+    )
+
+
+def any_missed(rows: Sequence[Row]) -> bool:
+    """Local. Whether a target has not been reached."""
+    return any(row.missed for row in rows)
+
+
+def conclusions(rows: Sequence[Row], nothing: str) -> list[str]:
+    """Local. How many targets have been reached, and which not; ``nothing``: if none is set."""
+    wanted = [row for row in rows if row.wanted and row.reached is not None]
+    missed = [row.missed for row in wanted if row.missed]
+    if not wanted:
+        return [nothing]
+    counted = f"{len(wanted) - len(missed)} of {len(wanted)} targets reached"
+    return [counted, *(f"missed: {each}" for each in missed)]
 
 
 @dataclass
@@ -241,6 +296,10 @@ class Report:
         verdicts = [row.verdict for row in self.rows if row.verdict is not None]
         verdicts += self.verdicts.values()
         return all(verdict.passed for verdict in verdicts) if verdicts else None
+
+    def code(self, *, strict: bool = False) -> int:
+        """Local. The exit code: 1 after a wrong result, if ``strict`` after a missed target."""
+        return int(self.verified is False or (strict and any_missed(self.rows)))
 
     def table(self, title: str) -> RenderableType:
         """Local. The rows for a person."""

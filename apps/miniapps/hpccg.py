@@ -12,15 +12,16 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.picture import save_slice
-from onesided.apps.bench.timing import rest
+from onesided.apps.bench.race import rest
 from onesided.apps.cli.failures import closing, user_errors
 from onesided.apps.cli.options import settings
-from onesided.apps.cli.report import Report, Verdict, worst
+from onesided.apps.cli.report import Report
+from onesided.apps.cli.statistics import Verdict, worst
 from onesided.apps.miniapps import overhead
 from onesided.apps.miniapps.halos import ways
 from onesided.apps.miniapps.hpccg_system import DIAGONAL, DTYPE, Bandwidth, Grid, System, box_of
 from onesided.apps.miniapps.overhead import ROOT, drawing
-from onesided.apps.miniapps.race import Ran, Solver, race
+from onesided.apps.miniapps.race import Ran, Solver, run_ways
 from onesided.apps.miniapps.way import MiniRow, Stage, Way, by_name, chosen, scaled, stages
 from onesided.collectives import agree
 from onesided.sparse.solvers import Solution
@@ -181,7 +182,7 @@ def work(
         system = System(comm, grid)
         stack.callback(system.free)
         judge = Judge(system, stage, options, found, picture, system.bandwidth())
-        found.rows += race(system, ways, options, judge, tick)
+        found.rows += run_ways(system, ways, options, judge, tick)
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,7 @@ class Judge:
             expected = reference(system.comm, system.grid, self.options.iterations)
             for ran in runs:
                 verdict = compared(ran.solution.residuals.tolist(), expected)
-                ran.row.more = {**ran.row.more, "residuals_error": verdict.error}
+                ran.row.facts = {**ran.row.facts, "residuals_error": verdict.error}
                 self.found.histories.append(verdict)
         if self.picture is not None:
             draw(system.comm, system.grid, runs[0].solver, self.picture)
@@ -224,9 +225,9 @@ class Judge:
             PRODUCT_SHARE: product / ran.iteration.product,
             WHOLE_SHARE: whole / ran.iteration.median,
         }
-        row.facts = {"residual": residuals[-1]}
-        row.more = {
-            **row.more,
+        row.numbers = {"residual": residuals[-1]}
+        row.facts = {
+            **row.facts,
             "shape": list(system.grid.shape),
             "bandwidth_bytes_per_s": dict(memory.loops),
             "bandwidth_probe_bytes": memory.nbytes,

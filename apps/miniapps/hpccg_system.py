@@ -13,7 +13,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 from scipy import sparse
 
-from onesided.apps.bench.timing import Subject, measure, repeats
+from onesided.apps.bench.race import Contestant, race, repeats, unchecked
 from onesided.apps.cli.failures import CommandError, user_errors
 from onesided.collectives import agreed
 from onesided.sparse import DistMatrix, Linear, Partition, cg, stencil27
@@ -142,12 +142,13 @@ def bandwidth(comm: MPI.Intracomm, nbytes: int) -> Bandwidth:
     nbytes = int(comm.allreduce(min(max(nbytes, LEAST_BYTES), MOST_BYTES), op=MPI.MIN))
     with agreed(comm):
         loops = _loops(np.full(nbytes // ITEM, 1.0))
-    subjects = [
-        Subject(name, call, repeats(comm, call, REGION)) for name, (call, _) in loops.items()
+    why = unchecked("loops over memory, whose results nobody reads")
+    contestants = [
+        Contestant(name, call, why, repeats(comm, call, REGION))
+        for name, (call, _) in loops.items()
     ]
-    times = measure(comm, subjects, iterations=ROUNDS, seconds=SECONDS)
-    entries = zip(loops.items(), times, strict=True)
-    speeds = {name: moved / min(taken) for (name, (_, moved)), taken in entries}
+    times = race(comm, contestants, iterations=ROUNDS, seconds=SECONDS).times
+    speeds = {name: moved / min(times[name]) for name, (_, moved) in loops.items()}
     return Bandwidth(speeds, nbytes)
 
 

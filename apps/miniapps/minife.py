@@ -17,17 +17,18 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.picture import save_slice
-from onesided.apps.bench.timing import rest
+from onesided.apps.bench.race import rest
 from onesided.apps.cli.failures import CommandError, closing, user_errors
 from onesided.apps.cli.options import settings
-from onesided.apps.cli.report import Listing, Report, Verdict, worst
+from onesided.apps.cli.report import Listing, Report
+from onesided.apps.cli.statistics import Verdict, worst
 from onesided.apps.miniapps import overhead
 from onesided.apps.miniapps.halos import ways
 from onesided.apps.miniapps.minife_convergence import converged, listing, verdicts
 from onesided.apps.miniapps.minife_mesh import PROBLEMS, Box, Mesh, Triple, fits
 from onesided.apps.miniapps.minife_system import System
 from onesided.apps.miniapps.overhead import drawing
-from onesided.apps.miniapps.race import Ran, race
+from onesided.apps.miniapps.race import Ran, run_ways
 from onesided.apps.miniapps.way import MiniRow, Stage, Way, by_name, chosen, scaled, stages
 from onesided.collectives import agree, agreed
 
@@ -204,7 +205,7 @@ def work(
 
     :class:`.CommandError` on every rank for what cannot be done.
     """
-    found.rows += race(system, ways, options, Judge(system, stage, options, found), tick)
+    found.rows += run_ways(system, ways, options, Judge(system, stage, options, found), tick)
     seconds = [system.seconds[part] for part in _PARTS]
     found.setup.rows.append([system.comm.size, system.unknowns, system.matrix.nnz, *seconds])
 
@@ -230,10 +231,10 @@ class Judge:
         for ran in runs:
             row, solution = ran.row, ran.solver.to_tolerance(options.rtol, options.maxiter)
             row.nbytes = system.nbytes
-            row.facts = {"GFLOP/s": system.flops / ran.iteration.median / 1e9}
+            row.numbers = {"GFLOP/s": system.flops / ran.iteration.median / 1e9}
             row.verdict = Verdict(system.errors(solution.x).largest, system.bound)
-            row.more = {
-                **row.more,
+            row.facts = {
+                **row.facts,
                 "elements": list(system.mesh.elements),
                 "residual": system.residual(solution.x),
                 "converged": solution.converged,

@@ -12,7 +12,8 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.cli.failures import closing
-from onesided.apps.cli.report import Listing, Verdict
+from onesided.apps.cli.report import Listing
+from onesided.apps.cli.statistics import Verdict
 from onesided.apps.miniapps.minife_mesh import Problem, Triple
 from onesided.apps.miniapps.minife_system import Errors, System
 

@@ -13,7 +13,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 from scipy import sparse
 
-from onesided.apps.bench.timing import setup_time
+from onesided.apps.bench.race import setup_time
 from onesided.apps.cli.failures import user_errors
 from onesided.apps.miniapps.minife_mesh import (
     CORNERS,

@@ -19,7 +19,8 @@ from onesided.apps.bench.picture import check_picture, save_atoms
 from onesided.apps.cli.failures import CommandError, user_errors, words
 from onesided.apps.cli.options import settings
 from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import Listing, Report, Verdict, check_json, worst
+from onesided.apps.cli.report import Listing, Report, check_json
+from onesided.apps.cli.statistics import Verdict, worst
 from onesided.apps.miniapps import overhead
 from onesided.apps.miniapps.minimd_atoms import AUTO, Parts, fits, grids, process_grid
 from onesided.apps.miniapps.minimd_kernels import usable

@@ -11,9 +11,9 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.timing import Stopwatch
+from onesided.apps.bench.race import Stopwatch
 from onesided.apps.cli.failures import CommandError
-from onesided.apps.cli.report import Verdict
+from onesided.apps.cli.statistics import Verdict
 from onesided.apps.miniapps.minimd_atoms import (
     Atoms,
     Axis,

@@ -12,10 +12,10 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.apps.bench.race import Contestant, Race, Stopwatch, race, rest, unchecked
 from onesided.apps.bench.selection import Candidate, prepare, release
-from onesided.apps.bench.timing import Stopwatch, rest
 from onesided.apps.cli.failures import CommandError, user_errors
-from onesided.apps.cli.report import Verdict
+from onesided.apps.cli.statistics import Verdict
 from onesided.apps.miniapps.minimd_atoms import Parts
 from onesided.apps.miniapps.minimd_links import Links, ways
 from onesided.apps.miniapps.minimd_problem import AXES, Problem
@@ -26,7 +26,6 @@ from onesided.apps.miniapps.minimd_simulation import (
     agreement,
     conservation,
 )
-from onesided.apps.miniapps.race import Taken, Turn, in_turns
 from onesided.apps.miniapps.way import REFERENCE, MiniRow, Stage, Way
 from onesided.collectives import OnesidedError, agree
 from onesided.pencilfft import block
@@ -41,23 +40,23 @@ WARM_UP = 2  # steps of every way before the first run, which begins again at th
 
 @dataclass(frozen=True)
 class Course:
-    """What came out. ``steps``: of every run; ``taken``: seconds of the runs, by way.
+    """What came out. ``steps``: of every run; ``race``: seconds of the runs, by way.
 
     ``differing``: atoms whose state is not that of the reference, of all atoms of a rank, by way.
     """
 
     steps: Sequence[int]
-    taken: Mapping[str, Taken]
+    race: Race
     differing: Mapping[str, float]
     outputs: Sequence[Output]
 
     def times(self, way: str) -> list[float]:
         """Local. Seconds of a step, by run."""
-        return self._of_a_step(self.taken[way].times)
+        return self._of_a_step(self.race.times[way])
 
     def parts(self, way: str) -> dict[str, list[float]]:
         """Local. The same of the parts of a step, on average over the ranks."""
-        return {part: self._of_a_step(times) for part, times in self.taken[way].parts.items()}
+        return {part: self._of_a_step(times) for part, times in self.race.parts[way].items()}
 
     def _of_a_step(self, seconds: Sequence[float]) -> list[float]:
         return [each / count for each, count in zip(seconds, self.steps, strict=True)]
@@ -82,12 +81,10 @@ def follow(
 ) -> Course:
     """Collective. All steps, by all ways, of which the first is the reference."""
     relay = _Relay(simulation, links, steps)
-    turns = [relay.turn(name) for name in links]
-    relay.warm_up()
-    simulation.farthest = 0.0
-    taken = dict(zip(links, in_turns(simulation.cart, turns, len(steps), tick), strict=True))
+    contestants = [relay.contestant(name) for name in links]
+    found = race(simulation.cart, contestants, iterations=len(steps), tick=tick)
     relay.finish()
-    return Course(steps, taken, relay.differing, relay.outputs)
+    return Course(steps, found, relay.differing, relay.outputs)
 
 
 class _Relay:
@@ -103,22 +100,24 @@ class _Relay:
         self.outputs: list[Output] = []
         self.differing = dict.fromkeys(links, 0.0)
 
-    def turn(self, name: str) -> Turn:
+    def contestant(self, name: str) -> Contestant:
         """Local."""
         watches = {part: Stopwatch() for part in PARTS}
-        return Turn(
+        return Contestant(
+            name,
             self._advance,
-            watches,
+            unchecked("the state after every run is compared with the reference's, bit for bit"),
             before=partial(self._resume, name, watches),
             after=partial(self._arrive, name),
+            parts=watches,
+            warm_up=partial(self._warm_up, name, watches),
         )
 
-    def warm_up(self) -> None:
-        """Collective. A few steps of every way."""
-        watches = {part: Stopwatch() for part in PARTS}
-        for name in self._links:
-            self._resume(name, watches)
-            self._simulation.advance(min(WARM_UP, sum(self._steps)))
+    def _warm_up(self, name: str, watches: Mapping[str, Stopwatch]) -> None:
+        """Collective. A few steps."""
+        self._resume(name, watches)
+        self._simulation.advance(min(WARM_UP, sum(self._steps)))
+        self._simulation.farthest = 0.0
 
     def finish(self) -> None:
         """Collective. The atoms as they are in the end, and the same verdicts on all ranks."""
@@ -244,14 +243,14 @@ class Experiment:
             details=course.parts(name),
             values={"KiB": room / 1024.0},
             verdict=Verdict(course.differing[name], 0.0),
-            facts={"plans": links.plans},
-            more={
+            numbers={"plans": links.plans},
+            facts={
                 "ranks": comm.size,
                 "cells": list(self.problem.cells),
                 "atoms": self.problem.atoms,
                 "grid": list(self.grid),
                 "steps": list(course.steps),
-                "run_s": course.taken[name].times,
+                "run_s": course.race.times[name],
             },
             used=links.label,
         )
@@ -259,8 +258,8 @@ class Experiment:
     def _finished(self, each: Candidate[Links], rows: Mapping[str, MiniRow]) -> MiniRow:
         """Local. The row of a way, with its set-up; or why there is none."""
         if each.reason:
-            more = {"ranks": self.stage.ranks}
-            return MiniRow(self._labels(each.method), reason=each.reason, more=more)
+            facts = {"ranks": self.stage.ranks}
+            return MiniRow(self._labels(each.method), reason=each.reason, facts=facts)
         row = rows[each.method]
         row.setup = each.setup + each.freeing
         return row

@@ -63,7 +63,7 @@ def overheads(rows: Sequence[MiniRow]) -> list[Overhead]:
 
 def ranks_of(row: MiniRow) -> int:
     """Local. On how many ranks it was timed: its label, or what it keeps for JSON."""
-    return int(row.labels.get("ranks", row.more.get("ranks", 0)))
+    return int(row.labels.get("ranks", row.facts.get("ranks", 0)))
 
 
 @dataclass

@@ -1,20 +1,28 @@
-"""All ways in turns on the equations of one stage, and the rows that come of them."""
+"""All ways in turns on the equations of one stage, and the rows that come of them.
+
+A run of a mini-application takes a second or more, and is not repeated for the clock.
+"""
 
 from __future__ import annotations
 
-import time
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
 from typing import Any, Protocol
 
-import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.apps.bench.race import (
+    Contestant,
+    Race,
+    Stopwatch,
+    WatchedComm,
+    race,
+    unchecked,
+)
 from onesided.apps.bench.selection import Candidate, hints, prepare, release
-from onesided.apps.bench.timing import Stopwatch, WatchedComm, no_garbage_collection
 from onesided.apps.cli.failures import closing
 from onesided.apps.miniapps.halos import Need
 from onesided.apps.miniapps.way import REFERENCE, MiniRow, Way
@@ -130,78 +138,6 @@ class Solver:
         self._operator.Free()
 
 
-# Runs of several ways in turns, with the seconds of their parts.
-#
-# A run of a mini-application takes a second or more, and is not repeated for the clock. Ways take
-# turns, in alternating order, so that what else a machine does meets all of them.
-
-
-def _nothing() -> None:
-    """Local."""
-
-
-@dataclass(frozen=True)
-class Turn:
-    """What is run, and the stopwatches of parts of it, by name.
-
-    ``before`` and ``after`` are called around every run, and not timed.
-    """
-
-    call: Callable[[], object]
-    parts: Mapping[str, Stopwatch] = field(default_factory=dict)
-    before: Callable[[], object] = _nothing
-    after: Callable[[], object] = _nothing
-
-
-@dataclass(frozen=True)
-class Taken:
-    """Seconds of every run, by the slowest rank; those of parts are means over the ranks."""
-
-    times: list[float]
-    parts: dict[str, list[float]]
-
-
-def in_turns(
-    comm: MPI.Intracomm, turns: Sequence[Turn], runs: int, tick: Callable[[], object] = _nothing
-) -> list[Taken]:
-    """Collective. ``runs`` runs of each, from a barrier on; the same numbers on every rank."""
-    calls = [_lapped(turn) for turn in turns]
-    times = np.zeros((len(turns), runs))
-    order = list(range(len(turns)))
-    with no_garbage_collection():
-        for run in range(runs):
-            for index in order:
-                turns[index].before()
-                comm.Barrier()
-                began = time.perf_counter()
-                calls[index]()
-                times[index, run] = time.perf_counter() - began
-                turns[index].after()
-                tick()
-            order.reverse()
-    comm.Allreduce(MPI.IN_PLACE, times, op=MPI.MAX)
-    return [Taken(row.tolist(), _parts(comm, turn)) for row, turn in zip(times, turns, strict=True)]
-
-
-def _lapped(turn: Turn) -> Callable[[], object]:
-    """Local. The call, in which every stopwatch has a lap of its own."""
-    call = turn.call
-    for stopwatch in turn.parts.values():
-        stopwatch.laps.clear()
-        call = stopwatch.lapped(call)
-    return call
-
-
-def _parts(comm: MPI.Intracomm, turn: Turn) -> dict[str, list[float]]:
-    """Collective. Seconds of the parts in every run, the means over the ranks."""
-    found = {}
-    for name, stopwatch in turn.parts.items():
-        total = np.array(stopwatch.laps)
-        comm.Allreduce(MPI.IN_PLACE, total)
-        found[name] = (total / comm.size).tolist()
-    return found
-
-
 VECTORS = "vectors"
 
 
@@ -216,11 +152,11 @@ class Iteration:
     parts: dict[str, list[float]]
 
     @classmethod
-    def of(cls, solver: Solver, taken: Taken) -> Iteration:
+    def of(cls, solver: Solver, name: str, found: Race) -> Iteration:
         """Local. From the seconds of the runs."""
         count = max(1, solver.last.iterations)
-        parts = {name: _each(seconds, count) for name, seconds in taken.parts.items()}
-        return cls(_each(taken.times, count), parts)
+        parts = {part: _each(seconds, count) for part, seconds in found.parts[name].items()}
+        return cls(_each(found.times[name], count), parts)
 
     @property
     def median(self) -> float:
@@ -273,7 +209,7 @@ class Judge(Protocol):
         """Collective. Look at what came out, and complete the rows."""
 
 
-def race(
+def run_ways(
     system: System,
     ways: Mapping[str, Way],
     options: Namespace,
@@ -294,18 +230,20 @@ def race(
         )
         stack.callback(release, comm, candidates, Solver.free)
         runs = {each.method: each.made for each in candidates if each.made is not None}
-        for solver in runs.values():
-            solver.warm_up()
-        turns = [Turn(solver.run, solver.parts) for solver in runs.values()]
-        taken = dict(zip(runs, in_turns(comm, turns, options.runs, tick), strict=True))
-        iterations = {name: Iteration.of(solver, taken[name]) for name, solver in runs.items()}
+        why = unchecked("the mini-application judges the solutions of all ways together")
+        contestants = [
+            Contestant(name, solver.run, why, parts=solver.parts, warm_up=solver.warm_up)
+            for name, solver in runs.items()
+        ]
+        found = race(comm, contestants, iterations=options.runs, tick=tick)
+        iterations = {name: Iteration.of(solver, name, found) for name, solver in runs.items()}
         rows = {
             name: MiniRow(
                 {**judge.labels, "method": name},
                 iterations[name].times,
                 against={REFERENCE: iterations[REFERENCE].times},
                 details=iterations[name].details(),
-                more=_facts(system, solver, taken[name]),
+                facts=_facts(system, solver, found.times[name]),
                 used=solver.label,
             )
             for name, solver in runs.items()
@@ -314,7 +252,7 @@ def race(
     return [_finished(each, rows, judge, system) for each in candidates]
 
 
-def _facts(system: System, solver: Solver, taken: Taken) -> dict[str, object]:
+def _facts(system: System, solver: Solver, times: Sequence[float]) -> dict[str, object]:
     """Local. For JSON."""
     return {
         "ranks": system.comm.size,
@@ -323,7 +261,7 @@ def _facts(system: System, solver: Solver, taken: Taken) -> dict[str, object]:
         "kernel": system.matrix.kernel_name,
         "product": system.matrix.kernel_name,
         "cg_iterations": solver.last.iterations,
-        "run_s": taken.times,
+        "run_s": list(times),
     }
 
 
@@ -333,7 +271,7 @@ def _finished(
     """Local. The row of a way, with its set-up; or why there is none."""
     if each.reason:
         labels = {**judge.labels, "method": each.method}
-        return MiniRow(labels, reason=each.reason, more={"ranks": system.comm.size})
+        return MiniRow(labels, reason=each.reason, facts={"ranks": system.comm.size})
     row = rows[each.method]
     row.setup = each.setup + each.freeing
     return row

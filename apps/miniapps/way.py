@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from statistics import fmean, stdev
+from statistics import stdev
 from typing import Any
 
 from mpi4py import MPI
@@ -86,21 +86,14 @@ def scaled(
 
 @dataclass
 class MiniRow(Row):
-    """A way to communicate on so many ranks.
+    """A way to communicate on so many ranks; few runs have no quartiles.
 
-    ``shares`` are parts of one, shown in per cent; ``facts`` are numbers that the table shows with
-    three digits, and ``more`` is for JSON only. ``used``: the method that ``auto`` chose.
+    ``shares`` are parts of one, shown in per cent; ``numbers`` are shown with three digits.
     """
 
     shares: Mapping[str, float] = field(default_factory=dict)
-    facts: Mapping[str, float] = field(default_factory=dict)
-    more: Mapping[str, Any] = field(default_factory=dict)
-    used: str = ""
-
-    @property
-    def mean(self) -> float:
-        """Local. Of the times."""
-        return fmean(self.times)
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    hidden: Sequence[str] = ("quartiles", "error")
 
     @property
     def deviation(self) -> float:
@@ -108,25 +101,17 @@ class MiniRow(Row):
         return stdev(self.times) if len(self.times) > 1 else 0.0
 
     def cells(self) -> dict[str, str]:
-        """Local. For the table; few runs have no quartiles, and what is right is not repeated."""
-        shown = super().cells()
+        """Local. For the table."""
         if self.reason:
-            return shown
-        shown.pop("quartiles", None)
-        if self.verdict is not None and self.verdict.passed:
-            del shown["error"]
-        if self.used:
-            shown["method"] = f"{self.labels['method']} ({self.used})"
-        shown |= {name: f"{100 * share:.0f} %" for name, share in self.shares.items()}
-        return shown | {name: f"{number:.3g}" for name, number in self.facts.items()}
+            return super().cells()
+        shown = super().cells() | {name: f"{100 * x:.0f} %" for name, x in self.shares.items()}
+        return shown | {name: f"{x:.3g}" for name, x in self.numbers.items()}
 
     def record(self) -> dict[str, Any]:
         """Local. For JSON."""
         if self.reason:
             return super().record()
-        found = super().record() | {"mean_s": self.mean, "deviation_s": self.deviation}
-        found |= {**self.shares, **self.facts, **self.more}
-        return found | ({"used": self.used} if self.used else {})
+        return super().record() | {"deviation_s": self.deviation, **self.shares, **self.numbers}
 
 
 REFERENCE = "two-sided"

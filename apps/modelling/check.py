@@ -10,8 +10,8 @@ from statistics import median
 import numpy as np
 from mpi4py import MPI
 
+from onesided.apps.bench.race import Contestant, race, repeats, unchecked
 from onesided.apps.bench.selection import hints, prepare, release
-from onesided.apps.bench.timing import Subject, measure, repeats
 from onesided.apps.cli.report import Row, byte_count
 from onesided.apps.modelling.measuring import quick, round_of
 from onesided.collectives import Alltoallv_init, Request
@@ -68,13 +68,14 @@ def _one_size(
     candidates = prepare(comm, names, make, Request.Free)
     made = {each.method: each.made for each in candidates if each.made is not None}
     calls = {method: round_of(request) for method, request in made.items()}
-    subjects = [Subject(name, call, repeats=repeats(comm, call)) for name, call in calls.items()]
+    why = unchecked("the bytes do not matter to the model, and tests look at them")
+    contestants = [Contestant(name, call, why, repeats(comm, call)) for name, call in calls.items()]
     seconds = options.seconds / len(set(options.sizes))
-    lists = measure(comm, subjects, iterations=options.iterations, seconds=seconds)
+    found = race(comm, contestants, iterations=options.iterations, seconds=seconds)
     release(comm, candidates, Request.Free)
     traffic = of_matrix(np.full((comm.size, comm.size), count * ITEM), nodes)
     expected = predict(traffic, parameters, names)
-    timed = dict(zip(calls, lists, strict=True))
+    timed = found.times
     for each in candidates:
         labels = {"bytes": byte_count(sent.nbytes), "method": each.method}
         if each.method not in timed:

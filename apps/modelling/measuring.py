@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import numpy as np
 from mpi4py import MPI
 
+from onesided.apps.bench.race import Contestant, race, repeats, rest, unchecked
 from onesided.apps.bench.selection import BASELINE, hints
-from onesided.apps.bench.timing import Subject, measure, repeats, rest
-from onesided.apps.cli.report import quartiles
+from onesided.apps.cli.statistics import quartiles
 from onesided.apps.modelling.probes import IN_A_ROW, SHORT, Call, Probes, SharedProbes
 from onesided.collectives import Alltoallv_init, Request, UnsupportedError
 from onesided.collectives.modelling.exchanges import formulas
@@ -107,9 +107,10 @@ def quick(times: Sequence[float]) -> float:
 def _times(
     comm: MPI.Intracomm, calls: Mapping[str, Call], options: Namespace, seconds: float
 ) -> dict[str, float]:
-    subjects = [Subject(name, call, repeats=repeats(comm, call)) for name, call in calls.items()]
-    lists = measure(comm, subjects, iterations=options.iterations, seconds=seconds)
-    return {name: quick(times) for name, times in zip(calls, lists, strict=True)}
+    why = unchecked("a probe moves bytes that nobody reads")
+    contestants = [Contestant(name, call, why, repeats(comm, call)) for name, call in calls.items()]
+    found = race(comm, contestants, iterations=options.iterations, seconds=seconds)
+    return {name: quick(times) for name, times in found.times.items()}
 
 
 def _stores(

@@ -19,25 +19,28 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.foreign import ForeignError
-from onesided.apps.bench.selection import BASELINE, Candidate, chosen, hints, prepare, release
-from onesided.apps.bench.targets import PEER
-from onesided.apps.bench.timing import (
+from onesided.apps.bench.race import (
     LEAD,
+    Check,
+    Contestant,
+    Race,
     Stopwatch,
-    Subject,
     WatchedComm,
-    communication,
-    measure,
+    race,
     setup_time,
+    unchecked,
 )
+from onesided.apps.bench.selection import BASELINE, Candidate, chosen, hints, prepare, release
 from onesided.apps.cli.failures import CommandError, user_errors
 from onesided.apps.cli.options import settings
 from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import Report, Row, Verdict, check_json, conclusion
+from onesided.apps.cli.report import Report, Row, check_json
+from onesided.apps.cli.statistics import Verdict, conclusion
 from onesided.apps.tools.fft import FourierCheck, plan_maker, random_input, used_method
+from onesided.apps.tools.fft_targets import PEER
 from onesided.apps.tools.petsc import Petsc, cg_question, residual_question
 from onesided.apps.tools.rowblock import RowBlock
-from onesided.apps.tools.spmv import FAILED, halo_setup, vector
+from onesided.apps.tools.spmv import halo_setup, vector
 from onesided.apps.tools.spmv_contest import PETSC, Opponent, grid
 from onesided.pencilfft import PFFT, newDistArray
 from onesided.sparse import DistMatrix, cg
@@ -46,28 +49,7 @@ from onesided.sparse.solvers import Solution
 # One who runs an application: a method of ours, or an opponent; and the rows that come of all.
 
 
-@dataclass
-class ApplicationRow(Row):
-    """A row whose table leaves out what is the same everywhere; JSON has all.
-
-    ``used``: the method that ``auto`` chose.
-    """
-
-    used: str = ""
-
-    def cells(self) -> dict[str, str]:
-        """Local. For the table."""
-        shown = super().cells()
-        shown.pop("quartiles", None)
-        if self.verdict is not None and self.verdict.passed:
-            del shown["error"]
-        if self.used:
-            shown["method"] = f"{self.labels['method']} ({self.used})"
-        return shown
-
-    def record(self) -> dict[str, Any]:
-        """Local. For JSON."""
-        return super().record() | ({"used": self.used} if self.used else {})
+NOT_MADE = unchecked("there is nothing to call")
 
 
 @dataclass
@@ -75,8 +57,9 @@ class Entrant:
     """``call`` runs the application once, Collective, or on rank 0 ``alone`` while others sleep.
 
     ``setup``: seconds of what comes before and after all runs; ``stopwatch``: of the communication
-    inside, where that can be seen; ``own``: the last so many times by its own clock, Collective,
-    for a program beside this one; ``reason``: why there is nothing to call.
+    inside, where that can be seen; ``check``: of what it comes to; ``own``: the last so many
+    times by its own clock, Collective, for a program beside this one; ``reason``: why there is
+    nothing to call.
     """
 
     name: str
@@ -87,61 +70,59 @@ class Entrant:
     lead: float = 0.0
     own: Callable[[int], list[float]] | None = None
     used: str = ""
-    verdict: Verdict | None = None
+    check: Check = NOT_MADE
     reason: str = ""
 
 
-def timed(
+def run_all(
     comm: MPI.Intracomm,
     entrants: Sequence[Entrant],
     options: Namespace,
     seconds: float,
     tick: Callable[[], None],
-) -> dict[str, list[float]]:
-    """Collective. Seconds of every run in turns, by name."""
-    subjects, running = [], [each for each in entrants if each.call is not None]
-    for each in running:
-        call = each.call
-        if call is not None:
-            lapped = call if each.stopwatch is None else each.stopwatch.lapped(call)
-            subjects.append(Subject(each.name, lapped, alone=each.alone, lead=each.lead))
-    iterations = options.iterations
-    lists = measure(comm, subjects, iterations=iterations, seconds=seconds, tick=tick)
-    times = {each.name: taken for each, taken in zip(running, lists, strict=True)}
-    for each in running:
-        if each.own is not None:
-            times[each.name] = each.own(len(times[each.name]))
-    return times
+) -> Race:
+    """Collective. All entrants in turns."""
+    contestants = [
+        Contestant(
+            each.name,
+            each.call,
+            each.check,
+            alone=each.alone,
+            lead=each.lead,
+            own=each.own,
+            parts={} if each.stopwatch is None else {COMMUNICATION: each.stopwatch},
+        )
+        for each in entrants
+        if each.call is not None
+    ]
+    return race(comm, contestants, iterations=options.iterations, seconds=seconds, tick=tick)
 
 
 def rows(
-    comm: MPI.Intracomm,
-    application: str,
-    entrants: Sequence[Entrant],
-    times: dict[str, list[float]],
-    opponents: Sequence[str],
+    application: str, entrants: Sequence[Entrant], found: Race, opponents: Sequence[str]
 ) -> list[Row]:
-    """Collective. A row for everyone, with communication and compute apart where that is known.
+    """Local. A row for everyone, with communication and compute apart where that is known.
 
     Their sum is the time of a run: communication is the mean over the ranks, compute the rest,
     which the slowest rank decides.
     """
+    times = found.times
     against = {name: times[name] for name in (BASELINE, *opponents) if name in times}
-    found: list[Row] = []
+    made: list[Row] = []
     for each in entrants:
         labels = {"application": application, "method": each.name}
         if each.reason:
-            found.append(Row(labels, reason=each.reason))
+            made.append(Row(labels, reason=each.reason))
             continue
         taken, details = times[each.name], {}
         if each.stopwatch is not None:
-            inside = communication(comm, each.stopwatch, len(taken))
+            inside = found.parts[each.name][COMMUNICATION]
             rest = [whole - part for whole, part in zip(taken, inside, strict=True)]
-            details = {"communication": inside, "compute": rest}
-        row = ApplicationRow(labels, taken, each.setup, against=against, details=details)
-        row.verdict, row.used = each.verdict, each.used
-        found.append(row)
-    return found
+            details = {COMMUNICATION: inside, "compute": rest}
+        row = Row(labels, taken, each.setup, against=against, details=details, used=each.used)
+        row.verdict, row.hidden = found.verdicts.get(each.name), ("quartiles", "error")
+        made.append(row)
+    return made
 
 
 # A Fourier transform forward and backward, by every method and by mpi4py-fft.
@@ -177,16 +158,16 @@ def transforms(
     for entrant, candidate in zip(entrants, candidates, strict=True):
         if candidate.made is not None:
             _enter_transform(entrant, candidate.made, (source, spectrum, back))
-            entrant.verdict = check(candidate.made)
+            entrant.check = partial(check, candidate.made)
     peer = _peer(comm, options, source)
-    times = timed(comm, [*entrants, peer.entrant], options, seconds, tick)
+    found = run_all(comm, [*entrants, peer.entrant], options, seconds, tick)
     release(comm, candidates, PFFT.destroy)
     peer.close(comm)
     for entrant, candidate in zip(entrants, candidates, strict=True):
         entrant.setup = candidate.setup + candidate.freeing
     kind = "c2c" if options.dtype.startswith("complex") else "r2c"
     name = f"FFT {kind} {'x'.join(map(str, options.shape))}"
-    return rows(comm, name, [*entrants, peer.entrant], times, [PEER])
+    return rows(name, [*entrants, peer.entrant], found, [PEER])
 
 
 def _enter_transform(entrant: Entrant, plan: PFFT, arrays: tuple[Any, Any, Any]) -> None:
@@ -223,6 +204,7 @@ def _peer(comm: MPI.Intracomm, options: Namespace, source: Any) -> _Peer:
     if find_spec("mpi4py_fft") is None:
         return _Peer(Entrant(PEER, reason="it is not installed (it needs FFTW)"))
     from mpi4py_fft import PFFT as PeerPFFT
+    from mpi4py_fft import newDistArray as peers_array
 
     made: list[Any] = []
     shape = tuple(options.shape)
@@ -239,7 +221,8 @@ def _peer(comm: MPI.Intracomm, options: Namespace, source: Any) -> _Peer:
         plan.forward()
         plan.backward()
 
-    return _Peer(Entrant(PEER, call, setup, stopwatch, lead=LEAD), plan)
+    check = partial(FourierCheck(comm, plan, np.array(plan.forward.input_array), peers_array), plan)
+    return _Peer(Entrant(PEER, call, setup, stopwatch, lead=LEAD, check=check), plan)
 
 
 # Iterations of conjugate gradients, by every method and by PETSc.
@@ -277,15 +260,14 @@ def gradients(
         release(comm, candidates, DistMatrix.Free)
         raise
     opponent = _Opponent(comm, block, options.steps)
-    times = timed(comm, [*entrants, opponent.entrant], options, seconds, tick)
-    opponent.conclude(comm)
+    found = run_all(comm, [*entrants, opponent.entrant], options, seconds, tick)
     opponent.close()
     release(comm, candidates, DistMatrix.Free)
     for entrant, candidate in zip(entrants, candidates, strict=True):
         if entrant.setup is not None:
             entrant.setup += candidate.freeing
     name = f"CG {_name(options)}"
-    return rows(comm, name, [*entrants, opponent.entrant], times, [PETSC])
+    return rows(name, [*entrants, opponent.entrant], found, [PETSC])
 
 
 def _block(comm: MPI.Intracomm, options: Namespace) -> RowBlock:
@@ -306,8 +288,12 @@ def _enter_gradient(comm: MPI.Intracomm, entrant: Entrant, matrix: DistMatrix, s
     b = vector(*matrix.row_range, matrix.dtype)
     entrant.setup = halo_setup(comm, matrix)
     entrant.used = "" if matrix.method == entrant.name else matrix.method
-    solution = _solution(matrix, b, steps)
-    entrant.verdict = Verdict(_error(comm, matrix, b, solution), TOLERANCE)
+    _solution(matrix, b, steps)  # an error of what was asked for comes here
+
+    def check() -> Verdict:
+        return Verdict(_error(comm, matrix, b, _solution(matrix, b, steps)), TOLERANCE)
+
+    entrant.check = check
     entrant.stopwatch = Stopwatch()
     entrant.stopwatch.watch(matrix.halo, "start", "finish")
     matrix.comm = WatchedComm(matrix.comm, entrant.stopwatch)
@@ -346,16 +332,18 @@ class _Opponent:
             self.entrant = Entrant(PETSC, reason=str(error))
             return
         self.entrant = Entrant(
-            PETSC, partial(job.run, asked), alone=True, own=partial(job.times, asked)
+            PETSC, partial(job.run, asked), alone=True, own=partial(job.times, asked),
+            check=partial(self._check, comm, job, asked),
         )
 
-    def conclude(self, comm: MPI.Intracomm) -> None:
-        """Compare the residual that it came to, computed anew, with that of its recurrence."""
-        if self._job is not None:
-            if comm.rank == 0:
-                self._job.run(residual_question())
-            (error,) = self._job.times(residual_question(), 1)
-            self.entrant.verdict = Verdict(error, TOLERANCE)
+    @staticmethod
+    def _check(comm: MPI.Intracomm, job: Petsc, asked: str) -> Verdict:
+        """Compare the residual that it comes to, computed anew, with that of its recurrence."""
+        if comm.rank == 0:
+            job.run(asked)
+            job.run(residual_question())
+        (error,) = job.times(residual_question(), 1)
+        return Verdict(error, TOLERANCE)
 
     def close(self) -> None:
         """End the job."""
@@ -365,6 +353,7 @@ class _Opponent:
 
 
 Tick = Callable[[], None]
+COMMUNICATION = "communication"
 REMARK = (
     "Communication: mean over the ranks; compute: the rest of the time of the slowest. Break-even: "
     "runs after which the set-up has paid."
@@ -397,7 +386,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
             report.remarks.append(remark)
     report.remarks += [REMARK, conclusion(_verdicts(report), "serial transforms, and residuals")]
     report.finish(comm, out, options.json)
-    return FAILED if report.verified is False else 0
+    return comm.bcast(report.code())
 
 
 def _verdicts(report: Report) -> list[Verdict]:

@@ -7,10 +7,12 @@ run in a row, because the second would begin before the first has ended.
 
 from __future__ import annotations
 
+import itertools
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -18,11 +20,12 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.apps.bench.race import Contestant, Race, race
 from onesided.apps.bench.ranks import among
 from onesided.apps.bench.selection import BASELINE, Candidate, prepare, release
-from onesided.apps.bench.timing import Subject, measure
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.report import Row, byte_count
+from onesided.apps.cli.statistics import Verdict
 from onesided.apps.papers.broadcasters import Entrant, Runner, Track, correct
 from onesided.apps.papers.forecast import Forecast
 from onesided.collectives import empty, free
@@ -82,17 +85,13 @@ class Sweep:
         made = prepare(comm, list(entered), lambda name: entered[name].ready(track), Runner.release)
         runners = {each.method: each.made for each in made if each.made is not None}
         try:
-            wrong = [
-                name
-                for number, name in enumerate(runners)
-                if not correct(track, runners[name], number)
-            ]
+            found = self._race(track, runners, tick)
+            wrong = [name for name, verdict in found.verdicts.items() if not verdict.passed]
             if wrong:
                 raise CommandError(f"wrong data after {', '.join(wrong)}")
-            lists = self._times(comm, runners, tick)
         finally:
             release(comm, made, Runner.release)
-        times = dict(zip(runners, lists, strict=True))
+        times = found.times
         size = track.message.nbytes
         for candidate in made:
             self.rows.append(
@@ -100,16 +99,19 @@ class Sweep:
             )
         self.times |= {(comm.size, size, name): found for name, found in times.items()}
 
-    def _times(
-        self, comm: MPI.Intracomm, runners: Mapping[str, Runner], tick: Tick
-    ) -> list[list[float]]:
-        for _ in range(self.options.warm_up):
-            for runner in runners.values():
-                comm.Barrier()
-                runner.call()
-        subjects = [Subject(name, runner.call) for name, runner in runners.items()]
+    def _race(self, track: Track, runners: Mapping[str, Runner], tick: Tick) -> Race:
+        """Collective. All that could be made, checked with data of their own."""
+        numbers = itertools.count()
+
+        def check(runner: Runner) -> Verdict:
+            return Verdict(float(not correct(track, runner, next(numbers))), 0.0)
+
+        contestants = [
+            Contestant(name, runner.call, partial(check, runner))
+            for name, runner in runners.items()
+        ]
         iterations = self.options.iterations
-        return measure(comm, subjects, iterations=iterations, seconds=self.share, tick=tick)
+        return race(track.comm, contestants, iterations=iterations, seconds=self.share, tick=tick)
 
     def _row(
         self,

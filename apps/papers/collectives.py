@@ -25,10 +25,9 @@ from onesided import collectives
 from onesided.apps.bench.job import results_folder
 from onesided.apps.bench.picture import check_picture, save_panels
 from onesided.apps.bench.quantities import SIZE, number
+from onesided.apps.bench.race import Contestant, race, repeats
 from onesided.apps.bench.selection import BASELINE, EVERY, prepare, release
 from onesided.apps.bench.store import Store
-from onesided.apps.bench.targets import Comparison, Target, conclusions
-from onesided.apps.bench.timing import Subject, measure, repeats
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.machine import library, versions
 from onesided.apps.cli.options import settings, size
@@ -36,16 +35,16 @@ from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import (
     NOTHING,
     Report,
-    Verdict,
+    Row,
     byte_count,
     check_json,
+    conclusions,
     duration,
-    quartiles,
 )
+from onesided.apps.cli.statistics import Target, Verdict, quartiles
 from onesided.apps.papers.broadcast_sweep import MEMORY
 from onesided.apps.papers.operations import ITEM, OPERATIONS, Operation, Place, contribution, ring
 from onesided.apps.papers.options import USUAL
-from onesided.apps.tools.fft import FAILED
 from onesided.collectives import UnsupportedError, methods
 from onesided.collectives.hardware import Layout, processor
 
@@ -142,7 +141,7 @@ class Outcome:
 
 
 @dataclass
-class Contestant:
+class Call:
     """How the operation is called once, and what is freed after all calls."""
 
     call: Callable[[], object]
@@ -165,15 +164,15 @@ class Course:
     received: Any
     info: Mapping[str, str]
 
-    def make(self, name: str) -> Contestant:
+    def make(self, name: str) -> Call:
         """Collective. One of the MPI's own, or of ours by this method."""
         operation = self.operation
         arguments = operation.arguments(self.place, self.sent, self.received)
         if name == BLOCKING:
-            return Contestant(partial(getattr(self.comm, operation.name), *arguments))
+            return Call(partial(getattr(self.comm, operation.name), *arguments))
         if name == NONBLOCKING:
             begin = getattr(self.comm, operation.nonblocking)
-            return Contestant(lambda: begin(*arguments).Wait())
+            return Call(lambda: begin(*arguments).Wait())
         if name == PERSISTENT:
             try:
                 request = getattr(self.comm, operation.persistent)(*arguments)
@@ -188,7 +187,7 @@ class Course:
             start()
             wait()
 
-        return Contestant(call, request)
+        return Call(call, request)
 
     def wrong(self, call: Callable[[], object]) -> int:
         """Collective. How much is not as it should be after a call, on all ranks."""
@@ -196,27 +195,29 @@ class Course:
         held, right = operation.held(place), operation.expected(place)
         return operation.wrong(self.comm, call, self.received, held, right)
 
-    def subject(self, name: str, call: Callable[[], object]) -> Subject:
+    def contestant(self, name: str, call: Callable[[], object]) -> Contestant:
         """Collective. Enough calls in a row for the clock."""
         count = repeats(self.comm, call, REGION)
-        return Subject(name, call, count, apart=not self.operation.in_step)
+        return Contestant(
+            name,
+            call,
+            lambda: Verdict(float(self.wrong(call)), 0.0),
+            count,
+            apart=not self.operation.in_step,
+        )
 
     def outcome(self, names: Sequence[str], iterations: int, seconds: float) -> Outcome:
         """Collective. All contestants."""
         comm = self.comm
-        made = prepare(comm, names, self.make, Contestant.free)
+        made = prepare(comm, names, self.make, Call.free)
         calls = {each.method: each.made.call for each in made if each.made is not None}
         used = {each.method: getattr(each.made.request, "method", "")
                 for each in made if each.made is not None}  # fmt: skip
         try:
-            wrong = {name: self.wrong(call) for name, call in calls.items()}
-            subjects = [self.subject(name, call) for name, call in calls.items()]
-            lists = measure(comm, subjects, iterations=iterations, seconds=seconds)
-            for name, call in calls.items():
-                wrong[name] += self.wrong(call)
+            contestants = [self.contestant(name, call) for name, call in calls.items()]
+            ran = race(comm, contestants, iterations=iterations, seconds=seconds)
         finally:
-            release(comm, made, Contestant.free)
-        times = dict(zip(calls, lists, strict=True))
+            release(comm, made, Call.free)
         found = {}
         for each in made:
             name = each.method
@@ -224,7 +225,8 @@ class Course:
                 found[name] = Found(reason=each.reason)
                 continue
             setup = None if name in (BLOCKING, NONBLOCKING) else each.setup + each.freeing
-            found[name] = Found(times[name], setup, wrong[name], used[name])
+            wrong = int(ran.verdicts[name].error)
+            found[name] = Found(ran.times[name], setup, wrong, used[name])
         return Outcome(found)
 
 
@@ -283,8 +285,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     if comm.rank == 0 and options.picture is not None:
         _draw(options.picture, report.rows)
     report.finish(comm, out, options.json)
-    missed = [row for row in report.rows if isinstance(row, Comparison) and row.missed]
-    return FAILED if report.verified is False or (options.strict and missed) else 0
+    return report.code(strict=options.strict)
 
 
 def _complete(options: Namespace) -> None:
@@ -341,17 +342,6 @@ def _before(
 
 
 @dataclass
-class CollectiveRow(Comparison):
-    """A contestant; ``auto`` beside what is wanted. ``used``: the method that it chose."""
-
-    used: str = ""
-
-    def record(self) -> dict[str, Any]:
-        """Local. For JSON."""
-        return super().record() | ({"used": self.used} if self.used else {})
-
-
-@dataclass
 class CollectivesReport(Report):
     """For a person tables of ratios over the sizes, one or several for every operation."""
 
@@ -380,12 +370,12 @@ def _report(
         del given[name]
     report = CollectivesReport("bench collectives", given, {"ranks": comm.size}, remarks=[REMARK],
                                outcomes=outcomes, wanted=wanted)  # fmt: skip
-    reasons: dict[tuple[str, str], CollectiveRow] = {}  # once for all sizes
+    reasons: dict[tuple[str, str], Row] = {}  # once for all sizes
     for cell, outcome in outcomes.items():
         for name, found in outcome.found.items():
             if found.reason:
                 labels = {"operation": cell.operation, "method": name}
-                reasons[cell.operation, name] = CollectiveRow(labels, reason=found.reason)
+                reasons[cell.operation, name] = Row(labels, reason=found.reason)
             else:
                 report.rows.append(_row(cell, name, outcome, wanted[cell]))
     report.rows += reasons.values()
@@ -396,9 +386,9 @@ def _report(
     return report
 
 
-def _row(cell: Cell, name: str, outcome: Outcome, wanted: float | None) -> CollectiveRow:
+def _row(cell: Cell, name: str, outcome: Outcome, wanted: float | None) -> Row:
     found, blocking = outcome.found[name], outcome.found[BLOCKING].times
-    row = CollectiveRow(
+    row = Row(
         {"operation": cell.operation, "bytes": byte_count(cell.nbytes), "method": name},
         found.times, found.setup, cell.nbytes, verdict=Verdict(float(found.wrong), 0.0),
         used=found.used if name == AUTO else "",
@@ -406,8 +396,7 @@ def _row(cell: Cell, name: str, outcome: Outcome, wanted: float | None) -> Colle
     if name != BLOCKING:
         row.against = {BASELINE: blocking}
     if name == AUTO and wanted is not None:
-        row.aim = Target(f"MPI_{cell.operation}", wanted, least=False)
-        row.values = {"target": wanted, "reached": row.aim.reached(found.times, blocking)}
+        row.aim, row.wanted = Target(BASELINE, wanted, least=False), True
     return row
 
 

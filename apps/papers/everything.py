@@ -22,7 +22,7 @@ from onesided.apps.cli import commands, failures
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import settings
 from onesided.apps.cli.progress import console
-from onesided.apps.cli.report import NOTHING, PLAIN, Report, Row, duration
+from onesided.apps.cli.report import PLAIN, Report, Row, duration
 
 # The papers' experiments: which command repeats each, with what, and how long it may take.
 #
@@ -273,16 +273,6 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     return FAILED if series.failures else 0
 
 
-@dataclass
-class JobRow(Row):
-    """A row about an experiment, of which nothing is told but how long it took."""
-
-    def cells(self) -> dict[str, str]:
-        """Local. For the table."""
-        taken = "" if self.reason else duration(self.times[0])
-        return {**self.labels, "time": taken or NOTHING}
-
-
 class Series:
     """Local. One experiment after the other, and what is told about each."""
 
@@ -373,7 +363,9 @@ class Series:
             "state": ended.state,
         }
         times = [] if ended.reason else [ended.seconds]
-        self._report.rows.append(JobRow(labels, times, reason=ended.reason))
+        row = Row(labels, times, reason=ended.reason, hidden=("median", "quartiles"))
+        row.shown = {"time": duration(ended.seconds)} if times else {}
+        self._report.rows.append(row)
 
     def _say(self, experiment: Experiment, number: str, ended: Ended) -> None:
         line = f"[{number}] {experiment.name}: {ended.state}"

@@ -20,18 +20,18 @@ import numpy as np
 from mpi4py import MPI
 
 from onesided.apps.bench.memory import PLACES, Array, Exchanger
+from onesided.apps.bench.race import Check, Contestant, Race, race, repeats, unchecked
 from onesided.apps.bench.selection import BASELINE, Candidate, hints, prepare, release
-from onesided.apps.bench.timing import Subject, measure, repeats
 from onesided.apps.cli.failures import CommandError
-from onesided.apps.cli.report import Row, Verdict
+from onesided.apps.cli.report import Row
+from onesided.apps.cli.statistics import Verdict
 
 PLAIN = "plain"  # memory of what is no request
 MEMCPY = "memcpy"
 MEMCPY_IN_TURN = "memcpy2"  # into two arrays in turn, as a request with two slots has to do
 POISON = -1.0  # no element that is sent has this value
-ROUNDS = 3  # verified before the measurement: both slots, and the first one again
+ROUNDS = 3  # verified before the measurement, and after it: both slots, and the first one again
 SETUP_SHARE = 0.3  # of the time, for set-ups that are repeated
-MOST_TIMES = 200  # of a row that are written to JSON
 REMARK = (
     "Set-up: median of initializing plus median of freeing; break-even: iterations after which it "
     "has paid (paper 000, equations 1 to 3, medians). Short iterations are timed several in a row, "
@@ -69,45 +69,7 @@ class Startup:
 
 
 @dataclass
-class ExchangeRow(Row):
-    """A row with every set-up; ``repeats``: iterations in a row that one time is the mean of.
-
-    ``used``: the method that ``auto`` chose.
-    """
-
-    startup: Startup | None = None
-    repeats: int = 1
-    used: str = ""
-
-    def cells(self) -> dict[str, str]:
-        """Local. For the table, without what fills no column on a quiet day."""
-        shown = super().cells()
-        for name in ("mean", "error", f"vs {MEMCPY_IN_TURN}"):
-            shown.pop(name, None)
-        if self.used:
-            shown["method"] = f"{self.labels['method']} ({self.used})"
-        if self.verdict is not None and not self.verdict.passed:
-            shown["wrong"] = f"{self.verdict.error:.0f}"
-        return shown
-
-    def record(self) -> dict[str, Any]:
-        """Local. For JSON; of many times every n-th, n being ``times_step``."""
-        found = super().record()
-        if self.reason:
-            return found
-        step = max(1, len(self.times) // MOST_TIMES)
-        found |= {"mean_s": fmean(self.times), "repeats": self.repeats}
-        if self.used:
-            found["used"] = self.used
-        if step > 1:
-            found |= {"times_s": list(self.times[::step]), "times_step": step}
-        if self.startup is not None:
-            found |= {"init_times_s": self.startup.inits, "free_times_s": self.startup.frees}
-        return found
-
-
-@dataclass
-class _Contestant:
+class _Entrant:
     """What is timed: ``call`` runs one iteration and, where something comes, returns it."""
 
     labels: dict[str, str]
@@ -115,7 +77,11 @@ class _Contestant:
     startup: Startup | None = None
     delivers: bool = True
     used: str = ""
-    wrong: int = 0
+
+    @property
+    def name(self) -> str:
+        """Local. Of the method and its memory."""
+        return f"{self.labels['method']} {self.labels['memory']}"
 
 
 @dataclass
@@ -146,16 +112,12 @@ class Contest:
                     for candidate in candidates
                     if candidate.made is not None
                 ]
-            for each in running:
-                each.wrong = _wrong_elements(comm, problem, each, ROUNDS)
-            times, counts = self._times(running, tick)
-            for each in running:
-                each.wrong += _wrong_elements(comm, problem, each, 1)
+            found, counts = self._race(problem, running, tick)
         except CommandError:  # the same on every rank
             _release(comm, running, made)
             raise
         _release(comm, running, made)
-        return self._table(problem, running, made, times, counts)
+        return self._table(problem, running, made, found, counts)
 
     def _maker(self, problem: Problem, place: str) -> Callable[[str], Exchanger]:
         """Local. What makes the exchange of a method, Collective."""
@@ -166,7 +128,7 @@ class Contest:
 
     def _entered(
         self, candidate: Candidate[Exchanger], maker: Callable[[str], Exchanger], place: str
-    ) -> _Contestant:
+    ) -> _Entrant:
         """Collective. Set up again as often as there is time; the last one takes part."""
         comm, startup = self.comm, Startup([candidate.setup])
         budget = SETUP_SHARE * self.seconds / (len(self.names) * len(self.options.memory))
@@ -182,53 +144,55 @@ class Contest:
         method = candidate.method
         used = "" if candidate.made.method == method else candidate.made.method
         labels = {"method": method, "memory": place}
-        return _Contestant(labels, candidate.made.round, startup, used=used)
+        return _Entrant(labels, candidate.made.round, startup, used=used)
 
-    def _times(
-        self, running: Sequence[_Contestant], tick: Callable[[], None]
-    ) -> tuple[list[list[float]], list[int]]:
-        counts = [repeats(self.comm, each.call) for each in running]
-        subjects = [
-            Subject(each.labels["method"], each.call, repeats=count)
-            for each, count in zip(running, counts, strict=True)
-        ]
-        seconds = (1.0 - SETUP_SHARE) * self.seconds
-        iterations = self.options.iterations
-        return (
-            measure(self.comm, subjects, iterations=iterations, seconds=seconds, tick=tick),
-            counts,
-        )
+    def _race(
+        self, problem: Problem, running: Sequence[_Entrant], tick: Callable[[], None]
+    ) -> tuple[Race, list[int]]:
+        """Collective. What came out, and how many calls in a row were timed of each."""
+        comm, contestants = self.comm, []
+        counts = [repeats(comm, each.call) for each in running]
+        for each, count in zip(running, counts, strict=True):
+            check: Check = unchecked("a copy of as many bytes, for comparison")
+            if each.delivers:
+                check = partial(_wrong_elements, comm, problem, each)
+            contestants.append(Contestant(each.name, each.call, check, count))
+        seconds, iterations = (1.0 - SETUP_SHARE) * self.seconds, self.options.iterations
+        return race(comm, contestants, iterations=iterations, seconds=seconds, tick=tick), counts
 
     def _table(
         self,
         problem: Problem,
-        running: Sequence[_Contestant],
+        running: Sequence[_Entrant],
         made: Sequence[tuple[str, Candidate[Exchanger]]],
-        times: Sequence[list[float]],
+        found: Race,
         counts: Sequence[int],
     ) -> list[Row]:
         """Local. The rows, those of methods that could not be made at the end."""
         plain = {
-            each.labels["method"]: taken
-            for each, taken in zip(running, times, strict=True)
+            each.labels["method"]: found.times[each.name]
+            for each in running
             if each.startup is None
         }
         rows: list[Row] = []
-        for each, taken, count in zip(running, times, counts, strict=True):
-            rows.append(
-                ExchangeRow(
-                    {**self.labels, **each.labels},
-                    taken,
-                    setup=None if each.startup is None else each.startup.seconds,
-                    nbytes=problem.nbytes,
-                    against=plain,
-                    details={"mean": [fmean(taken)]},
-                    verdict=Verdict(float(each.wrong), 0.0) if each.delivers else None,
-                    startup=each.startup,
-                    repeats=count,
-                    used=each.used,
-                )
+        for each, count in zip(running, counts, strict=True):
+            taken, verdict = found.times[each.name], found.verdicts.get(each.name)
+            facts: dict[str, Any] = {"repeats": count}
+            if each.startup is not None:
+                facts |= {"init_times_s": each.startup.inits, "free_times_s": each.startup.frees}
+            row = Row(
+                {**self.labels, **each.labels},
+                taken,
+                setup=None if each.startup is None else each.startup.seconds,
+                nbytes=problem.nbytes,
+                against=plain,
+                details={"mean": [fmean(taken)]},
+                verdict=verdict,
+                used=each.used,
+                facts=facts,
+                hidden=("mean", "error", f"vs {MEMCPY_IN_TURN}"),
             )
+            rows.append(row)
         rows += [
             Row({**self.labels, "method": each.method, "memory": place}, reason=each.reason)
             for place, each in made
@@ -237,7 +201,7 @@ class Contest:
         return rows
 
 
-def _without_request(comm: MPI.Intracomm, problem: Problem) -> list[_Contestant]:
+def _without_request(comm: MPI.Intracomm, problem: Problem) -> list[_Entrant]:
     """Local. Those that need no request: the bare call of mpi4py, and copies of as many bytes."""
     sent, received = problem.sent, np.zeros_like(problem.expected)
     turn = cycle([np.zeros_like(sent), np.zeros_like(sent)])
@@ -254,7 +218,7 @@ def _without_request(comm: MPI.Intracomm, problem: Problem) -> list[_Contestant]
         (MEMCPY_IN_TURN, PLAIN): lambda: np.copyto(next(turn), sent),
     }
     return [
-        _Contestant({"method": name, "memory": memory}, call, delivers=name == BASELINE)
+        _Entrant({"method": name, "memory": memory}, call, delivers=name == BASELINE)
         for (name, memory), call in calls.items()
     ]
 
@@ -265,36 +229,32 @@ def _layout(counts: Sequence[int]) -> tuple[Array, Array]:
     return numbers, (np.cumsum(numbers) - numbers).astype(np.intc)
 
 
-def _wrong_elements(
-    comm: MPI.Intracomm, problem: Problem, contestant: _Contestant, rounds: int
-) -> int:
-    """Collective. Elements on all ranks that are not as they should be, in so many rounds."""
-    if not contestant.delivers:
-        return 0
+def _wrong_elements(comm: MPI.Intracomm, problem: Problem, entrant: _Entrant) -> Verdict:
+    """Collective. Elements on all ranks that are not as they should be, in a few rounds."""
     wrong = 0
-    for _ in range(rounds):
-        received = contestant.call()
+    for _ in range(ROUNDS):
+        received = entrant.call()
         wrong += int(np.count_nonzero(received != problem.expected))
         received[...] = POISON  # the caller's until the next round
         comm.Barrier()
-    return int(comm.allreduce(wrong))
+    return Verdict(float(comm.allreduce(wrong)), 0.0)
 
 
 def _release(
     comm: MPI.Intracomm,
-    running: Sequence[_Contestant],
+    running: Sequence[_Entrant],
     made: Sequence[tuple[str, Candidate[Exchanger]]],
 ) -> None:
     """Collective. Free every exchange, in reverse order, and note how long it took."""
-    for contestant in running:
-        contestant.call = _nothing  # no view of the memory is left
+    for entrant in running:
+        entrant.call = _nothing  # no view of the memory is left
     for _, candidate in reversed(made):
         release(comm, [candidate], Exchanger.free)
     freed = {(place, candidate.method): candidate.freeing for place, candidate in made}
-    for contestant in running:
-        if contestant.startup is not None:
-            key = (contestant.labels["memory"], contestant.labels["method"])
-            contestant.startup.frees.append(freed[key])
+    for entrant in running:
+        if entrant.startup is not None:
+            key = (entrant.labels["memory"], entrant.labels["method"])
+            entrant.startup.frees.append(freed[key])
 
 
 def _nothing() -> None:

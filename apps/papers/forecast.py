@@ -21,7 +21,8 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.cli.failures import words
-from onesided.apps.cli.report import byte_count, ratio
+from onesided.apps.cli.report import byte_count
+from onesided.apps.cli.statistics import ratio
 from onesided.apps.papers.broadcasters import BINOMIAL, LINEAR, ONE_SIDED, PASSIVE, Entrant
 from onesided.collectives import Bcast_init, OneSidedBroadcast, OnesidedError, bcast_linear
 from onesided.collectives.modelling.broadcasts import GAPS, binomial, linear

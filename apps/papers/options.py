@@ -431,6 +431,7 @@ def bench_rounds(parser: argparse.ArgumentParser) -> None:
         default=["rma-notify", "p2p", "mpi-persistent"],
         help="what auto is compared with (default the any-order methods among which it chooses)",
     )
+    add("--strict", action="store_true", help="1 where a target is missed")
 
 
 def bench_collectives(parser: argparse.ArgumentParser) -> None:

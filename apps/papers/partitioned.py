@@ -18,7 +18,6 @@ from rich.console import Group
 from rich.table import Table
 
 from onesided.apps.bench.picture import check_picture, save_lines
-from onesided.apps.bench.targets import Target, comparison, conclusions
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import settings, size
 from onesided.apps.cli.progress import console, progress
@@ -26,12 +25,13 @@ from onesided.apps.cli.report import (
     NOTHING,
     Report,
     Row,
-    Verdict,
     byte_count,
     check_json,
+    compared,
+    conclusions,
     duration,
-    ratio,
 )
+from onesided.apps.cli.statistics import Target, Verdict
 from onesided.apps.papers.options import AGGREGATES, EVERY, MESSAGE_SIZES
 from onesided.apps.papers.partitioned_sends import (
     AUTO,
@@ -58,35 +58,21 @@ BANDWIDTH = "GB/s and per cent of the single message's"
 PERCEIVED = "perceived GB/s: bytes over the time after the last partition was ready"
 
 
-@dataclass
-class Timed(Row):
-    """A contestant at a place, where it was timed."""
+def bandwidth(row: Row) -> str:
+    """Local. GB/s by the median, and per cent of the single message's."""
+    relative = row.ratios.get(SINGLE.method)
+    share = f" {100 / relative:.0f}%" if relative else ""
+    return _speed(row.nbytes, row.times) + share + _fault(row)
 
-    @property
-    def ratios(self) -> dict[str, float]:
-        """Local. As of any row, over the rounds in which both took part."""
-        pairs = {name: min(len(self.times), len(times)) for name, times in self.against.items()}
-        return {
-            name: ratio(self.times[:count], self.against[name][:count])
-            for name, count in pairs.items()
-        }
 
-    @property
-    def bandwidth(self) -> str:
-        """Local. GB/s by the median, and per cent of the single message's."""
-        relative = self.ratios.get(SINGLE.method)
-        share = f" {100 / relative:.0f}%" if relative else ""
-        return _speed(self.nbytes, self.times) + share + self.fault
+def perceived(row: Row) -> str:
+    """Local. GB/s if only the time after the last partition was ready counts."""
+    return _speed(row.nbytes, row.details["after last"]) + _fault(row)
 
-    @property
-    def perceived(self) -> str:
-        """Local. GB/s if only the time after the last partition was ready counts."""
-        return _speed(self.nbytes, self.details["after last"]) + self.fault
 
-    @property
-    def fault(self) -> str:
-        """Local. A sign for wrong data."""
-        return "" if self.verdict is None or self.verdict.passed else WRONG
+def _fault(row: Row) -> str:
+    """A sign for wrong data."""
+    return "" if row.verdict is None or row.verdict.passed else WRONG
 
 
 def _speed(nbytes: int, times: Sequence[float]) -> str:
@@ -107,17 +93,17 @@ class SweepReport(Report):
     def table(self, title: str) -> Group:
         """Local. Bandwidths; where there is computing, also the perceived ones."""
         tables: list[str | Table] = [f"{title}, {BANDWIDTH}"]
-        tables += self._tables(lambda row: row.bandwidth)
+        tables += self._tables(bandwidth)
         if self.settings["compute"]:
-            tables += [PERCEIVED, *self._tables(lambda row: row.perceived)]
+            tables += [PERCEIVED, *self._tables(perceived)]
         return Group(*tables)
 
-    def _tables(self, cell: Callable[[Timed], str]) -> list[Table]:
-        rows = [row for row in self.rows if isinstance(row, Timed)]
+    def _tables(self, cell: Callable[[Row], str]) -> list[Table]:
+        rows = [row for row in self.rows if not row.reason]
         places = dict.fromkeys((row.labels["order"], row.labels["threads"]) for row in rows)
         return [self._place([row for row in rows if _place(row) == key], cell) for key in places]
 
-    def _place(self, rows: Sequence[Timed], cell: Callable[[Timed], str]) -> Table:
+    def _place(self, rows: Sequence[Row], cell: Callable[[Row], str]) -> Table:
         order, threads = _place(rows[0])
         table = Table(title=f"{order}, {number_of_threads(int(threads))}", title_justify="left")
         for name in ENTRY:
@@ -138,7 +124,7 @@ def number_of_threads(count: int) -> str:
     return "1 thread" if count == 1 else f"{count} threads"
 
 
-def _place(row: Timed) -> tuple[str, str]:
+def _place(row: Row) -> tuple[str, str]:
     return row.labels["order"], row.labels["threads"]
 
 
@@ -146,7 +132,7 @@ def _entry(labels: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(labels[name] for name in ENTRY)
 
 
-def timed_row(place: Place, result: Result, others: Sequence[Result], nbytes: int) -> Timed:
+def timed_row(place: Place, result: Result, others: Sequence[Result], nbytes: int) -> Row:
     """Local. ``others``: all results of the place, for those to compare with."""
     labels = {
         "partition": byte_count(place.part),
@@ -155,12 +141,12 @@ def timed_row(place: Place, result: Result, others: Sequence[Result], nbytes: in
         **result.entry.labels,
     }
     partitions = nbytes // place.part
-    return Timed(
+    return Row(
         labels,
         result.times,
         setup=result.setup,
         nbytes=nbytes,
-        against=compared(result, others),
+        against=opponents_of(result, others),
         details={"mean": [fmean(result.times)], "after last": result.tails},
         values={
             "partition_bytes": place.part,
@@ -172,7 +158,7 @@ def timed_row(place: Place, result: Result, others: Sequence[Result], nbytes: in
     )
 
 
-def compared(result: Result, others: Sequence[Result]) -> dict[str, Sequence[float]]:
+def opponents_of(result: Result, others: Sequence[Result]) -> dict[str, Sequence[float]]:
     """Local. Times of the single message, and of the MPI's own partitioned send marked alike."""
     found: dict[str, Sequence[float]] = {}
     for other in others:
@@ -428,7 +414,7 @@ def _rows(place: Place, result: Result, others: list[Result], nbytes: int) -> It
         rounds = min(len(times), len(result.times))
         found = bound(opponent, place.part, result.entry, vendor)
         least = None if contestant.python else found
-        yield comparison(
+        yield compared(
             labels,
             result.times[:rounds],
             times[:rounds],

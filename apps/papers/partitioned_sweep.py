@@ -11,6 +11,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import geometric_mean
 from typing import Any
 
@@ -18,9 +19,10 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.apps.bench import race as racing
+from onesided.apps.bench.race import WARM_UP, race, unchecked
 from onesided.apps.bench.selection import Candidate, prepare, release
 from onesided.apps.bench.team import Team
-from onesided.apps.bench.timing import WARM_UP, Subject, measure
 from onesided.apps.cli.failures import closing
 from onesided.apps.cli.report import duration
 from onesided.apps.papers.broadcast_sweep import MEMORY
@@ -40,6 +42,7 @@ from onesided.collectives import agreed
 
 # A round of Listing 1, to be timed or to be checked.
 
+READY = "ready"
 TURNS = 3  # rounds of a check; Open MPI's partitioned send is right in the first one only
 PROBES = 16  # looks for messages between the start and the first mark of a checked round
 
@@ -47,12 +50,12 @@ PROBES = 16  # looks for messages between the start and the first mark of a chec
 class Round:
     """Start, the loop over partitions on several threads, wait. Calling it runs it.
 
-    ``ready`` has for every call the seconds from its beginning until the last partition was ready
+    ``ready`` adds up the seconds from the beginning of a call until the last partition was ready
     (the bytes were there, the last mark began), on this side.
     """
 
     def __init__(self, runner: Runner, team: Team, works: Sequence[Work]) -> None:
-        self.runner, self.ready = runner, list[float]()
+        self.runner, self.ready = runner, 0.0
         self._team, self._works = team, works
 
     def __call__(self) -> None:
@@ -62,7 +65,7 @@ class Round:
         runner.start()
         ready = self._team.run(self._works) or [time.perf_counter()]
         runner.wait()
-        self.ready.append(max(ready) - begin)
+        self.ready += max(ready) - begin
 
     def nudged(self, comm: MPI.Intracomm) -> None:
         """Local. The same, while MPI makes progress before the first partition is ready."""
@@ -286,13 +289,21 @@ class Sweep:
         self, lane: Lane, pairs: Sequence[tuple[Result, Round]], iterations: int, seconds: float
     ) -> None:
         """Collective. Add times to the results."""
-        for _, each in pairs:
-            each.ready.clear()
-        subjects = [Subject(result.entry.name, each, lead=LEAD) for result, each in pairs]
-        lists = measure(lane.comm, subjects, iterations=iterations, seconds=seconds)
-        for (result, each), times in zip(pairs, lists, strict=True):
-            step = (len(each.ready) - WARM_UP) // len(times)  # the lead, and the timed round
-            ready = each.ready[WARM_UP + step - 1 :: step]
+        why = unchecked("every partition was looked at in rounds of their own, which are counted")
+        contestants = [
+            racing.Contestant(
+                result.entry.name,
+                each,
+                why,
+                lead=LEAD,
+                parts={READY: partial(getattr, each, READY)},
+            )
+            for result, each in pairs
+        ]
+        found = race(lane.comm, contestants, iterations=iterations, seconds=seconds)
+        for result, _ in pairs:
+            times = found.times[result.entry.name]
+            ready = found.mine[result.entry.name][READY]
             result.times += times
             result.tails += [time - until for time, until in zip(times, ready, strict=True)]
 

@@ -13,30 +13,21 @@ from rich.console import Group
 from rich.table import Table
 
 from onesided.apps.cli.machine import library
-from onesided.apps.cli.report import NOTHING, Report, Row, Verdict, byte_count, duration
+from onesided.apps.cli.report import NOTHING, Report, Row, byte_count, duration
+from onesided.apps.cli.statistics import Verdict
 from onesided.apps.papers.rmamt_cell import ALONE, MAIN, RELEASED, THREADS, C, Cell, Outcome
 
 NAMES = ("sync", "op", "threads", "level")
+SHOWN = "the number of its pattern"
 COLUMNS = 8  # sizes in a table
 SMALL = 64 * 1024  # bytes from which on paper 002 calls messages large
 
 
-@dataclass
-class CellRow(Row):
-    """A cell that was measured; ``times`` are the means of its runs, in seconds of a round."""
-
-    cell: Cell | None = None
-    shown: str = ""
-
-    def record(self) -> dict[str, Any]:
-        """Local. For JSON."""
-        return super().record() | {"message_bytes": self.cell.size if self.cell else 0}
-
-
-def row(cell: Cell, found: Outcome) -> CellRow:
+def row(cell: Cell, found: Outcome) -> Row:
     """Local. Of a cell; where it failed, the kind of failure and what is known of it."""
+    facts = {"message_bytes": cell.size}
     if found.kind:
-        return CellRow(cell.labels, reason=f"{found.kind}: {found.reason}", cell=cell)
+        return Row(cell.labels, reason=f"{found.kind}: {found.reason}", facts=facts)
     means = [run.mean for run in found.loops[THREADS]]
     mean, spread = fmean(means), stdev(means) if len(means) > 1 else None
     values: dict[str, float | None] = {
@@ -49,9 +40,9 @@ def row(cell: Cell, found: Outcome) -> CellRow:
         "relative_spread": None if spread is None else spread / mean,
         **shares(found),
     }
-    made = CellRow(cell.labels, means, nbytes=found.nbytes, values=values, cell=cell)
+    made = Row(cell.labels, means, nbytes=found.nbytes, values=values, facts=facts)
     made.verdict = Verdict(found.wrong / max(1, found.messages), 0.0)
-    made.shown = shown(cell, values)
+    made.shown = {SHOWN: shown(cell, values)}
     return made
 
 
@@ -109,7 +100,7 @@ class MatrixReport(Report):
     ``measured``: its rows; ``place``: facts of the machine as the jobs found it.
     """
 
-    measured: list[CellRow] = field(default_factory=list)
+    measured: list[Row] = field(default_factory=list)
     place: Mapping[str, object] = field(default_factory=dict)
 
     def machine(self, comm: MPI.Intracomm) -> Mapping[str, object]:
@@ -124,7 +115,7 @@ class MatrixReport(Report):
         for pattern in dict.fromkeys(each.labels["pattern"] for each in measured):
             here = [each for each in measured if each.labels["pattern"] == pattern]
             unit = UNITS.get(pattern, "million messages/s")
-            parts += _tables(f"{pattern}: {unit}", here, lambda each: each.shown)
+            parts += _tables(f"{pattern}: {unit}", here, lambda each: each.shown[SHOWN])
             if any(each.values["lock_share"] is not None for each in here):
                 words = f"{pattern}: per cent for Python, of these its lock"
                 threaded = [each for each in here if each.labels["threads"] != MAIN]
@@ -132,7 +123,7 @@ class MatrixReport(Report):
         return Group(*parts)
 
 
-def _share(each: CellRow) -> str:
+def _share(each: Row) -> str:
     python, lock = each.values["python_share"], each.values["lock_share"]
     if python is None or lock is None:
         return NOTHING
@@ -140,14 +131,13 @@ def _share(each: CellRow) -> str:
 
 
 def _tables(
-    title: str, rows: Sequence[CellRow], cell: Callable[[CellRow], str]
+    title: str, rows: Sequence[Row], cell: Callable[[Row], str]
 ) -> Iterator[Table]:
     """Rows of the same pattern, so many sizes side by side."""
     lines: dict[tuple[str, ...], dict[int, str]] = {}
     for each in rows:
-        if each.cell is not None:
-            key = tuple(each.labels[name] for name in NAMES)
-            lines.setdefault(key, {})[each.cell.size] = cell(each)
+        key = tuple(each.labels[name] for name in NAMES)
+        lines.setdefault(key, {})[each.facts["message_bytes"]] = cell(each)
     sizes = sorted({nbytes for found in lines.values() for nbytes in found})
     for start in range(0, len(sizes), COLUMNS):
         shown = sizes[start : start + COLUMNS]

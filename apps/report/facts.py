@@ -9,7 +9,8 @@ from typing import Any
 
 from onesided.apps.bench.result import METHOD, Entry, Result
 from onesided.apps.bench.selection import BASELINE
-from onesided.apps.cli.report import NEVER, break_even, duration
+from onesided.apps.cli.report import NEVER, duration
+from onesided.apps.cli.statistics import break_even
 from onesided.apps.report.figure import NOTHING
 from onesided.apps.report.markup import Fold, Paragraph, Table
 from onesided.apps.report.page import Block, Section

@@ -6,7 +6,6 @@ time, so that their times can be compared on a machine that is shared.
 
 from __future__ import annotations
 
-import time
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
@@ -17,13 +16,14 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.picture import check_picture, save_slice
+from onesided.apps.bench.race import Contestant, race, rest, unchecked
 from onesided.apps.bench.selection import Candidate, prepare, release
 from onesided.apps.bench.team import Team
-from onesided.apps.bench.timing import rest
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import settings
 from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import Report, Row, Verdict, check_json
+from onesided.apps.cli.report import Report, Row, check_json
+from onesided.apps.cli.statistics import Verdict
 from onesided.apps.solvers.heat_halos import REFERENCE, chosen
 from onesided.apps.solvers.heat_problem import PERIODIC, Block, Problem
 from onesided.apps.solvers.heat_simulation import ROOT, Simulation
@@ -35,44 +35,54 @@ from onesided.pencilfft import block
 # All steps of all ways, in turns, with their times.
 
 WARM_UP = 4  # steps before the first round, which begins again at the start
-Times = list[list[float]]
+Times = Mapping[str, list[float]]
+COMMUNICATION = "communication"
 
 
 def follow(
     comm: MPI.Intracomm,
-    runs: Sequence[Simulation],
+    runs: Mapping[str, Simulation],
     steps: int,
     rounds: int,
     tick: Callable[[], None],
 ) -> tuple[Times, Times]:
     """Collective. All steps: seconds of a step, and of its communication, by run and round."""
-    start = runs[0].problem.initial(runs[0].block.box)
-    for each in runs:
-        each.load(start)
-        each.resume()
-        each.advance(min(WARM_UP, steps))
-        each.load(start)
-    times = np.zeros((2, rounds, len(runs)))
-    order = list(range(len(runs)))
-    for number in range(rounds):
-        begin, end = block(steps, rounds, number)
-        count = end - begin
-        for index in order:
-            each, before = runs[index], runs[index].communication
-            each.resume()
-            comm.Barrier()
-            began = time.perf_counter()
-            each.advance(count)
-            times[0, number, index] = (time.perf_counter() - began) / count
-            times[1, number, index] = (each.communication - before) / count
-            each.pause()
-            tick()
-        order.reverse()
-    comm.Allreduce(MPI.IN_PLACE, times[0], op=MPI.MAX)
-    comm.Allreduce(MPI.IN_PLACE, times[1], op=MPI.SUM)
-    times[1] /= comm.size
-    whole, communication = (array.T.tolist() for array in times)
-    return whole, communication
+    found = race(comm, [_entered(name, each, steps, rounds) for name, each in runs.items()],
+                 iterations=rounds, tick=tick)  # fmt: skip
+    counts = [end - begin for begin, end in (block(steps, rounds, n) for n in range(rounds))]
+
+    def of_a_step(seconds: Sequence[float]) -> list[float]:
+        return [each / count for each, count in zip(seconds, counts, strict=True)]
+
+    times = {name: of_a_step(each) for name, each in found.times.items()}
+    inside = {name: of_a_step(each[COMMUNICATION]) for name, each in found.parts.items()}
+    return times, inside
+
+
+def _entered(name: str, run: Simulation, steps: int, rounds: int) -> Contestant:
+    """Local. Every call computes the steps of the next round."""
+    parts = iter([block(steps, rounds, number) for number in range(rounds)])
+    start = run.problem.initial(run.block.box)
+
+    def advance() -> None:
+        begin, end = next(parts)
+        run.advance(end - begin)
+
+    def warm_up() -> None:
+        run.load(start)
+        run.resume()
+        run.advance(min(WARM_UP, steps))
+        run.load(start)
+
+    return Contestant(
+        name,
+        advance,
+        unchecked("the fields of all ways are compared at the end"),
+        before=run.resume,
+        after=run.pause,
+        parts={COMMUNICATION: lambda: run.communication},
+        warm_up=warm_up,
+    )
 
 
 # From the options of ``onesided heat`` to a problem, a process grid and a block.
@@ -284,7 +294,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
         runs = {each.method: each.made for each in candidates if each.made is not None}
         rounds = min(options.rounds, options.steps)
         with progress(out, "heating", rounds * len(runs)) as tick:
-            lists = follow(comm, list(runs.values()), options.steps, rounds, tick)
+            times, communication = follow(comm, runs, options.steps, rounds, tick)
     first = next(iter(runs.values()))
     check_finite(comm, runs)
     report = Report("heat", settings(options), _pattern(cart, first), remarks=[REMARK])
@@ -298,7 +308,6 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     release(comm, candidates, Simulation.free)
     grid.Free()
     cart.Free()
-    times, communication = (dict(zip(runs, each, strict=True)) for each in lists)
     report.rows = [_row(each, labels, times, communication, verdicts) for each in candidates]
     report.finish(comm, out, options.json)
     return FAILED if report.verified is False else 0

@@ -8,22 +8,25 @@ follow the same flow side by side.
 from __future__ import annotations
 
 import math
-import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
 from onesided.apps.bench.picture import check_picture, save_slice
+from onesided.apps.bench.race import Contestant, race, unchecked
 from onesided.apps.bench.selection import Candidate, chosen, prepare, release
 from onesided.apps.cli.failures import CommandError, user_errors
 from onesided.apps.cli.options import settings
 from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import Listing, Report, Row, Verdict, check_json
+from onesided.apps.cli.report import Listing, Report, Row, check_json
+from onesided.apps.cli.statistics import Verdict
 from onesided.apps.solvers.flow import Flow
 from onesided.apps.tools.fft import FAILED, used_method
 from onesided.collectives.agreement import agreed
@@ -306,7 +309,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     flows = {each.method: each.made for each in candidates if each.made is not None}
     out = console(options.terminal) if comm.rank == 0 else None
     history = History(state.shape, state.nu, state.dt)
-    with progress(out, "following", steps) as tick, np.errstate(all="ignore"):
+    with progress(out, "following", steps * len(flows)) as tick, np.errstate(all="ignore"):
         times, state = _follow(comm, options, flows, state, steps, history, tick)
     report = Report("navier-stokes", settings(options), _pattern(comm, state, flows))
     report.remarks += [REMARK, *history.remarks()]
@@ -411,22 +414,30 @@ def _follow(
     first = next(iter(flows.values()))
     every = options.every or max(1, steps // LINES)
     history.add(state.time, first)
-    times: dict[str, list[float]] = {method: [] for method in flows}
-    for number in range(1, steps + 1):
-        for method, flow in flows.items():
-            began = time.perf_counter()
-            flow.step(state.dt)
-            times[method].append(time.perf_counter() - began)
+    turns = count(1)
+
+    def told() -> None:
+        """What comes after each turn: of every step when all methods have taken it."""
+        nonlocal state
+        number, rest = divmod(next(turns), len(flows))
+        tick()
+        if rest:
+            return
         state = replace(state, step=state.step + 1, time=state.time + state.dt)
         last = number == steps
         if last or number % every == 0:
             history.add(state.time, first)
         if options.checkpoint is not None and (last or _due(options, number)):
             state.save(comm, options.checkpoint, first.velocity_hat)
-        tick()
-    slowest = np.array(list(times.values()))
-    comm.Allreduce(MPI.IN_PLACE, slowest, op=MPI.MAX)
-    return dict(zip(times, slowest.tolist(), strict=True)), state
+
+    why = unchecked("the velocities of all methods are compared at the end")
+    dt = state.dt
+    contestants = [
+        Contestant(name, partial(flow.step, dt), why, warm_up=lambda: None)
+        for name, flow in flows.items()
+    ]
+    times = race(comm, contestants, iterations=steps, tick=told).times
+    return times, state
 
 
 def _due(options: Namespace, number: int) -> bool:

@@ -9,7 +9,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.cli.report import Listing, Verdict
+from onesided.apps.cli.report import Listing
+from onesided.apps.cli.statistics import Verdict
 from onesided.apps.solvers.solve import Outcome, Runs, Solve
 from onesided.apps.solvers.vectors import file_rows, in_file_order
 from onesided.sparse import DistMatrix

@@ -19,12 +19,13 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.picture import check_picture, save_lines
+from onesided.apps.bench.race import Contestant, timed, unchecked
 from onesided.apps.bench.selection import BASELINE, Candidate, chosen, hints, prepare, release
-from onesided.apps.bench.timing import Subject, timed
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import settings
 from onesided.apps.cli.progress import console
-from onesided.apps.cli.report import Report, Row, Verdict, check_json
+from onesided.apps.cli.report import Report, Row, check_json
+from onesided.apps.cli.statistics import Verdict
 from onesided.apps.tools.fft import FAILED, exchanged_bytes, used_method
 from onesided.pencilfft import PFFT, newDistArray
 
@@ -340,15 +341,16 @@ def _solved(
             first = np.array(solution)
         scale = _largest(comm, exact)
         level.apart = max(level.apart, _largest(comm, np.asarray(solution) - first) / scale)
-    subjects = [
-        Subject(method, _call(solver, right, solution)) for method, solver in solvers.items()
+    why = unchecked("the error of the solution is told by level, and judged there")
+    contestants = [
+        Contestant(method, _call(solver, right, solution), why)
+        for method, solver in solvers.items()
     ]
     out = console(options.terminal) if comm.rank == 0 else None
-    lists = timed(comm, subjects, options, out, f"solving {level.name}")
+    times = timed(comm, contestants, options, out, f"solving {level.name}").times
     labels = {method: used_method(each, method) for method, each in plans.items()}
     nbytes = exchanged_bytes(comm, plan)
     release(comm, candidates, PFFT.destroy)
-    times = dict(zip(plans, lists, strict=True))
     return [_row(level, coarser, each, labels, times, nbytes) for each in candidates]
 
 

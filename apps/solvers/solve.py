@@ -16,12 +16,13 @@ from rich.console import Console
 
 from onesided import sparse
 from onesided.apps.bench.picture import check_picture, save_lines
+from onesided.apps.bench.race import setup_time
 from onesided.apps.bench.selection import BASELINE, Candidate, chosen, prepare, release
-from onesided.apps.bench.timing import setup_time
 from onesided.apps.cli.failures import CommandError, user_errors
 from onesided.apps.cli.options import settings
 from onesided.apps.cli.progress import console, progress, reading
-from onesided.apps.cli.report import PLAIN, Report, Row, Verdict, check_json
+from onesided.apps.cli.report import PLAIN, Report, Row, check_json
+from onesided.apps.cli.statistics import Verdict
 from onesided.apps.solvers.options import PRECONDITIONERS, SOLVERS, Named
 from onesided.apps.solvers.vectors import (
     check_solution,

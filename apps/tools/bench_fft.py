@@ -15,8 +15,15 @@ from typing import Any
 
 from mpi4py import MPI
 
+from onesided.apps.bench.race import setup_time
 from onesided.apps.bench.selection import BASELINE, chosen
-from onesided.apps.bench.targets import (
+from onesided.apps.cli.options import settings
+from onesided.apps.cli.progress import console
+from onesided.apps.cli.report import Report, Row, check_json, compared, conclusions
+from onesided.apps.cli.statistics import Target, Verdict, conclusion, ratio
+from onesided.apps.tools.fft import plan_maker
+from onesided.apps.tools.fft_contest import DIRECTIONS, Outcome, contest, in_words
+from onesided.apps.tools.fft_targets import (
     BUDGET,
     FFTW_MPI,
     LOCAL,
@@ -24,19 +31,8 @@ from onesided.apps.bench.targets import (
     PEER,
     SLOW_LINK,
     Case,
-    Comparison,
-    Target,
-    any_missed,
     cases,
-    comparison,
-    conclusions,
 )
-from onesided.apps.bench.timing import setup_time
-from onesided.apps.cli.options import settings
-from onesided.apps.cli.progress import console
-from onesided.apps.cli.report import Report, Row, Verdict, check_json, conclusion, ratio
-from onesided.apps.tools.fft import FAILED, plan_maker
-from onesided.apps.tools.fft_contest import DIRECTIONS, Outcome, contest, in_words
 from onesided.collectives import methods
 from onesided.pencilfft import PFFT
 
@@ -68,7 +64,7 @@ def run_suite(comm: MPI.Intracomm, options: Namespace) -> int:
             report.rows += _setups(comm, own, case, names[0])
         outcome = contest(comm, own, names, opponents)
         verdicts += outcome.verdicts.values()
-        plans[case.name] = {**outcome.choices, FFTW_MPI: outcome.facts}
+        plans[case.name] = {**outcome.choices, FFTW_MPI: outcome.facts, PEER: outcome.best_peer}
         report.rows += _suite_rows(case, outcome)
         report.remarks += [f"{case.name}, {each}" for each in in_words(outcome.choices)]
         report.remarks += [f"{case.name}, {key}: {why}" for key, why in outcome.absent.items()]
@@ -76,9 +72,7 @@ def run_suite(comm: MPI.Intracomm, options: Namespace) -> int:
     report.remarks += conclusions(report.rows, nothing)
     report.remarks.append(conclusion(verdicts, outcome.against))
     report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
-    if not all(verdict.passed for verdict in verdicts):
-        return FAILED
-    return int(options.strict and comm.bcast(any_missed(report.rows)))
+    return comm.bcast(report.code(strict=options.strict))
 
 
 def _setups(comm: MPI.Intracomm, options: Namespace, case: Case, method: str) -> list[Row]:
@@ -97,20 +91,16 @@ def _setups(comm: MPI.Intracomm, options: Namespace, case: Case, method: str) ->
         return plan_maker(comm, options)(method)
 
     recalled().destroy()  # measured now, or by an earlier run
-    times = {
-        PEER: (_seconds(comm, first), _seconds(comm, theirs)),
-        BUDGET: (_seconds(comm, recalled), [0.03] * PLANS),
+    times: dict[str, tuple[str, list[float], list[float]]] = {
+        PEER: ("a first plan", _seconds(comm, first), _seconds(comm, theirs)),
+        BUDGET.opponent: ("a plan recalled", _seconds(comm, recalled), []),
     }
-    words = {PEER: "a first plan", BUDGET: "a plan recalled"}
-    return [
-        comparison(
-            {"case": case.name, "direction": words[target.opponent], "method": method},
-            *times[target.opponent],
-            target,
-            wanted=True,
-        )
-        for target in case.setups
-    ]
+    rows = []
+    for target in case.setups:
+        words, ours, others = times[target.opponent]
+        labels = {"case": case.name, "direction": words, "method": method}
+        rows.append(compared(labels, ours, others, target, wanted=True))
+    return rows
 
 
 def _seconds(comm: MPI.Intracomm, make: Callable[[], Any]) -> list[float]:
@@ -145,7 +135,7 @@ def _suite_rows(case: Case, outcome: Outcome) -> list[Row]:
         if (opponent, direction) in outcome.times
     ]
     rows += [
-        Comparison({"case": case.name, "method": each.method}, reason=each.reason)
+        Row({"case": case.name, "method": each.method}, reason=each.reason)
         for each in outcome.candidates
         if each.reason
     ]
@@ -156,13 +146,14 @@ def _row(case: Case, outcome: Outcome, direction: str, method: str, opponent: st
     target = next((each for each in case.targets if each.opponent == opponent), None)
     usual = Target(opponent, 0.0, least=opponent != LOCAL)
     labels = {"case": case.name, "direction": direction, "method": outcome.labels[method]}
-    return comparison(
+    return compared(
         labels,
         outcome.times[method, direction],
         outcome.times[opponent, direction],
         target or usual,
         wanted=target is not None,
         nbytes=outcome.nbytes,
+        verdict=outcome.verdicts.get(method),
     )
 
 
@@ -195,10 +186,12 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     report.remarks += [f"{name}: {reason}" for name, reason in outcome.absent.items()]
     report.remarks += in_words(outcome.choices)
     report.remarks += _speeds(outcome)
+    if outcome.best_peer:
+        report.remarks.append(f"{PEER}: by its fastest kernel, {outcome.best_peer}")
     report.remarks += _methods_compared(outcome)
     report.remarks.append(conclusion(outcome.verdicts.values(), outcome.against))
     report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
-    return FAILED if report.verified is False else 0
+    return comm.bcast(report.code())
 
 
 def _rows(outcome: Outcome) -> list[Row]:
@@ -212,12 +205,12 @@ def _rows(outcome: Outcome) -> list[Row]:
             if (name, direction) in outcome.times
         }
         for name, way in outcome.times:
-            if way == direction:
+            if way == direction and name != PEER:
                 labels = {"direction": direction, "method": outcome.labels.get(name, name)}
                 nbytes = 0 if name == LOCAL else outcome.nbytes
                 times = outcome.times[name, direction]
-                verdict = outcome.verdicts.get(name)
-                row = Row(labels, times, setups.get(name), nbytes, against, verdict=verdict)
+                row = Row(labels, times, setups.get(name), nbytes, against, hidden=("error",))
+                row.verdict = outcome.verdicts.get(name)
                 rows.append(row)
     rows += [
         Row({"method": each.method}, reason=each.reason)

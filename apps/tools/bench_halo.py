@@ -10,6 +10,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -17,13 +18,12 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.targets import Target, comparison, conclusions
-from onesided.apps.bench.timing import measure, steady
+from onesided.apps.bench.race import race, steady
 from onesided.apps.cli.failures import closing
 from onesided.apps.cli.options import settings
 from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import Report, Verdict, check_json
-from onesided.apps.tools.fft import FAILED
+from onesided.apps.cli.report import Report, check_json, compared, conclusions
+from onesided.apps.cli.statistics import Target, Verdict
 from onesided.collectives import Grid
 from onesided.collectives.hardware import Layout
 
@@ -45,7 +45,7 @@ REMARK = (
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Entrant:
     """Fields with one layer of ghosts, and what fills these."""
 
     name: str
@@ -64,8 +64,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
             tick()
     report.remarks += conclusions(report.rows, "no targets are set for these grids")
     report.finish(comm, out, options.json)
-    missed = any(getattr(row, "missed", "") for row in report.rows)
-    return FAILED if not report.verified or (options.strict and missed) else 0
+    return report.code(strict=options.strict)
 
 
 def _contest(
@@ -82,16 +81,15 @@ def _contest(
         for title, kind in ((PACKED, Packed), (TYPED, Typed)):
             hand = kind(cart, np.zeros_like(entrants[0].fields[0]))
             stack.callback(hand.free)
-            entrants.append(Contestant(title, [hand.array], hand.exchange))
-        subjects = [steady(comm, each.name, each.exchange) for each in entrants]
-        times = dict(zip(
-            (each.name for each in entrants),
-            measure(comm, subjects, iterations=options.iterations, seconds=options.seconds),
-            strict=True,
-        ))  # fmt: skip
-        for each in entrants:
-            wrong = comm.allreduce(_wrong(comm, grid, each), op=MPI.MAX)
-            report.verdicts[f"{name}, {each.name}: ghosts that are wrong"] = Verdict(wrong, 0.0)
+            entrants.append(Entrant(title, [hand.array], hand.exchange))
+        contestants = [
+            steady(comm, each.name, each.exchange, partial(_verdict, comm, grid, each))
+            for each in entrants
+        ]
+        found = race(comm, contestants, iterations=options.iterations, seconds=options.seconds)
+        times = found.times
+        for what, verdict in found.verdicts.items():
+            report.verdicts[f"{name}, {what}: ghosts that are wrong"] = verdict
     goals = [
         *((OURS, messages, AGAINST_MESSAGES, shape in WITH_TARGET and near)
           for messages in (PACKED, TYPED)),
@@ -99,19 +97,19 @@ def _contest(
         (JOINT, APART, AGAINST_APART, True),
     ]  # fmt: skip
     for ours, opponent, bound, wanted in goals:
-        report.rows.append(comparison(
+        report.rows.append(compared(
             {"grid": name, "update": ours}, times[ours], times[opponent],
             Target(opponent, bound, least=False), wanted=wanted and comm.size == 2,
         ))  # fmt: skip
 
 
-def _update(grid: Grid, name: str, count: int) -> Contestant:
+def _update(grid: Grid, name: str, count: int) -> Entrant:
     """Collective."""
     fields = [grid.zeros() for _ in range(count)]
-    return Contestant(name, fields, lambda: grid.update(*fields))
+    return Entrant(name, fields, lambda: grid.update(*fields))
 
 
-def _updates(grid: Grid) -> Contestant:
+def _updates(grid: Grid) -> Entrant:
     """Collective."""
     fields = [grid.zeros() for _ in range(FIELDS)]
 
@@ -119,10 +117,15 @@ def _updates(grid: Grid) -> Contestant:
         for field in fields:
             grid.update(field)
 
-    return Contestant(APART, fields, exchange)
+    return Entrant(APART, fields, exchange)
 
 
-def _wrong(comm: MPI.Intracomm, grid: Grid, entrant: Contestant) -> float:
+def _verdict(comm: MPI.Intracomm, grid: Grid, entrant: Entrant) -> Verdict:
+    """Collective. The largest share of ghosts that are wrong on a rank."""
+    return Verdict(comm.allreduce(_wrong(comm, grid, entrant), op=MPI.MAX), 0.0)
+
+
+def _wrong(comm: MPI.Intracomm, grid: Grid, entrant: Entrant) -> float:
     """Collective in the sense of MPI. The share of ghosts, and of all else, that is wrong."""
     found = 0.0
     for turn in range(3):

@@ -8,21 +8,29 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
+from functools import partial
 from statistics import median
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
+from onesided.apps.bench.race import LEAD, STEADY, Contestant, timed, unchecked
 from onesided.apps.bench.selection import BASELINE, chosen, hints, prepare, release
-from onesided.apps.bench.targets import Comparison, comparison, conclusions
-from onesided.apps.bench.timing import LEAD, STEADY, Subject, timed
 from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import settings
 from onesided.apps.cli.progress import console
-from onesided.apps.cli.report import Report, Row, check_json
+from onesided.apps.cli.report import Report, Row, check_json, compared, conclusions
 from onesided.apps.tools.rowblock import Maker
-from onesided.apps.tools.spmv import REMARK, halo_setup, label, product, traffic, vector
+from onesided.apps.tools.spmv import (
+    REMARK,
+    against_scipy,
+    halo_setup,
+    label,
+    product,
+    traffic,
+    vector,
+)
 from onesided.apps.tools.spmv_contest import (
     RANKS,
     Opponent,
@@ -81,7 +89,7 @@ def run_suite(comm: MPI.Intracomm, options: Namespace) -> int:
     nothing = f"no targets are set for --shrink {options.shrink} on {comm.size} ranks"
     report.remarks += conclusions(report.rows, nothing)
     report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
-    return 0
+    return comm.bcast(report.code(strict=options.strict))
 
 
 def _during(options: Namespace, seconds: float) -> Namespace:
@@ -111,24 +119,25 @@ def _rows(case: str, outcome: Outcome, cache: int, wanted: Sequence[str]) -> lis
         labels = {"case": case, "method": method, "product": used}
         aims = product_aims(method, outcome.nbytes, cache)
         rows += [
-            comparison(
+            compared(
                 labels,
-                outcome.times[method],
-                outcome.times[opponent],
+                outcome.race.times[method],
+                outcome.race.times[opponent],
                 aim,
                 wanted=is_target and method in wanted,
                 nbytes=outcome.moved,
+                verdict=outcome.race.verdicts[method],
             )
             for opponent, (aim, is_target) in aims.items()
-            if opponent in outcome.times and opponent != method
+            if opponent in outcome.race.times and opponent != method
         ]
     rows += [
-        Comparison({"case": case, "method": each.method}, reason=each.reason)
+        Row({"case": case, "method": each.method}, reason=each.reason)
         for each in outcome.candidates
         if each.reason
     ]
     rows += [
-        Comparison({"case": case, "opponent": opponent}, reason=why)
+        Row({"case": case, "opponent": opponent}, reason=why)
         for opponent, why in outcome.absent.items()
     ]
     return rows
@@ -157,11 +166,15 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     matrices = {each.method: each.made for each in candidates if each.made is not None}
     first = next(iter(matrices.values()))
     x = vector(*first.col_range, np.dtype(np.float64))
-    subjects = [serial(comm, points)]
-    subjects += [Subject(method, product(each, x)) for method, each in matrices.items()]
+    whole = stencil27(points) if comm.rank == 0 else None
+    contestants = [_serial(whole, points**3)]
+    contestants += [
+        Contestant(method, product(each, x), partial(against_scipy, comm, each, whole))
+        for method, each in matrices.items()
+    ]
     out = console(options.terminal) if comm.rank == 0 else None
-    alone, *lists = timed(comm, subjects, options, out, "multiplying")
-    times = dict(zip(matrices, lists, strict=True))
+    found = timed(comm, contestants, options, out, "multiplying")
+    times, alone = found.times, found.times[SERIAL]
     report = Report(
         "bench spmv",
         settings(options),
@@ -181,17 +194,17 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
         mine = times[each.method]
         against = {SERIAL: alone} | {name: times[name] for name in (BASELINE,) if name in times}
         setup = setups[each.method] + each.freeing
-        report.rows.append(Row(labels[each.method], mine, setup, nbytes, against))
+        row = Row(labels[each.method], mine, setup, nbytes, against, hidden=("error",))
+        row.verdict = found.verdicts[each.method]
+        report.rows.append(row)
         speed = median(other / one for one, other in zip(mine, alone, strict=True))
         report.remarks.append(f"{each.method}: {speed:.2f} times as fast as {SERIAL} on one rank")
     report.finish(comm, out, options.json)
-    return 0
+    return comm.bcast(report.code())
 
 
-def serial(comm: MPI.Intracomm, points: int) -> Subject:
-    """Local. SciPy's product with the whole matrix, on rank 0 alone."""
-    if comm.rank != 0:
-        return Subject(SERIAL, lambda: None, alone=True)
-    whole = stencil27(points)
-    x = vector(0, points**3, np.dtype(np.float64))
-    return Subject(SERIAL, lambda: whole @ x, alone=True)
+def _serial(whole: Any, rows: int) -> Contestant:
+    """Local. SciPy's product with the whole matrix, which rank 0 has, alone."""
+    why = unchecked("SciPy is what others are checked against")
+    x = vector(0, rows, np.dtype(np.float64)) if whole is not None else None
+    return Contestant(SERIAL, lambda: whole @ x if whole is not None else None, why, alone=True)

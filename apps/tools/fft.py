@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,12 @@ import scipy.fft
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.apps.bench.race import Contestant, Race, timed, unchecked
 from onesided.apps.bench.selection import BASELINE, Candidate, chosen, hints, prepare, release
-from onesided.apps.bench.timing import Subject, timed
 from onesided.apps.cli.options import settings
 from onesided.apps.cli.progress import console
-from onesided.apps.cli.report import Report, Row, Verdict, byte_count, check_json, conclusion
+from onesided.apps.cli.report import Report, Row, byte_count, check_json
+from onesided.apps.cli.statistics import Verdict, conclusion
 from onesided.collectives import sums
 from onesided.pencilfft import PFFT, newDistArray
 
@@ -33,8 +35,15 @@ class FourierCheck:
     transform is known, on every rank.
     """
 
-    def __init__(self, comm: MPI.Intracomm, plan: PFFT, source: NDArray[Any]) -> None:
-        self._comm, self._source = comm, source
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        plan: PFFT,
+        source: NDArray[Any],
+        arrays: Callable[..., Any] = newDistArray,
+    ) -> None:
+        """Collective. ``arrays`` makes those of a plan, which may be one of mpi4py-fft."""
+        self._comm, self._source, self._arrays = comm, source, arrays
         shape = plan.global_shape(False)
         count = int(np.prod(shape))
         total = count * plan.dtype(False).itemsize
@@ -57,13 +66,13 @@ class FourierCheck:
 
     def __call__(self, plan: PFFT) -> Verdict:
         """Collective. Transform, compare, transform back, compare."""
-        spectrum = newDistArray(plan, True, val=np.nan)
+        spectrum = self._arrays(plan, True, val=np.nan)
         plan.forward(self._source, spectrum, normalize=True)
         if self._gathers:
             error = self._against_scipy(plan, spectrum)
         else:
             error = max(self._parseval(plan, spectrum), self._plane_wave(plan))
-        back = newDistArray(plan, False, val=np.nan)
+        back = self._arrays(plan, False, val=np.nan)
         plan.backward(spectrum, back, normalize=False)
         error = _worst(error, self._distance(back, self._source))
         return Verdict(error, self._tolerance)
@@ -92,14 +101,14 @@ class FourierCheck:
         """A wave of frequency 1, 2, 3, ... along the axes has one spectral entry, 1."""
         shape = plan.global_shape(False)
         wave = tuple((axis + 1) % length for axis, length in enumerate(shape))
-        source = newDistArray(plan, False)
+        source = self._arrays(plan, False)
         phase = np.zeros(())
         for axis, part in enumerate(plan.local_slice(False)):
             along = 2 * np.pi * wave[axis] * np.arange(part.start, part.stop) / shape[axis]
             phase = phase + along.reshape([-1 if i == axis else 1 for i in range(len(shape))])
         is_complex = source.dtype.kind == "c"
         source[...] = np.exp(1j * phase) if is_complex else np.cos(phase)
-        spectrum = newDistArray(plan, True, val=np.nan)
+        spectrum = self._arrays(plan, True, val=np.nan)
         plan.forward(source, spectrum, normalize=True)
         expected = np.zeros_like(np.asarray(spectrum))
         opposite = tuple(-k % length for k, length in zip(wave, shape, strict=True))
@@ -204,18 +213,16 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     plan = next(iter(plans.values()))
     report = Report("fft", settings(options), _pattern(comm, plan), remarks=[REMARK])
     source = random_input(comm, plan)
-    times = _measured(comm, options, list(plans.values()), source)
-    verdicts = {}
-    if options.verify:
-        check = FourierCheck(comm, plan, source)
-        verdicts = {method: check(each) for method, each in plans.items()}
-        report.remarks.append(conclusion(verdicts.values(), check.against))
+    check = FourierCheck(comm, plan, source) if options.verify else None
+    found = _measured(comm, options, plans, source, check)
+    if check is not None:
+        report.remarks.append(conclusion(found.verdicts.values(), check.against))
     nbytes = exchanged_bytes(comm, plan)
     labels = {method: used_method(plan, method) for method, plan in plans.items()}
     release(comm, candidates, PFFT.destroy)
-    report.rows = _rows(candidates, labels, times, nbytes)
+    report.rows = _rows(candidates, labels, list(found.times.values()), nbytes)
     for row, each in zip(report.rows, candidates, strict=True):
-        row.verdict = verdicts.get(each.method)
+        row.verdict = found.verdicts.get(f"{each.method} forward")
     report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
     return FAILED if report.verified is False else 0
 
@@ -227,17 +234,25 @@ REMARK = (
 
 
 def _measured(
-    comm: MPI.Intracomm, options: Namespace, plans: Sequence[PFFT], source: Any
-) -> list[list[float]]:
-    """Collective. Times of forward and backward, one list after the other for every plan."""
-    spectrum = newDistArray(plans[0], True)
-    back = newDistArray(plans[0], False)
-    subjects = []
-    for plan in plans:
-        subjects.append(Subject("forward", _call(plan.forward, source, spectrum)))
-        subjects.append(Subject("backward", _call(plan.backward, spectrum, back)))
+    comm: MPI.Intracomm,
+    options: Namespace,
+    plans: Mapping[str, PFFT],
+    source: Any,
+    check: FourierCheck | None,
+) -> Race:
+    """Collective. Forward and backward, one after the other for every plan."""
+    first = next(iter(plans.values()))
+    spectrum, back = newDistArray(first, True), newDistArray(first, False)
+    contestants = []
+    for method, plan in plans.items():
+        verify = unchecked("without --verify") if check is None else partial(check, plan)
+        calls = _call(plan.forward, source, spectrum), _call(plan.backward, spectrum, back)
+        contestants += [
+            Contestant(f"{method} forward", calls[0], verify),
+            Contestant(f"{method} backward", calls[1], unchecked("with the forward transform")),
+        ]
     out = console(options.terminal) if comm.rank == 0 else None
-    return timed(comm, subjects, options, out, "transforming")
+    return timed(comm, contestants, options, out, "transforming")
 
 
 def _call(transform: Callable[..., Any], source: Any, target: Any) -> Callable[[], object]:

@@ -1,8 +1,9 @@
 """One distributed FFT, done by our methods and by others in turns: who takes part, and the times.
 
-Others are mpi4py-fft with FFTW, the local work of our own plan, and FFTW-MPI in C. The plan of
-mpi4py-fft transforms its own arrays, so that it copies nothing, and FFTW plans by measuring, which
-is its default.
+Others are mpi4py-fft with every kernel it has here, the local work of our own plan, and FFTW-MPI
+in C. Plans of mpi4py-fft transform their own arrays, so that they copy nothing, and FFTW plans by
+measuring, which is its default; the fastest of them is the opponent. With ``--backend``
+fftw, numpy, scipy or mkl_fft both sides have that kernel.
 """
 
 from __future__ import annotations
@@ -12,18 +13,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
+from statistics import median
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
 from onesided.apps.bench.foreign import ForeignError
+from onesided.apps.bench.race import Check, Contestant, timed, unchecked
 from onesided.apps.bench.selection import Candidate, prepare, release
-from onesided.apps.bench.targets import FFTW_MPI, LOCAL, PEER
-from onesided.apps.bench.timing import Subject, timed
-from onesided.apps.cli.failures import user_errors
+from onesided.apps.cli.failures import user_errors, words
 from onesided.apps.cli.progress import console
-from onesided.apps.cli.report import Verdict, byte_count
+from onesided.apps.cli.report import byte_count
+from onesided.apps.cli.statistics import Verdict
 from onesided.apps.tools.fft import (
     FourierCheck,
     exchanged_bytes,
@@ -31,6 +33,7 @@ from onesided.apps.tools.fft import (
     random_input,
     used_method,
 )
+from onesided.apps.tools.fft_targets import FFTW_MPI, LOCAL, PEER
 from onesided.apps.tools.fftw_mpi import FftwMpi
 from onesided.apps.tools.local_work import LocalWork
 from onesided.collectives.agreement import agreed
@@ -38,8 +41,11 @@ from onesided.pencilfft import PFFT, newDistArray
 
 DIRECTIONS = ("forward", "backward")
 
-#: Seconds for which a transform runs before it is timed: see :mod:`onesided.apps.bench.timing`.
+#: Seconds for which a transform runs before it is timed: see :mod:`onesided.apps.bench.race`.
 LEAD = 0.1
+
+#: Kernels of mpi4py-fft, and the modules that they need.
+KERNELS = {"fftw": "mpi4py_fft.fftw", "scipy": "scipy", "numpy": "numpy", "mkl_fft": "mkl_fft"}
 
 Calls = tuple[Callable[[], object], Callable[[], object]]
 
@@ -50,17 +56,27 @@ class Outcome:
 
     ``choices`` tells by method what its plan has decided; ``absent`` why an opponent did not take
     part; ``facts`` what FFTW-MPI says of itself. ``nbytes`` a rank sends in one direction.
+    ``best_peer``: which kernel of mpi4py-fft is the fastest, and stands for it; ``against``: what
+    results are compared with.
     """
 
     times: dict[tuple[str, str], list[float]]
+    verdicts: dict[str, Verdict]
     candidates: list[Candidate[PFFT]]
     labels: dict[str, str]
     choices: dict[str, dict[str, Any]]
     nbytes: int
+    best_peer: str = ""
     absent: dict[str, str] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
     against: str = ""
+
+    def choose_peer(self, names: Sequence[str]) -> None:
+        """Local. The fastest of these, both directions together, is mpi4py-fft."""
+        best = min(names, key=lambda name: median(self.both(name)))
+        for direction in DIRECTIONS:
+            self.times[PEER, direction] = self.times[best, direction]
+        self.best_peer = best
 
     @property
     def methods(self) -> list[str]:
@@ -83,43 +99,68 @@ def contest(
     labels = {method: used_method(plan, method) for method, plan in plans.items()}
     choices = {method: choice(plan, labels[method]) for method, plan in plans.items()}
     nbytes = exchanged_bytes(comm, first) // len(DIRECTIONS)
-    outcome = Outcome({}, candidates, labels, choices, nbytes)
-    peer = _peer(comm, options, opponents, outcome)
+    outcome = Outcome({}, {}, candidates, labels, choices, nbytes)
+    peers = _peers(comm, options, opponents, outcome)
+    source = random_input(comm, first)
+    checks: dict[str, Check] = {}
     calls: dict[str, Calls] = {}
-    if peer is not None:
-        calls[PEER] = (peer.forward, peer.backward)
+    for kernel, peer in peers.items():
+        name = peer_with(kernel)
+        array = peer.forward.input_array
+        array[...] = source if array.shape == source.shape else 0.5
+        calls[name] = (peer.forward, peer.backward)
+        checks[name] = _peer_check(comm, peer)
     local = _local_work(comm, options, first, opponents, outcome)
     if local is not None:
         calls[LOCAL] = (local.forward, local.backward)
-    source = random_input(comm, first)
+        checks[LOCAL] = unchecked("zeros, which stay zeros: a lower bound, and no transform")
     check = FourierCheck(comm, first, source)
-    outcome.verdicts = {method: check(plan) for method, plan in plans.items()}
     outcome.against = check.against
-    calls |= _calls(plans, source, peer)
-    del check
+    calls |= _calls(plans, source)
+    checks |= {name: partial(check, plan) for name, plan in plans.items()}
     fftw = _fftw_mpi(comm, options, first, opponents, outcome)
-    subjects = {
-        (name, direction): Subject(f"{name} {direction}", call, lead=LEAD)
+    both = unchecked("with the forward transform")
+    contestants = {
+        (name, direction): Contestant(
+            f"{name} {direction}", call, both if number else checks[name], lead=LEAD
+        )
         for name, pair in calls.items()
-        for direction, call in zip(DIRECTIONS, pair, strict=True)
+        for number, (direction, call) in enumerate(zip(DIRECTIONS, pair, strict=True))
     }
-    if fftw is not None:
-        for direction in DIRECTIONS:
-            call = partial(fftw.run, direction)
-            name = f"{FFTW_MPI} {direction}"
-            subjects[FFTW_MPI, direction] = Subject(name, call, alone=True)
-    out = console(options.terminal) if comm.rank == 0 else None
-    lists = timed(comm, list(subjects.values()), options, out, "transforming")
-    outcome.times = dict(zip(subjects, lists, strict=True))
     if fftw is not None:  # by its own clock, which does not see the question and the answer
+        why = unchecked("its program checks a round trip by itself")
         for direction in DIRECTIONS:
-            rounds = len(outcome.times[FFTW_MPI, direction])
-            outcome.times[FFTW_MPI, direction] = fftw.times(direction, rounds)
+            run, own = partial(fftw.run, direction), partial(fftw.times, direction)
+            name = f"{FFTW_MPI} {direction}"
+            contestants[FFTW_MPI, direction] = Contestant(name, run, why, alone=True, own=own)
+    out = console(options.terminal) if comm.rank == 0 else None
+    found = timed(comm, list(contestants.values()), options, out, "transforming")
+    outcome.times = {key: found.times[each.name] for key, each in contestants.items()}
+    forward = DIRECTIONS[0]
+    for name, direction in contestants:
+        verdict = found.verdicts.get(f"{name} {forward}")
+        if direction == forward and verdict is not None:
+            outcome.verdicts[name] = verdict
+    if peers:
+        outcome.choose_peer([peer_with(kernel) for kernel in peers])
+    if fftw is not None:
         fftw.close()
     release(comm, candidates, PFFT.destroy)
-    if peer is not None:
+    for peer in peers.values():
         peer.destroy()
     return outcome
+
+
+def peer_with(kernel: str) -> str:
+    """Local. The name of mpi4py-fft with a kernel."""
+    return f"{PEER} ({kernel})"
+
+
+def _peer_check(comm: MPI.Intracomm, peer: Any) -> Check:
+    """Collective. As of our plans, with its own input and arrays."""
+    from mpi4py_fft import newDistArray as peers_array
+
+    return partial(FourierCheck(comm, peer, np.array(peer.forward.input_array), peers_array), peer)
 
 
 def choice(plan: PFFT, label: str) -> dict[str, Any]:
@@ -144,34 +185,46 @@ def in_words(choices: Mapping[str, dict[str, Any]]) -> list[str]:
     return [f"{', '.join(names)}: {words}" for words, names in alike.items()]
 
 
-def _calls(plans: dict[str, PFFT], source: Any, peer: Any | None) -> dict[str, Calls]:
-    """Collective. Of every plan, on the same arrays; mpi4py-fft's hold the same numbers."""
+def _calls(plans: Mapping[str, PFFT], source: Any) -> dict[str, Calls]:
+    """Collective. Of every plan, on the same arrays."""
     first = next(iter(plans.values()))
     spectrum, back = newDistArray(first, True), newDistArray(first, False)
     first.forward(source, spectrum)
-    if peer is not None:
-        if peer.forward.input_array.shape == source.shape:
-            np.copyto(peer.forward.input_array, source)
-        peer.forward()
     return {
         name: (partial(plan.forward, source, spectrum), partial(plan.backward, spectrum, back))
         for name, plan in plans.items()
     }
 
 
-def _peer(
+def _peers(
     comm: MPI.Intracomm, options: Namespace, opponents: Sequence[str], outcome: Outcome
-) -> Any | None:
-    """Collective. The plan of mpi4py-fft with FFTW, on the grid that was asked for or its own."""
+) -> dict[str, Any]:
+    """Collective. Plans of mpi4py-fft by kernel, on the grid that was asked for or its own."""
     if PEER not in opponents:
-        return None
+        return {}
     if find_spec("mpi4py_fft") is None:
         outcome.absent[PEER] = "it is not installed (it needs FFTW)"
-        return None
+        return {}
     from mpi4py_fft import PFFT as PeerPFFT
 
     grid = None if options.grid == ["auto"] else options.grid
-    return PeerPFFT(comm, tuple(options.shape), dtype=options.dtype, grid=grid, backend="fftw")
+    shape = tuple(options.shape)
+    kernels = [each for each, needs in KERNELS.items() if find_spec(needs) is not None]
+    if options.backend in kernels:  # a kernel by name: the same on both sides
+        kernels = [options.backend]
+    found = {}
+    for kernel in kernels:
+        try:
+            plan = PeerPFFT(comm, shape, dtype=options.dtype, grid=grid, backend=kernel)
+            plan.forward.input_array[...] = 0
+            plan.forward()
+            plan.backward()
+        except Exception as error:  # alike on all ranks: a dtype or a shape that it has not
+            why = words(error)
+            outcome.absent[peer_with(kernel)] = f"it has not {options.dtype} of this shape ({why})"
+            continue
+        found[kernel] = plan
+    return found
 
 
 def _local_work(

@@ -130,6 +130,7 @@ def bench_spmv(parser: argparse.ArgumentParser) -> None:
         help="grid points along one edge of the cube: N**3 rows (default 64)",
     )
     add("--suite", action="store_true", help="all matrices that have targets, against PETSc too")
+    add("--strict", action="store_true", help="1 where a target is missed")
     add(
         "--matrices",
         metavar="DIR",

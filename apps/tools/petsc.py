@@ -27,7 +27,7 @@ from onesided.apps.bench.foreign import (
     said,
     shared_folder,
 )
-from onesided.apps.bench.timing import rest
+from onesided.apps.bench.race import rest
 from onesided.apps.cli.launch import is_open_mpi
 from onesided.apps.tools.rowblock import RowBlock
 from onesided.collectives import agreed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from argparse import Namespace
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,13 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.picture import check_picture, save_traffic
+from onesided.apps.bench.race import Contestant, timed, unchecked
 from onesided.apps.bench.selection import BASELINE, chosen, hints, prepare, release
-from onesided.apps.bench.timing import Subject, timed
 from onesided.apps.cli.failures import CommandError, user_errors
 from onesided.apps.cli.options import settings
 from onesided.apps.cli.progress import console, reading
-from onesided.apps.cli.report import Report, Row, Verdict, check_json, conclusion
+from onesided.apps.cli.report import Report, Row, check_json
+from onesided.apps.cli.statistics import Verdict, conclusion
 from onesided.apps.tools.rowblock import Maker
 from onesided.collectives import agreed
 from onesided.sparse import DistMatrix, read
@@ -85,9 +87,13 @@ def _run(comm: MPI.Intracomm, options: Namespace, names: list[str], path: Path, 
         if comm.rank == 0:
             save_traffic(options.traffic, f"{Path(shown).name} on {comm.size} ranks", sent)
     x = vector(*matrix.col_range, matrix.dtype)
-    subjects = [Subject(method, product(each, x)) for method, each in matrices.items()]
-    times = dict(zip(matrices, timed(comm, subjects, options, out, "multiplying"), strict=True))
-    verdicts = _verify(comm, matrices, path) if options.verify else {}
+    checks = _checks(comm, matrices, path) if options.verify else {}
+    contestants = [
+        Contestant(method, product(each, x), checks.get(method, unchecked("without --verify")))
+        for method, each in matrices.items()
+    ]
+    found = timed(comm, contestants, options, out, "multiplying")
+    times, verdicts = found.times, found.verdicts
     if verdicts:
         report.remarks.append(conclusion(verdicts.values(), "SciPy's product on rank 0"))
     setups = {method: halo_setup(comm, each) for method, each in matrices.items()}
@@ -137,16 +143,21 @@ def vector(start: int, stop: int, dtype: np.dtype[Any], phase: float = 0.0) -> N
     return converted
 
 
-def _verify(comm: MPI.Intracomm, matrices: dict[str, DistMatrix], path: Path) -> dict[str, Verdict]:
-    """Collective. Two products with different vectors per method against SciPy on rank 0."""
-    whole, verdicts = None, {}
+def _checks(
+    comm: MPI.Intracomm, matrices: dict[str, DistMatrix], path: Path
+) -> dict[str, Callable[[], Verdict]]:
+    """Collective. By method against SciPy, which reads the file on rank 0."""
+    whole = None
     with user_errors(), agreed(comm):
         if comm.rank == 0:
             whole = scipy.sparse.csr_array(_read_by_scipy(path))
-    for method, matrix in matrices.items():
-        error = float(np.max([_error(comm, matrix, whole, phase) for phase in (0.0, 1.0)]))
-        verdicts[method] = Verdict(error, TOLERANCE * float(np.finfo(matrix.dtype).eps))
-    return verdicts
+    return {method: partial(against_scipy, comm, each, whole) for method, each in matrices.items()}
+
+
+def against_scipy(comm: MPI.Intracomm, matrix: DistMatrix, whole: Any) -> Verdict:
+    """Collective. Two products with different vectors; rank 0 has the whole matrix of SciPy."""
+    error = float(np.max([_error(comm, matrix, whole, phase) for phase in (0.0, 1.0)]))
+    return Verdict(error, TOLERANCE * float(np.finfo(matrix.dtype).eps))
 
 
 def _read_by_scipy(path: Path) -> Any:

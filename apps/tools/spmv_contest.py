@@ -19,14 +19,23 @@ import numpy as np
 from mpi4py import MPI
 
 from onesided.apps.bench.foreign import ForeignError
+from onesided.apps.bench.race import (
+    LEAD,
+    STEADY,
+    Contestant,
+    Race,
+    repeats,
+    steady,
+    timed,
+    unchecked,
+)
 from onesided.apps.bench.selection import BASELINE, Candidate, hints, prepare, release
-from onesided.apps.bench.targets import Target
-from onesided.apps.bench.timing import LEAD, STEADY, Subject, repeats, steady, timed
 from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.progress import console
+from onesided.apps.cli.statistics import Target
 from onesided.apps.tools.petsc import Installation, Petsc, find, question
 from onesided.apps.tools.rowblock import RowBlock
-from onesided.apps.tools.spmv import product, traffic, vector
+from onesided.apps.tools.spmv import against_scipy, product, traffic, vector
 from onesided.collectives import agreed
 from onesided.sparse import DistMatrix, Partition, stencil27, trace_mesh
 from onesided.sparse.files.matrixmarket import read_header
@@ -135,7 +144,7 @@ CG_BOUND = 1.15  # an iteration, in times of one product and the traffic of its 
 READ_ENTRIES = 5_000_000
 READ_BEFORE = 5.0  # times as fast as SciPy's reader before 1.12
 
-HALO_AIM = Target(f"{HALO_SECONDS * 1e6:.0f} us", 1.0, least=False)
+HALO_AIM = Target(f"{HALO_SECONDS * 1e6:.0f} us", 1.0, least=False, seconds=HALO_SECONDS)
 CG_AIM = Target("product + vectors", CG_BOUND, least=False)
 READ_AIM = Target("mmread", NOT_SLOWER, least=False)
 READ_BEFORE_AIM = Target("mmread before 1.12", READ_BEFORE)
@@ -206,14 +215,14 @@ class Opponent:
 
 @dataclass
 class Outcome:
-    """What came out: seconds of a product by name, and what there is to say about the matrix.
+    """What came out: the race of products, and what there is to say about the matrix.
 
     ``products`` tells by method how it multiplies; ``absent`` why an opponent did not take part;
     ``facts`` what PETSc says of itself. ``nbytes``: the arrays of the whole matrix; ``moved``:
     what one product reads and writes at least.
     """
 
-    times: dict[str, list[float]]
+    race: Race
     candidates: list[Candidate[DistMatrix]]
     products: dict[str, str]
     shape: tuple[int, int]
@@ -233,7 +242,7 @@ def contest(
     matrices = {each.method: each.made for each in candidates if each.made is not None}
     first = next(iter(matrices.values()))
     outcome = Outcome(
-        {},
+        Race(),
         candidates,
         {name: each.kernel_name for name, each in matrices.items()},
         block.shape,
@@ -242,32 +251,36 @@ def contest(
         traffic(first),
     )
     x = vector(*first.col_range, first.dtype)
-    subjects = [steady(comm, name, product(each, x)) for name, each in matrices.items()]
-    subjects.append(_serial(comm, first))
+    alone = first.gather()  # on rank 0
+    contestants = [
+        steady(comm, name, product(each, x), partial(against_scipy, comm, each, alone))
+        for name, each in matrices.items()
+    ]
+    contestants.append(_serial(comm, first, alone))
     whole = vector(0, first.shape[1], first.dtype)
     job: Petsc | None = None
     try:
         job = petsc.start(comm, block, whole)
         outcome.facts = job.facts
-        asked = question(repeats(comm, subjects[0].call, STEADY), LEAD)
-        subjects.append(Subject(PETSC, partial(job.run, asked), alone=True))
+        asked = question(repeats(comm, contestants[0].call, STEADY), LEAD)
+        why = unchecked("a library in a job of its own, with the rows that SciPy has, too")
+        own = partial(job.times, asked)  # its clock does not see the question and the answer
+        contestants.append(Contestant(PETSC, partial(job.run, asked), why, alone=True, own=own))
     except ForeignError as error:
         outcome.absent[PETSC] = str(error)
     out = console(options.terminal) if comm.rank == 0 else None
-    lists = timed(comm, subjects, options, out, "multiplying")
-    outcome.times = {each.name: times for each, times in zip(subjects, lists, strict=True)}
-    if job is not None:  # by its own clock, which does not see the question and the answer
-        outcome.times[PETSC] = job.times(asked, len(outcome.times[PETSC]))
+    outcome.race = timed(comm, contestants, options, out, "multiplying")
+    if job is not None:
         job.close()
     release(comm, candidates, DistMatrix.Free)
     return outcome
 
 
-def _serial(comm: MPI.Intracomm, matrix: DistMatrix) -> Subject:
+def _serial(comm: MPI.Intracomm, matrix: DistMatrix, whole: Any) -> Contestant:
     """Collective. SciPy's product with the whole matrix, on rank 0 alone."""
-    whole = matrix.gather()
     x = vector(0, matrix.shape[1], matrix.dtype)
-    return steady(comm, SCIPY, lambda: whole @ x if whole is not None else None, alone=True)
+    why = unchecked("SciPy is what others are checked against")
+    return steady(comm, SCIPY, lambda: whole @ x if whole is not None else None, why, alone=True)
 
 
 def _bytes(comm: MPI.Intracomm, block: RowBlock) -> int:

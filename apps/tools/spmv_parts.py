@@ -12,25 +12,26 @@ import numpy as np
 from mpi4py import MPI
 from scipy import sparse
 
+from onesided.apps.bench.race import LEAD, Contestant, steady, timed, unchecked
 from onesided.apps.bench.selection import Candidate, hints, prepare, release
-from onesided.apps.bench.targets import Comparison, comparison
-from onesided.apps.bench.timing import LEAD, Subject, steady, timed
 from onesided.apps.cli.progress import console
-from onesided.apps.cli.report import Row
+from onesided.apps.cli.report import Row, compared
+from onesided.apps.cli.statistics import Verdict
 from onesided.apps.tools.rowblock import RowBlock
-from onesided.apps.tools.spmv import label, product, vector
+from onesided.apps.tools.spmv import against_scipy, label, product, vector
 from onesided.apps.tools.spmv_contest import (
     CG_AIM,
     GRIDS,
     HALO_AIM,
     HALO_ENTRIES,
-    HALO_SECONDS,
     LEAST_GRID,
     grid,
 )
 from onesided.sparse import DistMatrix, cg
+from onesided.sparse.solvers import Solution
 
 CG_ITERATIONS = 20
+RESIDUAL = 1e-9  # what it may lie off that of the recurrence, relative to b
 #: Vectors that an iteration of CG reads and writes: (p, q) two, (r, r) one, and x += alpha p,
 #: r -= alpha q, p = r + beta p three each.
 CG_VECTORS = 12
@@ -47,7 +48,7 @@ CG_REMARK = (
 class Part:
     """What of a matrix is timed, under a name, and the row of the report that the times make."""
 
-    subjects: Callable[[MPI.Intracomm, str, DistMatrix], list[Subject]]
+    contestants: Callable[[MPI.Intracomm, str, DistMatrix], list[Contestant]]
     row: Callable[[dict[str, str], DistMatrix, list[list[float]]], Row]
 
 
@@ -58,7 +59,7 @@ def halo_rows(
     count = max(1, HALO_ENTRIES // options.shrink)
     case = f"halo, {count} doubles"
     if comm.size == 1:
-        return [Comparison({"case": case}, reason="one rank has no neighbor")]
+        return [Row({"case": case}, reason="one rank has no neighbor")]
     return _compared(comm, options, names, case, _neighbors(comm, count), _halo(wanted))
 
 
@@ -72,21 +73,21 @@ def _neighbors(comm: MPI.Intracomm, count: int) -> RowBlock:
 
 
 def _halo(wanted: bool) -> Part:
-    def subjects(comm: MPI.Intracomm, name: str, matrix: DistMatrix) -> list[Subject]:
+    def contestants(comm: MPI.Intracomm, name: str, matrix: DistMatrix) -> list[Contestant]:
         halo, x = matrix.halo, vector(*matrix.col_range, matrix.dtype)
 
         def refresh() -> None:
             halo.start(x)
             halo.finish()
 
-        return [steady(comm, name, refresh)]
+        check = partial(against_scipy, comm, matrix, matrix.gather())
+        return [steady(comm, name, refresh, check)]
 
     def row(labels: dict[str, str], matrix: DistMatrix, times: list[list[float]]) -> Row:
-        bound = [HALO_SECONDS] * len(times[0])
         nbytes = len(matrix.pattern.ghosts) * matrix.dtype.itemsize
-        return comparison(labels, times[0], bound, HALO_AIM, wanted=wanted, nbytes=nbytes)
+        return compared(labels, times[0], (), HALO_AIM, wanted=wanted, nbytes=nbytes)
 
-    return Part(subjects, row)
+    return Part(contestants, row)
 
 
 def cg_rows(
@@ -99,14 +100,14 @@ def cg_rows(
 
 
 def _cg(wanted: bool) -> Part:
-    def subjects(comm: MPI.Intracomm, name: str, matrix: DistMatrix) -> list[Subject]:
+    def contestants(comm: MPI.Intracomm, name: str, matrix: DistMatrix) -> list[Contestant]:
         x = vector(*matrix.col_range, matrix.dtype)
         a, b, c = (np.ones_like(x) for _ in range(3))
         solve = partial(_solve, matrix, x)
         return [
-            Subject(f"{name} CG", solve, lead=LEAD),
-            steady(comm, f"{name} product", product(matrix, x)),
-            steady(comm, f"{name} vectors", partial(np.add, a, b, out=c)),
+            Contestant(f"{name} CG", solve, partial(_residual, comm, matrix, x), lead=LEAD),
+            steady(comm, f"{name} product", product(matrix, x), unchecked("within CG")),
+            steady(comm, f"{name} vectors", partial(np.add, a, b, out=c), unchecked("a sum")),
         ]
 
     def row(labels: dict[str, str], matrix: DistMatrix, times: list[list[float]]) -> Row:
@@ -114,16 +115,26 @@ def _cg(wanted: bool) -> Part:
         ours = [each / CG_ITERATIONS for each in runs]
         factor = CG_VECTORS / ADD_VECTORS
         theirs = [one + factor * add for one, add in zip(products, sums, strict=True)]
-        return comparison(labels, ours, theirs, CG_AIM, wanted=wanted)
+        return compared(labels, ours, theirs, CG_AIM, wanted=wanted)
 
-    return Part(subjects, row)
+    return Part(contestants, row)
 
 
-def _solve(matrix: DistMatrix, b: Any) -> None:
+def _residual(comm: MPI.Intracomm, matrix: DistMatrix, b: Any) -> Verdict:
+    """Collective. The true residual against that of the recurrence, relative to b."""
+    solution = _solve(matrix, b)
+    rest = b - matrix @ solution.x
+    squares = comm.allreduce(np.array([np.vdot(rest, rest).real, np.vdot(b, b).real]))
+    length, size = np.sqrt(squares).tolist()
+    return Verdict(abs(length - solution.residuals[-1]) / (size or 1.0), RESIDUAL)
+
+
+def _solve(matrix: DistMatrix, b: Any) -> Solution:
     """Collective. So many iterations, to a tolerance that is not reached."""
     solution = cg(matrix, b, rtol=0.0, maxiter=CG_ITERATIONS)
     if solution.iterations != CG_ITERATIONS:
         raise ArithmeticError(f"{solution.iterations} iterations of CG, then {solution.reason}")
+    return solution
 
 
 def _compared(
@@ -139,20 +150,17 @@ def _compared(
     make = block.maker(comm, info)
     candidates: list[Candidate[DistMatrix]] = prepare(comm, names, make, DistMatrix.Free)
     matrices = {each.method: each.made for each in candidates if each.made is not None}
-    subjects = {name: part.subjects(comm, name, matrix) for name, matrix in matrices.items()}
+    entered = {name: part.contestants(comm, name, matrix) for name, matrix in matrices.items()}
     out = console(options.terminal) if comm.rank == 0 else None
-    flat = [each for some in subjects.values() for each in some]
-    lists = iter(timed(comm, flat, options, out, case))
-    rows: list[Row] = [
-        part.row(
-            {"case": case, **label(name, matrix)},
-            matrix,
-            [next(lists) for _ in subjects[name]],
-        )
-        for name, matrix in matrices.items()
-    ]
+    found = timed(comm, [each for some in entered.values() for each in some], options, out, case)
+    rows: list[Row] = []
+    for name, matrix in matrices.items():
+        labels = {"case": case, **label(name, matrix)}
+        row = part.row(labels, matrix, [found.times[each.name] for each in entered[name]])
+        row.verdict = found.verdicts[entered[name][0].name]
+        rows.append(row)
     rows += [
-        Comparison({"case": case, "method": each.method}, reason=each.reason)
+        Row({"case": case, "method": each.method}, reason=each.reason)
         for each in candidates
         if each.reason
     ]

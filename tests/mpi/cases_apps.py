@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from cases import parameters
 
-from onesided.apps.bench import selection, timing
-from onesided.apps.bench.timing import Subject, measure, repeats
+from onesided.apps.bench import race as racing
+from onesided.apps.bench import selection
+from onesided.apps.bench.race import Contestant, race, repeats, unchecked
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.machine import facts
 from onesided.apps.cli.report import Report, Row
+from onesided.apps.cli.statistics import Verdict
 from onesided.apps.tools import fft
 from onesided.apps.tools.doctor import try_method
 from onesided.apps.tools.fft import FourierCheck, gathered
@@ -26,52 +28,66 @@ from onesided.pencilfft import PFFT, newDistArray
 PAUSE = 0.004
 
 
+WHY = unchecked("a test")
+
+
 def case_times_are_those_of_the_slowest_rank(comm):
-    slow = Subject("slow", lambda: time.sleep(PAUSE if comm.rank == comm.size - 1 else 0.0))
-    fast = Subject("fast", lambda: None)
-    lists = measure(comm, [slow, fast], iterations=5, seconds=60)
-    assert [len(times) for times in lists] == [5, 5]
-    assert min(lists[0]) >= PAUSE
-    assert all(other == lists for other in comm.allgather(lists))
+    last = comm.rank == comm.size - 1
+    slow = Contestant("slow", lambda: time.sleep(PAUSE if last else 0.0), WHY)
+    fast = Contestant("fast", lambda: None, WHY)
+    times = race(comm, [slow, fast], iterations=5, seconds=60).times
+    assert [len(each) for each in times.values()] == [5, 5]
+    assert min(times["slow"]) >= PAUSE
+    assert all(other == times for other in comm.allgather(times))
 
 
 def case_rounds_are_interleaved_in_an_order_that_changes(comm):
-    calls = []
-    subjects = [Subject(name, lambda name=name: calls.append(name)) for name in "abc"]
-    ticks = []
-    measure(comm, subjects, iterations=8, seconds=60, tick=lambda: ticks.append(len(calls)))
-    assert calls[: 3 * timing.WARM_UP] == list("abc" * timing.WARM_UP)
-    rounds = ["".join(calls[i : i + 3]) for i in range(3 * timing.WARM_UP, len(calls), 3)]
+    calls, ticks = [], []
+    entered = [Contestant(name, lambda name=name: calls.append(name), WHY) for name in "abc"]
+    race(comm, entered, iterations=8, seconds=60, tick=lambda: ticks.append(len(calls)))
+    first = 3 * racing.WARM_UP
+    assert calls[:first] == list("abc" * racing.WARM_UP)
+    rounds = ["".join(calls[i : i + 3]) for i in range(first, len(calls), 3)]
     assert all(sorted(names) == list("abc") for names in rounds)
-    assert len(set(rounds)) > 2
+    assert len(set(rounds)) == 6
     assert comm.allgather(calls) == [calls] * comm.size
-    assert len(ticks) == len(rounds) == 8
+    assert len(ticks) == 3 * len(rounds) == 24
 
 
 def case_repeats_are_counted(comm):
     calls = []
-    subject = Subject("many", lambda: calls.append(1), repeats=7)
-    (times,) = measure(comm, [subject], iterations=2, seconds=60)
-    assert len(calls) == 7 * (2 + timing.WARM_UP)
-    assert len(times) == 2
+    many = Contestant("many", lambda: calls.append(1), WHY, repeats=7)
+    found = race(comm, [many], iterations=2, seconds=60)
+    assert len(calls) == 7 * (2 + racing.WARM_UP)
+    assert len(found.times["many"]) == 2
 
 
-def case_measuring_ends_in_time(comm):
-    slow = Subject("slow", lambda: time.sleep(0.02))
-    (times,) = measure(comm, [slow], iterations=1000, seconds=0.1)
-    assert 1 <= len(times) <= 5
+def case_a_race_ends_in_time(comm):
+    slow = Contestant("slow", lambda: time.sleep(0.02), WHY)
+    found = race(comm, [slow], iterations=1000, seconds=0.1)
+    assert 1 <= len(found.times["slow"]) <= 5
 
 
 def case_what_rank_0_does_alone(comm):
     calls = []
-    alone = Subject("alone", lambda: (calls.append(comm.rank), time.sleep(PAUSE)), alone=True)
-    (times,) = measure(comm, [alone], iterations=2, seconds=60)
+    call = lambda: (calls.append(comm.rank), time.sleep(PAUSE))  # noqa: E731
+    found = race(comm, [Contestant("alone", call, WHY, alone=True)], iterations=2, seconds=60)
     assert bool(calls) == (comm.rank == 0)
-    assert min(times) >= PAUSE
+    assert min(found.times["alone"]) >= PAUSE
+
+
+def case_what_is_timed_is_checked_before_and_after(comm):
+    verdicts = [Verdict(0.0, 0.0), Verdict(1.0, 0.0)]
+    checked = Contestant("checked", lambda: None, lambda: verdicts.pop(0))
+    other = Contestant("other", lambda: None, WHY)
+    found = race(comm, [checked, other], iterations=1)
+    assert verdicts == []
+    assert not found.verdicts["checked"].passed
+    assert found.unchecked == {"other": "a test"}
 
 
 def case_repeats_of_something_slow_is_one(comm):
-    assert repeats(comm, lambda: time.sleep(2 * timing.REGION)) == 1
+    assert repeats(comm, lambda: time.sleep(2 * racing.REGION)) == 1
     counts = comm.allgather(repeats(comm, lambda: None))
     assert counts[0] > 1
     assert len(set(counts)) == 1

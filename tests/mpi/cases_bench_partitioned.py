@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import numpy as np
 from mpi4py import MPI
 
+from onesided.apps.bench.race import WARM_UP, Race
 from onesided.apps.bench.team import Team
-from onesided.apps.bench.timing import WARM_UP
 from onesided.apps.papers import partitioned, partitioned_sends, partitioned_sweep
 from onesided.apps.papers.options import bench_partitioned
 from onesided.apps.papers.partitioned_sends import (
@@ -27,7 +27,7 @@ from onesided.apps.papers.partitioned_sends import (
     blocking,
     single,
 )
-from onesided.apps.papers.partitioned_sweep import TURNS, Check, Place, Result, Round, Sweep
+from onesided.apps.papers.partitioned_sweep import READY, TURNS, Check, Place, Result, Round, Sweep
 from onesided.collectives import ResourceError, UnsupportedError
 
 PART, COUNT = 24, 6
@@ -159,25 +159,25 @@ def case_a_slow_contestant_has_fewer_rounds(comm):
     """All in four rounds, for more there is no time; the other five without the slow one."""
     asked = []
 
-    def measure(comm, subjects, *, iterations, seconds):
-        rounds = min(iterations, 4 if len(subjects) == 3 else 9)
-        asked.append(([each.name for each in subjects], iterations))
-        for each in subjects:
-            each.call.ready += (WARM_UP + rounds) * [0.5]
-        return [rounds * [1.0] for _ in subjects]
+    def race(comm, contestants, *, iterations, seconds):
+        names = [each.name for each in contestants]
+        asked.append((names, iterations))
+        rounds = min(iterations, 4)
+        parts = {name: {READY: rounds * [0.5]} for name in names}
+        return Race({name: rounds * [1.0] for name in names}, mine=parts)
 
     paces = {"single": 1e-4, "slow": 0.2, "isend": 5e-4}
     results = [
         Result(Entry(Contestant(name, single, []), WHOLE), pace=pace)
         for name, pace in paces.items()
     ]
-    rounds = [SimpleNamespace(ready=[]) for _ in results]
-    original, partitioned_sweep.measure = partitioned_sweep.measure, measure
+    rounds = [SimpleNamespace(ready=0.0) for _ in results]
+    original, partitioned_sweep.race = partitioned_sweep.race, race
     try:
         found = Sweep(options("--iterations", "9"), [], 1e3)
         found._time(lane_of(comm), results, rounds, time.perf_counter())
     finally:
-        partitioned_sweep.measure = original
+        partitioned_sweep.race = original
     names = [f"{name} -" for name in paces]
     assert asked == [(names, 9), ([names[0], names[2]], 5)]
     assert [len(each.times) for each in results] == [9, 4, 9]

@@ -12,7 +12,7 @@ from cases import parameters, ranks
 from command_runs import need_threads, run_command
 from mpi4py import MPI
 
-from onesided.apps.bench.timing import Stopwatch
+from onesided.apps.bench.race import Stopwatch
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.main import build_parser
 from onesided.apps.miniapps import minimd, minimd_links, minimd_stage
