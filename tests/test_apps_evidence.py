@@ -156,9 +156,9 @@ def test_wrong_elements_are_counted_for_everyone_who_delivers_them():
     expected[[1, 3]] = 7.0
     bad = Problem(good.sent, good.send_counts, good.recv_counts, expected, good.nbytes)
     rows = contest().rows(bad, lambda: None)
-    rounds = 4  # three before the measurement, one after it
+    rounds = 4  # before the measurement, and as many after it
     assert [row.verdict.error for row in rows if row.verdict is not None] == [2 * rounds] * 3
-    assert [row.cells().get("wrong") for row in rows[:2]] == ["8", None]
+    assert [row.cells().get("error") for row in rows[:2]] == ["8.0e+00 WRONG", None]
 
 
 def test_what_was_left_from_before_does_not_count_as_delivered(monkeypatch):

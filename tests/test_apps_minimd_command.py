@@ -138,7 +138,7 @@ def test_what_is_around_a_run_is_called_for_every_run():
     assert called[:2] == ["1w", "2w"]
     turns = " ".join(called[2:]).split(" t")
     assert sorted(each.split()[0] for each in turns[:2]) == ["1b", "2b"]
-    assert [each.strip() for each in sorted(turns)][1:] == 2 * ["1b 1c 1a"] + 2 * ["2b 2c 2a"]
+    assert sorted(each.strip() for each in turns)[1:] == 2 * ["1b 1c 1a"] + 2 * ["2b 2c 2a"]
     assert [len(times) for times in found.times.values()] == [2, 2]
     assert list(found.parts.values()) == [{"part": [0.0, 0.0]}] * 2
 

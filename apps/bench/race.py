@@ -135,10 +135,7 @@ def race(
                 each = contestants[index]
                 for _ in range(leads[index]):
                     _region(comm, each)
-                before = [read() for read in each.parts.values()]
-                times[number, index] = _region(comm, each)
-                after = [read() for read in each.parts.values()]
-                parts[index][:, number] = np.subtract(after, before) / each.repeats
+                times[number, index], parts[index][:, number] = _region(comm, each)
                 tick()
     comm.Allreduce(MPI.IN_PLACE, times, op=MPI.MAX)
     for each, column, mine in zip(contestants, times.T, parts, strict=True):
@@ -174,7 +171,7 @@ def _warmed_up(comm: MPI.Intracomm, contestants: Sequence[Contestant]) -> NDArra
     for _ in range(WARM_UP):
         for index, each in enumerate(contestants):
             if each.warm_up is None:
-                trial[index] = _region(comm, each) * each.repeats
+                trial[index] = _region(comm, each)[0] * each.repeats
     comm.Allreduce(MPI.IN_PLACE, trial, op=MPI.MAX)
     return trial
 
@@ -192,8 +189,8 @@ def orders(count: int, seed: int = SEED) -> Iterator[list[int]]:
         square += [row[::-1] for row in square]
     while True:
         names = dice.permutation(count)
-        for row in dice.permutation(len(square)):
-            yield names[square[row]].tolist()
+        for row in dice.permutation(len(square)) if count else [0]:
+            yield names[square[row]].tolist() if count else []
 
 
 def timed(
@@ -215,7 +212,7 @@ def repeats(
 ) -> int:
     """Collective. How many calls in a row make a region that is long enough for the clock."""
     contestant = Contestant("trial", call, unchecked("a trial"), alone=alone)
-    shortest = min(_region(comm, contestant) for _ in range(WARM_UP))
+    shortest = min(_region(comm, contestant)[0] for _ in range(WARM_UP))
     agreed: float = comm.allreduce(shortest, op=MPI.MAX)
     return max(1, min(MOST_REPEATS, round(region / max(agreed, 1e-9))))
 
@@ -230,14 +227,18 @@ def steady(
 
 def setup_time(comm: MPI.Intracomm, call: Callable[[], object]) -> float:
     """Collective. Seconds of one call, by the slowest rank."""
-    elapsed = _region(comm, Contestant("setup", call, unchecked("a set-up")))
+    elapsed, _ = _region(comm, Contestant("setup", call, unchecked("a set-up")))
     return float(comm.allreduce(elapsed, op=MPI.MAX))
 
 
-def _region(comm: MPI.Intracomm, contestant: Contestant) -> float:
-    """Collective. Seconds per call on this rank; 0 where the call is rank 0's alone."""
+def _region(comm: MPI.Intracomm, contestant: Contestant) -> tuple[float, list[float]]:
+    """Collective. Seconds per call on this rank, and those of its parts.
+
+    0 where the call is rank 0's alone.
+    """
     call, count = contestant.call, range(contestant.repeats)
     contestant.before()
+    begun = [read() for read in contestant.parts.values()]
     comm.Barrier()
     if contestant.alone and comm.rank != 0:
         elapsed = 0.0
@@ -253,10 +254,12 @@ def _region(comm: MPI.Intracomm, contestant: Contestant) -> float:
         for _ in count:
             call()
         elapsed = time.perf_counter() - begin
+    ended = [read() for read in contestant.parts.values()]
     if contestant.alone:
         rest(comm)
     contestant.after()
-    return elapsed / contestant.repeats
+    spent = [(late - early) / len(count) for early, late in zip(begun, ended, strict=True)]
+    return elapsed / len(count), spent
 
 
 def rest(comm: MPI.Intracomm) -> None:

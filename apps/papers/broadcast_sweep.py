@@ -110,6 +110,10 @@ class Sweep:
             Contestant(name, runner.call, partial(check, runner))
             for name, runner in runners.items()
         ]
+        for _ in range(self.options.warm_up):
+            for runner in runners.values():
+                track.comm.Barrier()
+                runner.call()
         iterations = self.options.iterations
         return race(track.comm, contestants, iterations=iterations, seconds=self.share, tick=tick)
 

@@ -30,7 +30,7 @@ PLAIN = "plain"  # memory of what is no request
 MEMCPY = "memcpy"
 MEMCPY_IN_TURN = "memcpy2"  # into two arrays in turn, as a request with two slots has to do
 POISON = -1.0  # no element that is sent has this value
-ROUNDS = 3  # verified before the measurement, and after it: both slots, and the first one again
+ROUNDS = 4  # verified before the measurement, and after it: both slots, and both with poison again
 SETUP_SHARE = 0.3  # of the time, for set-ups that are repeated
 REMARK = (
     "Set-up: median of initializing plus median of freeing; break-even: iterations after which it "

@@ -78,9 +78,7 @@ def target(memory: str, nbytes: int) -> float | None:
     return next((bound for most, bound in bounds if nbytes <= most), None)
 
 
-def _compare(
-    comm: MPI.Intracomm, memory: str, nbytes: int, options: Namespace
-) -> list[Row]:
+def _compare(comm: MPI.Intracomm, memory: str, nbytes: int, options: Namespace) -> list[Row]:
     """Collective. A row for each contestant, and ``auto`` against the best of the others."""
     count = max(nbytes // 8 // comm.size, 1)
     sent = np.full(count * comm.size, float(comm.rank))
@@ -125,7 +123,8 @@ def _compare(
     best = min(options.methods, key=lambda name: median(found.times[name]))
     aim = Target(best, AUTO_TARGET, least=False)
     labels["method"] = AUTO
-    rows.append(compared(labels, found.times[AUTO], found.times[best], aim, wanted=True))
+    ours, theirs = found.times[AUTO], found.times[best]
+    rows.append(compared(labels, ours, theirs, aim, wanted=True, nbytes=nbytes))
     return rows
 
 

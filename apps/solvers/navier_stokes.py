@@ -295,7 +295,7 @@ SHAPE, DT, END, PADDING = (32, 32, 32), 0.01, 1.0, 1.5
 LEAST = 4  # modes along an axis
 LINES = 10  # of the table, where nothing else is wanted
 DIFFERENCE = 1e-10  # of the states of two methods; rounding grows with time
-REMARK = "An iteration is a time step, timed from rank to rank as it comes, without a barrier."
+REMARK = "An iteration is a time step, timed from a barrier on by the slowest rank."
 
 
 def run(comm: MPI.Intracomm, options: Namespace) -> int:
