@@ -17,7 +17,7 @@ from onesided.apps.bench.foreign import ForeignError
 from onesided.apps.cli.report import any_missed, compared
 from onesided.apps.cli.statistics import Target
 from onesided.apps.tools import fftw_mpi
-from onesided.apps.tools.fft_targets import CASES, FFTW_MPI, LOCAL, PEER, cases
+from onesided.apps.tools.fft_contest import CASES, FFTW_MPI, LOCAL, PEER, cases
 from onesided.apps.tools.fftw_mpi import FftwMpi
 from onesided.apps.tools.local_work import LocalWork
 from onesided.pencilfft import PFFT
@@ -62,7 +62,7 @@ def test_the_table_has_targets_for_two_and_four_ranks_only():
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
 def test_the_suite_compares_every_case(ranks, tmp_path):
-    words = ["--suite", "--shrink", "16", "--iterations", "2", "--comm", "rma-notify"]
+    words = ["--suite", "--shrink", "16", "--iterations", "1", "--comm", "rma-notify"]
     words += ["--against", "mpi4py-fft", "local-work", "--strict"]
     outcome, content = bench(ranks, tmp_path / "suite.json", *words)
     expected = {case.name for case in cases(ranks, 16)}

@@ -133,8 +133,8 @@ def test_a_row_compares_what_was_marked_alike_over_common_rounds():
     ]
     row = timed_row(Place(64, "randomized", 2), found[-1], found, 256)
     assert row.ratios == {"single": 1.25, "psend": 0.25}
-    assert row.bandwidth == "1.3e-07 80% !"
-    assert row.perceived == "2.6e-07 !"
+    assert partitioned.bandwidth(row) == "1.3e-07 80% !"
+    assert partitioned.perceived(row) == "2.6e-07 !"
     record = row.record()
     assert record["verified"] is False
     assert record["error"] == 0.25

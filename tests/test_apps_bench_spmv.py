@@ -75,7 +75,9 @@ def test_the_suite_compares_every_matrix(suite):
         assert ("mpi", "mpi") not in pairs
     for row in content["rows"]:
         if "reason" not in row:
-            assert len(row["times_s"]) == len(row["opponents_times_s"]) == row["iterations"] > 0
+            of_opponent = 0 if row["opponent"] == "15 us" else row["iterations"]
+            assert len(row["times_s"]) == row["iterations"] > 0
+            assert len(row["opponents_times_s"]) == of_opponent
             assert row["reached"] > 0
             assert row["target"] is None  # they hold for the sizes of the table
     assert "no targets are set for --shrink 64" in outcome.stdout

@@ -163,7 +163,7 @@ def test_a_missed_target_is_a_failure_if_asked_for():
     cell = Cell("Allreduce", 8)
     given = Namespace(info=[], output=None, afresh=False, strict=True)
     row = bench._row(cell, AUTO, outcome([AUTO], ratio=0.6), 0.5)
-    assert row.missed == "Allreduce 8 B auto against MPI_Allreduce: 0.60, at most 0.50 is wanted"
+    assert row.missed == "Allreduce 8 B auto against mpi: 0.60, at most 0.50 is wanted"
     assert not bench._row(cell, AUTO, outcome([AUTO], ratio=0.4), 0.5).missed
     report = bench._report(MPI.COMM_SELF, given, {cell: outcome([AUTO], wrong=AUTO)})
     assert report.verified is False

@@ -297,9 +297,13 @@ class Report:
         verdicts += self.verdicts.values()
         return all(verdict.passed for verdict in verdicts) if verdicts else None
 
-    def code(self, *, strict: bool = False) -> int:
-        """Local. The exit code: 1 after a wrong result, if ``strict`` after a missed target."""
-        return int(self.verified is False or (strict and any_missed(self.rows)))
+    def code(self, comm: MPI.Intracomm, *, strict: bool = False) -> int:
+        """Collective. The exit code, as rank 0 has it.
+
+        1 after a wrong result, with ``strict`` also after a missed target.
+        """
+        failed = self.verified is False or (strict and any_missed(self.rows))
+        return int(comm.bcast(failed))
 
     def table(self, title: str) -> RenderableType:
         """Local. The rows for a person."""

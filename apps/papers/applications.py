@@ -37,7 +37,7 @@ from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import Report, Row, check_json
 from onesided.apps.cli.statistics import Verdict, conclusion
 from onesided.apps.tools.fft import FourierCheck, plan_maker, random_input, used_method
-from onesided.apps.tools.fft_targets import PEER
+from onesided.apps.tools.fft_contest import PEER
 from onesided.apps.tools.petsc import Petsc, cg_question, residual_question
 from onesided.apps.tools.rowblock import RowBlock
 from onesided.apps.tools.spmv import halo_setup, vector
@@ -386,7 +386,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
             report.remarks.append(remark)
     report.remarks += [REMARK, conclusion(_verdicts(report), "serial transforms, and residuals")]
     report.finish(comm, out, options.json)
-    return comm.bcast(report.code())
+    return report.code(comm)
 
 
 def _verdicts(report: Report) -> list[Verdict]:

@@ -285,7 +285,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     if comm.rank == 0 and options.picture is not None:
         _draw(options.picture, report.rows)
     report.finish(comm, out, options.json)
-    return report.code(strict=options.strict)
+    return report.code(comm, strict=options.strict)
 
 
 def _complete(options: Namespace) -> None:

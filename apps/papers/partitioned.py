@@ -410,7 +410,7 @@ def _rows(place: Place, result: Result, others: list[Result], nbytes: int) -> It
     if contestant.aggregate is None or not result.times:
         return
     vendor = MPI.get_vendor()[0]
-    for opponent, times in compared(result, others).items():
+    for opponent, times in opponents_of(result, others).items():
         rounds = min(len(times), len(result.times))
         found = bound(opponent, place.part, result.entry, vendor)
         least = None if contestant.python else found
@@ -492,7 +492,7 @@ def _report(sweep: Sweep) -> Report:
     remarks = [REMARK]
     if any(place.threads > 1 for place in sweep.results):
         remarks.append(THREADS)
-    if any(row.fault for row in rows):
+    if any(_fault(row) for row in rows):
         remarks.append(FOREIGN)
     pattern = {"ranks": RANKS, "buffer_bytes": options.buffer, **facts(sweep.results)}
     report = SweepReport("bench partitioned", settings(options), pattern, remarks=remarks)

@@ -23,7 +23,15 @@ from onesided.apps.bench.race import Contestant, race, repeats, setup_time
 from onesided.apps.bench.selection import BASELINE
 from onesided.apps.cli.options import settings
 from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import Report, Row, byte_count, check_json, compared, conclusions
+from onesided.apps.cli.report import (
+    Report,
+    Row,
+    byte_count,
+    check_json,
+    compared,
+    conclusions,
+    duration,
+)
 from onesided.apps.cli.statistics import Target, Verdict
 
 #: Seconds of the rounds that are timed in a row.
@@ -69,7 +77,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     report.rows += [_setup(comm, method) for method in ("rma-notify", "rma-p2p", "p2p")]
     report.remarks += conclusions(report.rows, "no targets are set for this MPI")
     report.finish(comm, out, options.json)
-    return comm.bcast(report.code(strict=options.strict))
+    return report.code(comm, strict=options.strict)
 
 
 def target(memory: str, nbytes: int) -> float | None:
@@ -114,8 +122,11 @@ def _compare(comm: MPI.Intracomm, memory: str, nbytes: int, options: Namespace) 
     for name, times in found.times.items():
         row = Row({**labels, "method": name}, times, nbytes=nbytes, verdict=found.verdicts[name])
         row.hidden = ("error", "GB/s")
-        row.against = {} if name == BASELINE else {BASELINE: found.times[BASELINE]}
-        if name != BASELINE:
+        if name == BASELINE:
+            row.hidden = (*row.hidden, "median", "quartiles")
+            row.shown = {"ours": duration(median(times))}
+        else:
+            row.against = {BASELINE: found.times[BASELINE]}
             bound = target(memory, nbytes) if name == AUTO else None
             row.aim, row.wanted = Target(BASELINE, bound or 0.0, least=False), bound is not None
         rows.append(row)

@@ -22,16 +22,19 @@ from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import Report, Row, check_json, compared, conclusions
 from onesided.apps.cli.statistics import Target, Verdict, conclusion, ratio
 from onesided.apps.tools.fft import plan_maker
-from onesided.apps.tools.fft_contest import DIRECTIONS, Outcome, contest, in_words
-from onesided.apps.tools.fft_targets import (
+from onesided.apps.tools.fft_contest import (
     BUDGET,
+    DIRECTIONS,
     FFTW_MPI,
     LOCAL,
     OPPONENTS,
     PEER,
     SLOW_LINK,
     Case,
+    Outcome,
     cases,
+    contest,
+    in_words,
 )
 from onesided.collectives import methods
 from onesided.pencilfft import PFFT
@@ -72,7 +75,7 @@ def run_suite(comm: MPI.Intracomm, options: Namespace) -> int:
     report.remarks += conclusions(report.rows, nothing)
     report.remarks.append(conclusion(verdicts, outcome.against))
     report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
-    return comm.bcast(report.code(strict=options.strict))
+    return report.code(comm, strict=options.strict)
 
 
 def _setups(comm: MPI.Intracomm, options: Namespace, case: Case, method: str) -> list[Row]:
@@ -191,7 +194,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     report.remarks += _methods_compared(outcome)
     report.remarks.append(conclusion(outcome.verdicts.values(), outcome.against))
     report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
-    return comm.bcast(report.code())
+    return report.code(comm)
 
 
 def _rows(outcome: Outcome) -> list[Row]:

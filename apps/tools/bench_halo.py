@@ -64,7 +64,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
             tick()
     report.remarks += conclusions(report.rows, "no targets are set for these grids")
     report.finish(comm, out, options.json)
-    return report.code(strict=options.strict)
+    return report.code(comm, strict=options.strict)
 
 
 def _contest(

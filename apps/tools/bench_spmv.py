@@ -89,7 +89,7 @@ def run_suite(comm: MPI.Intracomm, options: Namespace) -> int:
     nothing = f"no targets are set for --shrink {options.shrink} on {comm.size} ranks"
     report.remarks += conclusions(report.rows, nothing)
     report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
-    return comm.bcast(report.code(strict=options.strict))
+    return report.code(comm, strict=options.strict)
 
 
 def _during(options: Namespace, seconds: float) -> Namespace:
@@ -200,7 +200,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
         speed = median(other / one for one, other in zip(mine, alone, strict=True))
         report.remarks.append(f"{each.method}: {speed:.2f} times as fast as {SERIAL} on one rank")
     report.finish(comm, out, options.json)
-    return comm.bcast(report.code())
+    return report.code(comm)
 
 
 def _serial(whole: Any, rows: int) -> Contestant:
