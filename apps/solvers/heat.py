@@ -47,9 +47,11 @@ def follow(
     tick: Callable[[], None],
 ) -> tuple[Times, Times]:
     """Collective. All steps: seconds of a step, and of its communication, by run and round."""
-    found = race(comm, [_entered(name, each, steps, rounds) for name, each in runs.items()],
-                 iterations=rounds, tick=tick)  # fmt: skip
     counts = [end - begin for begin, end in (block(steps, rounds, n) for n in range(rounds))]
+    first = next(iter(runs.values()))
+    start = first.problem.initial(first.block.box)
+    entered = [_entered(name, each, start, counts) for name, each in runs.items()]
+    found = race(comm, entered, iterations=rounds, tick=tick)
 
     def of_a_step(seconds: Sequence[float]) -> list[float]:
         return [each / count for each, count in zip(seconds, counts, strict=True)]
@@ -59,19 +61,19 @@ def follow(
     return times, inside
 
 
-def _entered(name: str, run: Simulation, steps: int, rounds: int) -> Contestant:
-    """Local. Every call computes the steps of the next round."""
-    parts = iter([block(steps, rounds, number) for number in range(rounds)])
-    start = run.problem.initial(run.block.box)
+def _entered(
+    name: str, run: Simulation, start: NDArray[Any], counts: Sequence[int]
+) -> Contestant:
+    """Local. From ``start`` on; every call computes the steps of the next round."""
+    remaining = iter(counts)
 
     def advance() -> None:
-        begin, end = next(parts)
-        run.advance(end - begin)
+        run.advance(next(remaining))
 
     def warm_up() -> None:
         run.load(start)
         run.resume()
-        run.advance(min(WARM_UP, steps))
+        run.advance(min(WARM_UP, sum(counts)))
         run.load(start)
 
     return Contestant(
