@@ -126,7 +126,8 @@ def _residual(comm: MPI.Intracomm, matrix: DistMatrix, b: Any) -> Verdict:
     rest = b - matrix @ solution.x
     squares = comm.allreduce(np.array([np.vdot(rest, rest).real, np.vdot(b, b).real]))
     length, size = np.sqrt(squares).tolist()
-    return Verdict(abs(length - solution.residuals[-1]) / (size or 1.0), RESIDUAL)
+    off = abs(length - float(solution.residuals[-1]))
+    return Verdict(off / (size or 1.0), RESIDUAL)
 
 
 def _solve(matrix: DistMatrix, b: Any) -> Solution:
