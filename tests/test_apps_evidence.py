@@ -335,6 +335,22 @@ def test_parts_are_those_of_the_timed_rounds(lead):
     assert parts[0] >= 3  # after the rounds that do not count
 
 
+def test_what_is_around_a_region_is_no_part_of_it():
+    calls = []
+
+    def count():
+        calls.append(1)
+
+    parts = {"part": lambda: float(len(calls))}
+    entered = Contestant("one", count, unchecked("a test"), before=count, after=count, parts=parts)
+    found = race(MPI.COMM_SELF, [entered], iterations=2)
+    assert found.parts["one"]["part"] == [1.0, 1.0]
+
+
+def test_a_race_of_nobody_ends():
+    assert race(MPI.COMM_SELF, [], iterations=2).times == {}
+
+
 @pytest.mark.parametrize("count", range(1, 9))
 def test_orders_are_balanced(count):
     block = count if count % 2 == 0 else 2 * count
