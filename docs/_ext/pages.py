@@ -64,7 +64,7 @@ def results(name: str) -> str:
         wanted = row.get("wanted", [""] * len(row["measured"]))
         for here, target in zip(row["measured"], wanted, strict=True):
             if target:
-                short = missed(here, target, found["better"])
+                short = missed(here, target, row.get("better", found["better"]))
                 targets, misses = targets + 1, misses + short
                 here = f"**{here}**" if short else here
                 here += f" ({target})"
