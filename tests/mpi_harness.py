@@ -78,11 +78,11 @@ def mpiexec() -> str:
 
 @functools.cache
 def mpi_name() -> str:
-    """mpich or openmpi."""
+    """mpich or openmpi; a launcher of Open MPI 4 calls itself OpenRTE."""
     version = subprocess.run(
         [mpiexec(), "--version"], capture_output=True, text=True, check=True, timeout=60
     ).stdout
-    return "openmpi" if "Open MPI" in version else "mpich"
+    return "openmpi" if "Open MPI" in version or "OpenRTE" in version else "mpich"
 
 
 def environment(
@@ -164,20 +164,21 @@ class Job:
             self.launcher.wait(timeout)
         except subprocess.TimeoutExpired:
             hung = True
-            processes.print_stacks(self.token)
+            processes.write_stacks(self.token, self.folder)
         finally:
             processes.end(self.token, self.launcher.pid)
             self.launcher.wait()
         seconds = time.monotonic() - self._began
-        streams = self.streams()
+        stdout, stderr = self.streams()
+        stderr += "".join(file.read_text() for file in sorted(self.folder.glob("stacks-*")))
         self._temporary.cleanup()
         code = self.launcher.returncode
-        kind, reason = classify(code, hung, self.ranks, self.token, *streams)
+        kind, reason = classify(code, hung, self.ranks, self.token, stdout, stderr)
         removed = []
         if kind != "pass":
             removed = processes.remove_segments(self._before)
             removed += processes.remove_topology(self._clock)
-        return Outcome(kind, code, reason, *streams, seconds, self.command, removed)
+        return Outcome(kind, code, reason, stdout, stderr, seconds, self.command, removed)
 
     def streams(self) -> list[str]:
         """What the ranks have written to stdout and to stderr."""

@@ -30,7 +30,7 @@ def marked(token: str) -> list[int]:
 
 
 def is_rank(pid: int) -> bool:
-    """Whether the process is a Python that runs a rank and prints its stacks on SIGUSR1."""
+    """Whether the process is a Python that runs a rank and writes its stacks on SIGUSR1."""
     try:
         words = (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
         status = (PROC / str(pid) / "status").read_text()
@@ -49,10 +49,16 @@ def send(pids: list[int], number: signal.Signals) -> None:
             continue
 
 
-def print_stacks(token: str) -> None:
+def write_stacks(token: str, folder: Path, patience: float = 5.0) -> None:
     """Ask every rank of the run for the stacks of its threads, and give it time to answer."""
-    send([pid for pid in marked(token) if is_rank(pid)], signal.SIGUSR1)
-    time.sleep(0.5)
+    ranks = [pid for pid in marked(token) if is_rank(pid)]
+    send(ranks, signal.SIGUSR1)
+    limit = time.monotonic() + patience
+    while time.monotonic() < limit:
+        if sum(file.stat().st_size > 0 for file in folder.glob("stacks-*")) >= len(ranks):
+            break
+        time.sleep(0.05)
+    time.sleep(0.2)
 
 
 def end(token: str, launcher: int, patience: float = 2.0) -> int:

@@ -1,7 +1,8 @@
 """Run a program, or `-m MODULE`, on this rank and print the completion token when it is done.
 
 The token is printed after the exit functions that the program registered: what they do at the
-end, and whether they come back, is part of the run.
+end, and whether they come back, is part of the run. SIGUSR1 writes the stacks of all threads to a
+file of this rank's own: in a stream that the ranks share their letters would mix.
 """
 
 from __future__ import annotations
@@ -16,18 +17,21 @@ import sys
 done = False
 
 
+rank = os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or "0"
+
+
 def print_token() -> None:
     if done:
         token = os.environ.get("ONESIDED_TOKEN", "")
-        rank = os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or "0"
         os.write(1, f"\n@done {token} {rank}\n".encode())
 
 
 def main() -> None:
     global done
     atexit.register(print_token)
-    if hasattr(signal, "SIGUSR1"):
-        faulthandler.register(signal.SIGUSR1, all_threads=True)
+    if folder := os.environ.get("ONESIDED_FOLDER"):
+        stacks = open(os.path.join(folder, f"stacks-{rank}"), "w")
+        faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
     arguments = sys.argv[1:]
     as_module = arguments[0] == "-m"
     name = arguments[1] if as_module else arguments[0]

@@ -29,20 +29,6 @@ def test_cliques_are_kept_apart(cliques, run_cases):
     assert [case["outcome"] for case in cases] == ["passed"] * 2
 
 
-def test_a_hang_on_nodes_gives_all_stacks(virtual_nodes):
-    outcome = mpi_harness.run(
-        mpi_harness.TESTS / "run_cases.py",
-        4,
-        str(mpi_harness.TESTS / "mpi" / "cases_nodes.py"),
-        "--select",
-        "hangs",
-        nodes=2,
-        timeout=6,
-    )
-    assert outcome.kind == "hang", outcome.report()
-    assert outcome.stderr.count("in case_hangs") == 4, outcome.report()
-
-
 def start(tmp_path, *words, timeout="30"):
     command = [sys.executable, CLUSTER, "run", "--folder", str(tmp_path), "--timeout", timeout]
     mark = f"nodes-{os.getpid()}-{time.monotonic_ns()}"

@@ -54,13 +54,16 @@ def test_a_missing_token_is_a_failure_even_with_exit_code_0():
     assert mpi_harness.classify(0, False, 3, "abc", text, "")[0] == "pass"
 
 
-def test_a_hang_gives_the_stacks_of_the_ranks_and_leaves_no_process():
-    job = mpi_harness.Job(FAULTS, 3, "hang")
-    begun = _until(lambda: job.streams()[0].count("begins") == 3)
+@pytest.mark.parametrize(("ranks", "nodes"), [(3, 1), (4, 2)])
+def test_a_hang_gives_the_stacks_of_the_ranks_and_leaves_no_process(request, ranks, nodes):
+    if nodes > 1:
+        request.getfixturevalue("virtual_nodes")
+    job = mpi_harness.Job(FAULTS, ranks, "hang", nodes=nodes)
+    begun = _until(lambda: job.streams()[0].count("begins") == ranks)
     outcome = job.end(0.5)
     assert begun, outcome.report()
     assert outcome.kind == "hang", outcome.report()
-    assert outcome.stderr.count("in fault") == 3, outcome.report()
+    assert outcome.stderr.count("in fault") == ranks, outcome.report()
     assert not processes.marked(job.token)
 
 

@@ -48,8 +48,3 @@ def case_private(comm, options):
     hosts = comm.allgather(MPI.Get_processor_name())
     if hosts != ["node0", "node0", "node1", "node1"]:
         raise ValueError(f"the hosts are {hosts}")
-
-
-@ranks(at_least=4, at_most=4)
-def case_hangs(comm):
-    comm.recv(source=comm.rank, tag=7)
