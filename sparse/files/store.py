@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from onesided.collectives import agreed
 from onesided.sparse.errors import naming
 from onesided.sparse.files.draft import drafted
+from onesided.sparse.files.marketwriter import write_matrixmarket
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import before
 from onesided.sparse.partition import index_dtype
@@ -33,13 +34,15 @@ def write(thing: DistMatrix | DistVector, path: str | os.PathLike[str]) -> None:
     """Collective. Write a matrix to an HDF5 file, which :func:`~onesided.sparse.read` reads.
 
     Any number of ranks can read it. The order of its rows, where the matrix was reordered, is
-    stored with it, and reading gives the caller's order again. A vector, or a block of them, is
+    stored with it, and reading gives the caller's order again. A path that ends with ``.mtx`` gets
+    a Matrix Market file, which knows no order of rows but its own. A vector, or a block of them, is
     written as NumPy's ``.npy``, for :func:`~onesided.sparse.read_vector` and ``numpy.load``. A file
     of that name is replaced when the new one is complete and on the disk; where anything fails, it
     stays, and what is no regular file is never replaced.
 
     Raises the same error on every rank: ``OSError`` where the system fails, as on a full disk
-    or where a rank does not see the folder; ``TypeError`` for what is neither.
+    or where a rank does not see the folder; ``TypeError`` for what is neither; ``ValueError`` for
+    a reordered matrix in a Matrix Market file.
     """
     if isinstance(thing, DistVector):
         with drafted(thing.comm, path) as draft:
@@ -51,6 +54,13 @@ def write(thing: DistMatrix | DistVector, path: str | os.PathLike[str]) -> None:
         )
     comm = thing.comm
     rows = thing.local_rows()
+    with agreed(comm, ("write", os.fspath(path))):
+        market = os.fspath(path).endswith(".mtx")
+        if market and thing.ordering is not None:
+            raise ValueError(f"{os.fspath(path)}: the matrix is reordered; write it as HDF5 (.h5)")
+    if market:
+        write_matrixmarket(comm, path, rows)
+        return
     with drafted(comm, path) as draft:
         parts = _parts(thing, rows)
         places: dict[str, int] = {}

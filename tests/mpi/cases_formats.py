@@ -533,6 +533,9 @@ def case_formats_are_told_by_content(comm, packed):
     with file_of(comm, npz_of(whole), "m.npz") as path:
         with read(comm, path, method="p2p") as matrix:
             write(matrix, path.with_name("no ending"))
+            write(matrix, path.with_name("written.mtx"))
+            if comm.rank == 0:
+                assert abs(scipy.io.mmread(path.with_name("written.mtx")) - whole).max() == 0
         check(comm, path.with_name("no ending"), whole)
 
 
@@ -802,6 +805,8 @@ def case_a_permutation_with_repeats_is_refused(comm):
         stored = path.with_name("m.h5")
         with read(comm, path, method="p2p", partition="rcm") as matrix:
             write(matrix, stored)
+            words = same_error(comm, lambda: write(matrix, path.with_name("m.mtx")), ValueError)
+            assert "reordered" in words
         check(comm, stored, whole)
         comm.Barrier()
         if comm.rank == 0:
