@@ -133,7 +133,7 @@ class Grid(Scoped):
                 raise PatternError(f"no grid of shape {self.shape}")
             self.layers = read_width(halo, tuple(1 << 40 for _ in self.shape), axes)
             each = [periodic] * axes if isinstance(periodic, bool | np.bool_) else list(periodic)
-            if len(each) != axes:
+            if len(each) != axes or any(p not in (False, True) for p in each):
                 raise PatternError(f"periodic is {periodic!r}, not one truth per axis of {axes}")
             self.periodic = tuple(bool(p) for p in each)
             self.dims = choose_dims(self.shape, size, self.layers, dims)

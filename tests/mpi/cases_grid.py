@@ -360,7 +360,8 @@ def case_bad_grids(comm):
     ]:
         everywhere(comm, PatternError, text, Grid, comm, *arguments)
     for options, text in [
-        ({"periodic": (True,)}, "not one truth per axis"), ({"dims": (7, 7)}, "cannot be arranged"),
+        ({"periodic": (True,)}, "not one truth per axis"), ({"periodic": "no"}, "not one truth"),
+        ({"dims": (7, 7)}, "cannot be arranged"),
         ({"bounds": [(0, 1)]}, "bounds"), ({"bounds": [(0, 1), (1, 1)]}, "bounds"),
         ({"boundary": "mirror"}, "a boundary condition is 'mirror'"),
         ({"boundary": {5: 0}}, "a boundary condition for axis 5"),
