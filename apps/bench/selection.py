@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -11,6 +10,7 @@ from mpi4py import MPI
 
 from onesided.apps.bench.race import setup_time
 from onesided.apps.cli.failures import CommandError, user_errors, words
+from onesided.apps.cli.options import Options
 from onesided.collectives import ResourceError, UnsupportedError, methods
 
 BASELINE = "mpi"
@@ -34,7 +34,7 @@ def chosen(text: str, *, baseline: bool = True) -> list[str]:
     return list(dict.fromkeys(first + names))
 
 
-def hints(options: argparse.Namespace) -> dict[str, str]:
+def hints(options: Options) -> dict[str, str]:
     """Local. The info that ``--info`` gives; ``auto`` is told how often it will be started."""
     return {"expected_iterations": str(options.iterations), **dict(options.info)}
 

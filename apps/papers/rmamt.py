@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -19,15 +18,15 @@ from pathlib import Path
 from mpi4py import MPI
 
 from onesided.apps.bench.foreign import ForeignError
-from onesided.apps.bench.job import Ended, results_folder, run_job, signals_interrupt
-from onesided.apps.bench.picture import NEEDS, save_spreads
+from onesided.apps.bench.job import Ended, run_job, signals_interrupt
+from onesided.apps.bench.picture import save_spreads
 from onesided.apps.bench.result import Entry
 from onesided.apps.bench.store import Store
-from onesided.apps.cli.failures import USAGE, CommandError, in_job
+from onesided.apps.cli.failures import FAILED, USAGE, CommandError
 from onesided.apps.cli.machine import cores, library, versions
-from onesided.apps.cli.options import settings
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import byte_count, check_json
+from onesided.apps.cli.report import NEEDS_MATPLOTLIB, byte_count
 from onesided.apps.papers.rmamt_cell import (
     SINGLE,
     Batch,
@@ -39,13 +38,11 @@ from onesided.apps.papers.rmamt_cell import (
     cells_of,
     check,
     plan_of,
-    usual,
 )
 from onesided.apps.papers.rmamt_compiled import build
 from onesided.apps.papers.rmamt_cores import unbound
 from onesided.apps.papers.rmamt_figures import panels
 from onesided.apps.papers.rmamt_rows import MatrixReport, failures, failures_remark, row, shares
-from onesided.apps.tools.fft import FAILED
 from onesided.collectives.hardware import processor
 
 # All cells, in jobs of their own: a job that fails costs the cell that it was at.
@@ -218,7 +215,7 @@ def goals(outcomes: Mapping[Cell, Outcome]) -> list[str]:
 CELLS, LOOP, JSON = "cells.jsonl", "rma_loop.so", "rma-mt.json"
 LEAST_RANKS = 2
 QUICK_SECONDS = 270.0  # for all jobs of a quick run
-NOT_KEPT = ("output", "afresh", "retry", "second", "batch", "job_ranks")
+NOT_KEPT = ("afresh", "retry", "second", "batch")
 REMARK = (
     "Times go from before an epoch is opened until it is closed, by the slowest rank, without a "
     "round to warm up; mean of the runs, and their standard deviation. Every message was compared "
@@ -233,23 +230,18 @@ LOCK = (
 )
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Local. The command; its exit code is 1 where a cell failed."""
-    if in_job():
+    if options.ranks < LEAST_RANKS:
         raise CommandError(
-            "bench rma-mt starts its own jobs: run it without mpiexec, with --ranks N"
-        )
-    if options.job_ranks < LEAST_RANKS:
-        raise CommandError(
-            f"--ranks {options.job_ranks}: messages go from one rank to another, it needs "
+            f"--ranks {options.ranks}: messages go from one rank to another, it needs "
             f"{LEAST_RANKS} at least"
         )
-    folder = results_folder(options.output)
+    folder = Path(options.output).resolve()
     options.json = options.json or str(folder / JSON)
     cells, plan = cells_of(options), plan_of(options)
     check(cells, options)
     second = None if options.second is None else _second(Path(options.second))
-    check_json(comm, options)
     store = _store(folder, options, plan)
     compiled, lack = _loop(folder)
     deadline = time.monotonic() + QUICK_SECONDS if options.quick else None
@@ -259,7 +251,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
         try:
             with progress(out, "measuring", len(cells)) as tick:
                 steps = _steps(tick, len(store.outcomes(cells)))
-                sweep.run(cells, options.job_ranks, int(usual(options, "batch")), steps)
+                sweep.run(cells, options.ranks, options.batch, steps)
         finally:  # after an interrupt, too
             outcomes = store.outcomes(cells)
             report = _report(options, plan, cells, outcomes, store.machine())
@@ -281,7 +273,7 @@ def _steps(tick: Callable[[], None], done: int) -> Callable[[int], None]:
     return steps
 
 
-def _store(folder: Path, options: Namespace, plan: Plan) -> Store[Cell, Outcome]:
+def _store(folder: Path, options: Options, plan: Plan) -> Store[Cell, Outcome]:
     """Local. What was measured before, of the same settings."""
     store = Store(folder / CELLS, Cell, Outcome)
     if options.afresh:
@@ -289,7 +281,7 @@ def _store(folder: Path, options: Namespace, plan: Plan) -> Store[Cell, Outcome]
     software = versions()
     store.begin(
         {
-            "ranks": options.job_ranks,
+            "ranks": options.ranks,
             "plan": plan.record(),
             "mpi": library(),
             "mpi4py": software.get("mpi4py", ""),
@@ -313,18 +305,18 @@ def _loop(folder: Path) -> tuple[str, str]:
 
 
 def _report(
-    options: Namespace,
+    options: Options,
     plan: Plan,
     cells: Sequence[Cell],
     outcomes: Mapping[Cell, Outcome],
     place: Mapping[str, object],
 ) -> MatrixReport:
     """Local. Of all cells that were measured, now or before; ``place``: where."""
-    given = settings(Namespace(**vars(options), info=[]))
+    given = options.settings()
     for name in NOT_KEPT:
         given.pop(name, None)
     pattern = {
-        "ranks": options.job_ranks,
+        "ranks": options.ranks,
         **plan.record(),
         "failures": failures(outcomes),
     }
@@ -346,7 +338,7 @@ def _draw(
     """Local. Figures 1 to 7 as images; a sentence where they cannot be drawn."""
     entries = [Entry.of(each.record()) for each in report.measured if not each.reason]
     if find_spec("matplotlib") is None:
-        return [f"no images of Figures 1 to 7: that {NEEDS}"]
+        return [f"no images of Figures 1 to 7: that {NEEDS_MATPLOTLIB}"]
     others, name = (entries, "") if second is None else second
     for panel in panels(entries, others, cores(), name):
         lines = {name: _columns(points) for name, points in panel.lines.items()}

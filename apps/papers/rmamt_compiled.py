@@ -31,7 +31,7 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Layout:
-    """Slots of neighbours, in them the parts of threads, in these one place for every message.
+    """Slots of neighbors, in them the parts of threads, in these one place for every message.
 
     No two messages of an epoch share a byte, as MPI demands of concurrent operations.
     """
@@ -43,7 +43,7 @@ class Layout:
 
     @property
     def count(self) -> int:
-        """Local. Messages in an epoch, of all threads to all neighbours."""
+        """Local. Messages in an epoch, of all threads to all neighbors."""
         return self.slots * self.threads * self.messages
 
     @property
@@ -61,7 +61,7 @@ class Layout:
         return slice(number * self.slot_bytes, (number + 1) * self.slot_bytes)
 
     def places(self, thread: int) -> list[tuple[int, int]]:
-        """Local. The slot and first byte of every message of a thread: neighbours take turns."""
+        """Local. The slot and first byte of every message of a thread: neighbors take turns."""
         return [
             (slot, ((slot * self.threads + thread) * self.messages + number) * self.size)
             for number in range(self.messages)
