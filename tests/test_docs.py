@@ -102,7 +102,7 @@ def test_the_gallery_shows_every_program_with_a_small_picture():
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_a_command_of_a_page(tmp_path, monkeypatch, line):
-    command_line().build_parser().parse_args(shlex.split(line))  # raises where an option is not there
+    command_line().build_parser().parse_args(shlex.split(line))  # all options are there
     if line.startswith(LONG):
         return
     monkeypatch.chdir(tmp_path)

@@ -11,7 +11,7 @@ from typing import Any
 from mpi4py import MPI
 
 from onesided.apps.bench.ranks import among, counted
-from onesided.apps.bench.selection import EVERY
+from onesided.apps.bench.selection import named
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Row
@@ -145,10 +145,4 @@ def chosen(text: str, known: Mapping[str, Way], reference: str = REFERENCE) -> l
 
     :class:`CommandError` where a name is unknown; it lists the known ones.
     """
-    names = list(known) if text == EVERY else [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in known:
-            raise CommandError(
-                f"no method {name!r}; the methods are {', '.join(known)}, or {EVERY}"
-            )
-    return [known[name] for name in dict.fromkeys([reference, *names])]
+    return [known[name] for name in dict.fromkeys([reference, *named(text, known)])]

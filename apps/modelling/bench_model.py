@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from mpi4py import MPI
 
-from onesided.apps.bench.selection import EVERY, chosen, hints
+from onesided.apps.bench.selection import chosen, hints
 from onesided.apps.cli.failures import CommandError, user_errors
 from onesided.apps.cli.machine import library
-from onesided.apps.cli.options import Options
+from onesided.apps.cli.options import ALL, Options
 from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import Report
 from onesided.apps.modelling.check import Outcome, check
@@ -96,7 +96,7 @@ def _kept(comm: MPI.Intracomm, parameters: Parameters) -> str:
 def modelled(text: str) -> list[str]:
     """Local. The methods that ``--comm`` means and that have a formula; an error where none has."""
     known = formulas()
-    names = [name for name in chosen(text, baseline=False) if text != EVERY or name in known]
+    names = [name for name in chosen(text, baseline=False) if text != ALL or name in known]
     without = [name for name in names if name not in known]
     if without:
         raise CommandError(f"no model of {', '.join(without)}; there are {', '.join(known)}")

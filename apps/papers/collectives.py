@@ -25,7 +25,7 @@ from onesided import collectives
 from onesided.apps.bench.picture import save_panels
 from onesided.apps.bench.quantities import SIZE, number
 from onesided.apps.bench.race import Contestant, race, repeats
-from onesided.apps.bench.selection import BASELINE, EVERY, prepare, release
+from onesided.apps.bench.selection import BASELINE, named, prepare, release
 from onesided.apps.bench.store import Store
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.machine import library, versions
@@ -251,8 +251,6 @@ def contestants(operation: Operation, asked: Sequence[str] | None) -> list[str]:
     known = methods(operation.group)
     if asked is None:
         names = [each.name for each in known.values() if each.candidate or each.chooses]
-    elif EVERY in asked:
-        names = list(known)
     else:
         names = [name for name in known if name in asked]
     return sorted([NONBLOCKING, PERSISTENT, *names], key=lambda name: name != AUTO)
@@ -289,16 +287,11 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 
 def _chosen(options: Options) -> list[str] | None:
     """Local. The methods that were asked for; :class:`CommandError` for an unknown one."""
-    names = None if options.comm is None else [each.strip() for each in options.comm.split(",")]
+    if options.comm is None:
+        return None
     groups = dict.fromkeys(OPERATIONS[name].group for name in options.operations)
-    known = list(dict.fromkeys(name for group in groups for name in methods(group)))
-    for name in names or ():
-        if name not in (*known, EVERY):
-            raise CommandError(
-                f"no method {name!r} of these operations; the methods are {', '.join(known)}, "
-                f"or {EVERY}"
-            )
-    return names
+    known = dict.fromkeys(name for group in groups for name in methods(group))
+    return named(options.comm, known, " of these operations")
 
 
 def _cells(comm: MPI.Intracomm, options: Options) -> list[Cell]:

@@ -14,7 +14,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.cli.failures import CommandError
+from onesided.apps.bench.selection import named
 from onesided.apps.cli.options import ALL
 from onesided.apps.cli.report import NOTHING, byte_count
 from onesided.collectives import Precv_init, Psend_init, UnsupportedError, partitioned_methods
@@ -482,12 +482,8 @@ def contestants(
     known = {each.method: [each] for each in _OTHERS}
     for method in partitioned_methods():
         known[method] = _ours(method, aggregates, python)
-    asked = list(known) if text == ALL else [name.strip() for name in text.split(",")]
+    asked = list(known) if text == ALL else named(text, [*known, AUTO])
     known[AUTO] = _ours(AUTO, aggregates, python)
-    for name in asked:
-        if name not in known:
-            names = ", ".join(known)
-            raise CommandError(f"no method {name!r}; the methods are {names}, or {ALL}")
     return [each for name in dict.fromkeys([SINGLE.method, *asked]) for each in known[name]]
 
 
