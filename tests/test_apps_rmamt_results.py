@@ -14,7 +14,7 @@ from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Parser
 from onesided.apps.papers import options as given
 from onesided.apps.papers import rmamt as sweeping
-from onesided.apps.papers.rmamt import Sweep, failure, goals
+from onesided.apps.papers.rmamt import Sweep, any_goal_missed, failure, goals
 from onesided.apps.papers.rmamt_cell import (
     ALONE,
     RELEASED,
@@ -201,6 +201,9 @@ def test_goals_are_told_where_there_are_data():
     assert told.startswith("Bandwidth of Put at 1 MiB")
     assert told.endswith("lock 0.95.")
     assert goals({CELL: measured(1.0)}) == []
+    assert not any_goal_missed({cell: measured(2.0, **{C: 1.9})})
+    assert any_goal_missed({cell: measured(2.0, **{C: 1.8})})
+    assert not any_goal_missed({CELL: measured(1.0)})
 
 
 def test_message_rates_are_those_of_the_smallest_messages():

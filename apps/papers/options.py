@@ -56,6 +56,7 @@ def bench_rma_mt(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     take(parser, "output", note="a folder for what is measured", type=FolderName, required=True)
     take(parser, "quick", note="under 5 minutes on 2 cores")
+    take(parser, "strict")
     take(parser, "ranks", "2")
     take(parser, "patterns", ALL, choices=RMA_MT_PATTERNS)
     add("--syncs", choices=SYNCS, nargs="+", default=list(SYNCS), help="default all")
