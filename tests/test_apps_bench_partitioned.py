@@ -285,7 +285,7 @@ def test_the_figures_are_drawn(swept):
 
 def test_plain_memory_and_simulated_work(tmp_path):
     words = ["--buffer", "8K", "--sizes", "2K", "--threads", "2", "--compute", "100"]
-    words += ["--orders", "neighbourhood", "--memory", "plain", "--comm", "send,rma,auto"]
+    words += ["--orders", "neighborhood", "--memory", "plain", "--comm", "send,rma,auto"]
     outcome, content = bench(tmp_path / "bench.json", *words)
     check(content)
     assert refused(content) == {("rma", "-"), ("rma", "64 KiB")}

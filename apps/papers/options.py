@@ -139,7 +139,7 @@ def bench_rma_mt_cells(parser: argparse.ArgumentParser) -> None:
 BUFFER = "1M"
 MESSAGE_SIZES = "64 256 1K 4K 16K 64K 256K 1M"
 #: Those of :mod:`onesided.apps.papers.partitioned_sends`, which is not imported for a help text.
-PARTITION_ORDERS = ("left-to-right", "randomized", "neighbourhood")
+PARTITION_ORDERS = ("left-to-right", "randomized", "neighborhood")
 #: Nothing joined, and the default of :func:`onesided.collectives.Psend_init`.
 AGGREGATES = (0, 65536)
 

@@ -36,7 +36,7 @@ from onesided.apps.papers.partitioned_sends import (
     BULK,
     LEFT_TO_RIGHT,
     NATIVE,
-    NEIGHBOURHOOD,
+    NEIGHBORHOOD,
     ONE_BY_ONE,
     RANDOMIZED,
     RANKS,
@@ -252,7 +252,7 @@ def figures(options: Options) -> list[Figure]:
     """Local. Those of the paper's four that a sweep has data for, the last one in two parts."""
     order, count = options.orders[0], options.threads[0]
     aggregated = {
-        "6a": [each for each in (LEFT_TO_RIGHT, NEIGHBOURHOOD) if each in options.orders],
+        "6a": [each for each in (LEFT_TO_RIGHT, NEIGHBORHOOD) if each in options.orders],
         "6b": [each for each in (RANDOMIZED,) if each in options.orders],
     }
     return [

@@ -198,7 +198,7 @@ def _runner(lane: Lane, request: Any, free: Callable[[], object]) -> Runner:
 
 LEFT_TO_RIGHT = "left-to-right"
 RANDOMIZED = "randomized"
-NEIGHBOURHOOD = "neighbourhood"
+NEIGHBORHOOD = "neighborhood"
 
 
 @dataclass(frozen=True)
@@ -243,10 +243,10 @@ def randomized(partitions: int, threads: int, seed: int) -> list[list[int]]:
     return _split(shuffled, threads)
 
 
-def neighbourhood(partitions: int, threads: int, seed: int) -> list[list[int]]:
+def neighborhood(partitions: int, threads: int, seed: int) -> list[list[int]]:
     """Local. Partitions are the cells of a grid, row by row, and every thread has a tile of it.
 
-    A thread begins with the border of its tile, for which neighbours wait (the first row, the two
+    A thread begins with the border of its tile, for which neighbors wait (the first row, the two
     ends of every other row, the last row), and goes on with the rows inside.
     """
     rows, columns = rectangle(partitions)
@@ -264,7 +264,7 @@ ORDERS = {
     for each in (
         Order(LEFT_TO_RIGHT, True, left_to_right),
         Order(RANDOMIZED, False, randomized),
-        Order(NEIGHBOURHOOD, True, neighbourhood),
+        Order(NEIGHBORHOOD, True, neighborhood),
     )
 }
 

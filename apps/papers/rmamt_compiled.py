@@ -53,11 +53,11 @@ class Layout:
 
     @property
     def slot_bytes(self) -> int:
-        """Local. What belongs to one neighbour."""
+        """Local. What belongs to one neighbor."""
         return self.nbytes // self.slots
 
     def slot(self, number: int) -> slice:
-        """Local. The bytes of one neighbour."""
+        """Local. The bytes of one neighbor."""
         return slice(number * self.slot_bytes, (number + 1) * self.slot_bytes)
 
     def places(self, thread: int) -> list[tuple[int, int]]:
@@ -70,7 +70,7 @@ class Layout:
 
 
 def messages_of(wanted: int, slots: int, threads: int, size: int, most: int) -> int:
-    """Local. Messages of a thread to a neighbour in an epoch, so that a window has ``most`` bytes.
+    """Local. Messages of a thread to a neighbor in an epoch, so that a window has ``most`` bytes.
 
     One at least.
     """
