@@ -274,6 +274,11 @@ class Options(argparse.Namespace):
         """Local. The same options, some of them changed."""
         return type(self)(**(vars(self) | changed))
 
+    @property
+    def process_grid(self) -> Any:
+        """Local. The extents of the process grid, ``auto`` among them; None where all are."""
+        return None if self.grid == ["auto"] else tuple(self.grid)
+
     def settings(self) -> dict[str, object]:
         """Local. What the command was given, for its report; nothing about where it writes."""
         left_out = "command", "terminal", "json", "output", "picture", "ranks", "restart"

@@ -21,7 +21,7 @@ from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import Listing, Report
 from onesided.apps.cli.statistics import Verdict, worst
 from onesided.apps.miniapps import overhead
-from onesided.apps.miniapps.minimd_atoms import AUTO, Parts, fits, grids, process_grid
+from onesided.apps.miniapps.minimd_atoms import Parts, fits, grids, process_grid
 from onesided.apps.miniapps.minimd_kernels import usable
 from onesided.apps.miniapps.minimd_links import ways
 from onesided.apps.miniapps.minimd_problem import Problem
@@ -233,8 +233,7 @@ def shape_of(shares: int, given: Sequence[int | str]) -> Parts:
 
 def grid_of(problem: Problem, options: Options, ranks: int) -> Parts:
     """Local. The process grid; :class:`CommandError` where the box is too small for it."""
-    given = [] if options.grid == [AUTO] else options.grid
-    return process_grid(problem, ranks, given)
+    return process_grid(problem, ranks, options.process_grid or ())
 
 
 REMARK = (

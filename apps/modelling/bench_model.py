@@ -51,7 +51,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     if names:
         with user_errors():
             share = 1.0 if options.parameters is not None else 1.0 - FOUND
-            shorter = _with_seconds(options, share)
+            shorter = options.but(seconds=share * options.seconds)
             outcome = check(comm, shorter, names, nodes, findings.parameters)
         if options.parameters is None:
             findings = replace(findings, parameters=_checked(comm, findings.parameters, outcome))
@@ -110,13 +110,10 @@ def _findings(
     if options.parameters is not None:
         return Findings(load(comm, options.parameters))
     with user_errors():
-        findings = find(comm, _with_seconds(options, FOUND if options.verify else 1.0), nodes)
+        share = FOUND if options.verify else 1.0
+        findings = find(comm, options.but(seconds=share * options.seconds), nodes)
     parameters: Parameters = replace(findings.parameters, name="measured", provenance=words)
     return replace(findings, parameters=parameters)
-
-
-def _with_seconds(options: Options, share: float) -> Options:
-    return Options(**{**vars(options), "seconds": share * options.seconds})
 
 
 def _sentences(findings: Findings, outcome: Outcome) -> list[str]:

@@ -134,7 +134,7 @@ def process_grid(comm: MPI.Intracomm, options: Options, problem: Problem) -> MPI
     needs no message.
     """
     axes = len(problem.shape)
-    given = [] if options.grid == ["auto"] else options.grid
+    given: Any = list(options.process_grid or ())
     if len(given) > axes:
         raise CommandError(f"--grid {_words(given)}: {len(given)} entries for {axes} axes")
     free = 0 if not given else 1

@@ -373,7 +373,6 @@ def _maker(
     comm: MPI.Intracomm, options: Options, state: State, steps: int
 ) -> Callable[[str], Flow]:
     """Local. What makes the flow of a method, and brings it to its start."""
-    grid = None if options.grid == ["auto"] else tuple(options.grid)
     info = {"expected_iterations": str(4 * steps), **dict(options.info)}
 
     def make(method: str) -> Flow:
@@ -382,7 +381,7 @@ def _maker(
             state.shape,
             state.nu,
             padding=state.padding,
-            grid=grid,
+            grid=options.process_grid,
             backend=state.backend,
             effort=state.effort,
             method=method,

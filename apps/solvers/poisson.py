@@ -284,7 +284,6 @@ def plan_maker(
     comm: MPI.Intracomm, options: Options, axes: Sequence[Axis]
 ) -> Callable[[str], PFFT]:
     """Local. What makes the plan of a method for these axes."""
-    grid = None if options.grid == ["auto"] else tuple(options.grid)
     shape = tuple(axis.count for axis in axes)
     kinds = {number: axis.kind for number, axis in enumerate(axes) if axis.kind is not None}
     info = hints(options)
@@ -294,7 +293,7 @@ def plan_maker(
             comm,
             shape,
             dtype=options.dtype,
-            grid=grid,
+            grid=options.process_grid,
             method=method,
             info=info,
             kinds=kinds,

@@ -78,22 +78,17 @@ def run_targets(comm: MPI.Intracomm, options: Options) -> int:
             block = case.make(comm)
         if not case.generated and block.nnz(comm) <= options.entries:
             continue
-        outcome = contest(comm, _during(options, share), block, names, petsc)
+        outcome = contest(comm, options.but(seconds=share), block, names, petsc)
         del block
         matrices[case.name] = _facts(case, outcome)
         report.rows += _rows(case.name, outcome, cache, asked if wanted else [])
-    report.rows += halo_rows(comm, _during(options, share * HALO), asked, wanted)
-    report.rows += cg_rows(comm, _during(options, share * CG), asked, wanted)
-    report.rows += reading_rows(comm, _during(options, share * READING), asked[0], wanted)
+    report.rows += halo_rows(comm, options.but(seconds=share * HALO), asked, wanted)
+    report.rows += cg_rows(comm, options.but(seconds=share * CG), asked, wanted)
+    report.rows += reading_rows(comm, options.but(seconds=share * READING), asked[0], wanted)
     nothing = f"no targets are set{' for --quick' if options.quick else ''} on {comm.size} ranks"
     report.remarks += conclusions(report.rows, nothing)
     report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
     return report.code(comm, strict=options.strict)
-
-
-def _during(options: Options, seconds: float) -> Options:
-    """Local. The options with less time."""
-    return options.but(seconds=seconds)
 
 
 def _facts(case: SparseCase, outcome: Outcome) -> dict[str, Any]:

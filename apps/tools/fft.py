@@ -160,7 +160,6 @@ SEED = 20240229
 
 def plan_maker(comm: MPI.Intracomm, options: Options) -> Callable[[str], PFFT]:
     """Local. What makes the plan of a method, from the options of the transform."""
-    grid = None if options.grid == ["auto"] else tuple(options.grid)
     info = hints(options)
 
     def make(method: str) -> PFFT:
@@ -168,7 +167,7 @@ def plan_maker(comm: MPI.Intracomm, options: Options) -> Callable[[str], PFFT]:
             comm,
             tuple(options.shape),
             dtype=options.dtype,
-            grid=grid,
+            grid=options.process_grid,
             backend=options.backend,
             method=method,
             info=info,

@@ -280,7 +280,7 @@ def _peers(
         return {}
     from mpi4py_fft import PFFT as PeerPFFT
 
-    grid = None if options.grid == ["auto"] else options.grid
+    grid = options.process_grid
     shape = tuple(options.shape)
     kernels = [each for each, needs in KERNELS.items() if find_spec(needs) is not None]
     if options.backend in kernels:  # a kernel by name: the same on both sides
