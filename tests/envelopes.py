@@ -275,7 +275,7 @@ def _rates(right: bool) -> dict[tuple[str, str, int], dict[int, float]]:
 
     flat, falling = shape(20, 20, 20, 20, 20), shape(1, 4, 19, 20, 20)
     sends, psend = shape(1, 2, 5, 10, 20), falling
-    first, second = "left-to-right", "neighbourhood"
+    first, second = "left-to-right", "neighborhood"
     if right:
         return {
             ("send", first, 1): sends, ("persistent", first, 1): falling,

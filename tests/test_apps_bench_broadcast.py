@@ -54,7 +54,7 @@ def swept(tmp_path_factory):
     pytest.importorskip("matplotlib", reason="the figures need matplotlib")
     folder = tmp_path_factory.mktemp("broadcast")
     words = ["--sizes", "1K", "--info", "ranks_per_node=1", "--memory", "plain"]
-    words += ["--comm", ",".join(MODELLED), "--picture", str(folder / "figure")]
+    words += ["--comm", ",".join(MODELLED), "--picture", str(folder / "figure.png")]
     outcome, content = bench(3, folder / "bench.json", *words)
     return outcome, content, folder
 

@@ -62,7 +62,7 @@ def test_the_table_has_targets_for_two_and_four_ranks_only():
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
 def test_the_suite_compares_every_case(ranks, tmp_path):
-    words = ["--suite", "--shrink", "16", "--iterations", "1", "--comm", "rma-notify"]
+    words = ["--targets", "--quick", "--iterations", "1", "--comm", "rma-notify"]
     words += ["--against", "mpi4py-fft", "local-work", "--strict"]
     outcome, content = bench(ranks, tmp_path / "suite.json", *words)
     expected = {case.name for case in cases(ranks, 16)}

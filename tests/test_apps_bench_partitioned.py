@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 import servers
 
 from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.options import Parser
 from onesided.apps.papers import options as given
 from onesided.apps.papers import partitioned, partitioned_sends
 from onesided.apps.papers.partitioned import figures, partition_sizes, reasons, timed_row
@@ -37,7 +37,7 @@ KIBI = 1024
 
 
 def options(*words):
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     given.bench_partitioned(parser)
     return parser.parse_args(words)
 
@@ -88,9 +88,9 @@ def test_orders_and_threads_make_a_cross():
 def test_partitions_divide_the_buffer():
     assert partition_sizes(options("--buffer", "16K")) == [64, 256, 1024, 4096, 16384]
     assert partition_sizes(options("--buffer", "100")) == [100]
-    assert partition_sizes(options("--partition-sizes", "4K", "64", "4K")) == [64, 4096]
+    assert partition_sizes(options("--sizes", "4K", "64", "4K")) == [64, 4096]
     with pytest.raises(CommandError, match="partitions of 3000 bytes do not divide a buffer of 1"):
-        partition_sizes(options("--partition-sizes", "4K", "3000"))
+        partition_sizes(options("--sizes", "4K", "3000"))
 
 
 # -- targets, rows, figures ------------------------------------------------------------------------
@@ -236,8 +236,8 @@ def swept(tmp_path_factory):
     """Everybody, with every order, and with two threads."""
     pytest.importorskip("matplotlib", reason="the figures need matplotlib")
     folder = tmp_path_factory.mktemp("partitioned")
-    words = ["--buffer", "16K", "--partition-sizes", "1K", "--threads", "1", "2"]
-    words += ["--aggregates", "0", "4K", "--picture", str(folder / "figure")]
+    words = ["--buffer", "16K", "--sizes", "1K", "--threads", "1", "2"]
+    words += ["--aggregates", "0", "4K", "--picture", str(folder / "figure.png")]
     outcome, content = bench(folder / "bench.json", *words)
     return outcome, content, folder
 
@@ -284,8 +284,8 @@ def test_the_figures_are_drawn(swept):
 
 
 def test_plain_memory_and_simulated_work(tmp_path):
-    words = ["--buffer", "8K", "--partition-sizes", "2K", "--threads", "2", "--compute", "100"]
-    words += ["--orders", "neighbourhood", "--memory", "plain", "--comm", "send,rma,auto"]
+    words = ["--buffer", "8K", "--sizes", "2K", "--threads", "2", "--compute", "100"]
+    words += ["--orders", "neighborhood", "--memory", "plain", "--comm", "send,rma,auto"]
     outcome, content = bench(tmp_path / "bench.json", *words)
     check(content)
     assert refused(content) == {("rma", "-"), ("rma", "64 KiB")}
@@ -296,7 +296,7 @@ def test_plain_memory_and_simulated_work(tmp_path):
 
 
 def test_the_targets_stand_beside_what_was_measured(tmp_path):
-    words = ["--targets", "--partition-sizes", "1K", "64K", "--comm", "auto"]
+    words = ["--targets", "--sizes", "1K", "64K", "--comm", "auto"]
     outcome, content = bench(tmp_path / "bench.json", *words)
     rows = timed(content)
     assert {row["method"] for row in rows} == {"auto"}
@@ -312,7 +312,7 @@ def test_the_targets_stand_beside_what_was_measured(tmp_path):
 
 
 def test_several_threads_need_their_level(tmp_path):
-    words = ["--buffer", "4K", "--partition-sizes", "1K", "--threads", "2", "--comm", "isend,auto"]
+    words = ["--buffer", "4K", "--sizes", "1K", "--threads", "2", "--comm", "isend,auto"]
     env = {"MPI4PY_RC_THREAD_LEVEL": "serialized"}
     _, content = bench(tmp_path / "bench.json", *words, "--orders", "left-to-right", env=env)
     check(content)
@@ -325,7 +325,7 @@ def test_several_threads_need_their_level(tmp_path):
     ("words", "fragment"),
     [
         ([], "a sender and a receiver, 2 ranks; the job has 1"),
-        (["--partition-sizes", "0"], "'0' is not a whole number above zero"),
+        (["--sizes", "0"], "'0' is not a whole number above zero"),
         (["--orders", "upwards"], "upwards"),
     ],
 )

@@ -15,7 +15,7 @@ from onesided.apps.bench.foreign import ForeignError
 from onesided.apps.papers.rmamt_compiled import build
 
 FAULTS = Path(__file__).resolve().parent / "programs" / "rma_mt_fault"
-FAST = "--runs 1 --iterations 3 --seconds 0.01 --messages 4".split()
+FAST = "--repeats 1 --iterations 3 --run-seconds 0.01 --messages 4".split()
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def content(folder):
 
 
 def test_failures_cost_a_cell_each_and_are_counted(tmp_path):
-    words = "--patterns bandwidth --syncs fence --ops put --levels multiple --threads 1 "
+    words = "--patterns bandwidth --syncs fence --ops put --thread-levels multiple --threads 1 "
     words += "--sizes 1 2 3 4 5 6 --limit 3"
     finished = sweep(tmp_path, *words.split(), faults=True)
     assert finished.code == 1, finished
@@ -108,7 +108,7 @@ def test_a_sweep_goes_on_and_is_drawn_and_reported(tmp_path):
         drawn = {path.name for path in tmp_path.glob("figure-*.png")}
         names = "1a 1b 1c 2 3a 3b 4a 4b 5a 5b 6a 6b 7a 7b".split()
         assert drawn == {f"figure-{name}.png" for name in names}
-    other = sweep(tmp_path, *words, "--runs", "2")
+    other = sweep(tmp_path, *words, "--repeats", "2")
     assert other.code == 2
     assert other.sentences[0].endswith("choose another folder, or --afresh")
     report = commands.onesided("report", str(tmp_path), "-o", str(tmp_path / "report.html"))

@@ -28,11 +28,11 @@ from onesided.sparse import stencil27
 
 MATRICES = mpi_harness.TESTS / "matrices"
 LARGE = 60_000  # entries; of the matrices of the tests wiki-Vote alone has more
-QUICK = ["--iterations", "2", "--shrink", "64"]
+QUICK = ["--iterations", "2", "--quick"]
 
 
 def bench(path, *words, ranks=2, env=None):
-    arguments = ["bench", "spmv", "--suite", *QUICK, *words, "--json", str(path)]
+    arguments = ["bench", "spmv", "--targets", *QUICK, *words, "--json", str(path)]
     outcome = servers.run("-m onesided.apps", ranks, *arguments, env=env, timeout=200)
     assert outcome.kind == "pass", outcome.report()
     return outcome, json.loads(path.read_text())
@@ -80,7 +80,7 @@ def test_the_suite_compares_every_matrix(suite):
             assert len(row["opponents_times_s"]) == of_opponent
             assert row["reached"] > 0
             assert row["target"] is None  # they hold for the sizes of the table
-    assert "no targets are set for --shrink 64" in outcome.stdout
+    assert "no targets are set for --quick" in outcome.stdout
 
 
 def test_the_suite_has_the_halo_cg_and_reading(suite):
@@ -115,14 +115,14 @@ def test_without_petsc_and_a_folder_the_suite_says_so(tmp_path):
     absent = [row for row in content["rows"] if "reason" in row]
     assert [row["opponent"] for row in absent] == [PETSC] * 2
     assert all("petsc4py with real scalars" in row["reason"] for row in absent)
-    assert "--matrices name no folder" in outcome.stdout
+    assert "--matrices name none" in outcome.stdout
     methods = {row["method"] for row in content["rows"] if "reason" not in row}
     assert methods == {"mpi", "p2p", "p2p, read", "read, entries alone"}
 
 
 def test_a_folder_that_is_not_there_is_one_sentence(tmp_path):
     folder = str(tmp_path / "nothing")
-    finished = commands.onesided("bench", "spmv", "--suite", *QUICK, "--matrices", folder)
+    finished = commands.onesided("bench", "spmv", "--targets", *QUICK, "--matrices", folder)
     assert finished.code == 2, finished
     assert len(finished.sentences) == 1
     assert folder in finished.sentences[0]

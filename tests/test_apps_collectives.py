@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from argparse import Namespace
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from mpi4py import MPI
 from rich.console import Console
 
 from onesided import collectives
+from onesided.apps.cli.options import Options
 from onesided.apps.papers import collectives as bench
 from onesided.apps.papers import operations, options
 from onesided.apps.papers.collectives import AUTO, BLOCKING, Cell, Found, Outcome
@@ -133,7 +133,7 @@ def ran(path, *words):
 
 def test_collectives(tmp_path):
     """A run with a folder, and one that has nothing left to do but to tell."""
-    words = ["--operations", *OPERATED, "--sizes", "8", "4K", "--methods", AUTO, "p2p",
+    words = ["--operations", *OPERATED, "--sizes", "8", "4K", "--comm", f"{AUTO},p2p",
              "-o", str(tmp_path / "kept")]  # fmt: skip
     out, content = ran(tmp_path / "one.json", *words)
     assert max(map(len, out[: out.index("MPI blocking: its")].splitlines())) <= 80
@@ -154,14 +154,14 @@ def test_collectives(tmp_path):
 
 
 def test_another_method_is_a_mistake(tmp_path):
-    words = ["bench", "collectives", "--operations", "Bcast", "--methods", "rma-notify"]
+    words = ["bench", "collectives", "--operations", "Bcast", "--comm", "rma-notify"]
     outcome = servers.run("-m onesided.apps", 1, *words)
     assert "no method 'rma-notify' of these operations" in outcome.stderr
 
 
 def test_a_missed_target_is_a_failure_if_asked_for():
     cell = Cell("Allreduce", 8)
-    given = Namespace(info=[], output=None, afresh=False, strict=True)
+    given = Options(afresh=False, strict=True)
     row = bench._row(cell, AUTO, outcome([AUTO], ratio=0.6), 0.5)
     assert row.missed == "Allreduce 8 B auto against mpi: 0.60, at most 0.50 is wanted"
     assert not bench._row(cell, AUTO, outcome([AUTO], ratio=0.4), 0.5).missed

@@ -96,9 +96,9 @@ def test_doctor_tries_every_method(ranks):
 @pytest.mark.parametrize(
     "words",
     [
-        ["alltoallv", "--sizes", "1K", "64K", "--iterations", "2", "--comm", "all", "--inits", "2"],
+        ["alltoallv", *"--sizes 1K 64K --iterations 2 --comm all --repeats 2".split()],
         ["fft", "--shape", "12", "10", "9", "--iterations", "2"],
-        ["spmv", "--points", "7", "--iterations", "2", "--comm", "p2p"],
+        ["spmv", "--shape", "7", "--iterations", "2", "--comm", "p2p"],
     ],
     ids=lambda words: words[0],
 )

@@ -6,7 +6,6 @@ import json
 import math
 from argparse import Namespace
 from collections import Counter
-from importlib import import_module
 from itertools import islice, pairwise
 from statistics import median
 
@@ -20,7 +19,8 @@ from mpi4py import MPI
 
 from onesided.apps.bench.race import Contestant, Stopwatch, WatchedComm, orders, race, unchecked
 from onesided.apps.cli.failures import CommandError
-from onesided.apps.cli.main import build_parser
+from onesided.apps.cli.main import build_parser, run
+from onesided.apps.cli.options import Options
 from onesided.apps.papers.alltoallv import Place, doubling, places, scaling_figures, series, uniform
 from onesided.apps.papers.exchange import Contest, Problem, Startup
 from onesided.apps.papers.patterns import Traffic, imbalance
@@ -44,8 +44,8 @@ def swept(tmp_path_factory):
     """Two sizes on one rank and on two, with receive memory of every kind."""
     pytest.importorskip("matplotlib", reason="the figures need matplotlib")
     folder = tmp_path_factory.mktemp("alltoallv")
-    words = ["--sizes", "288", "2880", "--inits", "2", "--comm", "p2p,rma-fence-paper"]
-    words += ["--memory", "slots", "empty", "plain", "--picture", str(folder / "figure")]
+    words = ["--sizes", "288", "2880", "--repeats", "2", "--comm", "p2p,rma-fence-paper"]
+    words += ["--memory", "slots", "empty", "plain", "--picture", str(folder / "figure.png")]
     words += ["--ranks-list", "2", "1"]
     outcome, content = bench("alltoallv", 2, folder / "bench.json", *words)
     return outcome, content, folder
@@ -143,8 +143,7 @@ def test_one_number_of_ranks_has_no_scaling_figure():
 
 
 def contest(names=("p2p",), **given):
-    options = Namespace(iterations=2, inits=2, memory=["slots", "plain"], info=[])
-    options = Namespace(**(vars(options) | given))
+    options = Options(iterations=2, repeats=2, memory=["slots", "plain"]).but(**given)
     return Contest(MPI.COMM_SELF, options, names, {"case": "alone"}, 1.0)
 
 
@@ -205,7 +204,7 @@ def patterns(tmp_path_factory):
     folder = tmp_path_factory.mktemp("patterns")
     files = [str(MATRICES / f"{name}.mtx.gz") for name in ("bcsstm22", "ash219")]
     words = [*files, "--mesh", "600", "--comm", "p2p,rma-notify", "--memory", "slots"]
-    return bench("patterns", 3, folder / "bench.json", *words, "--inits", "1")
+    return bench("patterns", 3, folder / "bench.json", *words, "--repeats", "1")
 
 
 def test_the_counts_are_those_of_the_matrix(patterns):
@@ -282,7 +281,7 @@ def test_a_heat_map_has_the_darkest_shade_for_the_most():
     [
         (["alltoallv", "--ranks-list", "2", "3"], "--ranks-list 3: the job has 1 rank"),
         (["alltoallv", "--comm", "rma-magic"], "the methods are mpi, "),
-        (["alltoallv", "--picture", "{}/none/figure", "--sizes", "1K", "2K"], "No such file"),
+        (["alltoallv", "--picture", "{}/none/figure.png", "--sizes", "1K", "2K"], "No such file"),
         (["patterns", "{}/none.mtx"], "none.mtx: No such file"),
         (["patterns", "--mesh", "9", "--json", "{}/none/out.json"], "No such file"),
         (["apps", "--shape", "8"], "two dimensions at least"),
@@ -295,7 +294,7 @@ def test_a_mistake_is_found(words, fragment, tmp_path):
         pytest.importorskip("matplotlib", reason="without it another sentence comes first")
     options = build_parser().parse_args(["bench", *(word.format(tmp_path) for word in words)])
     with pytest.raises(CommandError, match=fragment):
-        import_module(options.command.module).run(MPI.COMM_SELF, options)
+        run(options.command, options)
 
 
 def test_a_mistake_among_some_ranks_is_one_sentence():

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import time
-from argparse import Namespace
 from pathlib import Path
 
 import commands
@@ -21,6 +20,8 @@ from onesided.apps.bench.job import Ended, run_job
 from onesided.apps.cli.commands import COMMANDS
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.main import build_parser
+from onesided.apps.cli.options import FolderName, Options
+from onesided.apps.cli.report import check_files
 from onesided.apps.papers import applications, everything
 from onesided.apps.papers.everything import EXPERIMENTS, REPORT, Experiment
 from onesided.apps.tools.petsc import (
@@ -38,7 +39,7 @@ from onesided.sparse import stencil27
 MATRICES = mpi_harness.TESTS / "matrices"
 DONE = Ended("done", 1.0)
 PIPES = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-SMALL = ["--shape", "8", "6", "5", "--points", "5", "--steps", "6", "--iterations", "2"]
+SMALL = ["--shape", "6", "6", "6", "--maxiter", "6", "--iterations", "2"]
 
 
 def apps(ranks, path, *words, env=None):
@@ -67,8 +68,8 @@ def test_applications_without_petsc_are_right_and_taken_apart(tmp_path):
     names = [(row["application"], row["method"]) for row in content["rows"]]
     ours = ["mpi", "p2p", "rma-fence", "auto"]
     assert names == [
-        *(("FFT r2c 8x6x5", name) for name in [*ours, "mpi4py-fft"]),
-        *(("CG 27-point 5^3", name) for name in [*ours, "PETSc"]),
+        *(("FFT r2c 6x6x6", name) for name in [*ours, "mpi4py-fft"]),
+        *(("CG 27-point 6^3", name) for name in [*ours, "PETSc"]),
     ]
     reasons = {row["method"]: row["reason"] for row in content["rows"] if "reason" in row}
     assert "petsc4py with real scalars" in reasons.pop("PETSc")
@@ -113,7 +114,7 @@ def test_petsc_solves_the_same_system():
 
 
 def test_too_many_iterations_are_a_mistake():
-    words = ["--applications", "cg", "--points", "2", "--steps", "100", "--comm", "p2p"]
+    words = ["--applications", "cg", "--shape", "2", "--maxiter", "100", "--comm", "p2p"]
     chosen = build_parser().parse_args(["bench", "apps", *words])
     with pytest.raises(CommandError, match="conjugate gradients ended after"):
         applications.run(MPI.COMM_SELF, chosen)
@@ -165,8 +166,10 @@ def _read(path: Path) -> str:
 
 
 def options(output, **given):
-    usual = {"quick": True, "job_ranks": 1, "only": None, "limit": None, "matrices": []}
-    return Namespace(output=str(output), terminal=None, **(usual | given))
+    usual = {"quick": True, "ranks": 1, "only": None, "limit": None, "matrices": []}
+    found = Options(output=FolderName(output), **(usual | given))
+    check_files(MPI.COMM_SELF, found)
+    return found
 
 
 @pytest.fixture
@@ -214,13 +217,13 @@ def test_what_is_not_there_is_no_failure(table, tmp_path, capsys):
 
 def test_without_matplotlib_pictures_are_named_as_skipped(table, tmp_path, monkeypatch, capsys):
     given = []
-    drawing = Experiment("draws", "fft", "nothing", draws="{output}/picture")
+    drawing = Experiment("draws", "fft", "nothing", draws="{output}/picture.png")
     monkeypatch.setattr(everything, "EXPERIMENTS", (drawing,))
     monkeypatch.setattr(everything, "run_job", lambda words, *_: given.append(words) or DONE)
     for draws in (object(), None):
         monkeypatch.setattr(everything, "find_spec", lambda name, draws=draws: draws)
         assert everything.run(MPI.COMM_SELF, options(tmp_path)) == 0
-    assert given == [["fft", "--picture", str(tmp_path / "picture")], ["fft"]]
+    assert given == [["fft", "--picture", str(tmp_path / "picture.png")], ["fft"]]
     content, _ = rows_of(tmp_path)
     assert "matplotlib is not installed" in content["pattern"]["pictures"]
     assert "pictures are skipped" in capsys.readouterr().out
@@ -303,7 +306,7 @@ def test_every_command_takes_the_words_that_it_is_given(quick):
     }
     for each in taken:
         words = each.arguments(quick, places)
-        words += [each.picture, "prefix"] if each.draws else []
+        words += ["--picture", "file.png"] if each.draws else []
         words += [] if each is REPORT else ["--ranks", "2", "--json", "file"]
         assert build_parser().parse_args(words).command.name == each.command
     wanted = sum(each.expected(True) for each in EXPERIMENTS)

@@ -27,13 +27,13 @@ MATRIX = Path(__file__).resolve().parent / "matrices" / "west0067.mtx.gz"
 )
 def test_files_are_labelled_as_generated(kind, size, shape, nonzeros, tmp_path):
     path = tmp_path / "made.mtx"
-    words = ["generate", kind, "--size", str(size), "-o", str(path)]
+    words = ["generate", kind, "--shape", str(size), "-o", str(path)]
     finished = commands.onesided(*words, ranks=2)
     assert finished.code == 0, finished
     assert f"{shape} x {shape}" in finished.out
     lines = path.read_text().splitlines()
     assert lines[1].startswith("% Generated")
-    assert lines[2] == f"% onesided generate {kind} --size {size} --seed 0"
+    assert lines[2] == f"% onesided generate {kind} --shape {size} --seed 0"
     matrix = scipy.io.mmread(path).tocsr()
     assert matrix.shape == (shape, shape)
     assert nonzeros in (None, matrix.nnz)
@@ -46,7 +46,7 @@ def test_files_are_labelled_as_generated(kind, size, shape, nonzeros, tmp_path):
 
 def test_stores_are_labelled_as_generated(tmp_path):
     path = tmp_path / "made.h5"
-    words = ["generate", "mesh", "--size", "900", "--seed", "3", "-o", str(path)]
+    words = ["generate", "mesh", "--shape", "900", "--seed", "3", "-o", str(path)]
     finished = commands.onesided(*words, ranks=3)
     assert finished.code == 0, finished
     with h5py.File(path) as file:
@@ -54,7 +54,7 @@ def test_stores_are_labelled_as_generated(tmp_path):
         parts = (file[name][:] for name in ("data", "indices", "indptr"))
         matrix = scipy.sparse.csr_array(tuple(parts), shape=file.attrs["shape"])
     assert comments[0].startswith("Generated")
-    assert comments[1] == "onesided generate mesh --size 900 --seed 3"
+    assert comments[1] == "onesided generate mesh --shape 900 --seed 3"
     expected = trace_mesh(MPI.COMM_SELF, 900, 3)
     assert matrix.shape == expected.shape
     assert abs(matrix - expected).sum() == 0
@@ -68,13 +68,13 @@ def test_stores_are_labelled_as_generated(tmp_path):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["mesh", "--size", "5", "-o", "made.txt"], "made.txt: its name must end with .mtx or .h5"),
-        (["mesh", "--size", "0", "-o", "made.mtx"], "above zero"),
-        (["mesh", "--size", "5", "--seed", "-1", "-o", "made.mtx"], "--seed"),
-        (["mesh", "--size", "3000000000", "-o", "made.mtx"], "3000000000 triangles"),
-        (["torus", "--size", "5", "-o", "made.mtx"], "torus"),
-        (["mesh", "--size", "5", "-o", "nowhere/made.mtx"], "nowhere/made.mtx"),
-        (["mesh", "--size", "5"], "-o"),
+        (["mesh", "--shape", "5", "-o", "made.txt"], "made.txt: its name must end with .mtx or"),
+        (["mesh", "--shape", "0", "-o", "made.mtx"], "above zero"),
+        (["mesh", "--shape", "5", "--seed", "-1", "-o", "made.mtx"], "--seed"),
+        (["mesh", "--shape", "3000000000", "-o", "made.mtx"], "3000000000 triangles"),
+        (["torus", "--shape", "5", "-o", "made.mtx"], "torus"),
+        (["mesh", "--shape", "5", "-o", "nowhere/made.mtx"], "nowhere/made.mtx"),
+        (["mesh", "--shape", "5"], "-o"),
     ],
 )
 def test_mistakes_are_one_sentence(words, complaint, tmp_path):
@@ -89,7 +89,7 @@ def test_mistakes_are_one_sentence(words, complaint, tmp_path):
 def test_the_picture_of_who_sends_how_much(tmp_path):
     image = pytest.importorskip("matplotlib.image", reason="the picture needs matplotlib")
     path = tmp_path / "traffic.png"
-    words = ["spmv", str(MATRIX), "--iterations", "2", "--traffic", str(path)]
+    words = ["spmv", str(MATRIX), "--iterations", "2", "--picture", str(path)]
     finished = commands.onesided(*words, ranks=3)
     assert finished.code == 0, finished
     assert len(np.unique(image.imread(path).reshape(-1, 4), axis=0)) > 20

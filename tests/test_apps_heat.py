@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from itertools import product
 
@@ -13,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onesided.apps.bench.team import Team
+from onesided.apps.cli.options import Parser
 from onesided.apps.solvers.heat import serial
 from onesided.apps.solvers.heat_halos import ways
 from onesided.apps.solvers.heat_problem import SIDES, Block, Problem, beside, meet
@@ -249,7 +249,7 @@ def test_grids_on_two_nodes(run_cases, two_nodes):
 def test_the_command_draws_and_tells(tmp_path):
     pytest.importorskip("matplotlib", reason="the picture needs matplotlib")
     files = tmp_path / "out.json", tmp_path / "out.png"
-    words = "heat --shape 12 20 16 --steps 20 --rounds 4 --verify --comm blocking,partitioned"
+    words = "heat --shape 12 20 16 --steps 20 --repeats 4 --verify --comm blocking,partitioned"
     words += f" --json {files[0]} --picture {files[1]} --ranks 2"
     finished = commands.onesided(*words.split())
     assert finished.code == 0, finished
@@ -277,7 +277,7 @@ def test_the_help_names_every_way():
 
 
 def heat_help():
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     heat(parser)
     return parser.format_help().replace("\n", " ")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 
 import commands
@@ -13,9 +12,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.options import Parser, box
 from onesided.apps.miniapps.halos import neighbors, ways
 from onesided.apps.miniapps.hpccg import SEEN, TOLERANCE, Stencil, compared, residuals
-from onesided.apps.miniapps.hpccg_system import Grid, box_of, right_side
+from onesided.apps.miniapps.hpccg_system import Grid, right_side
 from onesided.apps.miniapps.options import hpccg
 from onesided.apps.miniapps.overhead import draw, listings
 from onesided.apps.miniapps.way import REFERENCE, MiniRow, Stage, chosen, stages
@@ -119,10 +119,10 @@ def test_residuals_that_differ_are_noticed():
 
 
 def test_boxes():
-    assert box_of([7]) == (7, 7, 7)
-    assert Grid.stacked(box_of([4, 3, 2]), 5).shape == (10, 3, 4)
-    with pytest.raises(CommandError, match="--size 1 2: one number for a cube, or three"):
-        box_of([1, 2])
+    assert box([7]) == (7, 7, 7)
+    assert Grid.stacked(box([4, 3, 2]), 5).shape == (10, 3, 4)
+    with pytest.raises(CommandError, match="--shape 1 2: one number for a cube, or three"):
+        box([1, 2])
 
 
 def test_neighbors_of_a_rank_in_the_middle():
@@ -138,7 +138,7 @@ def test_neighbors_of_a_rank_in_the_middle():
 
 
 def options(*words):
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     hpccg(parser)
     return parser.parse_args(words)
 
@@ -206,9 +206,10 @@ def test_the_table_of_overheads_has_a_line_for_every_way():
 
 def test_overheads_are_drawn(tmp_path):
     pytest.importorskip("matplotlib", reason="the picture needs matplotlib")
-    path = tmp_path / "overhead.png"
-    draw(str(path), "a title", rows())
-    assert path.read_bytes().startswith(b"\x89PNG")
+    draw(options("--picture", str(tmp_path / "out.png")), "a title", rows())
+    assert not list(tmp_path.iterdir())  # without --scaling it has one point
+    draw(options("--picture", str(tmp_path / "out.png"), "--scaling", "weak"), "a title", rows())
+    assert (tmp_path / "out-overhead.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_reference_is_always_there_and_first():
@@ -220,7 +221,7 @@ def test_the_reference_is_always_there_and_first():
 
 
 def test_the_help_names_every_way():
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     hpccg(parser)
     text = "".join(parser.format_help().split())
     own = [name for name in ways() if name not in methods()]
@@ -252,10 +253,10 @@ def test_hpccg_on_two_nodes(run_cases, two_nodes):
 
 def test_the_command_draws_and_tells(tmp_path):
     pytest.importorskip("matplotlib", reason="the pictures need matplotlib")
-    files = [tmp_path / name for name in ("out.json", "out.png", "overhead.png")]
-    words = "hpccg --size 6 5 4 --iterations 12 --runs 2 --scaling weak strong --verify"
+    files = [tmp_path / name for name in ("out.json", "out.png", "out-overhead.png")]
+    words = "hpccg --shape 6 5 4 --iterations 12 --repeats 2 --scaling weak strong --verify"
     words += " --comm lock-all-threads,rma-notify --ranks 2"
-    words += f" --json {files[0]} --picture {files[1]} --overhead {files[2]}"
+    words += f" --json {files[0]} --picture {files[1]}"
     finished = commands.onesided(*words.split())
     assert finished.code == 0, finished
     assert "Time over that of two-sided, weak scaling" in finished.out
@@ -283,8 +284,6 @@ def test_the_command_draws_and_tells(tmp_path):
 
 
 def test_mistakes_are_sentences():
-    finished = commands.onesided(*"hpccg --size 3 4".split())
+    finished = commands.onesided(*"hpccg --shape 3 4".split())
     assert finished.code == 2, finished
-    assert finished.sentences == [
-        "onesided: --size 3 4: one number for a cube, or three along x, y and z"
-    ]
+    assert finished.sentences == ["onesided: --shape 3 4: one number for a cube, or three"]

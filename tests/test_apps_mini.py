@@ -31,7 +31,7 @@ def test_halos_on_two_nodes(run_cases, two_nodes):
     )
 
 
-@pytest.mark.parametrize("words", ["hpccg --size 4", "minife --size 6 --levels 1"])
+@pytest.mark.parametrize("words", ["hpccg --shape 4", "minife --shape 6 --levels 1"])
 def test_an_error_of_one_rank_alone_ends_the_job(words):
     """In a run, where the others wait for what that rank does not send."""
     finished = commands.python(str(ALONE), *words.split(), ranks=2, timeout=60)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from dataclasses import replace
 from math import prod
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from mpi4py import MPI
 
 from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.options import Options, Parser
 from onesided.apps.miniapps.halos import ways
 from onesided.apps.miniapps.minife import extents, grown, halved
 from onesided.apps.miniapps.minife_convergence import converged, orders
@@ -185,7 +185,7 @@ def test_the_series_of_the_hot_wall_is_harmonic_and_fits_its_walls():
 @pytest.mark.parametrize("name", list(KNOWN))
 @pytest.mark.parametrize("distort", [0.0, 0.15])
 def test_errors_fall_by_the_second_order(name, distort):
-    options = argparse.Namespace(rtol=1e-11, maxiter=1000, distort=distort)
+    options = Options(rtol=1e-11, maxiter=1000, distort=distort)
     ticks = []
     levels, system, x = converged(
         MPI.COMM_SELF, options, KNOWN[name], halved((20, 20, 20), 2), lambda: ticks.append(1)
@@ -203,7 +203,7 @@ def test_sizes():
     assert extents([5]) == (5, 5, 5)
     assert extents([5, 6, 7]) == (5, 6, 7)
     for wrong in ([1], [5, 5], [4, 1, 4], [3] * 4):
-        with pytest.raises(CommandError, match="--size"):
+        with pytest.raises(CommandError, match="--shape"):
             extents(wrong)
     assert halved((20, 12, 9), 3) == [(5, 3, 2), (10, 6, 4), (20, 12, 9)]
     assert len(halved((64, 64, 64), None)) == 3
@@ -253,9 +253,9 @@ def test_minife_on_two_nodes(run_cases, two_nodes):
 
 def test_the_command_draws_and_tells(tmp_path):
     pytest.importorskip("matplotlib", reason="the picture needs matplotlib")
-    files = [tmp_path / name for name in ("out.json", "out.png", "overhead.png")]
-    words = "minife --size 8 10 16 --iterations 10 --runs 2 --verify --comm fence,rma-notify"
-    words += f" --json {files[0]} --picture {files[1]} --overhead {files[2]} --ranks 2"
+    files = [tmp_path / name for name in ("out.json", "out.png")]
+    words = "minife --shape 8 10 16 --iterations 10 --repeats 2 --verify --comm fence,rma-notify"
+    words += f" --json {files[0]} --picture {files[1]} --ranks 2"
     finished = commands.onesided(*words.split())
     assert finished.code == 0, finished
     assert "residuals of the solutions" in finished.out
@@ -275,7 +275,7 @@ def test_the_command_draws_and_tells(tmp_path):
 
 
 def test_the_help_names_every_way():
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     minife(parser)
     text = parser.format_help().replace("\n", " ")
     own = [name for name in ways() if name not in methods()]
@@ -286,9 +286,9 @@ def test_the_help_names_every_way():
 
 
 def test_mistakes_are_sentences():
-    finished = commands.onesided("minife", "--size", "1")
+    finished = commands.onesided("minife", "--shape", "1")
     assert finished.code == 2, finished
     assert "2 elements or more along each axis" in finished.sentences[0]
-    finished = commands.onesided(*"minife --size 8 --levels 1 --distort 0.9".split())
+    finished = commands.onesided(*"minife --shape 8 --levels 1 --distort 0.9".split())
     assert finished.code == 2, finished
     assert finished.sentences == ["onesided: a distortion of 0.9 turns elements inside out"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 
 import commands
@@ -10,6 +9,7 @@ import pytest
 from mpi4py import MPI
 
 from onesided.apps.bench.race import Contestant, Stopwatch, race, unchecked
+from onesided.apps.cli.options import Options, Parser
 from onesided.apps.miniapps.minimd import EFFICIENCY, add_efficiencies, of_stage
 from onesided.apps.miniapps.minimd_links import ways
 from onesided.apps.miniapps.minimd_problem import Problem
@@ -61,11 +61,11 @@ def test_minimd_on_two_nodes(run_cases, two_nodes):
 
 def test_the_command_draws_and_tells(tmp_path):
     pytest.importorskip("matplotlib", reason="the pictures need matplotlib")
-    names = ("in.lj.miniMD", "out.json", "out.png", "overhead.png")
+    names = ("in.lj.miniMD", "out.json", "out.png", "out-overhead.png")
     files = [tmp_path / name for name in names]
     files[0].write_text(INPUT)
     words = f"minimd {files[0]} --verify --comm fence --scaling weak strong --kernel numpy"
-    words += f" --runs 3 --ranks 2 --json {files[1]} --picture {files[2]} --overhead {files[3]}"
+    words += f" --repeats 3 --ranks 2 --json {files[1]} --picture {files[2]}"
     finished = commands.onesided(*words.split())
     assert finished.code == 0, finished
     assert "All ways came to the same state, bit by bit." in finished.out
@@ -90,7 +90,7 @@ def test_the_command_draws_and_tells(tmp_path):
 
 
 def test_a_blow_up_is_one_sentence_and_no_success():
-    words = "minimd --cells 6 6 6 --steps 40 --kernel numpy --dt 1 --comm fence --ranks 2"
+    words = "minimd --shape 6 --steps 40 --kernel numpy --dt 1 --comm fence --ranks 2"
     finished = commands.onesided(*words.split())
     assert finished.code == 2, finished
     (sentence,) = finished.sentences
@@ -114,13 +114,13 @@ def test_efficiencies():
 
 
 def test_the_help_names_every_way():
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     minimd(parser)
     text = "".join(parser.format_help().split())
     own = [name for name in ways() if name not in methods()]
     assert len(own) == 5
     assert [name for name in own if name not in text] == []
-    assert parser.parse_args([]).runs == 5
+    assert parser.parse_args([]).repeats == 5
 
 
 def test_what_is_around_a_run_is_called_for_every_run():
@@ -146,7 +146,7 @@ def test_what_is_around_a_run_is_called_for_every_run():
 def test_boxes_of_shares():
     problem = Problem(cells=(4, 5, 6))
     whole, shared = Stage(4, 4), Stage(2, 4, "strong")
-    options = argparse.Namespace(grid=["auto"])
+    options = Options(grid=["auto"])
     assert of_stage(problem, True, options, whole).cells == (4, 5, 6)
     assert of_stage(problem, False, options, whole).cells == (8, 10, 6)
     assert of_stage(problem, True, options, shared).cells == (8, 10, 6)

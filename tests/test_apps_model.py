@@ -14,9 +14,9 @@ import mpi_harness
 import pytest
 import servers
 
+from onesided.apps.cli.options import rank_counts
 from onesided.apps.modelling.measuring import ASSUMED, SIZES
 from onesided.apps.modelling.options import NETWORKS as NAMES
-from onesided.apps.modelling.options import rank_counts
 from onesided.apps.modelling.paper import METHODS, TOLD, compare, draw
 from onesided.apps.modelling.sweep import Sweep
 from onesided.collectives.modelling.exchanges import formulas
@@ -45,7 +45,7 @@ def failed(finished, fragment):
 def measured(tmp_path_factory):
     """Three ranks on emulated nodes of two: both levels are measured, and the methods checked."""
     path = tmp_path_factory.mktemp("model") / "bench.json"
-    words = ["--check", "--comm", "all", "--sizes", "1K", "64K", "--info", "ranks_per_node=2"]
+    words = ["--verify", "--comm", "all", "--sizes", "1K", "64K", "--info", "ranks_per_node=2"]
     words += ["--iterations", "2", "--seconds", "4", "--json", str(path)]
     outcome = servers.run("-m onesided.apps", 3, "bench", "model", *words, timeout=100)
     assert outcome.kind == "pass", outcome.report()
@@ -106,7 +106,7 @@ def test_measured_parameters_predict_larger_machines(measured, tmp_path):
 
 def test_known_parameters_are_checked_without_finding_others(measured):
     _, _, path = measured
-    words = ["--parameters", str(path), "--check", "--sizes", "1K", "--info", "ranks_per_node=2"]
+    words = ["--parameters", str(path), "--verify", "--sizes", "1K", "--info", "ranks_per_node=2"]
     finished = commands.onesided("bench", "model", *words, "--iterations", "2", ranks=2)
     assert "Median error of the prediction of rma-fence" in ran(finished).out
     assert "Typical error" not in finished.out
@@ -249,7 +249,7 @@ def test_a_mistake_is_one_sentence(words, fragment, tmp_path):
 def test_a_mistake_is_one_sentence_under_mpiexec(tmp_path):
     failed(model("--parameters", str(tmp_path / "none.json"), ranks=2), "No such file")
     failed(commands.onesided("bench", "model"), "needs two ranks or more")
-    failed(commands.onesided("bench", "model", "--check", "--comm", "auto", ranks=2), "of auto")
+    failed(commands.onesided("bench", "model", "--verify", "--comm", "auto", ranks=2), "of auto")
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
@@ -259,7 +259,7 @@ def test_the_traffic_of_an_exchange(run_cases, ranks):
 
 @pytest.mark.full
 def test_two_nodes_with_a_slow_link(tmp_path):
-    """The delay and the rate of the link are found; how exact, `bench model --check` tells."""
+    """The delay and the rate of the link are found; how exact, `bench model --verify` tells."""
     reason = cluster.available()
     if reason:
         pytest.skip(f"no virtual nodes: {reason}")

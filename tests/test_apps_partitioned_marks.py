@@ -50,10 +50,10 @@ def test_the_random_order_is_that_of_its_seed():
     assert list(itertools.chain(*divide(50, 4, 7))) == divide(50, 1, 7)[0]
 
 
-def test_neighbours_get_the_border_of_a_tile_first():
-    (cells,) = ORDERS["neighbourhood"].divide(16, 1, 0)
+def test_neighbors_get_the_border_of_a_tile_first():
+    (cells,) = ORDERS["neighborhood"].divide(16, 1, 0)
     assert cells == [0, 1, 2, 3, 4, 7, 8, 11, 12, 13, 14, 15, 5, 6, 9, 10]
-    tiles = ORDERS["neighbourhood"].divide(36, 4, 0)
+    tiles = ORDERS["neighborhood"].divide(36, 4, 0)
     assert tiles[1] == [3, 4, 5, 9, 11, 15, 16, 17, 10]
 
 

@@ -41,7 +41,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Row(labels, [1e-3], details={"opponent's": [2e-3]}, values=reached),
         Row({"case": "wave", "opponent": "SciPy"}, reason="not here"),
     ]
-    envelopes.write(folder / "suite.json", "bench spmv --suite", rows)
+    envelopes.write(folder / "suite.json", "bench spmv --targets", rows)
     envelopes.model(folder / "model.json")
     labels, fit = {"bytes": "1 KiB", "method": "p2p"}, {"predicted us": 9.0}
     rows = [Row(labels, [2e-3], nbytes=1024, values=fit)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import threading
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 
 from onesided.apps.bench.store import Store
 from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.options import Parser
 from onesided.apps.papers import options as given
 from onesided.apps.papers.rmamt_cell import (
     PATTERNS,
@@ -36,7 +36,7 @@ CELL = Cell("latency", "fence", "put", 2, 1024, "multiple")
 
 
 def options(*words):
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     given.bench_rma_mt(parser)
     return parser.parse_args(["-o", "folder", *words])
 
@@ -72,7 +72,7 @@ def test_threads_need_the_level_multiple():
 
 
 def test_too_many_threads_are_refused():
-    with pytest.raises(SystemExit):
+    with pytest.raises(CommandError, match="65 threads: at most 64"):
         options("--threads", "65")
 
 
@@ -124,7 +124,7 @@ def test_what_a_rank_sends_another_one_expects(name, ranks):
         assert {len(route.outgoing) for route in routes} == {6}
 
 
-def test_neighbours_are_the_nearest_on_both_sides():
+def test_neighbors_are_the_nearest_on_both_sides():
     assert distances(9, 6) == [1, 8, 2, 7, 3, 6]
     assert distances(2, 3) == [1, 1, 1]
     assert distances(4, 6) == [1, 3, 2, 1, 3, 2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
@@ -12,9 +11,10 @@ from onesided.apps.bench.job import Ended
 from onesided.apps.bench.result import Entry
 from onesided.apps.bench.store import Store
 from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.options import Parser
 from onesided.apps.papers import options as given
 from onesided.apps.papers import rmamt as sweeping
-from onesided.apps.papers.rmamt import Sweep, failure, goals
+from onesided.apps.papers.rmamt import Sweep, any_goal_missed, failure, goals
 from onesided.apps.papers.rmamt_cell import (
     ALONE,
     RELEASED,
@@ -37,7 +37,7 @@ CELL = Cell("latency", "fence", "put", 2, 1024, "multiple")
 
 
 def options(*words):
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     given.bench_rma_mt(parser)
     return parser.parse_args(["-o", "folder", *words])
 
@@ -184,7 +184,7 @@ def test_there_are_all_figures_of_the_paper():
 
 
 def test_figures_without_data_are_left_out():
-    only = entries(["--patterns", "latency", "--levels", "multiple"])
+    only = entries(["--patterns", "latency", "--thread-levels", "multiple"])
     assert [panel.name for panel in panels(only, only, 2)] == ["3a", "3b", "6a", "6b"]
     assert panels([], [], 2) == []
 
@@ -201,6 +201,9 @@ def test_goals_are_told_where_there_are_data():
     assert told.startswith("Bandwidth of Put at 1 MiB")
     assert told.endswith("lock 0.95.")
     assert goals({CELL: measured(1.0)}) == []
+    assert not any_goal_missed({cell: measured(2.0, **{C: 1.9})})
+    assert any_goal_missed({cell: measured(2.0, **{C: 1.8})})
+    assert not any_goal_missed({CELL: measured(1.0)})
 
 
 def test_message_rates_are_those_of_the_smallest_messages():

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 
 import pytest
 import servers
 from mpi4py import MPI
 
+from onesided.apps.cli.options import Options
 from onesided.apps.papers import rounds
 
 
@@ -44,8 +44,8 @@ def test_wrong_data_are_counted(monkeypatch):
     """A method that delivers something else is not only timed."""
     good = rounds.Exchanger.round
     monkeypatch.setattr(rounds.Exchanger, "round", lambda self: good(self) + 1)
-    options = Namespace(iterations=2, methods=["p2p"], seconds=5.0, memory=["slots"], sizes=[64])
-    rows = rounds._compare(MPI.COMM_SELF, "slots", 64, options)[:-1]
+    options = Options(iterations=2, seconds=5.0, memory=["slots"], sizes=[64])
+    rows = rounds._compare(MPI.COMM_SELF, "slots", 64, ["p2p"], options)[:-1]
     found = {row.labels["method"]: row for row in rows}
     assert found["mpi"].verdict.passed
     assert not found["p2p"].verdict.passed

@@ -49,7 +49,7 @@ def test_all_of_solve_and_pagerank(run_cases, ranks):
 def test_the_commands_start_themselves(tmp_path):
     path = tmp_path / "x.h5"
     words = ["solve", str(MATRICES / "Trefethen_20b.mtx.gz"), "--comm", "p2p", "--ranks", "2"]
-    finished = commands.onesided(*words, "--precond", "ssor", "--solution", str(path))
+    finished = commands.onesided(*words, "--precond", "ssor", "--output", str(path))
     assert finished.code == 0, finished
     assert "norm of the residual" in finished.out
     assert "1 node, 2 ranks" in finished.out

@@ -28,7 +28,7 @@ def test_what_is_measured_is_shown_and_forgotten(path, tmp_path):
     assert shown.code == 0, shown
     assert "3 situations" in shown.out
     assert all(name in shown.out for record in known.values() for name in record.costs)
-    gone = commands.onesided("tune", "--show", "--forget")
+    gone = commands.onesided("tune", "--show", "--afresh")
     assert gone.code == 0, gone
     assert "0 situations" in gone.out
     assert not path.exists()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from onesided.apps.cli.failures import CommandError, words
+from onesided.apps.cli.failures import words
 
 LEAVING = 15.0  # seconds for a job to leave when it is told to
 PARTIAL = ".part"  # what the name of a JSON file ends with until its command has come to its end
@@ -31,18 +31,6 @@ class Ended:
     seconds: float
     reason: str = ""
     code: int | None = None
-
-
-def results_folder(path: str) -> Path:
-    """Local. The folder for the results, made if it is not there; :class:`CommandError`."""
-    folder = Path(path).resolve()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CommandError(words(error)) from error
-    if not os.access(folder, os.W_OK):
-        raise CommandError(f"{path}: Permission denied")
-    return folder
 
 
 @contextmanager
@@ -89,8 +77,8 @@ def run_job(
         if whole and partial is not None and target is not None:
             os.replace(partial, target)
     finally:
-        if target is not None:
-            _tidy(target)
+        if partial is not None:
+            partial.unlink(missing_ok=True)
     seconds = time.monotonic() - began
     if code is None:
         return Ended("ended", seconds, f"not done after {limit:.0f} s")
@@ -120,14 +108,6 @@ def _exit_code(
             return None
         finally:
             _end(process)
-
-
-def _tidy(target: Path) -> None:
-    """Local. Remove what a command that did not come to its end has left: it opens files early."""
-    target.with_name(target.name + PARTIAL).unlink(missing_ok=True)
-    for picture in target.parent.glob(f"{target.stem}*.png"):
-        if picture.stat().st_size == 0:
-            picture.unlink()
 
 
 def _log_of(arguments: Sequence[str], target: Path | None) -> Path:

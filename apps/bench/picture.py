@@ -4,46 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.cli.failures import CommandError, words
-
-NEEDS = "needs matplotlib (the extra plot)"
 COLORS = 10  # that matplotlib has for lines; then the style changes
 STYLES = ("-", "--", ":")
 MARKERS = "osD^v<>pXP*"
-
-
-def check_picture(comm: MPI.Intracomm, path: str | None, option: str = "--picture") -> None:
-    """Collective. :class:`CommandError` before the work where no image can be written."""
-    trouble = ""
-    if comm.rank == 0 and path is not None:
-        trouble = _trouble(Path(path), option)
-    trouble = comm.bcast(trouble)
-    if trouble:
-        raise CommandError(trouble)
-
-
-def _trouble(path: Path, option: str) -> str:
-    if find_spec("matplotlib") is None:
-        return f"{option} {NEEDS}"
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    known = FigureCanvasAgg.get_supported_filetypes()
-    if path.suffix[1:].lower() not in known:
-        return f"{path}: an image is one of {', '.join(sorted(known))}, by the end of its name"
-    try:
-        with open(path, "ab"):
-            pass
-    except OSError as error:
-        return words(error)
-    return ""
 
 
 def save_lines(

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import gc
 import time
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 from rich.console import Console
 
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import progress
 from onesided.apps.cli.statistics import Verdict, worst
 
@@ -196,7 +196,7 @@ def orders(count: int, seed: int = SEED) -> Iterator[list[int]]:
 def timed(
     comm: MPI.Intracomm,
     contestants: Sequence[Contestant],
-    options: Namespace,
+    options: Options,
     out: Console | None,
     title: str,
 ) -> Race:

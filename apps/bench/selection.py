@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -11,30 +10,34 @@ from mpi4py import MPI
 
 from onesided.apps.bench.race import setup_time
 from onesided.apps.cli.failures import CommandError, user_errors, words
+from onesided.apps.cli.options import ALL, Options
 from onesided.collectives import ResourceError, UnsupportedError, methods
 
 BASELINE = "mpi"
-EVERY = "all"
 Made = TypeVar("Made")
 
 
-def chosen(text: str, *, baseline: bool = True) -> list[str]:
-    """Local. The names that ``--comm`` means, the baseline first if it is wanted.
+def named(text: str, known: Iterable[str], of: str = "") -> list[str]:
+    """Local. The names that ``--comm`` means, each once; ``of`` says what the known ones do.
 
     :class:`CommandError` where a name is unknown; it lists the known ones.
     """
-    known = list(methods())
-    names = known if text == EVERY else [name.strip() for name in text.split(",")]
+    known = list(known)
+    names = known if text == ALL else [name.strip() for name in text.split(",")]
     for name in names:
         if name not in known:
             raise CommandError(
-                f"no method {name!r}; the methods are {', '.join(known)}, or {EVERY}"
+                f"no method {name!r}{of}; the methods are {', '.join(known)}, or {ALL}"
             )
-    first = [BASELINE] if baseline else []
-    return list(dict.fromkeys(first + names))
+    return list(dict.fromkeys(names))
 
 
-def hints(options: argparse.Namespace) -> dict[str, str]:
+def chosen(text: str, *, baseline: bool = True) -> list[str]:
+    """Local. Methods of an exchange, as :func:`named`; the baseline first if it is wanted."""
+    return list(dict.fromkeys([*([BASELINE] if baseline else []), *named(text, methods())]))
+
+
+def hints(options: Options) -> dict[str, str]:
     """Local. The info that ``--info`` gives; ``auto`` is told how often it will be started."""
     return {"expected_iterations": str(options.iterations), **dict(options.info)}
 

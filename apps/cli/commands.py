@@ -7,21 +7,22 @@ nothing heavy; no file of a room is imported before one of its commands is chose
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
 from importlib import import_module
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """A command: its name (``"bench fft"`` is ``fft`` in the group ``bench``), file and options.
 
-    ``options``: the room and the function in its ``options.py``.
+    ``options``: the room and the function in its ``options.py``. Without a summary it is not for
+    people. ``starts_jobs``: it runs in one process, and starts jobs with its ``--ranks``.
     """
 
     name: str
     module: str
     options: str
     summary: str
+    starts_jobs: bool = False
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Local."""
@@ -151,6 +152,7 @@ COMMANDS = (
         "onesided.apps.papers.everything",
         "papers:bench_all",
         "Repeat the papers' experiments, each in a job of its own, into a folder.",
+        starts_jobs=True,
     ),
     Command(
         "bench broadcast",
@@ -181,12 +183,13 @@ COMMANDS = (
         "onesided.apps.papers.rmamt",
         "papers:bench_rma_mt",
         "Measure one-sided messages of several threads, as the suite RMA-MT does.",
+        starts_jobs=True,
     ),
     Command(
         "bench rma-mt-cells",
         "onesided.apps.papers.rmamt_worker",
         "papers:bench_rma_mt_cells",
-        "Measure some cells of rma-mt in this job, which is how rma-mt does it.",
+        "",
     ),
     Command(
         "bench model",

@@ -33,6 +33,7 @@ def early_rank() -> int:
     return 0
 
 
+FAILED = 1  # exit code where something was found wrong, or a target was missed
 INTERRUPTED = 130  # exit code after an interrupt, as shells have it
 USAGE = 2  # exit code of a command that could not do what it was asked for
 LONGEST_WAIT = 20.0  # seconds for all ranks to come to the end of a failed command

@@ -59,6 +59,14 @@ def versions() -> dict[str, str]:
     return found | {"mpi library": library(), "mpi standard": standard, "mpi abi": abi()}
 
 
+def version_lines() -> str:
+    """Local. This, its MPI, and what it stands on, for ``--version``."""
+    found = versions()
+    below = ", ".join(f"{name} {found[name]}" for name in ("python", "mpi4py", "numpy", "scipy"))
+    mpi = f"{found['mpi library']} (MPI {found['mpi standard']})"
+    return f"onesided {found['onesided']}, {mpi}\n{below}\n"
+
+
 def cores() -> int:
     """Local. Cores that this process may use."""
     return len(os.sched_getaffinity(0))

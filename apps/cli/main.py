@@ -5,46 +5,60 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any
 
 from onesided.apps.cli import failures
 from onesided.apps.cli.commands import COMMANDS, GROUPS, Command
 from onesided.apps.cli.failures import CommandError, fail, stop, words
-from onesided.apps.cli.launch import launch
+from onesided.apps.cli.options import Options, Parser
 
 DESCRIPTION = "Persistent collectives over one-sided MPI, and what is built on them."
 EPILOG = "Run a command under mpiexec -n N, or let it start itself with --ranks N."
+SHELLS = ("bash", "zsh", "fish")
+COMPLETING = "_ARGCOMPLETE"  # the variable that argcomplete's scripts set
 
 
-class Parser(argparse.ArgumentParser):
-    """Speaks on rank 0 only, and leaves what happens after a mistake to the caller.
+class _Version(argparse.Action):
+    """Tell versions, and leave."""
 
-    The options of a command are added when it is chosen.
-    """
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        _mpi()
+        from onesided.apps.cli.machine import version_lines
 
-    chosen: Command | None = None
+        parser._print_message(version_lines(), sys.stdout)
+        parser.exit()
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Local."""
-        if self.chosen is not None:
-            self.chosen.add_options(self)
-            self.set_defaults(command=self.chosen)
-            self.chosen = None
-        return super().parse_known_args(args, namespace)
 
-    def error(self, message: str) -> NoReturn:
-        raise CommandError(f"{message} (see {self.prog} --help)")
+class _Completion(argparse.Action):
+    """Print a script for a shell, and leave."""
 
-    def _print_message(self, message: str, file: Any = None) -> None:
-        if failures.early_rank() == 0:
-            super()._print_message(message, file)
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        try:
+            from argcomplete import shellcode
+        except ImportError as error:
+            raise CommandError(
+                "--print-completion needs argcomplete (the extra completion)"
+            ) from error
+        parser._print_message(shellcode([parser.prog], shell=values) + "\n", sys.stdout)
+        parser.exit()
 
 
 def build_parser() -> Parser:
     """Local. The parser of all commands; groups such as ``bench`` are commands of two words."""
     parser = Parser(prog="onesided", description=DESCRIPTION, epilog=EPILOG)
+    parser.add_argument(
+        "--version", action=_Version, nargs=0, default=argparse.SUPPRESS,
+        help="versions of this, of MPI, mpi4py and NumPy",
+    )  # fmt: skip
+    parser.add_argument(
+        "--print-completion",
+        action=_Completion,
+        choices=SHELLS,
+        default=argparse.SUPPRESS,
+        help='completion for a shell: eval "$(onesided --print-completion bash)"',
+    )
     top = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
     groups: dict[str, argparse._SubParsersAction[Parser]] = {}
     for command in COMMANDS:
@@ -53,9 +67,22 @@ def build_parser() -> Parser:
             below = top.add_parser(group, help=GROUPS[group], description=GROUPS[group])
             groups[group] = below.add_subparsers(metavar="NAME", required=True, parser_class=Parser)
         place = groups[group] if group else top
-        options = place.add_parser(name, help=command.summary, description=command.summary)
+        told: Any = {"help": command.summary} if command.summary else {}
+        options = place.add_parser(name, description=command.summary, **told)
         options.chosen = command
     return parser
+
+
+def parsers(parser: argparse.ArgumentParser | None = None) -> Iterator[Parser]:
+    """Local. Those of all commands that people call, with their options, as help lists them."""
+    for action in (parser or build_parser())._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                if below.chosen is None:
+                    yield from parsers(below)
+                elif below.chosen.summary:
+                    below.complete()
+                    yield below
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,19 +92,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     interrupt, or the job's own.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
+    if COMPLETING in os.environ:
+        _complete()
     try:
         options = build_parser().parse_args(arguments)
-        if options.ranks is not None and not failures.in_job():
+        command = options.command
+        if command.starts_jobs and failures.in_job():
+            raise CommandError(
+                f"{command.name} starts its own jobs: run it without mpiexec, with --ranks N"
+            )
+        if options.ranks is not None and not failures.in_job() and not command.starts_jobs:
+            from onesided.apps.cli.launch import launch
+
             return launch(arguments, options.ranks)
-        return run(options.command, options)
+        return run(command, options)
     except CommandError as error:
         return fail(error)
     except KeyboardInterrupt:
         return stop()
 
 
-def run(command: Command, options: argparse.Namespace) -> int:
-    """Collective. Run the command on the ranks of this job and return its exit code."""
+def _complete() -> None:
+    """Local. Answer what a shell asks for, and leave; nothing without argcomplete."""
+    try:
+        from argcomplete import autocomplete
+    except ImportError:
+        return
+    parser = build_parser()
+    for _ in parsers(parser):
+        pass  # they have their options now
+    autocomplete(parser)
+
+
+def _mpi() -> Any:
+    """Local. The module, which starts MPI."""
     if not failures.in_job():  # one process needs no network, and UCX in Open MPI complains
         os.environ.setdefault("OMPI_MCA_osc", "^ucx")
     else:  # there is a rank per core: the threads of NumPy's libraries would be in the way
@@ -86,11 +134,18 @@ def run(command: Command, options: argparse.Namespace) -> int:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise CommandError(f"MPI cannot be loaded: {words(error)}") from error
+    return MPI
+
+
+def run(command: Command, options: Options) -> int:
+    """Collective. Run the command on the ranks of this job and return its exit code."""
+    comm = _mpi().COMM_WORLD
+    from onesided.apps.cli.report import check_files
     from onesided.collectives import abort_on_exception
 
     abort_on_exception()
-    comm = MPI.COMM_WORLD
-    if options.ranks not in (None, comm.size):
+    if options.ranks not in (None, comm.size) and not command.starts_jobs:
         raise CommandError(f"--ranks {options.ranks} inside a job of {comm.size} ranks")
+    check_files(comm, options)
     code: int = import_module(command.module).run(comm, options)
     return code

@@ -1,12 +1,45 @@
-"""What the commands can be given on the command line."""
+"""The language of options: what several commands can be given, written once, and its types.
+
+A command picks from :data:`OPTIONS` with :func:`take`, and says no more than what is its own about
+it. argparse reads them; nothing heavy is imported here.
+"""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
+
+from onesided.apps.cli import failures
+from onesided.apps.cli.failures import CommandError
+
+if TYPE_CHECKING:
+    from onesided.apps.cli.commands import Command
 
 KIBI = 1024
 SUFFIXES = {"K": KIBI, "M": KIBI**2, "G": KIBI**3}
 SIZES = "1K 8K 32K 128K 1M 2M 16M"
+ALL = "all"
+
+
+# -- types ----------------------------------------------------------------------------------------
+
+
+class FileName(str):
+    """A file that is written; that it can be is seen before the work."""
+
+
+class Picture(FileName):
+    """An image that is written; the end of its name says of which kind."""
+
+    def of(self, figure: str) -> str:
+        """Local. The file of one of several figures: ``speed.png`` and ``3`` is ``speed-3.png``."""
+        stem, dot, ending = self.rpartition(".")
+        return f"{stem}-{figure}{dot}{ending}"
+
+
+class FolderName(str):
+    """A folder that is made where it is not there, for results."""
 
 
 def positive(text: str) -> int:
@@ -18,6 +51,13 @@ def positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
     return number
+
+
+def whole(text: str) -> int:
+    """Local. A whole number, zero or above."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of zero or above")
+    return int(text)
 
 
 def seconds(text: str) -> float:
@@ -69,129 +109,333 @@ def info_entry(text: str) -> tuple[str, str]:
     return key, value
 
 
-def settings(options: argparse.Namespace) -> dict[str, object]:
-    """Local. What a command was given, for its report; nothing about where it writes."""
-    left_out = (
-        "command terminal json ranks picture overhead traffic checkpoint restart solution".split()
-    )
-    given = {name: value for name, value in vars(options).items() if name not in left_out}
-    return given | {"info": dict(options.info)}
+def rank_counts(text: str) -> list[int]:
+    """Local. A number of ranks, or ``28:448`` for 28 and its doubles up to 448 and 448 itself."""
+    first, colon, last = text.partition(":")
+    least = positive(first)
+    if not colon:
+        return [least]
+    most = positive(last)
+    if most < least:
+        raise argparse.ArgumentTypeError(f"{text!r} goes down")
+    counts = [least]
+    while counts[-1] * 2 < most:
+        counts.append(counts[-1] * 2)
+    return counts if most == least else [*counts, most]
 
 
-def common(parser: argparse.ArgumentParser, comm: str | None) -> None:
-    """Local. What every command takes; ``comm`` is the default of ``--comm``, None without it."""
+class _Counts(argparse.Action):
+    """Numbers of ranks from several words, in ascending order."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        setattr(namespace, self.dest, sorted({count for each in values for count in each}))
+
+
+# -- the options that mean the same in every command ----------------------------------------------
+
+
+class Option(NamedTuple):
+    """``meaning`` begins its help in every command; without ``type`` it is on or off."""
+
+    meaning: str
+    metavar: str = ""
+    type: Callable[[str], Any] | None = None
+    many: bool = False
+    choices: Sequence[str] = ()
+    short: str = ""
+    action: Any = None
+
+
+OPTIONS: Mapping[str, Option] = {
+    # the problem
+    "shape": Option("size of the problem along every axis", "N", positive, many=True),
+    "sizes": Option("bytes", "BYTES", size, many=True),
+    "dtype": Option(
+        "type of the numbers", type=str, choices=("float32", "float64", "complex64", "complex128")
+    ),
+    "grid": Option("process grid, e.g. 4 (slabs) or 2 2 (pencils)", "N", grid_entry, many=True),
+    "boundary": Option("one for all axes, or one per axis", "NAME", str, many=True),
+    "levels": Option(
+        "number of grids, each with half the points of the next along an axis", "N", positive
+    ),
+    "partition": Option(
+        "rows in their order, METIS's parts, or reverse Cuthill-McKee order",
+        type=str, choices=("rows", "metis", "rcm"),
+    ),
+    "matrices": Option("files with matrices", "FILE", str, many=True),
+    "patterns": Option("patterns to measure", type=str, many=True),
+    "orders": Option("orders to measure", type=str, many=True),
+    "threads": Option("threads of every rank", "N", positive),
+    "seed": Option("of what is random", "N", whole),
+    "scaling": Option(
+        "weak: the problem grows with the ranks; strong: it is the same on all numbers of ranks",
+        type=str, many=True, choices=("weak", "strong"),
+    ),
+    "paper": Option("as in the paper"),
+    "parameters": Option("parameters of the model, as bench model --json writes them", "FILE", str),
+    # its solution
+    "steps": Option("time steps", "N", positive),
+    "dt": Option("time step", "T", above_zero),
+    "print-every": Option("steps between two lines of output", "N", positive),
+    "rtol": Option("relative tolerance of the residual", "R", not_negative),
+    "atol": Option("absolute tolerance", "R", not_negative),
+    "maxiter": Option("iterations that a solution may take", "N", positive),
+    "backend": Option("kernel of the local transforms", "NAME", str),
+    "effort": Option(
+        "measure may find faster kernels, estimate repeats a run bit for bit",
+        type=str, choices=("estimate", "measure"),
+    ),
+    "verify": Option("compare the result with what is known or computed otherwise"),
+    # how it is measured
+    "comm": Option(
+        "method, several with commas, or all; onesided doctor lists them", "METHOD", str
+    ),
+    "memory": Option("where is received", type=str),
+    "ranks": Option("start on N ranks with the installed mpiexec", "N", positive),
+    "ranks-list": Option(
+        "numbers of ranks to compare; 2:16 is 2, 4, 8, 16",
+        "N", rank_counts, many=True, action=_Counts,
+    ),
+    "iterations": Option("timed iterations of every method", "N", positive),
+    "repeats": Option("runs of every method", "N", positive),
+    "seconds": Option(
+        "measure no longer than about S seconds, with fewer iterations", "S", seconds
+    ),
+    "limit": Option("end what takes longer than S seconds", "S", seconds),
+    "targets": Option("only the cases that have targets, beside what is wanted of them"),
+    "quick": Option("small and short"),
+    "strict": Option("exit with 1 where a target is missed"),
+    "info": Option(
+        "hint for the methods, e.g. ranks_per_node=2 to emulate nodes; may be repeated",
+        "KEY=VALUE", info_entry, action="append",
+    ),
+    # what is told of it
+    "output": Option("write what is made to this path", "PATH", FileName, short="-o"),
+    "afresh": Option("forget what is known from before"),
+    "json": Option("write the results to a JSON FILE", "FILE", FileName),
+    "picture": Option("draw into an image FILE", "FILE", Picture),
+    "terminal": Option(
+        "draw for a terminal of this width, which rank 0 cannot see behind mpiexec",
+        "COLUMNS", positive,
+    ),
+}  # fmt: skip
+
+
+class Options(argparse.Namespace):
+    """What a command was given; of the options of :data:`OPTIONS` those that it takes.
+
+    What has a value here need not be taken.
+    """
+
+    command: Command
+    shape: Any  # a list of numbers, or of several grids
+    sizes: list[int]
+    dtype: str
+    grid: Any  # a list of extents, or auto
+    boundary: list[str]
+    levels: int
+    partition: str
+    matrices: list[str]
+    patterns: list[str]
+    orders: list[str]
+    threads: Any  # one number, or several
+    seed: int
+    scaling: list[str]
+    paper: bool
+    parameters: str | None
+    steps: int
+    dt: float | None
+    print_every: int
+    rtol: float
+    atol: float
+    maxiter: int
+    backend: str
+    effort: str
+    verify: bool
+    comm: str
+    memory: Any  # one place, or several
+    ranks: Any = None  # a number; None where a launcher knows
+    ranks_list: list[int]
+    iterations: int
+    repeats: int
+    seconds: float
+    limit: float
+    targets: bool = False
+    quick: bool = False
+    strict: bool = False
+    info: Sequence[tuple[str, str]] = ()
+    output: str
+    afresh: bool
+    json: str | None = None
+    picture: Picture | None = None
+    terminal: int | None = None
+
+    def but(self, **changed: Any) -> Self:
+        """Local. The same options, some of them changed."""
+        return type(self)(**(vars(self) | changed))
+
+    @property
+    def process_grid(self) -> Any:
+        """Local. The extents of the process grid, ``auto`` among them; None where all are."""
+        return None if self.grid == ["auto"] else tuple(self.grid)
+
+    def settings(self) -> dict[str, object]:
+        """Local. What the command was given, for its report; nothing about where it writes."""
+        left_out = "command", "terminal", "json", "output", "picture", "ranks", "restart"
+        given = {
+            name: value
+            for name, value in vars(self).items()
+            if name not in left_out and not isinstance(value, (FileName, FolderName))
+        }
+        return given | {"info": dict(self.info)}
+
+
+class Parser(argparse.ArgumentParser):
+    """Speaks on rank 0 only, and leaves what happens after a mistake to the caller.
+
+    The options of a command are added when it is chosen.
+    """
+
+    chosen: Command | None = None
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        #: By option what it is where nothing is given, usually and in a quick run.
+        self.usual: dict[str, tuple[Any, Any]] = {}
+
+    def complete(self) -> None:
+        """Local. Add the options of the command that this parser is for."""
+        if self.chosen is not None:
+            self.chosen.add_options(self)
+            self.set_defaults(command=self.chosen)
+            self.chosen = None
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Local. What the command was given, as :class:`Options`."""
+        return Options(**vars(super().parse_args(args, namespace)))
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Local."""
+        self.complete()
+        options, rest = super().parse_known_args(args, namespace)
+        for name, both in self.usual.items():
+            if getattr(options, name) is None:
+                setattr(options, name, both[options.quick])
+        return options, rest
+
+    def error(self, message: str) -> NoReturn:
+        raise CommandError(f"{message} (see {self.prog} --help)")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        if failures.early_rank() == 0:
+            super()._print_message(message, file)
+
+
+def take(
+    parser: Any,
+    name: str,
+    default: str | None = None,
+    note: str = "",
+    *,
+    quick: str | None = None,
+    said: str = "",
+    **own: Any,
+) -> None:
+    """Local. Give a command, or a group of its options, one of :data:`OPTIONS`.
+
+    ``default``: as a user would write it, with blanks between several; ``all`` of the choices.
+    ``quick``: that of ``--quick``, for a parser that has it; ``said``: in words what the default
+    is, where it is no value. ``note`` follows the meaning. ``own``: fields of :class:`Option` that
+    differ here; ``required``.
+    """
+    required = {"required": True} if own.pop("required", False) else {}
+    option = OPTIONS[name]._replace(**own)
+    text = option.meaning + (f": {note}" if note else "")
+    if quick is not None:
+        said = f"{default}; quick {quick}"
+    if said or default is not None:
+        text += f" (default {said or default})"
+    flags = [*([option.short] if option.short else []), f"--{name}"]
+    if option.type is None:
+        parser.add_argument(*flags, action="store_true", help=text)
+        return
+    given: dict[str, Any] = {"help": text, **required}
+    nargs = "+" if option.many else ""
+    own = {"metavar": option.metavar, "choices": option.choices, "nargs": nargs,
+           "action": option.action}  # fmt: skip
+    given |= {key: value for key, value in own.items() if value}
+    if quick is not None:
+        parser.usual[name.replace("-", "_")] = _value(option, default), _value(option, quick)
+    elif option.action == "append":
+        given["default"] = []
+    else:
+        given["default"] = _value(option, default)
+    parser.add_argument(*flags, type=option.type, **given)
+
+
+def _value(option: Option, text: str | None) -> Any:
+    """Local. What a user would have given with these words."""
+    if text is None or option.type is None:
+        return None
+    if option.many and text == ALL and option.choices:
+        return list(option.choices)
+    values = [option.type(word) for word in (text.split() if option.many else [text])]
+    if option.action is _Counts:
+        return sorted({count for each in values for count in each})
+    return values if option.many else values[0]
+
+
+def run_options(parser: Any, comm: str | None) -> None:
+    """Local. What every command that runs on ranks takes; ``comm``: the default of ``--comm``."""
     if comm is not None:
-        parser.add_argument(
-            "--comm",
-            metavar="METHOD",
-            default=comm,
-            help=f"method, several with commas, or all (default {comm}); onesided doctor lists "
-            "them",
-        )
-    parser.add_argument(
-        "--ranks", metavar="N", type=positive, help="start on N ranks with the installed mpiexec"
-    )
-    parser.add_argument(
-        "--info",
-        metavar="KEY=VALUE",
-        type=info_entry,
-        action="append",
-        default=[],
-        help="hint for the methods, e.g. ranks_per_node=2 to emulate nodes; may be repeated",
-    )
-    parser.add_argument("--json", metavar="FILE", help="write the results to FILE")
-    parser.add_argument(
-        "--terminal",
-        metavar="COLUMNS",
-        type=positive,
-        help="draw for a terminal of this width, which rank 0 cannot see behind mpiexec",
-    )
+        take(parser, "comm", comm)
+    for name in ("ranks", "info", "json", "terminal"):
+        take(parser, name)
 
 
-def timed(parser: argparse.ArgumentParser, iterations: int) -> None:
+def timed(parser: Any, iterations: str, seconds: str = "120", note: str = "") -> None:
     """Local. How often and how long a command measures."""
-    parser.add_argument(
-        "--iterations",
-        metavar="N",
-        type=positive,
-        default=iterations,
-        help=f"timed iterations of every method (default {iterations})",
-    )
-    parser.add_argument(
-        "--seconds",
-        metavar="S",
-        type=seconds,
-        default=120.0,
-        help="measure no longer than about S seconds, with fewer iterations (default 120)",
-    )
+    take(parser, "iterations", iterations, note)
+    take(parser, "seconds", seconds)
 
 
-def transform(parser: argparse.ArgumentParser) -> None:
+def edge(options: Options) -> int:
+    """Local. Of a cube; :class:`.CommandError` for a ``--shape`` that is none."""
+    if len(set(options.shape)) > 1:
+        shape = " ".join(map(str, options.shape))
+        raise CommandError(f"--shape {shape}: this is a cube, with one number of points")
+    return int(options.shape[0])
+
+
+def box(shape: Sequence[int]) -> tuple[int, int, int]:
+    """Local. One number of a ``--shape`` for a cube, or three; :class:`.CommandError`."""
+    if len(shape) not in (1, 3):
+        raise CommandError(f"--shape {' '.join(map(str, shape))}: one number for a cube, or three")
+    a, b, c = shape if len(shape) == 3 else 3 * list(shape)
+    return a, b, c
+
+
+def transform(parser: Any, shape: str) -> None:
     """Local. Which Fourier transform."""
-    parser.add_argument(
-        "--shape",
-        metavar="N",
-        type=positive,
-        nargs="+",
-        default=[128, 128, 128],
-        help="global shape (default 128 128 128)",
-    )
-    parser.add_argument(
-        "--dtype",
-        choices=("float32", "float64", "complex64", "complex128"),
-        default="float64",
-        help="real types are transformed real to complex (default float64)",
-    )
-    parser.add_argument(
-        "--backend", metavar="NAME", default="auto", help="kernel of the local transforms (auto)"
-    )
-    process_grid(parser)
+    take(parser, "shape", shape)
+    take(parser, "dtype", "float64", "real types are transformed real to complex")
+    take(parser, "backend", "auto")
+    take(parser, "grid", "auto")
 
 
-def process_grid(parser: argparse.ArgumentParser) -> None:
-    """Local. How arrays are split over ranks."""
-    parser.add_argument(
-        "--grid",
-        metavar="N",
-        type=grid_entry,
-        nargs="+",
-        default=["auto"],
-        help="process grid, e.g. 4 (slabs) or 2 2 (pencils); default auto",
-    )
-
-
-def effort(parser: argparse.ArgumentParser, default: str | None) -> None:
-    """Local. How the kernels of a plan are chosen."""
-    parser.add_argument(
-        "--effort",
-        choices=("estimate", "measure"),
-        default=default,
-        help="measure may find faster kernels, estimate repeats a run bit for bit (estimate)",
-    )
-
-
-def report(parser: argparse.ArgumentParser) -> None:
+def report(parser: Any) -> None:
     """Local. Options of ``onesided report``."""
     add = parser.add_argument
     add("folder", metavar="DIR", help="folder with the files that commands wrote with --json")
+    take(parser, "output", "report.html", "the page, one file without references to others")
     add(
-        "-o",
-        "--output",
-        metavar="FILE",
-        default="report.html",
-        help="the page, one file without references to others (default report.html)",
+        "--figures",
+        metavar="DIR",
+        type=FolderName,
+        help="write every figure as PNG and CSV into this folder, too",
     )
-    add("--figures", metavar="DIR", help="write every figure as PNG and CSV into this folder, too")
     add(
         "--mixed",
         action="store_true",
         help="take results of different machines and MPIs, and group them by these",
     )
-    add("--ranks", metavar="N", type=positive, help=argparse.SUPPRESS)  # one process is enough
-
-
-def whole(text: str) -> int:
-    """Local. A whole number, zero or above."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of zero or above")
-    return int(text)

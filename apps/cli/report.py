@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
@@ -15,12 +17,14 @@ from rich.table import Table
 
 from onesided.apps.cli.failures import CommandError, words
 from onesided.apps.cli.machine import facts, library, versions
+from onesided.apps.cli.options import FileName, FolderName, Options, Picture
 from onesided.apps.cli.progress import PLAIN_WIDTH
 from onesided.apps.cli.statistics import Interval, Target, Verdict, break_even, paired, quartiles
 from onesided.collectives.hardware import Layout
 
 SCHEMA = 1  # of the JSON files; another number where a program must read them otherwise
 NEVER = "never"
+NEEDS_MATPLOTLIB = "needs matplotlib (the extra plot)"
 NOTHING = "-"
 MOST_TIMES = 200  # of a row that are written to JSON
 AIMED = ("bound", "opponent")  # labels that a missed target is told without
@@ -364,18 +368,43 @@ def write_json(path: str, content: Mapping[str, Any]) -> None:
         file.write("\n")
 
 
-def check_json(comm: MPI.Intracomm, options: Namespace) -> None:
-    """Collective. :class:`CommandError` before the work where ``--json`` cannot be written."""
+def check_files(comm: MPI.Intracomm, options: Options) -> None:
+    """Collective. :class:`CommandError` before the work where a file cannot be written."""
     trouble = ""
-    if comm.rank == 0 and options.json is not None:
+    if comm.rank == 0:
         try:
-            with open(options.json, "a", encoding="utf-8"):
-                pass
+            for name, value in vars(options).items():
+                _check(name, value)
         except OSError as error:
             trouble = words(error)
+        except CommandError as error:
+            trouble = str(error)
     trouble = comm.bcast(trouble)
     if trouble:
         raise CommandError(trouble)
+
+
+def _check(name: str, value: object) -> None:
+    """Local. An option that may name a file or folder; OSError or :class:`CommandError`."""
+    if isinstance(value, FolderName):
+        Path(value).mkdir(parents=True, exist_ok=True)
+        if not os.access(value, os.W_OK):
+            raise CommandError(f"{value}: Permission denied")
+    if isinstance(value, Picture):
+        if find_spec("matplotlib") is None:
+            raise CommandError(f"--{name} {NEEDS_MATPLOTLIB}")
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+        known = FigureCanvasAgg.get_supported_filetypes()
+        if Path(value).suffix[1:].lower() not in known:
+            endings = ", ".join(sorted(known))
+            raise CommandError(f"{value}: an image is one of {endings}, by the end of its name")
+    if isinstance(value, FileName):
+        new = not os.path.exists(value)
+        with open(value, "ab"):
+            pass
+        if new:
+            os.unlink(value)
 
 
 def _table(title: str, rows: Sequence[Row]) -> Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,12 +13,12 @@ from numpy.typing import NDArray
 from onesided.apps.bench.picture import save_slice
 from onesided.apps.bench.race import rest
 from onesided.apps.cli.failures import closing, user_errors
-from onesided.apps.cli.options import settings
+from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.report import Report
 from onesided.apps.cli.statistics import Verdict, worst
 from onesided.apps.miniapps import overhead
 from onesided.apps.miniapps.halos import ways
-from onesided.apps.miniapps.hpccg_system import DIAGONAL, DTYPE, Bandwidth, Grid, System, box_of
+from onesided.apps.miniapps.hpccg_system import DIAGONAL, DTYPE, Bandwidth, Grid, System
 from onesided.apps.miniapps.overhead import ROOT, drawing
 from onesided.apps.miniapps.race import Ran, Solver, run_ways
 from onesided.apps.miniapps.way import MiniRow, Stage, Way, by_name, chosen, scaled, stages
@@ -168,7 +167,7 @@ def work(
     stage: Stage,
     grid: Grid,
     ways: Mapping[str, Way],
-    options: Namespace,
+    options: Options,
     found: Findings,
     tick: Callable[[], None],
     picture: str | None,
@@ -191,7 +190,7 @@ class Judge:
 
     system: System
     stage: Stage
-    options: Namespace
+    options: Options
     found: Findings
     picture: str | None
     before: Bandwidth
@@ -253,24 +252,24 @@ BOUNDS = (
 )
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a result is wrong."""
     wanted = by_name(chosen(options.comm, ways()))
-    box = box_of(options.size)
+    points = box(options.shape)
     every = stages(comm.size, options)
-    grids = {stage: Grid.stacked(box, stage.shares) for stage in every}
+    grids = {stage: Grid.stacked(points, stage.shares) for stage in every}
     for stage, grid in grids.items():
         grid.planes(stage.ranks)
     found = Findings()
     last = max(every, key=lambda stage: stage.ranks)
-    with overhead.solving(comm, options, len(every) * len(wanted) * options.runs) as (out, tick):
+    with overhead.solving(comm, options, len(every) * len(wanted) * options.repeats) as (out, tick):
 
         def stage_work(sub: MPI.Intracomm, stage: Stage) -> None:
             picture = options.picture if stage == last else None
             work(sub, stage, grids[stage], wanted, options, found, tick, picture)
 
         scaled(comm, every, stage_work)
-    report = Report("hpccg", settings(options), _pattern(comm, options, box, every))
+    report = Report("hpccg", options.settings(), _pattern(comm, options, points, every))
     report.remarks = [f"{overhead.ITERATION_REMARK} {RESIDUAL}", BOUNDS]
     report.verdicts = _verdicts(found)
     return overhead.finish(comm, options, out, report, found.rows, "HPCCG")
@@ -288,7 +287,7 @@ def _verdicts(found: Findings) -> dict[str, Verdict]:
 
 
 def _pattern(
-    comm: MPI.Intracomm, options: Namespace, box: Sequence[int], every: Sequence[Stage]
+    comm: MPI.Intracomm, options: Options, box: Sequence[int], every: Sequence[Stage]
 ) -> dict[str, Any]:
     """Local."""
     return {

@@ -83,16 +83,6 @@ def right_side(rows: sparse.csr_array) -> NDArray[Any]:
     return np.asarray(DIAGONAL - neighbors, DTYPE)
 
 
-def box_of(numbers: list[int]) -> tuple[int, int, int]:
-    """Local. What ``--size`` means: points along x, y and z; :class:`CommandError` for others."""
-    if len(numbers) == 1:
-        numbers = numbers * 3
-    if len(numbers) != 3:
-        given = " ".join(map(str, numbers))
-        raise CommandError(f"--size {given}: one number for a cube, or three along x, y and z")
-    return numbers[0], numbers[1], numbers[2]
-
-
 # The bandwidth of memory, as NumPy reaches it by simple loops over long arrays, on all ranks.
 #
 # The loops are those of STREAM and some that only read, as most of a product with a matrix is.

@@ -6,7 +6,6 @@ the same number of iterations of conjugate gradients, on the last mesh or on tho
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from onesided.apps.bench.picture import save_slice
 from onesided.apps.bench.race import rest
 from onesided.apps.cli.failures import CommandError, closing, user_errors
-from onesided.apps.cli.options import settings
+from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.report import Listing, Report
 from onesided.apps.cli.statistics import Verdict, worst
 from onesided.apps.miniapps import overhead
@@ -45,7 +44,7 @@ class Alone:
     is about the square of the number of elements along an axis.
     """
 
-    def __init__(self, system: System, options: Namespace) -> None:
+    def __init__(self, system: System, options: Options) -> None:
         """Collective. :class:`.CommandError` on every rank where rank 0 has no room for it."""
         self._system = system
         comm, mesh = system.comm, system.mesh
@@ -78,7 +77,7 @@ class Alone:
         return Verdict(float(comm.bcast(error, root=ROOT)), self._tolerance)
 
 
-def _solved(system: System, options: Namespace) -> NDArray[np.float64]:
+def _solved(system: System, options: Options) -> NDArray[np.float64]:
     """Local. On this rank, as an array of the mesh's nodes."""
     mesh = system.mesh
     own = System(MPI.COMM_SELF, mesh.elements, system.problem, mesh.distortion)
@@ -96,13 +95,11 @@ LEVELS = 3  # meshes, where nothing else is wanted and so many are possible
 
 
 def extents(numbers: Sequence[int]) -> Triple:
-    """Local. What ``--size`` says; :class:`CommandError` for what is no mesh with a node inside."""
-    if len(numbers) not in (1, 3):
-        raise CommandError(f"--size has {len(numbers)} numbers: one for a cube, or three")
-    a, b, c = numbers if len(numbers) == 3 else 3 * list(numbers)
+    """Local. What ``--shape`` says; :class:`CommandError` for a mesh with no node inside."""
+    a, b, c = box(numbers)
     if min(a, b, c) < LEAST:
         raise CommandError(
-            f"--size {' '.join(map(str, numbers))}: {LEAST} elements or more along each axis, "
+            f"--shape {' '.join(map(str, numbers))}: {LEAST} elements or more along each axis, "
             "else no node is inside"
         )
     return a, b, c
@@ -197,7 +194,7 @@ def work(
     system: System,
     stage: Stage,
     ways: Mapping[str, Way],
-    options: Namespace,
+    options: Options,
     found: Findings,
     tick: Callable[[], None],
 ) -> None:
@@ -216,7 +213,7 @@ class Judge:
 
     system: System
     stage: Stage
-    options: Namespace
+    options: Options
     found: Findings
 
     @property
@@ -259,9 +256,9 @@ def middle(system: System, x: NDArray[np.float64]) -> NDArray[np.float64] | None
     if parts is None:
         return None
     values = np.empty(plane.extent)
-    for box, piece in parts:
+    for part, piece in parts:
         if piece is not None:
-            values[box.within(plane)] = piece
+            values[part.within(plane)] = piece
     return values[:, :, 0]
 
 
@@ -291,14 +288,14 @@ REMARKS = (
 )
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a result is wrong."""
     wanted = by_name(chosen(options.comm, ways()))
-    problem, size = PROBLEMS[options.problem], extents(options.size)
+    problem, size = PROBLEMS[options.problem], extents(options.shape)
     meshes = halved(size, options.levels, comm.size)
     every = stages(comm.size, options)
     found = Findings()
-    steps = len(meshes) + len(every) * len(wanted) * options.runs
+    steps = len(meshes) + len(every) * len(wanted) * options.repeats
     with overhead.solving(comm, options, steps) as (out, tick):
 
         def stage_work(sub: MPI.Intracomm, stage: Stage) -> None:
@@ -316,7 +313,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
                 work(system, every[0], wanted, options, found, tick)
         if options.scaling:
             scaled(comm, every, stage_work)
-    report = Report("minife", settings(options), _pattern(comm, options, size, every))
+    report = Report("minife", options.settings(), _pattern(comm, options, size, every))
     report.remarks = [f"{problem.name}: {problem.summary}.", *REMARKS]
     report.listings = {"levels": listing(levels), "assembly": found.setup}
     report.verdicts = verdicts(levels, options.rtol)
@@ -326,7 +323,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
 
 
 def _pattern(
-    comm: MPI.Intracomm, options: Namespace, size: Triple, every: Sequence[Stage]
+    comm: MPI.Intracomm, options: Options, size: Triple, every: Sequence[Stage]
 ) -> dict[str, Any]:
     """Local."""
     return {

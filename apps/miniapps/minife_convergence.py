@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.cli.failures import closing
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Listing
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.miniapps.minife_mesh import Problem, Triple
@@ -49,7 +49,7 @@ class Level:
     bound: float
 
 
-def level(system: System, options: Namespace) -> tuple[Level, NDArray[np.float64]]:
+def level(system: System, options: Options) -> tuple[Level, NDArray[np.float64]]:
     """Collective. Solve on one mesh, with the matrix's own halo: the level and this rank's x."""
     began = time.perf_counter()
     solution = system.solution(system.matrix, options.rtol, options.maxiter)
@@ -68,7 +68,7 @@ def level(system: System, options: Namespace) -> tuple[Level, NDArray[np.float64
 
 def converged(
     comm: MPI.Intracomm,
-    options: Namespace,
+    options: Options,
     problem: Problem,
     meshes: Sequence[Triple],
     tick: Callable[[], None],

@@ -7,7 +7,6 @@ their rank, and who is a ghost of whom) goes by messages in all ways.
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,14 +14,14 @@ from typing import Any
 
 from mpi4py import MPI
 
-from onesided.apps.bench.picture import check_picture, save_atoms
+from onesided.apps.bench.picture import save_atoms
 from onesided.apps.cli.failures import CommandError, user_errors, words
-from onesided.apps.cli.options import settings
+from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import Listing, Report, check_json
+from onesided.apps.cli.report import Listing, Report
 from onesided.apps.cli.statistics import Verdict, worst
 from onesided.apps.miniapps import overhead
-from onesided.apps.miniapps.minimd_atoms import AUTO, Parts, fits, grids, process_grid
+from onesided.apps.miniapps.minimd_atoms import Parts, fits, grids, process_grid
 from onesided.apps.miniapps.minimd_kernels import usable
 from onesided.apps.miniapps.minimd_links import ways
 from onesided.apps.miniapps.minimd_problem import Problem
@@ -39,7 +38,6 @@ from onesided.apps.miniapps.way import (
     scaled,
     stages,
 )
-from onesided.apps.tools.spmv import FAILED
 from onesided.collectives import agreed
 
 # How well the ways scale: against their own times on the fewest ranks of a scaling. Pure.
@@ -147,10 +145,14 @@ def _values(
 
 # From the options of ``onesided minimd`` to the problems that are to be computed.
 
-NUMBERS = "steps dt temperature density every cutoff skin thermo".split()
+#: Options that are numbers of the problem, and their names there.
+NUMBERS = {name: name for name in "steps dt temperature density cutoff skin".split()} | {
+    "neighbor_every": "every",
+    "print_every": "thermo",
+}
 
 
-def base_problem(comm: MPI.Intracomm, options: Namespace) -> tuple[Problem, bool]:
+def base_problem(comm: MPI.Intracomm, options: Options) -> tuple[Problem, bool]:
     """Collective. What the file and the options say, and whether they say how many cells.
 
     :class:`CommandError` on all ranks for a file that cannot be read, and for numbers that do
@@ -166,13 +168,15 @@ def base_problem(comm: MPI.Intracomm, options: Namespace) -> tuple[Problem, bool
     if trouble:
         raise CommandError(trouble)
     given: dict[str, Any] = {
-        name: getattr(options, name) for name in NUMBERS if getattr(options, name) is not None
+        name: getattr(options, option)
+        for option, name in NUMBERS.items()
+        if getattr(options, option) is not None
     }
-    if options.cells is not None:
-        given["cells"] = tuple(options.cells)
+    if options.shape is not None:
+        given["cells"] = box(options.shape)
     problem = replace(problem, **given)
     check(problem)
-    return problem, options.cells is not None or options.input is not None
+    return problem, options.shape is not None or options.input is not None
 
 
 def _read(name: str) -> Problem:
@@ -205,7 +209,7 @@ def check(problem: Problem) -> None:
             raise CommandError(f"{what}: {number} is below zero, or no number")
 
 
-def of_stage(problem: Problem, given: bool, options: Namespace, stage: Stage) -> Problem:
+def of_stage(problem: Problem, given: bool, options: Options, stage: Stage) -> Problem:
     """Local. The problem of a stage: its cells are those of a rank, one share for each.
 
     Unless nothing is scaled and it was ``given`` how many cells the box has.
@@ -227,10 +231,9 @@ def shape_of(shares: int, given: Sequence[int | str]) -> Parts:
     return min(fitting or every, key=lambda grid: (max(grid) - min(grid), grid[::-1]))
 
 
-def grid_of(problem: Problem, options: Namespace, ranks: int) -> Parts:
+def grid_of(problem: Problem, options: Options, ranks: int) -> Parts:
     """Local. The process grid; :class:`CommandError` where the box is too small for it."""
-    given = [] if options.grid == [AUTO] else options.grid
-    return process_grid(problem, ranks, given)
+    return process_grid(problem, ranks, options.process_grid or ())
 
 
 REMARK = (
@@ -245,7 +248,7 @@ REMARK = (
 OUTPUT = {"ranks": ".0f", "step": ".0f", "T": ".6f", "U": ".6f", "P": ".6f", "energy": ".6f"}
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a verification failed."""
     wanted = by_name(chosen(options.comm, ways()))
     problem, given = base_problem(comm, options)
@@ -256,12 +259,9 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     ]
     with user_errors(), agreed(comm):
         kernel = usable(options.kernel)
-    check_json(comm, options)
-    check_picture(comm, options.picture)
-    check_picture(comm, options.overhead, "--overhead")
     out = console(options.terminal) if comm.rank == ROOT else None
     found: list[Outcome] = []
-    runs = len(steps_of_runs(problem, options.runs))
+    runs = len(steps_of_runs(problem, options.repeats))
     last = max(every, key=lambda stage: stage.ranks)
     with progress(out, "moving", len(every) * len(wanted) * runs) as tick:
 
@@ -274,13 +274,13 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
             found.append(experiment.run(sub, tick))
 
         scaled(comm, every, stage_work)
-    report = Report("minimd", settings(options), {})
+    report = Report("minimd", options.settings(), {})
     if comm.rank == ROOT:
         rows = [row for outcome in found for row in outcome.rows]
         _tell(report, rows, found, {"kernel": kernel, "ranks": comm.size})
         _draw(options, rows, found)
     report.finish(comm, out, options.json)
-    return FAILED if comm.bcast(report.verified, root=ROOT) is False else 0
+    return report.code(comm)
 
 
 def _tell(
@@ -374,12 +374,11 @@ def _is_wrong(verdict: Verdict | None) -> bool:
     return verdict is not None and not verdict.passed
 
 
-def _draw(options: Namespace, rows: Sequence[MiniRow], found: Sequence[Outcome]) -> None:
+def _draw(options: Options, rows: Sequence[MiniRow], found: Sequence[Outcome]) -> None:
     """Local. The atoms in the middle of the box, and the overheads."""
-    if options.overhead is not None:
-        overhead.draw(options.overhead, "MiniMD", rows)
+    overhead.draw(options, "MiniMD", rows)
     for outcome in found:
-        if outcome.points is None:
+        if outcome.points is None or options.picture is None:
             continue
         title = f"Atoms in the middle of the box, step {outcome.outputs[-1].step}"
         lengths = outcome.problem.lengths[:2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from onesided.apps.bench.race import Contestant, Race, Stopwatch, race, rest, unchecked
 from onesided.apps.bench.selection import Candidate, prepare, release
 from onesided.apps.cli.failures import CommandError, user_errors
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.miniapps.minimd_atoms import Parts
 from onesided.apps.miniapps.minimd_links import Links, ways
@@ -194,7 +194,7 @@ class Experiment:
     grid: Parts
     ways: Mapping[str, Way]
     kernel: str
-    options: Namespace
+    options: Options
     slab: bool = False
 
     def run(self, comm: MPI.Intracomm, tick: Callable[[], object]) -> Outcome:
@@ -231,7 +231,7 @@ class Experiment:
 
     @property
     def _steps(self) -> list[int]:
-        return steps_of_runs(self.problem, self.options.runs)
+        return steps_of_runs(self.problem, self.options.repeats)
 
     def _row(self, comm: MPI.Intracomm, name: str, links: Links, course: Course) -> MiniRow:
         """Collective. Of a way that was timed; times are those of a step."""

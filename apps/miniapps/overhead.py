@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,12 +11,12 @@ from mpi4py import MPI
 from rich.console import Console
 from rich.table import Table
 
-from onesided.apps.bench.picture import check_picture, save_overheads
+from onesided.apps.bench.picture import save_overheads
 from onesided.apps.cli.failures import user_errors
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import NOTHING, Listing, Report, check_json
+from onesided.apps.cli.report import NOTHING, Listing, Report
 from onesided.apps.miniapps.way import REFERENCE, STRONG, WEAK, MiniRow, Stage
-from onesided.apps.tools.spmv import FAILED
 from onesided.collectives import agreed
 
 DEVIATION, SECONDS = " deviation", " s"  # what names in JSON end with, beside the overhead itself
@@ -125,8 +124,11 @@ def _of_scaling(rows: Sequence[MiniRow], scaling: str) -> list[MiniRow]:
     return [row for row in rows if row.labels.get("scaling", "") == scaling]
 
 
-def draw(path: str, title: str, rows: Sequence[MiniRow]) -> None:
-    """Local. A line for every way but the reference; of weak scaling where there is any."""
+def draw(options: Options, title: str, rows: Sequence[MiniRow]) -> None:
+    """Local. Where a picture is wanted of several numbers of ranks, a line for every way but the
+    reference; of weak scaling where there is any."""
+    if options.picture is None or not options.scaling:
+        return
     scalings = _scalings(rows)
     scaling = next((each for each in (WEAK, STRONG) if each in scalings), "")
     lines: dict[str, tuple[list[int], list[float], list[float]]] = {}
@@ -137,12 +139,13 @@ def draw(path: str, title: str, rows: Sequence[MiniRow]) -> None:
             y.append(each.mean)
             spread.append(each.deviation)
     words = f"{title}, {scaling} scaling" if scaling else title
-    save_overheads(path, words, f"time over that of {REFERENCE}", lines)
+    save_overheads(options.picture.of(OVERHEAD), words, f"time over that of {REFERENCE}", lines)
 
 
 # What the commands of mini-applications begin and end with.
 
 ROOT = 0
+OVERHEAD = "overhead"  # what the name of its picture ends with
 ITERATION_REMARK = (
     "Times are those of an iteration of conjugate gradients, the mean over a run, by the slowest "
     "rank; exchange: what the ranks spend with their ghosts, waiting included; product: the local "
@@ -152,15 +155,9 @@ ITERATION_REMARK = (
 
 @contextmanager
 def solving(
-    comm: MPI.Intracomm, options: Namespace, steps: int
+    comm: MPI.Intracomm, options: Options, steps: int
 ) -> Iterator[tuple[Console | None, Callable[[], None]]]:
-    """Collective. Yields the console of rank 0, and what to call after each of so many steps.
-
-    :class:`.CommandError` before them where a file cannot be written.
-    """
-    check_json(comm, options)
-    check_picture(comm, options.picture)
-    check_picture(comm, options.overhead, "--overhead")
+    """Collective. Yields the console of rank 0, and what to call after each of so many steps."""
     out = console(options.terminal) if comm.rank == ROOT else None
     with progress(out, "solving", steps) as tick:
         yield out, tick
@@ -175,7 +172,7 @@ def drawing(comm: MPI.Intracomm) -> Iterator[None]:
 
 def finish(
     comm: MPI.Intracomm,
-    options: Namespace,
+    options: Options,
     out: Console | None,
     report: Report,
     rows: Sequence[MiniRow],
@@ -189,10 +186,10 @@ def finish(
     report.remarks.append(REMARK)
     report.listings = {**report.listings, **listings(rows)}
     with drawing(comm):
-        if comm.rank == ROOT and options.overhead is not None:
-            draw(options.overhead, title, rows)
+        if comm.rank == ROOT:
+            draw(options, title, rows)
     report.finish(comm, out, options.json)
-    return FAILED if comm.bcast(report.verified, root=ROOT) is False else 0
+    return report.code(comm)
 
 
 def staged(every: Sequence[Stage], size: Callable[[Stage], dict[str, Any]]) -> list[dict[str, Any]]:

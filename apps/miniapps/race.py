@@ -5,7 +5,6 @@ A run of a mini-application takes a second or more, and is not repeated for the 
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -24,6 +23,7 @@ from onesided.apps.bench.race import (
 )
 from onesided.apps.bench.selection import Candidate, hints, prepare, release
 from onesided.apps.cli.failures import closing
+from onesided.apps.cli.options import Options
 from onesided.apps.miniapps.halos import Need
 from onesided.apps.miniapps.way import REFERENCE, MiniRow, Way
 from onesided.sparse import DistMatrix, Linear
@@ -212,7 +212,7 @@ class Judge(Protocol):
 def run_ways(
     system: System,
     ways: Mapping[str, Way],
-    options: Namespace,
+    options: Options,
     judge: Judge,
     tick: Callable[[], None],
 ) -> list[MiniRow]:
@@ -235,7 +235,7 @@ def run_ways(
             Contestant(name, solver.run, why, parts=solver.parts, warm_up=solver.warm_up)
             for name, solver in runs.items()
         ]
-        found = race(comm, contestants, iterations=options.runs, tick=tick)
+        found = race(comm, contestants, iterations=options.repeats, tick=tick)
         iterations = {name: Iteration.of(solver, name, found) for name, solver in runs.items()}
         rows = {
             name: MiniRow(

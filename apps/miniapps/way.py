@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -12,14 +11,14 @@ from typing import Any
 from mpi4py import MPI
 
 from onesided.apps.bench.ranks import among, counted
-from onesided.apps.bench.selection import EVERY
+from onesided.apps.bench.selection import named
 from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Row
-from onesided.apps.miniapps.options import SCALINGS
 
 # Scaling runs: the same mini-application on the first so many ranks of a job, again and again.
 
-WEAK, STRONG = SCALINGS
+WEAK, STRONG = "weak", "strong"
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Stage:
         return {"scaling": self.scaling, "ranks": str(self.ranks)}
 
 
-def stages(size: int, options: Namespace) -> list[Stage]:
+def stages(size: int, options: Options) -> list[Stage]:
     """Local. What ``--scaling`` and ``--ranks-list`` mean in a job of ``size`` ranks.
 
     Strong scaling cuts the problem of the largest number of ranks into fewer parts. Where weak
@@ -146,10 +145,4 @@ def chosen(text: str, known: Mapping[str, Way], reference: str = REFERENCE) -> l
 
     :class:`CommandError` where a name is unknown; it lists the known ones.
     """
-    names = list(known) if text == EVERY else [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in known:
-            raise CommandError(
-                f"no method {name!r}; the methods are {', '.join(known)}, or {EVERY}"
-            )
-    return [known[name] for name in dict.fromkeys([reference, *names])]
+    return [known[name] for name in dict.fromkeys([reference, *named(text, known)])]

@@ -1,23 +1,22 @@
 """``onesided bench model``: the parameters of the model, found by measuring, and checked.
 
 Two ranks of a node, and two of different nodes, where the job has both, exchange messages, Puts,
-fences and the rest at the same time; lines through the times give LogGP. With ``--check`` the
+fences and the rest at the same time; lines through the times give LogGP. With ``--verify`` the
 methods themselves run on all ranks, and their times stand beside those that the model predicts.
 """
 
 from __future__ import annotations
 
-from argparse import Namespace
 from dataclasses import replace
 
 from mpi4py import MPI
 
-from onesided.apps.bench.selection import EVERY, chosen, hints
+from onesided.apps.bench.selection import chosen, hints
 from onesided.apps.cli.failures import CommandError, user_errors
 from onesided.apps.cli.machine import library
-from onesided.apps.cli.options import settings
+from onesided.apps.cli.options import ALL, Options
 from onesided.apps.cli.progress import console
-from onesided.apps.cli.report import Report, check_json
+from onesided.apps.cli.report import Report
 from onesided.apps.modelling.check import Outcome, check
 from onesided.apps.modelling.files import load
 from onesided.apps.modelling.listings import listings
@@ -37,14 +36,13 @@ REMARK = (
 )
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command."""
     if comm.size < 2:
         raise CommandError("bench model needs two ranks or more: onesided bench model --ranks 2")
-    names = modelled(options.comm) if options.check else []
+    names = modelled(options.comm) if options.verify else []
     with user_errors():
         ranks_per_node = Hints.of(hints(options)).ranks_per_node
-    check_json(comm, options)
     out = console(options.terminal) if comm.rank == 0 else None
     nodes = node_of_ranks(comm, ranks_per_node)
     words = f"measured: {library()}, {Layout.of(comm)}"
@@ -53,13 +51,13 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     if names:
         with user_errors():
             share = 1.0 if options.parameters is not None else 1.0 - FOUND
-            shorter = _with_seconds(options, share)
+            shorter = options.but(seconds=share * options.seconds)
             outcome = check(comm, shorter, names, nodes, findings.parameters)
         if options.parameters is None:
             findings = replace(findings, parameters=_checked(comm, findings.parameters, outcome))
     report = Report(
         "bench model",
-        settings(options),
+        options.settings(),
         {
             "ranks": comm.size,
             "parameters": findings.parameters.record(),
@@ -98,7 +96,7 @@ def _kept(comm: MPI.Intracomm, parameters: Parameters) -> str:
 def modelled(text: str) -> list[str]:
     """Local. The methods that ``--comm`` means and that have a formula; an error where none has."""
     known = formulas()
-    names = [name for name in chosen(text, baseline=False) if text != EVERY or name in known]
+    names = [name for name in chosen(text, baseline=False) if text != ALL or name in known]
     without = [name for name in names if name not in known]
     if without:
         raise CommandError(f"no model of {', '.join(without)}; there are {', '.join(known)}")
@@ -106,19 +104,16 @@ def modelled(text: str) -> list[str]:
 
 
 def _findings(
-    comm: MPI.Intracomm, options: Namespace, nodes: list[int], words: str
+    comm: MPI.Intracomm, options: Options, nodes: list[int], words: str
 ) -> Findings:
     """Collective. Measured now, or read from a file."""
     if options.parameters is not None:
         return Findings(load(comm, options.parameters))
     with user_errors():
-        findings = find(comm, _with_seconds(options, FOUND if options.check else 1.0), nodes)
+        share = FOUND if options.verify else 1.0
+        findings = find(comm, options.but(seconds=share * options.seconds), nodes)
     parameters: Parameters = replace(findings.parameters, name="measured", provenance=words)
     return replace(findings, parameters=parameters)
-
-
-def _with_seconds(options: Namespace, share: float) -> Namespace:
-    return Namespace(**{**vars(options), "seconds": share * options.seconds})
 
 
 def _sentences(findings: Findings, outcome: Outcome) -> list[str]:

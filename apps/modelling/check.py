@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -12,6 +11,7 @@ from mpi4py import MPI
 
 from onesided.apps.bench.race import Contestant, race, repeats, unchecked
 from onesided.apps.bench.selection import hints, prepare, release
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Row, byte_count
 from onesided.apps.modelling.measuring import quick, round_of
 from onesided.collectives import Alltoallv_init, Request
@@ -36,7 +36,7 @@ class Outcome:
 
 def check(
     comm: MPI.Intracomm,
-    options: Namespace,
+    options: Options,
     names: Sequence[str],
     nodes: Sequence[int],
     parameters: Parameters,
@@ -50,7 +50,7 @@ def check(
 
 def _one_size(
     comm: MPI.Intracomm,
-    options: Namespace,
+    options: Options,
     names: Sequence[str],
     nodes: Sequence[int],
     parameters: Parameters,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from mpi4py import MPI
 
 from onesided.apps.bench.race import Contestant, race, repeats, rest, unchecked
 from onesided.apps.bench.selection import BASELINE, hints
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.statistics import quartiles
 from onesided.apps.modelling.probes import IN_A_ROW, SHORT, Call, Probes, SharedProbes
 from onesided.collectives import Alltoallv_init, Request, UnsupportedError
@@ -47,7 +47,7 @@ class Findings:
     times: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
-def find(comm: MPI.Intracomm, options: Namespace, nodes: Sequence[int]) -> Findings:
+def find(comm: MPI.Intracomm, options: Options, nodes: Sequence[int]) -> Findings:
     """Collective. Parameters between rank 0 and the next rank of its node, and one off it.
 
     ``nodes[i]`` is a number of rank i's node. The same findings on every rank.
@@ -105,7 +105,7 @@ def quick(times: Sequence[float]) -> float:
 
 
 def _times(
-    comm: MPI.Intracomm, calls: Mapping[str, Call], options: Namespace, seconds: float
+    comm: MPI.Intracomm, calls: Mapping[str, Call], options: Options, seconds: float
 ) -> dict[str, float]:
     why = unchecked("a probe moves bytes that nobody reads")
     contestants = [Contestant(name, call, why, repeats(comm, call)) for name, call in calls.items()]
@@ -114,7 +114,7 @@ def _times(
 
 
 def _stores(
-    node: MPI.Intracomm, options: Namespace, seconds: float
+    node: MPI.Intracomm, options: Options, seconds: float
 ) -> tuple[PiecewiseLogGP, float, float]:
     """Collective. Copies into shared memory, a counter in it, and the error of the lines."""
     with ExitStack() as stack:
@@ -124,7 +124,7 @@ def _stores(
     return lines.piecewise(each, each, 1), times.get("counter", 0.0), lines.typical_error
 
 
-def _software(node: MPI.Intracomm, options: Namespace, seconds: float) -> dict[str, PiecewiseLogGP]:
+def _software(node: MPI.Intracomm, options: Options, seconds: float) -> dict[str, PiecewiseLogGP]:
     """Collective. Rounds of every method in which each rank sends to itself, all at once."""
     found = {}
     alone = node.Split(node.rank)
@@ -146,7 +146,7 @@ def _software(node: MPI.Intracomm, options: Namespace, seconds: float) -> dict[s
     return found
 
 
-def _setups(comm: MPI.Intracomm, options: Namespace) -> dict[str, float]:
+def _setups(comm: MPI.Intracomm, options: Options) -> dict[str, float]:
     """Collective. Seconds of making and freeing a request on all ranks, by method."""
     sent, info = np.zeros(comm.size, np.uint8), hints(options)
     found = {}
@@ -176,7 +176,7 @@ def round_of(request: Request) -> Call:
 
 def _level(
     pair: MPI.Intracomm,
-    options: Namespace,
+    options: Options,
     seconds: float,
     software: Mapping[str, PiecewiseLogGP],
     near: bool,

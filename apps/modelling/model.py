@@ -9,19 +9,17 @@ beside what paper 000 tells of its figures.
 
 from __future__ import annotations
 
-from argparse import Namespace
 from typing import Any
 
 from mpi4py import MPI
 from rich.console import Console
 from rich.table import Table
 
-from onesided.apps.bench.picture import check_picture
 from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.machine import versions
-from onesided.apps.cli.options import settings
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import PLAIN_WIDTH, console
-from onesided.apps.cli.report import PLAIN, check_json, write_json
+from onesided.apps.cli.report import PLAIN, write_json
 from onesided.apps.modelling.bench_model import modelled
 from onesided.apps.modelling.files import load
 from onesided.apps.modelling.paper import Comparison, compare, draw
@@ -32,14 +30,12 @@ from onesided.collectives.modelling.parameters import BEYOND, MACHINES, Paramete
 DEFAULT = "paper"
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; rank 0 does it all."""
     names = modelled(options.comm)
     parameters = _parameters(comm, options)
-    counts = sorted({count for each in options.ranks_list for count in each})
+    counts = options.ranks_list
     sizes = sorted(set(options.sizes))
-    check_json(comm, options)
-    check_picture(comm, options.picture)
     sweep = Sweep(parameters, names, options.per_node, options.blocks)
     with user_errors():  # the same on every rank: nothing here is the rank's own
         points = sweep.points(counts, sizes)
@@ -51,7 +47,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
         if comparison is not None:
             out.print(comparison.table())
         if options.picture is not None:
-            _draw(options, parameters, regions, comparison)
+            _draw(options.picture, options, parameters, regions, comparison)
         if options.json is not None:
             write_json(
                 options.json, _content(options, parameters, points, regions, comparison)
@@ -59,7 +55,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     return 0
 
 
-def _parameters(comm: MPI.Intracomm, options: Namespace) -> Parameters:
+def _parameters(comm: MPI.Intracomm, options: Options) -> Parameters:
     if options.parameters is not None:
         return load(comm, options.parameters)
     return MACHINES[options.network or DEFAULT]
@@ -67,7 +63,7 @@ def _parameters(comm: MPI.Intracomm, options: Namespace) -> Parameters:
 
 def _tell(
     out: Console,
-    options: Namespace,
+    options: Options,
     parameters: Parameters,
     names: list[str],
     points: list[Point],
@@ -106,21 +102,27 @@ def _trust(parameters: Parameters, extrapolated: bool) -> list[str]:
 
 
 def _draw(
-    options: Namespace,
+    path: str,
+    options: Options,
     parameters: Parameters,
     regions: Regions,
     comparison: Comparison | None,
 ) -> None:
     if comparison is not None:
-        draw(options.picture, comparison)
+        draw(path, comparison)
         return
     label = "bytes of a block" if options.blocks else "bytes that a rank sends"
     title = f"Fastest method: {parameters.name}, {options.per_node} ranks per node"
-    save_regions(options.picture, title, label, regions)
+    save_regions(path, title, label, regions)
+
+
+def _row(point: Point) -> dict[str, Any]:
+    """Local. A point with what names it."""
+    return {"labels": {"ranks": str(point.ranks), "bytes": f"{point.nbytes:g}"}, **point.record()}
 
 
 def _content(
-    options: Namespace,
+    options: Options,
     parameters: Parameters,
     points: list[Point],
     regions: Regions,
@@ -128,10 +130,10 @@ def _content(
 ) -> dict[str, Any]:
     return {
         "command": "model",
-        "settings": settings(options),
+        "settings": options.settings(),
         "versions": versions(),
         "pattern": {"blocks": "uniform", "parameters": parameters.record()},
-        "rows": [point.record() for point in points],
+        "rows": [_row(point) for point in points],
         "fastest_share": regions.shares(),
         "undecided_share": float(regions.undecided.mean()),
         "extrapolated_share": float(regions.extrapolated.mean()),

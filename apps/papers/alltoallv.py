@@ -7,7 +7,6 @@ Every rank sends equal blocks, filled with its own number, to all ranks, itself 
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -16,14 +15,13 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from onesided.apps.bench.picture import check_picture, save_lines
+from onesided.apps.bench.picture import save_lines
 from onesided.apps.bench.ranks import among, counted
 from onesided.apps.bench.selection import BASELINE, chosen
-from onesided.apps.cli.options import settings
+from onesided.apps.cli.options import Options, Picture
 from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import Report, Row, byte_count, check_json
+from onesided.apps.cli.report import Report, Row, byte_count
 from onesided.apps.papers.exchange import PLAIN, REMARK, Contest, Problem, wrong_elements
-from onesided.apps.tools.spmv import FAILED
 
 # What benchmark 1 measures: which numbers of ranks exchange how many bytes, and in which series.
 #
@@ -122,11 +120,7 @@ class Figure:
     places: Sequence[Place]
     x: Callable[[Place], int]
 
-    def path(self, prefix: str) -> str:
-        """Local. Where it is written."""
-        return f"{prefix}-{self.name}.png"
-
-    def draw(self, prefix: str, rows: Sequence[Row], memory: str) -> None:
+    def draw(self, picture: Picture, rows: Sequence[Row], memory: str) -> None:
         """Local. A line for every method with receive memory of one kind, and what needs none."""
         places = {(str(each.ranks), each.nbytes): self.x(each) for each in self.places}
         points: dict[str, list[tuple[float, float]]] = {}
@@ -137,7 +131,7 @@ class Figure:
                 points.setdefault(row.labels["method"], []).append(point)
         lines = {name: _columns(found) for name, found in points.items()}
         labels = (self.label, "median time in s")
-        save_lines(self.path(prefix), self.title, labels, lines, x_scale=self.scale)
+        save_lines(picture.of(self.name), self.title, labels, lines, x_scale=self.scale)
 
 
 def _columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
@@ -177,38 +171,22 @@ def _bytes(place: Place) -> int:
     return place.nbytes
 
 
-def check_figures(comm: MPI.Intracomm, prefix: str | None, figures: Sequence[Figure]) -> None:
-    """Collective. :class:`CommandError` before the work where one of them cannot be written."""
-    for figure in figures if prefix is not None else ():
-        check_picture(comm, figure.path(str(prefix)))
-
-
-def draw_figures(
-    prefix: str | None, figures: Sequence[Figure], rows: Sequence[Row], memory: str
-) -> None:
-    """Local. All of them, where a prefix was given."""
-    for figure in figures if prefix is not None else ():
-        figure.draw(str(prefix), rows, memory)
-
-
 BYTES_REMARK = (
     "Bytes are what a rank sends in one iteration, its own block included; GB/s: these bytes per "
     "second."
 )
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where wrong data came."""
     names = [name for name in chosen(options.comm) if name != BASELINE]
     counts = counted(comm.size, options.ranks_list, doubling(comm.size))
     every = series(options.scaling, counts, sorted(set(options.sizes)))
     table = places(every)
     figures = scaling_figures(every)
-    check_json(comm, options)
-    check_figures(comm, options.picture, figures)
     report = Report(
         "bench alltoallv",
-        settings(options),
+        options.settings(),
         {
             "ranks": comm.size,
             "blocks": "uniform",
@@ -230,17 +208,17 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
                     report.rows += _compare(sub, options, names, place, share, tick)
 
             among(comm, count, compare)
-    if comm.rank == 0:
-        draw_figures(options.picture, figures, report.rows, options.memory[0])
+    if comm.rank == 0 and options.picture is not None:
+        for figure in figures:
+            figure.draw(options.picture, report.rows, options.memory[0])
     report.remarks.append(wrong_elements(report.rows, "the number of the rank that sent it"))
-    wrong = comm.bcast(report.verified is False)
     report.finish(comm, out, options.json)
-    return FAILED if wrong else 0
+    return report.code(comm)
 
 
 def _compare(
     comm: MPI.Intracomm,
-    options: Namespace,
+    options: Options,
     names: Sequence[str],
     place: Place,
     seconds: float,

@@ -6,7 +6,6 @@ gradients, against PETSc, with the time apart in set-up, communication and compu
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -32,9 +31,9 @@ from onesided.apps.bench.race import (
 )
 from onesided.apps.bench.selection import BASELINE, Candidate, chosen, hints, prepare, release
 from onesided.apps.cli.failures import CommandError, user_errors
-from onesided.apps.cli.options import settings
+from onesided.apps.cli.options import Options, edge
 from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import Report, Row, check_json
+from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict, conclusion
 from onesided.apps.tools.fft import FourierCheck, plan_maker, random_input, used_method
 from onesided.apps.tools.fft_contest import PEER
@@ -77,7 +76,7 @@ class Entrant:
 def run_all(
     comm: MPI.Intracomm,
     entrants: Sequence[Entrant],
-    options: Namespace,
+    options: Options,
     seconds: float,
     tick: Callable[[], None],
 ) -> Race:
@@ -133,21 +132,22 @@ TRANSFORM_REMARK = (
     "and freeing the plan, when what was measured for it is remembered (ONESIDED_WISDOM)."
 )
 #: The calls of a transpose, and of one of mpi4py-fft's.
+SHAPE, POINTS = [128, 128, 128], 64  # of an array, and along an edge of a cube
 OURS = ("open", "start", "ready", "wait", "release")
 
 
 def transforms(
     comm: MPI.Intracomm,
-    options: Namespace,
+    options: Options,
     names: Sequence[str],
     seconds: float,
     tick: Callable[[], None],
 ) -> list[Row]:
     """Collective. The rows of the application."""
+    options = options.but(shape=options.shape or SHAPE, backend="auto", grid=["auto"])
     if len(options.shape) < 2:
         raise CommandError(f"--shape {options.shape[0]}: two dimensions at least are wanted")
-    setting = Namespace(**vars(options), backend="auto", grid=["auto"])
-    make = plan_maker(comm, setting)
+    make = plan_maker(comm, options)
     release(comm, prepare(comm, names, make, PFFT.destroy), PFFT.destroy)  # wisdom is known now
     candidates = prepare(comm, names, make, PFFT.destroy)
     entrants = [Entrant(each.method, reason=each.reason) for each in candidates]
@@ -199,7 +199,7 @@ class _Peer:
             self.entrant.setup += setup_time(comm, plan.destroy)
 
 
-def _peer(comm: MPI.Intracomm, options: Namespace, source: Any) -> _Peer:
+def _peer(comm: MPI.Intracomm, options: Options, source: Any) -> _Peer:
     """Collective. It transforms its own arrays, which hold the same numbers where they can."""
     if find_spec("mpi4py_fft") is None:
         return _Peer(Entrant(PEER, reason="it is not installed (it needs FFTW)"))
@@ -229,7 +229,7 @@ def _peer(comm: MPI.Intracomm, options: Namespace, source: Any) -> _Peer:
 
 TOLERANCE = 1e-9  # what the residual may lie off that of the recurrence, relative to b
 GRADIENT_REMARK = (
-    "CG: as many iterations as --steps says; communication is packing, sending and awaiting the "
+    "CG: as many iterations as --maxiter says; communication is packing, sending and awaiting the "
     "halo, and the reductions; verified: b - A x computed anew against the residual of the "
     "recurrence, relative to b. Its set-up: initializing and freeing the halo's request. PETSc: "
     "KSPCG without a preconditioner on the same rows, in a job of its own."
@@ -238,12 +238,13 @@ GRADIENT_REMARK = (
 
 def gradients(
     comm: MPI.Intracomm,
-    options: Namespace,
+    options: Options,
     names: Sequence[str],
     seconds: float,
     tick: Callable[[], None],
 ) -> list[Row]:
     """Collective. The rows of the application."""
+    options = options.but(shape=options.shape or [POINTS])
     with user_errors():
         block = _block(comm, options)
     if block.shape[0] != block.shape[1]:
@@ -255,11 +256,11 @@ def gradients(
     try:
         for entrant, candidate in zip(entrants, candidates, strict=True):
             if candidate.made is not None:
-                _enter_gradient(comm, entrant, candidate.made, options.steps)
+                _enter_gradient(comm, entrant, candidate.made, options.maxiter)
     except CommandError:  # the same on every rank
         release(comm, candidates, DistMatrix.Free)
         raise
-    opponent = _Opponent(comm, block, options.steps)
+    opponent = _Opponent(comm, block, options.maxiter)
     found = run_all(comm, [*entrants, opponent.entrant], options, seconds, tick)
     opponent.close()
     release(comm, candidates, DistMatrix.Free)
@@ -270,16 +271,16 @@ def gradients(
     return rows(name, [*entrants, opponent.entrant], found, [PETSC])
 
 
-def _block(comm: MPI.Intracomm, options: Namespace) -> RowBlock:
+def _block(comm: MPI.Intracomm, options: Options) -> RowBlock:
     """Collective. This rank's rows."""
     if options.matrix is None:
-        return grid(options.points, comm)
+        return grid(edge(options), comm)
     return RowBlock.of_file(comm, Path(options.matrix))
 
 
-def _name(options: Namespace) -> str:
+def _name(options: Options) -> str:
     if options.matrix is None:
-        return f"27-point {options.points}^3"
+        return f"27-point {edge(options)}^3"
     return Path(options.matrix).name
 
 
@@ -360,20 +361,19 @@ REMARK = (
 )
 #: By the words of ``--applications``: what is run, and the remark about it.
 APPLICATIONS: dict[
-    str, tuple[Callable[[MPI.Intracomm, Namespace, Sequence[str], float, Tick], list[Row]], str]
+    str, tuple[Callable[[MPI.Intracomm, Options, Sequence[str], float, Tick], list[Row]], str]
 ] = {
     "fft": (transforms, TRANSFORM_REMARK),
     "cg": (gradients, GRADIENT_REMARK),
 }
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a result is wrong."""
     names = chosen(options.comm)
-    check_json(comm, options)
     wanted = list(dict.fromkeys(options.applications))
-    pattern = {"ranks": comm.size, "applications": wanted, "steps": options.steps}
-    given = settings(options)
+    pattern = {"ranks": comm.size, "applications": wanted, "maxiter": options.maxiter}
+    given = options.settings()
     if options.matrix is not None:
         given["matrix"] = Path(options.matrix).name
     report = Report("bench apps", given, pattern)

@@ -7,24 +7,24 @@ linear broadcast where the one overtakes the other, in the sweep and in the mode
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 
 from mpi4py import MPI
 
-from onesided.apps.bench.picture import check_picture, save_lines
+from onesided.apps.bench.picture import save_lines
 from onesided.apps.bench.ranks import counted
 from onesided.apps.bench.selection import hints
 from onesided.apps.cli.failures import user_errors
-from onesided.apps.cli.options import settings
+from onesided.apps.cli.options import Options, Picture
 from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import Listing, Report, byte_count, check_json
+from onesided.apps.cli.report import Listing, Report, byte_count
 from onesided.apps.modelling.nodes import node_of_ranks
 from onesided.apps.papers.broadcast_sweep import Sweep
 from onesided.apps.papers.broadcasters import entrants
 from onesided.apps.papers.forecast import Crossing, Forecast, crossings, parameters
+from onesided.apps.papers.options import PAPER_SIZES
 from onesided.collectives.hints import Hints
 from onesided.collectives.modelling.loggp import LogGP
 
@@ -44,11 +44,7 @@ class Figure:
     counts: Sequence[int]
     over_sizes: bool
 
-    def path(self, prefix: str) -> str:
-        """Local. Where it is written."""
-        return f"{prefix}-{self.number}.png"
-
-    def draw(self, prefix: str, names: Sequence[str], times: Times) -> None:
+    def draw(self, picture: Picture, names: Sequence[str], times: Times) -> None:
         """Local. A line for every contestant that was timed; times are medians."""
         places = [(count, size) for count in self.counts for size in self.sizes]
         lines: dict[str, tuple[list[float], list[float]]] = {}
@@ -61,7 +57,8 @@ class Figure:
         label = "bytes" if self.over_sizes else "ranks"
         title = f"Broadcast, {fixed} (as Figure {self.number})"
         scale = "log" if self.over_sizes else "linear"
-        save_lines(self.path(prefix), title, (label, "median time in s"), lines, x_scale=scale)
+        labels = (label, "median time in s")
+        save_lines(picture.of(str(self.number)), title, labels, lines, x_scale=scale)
 
 
 def figures(sizes: Sequence[int], counts: Sequence[int]) -> list[Figure]:
@@ -90,18 +87,14 @@ REMARK = (
 )
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command."""
     field = entrants(options.comm, options.orders)
     counts = counted(comm.size, options.ranks_list, _counts(comm.size))
-    sizes = sorted(set(options.sizes))
+    sizes = sorted(set(PAPER_SIZES if options.paper else options.sizes))
     info = hints(options)
     with user_errors():
         ranks_per_node = Hints.of(info).ranks_per_node
-    check_json(comm, options)
-    drawn = figures(sizes, counts) if options.picture is not None else []
-    for figure in drawn:
-        check_picture(comm, figure.path(options.picture))
     out = console(options.terminal) if comm.rank == 0 else None
     nodes = node_of_ranks(comm, ranks_per_node)
     timeouts = (options.waiter_timeout, options.flush_timeout)
@@ -115,7 +108,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     found = crossings(forecast, field, sizes, counts, sweep.times) if comm.rank == 0 else []
     report = Report(
         "bench broadcast",
-        settings(options),
+        options.settings(),
         {
             "ranks": comm.size,
             "counts": counts,
@@ -128,11 +121,11 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
         listings={f"parameters of {name}": _listing(name, each) for name, each in networks.items()},
     )
     report.remarks += _sentences(found)
-    if comm.rank == 0:
-        for figure in drawn:
+    if comm.rank == 0 and options.picture is not None:
+        for figure in figures(sizes, counts):
             figure.draw(options.picture, [each.name for each in field], sweep.times)
     report.finish(comm, out, options.json)
-    return 0
+    return report.code(comm)
 
 
 def _counts(size: int) -> list[int]:

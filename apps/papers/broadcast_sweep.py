@@ -8,7 +8,6 @@ run in a row, because the second would begin before the first has ended.
 from __future__ import annotations
 
 import itertools
-from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from onesided.apps.bench.race import Contestant, Race, race
 from onesided.apps.bench.ranks import among
 from onesided.apps.bench.selection import BASELINE, Candidate, prepare, release
 from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Row, byte_count
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.papers.broadcasters import Entrant, Runner, Track, correct
@@ -55,7 +55,7 @@ class Sweep:
     ``share`` is how many seconds one size on one number of ranks may take.
     """
 
-    options: Namespace
+    options: Options
     entrants: Sequence[Entrant]
     info: Mapping[str, str]
     timeouts: tuple[float, float]

@@ -16,8 +16,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.selection import BASELINE, EVERY
-from onesided.apps.cli.failures import CommandError
+from onesided.apps.bench.selection import BASELINE, named
 from onesided.collectives import (
     Bcast_init,
     OneSidedBroadcast,
@@ -97,15 +96,9 @@ def entrants(text: str, orders: Sequence[str]) -> list[Entrant]:
         name: partial(_persistent, name) for name in methods("broadcast")
     }
     makers |= {BASELINE: _plain, PASSIVE: _passive, ONE_SIDED: _one_sided}
-    names = list(makers) if text == EVERY else [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in makers:
-            raise CommandError(
-                f"no method {name!r}; the methods are {', '.join(makers)}, or {EVERY}"
-            )
     return [
         Entrant(name, order, makers[name])
-        for name in dict.fromkeys([BASELINE, *names])
+        for name in dict.fromkeys([BASELINE, *named(text, makers)])
         for order in (dict.fromkeys(orders) if name in ORDERED else [""])
     ]
 

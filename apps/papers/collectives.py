@@ -7,11 +7,11 @@ that changes, on the same buffers, and are checked before and after that.
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from pathlib import Path
 from statistics import median
 from typing import Any, Self
 
@@ -22,29 +22,26 @@ from rich.table import Table
 from rich.text import Text
 
 from onesided import collectives
-from onesided.apps.bench.job import results_folder
-from onesided.apps.bench.picture import check_picture, save_panels
+from onesided.apps.bench.picture import save_panels
 from onesided.apps.bench.quantities import SIZE, number
 from onesided.apps.bench.race import Contestant, race, repeats
-from onesided.apps.bench.selection import BASELINE, EVERY, prepare, release
+from onesided.apps.bench.selection import BASELINE, named, prepare, release
 from onesided.apps.bench.store import Store
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.machine import library, versions
-from onesided.apps.cli.options import settings, size
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import (
     NOTHING,
     Report,
     Row,
     byte_count,
-    check_json,
     conclusions,
     duration,
 )
 from onesided.apps.cli.statistics import Target, Verdict, quartiles
 from onesided.apps.papers.broadcast_sweep import MEMORY
 from onesided.apps.papers.operations import ITEM, OPERATIONS, Operation, Place, contribution, ring
-from onesided.apps.papers.options import USUAL
 from onesided.collectives import UnsupportedError, methods
 from onesided.collectives.hardware import Layout, processor
 
@@ -231,11 +228,15 @@ class Course:
 
 
 def measured(
-    comm: MPI.Intracomm, cell: Cell, options: Namespace, seconds: float
+    comm: MPI.Intracomm,
+    cell: Cell,
+    options: Options,
+    asked: Sequence[str] | None,
+    seconds: float,
 ) -> Outcome:
     """Collective. One operation of one size."""
     operation = OPERATIONS[cell.operation]
-    names = [BLOCKING, *contestants(operation, options.methods)]
+    names = [BLOCKING, *contestants(operation, asked)]
     with ExitStack() as stack:
         place = operation.place(comm, cell.nbytes)
         on = stack.enter_context(ring(comm)) if operation.near else comm
@@ -250,8 +251,6 @@ def contestants(operation: Operation, asked: Sequence[str] | None) -> list[str]:
     known = methods(operation.group)
     if asked is None:
         names = [each.name for each in known.values() if each.candidate or each.chooses]
-    elif EVERY in asked:
-        names = list(known)
     else:
         names = [name for name in known if name in asked]
     return sorted([NONBLOCKING, PERSISTENT, *names], key=lambda name: name != AUTO)
@@ -260,15 +259,13 @@ def contestants(operation: Operation, asked: Sequence[str] | None) -> list[str]:
 # -- the command ---------------------------------------------------------------------------------
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where wrong data came, or, with ``--strict``,
     where a target was missed."""
-    _complete(options)
-    folder = None if options.output is None else results_folder(options.output)
+    names = _chosen(options)
+    folder = None if options.output is None else Path(options.output).resolve()
     if folder is not None:
         options.json = options.json or str(folder / JSON)
-    check_json(comm, options)
-    check_picture(comm, options.picture)
     cells = _cells(comm, options)
     store = None if folder is None or comm.rank else Store(folder / CELLS, Cell, Outcome)
     outcomes = _before(comm, store, cells, options)
@@ -277,7 +274,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     with progress(out, "collectives", len(cells)) as tick:
         for cell in cells:
             if cell not in outcomes:
-                outcomes[cell] = measured(comm, cell, options, share)
+                outcomes[cell] = measured(comm, cell, options, names, share)
                 if store is not None:
                     store.add(cell, outcomes[cell])
             tick()
@@ -288,23 +285,16 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     return report.code(comm, strict=options.strict)
 
 
-def _complete(options: Namespace) -> None:
-    """Local. The options that have another default in a quick run; :class:`CommandError`."""
-    usual = {name: both[options.quick] for name, both in USUAL.items()}
-    options.sizes = options.sizes or [size(text) for text in usual["sizes"].split()]
-    options.iterations = options.iterations or int(usual["iterations"])
-    options.seconds = options.seconds or float(usual["seconds"])
+def _chosen(options: Options) -> list[str] | None:
+    """Local. The methods that were asked for; :class:`CommandError` for an unknown one."""
+    if options.comm is None:
+        return None
     groups = dict.fromkeys(OPERATIONS[name].group for name in options.operations)
-    known = list(dict.fromkeys(name for group in groups for name in methods(group)))
-    for name in options.methods or ():
-        if name not in (*known, EVERY):
-            raise CommandError(
-                f"no method {name!r} of these operations; the methods are {', '.join(known)}, "
-                f"or {EVERY}"
-            )
+    known = dict.fromkeys(name for group in groups for name in methods(group))
+    return named(options.comm, known, " of these operations")
 
 
-def _cells(comm: MPI.Intracomm, options: Namespace) -> list[Cell]:
+def _cells(comm: MPI.Intracomm, options: Options) -> list[Cell]:
     """Local. Sizes that are the same for an operation are measured once."""
     return list(dict.fromkeys(
         Cell(name, ITEM * OPERATIONS[name].place(comm, nbytes).count)
@@ -317,7 +307,7 @@ def _before(
     comm: MPI.Intracomm,
     store: Store[Cell, Outcome] | None,
     cells: Sequence[Cell],
-    options: Namespace,
+    options: Options,
 ) -> dict[Cell, Outcome]:
     """Collective. What the folder has from before; rank 0 has the ``store``, if there is one."""
     known: dict[Cell, Outcome] = {}
@@ -325,7 +315,7 @@ def _before(
     if store is not None:
         if options.afresh:
             store.path.unlink(missing_ok=True)
-        given = {name: getattr(options, name) for name in ("iterations", "memory", "methods")}
+        given = {name: getattr(options, name) for name in ("iterations", "memory", "comm")}
         place = {"ranks": comm.size, "mpi": library(), "processor": processor()}
         try:
             store.begin({**given, **place, "info": dict(options.info), "versions": versions()})
@@ -358,15 +348,15 @@ class CollectivesReport(Report):
 
 
 def _report(
-    comm: MPI.Intracomm, options: Namespace, outcomes: Mapping[Cell, Outcome]
+    comm: MPI.Intracomm, options: Options, outcomes: Mapping[Cell, Outcome]
 ) -> CollectivesReport:
     """Local but for where the ranks are, which is Collective."""
     alone = len(Layout.of(comm).ranks_per_node) == 1 and comm.size == GOAL_RANKS
     vendor = MPI.get_vendor()[0]
     wanted = {cell: target(cell.operation, cell.nbytes, vendor) if alone else None
               for cell in outcomes}  # fmt: skip
-    given = settings(options)
-    for name in ("output", "afresh", "strict"):
+    given = options.settings()
+    for name in ("afresh", "strict"):
         del given[name]
     report = CollectivesReport("bench collectives", given, {"ranks": comm.size}, remarks=[REMARK],
                                outcomes=outcomes, wanted=wanted)  # fmt: skip

@@ -8,7 +8,6 @@ gets a JSON file of every experiment, what it printed, its pictures where matplo
 from __future__ import annotations
 
 import time
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -17,10 +16,10 @@ from pathlib import Path
 from mpi4py import MPI
 from rich.console import Console
 
-from onesided.apps.bench.job import Ended, results_folder, run_job, signals_interrupt
-from onesided.apps.cli import commands, failures
-from onesided.apps.cli.failures import CommandError
-from onesided.apps.cli.options import settings
+from onesided.apps.bench.job import Ended, run_job, signals_interrupt
+from onesided.apps.cli import commands
+from onesided.apps.cli.failures import FAILED, CommandError
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import PLAIN, Report, Row, duration
 
@@ -42,7 +41,7 @@ class Experiment:
     ``words`` are those of a full run, ``quick`` of a quick one; ``{output}``, ``{matrices}``
     among them are replaced. ``least``: ranks that it needs at least, ``most`` at most.
     ``seconds``, of both: what it is told to measure for, 0 where it takes as long as it takes,
-    which is ``takes``, about. ``draws``: an image, the value of its option ``picture``.
+    which is ``takes``, about. ``draws``: the name of an image.
     """
 
     name: str
@@ -55,7 +54,6 @@ class Experiment:
     least: int = 1
     most: int | None = None
     draws: str = ""
-    picture: str = "--picture"
 
     def ranks(self, asked: int) -> int:
         """Local. Of its job, where so many were asked for."""
@@ -97,10 +95,10 @@ EXPERIMENTS = (
         "bench alltoallv",
         "paper 000, Figure 2 and break-even",
         "--ranks-list {ranks} --memory slots empty plain".split(),
-        "--ranks-list {ranks} --sizes 1K 8K 32K 128K 1M 2M --memory slots empty plain --inits 2 "
+        "--ranks-list {ranks} --sizes 1K 8K 32K 128K 1M 2M --memory slots empty plain --repeats 2 "
         "--iterations 200".split(),
         (360.0, 14.0),
-        draws="{output}/alltoallv",
+        draws="{output}/alltoallv.png",
     ),
     Experiment(
         "collectives",
@@ -116,36 +114,36 @@ EXPERIMENTS = (
         "bench alltoallv",
         "paper 000, Figure 1: weak and strong scaling",
         "--sizes 32K 2M --memory slots empty plain".split(),
-        f"--sizes 2M --comm {FEW} --memory empty plain --inits 2 --iterations 50".split(),
+        f"--sizes 2M --comm {FEW} --memory empty plain --repeats 2 --iterations 50".split(),
         (240.0, 8.0),
         least=4,
-        draws="{output}/scaling",
+        draws="{output}/scaling.png",
     ),
     Experiment(
         "patterns",
         "bench patterns",
         "paper 000, Figure 3: exchanges of sparse matrices",
         ["{matrices}", "--mesh", "1000000"],
-        "{matrices} --mesh 50000 --inits 3 --iterations 100".split(),
+        "{matrices} --mesh 50000 --repeats 3 --iterations 100".split(),
         (240.0, 8.0),
-        draws="{output}/patterns",
+        draws="{output}/patterns.png",
     ),
     Experiment(
         "patterns-8",
         "bench patterns",
         "paper 000, Figure 4: counts on 8 ranks",
         f"--mesh 1000000 --comm {FEW} --memory slots".split(),
-        "--mesh 50000 --comm rma-fence,rma-lock --memory slots --inits 1 --iterations 3".split(),
+        "--mesh 50000 --comm rma-fence,rma-lock --memory slots --repeats 1 --iterations 3".split(),
         (60.0, 3.0),
         least=8,
         most=8,
-        draws="{output}/patterns-8",
+        draws="{output}/patterns-8.png",
     ),
     Experiment(
         "apps",
         "bench apps",
         "paper 000, applications",
-        quick=f"--shape 64 64 64 --points 24 --iterations 10 --comm {FEW}".split(),
+        quick=f"--shape 40 40 40 --maxiter 40 --iterations 10 --comm {FEW}".split(),
         seconds=(240.0, 8.0),
     ),
     Experiment(
@@ -155,17 +153,17 @@ EXPERIMENTS = (
         quick="--sizes 2K 40K 1M 4M --iterations 10".split(),
         seconds=(240.0, 10.0),
         least=4,
-        draws="{output}/broadcast",
+        draws="{output}/broadcast.png",
     ),
     Experiment(
         "partitioned",
         "bench partitioned",
         "paper 004, Figures 3 to 6",
-        quick="--partition-sizes 256 4K 64K 1M --threads 1 4 --iterations 10".split(),
+        quick="--sizes 256 4K 64K 1M --threads 1 4 --iterations 10".split(),
         seconds=(240.0, 12.0),
         least=2,
         most=2,
-        draws="{output}/partitioned",
+        draws="{output}/partitioned.png",
     ),
     Experiment(
         "rma-mt",
@@ -180,34 +178,31 @@ EXPERIMENTS = (
         "hpccg",
         "hpccg",
         "paper 002, Figure 8: HPCCG",
-        f"--size 64 --scaling weak --comm lock-all-threads,{PERSISTENT}".split(),
-        f"--size 24 --iterations 50 --scaling weak --comm lock-all-threads,{PERSISTENT}".split(),
+        f"--shape 64 --scaling weak --comm lock-all-threads,{PERSISTENT}".split(),
+        f"--shape 24 --iterations 50 --scaling weak --comm lock-all-threads,{PERSISTENT}".split(),
         takes=(120.0, 3.0),
         least=2,
         draws="{output}/hpccg.png",
-        picture="--overhead",
     ),
     Experiment(
         "minife",
         "minife",
         "paper 002, Figure 8: MiniFE",
-        f"--size 64 --scaling weak --comm fence-threads,{PERSISTENT}".split(),
-        f"--size 16 --iterations 50 --scaling weak --comm fence-threads,{PERSISTENT}".split(),
+        f"--shape 64 --scaling weak --comm fence-threads,{PERSISTENT}".split(),
+        f"--shape 16 --iterations 50 --scaling weak --comm fence-threads,{PERSISTENT}".split(),
         takes=(120.0, 3.0),
         least=2,
         draws="{output}/minife.png",
-        picture="--overhead",
     ),
     Experiment(
         "minimd",
         "minimd",
         "paper 002, Figure 8: MiniMD",
         f"--scaling weak --comm fence-threads,{PERSISTENT}".split(),
-        f"--cells 6 6 6 --scaling weak --comm fence-threads,{PERSISTENT}".split(),
+        f"--shape 6 --scaling weak --comm fence-threads,{PERSISTENT}".split(),
         takes=(120.0, 5.0),
         least=2,
         draws="{output}/minimd.png",
-        picture="--overhead",
     ),
     Experiment(
         "model",
@@ -236,7 +231,6 @@ REPORT = Experiment(
 )
 
 
-FAILED = 1  # exit code where an experiment did not come to its end
 DONE, LEFT_OUT = "done", "left out"
 MANIFEST = "manifest.json"
 REPORTING = 12.0  # seconds for the report of a quick run, at most
@@ -244,20 +238,17 @@ LEAST = 3.0  # seconds below which no experiment is begun
 NO_PICTURES = "pictures are skipped: matplotlib is not installed (the extra plot)"
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Local. The command; its exit code is 1 where an experiment did not come to its end."""
-    if failures.in_job():
-        raise CommandError("bench all starts its own jobs: run it without mpiexec, with --ranks N")
-    output = results_folder(options.output)
+    output = Path(options.output).resolve()
     matrices = _existing(options.matrices)
     table = _chosen(options.only)
     out = console(options.terminal)
     draws = find_spec("matplotlib") is not None
     pictures = "drawn" if draws else NO_PICTURES
-    given = settings(Namespace(**vars(options), info=[]))
-    del given["output"]
+    given = options.settings()
     given["matrices"] = [Path(file).name for file in matrices]
-    report = Report("bench all", given, {"ranks": options.job_ranks, "pictures": pictures})
+    report = Report("bench all", given, {"ranks": options.ranks, "pictures": pictures})
     report.remarks = [] if draws else [NO_PICTURES]
     series = Series(options, output, matrices, table, out, report)
     with signals_interrupt():
@@ -278,7 +269,7 @@ class Series:
 
     def __init__(
         self,
-        options: Namespace,
+        options: Options,
         output: Path,
         matrices: Sequence[str],
         table: Sequence[Experiment],
@@ -287,7 +278,7 @@ class Series:
     ) -> None:
         self._options, self._output, self._out, self._report = options, output, out, report
         self._begun = time.monotonic()
-        self._places = {"{matrices}": list(matrices), "{ranks}": [str(options.job_ranks)]}
+        self._places = {"{matrices}": list(matrices), "{ranks}": [str(options.ranks)]}
         self._known = {command.name for command in commands.COMMANDS}
         self._count, self._waiting = len(table), list(table)
         self._draws = find_spec("matplotlib") is not None
@@ -308,7 +299,7 @@ class Series:
             self._tell(experiment, Ended(LEFT_OUT, 0.0, reason))
             self.failures += 1
             return
-        ranks = experiment.ranks(self._options.job_ranks)
+        ranks = experiment.ranks(self._options.ranks)
         target = self._output / f"{experiment.name}.json"
         ended = run_job(self._arguments(experiment, share), ranks, target, limit)
         if target.exists():
@@ -334,7 +325,7 @@ class Series:
     def _arguments(self, experiment: Experiment, share: float) -> list[str]:
         words = experiment.arguments(self._options.quick, self._places, share)
         if experiment.draws and self._draws:
-            words += [experiment.picture, experiment.draws]
+            words += ["--picture", experiment.draws]
         return [word.replace("{output}", str(self._output)) for word in words]
 
     def _left(self) -> float:
@@ -359,7 +350,7 @@ class Series:
             "experiment": experiment.name,
             "repeats": experiment.repeats,
             "command": experiment.command,
-            "ranks": str(experiment.ranks(self._options.job_ranks)),
+            "ranks": str(experiment.ranks(self._options.ranks)),
             "state": ended.state,
         }
         times = [] if ended.reason else [ended.seconds]

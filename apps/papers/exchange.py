@@ -8,7 +8,6 @@ before, or from another method, is found; after it the contents are compared onc
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +22,7 @@ from onesided.apps.bench.memory import PLACES, Array, Exchanger
 from onesided.apps.bench.race import Check, Contestant, Race, race, repeats, unchecked
 from onesided.apps.bench.selection import BASELINE, Candidate, hints, prepare, release
 from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Row
 from onesided.apps.cli.statistics import Verdict
 
@@ -92,7 +92,7 @@ class Contest:
     """
 
     comm: MPI.Intracomm
-    options: Namespace
+    options: Options
     names: Sequence[str]
     labels: Mapping[str, str]
     seconds: float
@@ -132,7 +132,7 @@ class Contest:
         """Collective. Set up again as often as there is time; the last one takes part."""
         comm, startup = self.comm, Startup([candidate.setup])
         budget = SETUP_SHARE * self.seconds / (len(self.names) * len(self.options.memory))
-        count = min(self.options.inits, 1 + int(budget / max(candidate.setup, 1e-9)))
+        count = min(self.options.repeats, 1 + int(budget / max(candidate.setup, 1e-9)))
         for _ in range(count - 1):
             release(comm, [candidate], Exchanger.free)
             startup.frees.append(candidate.freeing)

@@ -6,10 +6,8 @@ and sizes of partitions vary.
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
@@ -17,28 +15,28 @@ from mpi4py import MPI
 from rich.console import Group
 from rich.table import Table
 
-from onesided.apps.bench.picture import check_picture, save_lines
+from onesided.apps.bench.picture import save_lines
 from onesided.apps.cli.failures import CommandError
-from onesided.apps.cli.options import settings, size
+from onesided.apps.cli.options import ALL, Options, Picture, size
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import (
     NOTHING,
     Report,
     Row,
+    any_missed,
     byte_count,
-    check_json,
     compared,
     conclusions,
     duration,
 )
 from onesided.apps.cli.statistics import Target, Verdict
-from onesided.apps.papers.options import AGGREGATES, EVERY, MESSAGE_SIZES
+from onesided.apps.papers.options import AGGREGATES, MESSAGE_SIZES
 from onesided.apps.papers.partitioned_sends import (
     AUTO,
     BULK,
     LEFT_TO_RIGHT,
     NATIVE,
-    NEIGHBOURHOOD,
+    NEIGHBORHOOD,
     ONE_BY_ONE,
     RANDOMIZED,
     RANKS,
@@ -231,18 +229,12 @@ class Figure:
     takes: Callable[[Place, Result], bool]
     legend: Callable[[Place, Result], str]
 
-    def path(self, prefix: str) -> str:
-        """Local. Where it is written."""
-        return f"{prefix}-{self.name}.png"
-
-    def draw(self, prefix: str, results: Results, nbytes: int) -> None:
+    def draw(self, picture: Picture, results: Results, nbytes: int) -> None:
         """Local. Bandwidths as in Listing 1, by the mean; no figure where nothing was timed."""
         lines = self.lines(results, nbytes)
-        if not lines:
-            Path(self.path(prefix)).unlink(missing_ok=True)
-            return
-        labels = ("bytes of a partition", "GB/s")
-        save_lines(self.path(prefix), self.title, labels, lines)
+        if lines:
+            labels = ("bytes of a partition", "GB/s")
+            save_lines(picture.of(self.name), self.title, labels, lines)
 
     def lines(self, results: Results, nbytes: int) -> Lines:
         """Local. By legend: sizes of partitions, and bandwidths in GB/s."""
@@ -256,11 +248,11 @@ class Figure:
         return found
 
 
-def figures(options: Namespace) -> list[Figure]:
+def figures(options: Options) -> list[Figure]:
     """Local. Those of the paper's four that a sweep has data for, the last one in two parts."""
     order, count = options.orders[0], options.threads[0]
     aggregated = {
-        "6a": [each for each in (LEFT_TO_RIGHT, NEIGHBOURHOOD) if each in options.orders],
+        "6a": [each for each in (LEFT_TO_RIGHT, NEIGHBORHOOD) if each in options.orders],
         "6b": [each for each in (RANDOMIZED,) if each in options.orders],
     }
     return [
@@ -368,9 +360,9 @@ def bound(opponent: str, part: int, entry: Entry, vendor: str) -> float | None:
     return max(bounds, default=None)
 
 
-def narrowed(options: Namespace) -> Namespace:
+def narrowed(options: Options) -> Options:
     """Local. The options of the cases that have targets; ``all`` becomes what a user gets."""
-    asked = AUTO if options.comm == EVERY else options.comm
+    asked = AUTO if options.comm == ALL else options.comm
     changed = {
         "comm": f"{NATIVE.method},{asked}",
         "orders": [LEFT_TO_RIGHT],
@@ -378,14 +370,14 @@ def narrowed(options: Namespace) -> Namespace:
         "aggregates": [AGGREGATES[-1]],
         "compute": 0.0,
     }
-    return Namespace(**(vars(options) | changed))
+    return options.but(**changed)
 
 
 def goal_report(sweep: Sweep) -> Report:
     """Local. A row for every size of partitions, marking and opponent of ours."""
     options = sweep.options
     pattern = {"ranks": RANKS, "buffer_bytes": options.buffer, **facts(sweep.results)}
-    given = settings(options)
+    given = options.settings()
     report = Report("bench partitioned --targets", given, pattern, remarks=[GOALS_REMARK])
     for place, found in sweep.results.items():
         for result in found:
@@ -440,7 +432,7 @@ FOREIGN = (
 )
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; 1 where data were wrong with anything but the MPI's own."""
     if comm.size != RANKS:
         raise CommandError(
@@ -452,32 +444,29 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     places = whole_sweep(
         parts, list(dict.fromkeys(options.orders)), list(dict.fromkeys(options.threads))
     )
-    check_json(comm, options)
-    drawn = figures(options) if options.picture is not None else []
-    for figure in drawn:
-        check_picture(comm, figure.path(options.picture))
     out = console(options.terminal) if comm.rank == 0 else None
     sweep = Sweep(options, field, options.seconds / len(places))
     with progress(out, "sending", len(places)) as tick:
         sweep.run(comm, places, tick)
-    if comm.rank == 0:
-        for figure in drawn:
+    if comm.rank == 0 and options.picture is not None:
+        for figure in figures(options):
             figure.draw(options.picture, sweep.results, options.buffer)
     report = goal_report(sweep) if options.targets else _report(sweep)
     report.finish(comm, out, options.json)
-    return 1 if _failed(sweep) else 0
+    missed = comm.bcast(options.strict and any_missed(report.rows))
+    return int(missed or _failed(sweep))
 
 
-def partition_sizes(options: Namespace) -> list[int]:
+def partition_sizes(options: Options) -> list[int]:
     """Local. Bytes of a partition, ascending; :class:`CommandError` for one that does not fit."""
     nbytes = options.buffer
-    if options.partition_sizes is None:
+    if options.sizes is None:
         found = [part for part in map(size, MESSAGE_SIZES.split()) if nbytes % part == 0]
         return found or [nbytes]
-    for part in options.partition_sizes:
+    for part in options.sizes:
         if nbytes % part:
             raise CommandError(f"partitions of {part} bytes do not divide a buffer of {nbytes}")
-    return sorted(set(options.partition_sizes))
+    return sorted(set(options.sizes))
 
 
 def _report(sweep: Sweep) -> Report:
@@ -495,7 +484,7 @@ def _report(sweep: Sweep) -> Report:
     if any(_fault(row) for row in rows):
         remarks.append(FOREIGN)
     pattern = {"ranks": RANKS, "buffer_bytes": options.buffer, **facts(sweep.results)}
-    report = SweepReport("bench partitioned", settings(options), pattern, remarks=remarks)
+    report = SweepReport("bench partitioned", options.settings(), pattern, remarks=remarks)
     report.rows = [*rows, *reasons(sweep)]
     report.lines = [entry.labels for entry in entries(sweep.contestants)]
     return report

@@ -14,9 +14,9 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.cli.failures import CommandError
+from onesided.apps.bench.selection import named
+from onesided.apps.cli.options import ALL
 from onesided.apps.cli.report import NOTHING, byte_count
-from onesided.apps.papers.options import EVERY
 from onesided.collectives import Precv_init, Psend_init, UnsupportedError, partitioned_methods
 from onesided.collectives.program import COMPILED
 
@@ -198,7 +198,7 @@ def _runner(lane: Lane, request: Any, free: Callable[[], object]) -> Runner:
 
 LEFT_TO_RIGHT = "left-to-right"
 RANDOMIZED = "randomized"
-NEIGHBOURHOOD = "neighbourhood"
+NEIGHBORHOOD = "neighborhood"
 
 
 @dataclass(frozen=True)
@@ -243,10 +243,10 @@ def randomized(partitions: int, threads: int, seed: int) -> list[list[int]]:
     return _split(shuffled, threads)
 
 
-def neighbourhood(partitions: int, threads: int, seed: int) -> list[list[int]]:
+def neighborhood(partitions: int, threads: int, seed: int) -> list[list[int]]:
     """Local. Partitions are the cells of a grid, row by row, and every thread has a tile of it.
 
-    A thread begins with the border of its tile, for which neighbours wait (the first row, the two
+    A thread begins with the border of its tile, for which neighbors wait (the first row, the two
     ends of every other row, the last row), and goes on with the rows inside.
     """
     rows, columns = rectangle(partitions)
@@ -264,7 +264,7 @@ ORDERS = {
     for each in (
         Order(LEFT_TO_RIGHT, True, left_to_right),
         Order(RANDOMIZED, False, randomized),
-        Order(NEIGHBOURHOOD, True, neighbourhood),
+        Order(NEIGHBORHOOD, True, neighborhood),
     )
 }
 
@@ -482,12 +482,8 @@ def contestants(
     known = {each.method: [each] for each in _OTHERS}
     for method in partitioned_methods():
         known[method] = _ours(method, aggregates, python)
-    asked = list(known) if text == EVERY else [name.strip() for name in text.split(",")]
+    asked = list(known) if text == ALL else named(text, [*known, AUTO])
     known[AUTO] = _ours(AUTO, aggregates, python)
-    for name in asked:
-        if name not in known:
-            names = ", ".join(known)
-            raise CommandError(f"no method {name!r}; the methods are {names}, or {EVERY}")
     return [each for name in dict.fromkeys([SINGLE.method, *asked]) for each in known[name]]
 
 

@@ -8,7 +8,6 @@ as a reason.
 from __future__ import annotations
 
 import time
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,6 +23,7 @@ from onesided.apps.bench.race import WARM_UP, race, unchecked
 from onesided.apps.bench.selection import Candidate, prepare, release
 from onesided.apps.bench.team import Team
 from onesided.apps.cli.failures import closing
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import duration
 from onesided.apps.papers.broadcast_sweep import MEMORY
 from onesided.apps.papers.partitioned_sends import (
@@ -171,7 +171,7 @@ class Sweep:
     ``refused``: by bytes of a partition, which contestants could not be made, and why.
     """
 
-    options: Namespace
+    options: Options
     contestants: Sequence[Contestant]
     share: float
     results: dict[Place, list[Result]] = field(default_factory=dict)

@@ -9,7 +9,6 @@ methods in turns, the contents verified; the counts as heat maps (Figure 4), the
 from __future__ import annotations
 
 import re
-from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import as_file
@@ -21,14 +20,14 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.picture import check_picture, save_bars, save_traffic
+from onesided.apps.bench.picture import save_bars, save_traffic
 from onesided.apps.bench.selection import BASELINE, chosen
 from onesided.apps.cli.failures import user_errors
-from onesided.apps.cli.options import settings
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import PLAIN, Report, check_json
+from onesided.apps.cli.report import PLAIN, Report
 from onesided.apps.papers.exchange import REMARK, Contest, Problem, wrong_elements
-from onesided.apps.tools.spmv import FAILED, shipped
+from onesided.apps.tools.spmv import shipped
 from onesided.sparse import DistMatrix, from_rows, read, trace_mesh
 
 # Who sends how much to whom: the exchange patterns of a matrix, and pictures of them in text.
@@ -178,19 +177,15 @@ class Subject:
     traffic: dict[str, Traffic] = field(default_factory=dict)
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where wrong data came."""
     names = [name for name in chosen(options.comm) if name != BASELINE]
-    check_json(comm, options)
     with user_errors():
         subjects = _subjects(comm, options)
     pairs = [(each, pattern) for each in subjects for pattern in each.traffic]
-    for each, pattern in pairs:
-        for kind in ("times", "heat"):
-            check_picture(comm, _picture(options, each, pattern, kind))
     report = Report(
         "bench patterns",
-        settings(options) | {"files": _names(options.files)},
+        options.settings() | {"files": _names(options.files)},
         {"ranks": comm.size, "matrices": {each.name: _record(each) for each in subjects}},
         remarks=[BYTES_REMARK, REMARK],
     )
@@ -207,12 +202,11 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
             out.print(f"{title}\n{each.traffic[pattern].heat_map()}", **PLAIN)
             _draw(options, report, each, pattern)
     report.remarks.append(wrong_elements(report.rows, "the one that its sender made for it"))
-    wrong = comm.bcast(report.verified is False)
     report.finish(comm, out, options.json)
-    return FAILED if wrong else 0
+    return report.code(comm)
 
 
-def _subjects(comm: MPI.Intracomm, options: Namespace) -> list[Subject]:
+def _subjects(comm: MPI.Intracomm, options: Options) -> list[Subject]:
     """Collective. Every matrix, of which nothing is kept but the patterns."""
     found = []
     shown = _names(options.files)
@@ -234,13 +228,13 @@ def _subjects(comm: MPI.Intracomm, options: Namespace) -> list[Subject]:
     return found
 
 
-def _reader(comm: MPI.Intracomm, options: Namespace, file: str) -> Callable[[], DistMatrix]:
+def _reader(comm: MPI.Intracomm, options: Options, file: str) -> Callable[[], DistMatrix]:
     return lambda: read(comm, file, partition=options.partition, **HOW)
 
 
 def _subject(
     comm: MPI.Intracomm,
-    options: Namespace,
+    options: Options,
     name: str,
     facts: dict[str, Any],
     make: Callable[[], DistMatrix],
@@ -272,18 +266,12 @@ def _record(subject: Subject) -> dict[str, Any]:
     return {**subject.facts, "patterns": patterns}
 
 
-def _picture(options: Namespace, subject: Subject, pattern: str, kind: str) -> str | None:
-    """Local. Where a picture is written; None where none is wanted."""
-    if options.picture is None:
-        return None
-    return f"{options.picture}-{subject.name}-{pattern}-{kind}.png"
-
-
-def _draw(options: Namespace, report: Report, subject: Subject, pattern: str) -> None:
+def _draw(options: Options, report: Report, subject: Subject, pattern: str) -> None:
     """Local. Figures 3 and 4 for one pattern, where pictures are wanted."""
-    times, heat = (_picture(options, subject, pattern, kind) for kind in ("times", "heat"))
-    if times is None or heat is None:
+    if options.picture is None:
         return
+    name = f"{subject.name}-{pattern}"
+    times, heat = (options.picture.of(f"{name}-{kind}") for kind in ("times", "heat"))
     labels = {"matrix": subject.name, "pattern": pattern}.items()
     mine = [row for row in report.rows if not row.reason and labels <= row.labels.items()]
     bars = {f"{row.labels['method']}, {row.labels['memory']}": median(row.times) for row in mine}

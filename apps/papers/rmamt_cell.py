@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
@@ -11,15 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from onesided.apps.cli.failures import CommandError, words
-from onesided.apps.cli.options import size
+from onesided.apps.cli.options import Options, size
 from onesided.apps.cli.report import byte_count
-from onesided.apps.papers.options import (
-    LARGEST,
-    QUICK_SIZES,
-    QUICK_THREADS,
-    RMA_MT_THREADS,
-    RMA_MT_USUAL,
-)
+from onesided.apps.papers.options import LARGEST, QUICK_SIZES, WINDOWS
 
 # The four patterns: who transfers to or from whom, and how many messages there are in an epoch.
 
@@ -45,7 +38,7 @@ class Pattern:
     """``many``: an epoch has many messages of every thread, not one.
 
     ``flush``: under ``lock_all`` every operation is flushed. ``ranks``: of a job, where so many
-    were asked for; ``route``: of a rank of so many, with so many neighbours. ``from_one``: sizes
+    were asked for; ``route``: of a rank of so many, with so many neighbors. ``from_one``: sizes
     between 1 and 16 bytes are measured, too.
     """
 
@@ -69,7 +62,7 @@ def _at_least_two(asked: int) -> int:
     return max(2, asked)
 
 
-def paired(rank: int, ranks: int, neighbours: int) -> Route:
+def paired(rank: int, ranks: int, neighbors: int) -> Route:
     """Local. The first half of the ranks transfers, each with one of the second half."""
     half = ranks // 2
     if rank < half:
@@ -77,25 +70,25 @@ def paired(rank: int, ranks: int, neighbours: int) -> Route:
     return Route(incoming=[rank - half])
 
 
-def surrounded(rank: int, ranks: int, neighbours: int) -> Route:
+def surrounded(rank: int, ranks: int, neighbors: int) -> Route:
     """Local. Every rank transfers with the ranks at distances 1, -1, 2, -2 ... around a ring.
 
-    Where there are fewer others than neighbours, they come again, each time with a slot of its own.
+    Where there are fewer others than neighbors, they come again, each time with a slot of its own.
     """
-    steps = distances(ranks, neighbours)
+    steps = distances(ranks, neighbors)
     return Route(
         [(rank + step) % ranks for step in steps],
         [(rank - step) % ranks for step in steps],
     )
 
 
-def distances(ranks: int, neighbours: int) -> list[int]:
-    """Local. How far the neighbours of every rank are, all of them other ranks."""
+def distances(ranks: int, neighbors: int) -> list[int]:
+    """Local. How far the neighbors of every rank are, all of them other ranks."""
     near = dict.fromkeys(
         step % ranks for far in range(1, ranks) for step in (far, -far) if step % ranks
     )
     order = list(near)
-    return [order[number % len(order)] for number in range(neighbours)]
+    return [order[number % len(order)] for number in range(neighbors)]
 
 
 #: By name, in the order of the paper.
@@ -223,7 +216,7 @@ def _runs(records: Sequence[Mapping[str, Any]]) -> list[Run]:
 @dataclass(frozen=True)
 class Plan:
     """``messages``: of a thread in an epoch, fewer where a window would have more than ``window``
-    bytes; ``neighbours``: of a halo.
+    bytes; ``neighbors``: of a halo.
 
     ``runs``: how often a cell is measured with new threads and a new window, each time at most
     ``iterations`` rounds and about ``seconds``. ``limit``: seconds after which a cell hangs.
@@ -231,7 +224,7 @@ class Plan:
 
     messages: int
     window: int
-    neighbours: int
+    neighbors: int
     runs: int
     iterations: int
     seconds: float
@@ -247,7 +240,7 @@ class Plan:
         return cls(
             int(record["messages"]),
             int(record["window"]),
-            int(record["neighbours"]),
+            int(record["neighbors"]),
             int(record["runs"]),
             int(record["iterations"]),
             float(record["seconds"]),
@@ -299,32 +292,26 @@ class Batch:
     cells: Sequence[Cell]
 
 
-def plan_of(options: Namespace) -> Plan:
+def plan_of(options: Options) -> Plan:
     """Local. What the cells are measured with."""
     return Plan(
-        messages=int(usual(options, "messages")),
-        window=int(usual(options, "window")),
-        neighbours=options.neighbours,
-        runs=int(usual(options, "runs")),
-        iterations=int(usual(options, "iterations")),
-        seconds=usual(options, "seconds"),
-        limit=usual(options, "limit"),
+        messages=options.messages,
+        window=options.window or size(WINDOWS[options.quick]),
+        neighbors=options.neighbors,
+        runs=options.repeats,
+        iterations=options.iterations,
+        seconds=options.run_seconds,
+        limit=options.limit,
     )
 
 
-def usual(options: Namespace, name: str) -> int | float:
-    """Local. An option as it was given, or what it is where it was not."""
-    given: int | float | None = getattr(options, name)
-    return RMA_MT_USUAL[name][options.quick] if given is None else given
-
-
-def cells_of(options: Namespace) -> list[Cell]:
+def cells_of(options: Options) -> list[Cell]:
     """Local. All cells, in the order in which they are measured."""
-    counts = sorted(set(options.threads or (QUICK_THREADS if options.quick else RMA_MT_THREADS)))
+    counts = sorted(set(options.threads))
     found = []
     for name in dict.fromkeys(options.patterns):
         sizes = _sizes(options, PATTERNS[name])
-        for level in dict.fromkeys(options.levels):
+        for level in dict.fromkeys(options.thread_levels):
             found += [Cell(name, TWO_SIDED, SEND, 0, nbytes, level) for nbytes in sizes]
             found += [
                 Cell(name, sync, op, threads, nbytes, level)
@@ -336,15 +323,15 @@ def cells_of(options: Namespace) -> list[Cell]:
     return found
 
 
-def check(cells: Sequence[Cell], options: Namespace) -> None:
+def check(cells: Sequence[Cell], options: Options) -> None:
     """Local. :class:`CommandError` where a message has no place in a window that was asked for.
 
-    A window that was not asked for has at least a message of every thread to every neighbour.
+    A window that was not asked for has at least a message of every thread to every neighbor.
     """
     for cell in cells if options.window else ():
         pattern = PATTERNS[cell.pattern]
-        ranks = pattern.ranks(options.job_ranks)
-        slots = pattern.route(0, ranks, options.neighbours).slots
+        ranks = pattern.ranks(options.ranks)
+        slots = pattern.route(0, ranks, options.neighbors).slots
         needed = slots * max(1, cell.threads) * cell.size
         if needed > options.window:
             raise CommandError(
@@ -372,7 +359,7 @@ def batches(cells: Sequence[Cell], asked: int, most: int) -> list[Batch]:
     return found
 
 
-def _sizes(options: Namespace, pattern: Pattern) -> list[int]:
+def _sizes(options: Options, pattern: Pattern) -> list[int]:
     """Local. Bytes of the messages of a pattern, ascending."""
     if options.sizes:
         return sorted(set(options.sizes))

@@ -31,7 +31,7 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Layout:
-    """Slots of neighbours, in them the parts of threads, in these one place for every message.
+    """Slots of neighbors, in them the parts of threads, in these one place for every message.
 
     No two messages of an epoch share a byte, as MPI demands of concurrent operations.
     """
@@ -43,7 +43,7 @@ class Layout:
 
     @property
     def count(self) -> int:
-        """Local. Messages in an epoch, of all threads to all neighbours."""
+        """Local. Messages in an epoch, of all threads to all neighbors."""
         return self.slots * self.threads * self.messages
 
     @property
@@ -53,15 +53,15 @@ class Layout:
 
     @property
     def slot_bytes(self) -> int:
-        """Local. What belongs to one neighbour."""
+        """Local. What belongs to one neighbor."""
         return self.nbytes // self.slots
 
     def slot(self, number: int) -> slice:
-        """Local. The bytes of one neighbour."""
+        """Local. The bytes of one neighbor."""
         return slice(number * self.slot_bytes, (number + 1) * self.slot_bytes)
 
     def places(self, thread: int) -> list[tuple[int, int]]:
-        """Local. The slot and first byte of every message of a thread: neighbours take turns."""
+        """Local. The slot and first byte of every message of a thread: neighbors take turns."""
         return [
             (slot, ((slot * self.threads + thread) * self.messages + number) * self.size)
             for number in range(self.messages)
@@ -70,7 +70,7 @@ class Layout:
 
 
 def messages_of(wanted: int, slots: int, threads: int, size: int, most: int) -> int:
-    """Local. Messages of a thread to a neighbour in an epoch, so that a window has ``most`` bytes.
+    """Local. Messages of a thread to a neighbor in an epoch, so that a window has ``most`` bytes.
 
     One at least.
     """

@@ -292,7 +292,7 @@ class Stage(ABC):
 
 def route_of(comm: MPI.Intracomm, cell: Cell, plan: Plan) -> Route:
     """Local. Of this rank."""
-    return PATTERNS[cell.pattern].route(comm.rank, comm.size, plan.neighbours)
+    return PATTERNS[cell.pattern].route(comm.rank, comm.size, plan.neighbors)
 
 
 def layout_of(route: Route, cell: Cell, plan: Plan) -> Layout:

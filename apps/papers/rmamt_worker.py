@@ -9,7 +9,6 @@ from __future__ import annotations
 import faulthandler
 import gc
 import time
-from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +22,7 @@ from onesided.apps.bench.foreign import ForeignError
 from onesided.apps.bench.store import Store
 from onesided.apps.cli.failures import CommandError, user_errors
 from onesided.apps.cli.machine import facts
+from onesided.apps.cli.options import Options
 from onesided.apps.papers.rmamt_cell import (
     MULTIPLE,
     PATTERNS,
@@ -206,7 +206,7 @@ def _row(comm: MPI.Intracomm, now: Stage, number: int) -> list[float]:
 REFUSED = "error"
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command."""
     with user_errors(), agreed(comm):
         task = Task.read(Path(options.cells))

@@ -7,8 +7,7 @@ is short. All that is received is checked.
 
 from __future__ import annotations
 
-from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from statistics import median
@@ -20,14 +19,13 @@ from numpy.typing import NDArray
 
 from onesided.apps.bench.memory import PLACES, Exchanger
 from onesided.apps.bench.race import Contestant, race, repeats, setup_time
-from onesided.apps.bench.selection import BASELINE
-from onesided.apps.cli.options import settings
+from onesided.apps.bench.selection import BASELINE, chosen
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import (
     Report,
     Row,
     byte_count,
-    check_json,
     compared,
     conclusions,
     duration,
@@ -63,16 +61,16 @@ REMARK = (
 )
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; 1 after wrong data, with ``--strict`` after a missed target."""
-    check_json(comm, options)
+    names = chosen(options.comm, baseline=False)
     out = console(options.terminal) if comm.rank == 0 else None
-    report = Report("bench rounds", settings(options), {"ranks": comm.size}, remarks=[REMARK])
+    report = Report("bench rounds", options.settings(), {"ranks": comm.size}, remarks=[REMARK])
     sizes = sorted(set(options.sizes))
     with progress(out, "rounds", len(sizes) * len(options.memory)) as tick:
         for memory in options.memory:
             for nbytes in sizes:
-                report.rows += _compare(comm, memory, nbytes, options)
+                report.rows += _compare(comm, memory, nbytes, names, options)
                 tick()
     report.rows += [_setup(comm, method) for method in ("rma-notify", "rma-p2p", "p2p")]
     report.remarks += conclusions(report.rows, "no targets are set for this MPI")
@@ -86,7 +84,9 @@ def target(memory: str, nbytes: int) -> float | None:
     return next((bound for most, bound in bounds if nbytes <= most), None)
 
 
-def _compare(comm: MPI.Intracomm, memory: str, nbytes: int, options: Namespace) -> list[Row]:
+def _compare(
+    comm: MPI.Intracomm, memory: str, nbytes: int, names: Sequence[str], options: Options
+) -> list[Row]:
     """Collective. A row for each contestant, and ``auto`` against the best of the others."""
     count = max(nbytes // 8 // comm.size, 1)
     sent = np.full(count * comm.size, float(comm.rank))
@@ -96,7 +96,7 @@ def _compare(comm: MPI.Intracomm, memory: str, nbytes: int, options: Namespace) 
     out, into = [sent, counts], [received, counts]
     with ExitStack() as stack:
         exchangers: dict[str, Exchanger] = {}
-        for method in (AUTO, *options.methods):
+        for method in (AUTO, *names):
             info = {"expected_iterations": EXPECTED} if method == AUTO else {}
             place = PLACES[memory]
             each = Exchanger(comm, place, (sent, counts), counts, method, info)
@@ -131,7 +131,7 @@ def _compare(comm: MPI.Intracomm, memory: str, nbytes: int, options: Namespace) 
             row.aim, row.wanted = Target(BASELINE, bound or 0.0, least=False), bound is not None
         rows.append(row)
     rows[1].used = used
-    best = min(options.methods, key=lambda name: median(found.times[name]))
+    best = min(names, key=lambda name: median(found.times[name]))
     aim = Target(best, AUTO_TARGET, least=False)
     labels["method"] = AUTO
     ours, theirs = found.times[AUTO], found.times[best]

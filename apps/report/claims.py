@@ -40,7 +40,7 @@ FENCE = ("rma-fence", "rma-fence-paper")
 LOCK = ("rma-lock", "rma-lock-paper")
 BESIDE = tuple(zip(FENCE, LOCK, strict=True))
 HIERARCHY = (("rma-fence-hier", "rma-fence"),)
-ORDERS = ("left-to-right", "randomized", "neighbourhood")
+ORDERS = ("left-to-right", "randomized", "neighborhood")
 OURS = ("mpi", "p2p", "p2p-gather", "rma")  # our partitioned sends, which gather partitions
 
 ALLTOALLV = Paper(
@@ -376,9 +376,9 @@ CLAIMS = (
     Claim(
         PARTITIONED,
         "Section 5.3, Figure 6a",
-        "With aggregation, sequential and neighbourhood order keep the bandwidth of large "
+        "With aggregation, sequential and neighborhood order keep the bandwidth of large "
         "partitions whatever the size (90 % of it).",
-        Keeps(OURS, 0.0, 0.9, grouped=True, orders=("left-to-right", "neighbourhood")),
+        Keeps(OURS, 0.0, 0.9, grouped=True, orders=("left-to-right", "neighborhood")),
     ),
     Claim(
         PARTITIONED,

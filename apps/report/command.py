@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import json
-from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -16,9 +15,10 @@ from typing import Any
 
 from mpi4py import MPI
 
-from onesided.apps.bench.picture import NEEDS
 from onesided.apps.bench.result import PARTS, Result
 from onesided.apps.cli.failures import CommandError, words
+from onesided.apps.cli.options import Options
+from onesided.apps.cli.report import NEEDS_MATPLOTLIB
 from onesided.apps.report.claims import Judged, judged
 from onesided.apps.report.facts import facts, payoff, unsteady
 from onesided.apps.report.figure import Figure
@@ -165,9 +165,9 @@ KINDS: Mapping[str, type[Kind]] = {
     "minife": MiniFe,
     "minimd": MiniApps,
     "bench fft": Kind,
-    "bench fft --suite": Suite,
+    "bench fft --targets": Suite,
     "bench spmv": Products,
-    "bench spmv --suite": Suite,
+    "bench spmv --targets": Suite,
     "bench model": Check,
     "model": Model,
     "bench all": Experiments,
@@ -212,7 +212,7 @@ def export(figures: Sequence[Figure], path: str) -> list[str]:
 
 def sentence(skipped: Sequence[str]) -> str:
     """Local. Which pictures are missing, and why; empty where none is."""
-    return f"PNG skipped, it {NEEDS}: {', '.join(skipped)}" if skipped else ""
+    return f"PNG skipped, it {NEEDS_MATPLOTLIB}: {', '.join(skipped)}" if skipped else ""
 
 
 def _write_csv(path: Path, figure: Figure) -> None:
@@ -238,7 +238,7 @@ def _draw(path: Path, figure: Figure) -> None:
 TITLE = "Onesided: what was measured"
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command."""
     trouble = ""
     if comm.rank == 0:
@@ -253,11 +253,10 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     return 0
 
 
-def make(options: Namespace) -> list[str]:
+def make(options: Options) -> list[str]:
     """Local. Write the page and the figures; returns what to tell. :class:`CommandError`."""
     found = findings(options.folder)
     grouped = groups(found.results, mixed=options.mixed)
-    _check_output(options.output)
     parts, told = [], []
     for results in grouped:
         verdicts = judged(results)
@@ -311,12 +310,3 @@ def _intro(
 def _counted(found: Findings) -> str:
     count = len(found.results)
     return f"{count} result{'' if count == 1 else 's'}"
-
-
-def _check_output(path: str) -> None:
-    """An error before the work, and nothing lost where the work fails."""
-    try:
-        with open(path, "a", encoding="utf-8"):
-            pass
-    except OSError as error:
-        raise CommandError(words(error)) from error

@@ -14,7 +14,7 @@ from onesided.apps.report.markup import Table
 from onesided.apps.report.page import Block
 from onesided.apps.report.sections import Kind, named, numbers, split
 
-# ``bench fft --suite``, ``bench spmv --suite``: ours against others, case by case.
+# ``bench fft --targets``, ``bench spmv --targets``: ours against others, case by case.
 
 #: What a comparison is, by the words of its bound.
 WORDS = {

@@ -6,7 +6,6 @@ time, so that their times can be compared on a machine that is shared.
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
@@ -15,20 +14,19 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.picture import check_picture, save_slice
+from onesided.apps.bench.picture import save_slice
 from onesided.apps.bench.race import Contestant, race, rest, unchecked
 from onesided.apps.bench.selection import Candidate, prepare, release
 from onesided.apps.bench.team import Team
 from onesided.apps.cli.failures import CommandError
-from onesided.apps.cli.options import settings
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import Report, Row, check_json
+from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.solvers.heat_halos import REFERENCE, chosen
 from onesided.apps.solvers.heat_problem import PERIODIC, Block, Problem
 from onesided.apps.solvers.heat_simulation import ROOT, Simulation
 from onesided.apps.solvers.heat_stencil import settings as stencil_settings
-from onesided.apps.tools.fft import FAILED
 from onesided.collectives import Grid
 from onesided.pencilfft import block
 
@@ -97,7 +95,7 @@ LEVELS = {
 }
 
 
-def problem_of(options: Namespace) -> Problem:
+def problem_of(options: Options) -> Problem:
     """Local. What is to be computed; :class:`CommandError` for what cannot be."""
     shape, names = tuple(options.shape), options.boundary
     if len(shape) not in AXES:
@@ -119,7 +117,7 @@ def problem_of(options: Namespace) -> Problem:
     return problem
 
 
-def check_threads(options: Namespace) -> None:
+def check_threads(options: Options) -> None:
     """Local. :class:`CommandError` where threads may not call this MPI."""
     level = MPI.Query_thread()
     if options.threads > 1 and level < MPI.THREAD_MULTIPLE:
@@ -129,14 +127,14 @@ def check_threads(options: Namespace) -> None:
         )
 
 
-def process_grid(comm: MPI.Intracomm, options: Namespace, problem: Problem) -> MPI.Cartcomm:
+def process_grid(comm: MPI.Intracomm, options: Options, problem: Problem) -> MPI.Cartcomm:
     """Collective. The ranks in a grid; :class:`CommandError` where it does not fit.
 
     An axis that one rank has whole is not periodic for MPI: a block that is its own neighbor
     needs no message.
     """
     axes = len(problem.shape)
-    given = [] if options.grid == ["auto"] else options.grid
+    given: Any = list(options.process_grid or ())
     if len(given) > axes:
         raise CommandError(f"--grid {_words(given)}: {len(given)} entries for {axes} axes")
     free = 0 if not given else 1
@@ -274,15 +272,13 @@ REMARK = (
 )
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a verification failed."""
     problem = problem_of(options)
     check_threads(options)
     ways = {way.name: way for way in chosen(options.comm)}
     cart = process_grid(comm, options, problem)
     block = block_of(cart, problem)
-    check_json(comm, options)
-    check_picture(comm, options.picture)
     out = console(options.terminal) if comm.rank == ROOT else None
     periodic = [bool(each) for each in cart.periods]
     grid = Grid(cart, problem.shape, periodic=periodic, dims=cart.dims, ghosts="faces")
@@ -294,12 +290,12 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
 
         candidates = prepare(comm, list(ways), make, Simulation.free)
         runs = {each.method: each.made for each in candidates if each.made is not None}
-        rounds = min(options.rounds, options.steps)
+        rounds = min(options.repeats, options.steps)
         with progress(out, "heating", rounds * len(runs)) as tick:
             times, communication = follow(comm, runs, options.steps, rounds, tick)
     first = next(iter(runs.values()))
     check_finite(comm, runs)
-    report = Report("heat", settings(options), _pattern(cart, first), remarks=[REMARK])
+    report = Report("heat", options.settings(), _pattern(cart, first), remarks=[REMARK])
     report.remarks.append(temperatures(comm, first))
     verdicts = verified(comm, runs) if options.verify else {}
     if options.verify:
@@ -312,7 +308,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     cart.Free()
     report.rows = [_row(each, labels, times, communication, verdicts) for each in candidates]
     report.finish(comm, out, options.json)
-    return FAILED if report.verified is False else 0
+    return report.code(comm)
 
 
 def _row(

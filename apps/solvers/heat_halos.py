@@ -16,8 +16,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.selection import EVERY
-from onesided.apps.cli.failures import CommandError
+from onesided.apps.bench.selection import named
 from onesided.apps.solvers.heat_problem import SIDES, Box, Face, extent
 from onesided.collectives import Alltoallv_init, Grid, HaloExchange, methods
 
@@ -412,12 +411,5 @@ def chosen(text: str) -> list[Way]:
     :class:`CommandError` where a name is unknown; it lists the known ones.
     """
     known = ways()
-    names = list(known) if text == EVERY else [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in known:
-            raise CommandError(
-                f"no method {name!r}; the methods are {', '.join(known)}, or {EVERY}"
-            )
-    if REFERENCE not in names:
-        names = [REFERENCE, *names]
-    return [known[name] for name in dict.fromkeys(names)]
+    names = named(text, known)
+    return [known[name] for name in ([] if REFERENCE in names else [REFERENCE]) + names]

@@ -8,7 +8,6 @@ that need them.
 from __future__ import annotations
 
 import time
-from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -18,6 +17,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.team import Team
+from onesided.apps.cli.options import Options
 from onesided.apps.solvers.heat_halos import Arrays, Sides, Way
 from onesided.apps.solvers.heat_problem import SIDES, Block, Box, Face, Problem, beside, meet
 from onesided.apps.solvers.heat_stencil import Queue, Tile, after, settings, tiling, update, wrap
@@ -46,7 +46,7 @@ class Simulation:
         arrays: Arrays,
         team: Team,
         way: Way,
-        options: Namespace,
+        options: Options,
     ) -> None:
         """Collective. The state is undefined until ``load``."""
         self.problem, self.block, self.grid = problem, block, grid

@@ -8,7 +8,6 @@ follow the same flow side by side.
 from __future__ import annotations
 
 import math
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -19,16 +18,16 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from onesided.apps.bench.picture import check_picture, save_slice
+from onesided.apps.bench.picture import save_slice
 from onesided.apps.bench.race import Contestant, race, unchecked
-from onesided.apps.bench.selection import Candidate, chosen, prepare, release
+from onesided.apps.bench.selection import BASELINE, Candidate, chosen, prepare, release
 from onesided.apps.cli.failures import CommandError, user_errors
-from onesided.apps.cli.options import settings
+from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import Listing, Report, Row, check_json
+from onesided.apps.cli.report import Listing, Report, Row
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.solvers.flow import Flow
-from onesided.apps.tools.fft import FAILED, used_method
+from onesided.apps.tools.fft import used_method
 from onesided.collectives.agreement import agreed
 from onesided.pencilfft.io.hdf5 import HDF5File
 
@@ -298,34 +297,35 @@ DIFFERENCE = 1e-10  # of the states of two methods; rounding grows with time
 REMARK = "An iteration is a time step, timed from a barrier on by the slowest rank."
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where something known is missed."""
     names = chosen(options.comm, baseline=False)
-    check_json(comm, options)
-    check_picture(comm, options.picture)
     state = _start(comm, options, names)
     steps = _steps(options, state)
     candidates = prepare(comm, names, _maker(comm, options, state, steps), Flow.destroy)
+    begin = state
     flows = {each.method: each.made for each in candidates if each.made is not None}
     out = console(options.terminal) if comm.rank == 0 else None
     history = History(state.shape, state.nu, state.dt)
     with progress(out, "following", steps * len(flows)) as tick, np.errstate(all="ignore"):
         times, state = _follow(comm, options, flows, state, steps, history, tick)
-    report = Report("navier-stokes", settings(options), _pattern(comm, state, flows))
+    first = next(iter(flows.values()))
+    report = Report("navier-stokes", options.settings(), _pattern(comm, state, flows))
     report.remarks += [REMARK, *history.remarks()]
     report.listings["history"] = history.listing()
     report.verdicts = history.verdicts() | _differences(comm, flows)
-    first = next(iter(flows.values()))
+    if options.verify:
+        report.verdicts |= _alone(comm, options, begin, steps, first)
     if options.picture is not None:
         _draw(first, state, options.picture)
     labels = {method: used_method(flow.plan, method) for method, flow in flows.items()}
     release(comm, candidates, Flow.destroy)
     report.rows = [_row(each, labels, times) for each in candidates]
     report.finish(comm, out, options.json)
-    return FAILED if report.verified is False else 0
+    return report.code(comm)
 
 
-def _start(comm: MPI.Intracomm, options: Namespace, names: list[str]) -> State:
+def _start(comm: MPI.Intracomm, options: Options, names: list[str]) -> State:
     """Collective. Where the run begins and what it is: from a checkpoint, options winning."""
     nu = options.nu if options.reynolds is None else 1.0 / options.reynolds
     given = {
@@ -339,14 +339,10 @@ def _start(comm: MPI.Intracomm, options: Namespace, names: list[str]) -> State:
         raise CommandError("--save-every needs --checkpoint FILE")
     if options.checkpoint is not None and len(names) > 1:
         raise CommandError(f"--checkpoint needs one method, --comm names {len(names)}")
-    shape = options.shape
+    shape = None if options.shape is None else box(options.shape)
     if shape is not None:
-        shape = tuple(shape) * (3 if len(shape) == 1 else 1)
-        if len(shape) != 3 or min(shape) < LEAST:
-            raise CommandError(
-                f"--shape {' '.join(map(str, options.shape))}: one number or three, "
-                f"{LEAST} or more each"
-            )
+        if min(shape) < LEAST:
+            raise CommandError(f"--shape {' '.join(map(str, options.shape))}: {LEAST} or more each")
     if options.restart is None:
         state = State(0, 0.0, shape or SHAPE, 1.0 / REYNOLDS, DT, PADDING, "auto", "estimate")
     else:
@@ -359,7 +355,7 @@ def _start(comm: MPI.Intracomm, options: Namespace, names: list[str]) -> State:
     return state
 
 
-def _steps(options: Namespace, state: State) -> int:
+def _steps(options: Options, state: State) -> int:
     """Local. How many time steps to take."""
     if options.steps is not None:
         return int(options.steps)
@@ -374,10 +370,9 @@ def _steps(options: Namespace, state: State) -> int:
 
 
 def _maker(
-    comm: MPI.Intracomm, options: Namespace, state: State, steps: int
+    comm: MPI.Intracomm, options: Options, state: State, steps: int
 ) -> Callable[[str], Flow]:
     """Local. What makes the flow of a method, and brings it to its start."""
-    grid = None if options.grid == ["auto"] else tuple(options.grid)
     info = {"expected_iterations": str(4 * steps), **dict(options.info)}
 
     def make(method: str) -> Flow:
@@ -386,7 +381,7 @@ def _maker(
             state.shape,
             state.nu,
             padding=state.padding,
-            grid=grid,
+            grid=options.process_grid,
             backend=state.backend,
             effort=state.effort,
             method=method,
@@ -398,7 +393,7 @@ def _maker(
 
 def _follow(
     comm: MPI.Intracomm,
-    options: Namespace,
+    options: Options,
     flows: dict[str, Flow],
     state: State,
     steps: int,
@@ -407,12 +402,9 @@ def _follow(
 ) -> tuple[dict[str, list[float]], State]:
     """Collective. All time steps: seconds of each by method, and where the run ends."""
     for flow in flows.values():
-        if options.restart is None:
-            flow.taylor_green()
-        else:
-            state.load(comm, options.restart, flow.velocity_hat)
+        _begin(comm, options, state, flow)
     first = next(iter(flows.values()))
-    every = options.every or max(1, steps // LINES)
+    every = options.print_every or max(1, steps // LINES)
     history.add(state.time, first)
     turns = count(1)
 
@@ -440,7 +432,36 @@ def _follow(
     return times, state
 
 
-def _due(options: Namespace, number: int) -> bool:
+def _begin(comm: MPI.Intracomm, options: Options, state: State, flow: Flow) -> None:
+    """Collective. The velocity at the start."""
+    if options.restart is None:
+        flow.taylor_green()
+    else:
+        state.load(comm, options.restart, flow.velocity_hat)
+
+
+def _alone(
+    comm: MPI.Intracomm, options: Options, begin: State, steps: int, flow: Flow
+) -> dict[str, Verdict]:
+    """Collective. The velocity at the end beside that of rank 0, which takes the same steps."""
+    blocks = comm.gather((flow.plan.local_slice(True), np.array(flow.velocity_hat)))
+    error = 0.0
+    with user_errors(), agreed(comm):
+        if blocks is not None:
+            alone = _maker(MPI.COMM_SELF, options.but(grid=["auto"]), begin, steps)(BASELINE)
+            try:
+                _begin(MPI.COMM_SELF, options, begin, alone)
+                for _ in range(steps):
+                    alone.step(begin.dt)
+                whole = np.asarray(alone.velocity_hat)
+                apart = [np.max(np.abs(each - whole[:, *at[-3:]])) for at, each in blocks]
+                error = float(np.max(apart)) / float(np.max(np.abs(whole)))
+            finally:
+                alone.destroy()
+    return {"difference from rank 0 alone": Verdict(float(comm.bcast(error)), DIFFERENCE)}
+
+
+def _due(options: Options, number: int) -> bool:
     return options.save_every is not None and number % options.save_every == 0
 
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from onesided.apps.cli.options import (
+    FileName,
     above_zero,
-    common,
-    effort,
     not_negative,
     positive,
-    process_grid,
+    run_options,
+    take,
     timed,
 )
 
@@ -25,21 +25,9 @@ def heat(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided heat``."""
     parser.epilog = f"METHOD may also be one of {OWN}."
     add = parser.add_argument
-    add(
-        "--shape",
-        metavar="N",
-        type=positive,
-        nargs="+",
-        default=[2048, 2048],
-        help="points of the grid, along two or three axes (default 2048 2048)",
-    )
-    add("--steps", metavar="N", type=positive, default=200, help="time steps (default 200)")
-    add(
-        "--dt",
-        metavar="T",
-        type=above_zero,
-        help="time step (default: nine tenths of the largest stable one)",
-    )
+    take(parser, "shape", "2048 2048", "points of the grid, along two or three axes")
+    take(parser, "steps", "200")
+    take(parser, "dt", said="nine tenths of the largest stable one")
     add("--alpha", metavar="A", type=above_zero, default=1.0, help="diffusivity (default 1)")
     add(
         "--peak",
@@ -48,22 +36,15 @@ def heat(parser: argparse.ArgumentParser) -> None:
         default=1.0,
         help="temperature of the hottest spot at the start (default 1)",
     )
-    add(
-        "--boundary",
-        metavar="NAME",
+    take(
+        parser,
+        "boundary",
+        "fixed",
+        "periodic, or fixed at temperature 0",
         choices=("periodic", "fixed"),
-        nargs="+",
-        default=["fixed"],
-        help="periodic, or fixed at temperature 0: one for all axes, or one per axis (fixed)",
     )
-    add("--dtype", choices=("float32", "float64"), default="float64")
-    add(
-        "--threads",
-        metavar="N",
-        type=positive,
-        default=1,
-        help="threads of every rank that compute, and mark what they have computed (default 1)",
-    )
+    take(parser, "dtype", "float64", choices=("float32", "float64"))
+    take(parser, "threads", "1", "which compute, and mark what they have computed")
     add(
         "--pieces",
         metavar="N",
@@ -71,21 +52,11 @@ def heat(parser: argparse.ArgumentParser) -> None:
         default=1,
         help="tiles at every face, sent one by one if partitioned (--threads of them at least)",
     )
-    add(
-        "--rounds",
-        metavar="N",
-        type=positive,
-        default=10,
-        help="the methods take turns so many times, each with its part of the steps (default 10)",
-    )
-    process_grid(parser)
-    common(parser, COMM)
-    add(
-        "--verify",
-        action="store_true",
-        help="compute all steps on rank 0 as well; every byte must be the same",
-    )
-    add("--picture", metavar="FILE", help="draw the temperature at the end into an image FILE")
+    take(parser, "repeats", "10", "in turns, each with its part of the steps")
+    take(parser, "grid", "auto")
+    run_options(parser, COMM)
+    take(parser, "verify", note="all steps on rank 0 alone; every byte must be the same")
+    take(parser, "picture", note="the temperature at the end")
 
 
 @dataclass(frozen=True)
@@ -134,24 +105,11 @@ def damping(text: str) -> float:
 def _matrix(parser: argparse.ArgumentParser) -> None:
     """Local. The matrix, and what is written of the result."""
     parser.add_argument("file", metavar="FILE", help="matrix, in any format that spmv reads")
-    parser.add_argument(
-        "--partition",
-        choices=("rows", "metis", "rcm"),
-        default="rows",
-        help="rows in their order, METIS's parts, or reverse Cuthill-McKee order (default rows)",
-    )
-    parser.add_argument("--solution", metavar="FILE", help="write the result to an HDF5 FILE")
-    parser.add_argument(
-        "--picture", metavar="FILE", help="draw how it converges into an image FILE"
-    )
-    common(parser, "auto")
-    parser.add_argument(
-        "--iterations",
-        metavar="N",
-        type=positive,
-        default=1,
-        help="solve N times by every method, for timing (default 1)",
-    )
+    take(parser, "partition", "rows")
+    take(parser, "output", note="the result, an HDF5 file")
+    take(parser, "picture", note="how it converges")
+    run_options(parser, "auto")
+    take(parser, "repeats", "1", "a solution each, for timing")
 
 
 def solve(parser: argparse.ArgumentParser) -> None:
@@ -170,11 +128,12 @@ def solve(parser: argparse.ArgumentParser) -> None:
         "--rhs",
         metavar="NAME|FILE",
         default="ones",
-        help="ones, random, or a FILE: Matrix Market, .npy, or HDF5 as --solution writes it (ones)",
+        help="ones, random, or a FILE: Matrix Market, .npy, or HDF5 as --output writes it (ones)",
     )
-    add("--rtol", metavar="R", type=not_negative, default=1e-6, help="of the residual (1e-6)")
-    add("--atol", metavar="R", type=not_negative, default=0.0, help="of the residual (0)")
-    add("--maxiter", metavar="N", type=positive, help="most iterations (10 times the unknowns)")
+    take(parser, "rtol", "1e-6")
+    take(parser, "atol", "0", "of the residual")
+    take(parser, "maxiter", said="10 times the unknowns")
+    take(parser, "verify", note="the residual by SciPy's product on rank 0")
     add("--basis", metavar="N", type=positive, default=30, help="of gmres, fgmres: restarted (30)")
     add("--omega", metavar="W", type=above_zero, default=1.0, help="of ssor, below 2 (1)")
     add("--fill", metavar="F", type=above_zero, default=1.0, help="of ilu: memory factor (1)")
@@ -185,37 +144,17 @@ def pagerank(parser: argparse.ArgumentParser) -> None:
     _matrix(parser)
     add = parser.add_argument
     add("--damping", metavar="D", type=damping, default=0.85, help="following a link (0.85)")
-    add("--atol", metavar="R", type=not_negative, default=1e-8, help="sum of changes (1e-8)")
-    add("--maxiter", metavar="N", type=positive, default=1000, help="most iterations (1000)")
+    take(parser, "atol", "1e-8", "of the sum of changes")
+    take(parser, "maxiter", "1000")
     add("--top", metavar="N", type=positive, default=10, help="nodes to list (10)")
-    add("--verify", action="store_true", help="compare with SciPy's products on rank 0")
+    take(parser, "verify", note="SciPy's products on rank 0")
 
 
 def poisson(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided poisson``."""
-    parser.add_argument(
-        "--shape",
-        metavar="N",
-        type=positive,
-        nargs="+",
-        default=[64, 64, 64],
-        help="global shape of the finest grid (default 64 64 64)",
-    )
-    parser.add_argument(
-        "--levels",
-        metavar="N",
-        type=positive,
-        default=4,
-        help="number of grids, each with half the points of the next along an axis (default 4)",
-    )
-    parser.add_argument(
-        "--boundary",
-        metavar="NAME",
-        choices=("periodic", "dirichlet", "neumann"),
-        nargs="+",
-        default=["periodic"],
-        help="periodic, dirichlet or neumann: one for all axes, or one per axis (default periodic)",
-    )
+    take(parser, "shape", "64 64 64", "points of the finest grid")
+    take(parser, "levels", "4")
+    take(parser, "boundary", "periodic", choices=("periodic", "dirichlet", "neumann"))
     parser.add_argument(
         "--points",
         choices=("centers", "nodes"),
@@ -228,32 +167,39 @@ def poisson(parser: argparse.ArgumentParser) -> None:
         default="exact",
         help="of the Laplacian, or of its second-order difference quotients (default exact)",
     )
-    parser.add_argument("--dtype", choices=("float32", "float64"), default="float64")
-    effort(parser, "estimate")
-    process_grid(parser)
-    common(parser, "auto")
-    timed(parser, 10)
-    parser.add_argument("--picture", metavar="FILE", help="draw the errors into an image FILE")
+    take(parser, "dtype", "float64", choices=("float32", "float64"))
+    take(parser, "effort", "estimate")
+    take(parser, "grid", "auto")
+    run_options(parser, "auto")
+    timed(parser, "10")
+    take(parser, "verify", note="a solution of rank 0 alone")
+    take(parser, "picture", note="the errors over the spacing")
 
 
 def navier_stokes(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided navier-stokes``; None is what a checkpoint may decide."""
     add = parser.add_argument
-    add("--shape", metavar="N", type=positive, nargs="+", help="modes, one number for a cube (32)")
+    take(parser, "shape", note="modes, one number for a cube", said="32")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--reynolds", metavar="RE", type=above_zero, help="1/viscosity (1600)")
     size.add_argument("--nu", metavar="NU", type=not_negative, help="viscosity; 0 is none at all")
-    add("--dt", metavar="T", type=above_zero, help="time step (0.01)")
+    take(parser, "dt", said="0.01")
     end = parser.add_mutually_exclusive_group()
-    end.add_argument("--steps", metavar="N", type=positive, help="time steps of this run")
+    take(end, "steps", note="of this run")
     end.add_argument("--time", metavar="T", type=above_zero, help="time to end at (1)")
     add("--padding", metavar="P", type=above_zero, help="points per mode; 3/2 dealiases (1.5)")
-    add("--backend", metavar="NAME", help="kernel of the local transforms (auto)")
-    effort(parser, None)
-    add("--every", metavar="N", type=positive, help="steps between two lines (a tenth of all)")
-    add("--checkpoint", metavar="FILE", help="write the state at the end to an HDF5 FILE")
+    take(parser, "backend", said="auto")
+    take(parser, "effort", said="estimate")
+    take(parser, "print-every", said="a tenth of all")
+    add(
+        "--checkpoint",
+        metavar="FILE",
+        type=FileName,
+        help="write the state at the end to an HDF5 FILE",
+    )
     add("--save-every", metavar="N", type=positive, help="and also after every N steps")
     add("--restart", metavar="FILE", help="go on from a checkpoint; its settings hold")
-    add("--picture", metavar="FILE", help="draw the vorticity in a slice into an image FILE")
-    process_grid(parser)
-    common(parser, "auto")
+    take(parser, "verify", note="the same steps on rank 0 alone")
+    take(parser, "picture", note="the vorticity in a slice")
+    take(parser, "grid", "auto")
+    run_options(parser, "auto")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Listing
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.solvers.solve import Outcome, Runs, Solve
@@ -23,7 +23,7 @@ REMARK = (
 )
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where the ranks did not converge or are wrong."""
     runs = Runs(comm, options, "pagerank", REMARK)
 

@@ -9,7 +9,6 @@ quotients it falls like the square.
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,15 +17,16 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.picture import check_picture, save_lines
+from onesided.apps.bench.picture import save_lines
 from onesided.apps.bench.race import Contestant, timed, unchecked
 from onesided.apps.bench.selection import BASELINE, Candidate, chosen, hints, prepare, release
-from onesided.apps.cli.failures import CommandError
-from onesided.apps.cli.options import settings
+from onesided.apps.cli.failures import CommandError, user_errors
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
-from onesided.apps.cli.report import Report, Row, check_json
+from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict
-from onesided.apps.tools.fft import FAILED, exchanged_bytes, used_method
+from onesided.apps.tools.fft import exchanged_bytes, used_method
+from onesided.collectives.agreement import agreed
 from onesided.pencilfft import PFFT, newDistArray
 
 # One axis of a Poisson problem whose solution is known. Pure: no communication.
@@ -197,13 +197,17 @@ REMARK = (
 
 @dataclass
 class Level:
-    """One grid: its axes, the error of every method, and how far their solutions are apart."""
+    """One grid: its axes, the error of every method, and how far their solutions are apart.
+
+    ``alone``: how far the first of them is from that of rank 0 alone.
+    """
 
     axes: tuple[Axis, ...]
     allowed: float
     rounding: float
     errors: dict[str, float] = field(default_factory=dict)
     apart: float = 0.0
+    alone: float = 0.0
 
     @property
     def name(self) -> str:
@@ -224,32 +228,33 @@ class Level:
         return float(np.log(before / mine) / np.log(coarser.spacing / self.spacing))
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where an error is larger than explained."""
     names = chosen(options.comm)
     levels = _levels(options)
-    check_json(comm, options)
-    check_picture(comm, options.picture)
-    report = Report("poisson", settings(options), {"ranks": comm.size}, remarks=[REMARK])
+    report = Report("poisson", options.settings(), {"ranks": comm.size}, remarks=[REMARK])
     coarser = None
     for level in levels:
         report.rows += _solved(comm, options, names, level, coarser)
         coarser = level
     last = levels[-1]
-    methods = len(last.errors)
+    methods, allowed = len(last.errors), max(level.rounding for level in levels)
+    if options.verify:
+        alone = max(level.alone for level in levels)
+        report.verdicts["difference from rank 0 alone"] = Verdict(alone, allowed)
     if methods > 1:
         apart = max(level.apart for level in levels)
-        allowed = max(level.rounding for level in levels)
         report.verdicts[f"difference of the {methods} methods"] = Verdict(apart, allowed)
     report.pattern = {**report.pattern, "levels": [level.name for level in levels]}
     out = console(options.terminal) if comm.rank == 0 else None
     report.finish(comm, out, options.json)
     if comm.rank == 0 and options.picture is not None:
-        _draw(options, levels)
-    return FAILED if report.verified is False else 0
+        title = f"Poisson, {' '.join(options.boundary)}, {options.eigenvalues} eigenvalues"
+        _draw(options.picture, title, levels)
+    return report.code(comm)
 
 
-def _levels(options: Namespace) -> list[Level]:
+def _levels(options: Options) -> list[Level]:
     """Local. The grids from coarse to fine; :class:`CommandError` where one has too few points."""
     shape, names = options.shape, options.boundary
     if len(names) not in (1, len(shape)):
@@ -276,10 +281,9 @@ def _levels(options: Namespace) -> list[Level]:
 
 
 def plan_maker(
-    comm: MPI.Intracomm, options: Namespace, axes: Sequence[Axis]
+    comm: MPI.Intracomm, options: Options, axes: Sequence[Axis]
 ) -> Callable[[str], PFFT]:
     """Local. What makes the plan of a method for these axes."""
-    grid = None if options.grid == ["auto"] else tuple(options.grid)
     shape = tuple(axis.count for axis in axes)
     kinds = {number: axis.kind for number, axis in enumerate(axes) if axis.kind is not None}
     info = hints(options)
@@ -289,7 +293,7 @@ def plan_maker(
             comm,
             shape,
             dtype=options.dtype,
-            grid=grid,
+            grid=options.process_grid,
             method=method,
             info=info,
             kinds=kinds,
@@ -317,7 +321,7 @@ class PoissonSolver:
 
 def _solved(
     comm: MPI.Intracomm,
-    options: Namespace,
+    options: Options,
     names: list[str],
     level: Level,
     coarser: Level | None,
@@ -341,6 +345,8 @@ def _solved(
             first = np.array(solution)
         scale = _largest(comm, exact)
         level.apart = max(level.apart, _largest(comm, np.asarray(solution) - first) / scale)
+    if options.verify:
+        level.alone = _alone(comm, options, level, plan.local_slice(False), first)
     why = unchecked("the error of the solution is told by level, and judged there")
     contestants = [
         Contestant(method, _call(solver, right, solution), why)
@@ -352,6 +358,35 @@ def _solved(
     nbytes = exchanged_bytes(comm, plan)
     release(comm, candidates, PFFT.destroy)
     return [_row(level, coarser, each, labels, times, nbytes) for each in candidates]
+
+
+def _alone(
+    comm: MPI.Intracomm,
+    options: Options,
+    level: Level,
+    mine: tuple[slice, ...],
+    block: NDArray[Any] | None,
+) -> float:
+    """Collective. How far a solution is from that of rank 0 alone, relative to the largest value.
+
+    ``block``: of the solution, which this rank has in ``mine``.
+    """
+    blocks = comm.gather((mine, block))
+    error = 0.0
+    with user_errors(), agreed(comm):
+        if blocks is not None:
+            make = plan_maker(MPI.COMM_SELF, options.but(grid=["auto"]), level.axes)
+            with make(BASELINE) as plan:
+                exact, values = manufactured(level.axes, plan.local_slice(False))
+                right, solution = newDistArray(plan, False), newDistArray(plan, False)
+                right[...] = values
+                where, counts = plan.local_slice(True), plan.global_shape(True)
+                inverse = inverse_laplacian(level.axes, where, counts, options.eigenvalues)
+                PoissonSolver(plan, inverse.astype(plan.dtype(False)))(right, solution)
+                whole = np.array(solution)
+            differences = [np.max(np.abs(each - whole[at]), initial=0.0) for at, each in blocks]
+            error = float(np.max(differences)) / float(np.max(np.abs(exact)))
+    return float(comm.bcast(error))
 
 
 def _row(
@@ -399,12 +434,11 @@ def _largest(comm: MPI.Intracomm, block: NDArray[Any]) -> float:
     return float(np.max(comm.allgather(float(np.max(np.abs(block), initial=0.0)))))
 
 
-def _draw(options: Namespace, levels: Sequence[Level]) -> None:
+def _draw(path: str, title: str, levels: Sequence[Level]) -> None:
     """Local. Errors over the spacing."""
     spacing = [level.spacing for level in levels]
     lines = {
         method: (spacing, [level.errors[method] for level in levels])
         for method in levels[-1].errors
     }
-    title = f"Poisson, {' '.join(options.boundary)}, {options.eigenvalues} eigenvalues"
-    save_lines(options.picture, title, ("spacing", "relative error"), lines)
+    save_lines(path, title, ("spacing", "relative error"), lines)

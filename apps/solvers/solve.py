@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,23 +14,22 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from onesided import sparse
-from onesided.apps.bench.picture import check_picture, save_lines
+from onesided.apps.bench.picture import save_lines
 from onesided.apps.bench.race import setup_time
 from onesided.apps.bench.selection import BASELINE, Candidate, chosen, prepare, release
-from onesided.apps.cli.failures import CommandError, user_errors
-from onesided.apps.cli.options import settings
+from onesided.apps.cli.failures import FAILED, CommandError, user_errors
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress, reading
-from onesided.apps.cli.report import PLAIN, Report, Row, check_json
+from onesided.apps.cli.report import PLAIN, Report, Row
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.solvers.options import PRECONDITIONERS, SOLVERS, Named
 from onesided.apps.solvers.vectors import (
-    check_solution,
     in_file_order,
     right_hand_side,
     write_solution,
 )
 from onesided.apps.tools.rowblock import Maker
-from onesided.apps.tools.spmv import FAILED, halo_setup, label
+from onesided.apps.tools.spmv import halo_setup, label
 from onesided.collectives.context import Scoped
 from onesided.sparse import DistMatrix, read
 from onesided.sparse.solvers import Solution
@@ -110,16 +108,13 @@ class Outcome:
 class Runs:
     """The same problem by every method that was asked for, and what is told about it."""
 
-    def __init__(self, comm: MPI.Intracomm, options: Namespace, command: str, remark: str) -> None:
+    def __init__(self, comm: MPI.Intracomm, options: Options, command: str, remark: str) -> None:
         """Collective. Check what was given and read the matrix once for every method."""
         names = chosen(options.comm, baseline=False)
-        check_json(comm, options)
-        check_picture(comm, options.picture)
-        check_solution(comm, options.solution)
         self.comm, self.options = comm, options
         info = {"expected_iterations": PRODUCTS, **dict(options.info)}
         self.out: Console | None = console(options.terminal) if comm.rank == 0 else None
-        how = {"info": info, "partition": options.partition}
+        how: dict[str, Any] = {"info": info, "partition": options.partition}
         with reading(self.out, f"reading {Path(options.file).name}") as advance:
             self._candidates: list[Candidate[DistMatrix]] = prepare(
                 comm,
@@ -139,21 +134,21 @@ class Runs:
             "dtype": self.matrix.dtype.name,
             "ranks": comm.size,
         }
-        self.report = Report(command, settings(options), pattern, remarks=[remark])
+        self.report = Report(command, options.settings(), pattern, remarks=[remark])
 
     def solve(
         self,
         prepared: Callable[[DistMatrix], Solve],
         verdict: Callable[[DistMatrix, Solution], Verdict | None],
     ) -> dict[str, Outcome]:
-        """Collective. Run every method ``--iterations`` times, in turn."""
+        """Collective. Run every method ``--repeats`` times, in turn."""
         with user_errors():
             calls = {method: prepared(matrix) for method, matrix in self.matrices.items()}
         found: dict[str, list[Solution]] = {method: [] for method in calls}
         times: dict[str, list[float]] = {method: [] for method in calls}
-        total = self.options.iterations * len(calls)
+        total = self.options.repeats * len(calls)
         with progress(self.out, self.report.command, total) as tick, user_errors():
-            for _ in range(self.options.iterations):
+            for _ in range(self.options.repeats):
                 for method, call in calls.items():
                     keep = found[method]
                     times[method].append(
@@ -171,9 +166,9 @@ class Runs:
         """Collective. Report, plot, picture and solution; the exit code of the command."""
         comm, options, report = self.comm, self.options, self.report
         first = next(iter(outcomes.values())).solution
-        if options.solution is not None:
+        if options.output is not None:
             block = in_file_order(self.matrix, first.x)
-            write_solution(comm, options.solution, block, {**attributes, "reason": first.reason})
+            write_solution(comm, options.output, block, {**attributes, "reason": first.reason})
         self._rows(outcomes)
         report.pattern = {
             **report.pattern,
@@ -187,7 +182,7 @@ class Runs:
         if comm.rank == 0 and options.picture is not None:
             save_plot(options.picture, title, quantity, lines)
         converged = all(each.solution.converged for each in outcomes.values())
-        return 0 if converged and report.verified is not False else FAILED
+        return report.code(comm) or (0 if converged else FAILED)
 
     def _rows(self, outcomes: Mapping[str, Outcome]) -> None:
         """Collective. A row of the report for every method; the matrices are freed."""
@@ -231,7 +226,7 @@ def _keywords(entry: Named, values: Mapping[str, Any]) -> dict[str, Any]:
     return {keyword: values[option] for option, keyword in entry.keywords.items()}
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where the solver did not converge."""
     solver, precond = SOLVERS[options.solver], PRECONDITIONERS[options.precond]
     if precond is not None and not solver.preconditioned:
@@ -264,21 +259,45 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
 
 def _verdict(
     comm: MPI.Intracomm,
-    options: Namespace,
+    options: Options,
     matrix: DistMatrix,
     solution: Solution,
     side: NDArray[Any],
 ) -> Verdict:
     """Collective. The residual computed anew, relative to what it may be."""
-    rest = side - matrix @ solution.x
-    size, length = _norm(comm, side), _norm(comm, rest)
+    size = _norm(comm, side)
     allowed = max(options.rtol, options.atol / (size or 1.0))
-    error = length / (size or 1.0)
-    if solution.reason == LEAST_SQUARES:
-        frobenius = _norm(comm, matrix.local_rows().data)
-        error = _norm(comm, matrix.H @ rest) / ((frobenius * length) or 1.0)
+    least_squares = solution.reason == LEAST_SQUARES
+    if options.verify:
+        error = _by_scipy(comm, matrix, solution.x, side, least_squares)
+    else:
+        rest = side - matrix @ solution.x
+        length = _norm(comm, rest)
+        error = length / (size or 1.0)
+        if least_squares:
+            frobenius = _norm(comm, matrix.local_rows().data)
+            error = _norm(comm, matrix.H @ rest) / ((frobenius * length) or 1.0)
     rounding = ROUNDING * float(np.finfo(matrix.dtype).eps)
     return Verdict(error, MARGIN * allowed + rounding)
+
+
+def _by_scipy(
+    comm: MPI.Intracomm,
+    matrix: DistMatrix,
+    x: NDArray[Any],
+    side: NDArray[Any],
+    least_squares: bool,
+) -> float:
+    """Collective. The relative residual by the whole matrix on rank 0."""
+    whole, xs, sides = matrix.gather(), comm.gather(x), comm.gather(side)
+    error = 0.0
+    if whole is not None and xs is not None and sides is not None:
+        b = np.concatenate(sides)
+        rest = b - whole @ np.concatenate(xs)
+        norm = np.linalg.norm
+        over = norm(whole.data) * norm(rest) if least_squares else norm(b)
+        error = float(norm(whole.conj().T @ rest if least_squares else rest) / (over or 1.0))
+    return float(comm.bcast(error))
 
 
 def _norm(comm: MPI.Intracomm, block: NDArray[Any]) -> float:

@@ -115,22 +115,6 @@ READERS: Mapping[str, Callable[[Path], NDArray[Any]]] = {
 }
 
 
-def check_solution(comm: MPI.Intracomm, path: str | None) -> None:
-    """Collective. :class:`CommandError` before the work where no solution can be written."""
-    trouble = ""
-    if comm.rank == 0 and path is not None:
-        folder = os.path.dirname(os.path.abspath(path))
-        if os.path.isdir(path):
-            trouble = f"{path}: Is a directory"
-        elif not os.path.isdir(folder):
-            trouble = f"{path}: No such file or directory"
-        elif not os.access(folder, os.W_OK):
-            trouble = f"{path}: Permission denied"
-    trouble = comm.bcast(trouble)
-    if trouble:
-        raise CommandError(trouble)
-
-
 def write_solution(
     comm: MPI.Intracomm, path: str, block: NDArray[Any], attributes: Mapping[str, Any]
 ) -> None:

@@ -1,12 +1,11 @@
 """``onesided bench fft``: the distributed FFT against others, both directions.
 
-One shape with several methods; or, with ``--suite``, the table of cases with what each is to
+One shape with several methods; or, with ``--targets``, the table of cases with what each is to
 reach. Where an opponent is not to be had, the report says why.
 """
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
@@ -17,9 +16,9 @@ from mpi4py import MPI
 
 from onesided.apps.bench.race import setup_time
 from onesided.apps.bench.selection import BASELINE, chosen
-from onesided.apps.cli.options import settings
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
-from onesided.apps.cli.report import Report, Row, check_json, compared, conclusions
+from onesided.apps.cli.report import Report, Row, compared, conclusions
 from onesided.apps.cli.statistics import Target, Verdict, conclusion, ratio
 from onesided.apps.tools.fft import plan_maker
 from onesided.apps.tools.fft_contest import (
@@ -39,27 +38,29 @@ from onesided.apps.tools.fft_contest import (
 from onesided.collectives import methods
 from onesided.pencilfft import PFFT
 
-# ``onesided bench fft --suite``: all cases of the table, each with what it has to reach.
+# ``onesided bench fft --targets``: all cases of the table, each with what it has to reach.
 
-SUITE_REMARK = (
+TARGETS_REMARK = (
     "Reached: the median over the rounds of how many times as fast as the opponent ours is "
     "(at least), or of our time over the opponent's (at most). Local work: the kernels over the "
     "whole local volume and one memcpy of the moved volume per transpose. Plans: making one with "
     "nothing remembered, as mpi4py-fft makes its own, and one that is recalled."
 )
+#: What the shapes are divided by with ``--quick``.
+SHRINK = 16
 #: How often a plan is made.
 PLANS = 5
 
 
-def run_suite(comm: MPI.Intracomm, options: Namespace) -> int:
-    """Collective. The command with ``--suite``; 1 where a result is wrong, or, with ``--strict``, a
-    target is missed."""
+def run_targets(comm: MPI.Intracomm, options: Options) -> int:
+    """Collective. The command with ``--targets``; 1 where a result is wrong, or, with
+    ``--strict``, a target is missed."""
     names = chosen(options.comm, baseline=False)
-    table = cases(comm.size, options.shrink)
+    table = cases(comm.size, SHRINK if options.quick else 1)
     opponents = [OPPONENTS[word] for word in options.against or OPPONENTS]
     plans: dict[str, object] = {}
     pattern = {"ranks": comm.size, "plans": plans}
-    report = Report("bench fft --suite", settings(options), pattern, remarks=[SUITE_REMARK])
+    report = Report("bench fft --targets", options.settings(), pattern, remarks=[TARGETS_REMARK])
     verdicts: list[Verdict] = []
     for case in table:
         own = _with_case(options, case, len(table))
@@ -68,7 +69,7 @@ def run_suite(comm: MPI.Intracomm, options: Namespace) -> int:
         outcome = contest(comm, own, names, opponents)
         verdicts += outcome.verdicts.values()
         plans[case.name] = {**outcome.choices, FFTW_MPI: outcome.facts, PEER: outcome.best_peer}
-        report.rows += _suite_rows(case, outcome)
+        report.rows += _target_rows(case, outcome)
         report.remarks += [f"{case.name}, {each}" for each in in_words(outcome.choices)]
         report.remarks += [f"{case.name}, {key}: {why}" for key, why in outcome.absent.items()]
     nothing = f"no targets are set for these shapes on {comm.size} ranks"
@@ -78,7 +79,7 @@ def run_suite(comm: MPI.Intracomm, options: Namespace) -> int:
     return report.code(comm, strict=options.strict)
 
 
-def _setups(comm: MPI.Intracomm, options: Namespace, case: Case, method: str) -> list[Row]:
+def _setups(comm: MPI.Intracomm, options: Options, case: Case, method: str) -> list[Row]:
     """Collective. Plans instead of transforms: made, destroyed, and made again."""
     library = import_module("mpi4py_fft")
     shape, dtype = case.shape, case.dtype
@@ -116,7 +117,7 @@ def _seconds(comm: MPI.Intracomm, make: Callable[[], Any]) -> list[float]:
     return times
 
 
-def _with_case(options: Namespace, case: Case, count: int) -> Namespace:
+def _with_case(options: Options, case: Case, count: int) -> Any:
     """The options of one case; the time is shared by all."""
     own = {
         "shape": list(case.shape),
@@ -125,10 +126,10 @@ def _with_case(options: Namespace, case: Case, count: int) -> Namespace:
         "grid": ["auto"] if case.grid is None else list(case.grid),
         "seconds": options.seconds / count,
     }
-    return Namespace(**(vars(options) | own))
+    return options.but(**own)
 
 
-def _suite_rows(case: Case, outcome: Outcome) -> list[Row]:
+def _target_rows(case: Case, outcome: Outcome) -> list[Row]:
     """A row for every direction, method and opponent, and why a method is missing."""
     rows: list[Row] = [
         _row(case, outcome, direction, method, opponent)
@@ -170,11 +171,10 @@ CHOOSER = "auto"  # the method that chooses one of the others
 USUAL = ("mpi4py-fft", "local-work")
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command."""
-    check_json(comm, options)
-    if options.suite:
-        return run_suite(comm, options)
+    if options.targets:
+        return run_targets(comm, options)
     opponents = [OPPONENTS[word] for word in options.against or USUAL]
     outcome = contest(comm, options, chosen(options.comm), opponents)
     pattern = {
@@ -184,7 +184,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
         "plans": outcome.choices,
         "FFTW-MPI": outcome.facts,
     }
-    report = Report("bench fft", settings(options), pattern, remarks=[REMARK])
+    report = Report("bench fft", options.settings(), pattern, remarks=[REMARK])
     report.rows = _rows(outcome)
     report.remarks += [f"{name}: {reason}" for name, reason in outcome.absent.items()]
     report.remarks += in_words(outcome.choices)

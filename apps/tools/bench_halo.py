@@ -7,7 +7,6 @@ types. Three fields in one update are compared with one field, and with three up
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -20,9 +19,9 @@ from numpy.typing import NDArray
 
 from onesided.apps.bench.race import race, steady
 from onesided.apps.cli.failures import closing
-from onesided.apps.cli.options import settings
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import Report, check_json, compared, conclusions
+from onesided.apps.cli.report import Report, compared, conclusions
 from onesided.apps.cli.statistics import Target, Verdict
 from onesided.collectives import Grid
 from onesided.collectives.hardware import Layout
@@ -53,13 +52,12 @@ class Entrant:
     exchange: Callable[[], object]
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; 1 where ghosts are wrong, or, if that is asked, a target missed."""
-    check_json(comm, options)
     out = console(options.terminal) if comm.rank == 0 else None
-    report = Report("bench halo", settings(options), {"ranks": comm.size}, remarks=[REMARK])
-    with progress(out, "exchanging", len(options.shapes)) as tick:
-        for shape in options.shapes:
+    report = Report("bench halo", options.settings(), {"ranks": comm.size}, remarks=[REMARK])
+    with progress(out, "exchanging", len(options.shape)) as tick:
+        for shape in options.shape:
             _contest(comm, tuple(shape), options, report)
             tick()
     report.remarks += conclusions(report.rows, "no targets are set for these grids")
@@ -68,7 +66,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
 
 
 def _contest(
-    comm: MPI.Intracomm, shape: tuple[int, ...], options: Namespace, report: Report
+    comm: MPI.Intracomm, shape: tuple[int, ...], options: Options, report: Report
 ) -> None:
     """Collective. All contestants on one grid, in turns."""
     name, near = "x".join(map(str, shape)), len(Layout.of(comm).ranks_per_node) == 1

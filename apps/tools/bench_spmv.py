@@ -6,7 +6,6 @@ other ranks sleep.
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
 from statistics import median
@@ -18,9 +17,9 @@ from mpi4py import MPI
 from onesided.apps.bench.race import LEAD, STEADY, Contestant, timed, unchecked
 from onesided.apps.bench.selection import BASELINE, chosen, hints, prepare, release
 from onesided.apps.cli.failures import user_errors
-from onesided.apps.cli.options import settings
+from onesided.apps.cli.options import Options, edge
 from onesided.apps.cli.progress import console
-from onesided.apps.cli.report import Report, Row, check_json, compared, conclusions
+from onesided.apps.cli.report import Report, Row, compared, conclusions
 from onesided.apps.tools.rowblock import Maker
 from onesided.apps.tools.spmv import (
     REMARK,
@@ -46,11 +45,11 @@ from onesided.apps.tools.spmv_reading import REMARK as READING_REMARK
 from onesided.apps.tools.spmv_reading import reading_rows
 from onesided.sparse import DistMatrix, Partition, from_rows, stencil27
 
-# ``onesided bench spmv --suite``: many matrices, and parts of a product, with what to reach.
+# ``onesided bench spmv --targets``: many matrices, and parts of a product, with what to reach.
 
-SUITE_METHODS = "rma-notify"  # where --comm says nothing
+TARGET_METHODS = "rma-notify"  # where --comm says nothing
 HALO, CG, READING = 1, 2, 4  # shares of the time; a matrix has one
-SUITE_REMARK = (
+TARGETS_REMARK = (
     "Reached: the median over the rounds of our time over the opponent's (at most), or of how many "
     "times as fast ours is (at least). Products in a row, after "
     f"{LEAD * 1e3:.0f} ms that do not count, for at least {STEADY * 1e3:.0f} ms. PETSc: MatMult "
@@ -59,42 +58,37 @@ SUITE_REMARK = (
 )
 
 
-def run_suite(comm: MPI.Intracomm, options: Namespace) -> int:
-    """Collective. The command with ``--suite``."""
-    options.comm = options.comm or SUITE_METHODS
+def run_targets(comm: MPI.Intracomm, options: Options) -> int:
+    """Collective. The command with ``--targets``."""
+    options.comm = options.comm or TARGET_METHODS
     names, asked = chosen(options.comm), chosen(options.comm, baseline=False)
     table, reason = cases(comm, options)
     share = options.seconds / (len(table) + HALO + CG + READING)
-    wanted = comm.size == RANKS and options.shrink == 1
+    wanted = comm.size == RANKS and not options.quick
     cache = comm.bcast(core_cache())
     petsc = Opponent.found(comm)
     matrices: dict[str, Any] = {}
     pattern = {"ranks": comm.size, "core_cache_bytes": cache, "matrices": matrices}
-    report = Report("bench spmv --suite", settings(options), pattern)
+    report = Report("bench spmv --targets", options.settings(), pattern)
     report.remarks = [
-        each for each in (SUITE_REMARK, HALO_REMARK, CG_REMARK, READING_REMARK, reason) if each
+        each for each in (TARGETS_REMARK, HALO_REMARK, CG_REMARK, READING_REMARK, reason) if each
     ]
     for case in table:
         with user_errors():
             block = case.make(comm)
         if not case.generated and block.nnz(comm) <= options.entries:
             continue
-        outcome = contest(comm, _during(options, share), block, names, petsc)
+        outcome = contest(comm, options.but(seconds=share), block, names, petsc)
         del block
         matrices[case.name] = _facts(case, outcome)
         report.rows += _rows(case.name, outcome, cache, asked if wanted else [])
-    report.rows += halo_rows(comm, _during(options, share * HALO), asked, wanted)
-    report.rows += cg_rows(comm, _during(options, share * CG), asked, wanted)
-    report.rows += reading_rows(comm, _during(options, share * READING), asked[0], wanted)
-    nothing = f"no targets are set for --shrink {options.shrink} on {comm.size} ranks"
+    report.rows += halo_rows(comm, options.but(seconds=share * HALO), asked, wanted)
+    report.rows += cg_rows(comm, options.but(seconds=share * CG), asked, wanted)
+    report.rows += reading_rows(comm, options.but(seconds=share * READING), asked[0], wanted)
+    nothing = f"no targets are set{' for --quick' if options.quick else ''} on {comm.size} ranks"
     report.remarks += conclusions(report.rows, nothing)
     report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
     return report.code(comm, strict=options.strict)
-
-
-def _during(options: Namespace, seconds: float) -> Namespace:
-    """Local. The options with less time."""
-    return Namespace(**(vars(options) | {"seconds": seconds}))
 
 
 def _facts(case: SparseCase, outcome: Outcome) -> dict[str, Any]:
@@ -147,14 +141,13 @@ SERIAL = "SciPy"
 METHODS = "rma-fence,rma-notify"  # where --comm says nothing
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command."""
-    check_json(comm, options)
-    if options.suite:
-        return run_suite(comm, options)
+    if options.targets:
+        return run_targets(comm, options)
     options.comm = options.comm or METHODS
     names = chosen(options.comm)
-    points = options.points
+    points = edge(options)
     info = hints(options)
     rows = stencil27(points, Partition.even(points**3, comm.size).range(comm.rank))
     candidates = prepare(
@@ -177,7 +170,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     times, alone = found.times, found.times[SERIAL]
     report = Report(
         "bench spmv",
-        settings(options),
+        options.settings(),
         {"stencil": 27, "rows": points**3, "nonzeros": first.nnz, "ranks": comm.size},
         remarks=[REMARK],
     )

@@ -6,7 +6,6 @@ import os
 import shutil
 import sys
 import threading
-from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,10 +19,10 @@ from rich.table import Table
 
 from onesided.apps.bench.selection import chosen
 from onesided.apps.cli import machine
-from onesided.apps.cli.failures import words
-from onesided.apps.cli.options import settings
+from onesided.apps.cli.failures import FAILED, words
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import PLAIN, byte_count, check_json, write_json
+from onesided.apps.cli.report import PLAIN, byte_count, write_json
 from onesided.collectives import Alltoallv_init, OnesidedError, Request, interpreter, methods
 from onesided.collectives.hardware import Layout
 from onesided.sparse.files import entries
@@ -251,14 +250,12 @@ def known_defects(vendor: str, version: Version) -> list[Defect]:
     return [defect for defect in DEFECTS if defect.concerns(vendor, version)]
 
 
-FAILED = 1  # exit code where a method that should work does not
 SHARED_MEMORY = "/dev/shm"
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a method moved wrong data."""
     names = chosen(options.comm, baseline=False)
-    check_json(comm, options)
     out = console(options.terminal) if comm.rank == 0 else None
     found = facts(comm)
     trials = []
@@ -349,10 +346,10 @@ def _table(trials: list[Trial]) -> Table:
     return table
 
 
-def _record(options: Namespace, found: dict[str, Any], trials: list[Trial]) -> dict[str, Any]:
+def _record(options: Options, found: dict[str, Any], trials: list[Trial]) -> dict[str, Any]:
     return {
         "command": "doctor",
-        "settings": settings(options),
+        "settings": options.settings(),
         "versions": found["versions"],
         "machine": {
             name: value for name, value in found.items() if name not in ("versions", "defects")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -14,9 +13,9 @@ from numpy.typing import NDArray
 
 from onesided.apps.bench.race import Contestant, Race, timed, unchecked
 from onesided.apps.bench.selection import BASELINE, Candidate, chosen, hints, prepare, release
-from onesided.apps.cli.options import settings
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
-from onesided.apps.cli.report import Report, Row, byte_count, check_json
+from onesided.apps.cli.report import Report, Row, byte_count
 from onesided.apps.cli.statistics import Verdict, conclusion
 from onesided.collectives import sums
 from onesided.pencilfft import PFFT, newDistArray
@@ -157,12 +156,10 @@ def gathered(
 
 
 SEED = 20240229
-FAILED = 1  # exit code where a verification failed
 
 
-def plan_maker(comm: MPI.Intracomm, options: Namespace) -> Callable[[str], PFFT]:
+def plan_maker(comm: MPI.Intracomm, options: Options) -> Callable[[str], PFFT]:
     """Local. What makes the plan of a method, from the options of the transform."""
-    grid = None if options.grid == ["auto"] else tuple(options.grid)
     info = hints(options)
 
     def make(method: str) -> PFFT:
@@ -170,7 +167,7 @@ def plan_maker(comm: MPI.Intracomm, options: Namespace) -> Callable[[str], PFFT]
             comm,
             tuple(options.shape),
             dtype=options.dtype,
-            grid=grid,
+            grid=options.process_grid,
             backend=options.backend,
             method=method,
             info=info,
@@ -203,15 +200,14 @@ def used_method(plan: PFFT, method: str) -> str:
     return method if used in ([], [method]) else f"{method} ({', '.join(used)})"
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a verification failed."""
     names = chosen(options.comm)
-    check_json(comm, options)
     candidates = prepare(comm, names, plan_maker(comm, options), PFFT.destroy)
     ready = [each for each in candidates if each.made is not None]
     plans = {each.method: each.made for each in ready if each.made is not None}
     plan = next(iter(plans.values()))
-    report = Report("fft", settings(options), _pattern(comm, plan), remarks=[REMARK])
+    report = Report("fft", options.settings(), _pattern(comm, plan), remarks=[REMARK])
     source = random_input(comm, plan)
     check = FourierCheck(comm, plan, source) if options.verify else None
     found = _measured(comm, options, plans, source, check)
@@ -224,7 +220,7 @@ def run(comm: MPI.Intracomm, options: Namespace) -> int:
     for row, each in zip(report.rows, candidates, strict=True):
         row.verdict = found.verdicts.get(f"{each.method} forward")
     report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
-    return FAILED if report.verified is False else 0
+    return report.code(comm)
 
 
 REMARK = (
@@ -235,7 +231,7 @@ REMARK = (
 
 def _measured(
     comm: MPI.Intracomm,
-    options: Namespace,
+    options: Options,
     plans: Mapping[str, PFFT],
     source: Any,
     check: FourierCheck | None,

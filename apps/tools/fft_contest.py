@@ -8,7 +8,6 @@ fftw, numpy, scipy or mkl_fft both sides have that kernel.
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,6 +22,7 @@ from onesided.apps.bench.foreign import ForeignError
 from onesided.apps.bench.race import Check, Contestant, timed, unchecked
 from onesided.apps.bench.selection import Candidate, prepare, release
 from onesided.apps.cli.failures import user_errors, words
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import byte_count
 from onesided.apps.cli.statistics import Target, Verdict
@@ -163,7 +163,7 @@ class Outcome:
 
 
 def contest(
-    comm: MPI.Intracomm, options: Namespace, names: Sequence[str], opponents: Sequence[str]
+    comm: MPI.Intracomm, options: Options, names: Sequence[str], opponents: Sequence[str]
 ) -> Outcome:
     """Collective. Time the methods and the opponents on ``--shape``, ``--dtype`` and ``--grid``."""
     candidates = prepare(comm, names, plan_maker(comm, options), PFFT.destroy)
@@ -270,7 +270,7 @@ def _calls(plans: Mapping[str, PFFT], source: Any) -> dict[str, Calls]:
 
 
 def _peers(
-    comm: MPI.Intracomm, options: Namespace, opponents: Sequence[str], outcome: Outcome
+    comm: MPI.Intracomm, options: Options, opponents: Sequence[str], outcome: Outcome
 ) -> dict[str, Any]:
     """Collective. Plans of mpi4py-fft by kernel, on the grid that was asked for or its own."""
     if PEER not in opponents:
@@ -280,7 +280,7 @@ def _peers(
         return {}
     from mpi4py_fft import PFFT as PeerPFFT
 
-    grid = None if options.grid == ["auto"] else options.grid
+    grid = options.process_grid
     shape = tuple(options.shape)
     kernels = [each for each, needs in KERNELS.items() if find_spec(needs) is not None]
     if options.backend in kernels:  # a kernel by name: the same on both sides
@@ -301,7 +301,7 @@ def _peers(
 
 
 def _local_work(
-    comm: MPI.Intracomm, options: Namespace, plan: PFFT, opponents: Sequence[str], outcome: Outcome
+    comm: MPI.Intracomm, options: Options, plan: PFFT, opponents: Sequence[str], outcome: Outcome
 ) -> LocalWork | None:
     """Collective."""
     if LOCAL not in opponents:
@@ -314,7 +314,7 @@ def _local_work(
 
 
 def _fftw_mpi(
-    comm: MPI.Intracomm, options: Namespace, plan: PFFT, opponents: Sequence[str], outcome: Outcome
+    comm: MPI.Intracomm, options: Options, plan: PFFT, opponents: Sequence[str], outcome: Outcome
 ) -> FftwMpi | None:
     """Collective. FFTW-MPI, where this is what its program can do: a real array in slabs."""
     if FFTW_MPI not in opponents:

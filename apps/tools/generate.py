@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +10,15 @@ import h5py
 import numpy as np
 from mpi4py import MPI
 
+from onesided.apps.bench.race import setup_time
 from onesided.apps.cli.failures import CommandError, user_errors
+from onesided.apps.cli.options import Options, edge
+from onesided.apps.cli.progress import console
+from onesided.apps.cli.report import Report, Row
+from onesided.apps.cli.statistics import Verdict
+from onesided.apps.tools.spmv import vector
 from onesided.collectives import agreed
+from onesided.sparse import read
 from onesided.sparse.files.marketwriter import Form, write_matrixmarket
 from onesided.sparse.files.store import write
 from onesided.sparse.generators.grids import stencil7, stencil27
@@ -20,32 +26,34 @@ from onesided.sparse.generators.mesh import trace_mesh
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.partition import Partition
 
+ROUNDING = 1e-13  # of sums of products
+
 
 @dataclass(frozen=True)
 class Kind:
     """A family of matrices: how a rank's rows are made, and how they are written."""
 
-    make: Callable[[MPI.Intracomm, Namespace], Any]
+    make: Callable[[MPI.Intracomm, Options], Any]
     form: Form
-    words: Callable[[Namespace], str]
+    words: Callable[[Options], str]
 
 
-def _mesh(comm: MPI.Intracomm, options: Namespace) -> Any:
-    return trace_mesh(comm, options.size, options.seed)
+def _mesh(comm: MPI.Intracomm, options: Options) -> Any:
+    return trace_mesh(comm, edge(options), options.seed)
 
 
 def _grid(
     stencil: Callable[[int, tuple[int, int]], Any]
-) -> Callable[[MPI.Intracomm, Namespace], Any]:
-    def make(comm: MPI.Intracomm, options: Namespace) -> Any:
-        rows = Partition.even(options.size**3, comm.size)
-        return stencil(options.size, rows.range(comm.rank))
+) -> Callable[[MPI.Intracomm, Options], Any]:
+    def make(comm: MPI.Intracomm, options: Options) -> Any:
+        points = edge(options)
+        return stencil(points, Partition.even(points**3, comm.size).range(comm.rank))
 
     return make
 
 
-def _cube(options: Namespace) -> str:
-    return f"{options.size} x {options.size} x {options.size} grid"
+def _cube(options: Options) -> str:
+    return f"{' x '.join([str(edge(options))] * 3)} grid"
 
 
 KINDS = {
@@ -55,7 +63,8 @@ KINDS = {
         _mesh,
         Form(symmetric=True, pattern=True),
         lambda o: (
-            f"dual graph of a triangulation refined along curves, {o.size} triangles, seed {o.seed}"
+            f"dual graph of a triangulation refined along curves, {edge(o)} triangles, "
+            f"seed {o.seed}"
         ),
     ),
 }
@@ -80,23 +89,47 @@ def _store(comm: MPI.Intracomm, path: str, rows: Any, form: Form, comments: list
 WRITERS: dict[str, Writer] = {".mtx": _market, ".h5": _store}
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
-    """Collective. The command."""
+def run(comm: MPI.Intracomm, options: Options) -> int:
+    """Collective. The command; 1 where a file that is read again has another matrix."""
     kind = KINDS[options.kind]
     endings = [ending for ending in WRITERS if options.output.endswith(ending)]
     if not endings:
         raise CommandError(f"{options.output}: its name must end with {' or '.join(WRITERS)}")
+    words = kind.words(options)
     comments = [
-        f"Generated, not from any application: {kind.words(options)}",
-        f"onesided generate {options.kind} --size {options.size} --seed {options.seed}",
+        f"Generated, not from any application: {words}",
+        f"onesided generate {options.kind} --shape {edge(options)} --seed {options.seed}",
     ]
+    made: list[Any] = []
     with user_errors():
-        rows = kind.make(comm, options)
-        WRITERS[endings[0]](comm, options.output, rows, kind.form, comments)
+        making = setup_time(comm, lambda: made.append(kind.make(comm, options)))
+        rows = made[0]
+        writing = setup_time(
+            comm, lambda: WRITERS[endings[0]](comm, options.output, rows, kind.form, comments)
+        )
     shape = comm.allreduce(rows.shape[0]), rows.shape[1]
     nonzeros = comm.allreduce(rows.nnz)
-    if comm.rank == 0:
-        print(
-            f"{options.output}: {shape[0]} x {shape[1]}, {nonzeros} nonzeros, {kind.words(options)}"
-        )
-    return 0
+    pattern = {"matrix": words, "shape": list(shape), "nonzeros": nonzeros, "ranks": comm.size}
+    report = Report("generate", options.settings(), pattern)
+    report.remarks = [f"{options.output}: {shape[0]} x {shape[1]}, {nonzeros} nonzeros, {words}"]
+    report.rows = [Row({"step": "make"}, [making]), Row({"step": "write"}, [writing])]
+    if options.verify:
+        report.verdicts["products with the file's matrix"] = _verdict(comm, options, rows)
+    report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
+    return report.code(comm)
+
+
+def _verdict(comm: MPI.Intracomm, options: Options, rows: Any) -> Verdict:
+    """Collective. y A x, with A as it was made and as it was read; their rows may be on any ranks.
+
+    Relative to the same with all absolute values.
+    """
+    first, count = comm.exscan(rows.shape[0]) or 0, rows.shape[1]
+    with user_errors(), read(comm, options.output, method="p2p") as matrix:
+        theirs = matrix @ vector(*matrix.col_range, matrix.dtype)
+        mine = vector(*matrix.row_range, matrix.dtype, 1.0)
+        found = float(comm.allreduce(float(mine @ theirs)))
+    x, y = vector(0, count, rows.dtype), vector(first, first + rows.shape[0], rows.dtype, 1.0)
+    wanted = float(comm.allreduce(float(y @ (rows @ x))))
+    scale = float(comm.allreduce(float(np.abs(y) @ (abs(rows) @ np.abs(x)))))
+    return Verdict(abs(found - wanted) / (scale or 1.0), ROUNDING)

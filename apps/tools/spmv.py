@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from argparse import Namespace
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.resources import as_file, files
@@ -16,19 +15,18 @@ import scipy.sparse
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.picture import check_picture, save_traffic
+from onesided.apps.bench.picture import save_traffic
 from onesided.apps.bench.race import Contestant, timed, unchecked
 from onesided.apps.bench.selection import BASELINE, chosen, hints, prepare, release
 from onesided.apps.cli.failures import CommandError, user_errors
-from onesided.apps.cli.options import settings
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, reading
-from onesided.apps.cli.report import Report, Row, check_json
+from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict, conclusion
 from onesided.apps.tools.rowblock import Maker
 from onesided.collectives import agreed
 from onesided.sparse import DistMatrix, read
 
-FAILED = 1  # exit code where a verification failed
 TOLERANCE = 50.0  # rounding errors allowed, in units of the dtype's epsilon
 REMARK = (
     "An iteration is one product. GB/s: bytes of the matrix, its indices and the vectors that all "
@@ -36,11 +34,9 @@ REMARK = (
 )
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a verification failed."""
     names = chosen(options.comm)
-    check_json(comm, options)
-    check_picture(comm, options.traffic, "--traffic")
     if options.file is not None:
         return _run(comm, options, names, Path(options.file), options.file)
     with as_file(shipped()) as path:
@@ -63,7 +59,7 @@ def shipped() -> Any:
     return found[0]
 
 
-def _run(comm: MPI.Intracomm, options: Namespace, names: list[str], path: Path, shown: str) -> int:
+def _run(comm: MPI.Intracomm, options: Options, names: list[str], path: Path, shown: str) -> int:
     info = hints(options)
     out = console(options.terminal) if comm.rank == 0 else None
     with reading(out, f"reading {Path(shown).name}") as advance:
@@ -81,11 +77,11 @@ def _run(comm: MPI.Intracomm, options: Namespace, names: list[str], path: Path, 
         )  # fmt: skip
     matrices = {each.method: each.made for each in candidates if each.made is not None}
     matrix = next(iter(matrices.values()))
-    report = Report("spmv", settings(options), _pattern(comm, matrix, shown), remarks=[REMARK])
-    if options.traffic is not None:
+    report = Report("spmv", options.settings(), _pattern(comm, matrix, shown), remarks=[REMARK])
+    if options.picture is not None:
         sent = matrix.report().sent
         if comm.rank == 0:
-            save_traffic(options.traffic, f"{Path(shown).name} on {comm.size} ranks", sent)
+            save_traffic(options.picture, f"{Path(shown).name} on {comm.size} ranks", sent)
     x = vector(*matrix.col_range, matrix.dtype)
     checks = _checks(comm, matrices, path) if options.verify else {}
     contestants = [
@@ -108,7 +104,7 @@ def _run(comm: MPI.Intracomm, options: Namespace, names: list[str], path: Path, 
             row.verdict = verdicts.get(method)
         report.rows.append(row)
     report.finish(comm, out, options.json)
-    return FAILED if report.verified is False else 0
+    return report.code(comm)
 
 
 def product(matrix: DistMatrix, x: NDArray[Any]) -> Callable[[], object]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -31,6 +30,7 @@ from onesided.apps.bench.race import (
 )
 from onesided.apps.bench.selection import BASELINE, Candidate, hints, prepare, release
 from onesided.apps.cli.failures import user_errors
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
 from onesided.apps.cli.statistics import Target
 from onesided.apps.tools.petsc import Installation, Petsc, find, question
@@ -49,6 +49,12 @@ GRIDS = (64, 100)  # points along an edge
 LEAST_GRID = 8
 MESH = 1_000_000  # triangles
 LEAST_MESH = 1000
+QUICK = 64  # what they are divided by with --quick
+
+
+def shrink(options: Options) -> int:
+    """Local. What sizes are divided by."""
+    return QUICK if options.quick else 1
 
 
 @dataclass(frozen=True)
@@ -60,34 +66,39 @@ class SparseCase:
     generated: bool = True
 
 
-def cases(comm: MPI.Intracomm, options: Namespace) -> tuple[list[SparseCase], str]:
+def cases(comm: MPI.Intracomm, options: Options) -> tuple[list[SparseCase], str]:
     """Collective. All cases, and why there are none of files; empty where there are some.
 
     :class:`.CommandError` on every rank for a folder that is not there, or a file with no header.
     """
-    folder = options.matrices or os.environ.get(FOLDER, "")
-    folder = comm.bcast(folder)  # launchers need not pass the environment on
+    named = options.matrices or [each for each in (os.environ.get(FOLDER, ""),) if each]
+    named = comm.bcast(named)  # launchers need not pass the environment on
     found: list[Path] = []
     with user_errors(), agreed(comm):
-        if comm.rank == 0 and folder:
-            found = _large_enough(Path(folder), options.entries)
+        if comm.rank == 0:
+            found = _large_enough(map(Path, named), options.entries)
     files = [
         SparseCase(NAME.sub(r"\1", path.name), partial(_of_file, path=path), False)
         for path in comm.bcast(found)
     ]
-    reason = "" if folder else f"no matrices of files: {FOLDER} and --matrices name no folder"
-    if folder and not files:
-        reason = f"no Matrix Market file with more than {options.entries} entries in {folder}"
-    return [*files, *_made(options.shrink)], reason
+    reason = "" if named else f"no matrices of files: {FOLDER} and --matrices name none"
+    if named and not files:
+        where = " ".join(named)
+        reason = f"no Matrix Market file with more than {options.entries} entries in {where}"
+    return [*files, *_made(shrink(options))], reason
 
 
-def _large_enough(folder: Path, entries: int) -> list[Path]:
-    """Local. The files whose headers say that they may have more entries, by name.
+def _large_enough(named: Iterable[Path], entries: int) -> list[Path]:
+    """Local. The files whose headers say that they may have more entries, of folders by name.
 
     A symmetric matrix has at most twice as many as its file.
     """
-    names = sorted(path for path in folder.iterdir() if NAME.fullmatch(path.name))
-    return [path for path in names if _most_entries(path) > entries]
+    files: list[Path] = []
+    for path in named:
+        folder = path.is_dir()
+        inside = (each for each in path.iterdir() if NAME.fullmatch(each.name)) if folder else ()
+        files += sorted(inside) if folder else [path]
+    return [path for path in files if _most_entries(path) > entries]
 
 
 def _most_entries(path: Path) -> int:
@@ -234,7 +245,7 @@ class Outcome:
 
 
 def contest(
-    comm: MPI.Intracomm, options: Namespace, block: RowBlock, names: Sequence[str], petsc: Opponent
+    comm: MPI.Intracomm, options: Options, block: RowBlock, names: Sequence[str], petsc: Opponent
 ) -> Outcome:
     """Collective. Time products of all of them with the same matrix."""
     info = hints(options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +13,7 @@ from scipy import sparse
 
 from onesided.apps.bench.race import LEAD, Contestant, steady, timed, unchecked
 from onesided.apps.bench.selection import Candidate, hints, prepare, release
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import Row, compared
 from onesided.apps.cli.statistics import Verdict
@@ -26,6 +26,7 @@ from onesided.apps.tools.spmv_contest import (
     HALO_ENTRIES,
     LEAST_GRID,
     grid,
+    shrink,
 )
 from onesided.sparse import DistMatrix, cg
 from onesided.sparse.solvers import Solution
@@ -53,10 +54,10 @@ class Part:
 
 
 def halo_rows(
-    comm: MPI.Intracomm, options: Namespace, names: Sequence[str], wanted: bool
+    comm: MPI.Intracomm, options: Options, names: Sequence[str], wanted: bool
 ) -> list[Row]:
     """Collective. Ghosts from the next rank, one for each row: a row of the report per method."""
-    count = max(1, HALO_ENTRIES // options.shrink)
+    count = max(1, HALO_ENTRIES // shrink(options))
     case = f"halo, {count} doubles"
     if comm.size == 1:
         return [Row({"case": case}, reason="one rank has no neighbor")]
@@ -91,10 +92,10 @@ def _halo(wanted: bool) -> Part:
 
 
 def cg_rows(
-    comm: MPI.Intracomm, options: Namespace, names: Sequence[str], wanted: bool
+    comm: MPI.Intracomm, options: Options, names: Sequence[str], wanted: bool
 ) -> list[Row]:
     """Collective. An iteration of CG on the largest grid: a row of the report per method."""
-    edge = max(LEAST_GRID, GRIDS[-1] // options.shrink)
+    edge = max(LEAST_GRID, GRIDS[-1] // shrink(options))
     case = f"CG, 27-point {edge}^3"
     return _compared(comm, options, names, case, grid(edge, comm), _cg(wanted))
 
@@ -140,7 +141,7 @@ def _solve(matrix: DistMatrix, b: Any) -> Solution:
 
 def _compared(
     comm: MPI.Intracomm,
-    options: Namespace,
+    options: Options,
     names: Sequence[str],
     case: str,
     block: RowBlock,

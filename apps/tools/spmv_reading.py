@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -17,9 +16,10 @@ from scipy import sparse
 from onesided.apps.bench.foreign import every_core, shared_folder
 from onesided.apps.bench.race import Contestant, race, timed, unchecked
 from onesided.apps.cli.failures import user_errors
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import Row, compared
-from onesided.apps.tools.spmv_contest import READ_AIM, READ_BEFORE_AIM, READ_ENTRIES
+from onesided.apps.tools.spmv_contest import READ_AIM, READ_BEFORE_AIM, READ_ENTRIES, shrink
 from onesided.collectives.hardware import Layout
 from onesided.sparse import Partition, read, write_matrixmarket
 from onesided.sparse.files.dealing import BLOCK_BYTES
@@ -36,9 +36,9 @@ REMARK = (
 )
 
 
-def reading_rows(comm: MPI.Intracomm, options: Namespace, method: str, wanted: bool) -> list[Row]:
+def reading_rows(comm: MPI.Intracomm, options: Options, method: str, wanted: bool) -> list[Row]:
     """Collective. A row of the report for each of ours against each of SciPy's readers."""
-    size = max(PER_ROW, READ_ENTRIES // options.shrink // PER_ROW)
+    size = max(PER_ROW, READ_ENTRIES // shrink(options) // PER_ROW)
     case = f"reading {PER_ROW * size} entries"
     if len(Layout.of(comm).ranks_per_node) > 1:
         return [Row({"case": case}, reason="the file is made on one node only")]
@@ -62,7 +62,7 @@ def _random_rows(comm: MPI.Intracomm, size: int) -> sparse.csr_array:
 
 
 def _timed_rows(
-    comm: MPI.Intracomm, options: Namespace, method: str, wanted: bool, case: str, path: Path
+    comm: MPI.Intracomm, options: Options, method: str, wanted: bool, case: str, path: Path
 ) -> list[Row]:
     """Collective. The readers in turns on one file."""
 

@@ -7,7 +7,6 @@ is not measured again. The file is that of rank 0 (``ONESIDED_TUNING``).
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
@@ -17,33 +16,34 @@ from rich.console import Console
 from rich.table import Table
 
 from onesided.apps.cli.failures import CommandError, user_errors
-from onesided.apps.cli.options import settings
+from onesided.apps.cli.machine import facts, versions
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import check_json, duration, write_json
+from onesided.apps.cli.report import duration, write_json
 from onesided.collectives import Alltoallv_init, Bcast_init, agreed, empty, free
 from onesided.collectives.tuning.decisions import VARIABLE, Record, Tuning, machine, open_tuning
 
 AUTO = "auto"
 
 
-def run(comm: MPI.Intracomm, options: Namespace) -> int:
+def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command."""
-    check_json(comm, options)
     with user_errors(), agreed(comm, "tune"):
         if options.comm != AUTO:
             raise CommandError(f"--comm {options.comm}: tune is about the method {AUTO}")
         tuning = _file() if comm.rank == 0 else None
-        if tuning is not None and options.forget:
+        if tuning is not None and options.afresh:
             tuning.forget()
     out = console(options.terminal) if comm.rank == 0 else None
     if not options.show:
         _measure(comm, options, out)
+    place = facts(comm)
     if tuning is not None and out is not None:
         show(out, tuning)
         if options.json is not None:
             write_json(options.json, {
-                "command": "tune", "settings": settings(options), "machine": machine(),
-                "records": _records(tuning),
+                "command": "tune", "settings": options.settings(), "versions": versions(),
+                "machine": place, "measured_on": machine(), "records": _records(tuning),
             })
     return 0
 
@@ -55,7 +55,7 @@ def _file() -> Tuning:
     return tuning
 
 
-def _measure(comm: MPI.Intracomm, options: Namespace, out: Console | None) -> None:
+def _measure(comm: MPI.Intracomm, options: Options, out: Console | None) -> None:
     """Collective. Let ``auto`` decide in every situation; requests are freed at once."""
     steps: list[Callable[[MPI.Intracomm, int, dict[str, str]], None]] = [
         _into_slots, _into_window_memory, _broadcast

@@ -14,7 +14,7 @@ import json
 import re
 import tomllib
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -91,18 +91,6 @@ def methods(operation: str) -> str:
     return "\n".join(lines)
 
 
-def parsers(
-    parser: argparse.ArgumentParser, name: str = "onesided"
-) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """The commands and their parsers, in the order in which help lists them."""
-    below = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-    if not below:
-        yield name, parser
-    for action in below:
-        for word, sub in action.choices.items():
-            yield from parsers(sub, f"{name} {word}")
-
-
 def option(action: argparse.Action) -> str:
     """How an option, or a positional argument, is written."""
     value = action.metavar
@@ -120,8 +108,8 @@ def commands(_: str) -> str:
     """Every command with its options, from the parsers that read them."""
     main = project()["scripts"]["onesided"].partition(":")[0]
     text = []
-    for name, parser in parsers(import_module(main).build_parser()):
-        text += [f"## {name}", "", parser.description or "", ""]
+    for parser in import_module(main).parsers():
+        text += [f"## {parser.prog}", "", parser.description or "", ""]
         text += ["| option | |", "| --- | --- |"]
         for action in parser._actions:
             if action.help == argparse.SUPPRESS or action.dest == "help":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import time
@@ -14,6 +13,7 @@ from mpi4py import MPI
 
 from onesided.apps.bench.race import WARM_UP, Race
 from onesided.apps.bench.team import Team
+from onesided.apps.cli.options import Parser
 from onesided.apps.papers import partitioned, partitioned_sends, partitioned_sweep
 from onesided.apps.papers.options import bench_partitioned
 from onesided.apps.papers.partitioned_sends import (
@@ -35,7 +35,7 @@ LONG = 1 << 20  # bytes of a partition that MPI does not keep for the receiver
 
 
 def options(*words):
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     bench_partitioned(parser)
     return parser.parse_args(["--iterations", "3", "--buffer", str(PART * COUNT), *words])
 
@@ -215,7 +215,7 @@ def command(comm, monkeyed, *words):
     original = partitioned.contestants
     partitioned.contestants = lambda text, aggregates, python: [partitioned_sends.SINGLE, monkeyed]
     out = io.StringIO()
-    given = options("--partition-sizes", str(PART), "--threads", "1", *words)
+    given = options("--sizes", str(PART), "--threads", "1", *words)
     vars(given).update(ranks=None)
     try:
         with contextlib.redirect_stdout(out):

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from cases import need, parameters, ranks
+from cases import parameters, ranks
 from command_runs import need_threads, run_command
 from mpi4py import MPI
 
@@ -24,7 +24,7 @@ def run(comm, words):
 
 @parameters(way=list(ways()))
 def case_every_way(comm, way):
-    code, found = run(comm, f"--shape 23 18 --steps 9 --rounds 3 --boundary periodic --comm {way}")
+    code, found = run(comm, f"--shape 23 18 --steps 9 --repeats 3 --boundary periodic --comm {way}")
     assert code == 0
     row = next(row for row in found["rows"] if row["method"].split()[0] == way)
     assert row["verified"] is True, row
@@ -52,7 +52,7 @@ GRIDS = {
 def case_grids(comm, which, threads):
     if threads > 1:
         need_threads()
-    words = f"{GRIDS[which]} --threads {threads} --steps 11 --rounds 2 --comm {SOME}"
+    words = f"{GRIDS[which]} --threads {threads} --steps 11 --repeats 2 --comm {SOME}"
     code, found = run(comm, words)
     assert code == 0
     verified = [row["verified"] for row in found["rows"] if "reason" not in row]
@@ -148,16 +148,12 @@ MISTAKES = {
     "grid": ("--grid 7 11", "--grid 7 11: .* cannot be arranged"),
     "long grid": ("--grid 1 1 1", "3 entries for 2 axes"),
     "info": ("--comm rma-notify --info slots=9", "slots"),
-    "picture": ("--picture out.doc", "out.doc: an image is one of"),
-    "json": ("--json none/out.json", "No such file"),
 }
 
 
 @parameters(mistake=list(MISTAKES))
 def case_mistake(comm, mistake):
     words, fragment = MISTAKES[mistake]
-    if mistake == "picture":
-        need("matplotlib")
     options = build_parser().parse_args(["heat", *words.split()])
     with pytest.raises(CommandError, match=fragment):
         heat.run(comm, options)

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from cases import need, parameters, ranks, skip
+from cases import parameters, ranks, skip
 from cases_sparse import WAYS
 from command_runs import need_threads, run_command
 from mpi4py import MPI
@@ -45,7 +45,7 @@ def _whole(comm, way):
     """A run of the command with one way, and all that it tells."""
     if "threads" in way:
         need_threads()
-    code, found = run(comm, f"--size 5 4 3 --iterations 30 --runs 2 --comm {way}")
+    code, found = run(comm, f"--shape 5 4 3 --iterations 30 --repeats 2 --comm {way}")
     assert code == 0, found["verdicts"]
     row = next(row for row in found["rows"] if row["method"] == way)
     if "reason" in row:
@@ -59,18 +59,18 @@ def _whole(comm, way):
 
 
 BOXES = {
-    "cube": "--size 6",
-    "point": "--size 1",
-    "column": "--size 1 1 9",
-    "plane": "--size 9 7 1",
-    "uneven": "--size 4 3 5 --scaling strong",
+    "cube": "--shape 6",
+    "point": "--shape 1",
+    "column": "--shape 1 1 9",
+    "plane": "--shape 9 7 1",
+    "uneven": "--shape 4 3 5 --scaling strong",
 }
 
 
 @parameters(box=list(BOXES))
 def case_boxes(comm, box):
     need_threads()
-    code, found = run(comm, f"{BOXES[box]} --iterations 40 --runs 1 --comm {THREADS},rma-notify")
+    code, found = run(comm, f"{BOXES[box]} --iterations 40 --repeats 1 --comm {THREADS},rma-notify")
     assert code == 0, found["verdicts"]
     assert [row["verified"] for row in found["rows"]] == [True] * len(found["rows"])
     assert len(found["rows"]) >= 3
@@ -113,7 +113,7 @@ def case_wrong_ghosts_are_noticed(comm):
 
     Packed._pack = wrong
     try:
-        code, found = run(comm, f"--size 4 --iterations 20 --runs 1 --comm {THREADS}")
+        code, found = run(comm, f"--shape 4 --iterations 20 --repeats 1 --comm {THREADS}")
     finally:
         Packed._pack = pack
     if any("reason" in row for row in found["rows"]):
@@ -136,7 +136,7 @@ def case_stale_ghosts_are_noticed(comm):
 
     TwoSided.finish = early
     try:
-        code, found = run(comm, "--size 4 --iterations 20 --runs 1 --comm p2p")
+        code, found = run(comm, "--shape 4 --iterations 20 --repeats 1 --comm p2p")
     finally:
         TwoSided.finish = finish
     assert code == 1
@@ -151,7 +151,7 @@ def case_threads_need_their_level(comm):
     query = MPI.Query_thread
     MPI.Query_thread = lambda: MPI.THREAD_SERIALIZED
     try:
-        code, found = run(comm, f"--size 4 --iterations 5 --runs 1 --comm {THREADS},p2p")
+        code, found = run(comm, f"--shape 4 --iterations 5 --repeats 1 --comm {THREADS},p2p")
     finally:
         MPI.Query_thread = query
     assert code == 0
@@ -161,22 +161,17 @@ def case_threads_need_their_level(comm):
 
 
 MISTAKES = {
-    "size": ("--size 3 4", "--size 3 4: one number"),
+    "size": ("--shape 3 4", "--shape 3 4: one number"),
     "method": ("--comm two-sided,magic", "no method 'magic'; the methods are two-sided, "),
     "list": ("--ranks-list 1", "--ranks-list is for --scaling"),
     "ranks": ("--scaling weak --ranks-list 99", "--ranks-list 99: the job has"),
-    "info": ("--size 3 --comm rma-notify --info slots=9", "slots"),
-    "picture": ("--picture out.doc", "out.doc: an image is one of"),
-    "overhead": ("--overhead out.doc", "out.doc: an image is one of"),
-    "json": ("--json none/out.json", "No such file"),
+    "info": ("--shape 3 --comm rma-notify --info slots=9", "slots"),
 }
 
 
 @parameters(mistake=list(MISTAKES))
 def case_mistake(comm, mistake):
     words, fragment = MISTAKES[mistake]
-    if mistake in ("picture", "overhead"):
-        need("matplotlib")
     options = build_parser().parse_args(["hpccg", *words.split()])
     with pytest.raises(CommandError, match=fragment):
         hpccg.run(comm, options)

@@ -287,12 +287,12 @@ def no_memory(*_):
 
 #: What one rank cannot do, the words that need it, and the rank.
 FAULTS = {
-    "known solution": (minife, minife_system.System, "_judged", "minife --size 6", -1),
-    "solution of rank 0": (minife, minife_alone, "_solved", "minife --size 6 --verify", 0),
-    "residuals of rank 0": (hpccg, hpccg_check, "residuals", "hpccg --size 4 --verify", 0),
-    "bandwidth": (hpccg, memory, "_loops", "hpccg --size 4", -1),
-    "chart": (hpccg, overhead, "draw", "hpccg --size 4 --overhead PNG", 0),
-    "scaled": (minife, minife_system.System, "_judged", "minife --size 4 --scaling weak", -1),
+    "known solution": (minife, minife_system.System, "_judged", "minife --shape 6", -1),
+    "solution of rank 0": (minife, minife_alone, "_solved", "minife --shape 6 --verify", 0),
+    "residuals of rank 0": (hpccg, hpccg_check, "residuals", "hpccg --shape 4 --verify", 0),
+    "bandwidth": (hpccg, memory, "_loops", "hpccg --shape 4", -1),
+    "chart": (hpccg, overhead, "draw", "hpccg --shape 4 --picture PNG", 0),
+    "scaled": (minife, minife_system.System, "_judged", "minife --shape 4 --scaling weak", -1),
 }
 
 
@@ -313,7 +313,7 @@ def case_a_fault_of_one_rank_is_the_error_of_all(comm, fault):
     if comm.rank == rank % comm.size:
         setattr(holder, name, no_memory)
     picture = comm.bcast(tempfile.mkstemp(suffix=".png")[1] if comm.rank == 0 else None)
-    words = words.replace("PNG", picture) + " --iterations 5 --runs 1 --comm fence"
+    words = words.replace("PNG", picture) + " --iterations 5 --repeats 1 --comm fence"
     if command is minife:
         words += " --levels 1"
     options: Namespace = build_parser().parse_args(words.split())

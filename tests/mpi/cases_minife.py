@@ -44,7 +44,7 @@ def _whole(comm, way):
     """A run of the command with one way, and all that it tells."""
     if way in THREADED:
         need_threads()
-    words = f"--size 6 7 9 --levels 1 --iterations 12 --runs 2 --verify --comm {way}"
+    words = f"--shape 6 7 9 --levels 1 --iterations 12 --repeats 2 --verify --comm {way}"
     code, found = run(comm, words)
     assert code == 0, found["verdicts"]
     row = next(row for row in found["rows"] if row["method"] == way)
@@ -156,7 +156,7 @@ def case_one_wrong_node_is_noticed(comm):
 
 @parameters(problem=list(PROBLEMS))
 def case_order_of_convergence(comm, problem):
-    words = f"--size 16 --problem {problem} --distort 0.1 --iterations 5 --runs 1 --comm fence"
+    words = f"--shape 16 --problem {problem} --distort 0.1 --iterations 5 --repeats 1 --comm fence"
     code, found = run(comm, words)
     assert code == 0, found["verdicts"]
     levels = found["levels"]
@@ -167,7 +167,7 @@ def case_order_of_convergence(comm, problem):
 
 
 def case_scaling(comm):
-    words = "--size 4 5 6 --levels 1 --iterations 8 --runs 2 --scaling weak strong --comm fence"
+    words = "--shape 4 5 6 --levels 1 --iterations 8 --repeats 2 --scaling weak strong --comm fence"
     code, found = run(comm, words)
     assert code == 0, found["verdicts"]
     counts = sorted({1 << power for power in range(8) if 1 << power <= comm.size} | {comm.size})
@@ -194,7 +194,7 @@ def case_wrong_ghosts_are_noticed(comm, which):
     put, name = which._put, "fence" if which is Fence else "fence-threads"
     which._put = lambda self: None
     try:
-        words = f"--size 8 --levels 1 --iterations 5 --runs 1 --maxiter 60 --comm {name}"
+        words = f"--shape 8 --levels 1 --iterations 5 --repeats 1 --maxiter 60 --comm {name}"
         code, found = run(comm, words)
     finally:
         which._put = put
@@ -217,14 +217,14 @@ def case_a_slow_rank(comm):
 
     TwoSided.start = late
     try:
-        code, found = run(comm, "--size 6 --levels 1 --iterations 10 --runs 2 --comm fence")
+        code, found = run(comm, "--shape 6 --levels 1 --iterations 10 --repeats 2 --comm fence")
     finally:
         TwoSided.start = start
     assert code == 0, found["verdicts"]
 
 
 def case_too_few_iterations_are_no_solution(comm):
-    code, found = run(comm, "--size 8 --levels 1 --iterations 5 --runs 1 --maxiter 2")
+    code, found = run(comm, "--shape 8 --levels 1 --iterations 5 --repeats 1 --maxiter 2")
     assert code == 1
     assert found["verdicts"]["residuals of the solutions"]["verified"] is False
     assert not any(row["converged"] for row in found["rows"] if "reason" not in row)
@@ -235,7 +235,7 @@ def case_a_thread_level_too_low(comm):
     query = MPI.Query_thread
     MPI.Query_thread = lambda: MPI.THREAD_SERIALIZED
     try:
-        words = "--size 4 --levels 1 --iterations 5 --runs 1 --comm fence,fence-threads"
+        words = "--shape 4 --levels 1 --iterations 5 --repeats 1 --comm fence,fence-threads"
         code, found = run(comm, words)
     finally:
         MPI.Query_thread = query
@@ -248,14 +248,14 @@ def case_a_thread_level_too_low(comm):
 @ranks(at_least=2)
 def case_an_element_that_one_rank_finds_inside_out(comm):
     with pytest.raises(CommandError, match="turns elements inside out"):
-        run(comm, "--size 6 --levels 1 --distort 0.9")
+        run(comm, "--shape 6 --levels 1 --distort 0.9")
     with pytest.raises(CommandError, match="--ranks-list 99: the job has"):
-        run(comm, "--size 6 --levels 1 --scaling weak --ranks-list 99")
+        run(comm, "--shape 6 --levels 1 --scaling weak --ranks-list 99")
     with pytest.raises(CommandError, match="--ranks-list is for --scaling"):
-        run(comm, "--size 6 --levels 1 --ranks-list 1")
+        run(comm, "--shape 6 --levels 1 --ranks-list 1")
 
 
 @ranks(at_least=9)
 def case_a_mesh_too_small_for_the_ranks(comm):
     with pytest.raises(CommandError, match=r"too small for|cannot be arranged"):
-        run(comm, "--size 2 --levels 1")
+        run(comm, "--shape 2 --levels 1")

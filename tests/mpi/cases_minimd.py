@@ -34,7 +34,8 @@ def run(comm, words):
 
 @parameters(way=list(ways()))
 def case_every_way(comm, way):
-    words = f"--cells 4 4 6 --steps 12 --every 5 --thermo 6 {NUMPY} --runs 2 --verify"
+    words = f"--shape 4 4 6 --steps 12 --neighbor-every 5 --print-every 6 {NUMPY} --repeats 2"
+    words += " --verify"
     code, found = run(comm, f"{words} --comm {way}")
     assert code == 0, found
     row = next(row for row in found["rows"] if row["method"] == way)
@@ -60,7 +61,7 @@ MANTEVO = {
 
 def case_output_of_mantevo(comm):
     """The standard problem with 4,000 atoms: every digit that the reference prints."""
-    code, found = run(comm, "--cells 10 10 10 --steps 100 --runs 1 --comm rma-notify")
+    code, found = run(comm, "--shape 10 10 10 --steps 100 --repeats 1 --comm rma-notify")
     assert code == 0
     lines = {line["step"]: (line["T"], line["U"], line["P"]) for line in found["output"]}
     assert lines.keys() == MANTEVO.keys()
@@ -73,17 +74,18 @@ def case_slabs(comm, axis):
     """Each axis is cut in turn; atoms cross its ends."""
     cells, grid = ["4"] * 3, ["1"] * 3
     cells[axis], grid[axis] = str(4 * comm.size), str(comm.size)
-    words = f"--cells {' '.join(cells)} --grid {' '.join(grid)} --steps 20 --temperature 4 {NUMPY}"
-    code, found = run(comm, f"{words} --verify --runs 2 --comm fence,rma-notify --every 5")
+    words = f"--shape {' '.join(cells)} --grid {' '.join(grid)} --steps 20 --temperature 4 {NUMPY}"
+    words += " --verify --repeats 2 --neighbor-every 5"
+    code, found = run(comm, f"{words} --comm fence,rma-notify")
     assert code == 0, found["remarks"]
     assert found["pattern"]["grid"] == [int(part) for part in grid]
 
 
 def case_ranks_without_atoms(comm):
-    words = f"--cells 2 2 {comm.size} --density 0.001 --grid 1 1 {comm.size} --steps 40"
+    words = f"--shape 2 2 {comm.size} --density 0.001 --grid 1 1 {comm.size} --steps 40"
     code, found = run(comm, f"{words} {NUMPY} --verify --comm fence,rma-notify,halo")
     assert code == 0, found["remarks"]
-    narrow = f"--cells 1 1 1 --density 0.0003 --grid {comm.size} 1 1 --steps 3 {NUMPY}"
+    narrow = f"--shape 1 1 1 --density 0.0003 --grid {comm.size} 1 1 --steps 3 {NUMPY}"
     code, found = run(comm, f"{narrow} --comm fence,rma-notify")
     assert code == 0
     if comm.size > 2:
@@ -96,7 +98,8 @@ def case_rooms_grow(comm):
     spare = minimd_links.SPARE, minimd_links.LEAST
     minimd_links.SPARE, minimd_links.LEAST = 1.0, 0  # the lattice has few ghosts within 2.51
     try:
-        words = f"--cells 6 4 4 --skin 0.01 --steps 10 --every 1 {NUMPY} --verify --runs 1"
+        words = f"--shape 6 4 4 --skin 0.01 --steps 10 --neighbor-every 1 {NUMPY} --verify"
+        words += " --repeats 1"
         words += " --comm fence,rma-fence,p2p"
         code, found = run(comm, words)
     finally:
@@ -196,7 +199,7 @@ def case_wrong_ghosts_are_noticed(comm):
 
     Persistent.finish = wrong
     try:
-        code, found = run(comm, f"--cells 6 6 6 --steps 5 {NUMPY} --comm p2p,fence")
+        code, found = run(comm, f"--shape 6 6 6 --steps 5 {NUMPY} --comm p2p,fence")
     finally:
         Persistent.finish = finish
     assert code == 1
@@ -217,7 +220,7 @@ def case_a_way_that_only_some_ranks_have(comm):
 
     Persistent.__init__ = broken
     try:
-        code, found = run(comm, f"--cells 6 6 6 --steps 2 {NUMPY} --comm p2p,rma-notify")
+        code, found = run(comm, f"--shape 6 6 6 --steps 2 {NUMPY} --comm p2p,rma-notify")
     finally:
         Persistent.__init__ = made
     assert code == 0
@@ -257,7 +260,7 @@ def case_a_thread_level_too_low(comm):
         if comm.rank in who:
             MPI.Query_thread = lambda: MPI.THREAD_SERIALIZED
         try:
-            words = f"--cells 6 6 6 --steps 2 {NUMPY} --comm fence,fence-threads"
+            words = f"--shape 6 6 6 --steps 2 {NUMPY} --comm fence,fence-threads"
             code, found = run(comm, words)
         finally:
             MPI.Query_thread = query
@@ -291,7 +294,7 @@ def case_rank_0_has_no_room_to_verify(comm):
     minimd_stage.alone = fail
     try:
         with pytest.raises(CommandError, match="no room for all atoms"):
-            run(comm, f"--cells 6 6 6 --steps 2 {NUMPY} --verify --comm fence")
+            run(comm, f"--shape 6 6 6 --steps 2 {NUMPY} --verify --comm fence")
     finally:
         minimd_stage.alone = alone
 
@@ -307,21 +310,21 @@ def case_one_rank_has_no_room_for_its_atoms(comm):
         simulation_module.lattice = fail
     try:
         with pytest.raises(CommandError, match="no room for atoms here"):
-            run(comm, f"--cells 6 6 6 --steps 2 {NUMPY} --comm fence")
+            run(comm, f"--shape 6 6 6 --steps 2 {NUMPY} --comm fence")
     finally:
         simulation_module.lattice = lattice
 
 
 BLOW_UPS = {
-    "moves": "--dt 1 --thermo 0",
-    "energy": "--dt 0.05 --thermo 1 --every 50",
-    "hot": "--dt 0.02 --temperature 1e6 --thermo 1",
+    "moves": "--dt 1 --print-every 0",
+    "energy": "--dt 0.05 --print-every 1 --neighbor-every 50",
+    "hot": "--dt 0.02 --temperature 1e6 --print-every 1",
 }
 
 
 @parameters(which=list(BLOW_UPS))
 def case_blow_up(comm, which):
-    words = f"minimd --cells 6 6 6 --steps 100 {NUMPY} {BLOW_UPS[which]} --comm fence,rma-notify"
+    words = f"minimd --shape 6 6 6 --steps 100 {NUMPY} {BLOW_UPS[which]} --comm fence,rma-notify"
     options = build_parser().parse_args(words.split())
     with pytest.raises(CommandError, match=r"step \d+: .* is too long"):
         minimd.run(comm, options)
@@ -330,13 +333,11 @@ def case_blow_up(comm, which):
 MISTAKES = {
     "method": ("--comm fence,magic", "no method 'magic'; the methods are two-sided, fence"),
     "kernel": ("--kernel magic", "no kernel 'magic'"),
-    "small": ("--cells 1 9 9", "1 x 9 x 9 lattice cells are too few for"),
+    "small": ("--shape 1 9 9", "1 x 9 x 9 lattice cells are too few for"),
     "grid": ("--grid 7 11", "cannot be arranged like this"),
     "file": ("no-such-file", "no-such-file: No such file"),
     "ranks": ("--scaling weak --ranks-list 99", "--ranks-list 99: the job has"),
     "list": ("--ranks-list 1", "--ranks-list is for --scaling"),
-    "picture": ("--picture out.doc", "out.doc: an image is one of|matplotlib"),
-    "json": ("--json none/out.json", "No such file"),
 }
 
 
@@ -351,7 +352,7 @@ def case_mistake(comm, mistake):
 def case_scaling(comm):
     """Cells are those of a rank; strong scaling has the box of the largest number of ranks."""
     code, found = run(
-        comm, f"--cells 4 4 4 --scaling weak strong --steps 4 {NUMPY} --comm fence --verify"
+        comm, f"--shape 4 4 4 --scaling weak strong --steps 4 {NUMPY} --comm fence --verify"
     )
     assert code == 0
     counts = sorted({row["ranks"] for row in found["rows"]})

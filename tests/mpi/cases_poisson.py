@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import need, parameters
+from cases import parameters
 from command_runs import run_command
 
 from onesided.apps.cli.failures import CommandError
@@ -91,8 +91,6 @@ MISTAKES = {
     "boundaries": (["--boundary", "periodic", "neumann"], "2 conditions for 3 axes"),
     "levels": (["--shape", "16", "16", "--levels", "4"], "leaves 2 points"),
     "method": (["--comm", "rma-magic"], "no method 'rma-magic'"),
-    "picture": (["--picture", "out.doc"], "out.doc: an image is one of"),
-    "folder": (["--picture", "none/out.png"], "No such file"),
     "grid": (["--grid", "5", "7", "11"], "5, 7, 11"),
 }
 
@@ -100,8 +98,6 @@ MISTAKES = {
 @parameters(mistake=list(MISTAKES))
 def case_mistake(comm, mistake):
     words, fragment = MISTAKES[mistake]
-    if mistake in ("picture", "folder"):
-        need("matplotlib")
     options = build_parser().parse_args(["poisson", *QUICK, *words])
     with pytest.raises(CommandError, match=fragment):
         poisson.run(comm, options)

@@ -52,7 +52,7 @@ class Folder:
 
 def run(comm, folder, command, name, *words):
     """Exit code of the command, what it wrote as JSON, and the solution that it wrote."""
-    files = ["--json", str(folder / "out.json"), "--solution", str(folder / "out.h5")]
+    files = ["--json", str(folder / "out.json"), "--output", str(folder / "out.h5")]
     words = [command, path_of(name), "--comm", "p2p", *files, *words]
     code = COMMANDS[command].run(comm, build_parser().parse_args(words))
     found = None
@@ -191,7 +191,6 @@ MISTAKES = {
     "diagonal": ("solve", "west0067", ["--precond", "jacobi"], "diagonal has 0"),
     "omega": ("solve", "bcsstk01", ["--precond", "ssor", "--omega", "2"], "omega is 2.0"),
     "rectangle": ("solve", "ash219", [], "cg needs a square matrix"),
-    "no folder": ("solve", "bcsstk01", ["--solution", "none/x.h5"], "none/x.h5: No such file"),
     "method": ("solve", "bcsstk01", ["--comm", "rma-magic"], "no method 'rma-magic'"),
     "links": ("pagerank", "bcsstk01", [], "below zero"),
     "complex links": ("pagerank", "young1c", [], "complex"),
