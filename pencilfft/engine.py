@@ -105,8 +105,9 @@ class PencilEngine:
         try:
             self._workspace.allocate()
             builder = Builder(
-                comm, stages, self._workspace, selection, method, info, batch, blocking
-            )
+                comm, stages, self._workspace, selection, method, info, batch, blocking,
+                settings.overwrite_input,
+            )  # fmt: skip
             for forward in (True, False):
                 self._legs[forward] = builder.legs(forward)
             with agreed(comm):  # kernels are planned, each rank's own

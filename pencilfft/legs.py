@@ -24,7 +24,8 @@ class Leg:
     """A pass, and the transpose after it. ``reads`` and ``writes``: None is the user's array.
 
     ``source`` is the transpose that filled ``reads``; its memory is released after the pass.
-    ``follows``: what the leg before has written to the user's output is read.
+    ``follows``: what the leg before has written to the user's output is read. ``stays``: the
+    result takes the place of what is read.
     """
 
     local: Pass
@@ -33,15 +34,14 @@ class Leg:
     source: Transpose | None = None
     transpose: Transpose | None = None
     follows: bool = False
+    stays: bool = False
 
     def __call__(self, source: NDArray[Any], target: NDArray[Any], scale: int) -> None:
         """Collective. Transform the blocks of this rank and hand them on."""
-        reads = source if self.reads is None else self.reads
-        if self.follows:
-            reads = target
+        reads, writes = self._ends(source, target)
         transpose = self.transpose
         if transpose is None:
-            self.local(reads, target if self.writes is None else self.writes, scale)
+            self.local(reads, writes, scale)
             if self.source is not None:
                 self.source.release()
             return
@@ -55,11 +55,18 @@ class Leg:
 
     def prepare(self, source: NDArray[Any], target: NDArray[Any], scale: int) -> None:
         """Local. Plan the pass for user's arrays of these memory layouts."""
+        reads, writes = self._ends(source, target)
+        self.local.prepare(reads, scale, writes if self.transpose is None else None, [DIRECT])
+
+    def _ends(
+        self, source: NDArray[Any], target: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
         reads = source if self.reads is None else self.reads
-        writes = target if self.writes is None else self.writes
         if self.follows:
             reads = target
-        self.local.prepare(reads, scale, writes if self.transpose is None else None, [DIRECT])
+        if self.stays:
+            return reads, reads
+        return reads, target if self.writes is None else self.writes
 
     def forget(self) -> None:
         """Local. Drop every view of the plan's memory."""
@@ -69,7 +76,10 @@ class Leg:
 
 @dataclass
 class Builder:
-    """Makes the legs of a plan; ``batch`` is the number of leading axes left alone."""
+    """Makes the legs of a plan; ``batch`` is the number of leading axes left alone.
+
+    ``overwrites``: the user's input may be written to.
+    """
 
     comm: MPI.Comm
     stages: Sequence[Stage]
@@ -79,6 +89,7 @@ class Builder:
     info: Mapping[str, str] | None
     batch: int
     blocking: Blocking
+    overwrites: bool
 
     def __post_init__(self) -> None:
         self._scratch = Scratch()
@@ -104,7 +115,7 @@ class Builder:
             with agreed(self.comm):
                 local = Pass(
                     self.selection, steps, side.subshape, self._scratch, self.blocking,
-                    uncut=uncut, consumes=reads is not None, least=least,
+                    uncut=uncut, consumes=self.overwrites or reads is not None, least=least,
                 )  # fmt: skip
             transpose = None
             if not last:
@@ -131,18 +142,29 @@ class Builder:
         end = stage.dtypes[1] if forward else stage.dtypes[0]
         groups = _groups(steps, len(shape), self.batch)
         if len(groups) == 1:
-            return [Leg(Pass(self.selection, steps, shape, self._scratch, blocking))]
-        legs = []
+            return [self._local_leg(steps, shape, blocking, self.overwrites)]
+        legs: list[Leg] = []
         reads: NDArray[Any] | None = None
+        ours, follows, dtype = self.overwrites, False, steps[0].dtypes[0]
         for k, group in enumerate(groups):
-            local = Pass(self.selection, group, shape, self._scratch, blocking)
-            shape, dtype = local.shape, group[-1].dtypes[1]
-            writes = None
+            leg = self._local_leg(group, shape, blocking, ours)
+            leg.reads, leg.follows = reads, follows
+            legs.append(leg)
+            before, (shape, dtype) = (shape, dtype), (leg.local.shape, group[-1].dtypes[1])
             if k < len(groups) - 1 and (shape, dtype) != (last, end):
-                writes = self.workspace.intermediate(shape, dtype)
-            legs.append(Leg(local, reads, writes, follows=k > 0 and reads is None))
-            reads = writes
+                leg.stays = ours and (shape, dtype) == before
+                if leg.stays:
+                    continue
+                leg.writes = self.workspace.intermediate(shape, dtype)
+            reads, ours, follows = leg.writes, True, leg.writes is None
         return legs
+
+    def _local_leg(
+        self, steps: Sequence[Operation], shape: Sequence[int], blocking: Blocking, ours: bool
+    ) -> Leg:
+        return Leg(
+            Pass(self.selection, steps, shape, self._scratch, blocking, consumes=ours)
+        )
 
 
 def _groups(steps: Sequence[Operation], ndim: int, batch: int) -> list[list[Operation]]:

@@ -194,7 +194,7 @@ class Pass:
         there = here if target is source else address(target)
         key = (
             scale, route, source.strides, target.strides,
-            here % KERNEL_ALIGNMENT, there % KERNEL_ALIGNMENT,
+            here % KERNEL_ALIGNMENT, there % KERNEL_ALIGNMENT, target is source,
         )  # fmt: skip
         found = self._scripts.get(key)
         if found is None:
@@ -229,7 +229,8 @@ class Pass:
                     reads, writes = (places[s] if isinstance(s, int) else s for s in sides)
                     steps += expanded(run, reads, writes)
                 left = places[result] if isinstance(result, int) else result
-                if target is not None and result is not _TARGET:
+                stays = result is _TARGET or (result is _SOURCE and target is source)
+                if target is not None and not stays:
                     steps.append((copy_array, left, places[_TARGET]))
                 spans = slice(start - begin, stop - begin), slice(low, high)
                 for outlet in outlets[chunk] if outlets else ():

@@ -97,14 +97,19 @@ class PFFT:
         last stage, which saves time where the spectrum is only worked on element by element.
     threads
         Threads of a kernel, where it has them: scipy, ducc0, pyfftw, mpi4py-fft; not mkl.
-    planner_effort, overwrite_input
+    planner_effort
         As in mpi4py-fft: FFTW_ESTIMATE, FFTW_MEASURE, FFTW_PATIENT and FFTW_EXHAUSTIVE are
-        "estimate", "adaptive", "measure" and "measure". Inputs are never overwritten.
+        "estimate", "adaptive", "measure" and "measure".
+    overwrite_input
+        True: transforms may be made in the caller's input, which saves copies, and memory where
+        nothing is transposed; what it holds afterwards is not defined. Otherwise, and with FFTW's
+        flags, which are mpi4py-fft's words for a copy of its own, inputs are never written to.
 
     Errors (PatternError, UnsupportedError, MethodError, MismatchError where ranks disagree) are
     raised by all ranks. Memory beside the user's arrays, in local volumes of the larger of the
     two dtypes: one for each grid axis that is transposed, one more for both directions together
-    (none where nothing is transposed; one for a real backward transform); one more where
+    (none where nothing is transposed; one for a real backward transform, unless that may
+    overwrite its input); one more where
     ``transposed_out=False`` goes back over the same grid axis. ``p2p``, ``rma-fence-paper`` and
     ``rma-lock-paper`` pack blocks on both sides of every exchange beside that.
 
@@ -158,7 +163,7 @@ class PFFT:
         with agreed(whole):
             words = (
                 padding, transforms, kinds, backend_name(backend), norm, batch, transposed_out,
-                _effort(effort, planner_effort, overwrite_input), order, threads,
+                _effort(effort, planner_effort), order, threads, overwrite_input,
             )  # fmt: skip
             settings = Settings.of(shape, axes, dtype, *words)
             hints = Hints.of(info)
@@ -190,11 +195,11 @@ class PFFT:
         scales = NORMS[settings.norm]
         #: The transform from physical to spectral space.
         self.forward = Transform(
-            "forward", (sides[0], sides[1]), self._arrays, execution, scales[0]
+            "forward", (sides[0], sides[1]), self._arrays, execution, scales[0], settings
         )
         #: The transform from spectral to physical space.
         self.backward = Transform(
-            "backward", (sides[1], sides[0]), self._arrays, execution, scales[1]
+            "backward", (sides[1], sides[0]), self._arrays, execution, scales[1], settings
         )
         #: Axes in nested groups; the last one is transformed first.
         self.axes = settings.axes
@@ -322,10 +327,8 @@ def _aligned_first(darray: Any) -> list[int]:
     return [int(axis) for axis in np.roll(range(ndim), ndim - 1 - darray.alignment)]
 
 
-def _effort(effort: Any, planner_effort: Any, overwrite_input: Any) -> Any:
+def _effort(effort: Any, planner_effort: Any) -> Any:
     """Ours, from mpi4py-fft's words where they are given."""
-    if not isinstance(overwrite_input, bool | str):
-        raise PatternError(f"overwrite_input is {overwrite_input!r}; it is a bool, or FFTW's flag")
     if planner_effort is None:
         return ADAPTIVE if effort is None else effort
     if effort is not None:

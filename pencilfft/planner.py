@@ -198,7 +198,7 @@ class Planner:
         grid = sizes
         if grid is None:
             grid = choose_grid(self._comm.size, settings.shape, settings.axes[-1], AUTO)
-        choices = [*first, *(Choice(grid, name, USUAL) for name in self._names())]
+        choices = [*first, *(Choice(grid, name, self._usual_blocking) for name in self._names())]
         for choice in choices[:-1]:
             try:
                 return choice, self.make(choice)
@@ -206,13 +206,18 @@ class Planner:
                 continue
         return choices[-1], self.make(choices[-1])
 
+    @property
+    def _usual_blocking(self) -> Blocking:
+        return replace(USUAL, in_source=True) if self._settings.overwrite_input else USUAL
+
     def _measured(self, sizes: tuple[int, ...] | None) -> Choice:
         settings, comm = self._settings, self._comm
         if sizes is None:
             grids = candidate_grids(comm.size, settings.shape, settings.axes[-1])
         else:
             grids = [sizes]
-        choices = [Choice(grid, name, USUAL) for grid in grids for name in self._names()]
+        usual = self._usual_blocking
+        choices = [Choice(grid, name, usual) for grid in grids for name in self._names()]
         best = fastest(comm, choices, self.make, self._nbytes)
         if len(settings.shape) > 1:
             for others in (self._other_ways, self._other_sizes):

@@ -32,6 +32,9 @@ PLANNER_EFFORTS = {
     "FFTW_EXHAUSTIVE": MEASURE,
 }
 
+#: mpi4py-fft's words for what FFTW may do to mpi4py-fft's own copy of an input: ours is untouched.
+INPUT_FLAGS = ("FFTW_DESTROY_INPUT", "FFTW_PRESERVE_INPUT")
+
 #: Memory orders of the arrays that a plan makes: C order, or what suits its last stage.
 C_ORDER, PLAN_ORDER = ORDERS = ("C", "plan")
 
@@ -70,6 +73,7 @@ class Settings:
     effort: str
     order: str
     threads: int
+    overwrite_input: bool
 
     @classmethod
     def of(
@@ -87,6 +91,7 @@ class Settings:
         effort: str,
         order: str,
         threads: Any,
+        overwrite_input: Any,
     ) -> Settings:
         """Local. Check the arguments of a plan."""
         lengths = _lengths("shape", shape)
@@ -105,6 +110,11 @@ class Settings:
             raise PatternError(f"order {order!r} is none of {', '.join(ORDERS)}")
         if not isinstance(threads, int | np.integer) or threads < 1:
             raise PatternError(f"threads is {threads!r}; it is the number of threads of a kernel")
+        if not isinstance(overwrite_input, bool) and overwrite_input not in INPUT_FLAGS:
+            raise PatternError(
+                f"overwrite_input is {overwrite_input!r}; it is a bool, or FFTW's flag: "
+                f"{', '.join(INPUT_FLAGS)}"
+            )
         groups = _groups(axes, len(lengths))
         sequence = tuple(axis for group in reversed(groups) for axis in reversed(group))
         requested = _requested_calls(transforms, kinds, groups, len(lengths))
@@ -123,13 +133,19 @@ class Settings:
         out = bool(transposed_out)
         return cls(
             physical, groups, steps, kind, backend, chosen, extents, out, effort, order,
-            int(threads),
+            int(threads), overwrite_input is True,
         )  # fmt: skip
 
     @property
     def sequence(self) -> tuple[int, ...]:
         """The axes in the order of a forward transform."""
         return tuple(step.axis for step in self.transforms)
+
+    @property
+    def real_axis(self) -> int | None:
+        """The axis, batch axes counted, of lines that become half spectra; None where none do."""
+        axes = [step.axis for step in self.transforms if step.kind == "r2c"]
+        return len(self.batch) + axes[0] if axes and len(self.shape) > 1 else None
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -171,6 +187,7 @@ class Settings:
             for step in self.transforms
         )
         shape = effort = ""
+        overwrites = ", overwrite_input=True" if self.overwrite_input else ""
         if lengths:
             shape = f"shape={self.shape}, batch={self.batch}, "
             effort = f"effort={self.effort}, "
@@ -178,7 +195,7 @@ class Settings:
             f"PFFT({shape}axes={self.axes}, dtype={self.dtype.name}, "
             f"transforms=({kinds}), norm={self.norm}, "
             f"backend={self.backend}, {effort}order={self.order}, "
-            f"threads={self.threads}, transposed_out={self.transposed_out})"
+            f"threads={self.threads}, transposed_out={self.transposed_out}{overwrites})"
         )
 
 

@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError, RequestError
+from onesided.collectives.program import address
 from onesided.pencilfft.distarray import DistArray
+from onesided.pencilfft.settings import Settings
 
 #: Options of FFTW's plans that mpi4py-fft passes on at a call; here they mean nothing.
 FFTW_OPTIONS = frozenset({"implicit", "threads", "flags", "overwrite_input", "planner_effort"})
@@ -93,18 +95,25 @@ class SharedArrays:
 class Transform:
     """Called as ``plan.forward(u)`` or ``plan.backward(u_hat)``.
 
-    The input is read once and left as it is, the output is written once, and nothing is allocated
-    where both are given and fit.
+    The input is read once and left as it is, unless the plan may overwrite it; the output is
+    written once, and nothing is allocated where both are given and fit.
     """
 
     def __init__(
-        self, name: str, sides: tuple[Side, Side], arrays: SharedArrays, execution: Any, scale: int
+        self,
+        name: str,
+        sides: tuple[Side, Side],
+        arrays: SharedArrays,
+        execution: Any,
+        scale: int,
+        settings: Settings,
     ) -> None:
         """Local."""
         self.name = name
         #: What goes in and what comes out.
         self.input, self.output = sides
         self._arrays, self._execution, self._scale = arrays, execution, scale
+        self._overwrites, self._real_axis = settings.overwrite_input, settings.real_axis
         self._forward = name == "forward"
 
     @property
@@ -151,6 +160,11 @@ class Transform:
         does, goes through :attr:`input_array` and :attr:`output_array`. These are also what is read
         and returned where an array is not given, as in mpi4py-fft: the next call overwrites them.
 
+        Input and output may be one memory: the same array, or, of real and complex data, lines
+        that begin at the same places (FFTW's padded rows); where something is transposed, any
+        two arrays. A plan that may overwrite its input (``overwrite_input=True``) copies one that
+        it cannot write to, or whose elements share memory, to :attr:`input_array`.
+
         ``normalize=True`` divides by N, the product of the modes of the transformed axes, False
         does not scale; None does what the ``norm`` of the plan says. Options of FFTW's plans that
         mpi4py-fft knows are ignored. A wrong array on any rank raises :class:`PatternError` on
@@ -184,7 +198,8 @@ class Transform:
         if given is None:
             return _plain(self.input_array)
         if isinstance(given, np.ndarray) and _fits(given, side):
-            return _plain(given)
+            if not self._overwrites or _can_be_overwritten(given):
+                return _plain(given)
         own = self._arrays.fresh(self.input)
         array = np.asarray(given)
         try:
@@ -226,12 +241,36 @@ class Transform:
         if not np.may_share_memory(source, target):
             return
         same = source.__array_interface__ == target.__array_interface__
-        if not same and np.shares_memory(source, target):
-            raise PatternError(f"input and output of {self.name} overlap without being the same")
+        if same or self._same_lines(source, target) or not np.shares_memory(source, target):
+            return
+        raise PatternError(f"input and output of {self.name} overlap without being the same")
+
+    def _same_lines(self, source: NDArray[Any], target: NDArray[Any]) -> bool:
+        """Whether real lines and their half spectra begin at the same places."""
+        axis = self._real_axis
+        if axis is None or address(source) != address(target):
+            return False
+        dense = all(array.strides[axis] == array.itemsize for array in (source, target))
+        return dense and all(
+            here == there
+            for k, (here, there) in enumerate(zip(source.strides, target.strides, strict=True))
+            if k != axis
+        )
 
 
 def _plain(array: NDArray[Any]) -> NDArray[Any]:
     return array if type(array) is np.ndarray else array.view(np.ndarray)
+
+
+def _can_be_overwritten(array: NDArray[Any]) -> bool:
+    """Whether it can be written to, each element for itself."""
+    span = array.itemsize
+    steps = zip(map(abs, array.strides), array.shape, strict=True)
+    for step, extent in sorted(steps):
+        if extent > 1 and step < span:
+            return False
+        span += step * (extent - 1)
+    return array.flags.writeable
 
 
 def _fits(array: NDArray[Any], side: Side) -> bool:

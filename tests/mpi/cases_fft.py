@@ -243,20 +243,67 @@ def case_arrays_in_other_memory_orders(comm, layout, char, seed):
         close(u, kept, char)
 
 
-def case_same_array_for_input_and_output(comm, seed):
-    """On pencils that have the same shape on both sides, and where nothing is transposed."""
+@parameters(axes=[(0, 2), (0, 1, 2), (1, 2, 0)], char="dF", overwrite=[False, True])
+def case_one_memory_for_input_and_output(comm, axes, char, overwrite, seed):
+    """Real lines with room for their spectrum, as FFTW has them; also where nothing is
+    transposed."""
     size = 2 * comm.size
     shape = (size, 6, size)
-    values = whole(shape, "D", seed)
-    with planned(comm, shape, axes=(0, 2), dtype=complex, grid=(-1,)) as plan:
-        memory = np.zeros(max(np.prod(plan.shape()), np.prod(plan.shape(False))), complex)
-        u = memory[: np.prod(plan.shape(False))].reshape(plan.shape(False))
-        u_hat = memory[: np.prod(plan.shape())].reshape(plan.shape())
-        u[...] = values[plan.local_slice(False)]
-        plan.forward(u, u_hat)
-        close(u_hat, spectrum(values, (0, 2))[plan.local_slice()], "d")
-        plan.backward(u_hat, u)
-        close(u, values[plan.local_slice(False)], "d")
+    values = whole(shape, char, seed)
+    options = {"axes": axes, "dtype": char, "grid": (-1,) if axes[-1] == 2 else (1, -1)}
+    with planned(comm, shape, overwrite_input=overwrite, **options) as plan:
+        last = axes[-1]
+        order = [*(axis for axis in range(3) if axis != last), last]
+        room = max(plan.shape(side)[last] * plan.dtype(side).itemsize for side in (False, True))
+        memory = np.zeros(1 << 14, np.uint8)
+
+        def lines(side):
+            extents, dtype = [plan.shape(side)[axis] for axis in order], plan.dtype(side)
+            strides = extents[1] * room, room, dtype.itemsize
+            return np.ndarray(extents, dtype, memory, 0, strides).transpose(np.argsort(order))
+
+        u, u_hat = lines(False), lines(True)
+        for _ in range(2):
+            u[...] = values[plan.local_slice(False)]
+            plan.forward(u, u_hat)
+            close(u_hat, spectrum(values, axes)[plan.local_slice()], char)
+            plan.backward(u_hat, u)
+            close(u, values[plan.local_slice(False)], char)
+
+
+@parameters(grid=["pencil", "slab"], char="dD", padding=[False, (1, 1.5, 1)])
+def case_inputs_that_may_be_overwritten(comm, grid, char, padding, seed):
+    """They are, and what cannot be is not; less memory is taken where nothing is transposed."""
+    shape = (6, 8, 10)
+    values = whole(shape, char, seed)
+    options = {"dtype": char, "grid": GRIDS[grid], "padding": padding, "effort": "estimate"}
+    taken = []
+    with planned(comm, shape, **options) as plan:
+        u = newDistArray(plan, False)
+        u_hat = plan.forward(plan.backward(spectrum(values)[plan.local_slice()], u)).copy()
+        close(u_hat, spectrum(values)[plan.local_slice()], char)
+        taken.append(plan._engine._workspace.nbytes)
+    with planned(comm, shape, overwrite_input=True, **options) as plan:
+        taken.append(plan._engine._workspace.nbytes)
+        given = u.copy(), np.asfortranarray(u), np.repeat(u, 2, axis=1)[:, ::2]
+        for array in given:
+            close(plan.forward(array), u_hat, char)
+            assert char == "d" or not array.size or not np.array_equal(array, u)
+        spectra = u_hat.copy(), np.asfortranarray(u_hat), u_hat[::-1].copy()[::-1]
+        for array in spectra:
+            close(plan.backward(array), u, char)
+            assert not array.size or not np.array_equal(array, u_hat)
+        fixed = u_hat.v.copy()
+        fixed.flags.writeable = False
+        close(plan.backward(fixed), u, char)
+        np.testing.assert_array_equal(fixed, u_hat)
+        one = np.zeros(1, plan.dtype(False)) + 2
+        flat = np.lib.stride_tricks.as_strided(one, plan.shape(False), (0, 0, 0), writeable=True)
+        everywhere = plan.forward(flat)
+        assert one[0] == 2
+        close(plan.backward(everywhere), np.full(plan.shape(False), 2), char)
+    saved = comm.size == 1 and (char == "d" or bool(padding))
+    assert taken[0] - taken[1] == saved * u_hat.nbytes
 
 
 @parameters(view=[False, True], tensor=[0, 1, 2])

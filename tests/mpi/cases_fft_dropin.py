@@ -189,7 +189,8 @@ def case_pairs_that_do_not_fit(comm):
         assert found[0][0] is UnsupportedError
 
 
-@parameters(effort=["FFTW_ESTIMATE", "FFTW_MEASURE", "FFTW_PATIENT"], overwrite=[True, False])
+@parameters(effort=["FFTW_ESTIMATE", "FFTW_MEASURE", "FFTW_PATIENT"],
+            overwrite=["FFTW_DESTROY_INPUT", False])
 def case_words_for_fftw(comm, effort, overwrite):
     words = {"planner_effort": effort, "overwrite_input": overwrite, "threads": 2}
     with PFFT(comm, (6, 5, 4), backend="pyfftw", wisdom=False, **words) as plan:
@@ -197,7 +198,10 @@ def case_words_for_fftw(comm, effort, overwrite):
         kept = u.copy()
         close(plan.backward(plan.forward(u, implicit=True)), u)
         assert np.array_equal(u, kept)
-    wrong = {"planner_effort": "much"}, {"threads": 0}, {"planner_effort": effort, "effort": "x"}
+    wrong = (
+        {"planner_effort": "much"}, {"threads": 0}, {"planner_effort": effort, "effort": "x"},
+        {"overwrite_input": "yes"},
+    )  # fmt: skip
     for words in wrong:
         found = outcome(comm, lambda words=words: PFFT(comm, SHAPE, **words))
         assert found == [found[0]] * comm.size
