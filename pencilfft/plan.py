@@ -226,11 +226,12 @@ class PFFT:
         return self._selection.name
 
     @property
-    def transfer(self) -> tuple[Any, ...]:
+    def transfer(self) -> Sequence[Any]:
         """Between two groups of axes each, the exchange of a forward transform, or None: those
         within a group come last. Empty after :meth:`destroy`."""
         if self._transfer is not None:
-            return tuple(self._transfer)
+            given: Sequence[Any] = self._transfer
+            return given
         exchanges = self._engine.exchanges(True)
         gaps = max(len(self.axes) - 1, 0) if self._execution.alive else 0
         return (*exchanges, *[None] * (gaps - len(exchanges)))[:gaps]
