@@ -342,3 +342,14 @@ def case_transposes_of_plain_arrays(comm, order, axes):
     found = outcome(comm, lambda: transpose(comm, wrong, np.zeros_like(expected), axes))
     assert found == [found[0]] * comm.size
     assert found[0][0] is PatternError
+
+
+def case_a_subclass_brings_its_own_transfers(comm):
+    """As shenfun's does: a list that it appends to."""
+
+    class Space(PFFT):
+        def __init__(self):
+            self.transfer = []
+            self.transfer.append("one")
+
+    assert Space().transfer == ["one"]
