@@ -299,7 +299,8 @@ class Parser(argparse.ArgumentParser):
     chosen: Command | None = None
 
     def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named, allow_abbrev=False)  # an option is written one way
+        super().__init__(*given, **named)
+        self.allow_abbrev = False  # an option is written one way
         #: By option what it is where nothing is given, usually and in a quick run.
         self.usual: dict[str, tuple[Any, Any]] = {}
 
