@@ -15,7 +15,7 @@ from onesided.collectives import Grid
 
 def test_all_contestants_on_two_ranks(tmp_path):
     path = tmp_path / "halo.json"
-    words = "bench halo --shapes 9x8 5x4x6 --iterations 2 --seconds 1 --ranks 2 --json"
+    words = "bench halo --shape 9 8 --shape 5 4 6 --iterations 2 --seconds 1 --ranks 2 --json"
     finished = commands.onesided(*words.split(), str(path))
     assert finished.code == 0, finished
     found = json.loads(path.read_text())

@@ -112,6 +112,16 @@ def test_a_command_of_a_page(tmp_path, monkeypatch, line):
     assert finished.code == 0, finished
 
 
+def test_commands_of_results_the_makefile_and_job_scripts_can_be_read():
+    paths = [*(DOCS / "results").glob("*.json"), *(DOCS / "slurm").glob("*.sh"), ROOT / "Makefile"]
+    text = "\n".join(path.read_text() for path in paths)
+    found = re.findall(r"(?:\bonesided|\$\(ONESIDED\)) ([a-z][^;|\"\n]*)", text)
+    assert len(found) >= 20
+    for line in found:
+        words = shlex.split(re.sub(r"\$\((BENCH_)?RANKS\)", "2", line))
+        command_line().build_parser().parse_args(words)  # all options are there
+
+
 def test_other_lines_of_the_shell_fit_the_sources(tmp_path):
     targets = set(re.findall(r"^(\w[\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     extras, programs = PROJECT["optional-dependencies"], {name for _, name, _ in PROGRAMS}

@@ -64,7 +64,7 @@ def version_lines() -> str:
     found = versions()
     below = ", ".join(f"{name} {found[name]}" for name in ("python", "mpi4py", "numpy", "scipy"))
     mpi = f"{found['mpi library']} (MPI {found['mpi standard']})"
-    return f"onesided {found['onesided']}, {mpi}\n{below}\n"
+    return f"onesided {found.get('onesided', 'from its sources')}, {mpi}\n{below}\n"
 
 
 def cores() -> int:

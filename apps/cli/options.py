@@ -300,6 +300,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
+        self.allow_abbrev = False  # an option is written one way
         #: By option what it is where nothing is given, usually and in a quick run.
         self.usual: dict[str, tuple[Any, Any]] = {}
 

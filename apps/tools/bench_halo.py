@@ -56,9 +56,10 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; 1 where ghosts are wrong, or, if that is asked, a target missed."""
     out = console(options.terminal) if comm.rank == 0 else None
     report = Report("bench halo", options.settings(), {"ranks": comm.size}, remarks=[REMARK])
-    with progress(out, "exchanging", len(options.shape)) as tick:
-        for shape in options.shape:
-            _contest(comm, tuple(shape), options, report)
+    shapes = [tuple(shape) for shape in options.shape] or [*WITH_TARGET, SEVERAL]
+    with progress(out, "exchanging", len(shapes)) as tick:
+        for shape in shapes:
+            _contest(comm, shape, options, report)
             tick()
     report.remarks += conclusions(report.rows, "no targets are set for these grids")
     report.finish(comm, out, options.json)

@@ -112,11 +112,6 @@ def bench_spmv(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def grid_shape(text: str) -> tuple[int, ...]:
-    """Local. Cells along every axis: ``256x256``."""
-    return tuple(positive(part) for part in text.split("x"))
-
-
 def bench_halo(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided bench halo``."""
     run_options(parser, None)
@@ -124,9 +119,8 @@ def bench_halo(parser: argparse.ArgumentParser) -> None:
     take(
         parser,
         "shape",
-        "256x256 2048x2048 128x128x128 64x64x64",
-        "those of one grid or of several",
-        metavar="NxN",
-        type=grid_shape,
+        note="of a grid; may be repeated",
+        said="256 256, 2048 2048, 128 128 128 and 64 64 64",
+        action="append",
     )
     take(parser, "strict")
