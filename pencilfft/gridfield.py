@@ -3,6 +3,7 @@ and to and from files."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -103,12 +104,19 @@ class _Owned(np.ndarray[Any, Any]):
 
 
 def write_field(
-    grid: Grid, field: NDArray[Any], filename: Any, name: str = "field", step: int = 0
+    grid: Grid,
+    field: NDArray[Any],
+    filename: Any,
+    name: str = "field",
+    step: int = 0,
+    attributes: Mapping[str, Any] | None = None,
 ) -> None:
-    """Collective. Write a field without its ghosts to an HDF5 file, as :class:`HDF5File` does."""
-    from onesided.pencilfft.io.files import write
+    """Collective. Write a field without its ghosts as a step of an :class:`HDF5File`, or of the
+    file of this name; ``attributes`` are stored with it."""
+    from onesided.pencilfft.io.hdf5 import HDF5File
 
-    write(_Owned.of(grid, field), filename, name, step)
+    file = filename if isinstance(filename, HDF5File) else HDF5File(filename)
+    file.write(step, {name: [_Owned.of(grid, field)]}, attributes=attributes)
 
 
 def read_field(
