@@ -11,7 +11,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import Alltoallw_init, Grid
-from onesided.collectives.agreement import agreed
+from onesided.collectives.agreement import agreed, words_of_all
 from onesided.collectives.context import Context, Scoped
 from onesided.collectives.errors import PatternError
 from onesided.collectives.pattern import Box
@@ -41,7 +41,12 @@ class GridTransfer(Scoped):
                 raise PatternError(f"a field of {forms[0]} and a distributed array of {forms[1]}")
         whole = tuple(slice(0, n) for n in shape[:lead])
         mine: Box = tuple(array.local_slice()[array.rank :])
-        theirs: list[Box] = comm.allgather(mine)
+        corners = words_of_all(2 * len(mine) * comm.size, np.int64)
+        comm.Allgather(np.array([(part.start, part.stop) for part in mine], np.int64), corners)
+        theirs: list[Box] = [
+            tuple(slice(*ends) for ends in box)
+            for box in corners.reshape(comm.size, -1, 2).tolist()
+        ]
         parts = [grid.part(rank, shape)[lead:] for rank in range(comm.size)]
         origins = [low for low, _ in grid.layers]
         out = [_common(parts[comm.rank], box, whole, origins) for box in theirs]
