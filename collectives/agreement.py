@@ -166,9 +166,17 @@ def told(
 
 
 def swapped(comm: MPI.Intracomm, tag: int, words: Mapping[int, Any]) -> dict[int, Any]:
-    """Collective over ranks that all tell each other something. By rank, what has come."""
+    """Collective over ranks that all tell each other something. By rank, what has come.
+
+    ``recv`` of an object probes first, and an MPI's probe may keep its core until something comes,
+    though the rank that is to send may wait for that core.
+    """
     sends = [comm.isend(words[peer], peer, tag) for peer in _others(comm, words)]
-    heard = {peer: comm.recv(source=peer, tag=tag) for peer in _others(comm, words)}
+    heard = {}
+    for peer in _others(comm, words):
+        while (message := comm.improbe(peer, tag)) is None:
+            os.sched_yield()
+        heard[peer] = message.recv()
     MPI.Request.Waitall(sends)
     if comm.rank in words:
         heard[comm.rank] = words[comm.rank]

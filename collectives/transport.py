@@ -18,6 +18,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.collectives.agreement import words_of_all
 from onesided.collectives.context import Resources
 from onesided.collectives.errors import UnsupportedError
 from onesided.collectives.program import CreditCells, Plan, address, call
@@ -83,9 +84,10 @@ class Credit(CreditCells):
         if number not in self._members:
             return
         if any(member.far for member in self._members.values()):
-            ranks = range(self._comm.size)
-            given = self._comm.alltoall([self.granted if r in self._out else 0 for r in ranks])
-            for peer, count in enumerate(given):
+            mine, given = (words_of_all(self._comm.size, np.int64) for _ in range(2))
+            mine[list(self._out)] = self.granted
+            self._comm.Alltoall(mine, given)
+            for peer, count in enumerate(given.tolist()):
                 while self._came.get(peer, count) < count:
                     self._receive(peer)
         self.drop(number)

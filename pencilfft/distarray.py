@@ -12,7 +12,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
-from onesided.collectives.agreement import agree, agreed
+from onesided.collectives.agreement import agreed, words_of_all
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.pencilfft import gathering, reductions
 from onesided.pencilfft.decomposition import PencilGeometry
@@ -327,19 +327,21 @@ def redistribute(
         if source is not target and np.may_share_memory(source, target):
             raise PatternError("source and target share memory")
     here, there = source.local_slice(), target.local_slice()
-    mine = tuple((a.start, a.stop, b.start, b.stop) for a, b in zip(here, there, strict=True))
-    everyone = tuple(agree(comm, what="redistribute", value=mine))
-    if source is target or all(entry[:2] == entry[2:] for each in everyone for entry in each):
+    mine = [(a.start, a.stop, b.start, b.stop) for a, b in zip(here, there, strict=True)]
+    words = words_of_all(4 * len(mine) * comm.size, np.int64)
+    comm.Allgather(np.array(mine, np.int64), words)
+    everyone = words.reshape(comm.size, len(mine), 4)
+    if source is target or np.array_equal(everyone[..., :2], everyone[..., 2:]):
         target.v[...] = source.v
         return target
 
     def boxes() -> list[Any]:
-        of = [[tuple(slice(*entry[k : k + 2]) for entry in each) for each in everyone]
+        of = [[tuple(slice(*ends) for ends in each) for each in everyone[..., k : k + 2].tolist()]
               for k in (0, 2)]  # fmt: skip
         return [boxes_between(here, of[1]), boxes_between(there, of[0])]
 
     found = Redistributions.of(comm).find(
-        None, comm, source.dtype, everyone, boxes, method, dict(info or {})
+        None, comm, source.dtype, words.tobytes(), boxes, method, dict(info or {})
     )
     found(True, source.v, target.v)
     return target

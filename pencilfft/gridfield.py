@@ -3,6 +3,7 @@ and to and from files."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import Alltoallw_init, Grid
-from onesided.collectives.agreement import agreed
+from onesided.collectives.agreement import agreed, words_of_all
 from onesided.collectives.context import Context, Scoped
 from onesided.collectives.errors import PatternError
 from onesided.collectives.pattern import Box
@@ -40,7 +41,12 @@ class GridTransfer(Scoped):
                 raise PatternError(f"a field of {forms[0]} and a distributed array of {forms[1]}")
         whole = tuple(slice(0, n) for n in shape[:lead])
         mine: Box = tuple(array.local_slice()[array.rank :])
-        theirs: list[Box] = comm.allgather(mine)
+        corners = words_of_all(2 * len(mine) * comm.size, np.int64)
+        comm.Allgather(np.array([(part.start, part.stop) for part in mine], np.int64), corners)
+        theirs: list[Box] = [
+            tuple(slice(*ends) for ends in box)
+            for box in corners.reshape(comm.size, -1, 2).tolist()
+        ]
         parts = [grid.part(rank, shape)[lead:] for rank in range(comm.size)]
         origins = [low for low, _ in grid.layers]
         out = [_common(parts[comm.rank], box, whole, origins) for box in theirs]
@@ -103,12 +109,19 @@ class _Owned(np.ndarray[Any, Any]):
 
 
 def write_field(
-    grid: Grid, field: NDArray[Any], filename: Any, name: str = "field", step: int = 0
+    grid: Grid,
+    field: NDArray[Any],
+    filename: Any,
+    name: str = "field",
+    step: int = 0,
+    attributes: Mapping[str, Any] | None = None,
 ) -> None:
-    """Collective. Write a field without its ghosts to an HDF5 file, as :class:`HDF5File` does."""
-    from onesided.pencilfft.io.files import write
+    """Collective. Write a field without its ghosts as a step of an :class:`HDF5File`, or of the
+    file of this name; ``attributes`` are stored with it."""
+    from onesided.pencilfft.io.hdf5 import HDF5File
 
-    write(_Owned.of(grid, field), filename, name, step)
+    file = filename if isinstance(filename, HDF5File) else HDF5File(filename)
+    file.write(step, {name: [_Owned.of(grid, field)]}, attributes=attributes)
 
 
 def read_field(

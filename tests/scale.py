@@ -1,9 +1,11 @@
 """What every collective call costs a rank, counted on more and more ranks, and fitted.
 
     python tests/scale.py [--ranks 2 4 8 16 32 64] [-o docs/scale.md]
+    python tests/scale.py --setup --ranks 2 64
 
 Runs tests/programs/scale_calls.py under the mpiexec of this environment and writes the table of the
-documentation.
+documentation. ``--setup`` runs tests/programs/scale_setup.py, and prints what setting up takes on
+each number of ranks, and beside the first one.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import mpi_harness
 import numpy as np
 
 PROGRAM = mpi_harness.TESTS / "programs" / "scale_calls.py"
+SETUP = mpi_harness.TESTS / "programs" / "scale_setup.py"
 PARTS = ["exchanges", "halos", "transforms", "matrices"]
 
 #: Calls whose own pattern has something for every rank, or MPI's.
@@ -105,11 +108,35 @@ def table(ranks: list[int], by_ranks: list[dict]) -> str:
     return "\n".join(lines)
 
 
+def setup_times(ranks: list[int], timeout: float = 180.0) -> str:
+    """Markdown: medians of what setting up takes, in ms, and how often that of the first ranks."""
+    lines = ["| set-up, ms | " + " | ".join(f"P = {count}" for count in ranks) + " | times |",
+             "|" + " --- |" * (2 + len(ranks))]  # fmt: skip
+    found = []
+    for count in ranks:
+        outcome = mpi_harness.run(SETUP, count, timeout=timeout, env={"ONESIDED_TUNING": "off"})
+        text = [line for line in outcome.stdout.splitlines() if line.startswith("@setup ")]
+        if outcome.kind != "pass" or len(text) != 1:
+            raise RuntimeError(outcome.report())
+        found.append(json.loads(text[0].removeprefix("@setup "))["seconds"])
+    for name in found[0]:
+        three = [np.quantile(each[name], (0.25, 0.5, 0.75)) for each in found]
+        cells = [f"{1e3 * half:.3g} ({1e3 * low:.3g} to {1e3 * high:.3g})"
+                 for low, half, high in three]  # fmt: skip
+        factor = f"{three[-1][1] / three[0][1]:.0f}"
+        lines.append("| " + " | ".join([name, *cells, factor]) + " |")
+    return "\n".join(lines)
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8, 16, 32, 64])
     parser.add_argument("-o", "--output", type=Path, default=None)
+    parser.add_argument("--setup", action="store_true", help="times of setting up instead")
     options = parser.parse_args(arguments)
+    if options.setup:
+        print(setup_times(options.ranks))
+        return 0
     by_ranks = []
     for ranks in options.ranks:
         calls: dict = {}

@@ -153,6 +153,8 @@ class Servers:
         outcome = job.ask(request, timeout)
         if job.alive:
             self._jobs[place] = job
+            if ranks > MOST_RANKS:
+                self._close(place)
         return outcome
 
     def _close(self, place: tuple[Any, ...]) -> None:

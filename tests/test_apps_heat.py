@@ -6,6 +6,7 @@ import json
 from itertools import product
 
 import commands
+import h5py
 import numpy as np
 import pytest
 from hypothesis import given
@@ -267,6 +268,35 @@ def test_the_command_draws_and_tells(tmp_path):
     assert (pattern["grid"], pattern["halo_bytes"]) == ([2, 1, 1], 20 * 16 * 8)
     assert pattern["dt"] == pytest.approx(0.9 * pattern["stable_dt"])
     assert files[1].read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_restart_on_other_numbers_of_ranks(tmp_path):
+    """Written on three ranks, continued on two and on one: every byte is that of one run."""
+    names = {name: tmp_path / f"{name}.h5" for name in ("whole", "half", "rest", "last")}
+    words = "heat --shape 13 11 9 --boundary periodic fixed periodic --dtype float32 --alpha 2"
+    many, few = ["--comm", "rma-notify", "--checkpoint"], ["--verify", "--checkpoint"]
+    for name, steps in (("whole", "9"), ("half", "4")):
+        more = ["--steps", steps, "--save-every", "3", *many, str(names[name])]
+        finished = commands.onesided(*words.split(), *more, ranks=3)
+        assert finished.code == 0, finished
+    for name, before, steps, ranks in (("rest", "half", "3", 2), ("last", "rest", "2", 1)):
+        more = ["--restart", str(names[before]), "--steps", steps, *few, str(names[name])]
+        finished = commands.onesided("heat", *more, ranks=ranks)
+        assert finished.code == 0, finished
+        assert "Verified: every byte is that of one rank alone." in finished.out
+    states = []
+    for name in ("whole", "last"):
+        with h5py.File(names[name]) as file:
+            assert list(file["temperature/3D"]) == ["9"]
+            states.append(file["temperature/3D/9"][...])
+    assert states[0].max() > 0.1
+    assert states[0].dtype == np.float32
+    assert states[0].tobytes() == states[1].tobytes()
+    finished = commands.onesided(
+        "heat", "--restart", str(names["half"]), "--dtype", "float64", "--steps", "1"
+    )
+    assert finished.code == 2, finished
+    assert "half.h5: dtype is float32, not float64" in finished.sentences[0]
 
 
 def test_the_help_names_every_way():

@@ -10,13 +10,17 @@ from statistics import median
 
 import cluster
 import commands
+import holdout
 import mpi_harness
 import pytest
 import servers
 
 from onesided.apps.cli.options import rank_counts
+from onesided.apps.modelling import check
+from onesided.apps.modelling.check import PATTERNS
 from onesided.apps.modelling.measuring import ASSUMED, SIZES
 from onesided.apps.modelling.options import NETWORKS as NAMES
+from onesided.apps.modelling.options import PATTERNS as CHOICES
 from onesided.apps.modelling.paper import METHODS, TOLD, compare, draw
 from onesided.apps.modelling.sweep import Sweep
 from onesided.collectives.modelling.exchanges import formulas
@@ -107,9 +111,38 @@ def test_measured_parameters_predict_larger_machines(measured, tmp_path):
 def test_known_parameters_are_checked_without_finding_others(measured):
     _, _, path = measured
     words = ["--parameters", str(path), "--verify", "--sizes", "1K", "--info", "ranks_per_node=2"]
+    words += ["--patterns", "irregular", "pairs"]
     finished = commands.onesided("bench", "model", *words, "--iterations", "2", ranks=2)
-    assert "Median error of the prediction of rma-fence" in ran(finished).out
+    assert "Median error of the prediction of rma-fence: " in ran(finished).out
+    assert " % (95 %: " in finished.out
+    assert "The model tells one fastest method of " in finished.out
+    assert " of 2 exchanges, the right one of " in finished.out
     assert "Typical error" not in finished.out
+
+
+NODES = [0, 0, 2, 2, 4, 4]
+
+
+def test_patterns_off_the_fitted_ones():
+    assert tuple(PATTERNS) == CHOICES
+    whole = PATTERNS["uniform"](600, NODES)
+    assert (whole == 100).all()
+    some = PATTERNS["irregular"](600, NODES)
+    assert not some.diagonal().any()
+    assert 600 <= some.sum(axis=1).max() <= 606  # rounded up, block by block
+    assert 0.1 < (some > 0).mean() < 0.7
+    assert len(set(some[some > 0])) > 5
+    one = PATTERNS["pairs"](600, NODES)
+    assert [(int(row.argmax()), int(row.sum())) for row in one] == [
+        (2, 600), (3, 600), (4, 600), (5, 600), (0, 600), (1, 600)
+    ]  # fmt: skip
+    alone = PATTERNS["pairs"](600, [0, 0, 0])
+    assert [int(row.argmax()) for row in alone] == [1, 2, 0]
+
+
+def test_what_is_decided_is_counted():
+    choices = [(["mpi"], "mpi"), (["p2p", "mpi"], "mpi"), (["p2p"], "mpi")]
+    assert check.Outcome([], {}, choices).decided() == (2, 1)
 
 
 def test_the_regions_and_figure_1_are_drawn(tmp_path):
@@ -255,6 +288,24 @@ def test_a_mistake_is_one_sentence_under_mpiexec(tmp_path):
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_the_traffic_of_an_exchange(run_cases, ranks):
     run_cases("cases_modelling", ranks)
+
+
+@pytest.mark.full
+def test_predictions_off_what_was_fitted():
+    """More ranks, other sizes and patterns than the two ranks that gave the parameters."""
+    try:
+        rows = holdout.held_out(seconds=15.0, iterations=5)
+    except holdout.Unavailable as reason:
+        pytest.skip(str(reason))
+    assert {row["ranks"] for row in rows} == {4, 8, 16}
+    for row in rows:
+        if row["method"] == "choice":
+            assert row["among"] >= row["right"]
+            assert row["exchanges"] == 9
+        else:
+            assert row["low"] <= row["error"] <= row["high"] <= row["worst"] < 20
+    four = [row["error"] for row in rows if (row["ranks"], row["method"]) == (4, "p2p")]
+    assert four[0] < 1.0  # a factor of two
 
 
 @pytest.mark.full

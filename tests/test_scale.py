@@ -31,7 +31,7 @@ def test_growth_is_seen():
 @full
 @pytest.mark.parametrize("ranks", [64, 128])
 def test_many_ranks(run_cases, ranks):
-    run_cases("cases_many", ranks, timeout=580, alone=True)
+    run_cases("cases_many", ranks, timeout=580)
 
 
 def test_cases_of_many_ranks_on_few(run_cases):
@@ -40,7 +40,7 @@ def test_cases_of_many_ranks_on_few(run_cases):
 
 @full
 def test_conformance_on_many_ranks(run_cases):
-    run_cases("cases_conformance", 64, select=["case_life"], timeout=580, alone=True)
+    run_cases("cases_conformance", 64, select=["case_life"], timeout=580)
 
 
 @full

@@ -212,6 +212,9 @@ OPTIONS: Mapping[str, Option] = {
     # what is told of it
     "output": Option("write what is made to this path", "PATH", FileName, short="-o"),
     "afresh": Option("forget what is known from before"),
+    "checkpoint": Option("write the state at the end to an HDF5 FILE", "FILE", FileName),
+    "save-every": Option("and also after every N steps", "N", positive),
+    "restart": Option("go on from a FILE", "FILE", str),
     "json": Option("write the results to a JSON FILE", "FILE", FileName),
     "picture": Option("draw into an image FILE", "FILE", Picture),
     "terminal": Option(
@@ -266,6 +269,9 @@ class Options(argparse.Namespace):
     info: Sequence[tuple[str, str]] = ()
     output: str
     afresh: bool
+    checkpoint: str | None
+    save_every: int | None
+    restart: str | None
     json: str | None = None
     picture: Picture | None = None
     terminal: int | None = None

@@ -7,26 +7,33 @@ methods themselves run on all ranks, and their times stand beside those that the
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 from mpi4py import MPI
 
 from onesided.apps.bench.selection import chosen, hints
-from onesided.apps.cli.failures import CommandError, user_errors
+from onesided.apps.cli.failures import CommandError, user_errors, words
 from onesided.apps.cli.machine import library
 from onesided.apps.cli.options import ALL, Options
 from onesided.apps.cli.progress import console
-from onesided.apps.cli.report import Report
+from onesided.apps.cli.report import Listing, Report
 from onesided.apps.modelling.check import Outcome, check
-from onesided.apps.modelling.files import load
-from onesided.apps.modelling.listings import listings
 from onesided.apps.modelling.measuring import Findings, find
 from onesided.apps.modelling.nodes import node_of_ranks
-from onesided.collectives import agreed
+from onesided.collectives import OnesidedError, agreed
 from onesided.collectives.hardware import Layout
 from onesided.collectives.hints import Hints
 from onesided.collectives.modelling.exchanges import formulas
-from onesided.collectives.modelling.parameters import VARIABLE, Parameters, keep_parameters
+from onesided.collectives.modelling.loggp import PiecewiseLogGP
+from onesided.collectives.modelling.parameters import (
+    VARIABLE,
+    Level,
+    Parameters,
+    keep_parameters,
+    of_record,
+)
 
 #: The share of the time for the parameters, where the methods are timed as well.
 FOUND = 0.5
@@ -45,8 +52,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         ranks_per_node = Hints.of(hints(options)).ranks_per_node
     out = console(options.terminal) if comm.rank == 0 else None
     nodes = node_of_ranks(comm, ranks_per_node)
-    words = f"measured: {library()}, {Layout.of(comm)}"
-    findings = _findings(comm, options, nodes, words)
+    found = f"measured: {library()}, {Layout.of(comm)}"
+    findings = _findings(comm, options, nodes, found)
     outcome = Outcome([], {})
     if names:
         with user_errors():
@@ -64,6 +71,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
             "fit_errors": findings.errors,
             "probes_s": findings.times,
             "check_errors": outcome.errors,
+            "check_choices": outcome.choices,
         },
         rows=outcome.rows,
         remarks=[REMARK, *_sentences(findings, outcome)],
@@ -81,7 +89,8 @@ def _checked(comm: MPI.Intracomm, parameters: Parameters, outcome: Outcome) -> P
     if not medians or parameters.measured is None:
         return parameters
     measured = replace(parameters.measured, most_ranks=comm.size)
-    return replace(parameters, error=max(medians.values()), measured=measured)
+    most = max(each.median for each in medians.values())
+    return replace(parameters, error=most, measured=measured)
 
 
 def _kept(comm: MPI.Intracomm, parameters: Parameters) -> str:
@@ -104,7 +113,7 @@ def modelled(text: str) -> list[str]:
 
 
 def _findings(
-    comm: MPI.Intracomm, options: Options, nodes: list[int], words: str
+    comm: MPI.Intracomm, options: Options, nodes: list[int], provenance: str
 ) -> Findings:
     """Collective. Measured now, or read from a file."""
     if options.parameters is not None:
@@ -112,7 +121,7 @@ def _findings(
     with user_errors():
         share = FOUND if options.verify else 1.0
         findings = find(comm, options.but(seconds=share * options.seconds), nodes)
-    parameters: Parameters = replace(findings.parameters, name="measured", provenance=words)
+    parameters: Parameters = replace(findings.parameters, name="measured", provenance=provenance)
     return replace(findings, parameters=parameters)
 
 
@@ -123,7 +132,87 @@ def _sentences(findings: Findings, outcome: Outcome) -> list[str]:
     ]
     checked = outcome.medians()
     for method, error in checked.items():
-        sentences.append(f"Median error of the prediction of {method}: {100 * error:.1f} %")
+        span = f"95 %: {100 * error.low:.1f} to {100 * error.high:.1f} %"
+        found = f"{100 * error.median:.1f} % ({span})"
+        sentences.append(f"Median error of the prediction of {method}: {found}")
+    if outcome.choices:
+        decided, right = outcome.decided()
+        sentences.append(
+            f"The model tells one fastest method of {decided} of {len(outcome.choices)} exchanges, "
+            f"the right one of {right}; the others are closer than its error"
+        )
     if findings.parameters.assumed:
         sentences.append(f"Assumed, not measured: {', '.join(findings.parameters.assumed)}")
     return sentences
+
+
+# The parameters as tables for a person.
+
+SEGMENTS = {"from bytes": ".0f", "L (us)": ".4g", "o (us)": ".4g", "g (us)": ".4g", "G (ns)": ".4g"}
+SYNCHRONIZATION = (
+    "signal", "barrier", "done", "fence", "empty_fence", "opening", "notice", "epoch", "relock"
+)  # fmt: skip
+
+
+def listings(parameters: Parameters) -> dict[str, Listing]:
+    """Local. A table for every kind of transfer, and for the synchronization of every level."""
+    found = {"stores": Listing("Stores on the node", SEGMENTS, _rows(parameters.stores))}
+    for which in ("node", "network"):
+        level: Level | None = getattr(parameters, which)
+        if level is None:
+            continue
+        for kind in ("messages", "collective", "puts"):
+            transfer: PiecewiseLogGP | None = getattr(level, kind)
+            if transfer is None:
+                continue
+            title = f"{kind.capitalize()}, {which}"
+            found[f"{kind} {which}"] = Listing(title, SEGMENTS, _rows(transfer))
+        columns = {f"{name.replace('_', ' ')} (us)": ".4g" for name in SYNCHRONIZATION}
+        numbers = [getattr(level, name) * 1e6 for name in SYNCHRONIZATION]
+        found[f"synchronization {which}"] = Listing(
+            f"Synchronization, {which}", columns, [numbers]
+        )
+    if parameters.setup:
+        columns = {f"{method} (us)": ".4g" for method in parameters.setup}
+        numbers = [seconds * 1e6 for seconds in parameters.setup.values()]
+        found["setup"] = Listing("Making and freeing a request", columns, [numbers])
+    return found
+
+
+def _rows(transfer: PiecewiseLogGP) -> list[Sequence[float | None]]:
+    rows: list[Sequence[float | None]] = []
+    for segment in transfer.segments:
+        each = segment.loggp
+        rows.append(
+            [segment.start, each.latency * 1e6, each.overhead * 1e6, each.gap * 1e6,
+             each.byte_gap * 1e9]
+        )  # fmt: skip
+    return rows
+
+
+# The parameters in a file, as ``onesided bench model --json`` writes them.
+
+
+def load(comm: MPI.Intracomm, path: str) -> Parameters:
+    """Collective. Read by rank 0; :class:`CommandError` on all ranks for what is no such file."""
+    parameters: Parameters | None = None
+    trouble = ""
+    if comm.rank == 0:
+        parameters, trouble = _read(path)
+    parameters, trouble = comm.bcast((parameters, trouble))
+    if parameters is None:
+        raise CommandError(trouble)
+    return parameters
+
+
+def _read(path: str) -> tuple[Parameters | None, str]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+        if isinstance(content, dict) and isinstance(content.get("pattern"), dict):
+            content = content["pattern"].get("parameters")  # the report of the benchmark
+        return of_record(content), ""
+    except OSError as error:
+        return None, words(error)
+    except (OnesidedError, ValueError) as error:  # JSON's errors and Unicode's are ValueErrors
+        return None, f"{path}: {words(error)}"

@@ -2,36 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import median
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from onesided.apps.bench.race import Contestant, race, repeats, unchecked
 from onesided.apps.bench.selection import hints, prepare, release
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Row, byte_count
+from onesided.apps.cli.statistics import Interval
 from onesided.apps.modelling.measuring import quick, round_of
 from onesided.collectives import Alltoallv_init, Request
-from onesided.collectives.modelling.exchanges import predict
+from onesided.collectives.modelling.exchanges import contenders, predict
 from onesided.collectives.modelling.parameters import Parameters
 from onesided.collectives.modelling.traffic import of_matrix
 
 ITEM = 8  # bytes of an element
+SEED = 1
+#: Of an irregular exchange: the share of the pairs that have something for each other.
+DENSITY = 0.4
+
+#: Elements that rank i sends to rank j, where a rank sends some ``count`` in all.
+Counts = NDArray[np.int64]
+
+
+def _uniform(count: float, nodes: Sequence[int]) -> Counts:
+    """A block for every rank, itself included."""
+    return np.full((len(nodes), len(nodes)), max(1, round(count / len(nodes))), np.int64)
+
+
+def _irregular(count: float, nodes: Sequence[int]) -> Counts:
+    """Some pairs, each with a size of its own; one at least, and nobody sends to itself."""
+    random, ranks = np.random.default_rng(SEED), len(nodes)
+    there = (random.random((ranks, ranks)) < DENSITY) & ~np.eye(ranks, dtype=bool)
+    there[0, 1] = True
+    sizes = there * random.standard_exponential(there.shape)
+    return np.where(there, np.ceil(sizes * count / sizes.sum(axis=1).max()), 0).astype(np.int64)
+
+
+def _pairs(count: float, nodes: Sequence[int]) -> Counts:
+    """All of it to one rank: the one that has the same place on the next node."""
+    members = [[rank for rank, node in enumerate(nodes) if node == each] for each in set(nodes)]
+    members.sort()
+    found = np.zeros((len(nodes), len(nodes)), np.int64)
+    for number, mine in enumerate(members):
+        theirs = members[(number + 1) % len(members)]
+        for place, rank in enumerate(mine):
+            shift = int(len(members) == 1)  # alone on its node it goes to the next rank
+            found[rank, theirs[(place + shift) % len(theirs)]] += max(1, round(count))
+    return found
+
+
+#: By the name that ``--patterns`` takes.
+PATTERNS: Mapping[str, Callable[[float, Sequence[int]], Counts]] = {
+    "uniform": _uniform,
+    "irregular": _irregular,
+    "pairs": _pairs,
+}
 
 
 @dataclass
 class Outcome:
-    """The rows of a check, and for every method the sizes of its relative errors."""
+    """The rows of a check, and for every method the sizes of its relative errors.
+
+    ``choices``: for every exchange the methods that may be the fastest by the model, and the one
+    that was.
+    """
 
     rows: list[Row]
     errors: dict[str, list[float]]
+    choices: list[tuple[Sequence[str], str]] = field(default_factory=list)
 
-    def medians(self) -> dict[str, float]:
+    def medians(self) -> dict[str, Interval]:
         """Local. The median error of every method that was timed."""
-        return {method: median(errors) for method, errors in self.errors.items() if errors}
+        return {method: Interval.of(errors) for method, errors in self.errors.items() if errors}
+
+    def decided(self) -> tuple[int, int]:
+        """Local. Exchanges of which the model says which method is the fastest, and is right."""
+        single = [(names[0], seen) for names, seen in self.choices if len(names) == 1]
+        return len(single), sum(name == seen for name, seen in single)
 
 
 def check(
@@ -41,25 +93,27 @@ def check(
     nodes: Sequence[int],
     parameters: Parameters,
 ) -> Outcome:
-    """Collective. Uniform exchanges of every size, predicted and timed."""
+    """Collective. Exchanges of every pattern and size, predicted and timed."""
     outcome = Outcome([], {name: [] for name in names})
-    for size in sorted(set(options.sizes)):
-        _one_size(comm, options, names, nodes, parameters, size, outcome)
+    for pattern in dict.fromkeys(options.patterns):
+        for size in sorted(set(options.sizes)):
+            _one(comm, options, names, nodes, parameters, (pattern, size), outcome)
     return outcome
 
 
-def _one_size(
+def _one(
     comm: MPI.Intracomm,
     options: Options,
     names: Sequence[str],
     nodes: Sequence[int],
     parameters: Parameters,
-    size: int,
+    which: tuple[str, int],
     outcome: Outcome,
 ) -> None:
-    count = max(1, round(size / ITEM / comm.size))
-    sent = np.arange(count * comm.size, dtype=np.float64)
-    counts = [count] * comm.size
+    pattern, size = which
+    table = PATTERNS[pattern](size / ITEM, nodes)
+    counts = table[comm.rank].tolist()
+    sent = np.arange(sum(counts), dtype=np.float64)
     info = hints(options)
 
     def make(method: str) -> Request:
@@ -70,14 +124,17 @@ def _one_size(
     calls = {method: round_of(request) for method, request in made.items()}
     why = unchecked("the bytes do not matter to the model, and tests look at them")
     contestants = [Contestant(name, call, why, repeats(comm, call)) for name, call in calls.items()]
-    seconds = options.seconds / len(set(options.sizes))
+    seconds = options.seconds / len(set(options.sizes)) / len(set(options.patterns))
     found = race(comm, contestants, iterations=options.iterations, seconds=seconds)
     release(comm, candidates, Request.Free)
-    traffic = of_matrix(np.full((comm.size, comm.size), count * ITEM), nodes)
+    traffic, nbytes = of_matrix(table * ITEM, nodes), int(table.sum(axis=1).max()) * ITEM
     expected = predict(traffic, parameters, names)
     timed = found.times
+    fastest = min(timed, key=lambda name: quick(timed[name]))
+    among = {name: expected[name] for name in timed}
+    outcome.choices.append((contenders(among, parameters.error), fastest))
     for each in candidates:
-        labels = {"bytes": byte_count(sent.nbytes), "method": each.method}
+        labels = {"pattern": pattern, "bytes": byte_count(nbytes), "method": each.method}
         if each.method not in timed:
             outcome.rows.append(Row(labels, reason=each.reason))
             continue
@@ -86,5 +143,5 @@ def _one_size(
         outcome.errors[each.method].append(abs(error))
         values = {"predicted us": expected[each.method] * 1e6, "error %": 100 * error}
         outcome.rows.append(
-            Row(labels, timed[each.method], nbytes=sent.nbytes, values=values)
+            Row(labels, timed[each.method], nbytes=nbytes, values=values)
         )

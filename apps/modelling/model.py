@@ -4,11 +4,13 @@ Nothing is measured: the parameters come from a file that ``onesided bench model
 the program. The table has a line for every number of ranks and size; the image shows where each
 method is the fastest. Where the margin between two is below the error of the model, it is
 undecided and marked so, as is what lies far beyond the measurements. ``--paper`` sets the model
-beside what paper 000 tells of its figures.
+beside what paper 000 tells of its figures. ``--program`` follows a product, CG or a transform over
+more and more ranks instead, and tells what limits it.
 """
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from mpi4py import MPI
@@ -17,14 +19,15 @@ from rich.table import Table
 
 from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.machine import versions
-from onesided.apps.cli.options import Options
+from onesided.apps.cli.options import Options, edge
 from onesided.apps.cli.progress import PLAIN_WIDTH, console
 from onesided.apps.cli.report import PLAIN, write_json
-from onesided.apps.modelling.bench_model import modelled
-from onesided.apps.modelling.files import load
+from onesided.apps.modelling.bench_model import load, modelled
 from onesided.apps.modelling.paper import Comparison, compare, draw
 from onesided.apps.modelling.pictures import save_regions
+from onesided.apps.modelling.programs import Core, Scaling
 from onesided.apps.modelling.sweep import Point, Regions, Sweep
+from onesided.collectives import agreed
 from onesided.collectives.modelling.parameters import BEYOND, MACHINES, Parameters
 
 DEFAULT = "paper"
@@ -36,6 +39,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     parameters = _parameters(comm, options)
     counts = options.ranks_list
     sizes = sorted(set(options.sizes))
+    if options.program is not None:
+        return _follow(comm, options, names, parameters, counts)
     sweep = Sweep(parameters, names, options.per_node, options.blocks)
     with user_errors():  # the same on every rank: nothing here is the rank's own
         points = sweep.points(counts, sizes)
@@ -52,6 +57,35 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
             write_json(
                 options.json, _content(options, parameters, points, regions, comparison)
             )
+    return 0
+
+
+def _follow(
+    comm: MPI.Intracomm,
+    options: Options,
+    names: list[str],
+    parameters: Parameters,
+    counts: list[int],
+) -> int:
+    """Collective. Strong or weak scaling of a program; rank 0 does it all."""
+    core = Core(memory=options.bandwidth, operations=options.flops)
+    points, weak = float(edge(options)) ** 3, options.scaling == "weak"
+    scaling = Scaling(options.program, parameters, core, options.per_node, points, weak)
+    with user_errors(), agreed(comm):
+        steps = scaling.steps(counts, names) if comm.rank == 0 else []
+    if comm.rank == 0:
+        out = console(options.terminal)
+        out.print(scaling.table(steps), width=max(out.width, PLAIN_WIDTH), crop=False)
+        for sentence in _trust(parameters, any(step.fastest.extrapolated for step in steps)):
+            out.print(sentence, **PLAIN)
+        if options.picture is not None:
+            scaling.draw(options.picture, steps)
+        if options.json is not None:
+            pattern = {"program": options.program, "core": asdict(core)}
+            pattern |= {"points": points, "weak": weak, "parameters": parameters.record()}
+            content = {"command": "model", "settings": options.settings(), "versions": versions()}
+            rows = [step.record() for step in steps]
+            write_json(options.json, {**content, "pattern": pattern, "rows": rows})
     return 0
 
 

@@ -7,6 +7,9 @@ time, so that their times can be compared on a machine that is shared.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from itertools import count
 from math import prod
 from typing import Any
 
@@ -23,12 +26,14 @@ from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict
+from onesided.apps.solvers.checkpoint import Checkpoint, check_checkpoint
 from onesided.apps.solvers.heat_halos import REFERENCE, chosen
 from onesided.apps.solvers.heat_problem import PERIODIC, Block, Problem
 from onesided.apps.solvers.heat_simulation import ROOT, Simulation
 from onesided.apps.solvers.heat_stencil import settings as stencil_settings
+from onesided.apps.solvers.heat_stencil import wrap
 from onesided.collectives import Grid
-from onesided.pencilfft import block
+from onesided.pencilfft import block, read_field
 
 # All steps of all ways, in turns, with their times.
 
@@ -40,16 +45,16 @@ COMMUNICATION = "communication"
 def follow(
     comm: MPI.Intracomm,
     runs: Mapping[str, Simulation],
-    steps: int,
-    rounds: int,
+    start: tuple[NDArray[Any], int],
+    counts: Sequence[int],
     tick: Callable[[], None],
 ) -> tuple[Times, Times]:
-    """Collective. All steps: seconds of a step, and of its communication, by run and round."""
-    counts = [end - begin for begin, end in (block(steps, rounds, n) for n in range(rounds))]
-    first = next(iter(runs.values()))
-    start = first.problem.initial(first.block.box)
+    """Collective. All steps: seconds of a step, and of its communication, by run and round.
+
+    ``start``: a state with its ghosts, and its number of steps; ``counts``: steps of the rounds.
+    """
     entered = [_entered(name, each, start, counts) for name, each in runs.items()]
-    found = race(comm, entered, iterations=rounds, tick=tick)
+    found = race(comm, entered, iterations=len(counts), tick=tick)
 
     def of_a_step(seconds: Sequence[float]) -> list[float]:
         return [each / count for each, count in zip(seconds, counts, strict=True)]
@@ -60,7 +65,7 @@ def follow(
 
 
 def _entered(
-    name: str, run: Simulation, start: NDArray[Any], counts: Sequence[int]
+    name: str, run: Simulation, start: tuple[NDArray[Any], int], counts: Sequence[int]
 ) -> Contestant:
     """Local. From ``start`` on; every call computes the steps of the next round."""
     remaining = iter(counts)
@@ -69,10 +74,10 @@ def _entered(
         run.advance(next(remaining))
 
     def warm_up() -> None:
-        run.load(start)
+        run.load(*start)
         run.resume()
         run.advance(min(WARM_UP, sum(counts)))
-        run.load(start)
+        run.load(*start)
 
     return Contestant(
         name,
@@ -88,6 +93,7 @@ def _entered(
 # From the options of ``onesided heat`` to a problem, a process grid and a block.
 
 AXES = (2, 3)
+SETTINGS = ("shape", "boundary", "dtype", "alpha", "peak", "dt")  # which a checkpoint has
 LEVELS = {
     MPI.THREAD_SINGLE: "MPI_THREAD_SINGLE",
     MPI.THREAD_FUNNELED: "MPI_THREAD_FUNNELED",
@@ -95,9 +101,14 @@ LEVELS = {
 }
 
 
+#: What is computed where no option says so.
+SHAPE, BOUNDARY, DTYPE = (2048, 2048), ("fixed",), "float64"
+SCALE = 1.0  # diffusivity, and the temperature of the hottest spot
+
+
 def problem_of(options: Options) -> Problem:
     """Local. What is to be computed; :class:`CommandError` for what cannot be."""
-    shape, names = tuple(options.shape), options.boundary
+    shape, names = tuple(options.shape or SHAPE), tuple(options.boundary or BOUNDARY)
     if len(shape) not in AXES:
         raise CommandError(f"--shape {_words(shape)}: {len(shape)} axes, two or three are possible")
     if len(names) not in (1, len(shape)):
@@ -107,14 +118,65 @@ def problem_of(options: Options) -> Problem:
     if len(names) == 1:
         names = names * len(shape)
     periodic = tuple(name == PERIODIC for name in names)
-    dtype = np.dtype(options.dtype)
-    problem = Problem(shape, periodic, dtype, options.alpha, options.peak, options.dt)
+    dtype = np.dtype(options.dtype or DTYPE)
+    problem = Problem(
+        shape, periodic, dtype, options.alpha or SCALE, options.peak or SCALE, options.dt
+    )
     if problem.step > problem.stable_dt:
         raise CommandError(
             f"--dt {problem.step:g} is unstable: on this grid the largest stable time step is "
             f"h**2 / (2 d alpha) = {problem.stable_dt:.6g}"
         )
     return problem
+
+
+# A checkpoint: the problem, and the temperature after so many steps.
+
+
+def _checkpoint(comm: MPI.Intracomm, path: str) -> Checkpoint:
+    return Checkpoint(comm, path, "heat", "temperature")
+
+
+def facts_of(problem: Problem) -> dict[str, Any]:
+    """Local. All that a file has to say of a problem."""
+    facts = asdict(problem)
+    return {**facts, "dtype": problem.dtype.name, "dt": problem.step}
+
+
+def start_of(comm: MPI.Intracomm, options: Options) -> tuple[Problem, int]:
+    """Collective. What is to be computed, and how many steps are done; CommandError for what an
+    option wants otherwise than the checkpoint."""
+    if options.restart is None:
+        return problem_of(options), 0
+    steps, found = _checkpoint(comm, options.restart).read()
+    problem = Problem(
+        tuple(int(n) for n in found["shape"]),
+        tuple(bool(around) for around in found["periodic"]),
+        np.dtype(str(found["dtype"])),
+        *(float(found[name]) for name in ("alpha", "peak", "dt")),
+    )
+    names = [PERIODIC if around else "fixed" for around in problem.periodic]
+    there = {**facts_of(problem), "boundary": names}
+    wanted = {name: getattr(options, name) for name in SETTINGS}
+    same = {**there, **{name: each for name, each in wanted.items() if each is not None}}
+    asked = facts_of(problem_of(Options(**{name: same[name] for name in SETTINGS})))
+    for name, each in asked.items():
+        if each != there[name]:
+            raise CommandError(
+                f"{options.restart}: {name} is {_words(there[name])}, not {_words(each)}"
+            )
+    return problem, steps
+
+
+def load(
+    comm: MPI.Intracomm, path: str, steps: int, grid: Grid, block: Block, field: NDArray[Any]
+) -> NDArray[Any]:
+    """Collective. The state of a checkpoint, with its ghosts; ``field`` is one of the grid."""
+    _checkpoint(comm, path).load(steps, partial(read_field, grid, field))
+    grid.update(field)
+    for function, arguments in wrap(block, field, block.inner):
+        function(*arguments)
+    return field.copy()
 
 
 def check_threads(options: Options) -> None:
@@ -265,6 +327,21 @@ def draw(comm: MPI.Intracomm, one: Simulation, path: str) -> None:
         save_slice(path, title, (names[-2], names[-1]), plane, (lengths[-2], lengths[-1]))
 
 
+def rounds_of(options: Options) -> list[int]:
+    """Local. Steps of every round: a checkpoint comes after a whole one."""
+    steps = options.steps
+    if options.save_every is not None:
+        every = options.save_every
+        return [min(every, steps - begin) for begin in range(0, steps, every)]
+    rounds = min(options.repeats, steps)
+    return [end - begin for begin, end in (block(steps, rounds, n) for n in range(rounds))]
+
+
+def due(options: Options, steps: int) -> bool:
+    """Local. Whether a checkpoint is to be written after so many steps of this run."""
+    return steps == options.steps or options.save_every is not None
+
+
 REMARK = (
     "An iteration is a time step, by the slowest rank; a time is the mean over the steps of a "
     "round. communication: what the ranks spend with their halos, waiting included, on average; "
@@ -274,9 +351,10 @@ REMARK = (
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a verification failed."""
-    problem = problem_of(options)
-    check_threads(options)
     ways = {way.name: way for way in chosen(options.comm)}
+    check_checkpoint(options)
+    problem, done = start_of(comm, options)
+    check_threads(options)
     cart = process_grid(comm, options, problem)
     block = block_of(cart, problem)
     out = console(options.terminal) if comm.rank == ROOT else None
@@ -290,10 +368,26 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 
         candidates = prepare(comm, list(ways), make, Simulation.free)
         runs = {each.method: each.made for each in candidates if each.made is not None}
-        rounds = min(options.repeats, options.steps)
-        with progress(out, "heating", rounds * len(runs)) as tick:
-            times, communication = follow(comm, runs, options.steps, rounds, tick)
-    first = next(iter(runs.values()))
+        first = next(iter(runs.values()))
+        if options.restart is None:
+            start = problem.initial(block.box)
+        else:
+            start = load(comm, options.restart, done, grid, block, arrays[0])
+        counts = rounds_of(options)
+        with progress(out, "heating", len(counts) * len(runs)) as tick:
+
+            turns = count(1)
+
+            def told() -> None:
+                """After each turn; a checkpoint comes when all methods have had theirs."""
+                tick()
+                if options.checkpoint is None or next(turns) % len(runs):
+                    return
+                if due(options, first.steps - done):
+                    file = _checkpoint(cart, options.checkpoint)
+                    file.save(first.steps, facts_of(problem), first.write)
+
+            times, communication = follow(comm, runs, (start, done), counts, told)
     check_finite(comm, runs)
     report = Report("heat", options.settings(), _pattern(cart, first), remarks=[REMARK])
     report.remarks.append(temperatures(comm, first))

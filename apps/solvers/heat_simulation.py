@@ -8,7 +8,7 @@ that need them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from onesided.apps.solvers.heat_halos import Arrays, Sides, Way
 from onesided.apps.solvers.heat_problem import SIDES, Block, Box, Face, Problem, beside, meet
 from onesided.apps.solvers.heat_stencil import Queue, Tile, after, settings, tiling, update, wrap
 from onesided.collectives import Grid
+from onesided.pencilfft import HDF5File, write_field
 
 ROOT = 0
 SPOILED = -1.0  # no temperature that there can be
@@ -64,15 +65,21 @@ class Simulation:
         self._goes_on = False  # another step follows before all messages have to be there
         self.steps, self.communication = 0, 0.0
 
-    def load(self, start: NDArray[Any]) -> None:
-        """Local. Begin with this state, which has ghosts around the own points."""
+    def load(self, start: NDArray[Any], steps: int) -> None:
+        """Local. Begin with this state of so many steps, which has ghosts around the own points."""
         np.copyto(self._state, start)
-        self.steps, self.communication = 0, 0.0
+        self.steps, self.communication = steps, 0.0
 
     @property
     def state(self) -> NDArray[Any]:
         """Local. The own points, as of the last pause."""
         return self._state[self.block.inner]
+
+    def write(
+        self, file: HDF5File, name: str, step: int, attributes: Mapping[str, Any]
+    ) -> None:
+        """Collective. The state as of the last pause, to a file."""
+        write_field(self.grid, self._state, file, name, step, attributes)
 
     def gathered(self, wanted: Box) -> NDArray[Any] | None:
         """Collective. A part of the whole grid, as of the last pause, on rank 0; else None."""

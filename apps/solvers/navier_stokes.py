@@ -8,8 +8,8 @@ follow the same flow side by side.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import count
@@ -26,18 +26,11 @@ from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import Listing, Report, Row
 from onesided.apps.cli.statistics import Verdict
+from onesided.apps.solvers.checkpoint import Checkpoint, check_checkpoint
 from onesided.apps.solvers.flow import Flow
 from onesided.apps.tools.fft import used_method
 from onesided.collectives.agreement import agreed
 from onesided.pencilfft.io.hdf5 import HDF5File
-
-# The state of a flow in an HDF5 file: enough to go on bit for bit.
-#
-# One state at a time: a new one replaces the one before when all of it is on the disk, so that a
-# run that is killed leaves the last good state.
-
-FIELD = "velocity_hat"
-CASE = "Taylor-Green vortex"
 
 
 @dataclass(frozen=True)
@@ -53,46 +46,29 @@ class State:
     backend: str
     effort: str
 
-    def save(self, comm: MPI.Intracomm, path: str, velocity_hat: Any) -> None:
+    def save(self, file: Checkpoint, velocity_hat: Any) -> None:
         """Collective. Write it with the velocity in spectral space; CommandError if it fails."""
-        attributes = {
-            "case": CASE,
-            "time": self.time,
-            "modes": self.shape,
-            "nu": self.nu,
-            "dt": self.dt,
-            "padding": self.padding,
-            "backend": self.backend,
-            "effort": self.effort,
-        }
-        with user_errors():
-            file = HDF5File(path, mode="w", comm=comm)
-            file.write(self.step, {FIELD: [velocity_hat]}, attributes=attributes)
+
+        def write(to: HDF5File, name: str, step: int, attributes: Mapping[str, Any]) -> None:
+            to.write(step, {name: [velocity_hat]}, attributes=attributes)
+
+        facts = asdict(self)
+        file.save(facts.pop("step"), facts, write)
 
     @classmethod
-    def read(cls, comm: MPI.Intracomm, path: str) -> State:
+    def read(cls, file: Checkpoint) -> State:
         """Collective. What a file holds beside the velocity; CommandError without a checkpoint."""
-        with user_errors(), agreed(comm):
-            file = HDF5File(path, mode="r", comm=comm)
-            step = file.steps(FIELD)[-1]
-            found = file.attributes(FIELD, step)
-            if found.get("case") != CASE:
-                raise CommandError(f"{path} is no checkpoint of onesided navier-stokes")
-            return cls(
-                step,
-                float(found["time"]),
-                tuple(int(n) for n in found["modes"]),
-                float(found["nu"]),
-                float(found["dt"]),
-                float(found["padding"]),
-                str(found["backend"]),
-                str(found["effort"]),
-            )
-
-    def load(self, comm: MPI.Intracomm, path: str, velocity_hat: Any) -> None:
-        """Collective. Read the velocity; CommandError where the file is not whole."""
-        with user_errors():
-            HDF5File(path, mode="r", comm=comm).read(velocity_hat, FIELD, self.step)
+        step, found = file.read()
+        return cls(
+            step,
+            float(found["time"]),
+            tuple(int(n) for n in found["shape"]),
+            float(found["nu"]),
+            float(found["dt"]),
+            float(found["padding"]),
+            str(found["backend"]),
+            str(found["effort"]),
+        )
 
 
 # What is known about the Taylor-Green vortex: its start, its first instants, published values.
@@ -335,8 +311,7 @@ def _start(comm: MPI.Intracomm, options: Options, names: list[str]) -> State:
         "backend": options.backend,
         "effort": options.effort,
     }
-    if options.save_every is not None and options.checkpoint is None:
-        raise CommandError("--save-every needs --checkpoint FILE")
+    check_checkpoint(options)
     if options.checkpoint is not None and len(names) > 1:
         raise CommandError(f"--checkpoint needs one method, --comm names {len(names)}")
     shape = None if options.shape is None else box(options.shape)
@@ -346,13 +321,17 @@ def _start(comm: MPI.Intracomm, options: Options, names: list[str]) -> State:
     if options.restart is None:
         state = State(0, 0.0, shape or SHAPE, 1.0 / REYNOLDS, DT, PADDING, "auto", "estimate")
     else:
-        state = State.read(comm, options.restart)
+        state = State.read(_checkpoint(comm, options.restart))
         if shape not in (None, state.shape):
             raise CommandError(f"{options.restart} has modes {state.shape}, --shape {shape}")
     state = replace(state, **{name: value for name, value in given.items() if value is not None})
     if state.padding < 1.0:
         raise CommandError(f"--padding {state.padding:g}: less than one point per mode")
     return state
+
+
+def _checkpoint(comm: MPI.Intracomm, path: str) -> Checkpoint:
+    return Checkpoint(comm, path, "navier-stokes", "velocity_hat")
 
 
 def _steps(options: Options, state: State) -> int:
@@ -420,7 +399,7 @@ def _follow(
         if last or number % every == 0:
             history.add(state.time, first)
         if options.checkpoint is not None and (last or _due(options, number)):
-            state.save(comm, options.checkpoint, first.velocity_hat)
+            state.save(_checkpoint(comm, options.checkpoint), first.velocity_hat)
 
     why = unchecked("the velocities of all methods are compared at the end")
     dt = state.dt
@@ -437,7 +416,9 @@ def _begin(comm: MPI.Intracomm, options: Options, state: State, flow: Flow) -> N
     if options.restart is None:
         flow.taylor_green()
     else:
-        state.load(comm, options.restart, flow.velocity_hat)
+        velocity: Any = flow.velocity_hat
+        checkpoint = _checkpoint(comm, options.restart)
+        checkpoint.load(state.step, lambda file, *what: file.read(velocity, *what))
 
 
 def _alone(

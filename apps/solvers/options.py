@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from onesided.apps.cli.options import (
-    FileName,
     above_zero,
     not_negative,
     positive,
@@ -21,29 +20,36 @@ OWN = "blocking, persistent (the reference), halo, partitioned"
 COMM = "blocking,persistent,halo,partitioned,rma-fence"
 
 
+def _checkpoints(parser: argparse.ArgumentParser) -> None:
+    """Local. For the commands that follow something over time steps."""
+    take(parser, "checkpoint")
+    take(parser, "save-every")
+    take(parser, "restart", note="a checkpoint, on any number of ranks; its settings hold")
+
+
 def heat(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided heat``."""
+    """Local. Options of ``onesided heat``; None is what a checkpoint may decide."""
     parser.epilog = f"METHOD may also be one of {OWN}."
     add = parser.add_argument
-    take(parser, "shape", "2048 2048", "points of the grid, along two or three axes")
+    take(parser, "shape", None, "along two or three axes", said="2048 2048")
     take(parser, "steps", "200")
     take(parser, "dt", said="nine tenths of the largest stable one")
-    add("--alpha", metavar="A", type=above_zero, default=1.0, help="diffusivity (default 1)")
+    add("--alpha", metavar="A", type=above_zero, help="diffusivity (default 1)")
     add(
         "--peak",
         metavar="T",
         type=above_zero,
-        default=1.0,
         help="temperature of the hottest spot at the start (default 1)",
     )
     take(
         parser,
         "boundary",
-        "fixed",
+        None,
         "periodic, or fixed at temperature 0",
+        said="fixed",
         choices=("periodic", "fixed"),
     )
-    take(parser, "dtype", "float64", choices=("float32", "float64"))
+    take(parser, "dtype", said="float64", choices=("float32", "float64"))
     take(parser, "threads", "1", "which compute, and mark what they have computed")
     add(
         "--pieces",
@@ -52,11 +58,13 @@ def heat(parser: argparse.ArgumentParser) -> None:
         default=1,
         help="tiles at every face, sent one by one if partitioned (--threads of them at least)",
     )
-    take(parser, "repeats", "10", "in turns, each with its part of the steps")
+    note = "in turns, each with its part of the steps, or with those of --save-every"
+    take(parser, "repeats", "10", note)
     take(parser, "grid", "auto")
     run_options(parser, COMM)
     take(parser, "verify", note="all steps on rank 0 alone; every byte must be the same")
     take(parser, "picture", note="the temperature at the end")
+    _checkpoints(parser)
 
 
 @dataclass(frozen=True)
@@ -130,6 +138,7 @@ def solve(parser: argparse.ArgumentParser) -> None:
         default="ones",
         help="ones, random, or a FILE: Matrix Market, .npy, or HDF5 as --output writes it (ones)",
     )
+    take(parser, "restart", note="the vector that --output wrote, on any number of ranks")
     take(parser, "rtol", "1e-6")
     take(parser, "atol", "0", "of the residual")
     take(parser, "maxiter", said="10 times the unknowns")
@@ -191,14 +200,7 @@ def navier_stokes(parser: argparse.ArgumentParser) -> None:
     take(parser, "backend", said="auto")
     take(parser, "effort", said="estimate")
     take(parser, "print-every", said="a tenth of all")
-    add(
-        "--checkpoint",
-        metavar="FILE",
-        type=FileName,
-        help="write the state at the end to an HDF5 FILE",
-    )
-    add("--save-every", metavar="N", type=positive, help="and also after every N steps")
-    add("--restart", metavar="FILE", help="go on from a checkpoint; its settings hold")
+    _checkpoints(parser)
     take(parser, "verify", note="the same steps on rank 0 alone")
     take(parser, "picture", note="the vorticity in a slice")
     take(parser, "grid", "auto")

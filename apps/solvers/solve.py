@@ -25,7 +25,7 @@ from onesided.apps.cli.statistics import Verdict
 from onesided.apps.solvers.options import PRECONDITIONERS, SOLVERS, Named
 from onesided.apps.solvers.vectors import (
     in_file_order,
-    right_hand_side,
+    vector,
     write_solution,
 )
 from onesided.apps.tools.rowblock import Maker
@@ -237,8 +237,10 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     values = {**vars(options), "hermitian": solver.hermitian}
 
     def prepared(matrix: DistMatrix) -> Solve:
-        side = sides[id(matrix)] = right_hand_side(comm, matrix, options.rhs)
+        side = sides[id(matrix)] = vector(comm, matrix, options.rhs)
         how = {"rtol": options.rtol, "atol": options.atol, "maxiter": options.maxiter}
+        if options.restart is not None:
+            how["x0"] = vector(comm, matrix, options.restart)
         how |= _keywords(solver, values)
         if precond is not None:
             how["M"] = getattr(sparse, precond.name)(matrix, **_keywords(precond, values))

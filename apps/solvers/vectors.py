@@ -41,17 +41,17 @@ def in_file_order(matrix: DistMatrix, block: NDArray[Any]) -> NDArray[Any]:
     return moved
 
 
-def right_hand_side(comm: MPI.Intracomm, matrix: DistMatrix, rhs: str) -> NDArray[Any]:
+def vector(comm: MPI.Intracomm, matrix: DistMatrix, source: str) -> NDArray[Any]:
     """Collective. ``ones``, ``random``, or a file's vector, as this rank's block in matrix order.
 
     :class:`CommandError` where a file cannot be read, or holds another number of entries.
     """
     rows = file_rows(matrix)
-    if rhs in NAMED:
-        block = NAMED[rhs](rows, matrix.dtype)
+    if source in NAMED:
+        block = NAMED[source](rows, matrix.dtype)
     else:
         with user_errors():
-            block = _scattered(comm, matrix, Path(rhs))
+            block = _scattered(comm, matrix, Path(source))
     if matrix.ordering is None:
         return block
     moved: NDArray[Any] = matrix.ordering.forward(block)

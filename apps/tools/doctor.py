@@ -25,6 +25,7 @@ from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import PLAIN, byte_count, write_json
 from onesided.collectives import Alltoallv_init, OnesidedError, Request, interpreter, methods
 from onesided.collectives.hardware import Layout
+from onesided.collectives.modelling.parameters import ASSUMED, known_parameters
 from onesided.sparse.files import entries
 from onesided.sparse.kernels.registry import available
 
@@ -286,6 +287,7 @@ def facts(comm: MPI.Intracomm) -> dict[str, Any]:
             default=None,
         ),
         "parser": "; ".join(sorted(set(comm.allgather(entries.parser())))),
+        "estimates": _estimates(),
         "defects": [
             {"defect": defect.what, "here": defect.here} for defect in known_defects(name, version)
         ],
@@ -299,6 +301,14 @@ def shared_memory() -> dict[str, int] | None:
     except OSError:
         return None
     return {"total": usage.total, "free": usage.free}
+
+
+def _estimates() -> str:
+    """Local. What ``effort=estimate`` knows of this machine."""
+    known = known_parameters()
+    if known is ASSUMED:
+        return "assumed parameters: none were measured here (onesided bench model --keep)"
+    return known.provenance or known.name
 
 
 def show(out: Console, found: dict[str, Any], trials: list[Trial]) -> None:
@@ -319,6 +329,7 @@ def show(out: Console, found: dict[str, Any], trials: list[Trial]) -> None:
         if memory is None
         else f"{byte_count(memory['free'])} of {byte_count(memory['total'])} free",
         "matrices are parsed by": found["parser"],
+        "estimates go by": found["estimates"],
     }
     for name, value in lines.items():
         out.print(f"{name:>22}  {value}", **PLAIN)

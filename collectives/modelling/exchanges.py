@@ -181,10 +181,12 @@ def _two_sided(level: Level, collective: bool) -> PiecewiseLogGP:
 class Formula(ABC):
     """The cost of a method's round beyond what a rank does alone: software, and its own block.
 
-    ``copies_own`` is false where the own block is in this cost.
+    ``copies_own`` is false where the own block is in this cost; ``meets_everyone`` is true where a
+    round ends when all ranks are in it, not only those that a rank hears from.
     """
 
     copies_own: ClassVar[bool] = True
+    meets_everyone: ClassVar[bool] = False
 
     @abstractmethod
     def seconds(self, costs: Costs) -> Numbers:
@@ -222,6 +224,8 @@ class FenceRound(Formula):
     receive slot an empty fence opens the round. A node stores while nothing travels yet where its
     ranks are served first, so the parts add up. Source: Algorithm 1 of paper 000.
     """
+
+    meets_everyone = True
 
     def seconds(self, costs: Costs) -> Numbers:
         return self.data(costs) + self.closing(costs) + self.opening(costs)
@@ -291,6 +295,8 @@ class PrintedLockRound(Formula):
     It releases its own lock, locks all, Puts, unlocks all, and takes its own again between two
     barriers.
     """
+
+    meets_everyone = True
 
     def seconds(self, costs: Costs) -> Numbers:
         return costs.puts(near=True, locked=True) + costs.of_all("relock", barriers=2)

@@ -1,4 +1,4 @@
-"""Making one plain file of a main file and its rank files."""
+"""Making one plain file of a main file and the files of its nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ SLAB = 1 << 26  # bytes that are copied at a time
 
 
 def consolidate(filename: str | os.PathLike[str]) -> None:
-    """Local. Join the rank files of an HDF5 file into it; call it on one rank, or without MPI.
+    """Local. Join the files with the data of an HDF5 file into it; call it on one rank, or without
+    MPI.
 
     What was one main file and a folder is afterwards one file, which every program can read and
     which no longer needs the folder. Needs room on the disk for a second copy of the data until it

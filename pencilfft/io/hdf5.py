@@ -17,7 +17,7 @@ from onesided.collectives.agreement import agree, agreed, largest
 from onesided.pencilfft.io import loading
 from onesided.pencilfft.io.filebase import FileBase, at_root
 from onesided.pencilfft.io.fileerrors import FileError, naming
-from onesided.pencilfft.io.rankfiles import writer
+from onesided.pencilfft.io.nodefiles import writer
 from onesided.pencilfft.io.selection import Selection
 from onesided.pencilfft.io.snapshot import Snapshot, arrays_of, dataset_path, step_number
 from onesided.pencilfft.io.store import Store
@@ -32,8 +32,10 @@ class HDF5File(FileBase):
     is (0, 2 pi), or what the file has.
 
     ``comm`` is the communicator of those who read and write, by default that of the arrays.
-    ``driver="mpio"`` lets all ranks write one file per step together, where h5py is built with
-    MPI; otherwise each rank writes its own. Further arguments go to h5py.File for these files.
+    The data of a step lie in one file for each node, which its ranks write side by side;
+    ``ranks_per_node`` makes it a file for so many consecutive ranks of a node. ``driver="mpio"``
+    lets all ranks write one file together, where h5py is built with MPI. Further arguments go to
+    h5py.File for these files.
     """
 
     def __init__(
@@ -44,11 +46,12 @@ class HDF5File(FileBase):
         *,
         comm: MPI.Comm | None = None,
         driver: str | None = None,
+        ranks_per_node: int | None = None,
         **kw: Any,
     ) -> None:
         super().__init__(h5name, domain, mode, comm)
         self._store = Store(h5name)
-        self._write_parts, self._options = writer(driver), kw
+        self._write_parts, self._options = writer(driver, ranks_per_node), kw
 
     @staticmethod
     def backend() -> str:
@@ -78,7 +81,7 @@ class HDF5File(FileBase):
         with agreed(comm):
             self._require_writable()
             snapshot = Snapshot.of(step_number(step), fields, as_scalar, self.domain)
-        agree(comm, what=("a write", self.filename, snapshot.paths))
+        agree(comm, what=("a write", self.filename, snapshot.forms))
         store, afresh = self._store, self._mode == "w"
         try:
             prefix = at_root(comm, lambda: self._begin(snapshot))

@@ -1,6 +1,6 @@
 """Reading: find a field in a main file, make sure that its data are there, and get a block.
 
-HDF5 reads what a missing rank file held as fill values, without a word. So every file that holds
+HDF5 reads what a missing file held as fill values, without a word. So every file that holds
 a part of the wanted block is looked at first.
 """
 

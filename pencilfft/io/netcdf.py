@@ -23,7 +23,7 @@ from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.pencilfft.io.filebase import FileBase, at_root
 from onesided.pencilfft.io.fileerrors import FileError, naming
-from onesided.pencilfft.io.rankfiles import Piece
+from onesided.pencilfft.io.nodefiles import Piece
 from onesided.pencilfft.io.selection import Selection
 from onesided.pencilfft.io.snapshot import Domain, Group, Snapshot, arrays_of, step_number
 
@@ -75,7 +75,7 @@ class NCFile(FileBase):
             snapshot = Snapshot.of(step_number(step), fields, as_scalar, self.domain)
             groups = {group.name: group for group in snapshot.groups}
             variables = [_Variable.of(piece, groups) for piece in snapshot.pieces]
-        agree(comm, what=("a write", self.filename, snapshot.paths))
+        agree(comm, what=("a write", self.filename, snapshot.forms))
         file, index = None, 0
 
         def begin() -> None:

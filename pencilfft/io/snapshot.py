@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError
-from onesided.pencilfft.io.rankfiles import Piece, Sources
+from onesided.pencilfft.io.nodefiles import Piece, Sources
 from onesided.pencilfft.io.selection import Selection
 from onesided.pencilfft.io.store import Store, create_virtual
 
@@ -90,9 +90,9 @@ class Snapshot:
         return cls(list(groups.values()), list(pieces.values()))
 
     @property
-    def paths(self) -> list[str]:
-        """The datasets, in order."""
-        return [piece.path for piece in self.pieces]
+    def forms(self) -> list[tuple[str, tuple[int, ...], str]]:
+        """Local. Path, shape and dtype of the datasets, in order: the same on all ranks."""
+        return [(piece.path, piece.shape, piece.dtype.str) for piece in self.pieces]
 
     def check(self, file: Any) -> None:
         """Local. Raise when an open main file has a field of a name, but another shape or rank."""
@@ -112,7 +112,7 @@ class Snapshot:
     def apply(
         self, file: Any, store: Store, sources: Sources, attributes: Mapping[str, Any]
     ) -> set[str]:
-        """Local. Enter the pieces into a main file; the rank files that it no longer needs."""
+        """Local. Enter the pieces into a main file; the files that it no longer needs."""
         self.check(file)
         for group in self.groups:
             _enter_group(file.require_group(group.name), group)

@@ -1,11 +1,11 @@
 """The files behind one name, and how they change: all at once or not at all.
 
 ``u.h5``, the main file, holds groups, attributes and one virtual dataset per field and step. The
-data lie in rank files in the folder ``u.h5.parts``, named by store, revision and rank, and referred
-to by paths relative to the main file: main file and folder can be moved together, and the main
-file may be renamed.
+data lie in files in the folder ``u.h5.parts``, one for each node, named by store, revision and the
+lowest rank of the node, and referred to by paths relative to the main file: main file and folder
+can be moved together, and the main file may be renamed.
 
-A revision is one change. Its rank files are new files; then a copy of the main file is changed,
+A revision is one change. Its files in the folder are new; then a copy of the main file is changed,
 written to the disk and renamed over the main file. A journal in the folder says which revision is
 on its way: whoever changes the store next removes what a run that was killed has left, or what a
 revision that was completed has replaced. Readers see the main file of before or of after.
@@ -20,7 +20,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 
@@ -30,8 +30,16 @@ from onesided.pencilfft.io.quietfile import written
 IDENTITY, REVISION, JOINED = "onesided_store", "onesided_revision", "onesided_joined"
 
 
+class Source(NamedTuple):
+    """A dataset in a file, named as the main file refers to it, and the box that it fills."""
+
+    reference: str
+    dataset: str
+    box: tuple[slice, ...]
+
+
 class Store:
-    """Local. The main file ``filename``, its folder of rank files, and its journal."""
+    """Local. The main file ``filename``, its folder of files with data, and its journal."""
 
     def __init__(self, filename: str | os.PathLike[str]) -> None:
         self.main = os.path.realpath(filename)
@@ -57,7 +65,7 @@ class Store:
             return h5py.File(self.main, "r")
 
     def path(self, prefix: str, part: int | str) -> str:
-        """Local. A file of the revision with this prefix; ``part`` is the rank, or a word."""
+        """Local. A file of the revision with this prefix; ``part`` is a rank, or a word."""
         word = part if isinstance(part, str) else f"{part:05d}"
         return os.path.join(self.folder, f"{prefix}-{word}.h5")
 
@@ -204,9 +212,9 @@ class Store:
                 else:
                     referred.append(name)
                     whole = tuple(slice(0, n) for n in item.shape)
-                    create_virtual(
-                        new, name, item.shape, item.dtype, [(self.relative(base), whole)]
-                    ).attrs.update(item.attrs)
+                    source = Source(self.relative(base), name, whole)
+                    made = create_virtual(new, name, item.shape, item.dtype, [source])
+                    made.attrs.update(item.attrs)
 
             file.visititems(visit)
         if not referred:
@@ -218,17 +226,15 @@ def create_virtual(
     name: str,
     shape: tuple[int, ...],
     dtype: Any,
-    sources: Iterable[tuple[str, tuple[slice, ...]]],
+    sources: Iterable[Source],
 ) -> Any:
-    """Local. A virtual dataset; each source is a file, by reference, and the box that it fills.
-
-    The box is the whole dataset of the same name there. What a missing file leaves open reads as
-    NaN elsewhere; :mod:`onesided.pencilfft.io.hdf5` refuses to read it.
+    """Local. A virtual dataset of whole others. What a missing file leaves open reads as NaN
+    elsewhere; :mod:`onesided.pencilfft.io.hdf5` refuses to read it.
     """
     layout = h5py.VirtualLayout(shape, dtype)
-    for reference, box in sources:
+    for reference, dataset, box in sources:
         extent = tuple(span.stop - span.start for span in box)
-        layout[box] = h5py.VirtualSource(reference.replace("%", "%%"), name, extent)
+        layout[box] = h5py.VirtualSource(reference.replace("%", "%%"), dataset, extent)
     fill = {"f": float("nan"), "c": complex("nan+nanj")}.get(dtype.kind)
     return file.create_virtual_dataset(name, layout, fillvalue=fill)
 

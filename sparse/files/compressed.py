@@ -7,6 +7,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import agreed
+from onesided.collectives.agreement import words_of_all
 from onesided.sparse.errors import MatrixFileError
 from onesided.sparse.moving import before
 from onesided.sparse.partition import Partition
@@ -37,9 +38,12 @@ def _check(
     comm: MPI.Intracomm, path: str, pointers: NDArray[np.int64], first: int, entries: int
 ) -> None:
     """Collective. Raise unless the pointers of all ranks ascend from 0 to ``entries``."""
-    ends = comm.allgather((int(pointers[0]), int(pointers[-1])) if len(pointers) else None)
-    known = [end for end in ends if end is not None]
-    earlier = [end[1] for end in ends[: comm.rank] if end is not None]
+    mine = np.array([len(pointers) > 0, *pointers[:1], *pointers[-1:]], np.int64)
+    words = words_of_all(3 * comm.size, np.int64)
+    comm.Allgather(np.resize(mine, 3), words)
+    ends = words.reshape(comm.size, 3)
+    known = ends[ends[:, 0] > 0, 1:].tolist()
+    earlier = [end for there, _, end in ends[: comm.rank].tolist() if there]
     with agreed(comm):
         run = np.concatenate([np.array(earlier[-1:], np.int64), pointers])
         falls = np.flatnonzero(np.diff(run) < 0)

@@ -15,6 +15,9 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.collectives.agreement import words_of_all
 
 BLOCK_BYTES = 4 << 20
 
@@ -23,28 +26,20 @@ NextBlock = Callable[[], tuple[int, bytes]]
 Parsed = TypeVar("Parsed", bound=Sized)
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What every rank learns of a rank's turn."""
-
-    line: int
-    text: bool
-    count: int
-    failed: bool
-
-
 @dataclass(frozen=True, eq=False)
 class Turn(Generic[Parsed]):
     """One block of lines on the rank that parses it, and what went wrong with it, if anything.
 
-    ``everyone``: the outcome of each rank's block of this turn.
+    ``lines`` and ``counts``: by rank, on which line its block of this turn begins, and how much was
+    parsed.
     """
 
     line: int
     text: bytes
     parsed: Parsed | None
     failure: Exception | None
-    everyone: list[Outcome]
+    lines: NDArray[np.int64]
+    counts: NDArray[np.int64]
 
 
 def turns(
@@ -99,12 +94,15 @@ def _turns(
             except Exception as error:
                 failure = error
         count = 0 if parsed is None else len(parsed)
-        everyone = comm.allgather(Outcome(line, bool(text), count, failure is not None))
-        failed = [(other.line, rank) for rank, other in enumerate(everyone) if other.failed]
-        if failed:
-            raise_of(comm, min(failed)[1], failure)
-        yield Turn(line, text, parsed, failure, everyone)
-        if not everyone[0].text:
+        mine = np.array([line, count, bool(text), failure is not None], np.int64)
+        words = words_of_all(len(mine) * comm.size, np.int64)
+        comm.Allgather(mine, words)
+        lines, counts, texts, failed = words.reshape(comm.size, -1).T
+        if failed.any():
+            ranks = np.flatnonzero(failed)
+            raise_of(comm, int(ranks[np.argmin(lines[ranks])]), failure)
+        yield Turn(line, text, parsed, failure, lines, counts)
+        if not texts[0]:
             return  # rank 0 gets the last block of a turn
 
 

@@ -132,8 +132,8 @@ def _read_dealt_lines(
     total = 0
     tell = partial(file.tell, progress) if file else int
     for turn in turns(comm, next_block if file else None, parse, tell):
-        first = total + sum(other.count for other in turn.everyone if other.line < turn.line)
-        total += sum(other.count for other in turn.everyone)
+        first = total + int(turn.counts[turn.lines < turn.line].sum())
+        total += int(turn.counts.sum())
         if total > header.entries:
             _raise_excess(comm, header, turn, first)
         if turn.parsed:

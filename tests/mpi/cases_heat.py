@@ -148,6 +148,8 @@ MISTAKES = {
     "grid": ("--grid 7 11", "--grid 7 11: .* cannot be arranged"),
     "long grid": ("--grid 1 1 1", "3 entries for 2 axes"),
     "info": ("--comm rma-notify --info slots=9", "slots"),
+    "save": ("--save-every 2", "--save-every needs --checkpoint"),
+    "restart": ("--restart none.h5", "none.h5"),
 }
 
 

@@ -10,6 +10,7 @@ from cases import need, parameters, ranks, skip
 from io_data import Blocks, files_in, shared_folder, values
 from mpi4py import MPI
 
+from onesided.collectives.context import Context
 from onesided.pencilfft import PFFT, NCFile, newDistArray
 from onesided.pencilfft.io.consolidation import consolidate
 from onesided.pencilfft.io.files import read, write
@@ -41,11 +42,32 @@ def case_ranks_with_nothing(comm, shape):
     whole = values(shape, "c16")
     with shared_folder(comm) as folder:
         block = Blocks.part_of(comm, whole, axis=0)
-        write(block, folder / "u.h5", "u", 3)
+        write(block, HDF5File(folder / "u.h5", ranks_per_node=1), "u", 3)
         assert len(files_in(folder)) == 1 + comm.allreduce(int(block.size > 0))
         found = Blocks.new(comm, shape, "c16", axis=len(shape) - 1)
         read(found, folder / "u.h5", "u", 3)
         assert found.is_part_of(whole)
+
+
+@parameters(ranks_per_node=[None, 2])
+def case_one_file_for_a_node_and_step(comm, ranks_per_node):
+    """Ranks of a node write side by side; a step of two fields is one file for each node."""
+    wholes = [values((7, 5, 6), "c16"), values((2, 9, 4), "f4")]
+    nodes = len(set(comm.allgather(Context.of(comm).node(ranks_per_node).ranks[0])))
+    with shared_folder(comm) as folder:
+        file = HDF5File(folder / "u.h5", ranks_per_node=ranks_per_node)
+        blocks = Blocks.part_of(comm, wholes[0]), Blocks.part_of(comm, wholes[1], 1)
+        for step in range(2):
+            file.write(step, {"u": [blocks[0]], "v": [blocks[1]]})
+            assert len(files_in(folder)) == 1 + (1 + step) * nodes
+            comm.Barrier()
+        for axis in range(2):
+            found = Blocks.new(comm, (7, 5, 6), "c16", axis=axis)
+            file.read(found, "u", 1)
+            assert found.is_part_of(wholes[0])
+            found = Blocks.new(comm, (9, 4), "f4", (2,), axis=axis)
+            file.read(found, "v", 0)
+            assert found.is_part_of(wholes[1])
 
 
 @ranks(at_least=2)

@@ -29,7 +29,8 @@ def a_file(comm):
     block = Blocks.part_of(comm, whole, axis=2)
     with shared_folder(comm) as folder:
         for step in range(2):
-            HDF5File(folder / "u.h5").write(step, {"u": [block], "v": [block]})
+            file = HDF5File(folder / "u.h5", ranks_per_node=1)
+            file.write(step, {"u": [block], "v": [block]})
         comm.Barrier()
         yield folder / "u.h5", whole, block
 
@@ -130,7 +131,7 @@ def case_attributes_that_hdf5_does_not_know(comm):
         check_file(comm, path, whole)
 
 
-@parameters(what=["mode", "driver", "open", "no mpi"])
+@parameters(what=["mode", "driver", "nodes", "open", "no mpi"])
 def case_wrong_files(comm, what):
     with a_file(comm) as (path, whole, block):
         file, kind = HDF5File(path, mode="r"), PatternError
@@ -138,6 +139,9 @@ def case_wrong_files(comm, what):
             text = same_error(comm, lambda: HDF5File(path, mode="x"), kind)
         elif what == "driver":
             text = same_error(comm, lambda: HDF5File(path, driver="core"), kind)
+        elif what == "nodes":
+            assert "=0" in same_error(comm, lambda: HDF5File(path, ranks_per_node=0), kind)
+            text = "'"
         elif what == "open":
             text = same_error(comm, lambda: file.open("r+"), kind)
         elif not h5py.get_config().mpi:
@@ -219,8 +223,8 @@ def case_where_nothing_can_be_written_or_read(comm, place):
 
 
 @parameters(damage=["cut", "cut to half", "emptied", "removed", "swapped"], rank=[0, -1])
-def case_damaged_rank_files(comm, damage, rank):
-    """The other step can be read, and steps can be added; one rank's file is enough to fail."""
+def case_damaged_files(comm, damage, rank):
+    """The other step can be read, and steps can be added; one node's file is enough to fail."""
     with a_file(comm) as (path, whole, block):
         store = Store(path)
         with store.open() as file:

@@ -6,12 +6,14 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import pytest
 import scipy.io
 from cases import need, parameters, skip
+from mpi4py import MPI
 from scipy.sparse import csr_array
 
 from onesided import sparse
@@ -140,11 +142,23 @@ def case_least_squares(comm):
 
 
 def case_a_solution_that_is_not_there(comm):
+    """Nor at once where it goes on from there, on fewer ranks, which begins with its residual."""
+    fewer: Any = comm.Split(0 if comm.rank < max(1, comm.size - 1) else MPI.UNDEFINED)
     with Folder(comm) as folder:
-        code, facts, _, attributes = run(comm, folder, "solve", "bcsstk01", "--maxiter", "3")
-    assert code == 1
-    assert facts["verified"] is False
-    assert attributes["reason"] == "iteration limit"
+        words = ["solve", "bcsstk01", "--precond", "jacobi", "--partition", "rcm", "--maxiter"]
+        code, facts, x, attributes = run(comm, folder, *words, "30")
+        assert code == 1
+        assert facts["verified"] is False
+        assert attributes["reason"] == "iteration limit"
+        comm.Barrier()
+        if fewer != MPI.COMM_NULL:
+            restart = ["--restart", str(folder / "out.h5")]
+            code, facts, y, _ = run(fewer, folder, *words, "300", *restart)
+            assert code == 0
+            rest = np.linalg.norm(1 - whole_of("bcsstk01") @ x)
+            np.testing.assert_allclose(facts["pattern"]["outcomes"]["p2p"]["residuals"][0], rest)
+            assert np.linalg.norm(1 - whole_of("bcsstk01") @ y) < 1e-5 * rest
+            fewer.Free()
 
 
 class Off:

@@ -24,6 +24,7 @@ class Events:
             (os, "remove"),
             (os, "link"),
             (os, "fsync"),
+            (os, "pwrite"),
             (os, "makedirs"),
             (os, "rmdir"),
             (h5py.File, "close"),
