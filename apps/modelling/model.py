@@ -16,7 +16,6 @@ from rich.console import Console
 from rich.table import Table
 
 from onesided.apps.cli.failures import user_errors
-from onesided.apps.cli.machine import versions
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import PLAIN_WIDTH, console
 from onesided.apps.cli.report import PLAIN, write_json
@@ -131,7 +130,6 @@ def _content(
     return {
         "command": "model",
         "settings": options.settings(),
-        "versions": versions(),
         "pattern": {"blocks": "uniform", "parameters": parameters.record()},
         "rows": [_row(point) for point in points],
         "fastest_share": regions.shares(),
