@@ -11,7 +11,7 @@ import pytest
 import servers
 
 from onesided.apps.cli.failures import CommandError
-from onesided.apps.cli.options import Parser
+from onesided.apps.cli.options import Parser, Picture
 from onesided.apps.papers import options as given
 from onesided.apps.papers import partitioned, partitioned_sends
 from onesided.apps.papers.partitioned import figures, partition_sizes, reasons, timed_row
@@ -199,7 +199,7 @@ def test_a_figure_without_lines_leaves_no_file(tmp_path):
     path = tmp_path / "bench-5.png"
     path.touch()
     (figure,) = (each for each in figures(options()) if each.name == "5")
-    figure.draw(str(tmp_path / "bench"), {}, 64)
+    figure.draw(Picture(tmp_path / "bench.png"), {}, 64)
     assert not path.exists()
 
 

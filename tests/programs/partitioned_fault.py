@@ -32,7 +32,7 @@ if __name__ == "__main__":
     entered = [SINGLE, Contestant("bad", make, [ONE_BY_ONE])]
     partitioned.contestants = lambda text, aggregates, python: entered
     threads = {"main": "1", "thread": "2"}[sys.argv[1]]
-    words = ["--buffer", "4K", "--partition-sizes", "1K", "--threads", threads]
+    words = ["--buffer", "4K", "--sizes", "1K", "--threads", threads]
     code = main(["bench", "partitioned", *words])
     MPI.COMM_WORLD.Abort(7)  # the mistake did not end it
     sys.exit(code)
