@@ -7,6 +7,7 @@ that start ranks themselves, and those that test how a process begins or ends, h
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import jsonschema
 import mpi_harness
 import processes
 import serve
@@ -24,6 +26,10 @@ import servers
 from onesided.apps.cli.main import main
 
 LAUNCHERS = ("PMI", "OMPI", "PMIX", "PRTE", "HYDRA", "MPI_")
+
+SCHEMA = json.loads(
+    (mpi_harness.TESTS.parent / "docs" / "reference" / "results.schema.json").read_text()
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,18 @@ class Finished:
 def onesided(
     *words: str, ranks: int | None = None, timeout: float = 100.0, fresh: bool = False
 ) -> Finished:
-    """``onesided WORDS``, on the ranks of a job where a number is given."""
+    """``onesided WORDS``, on the ranks of a job where a number is given.
+
+    What it writes with ``--json`` is what the schema says, or ValidationError.
+    """
+    finished = _finished(*words, ranks=ranks, timeout=timeout, fresh=fresh)
+    path = Path(words[words.index("--json") + 1]) if "--json" in words else None
+    if path is not None and finished.code in (0, 1) and path.is_file():
+        jsonschema.validate(json.loads(path.read_text()), SCHEMA)
+    return finished
+
+
+def _finished(*words: str, ranks: int | None, timeout: float, fresh: bool) -> Finished:
     if fresh or (ranks is None and "--ranks" in words):
         return python("-m", "onesided.apps", *words, ranks=ranks, timeout=timeout)
     with tempfile.TemporaryDirectory(prefix="onesided-command-") as name:

@@ -189,9 +189,10 @@ def test_figures_hold_the_lines_of_the_paper():
     assert set(lines["6b"]) == {f"{name} randomized" for name in aggregated}
     assert len(lines["6a"]) == 2 * len(aggregated)
     for name in lines:
-        for x, y in lines[name].values():
-            assert x == [64.0, 4096.0]
-            assert y == pytest.approx([4096 / 64e-6 / 1e9, 1e-3])
+        for points in lines[name].values():
+            x, y = zip(*points, strict=True)
+            assert x == (64.0, 4096.0)
+            assert y == pytest.approx((4096 / 64e-6 / 1e9, 1e-3))
 
 
 def test_a_figure_without_lines_is_not_drawn(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from argparse import Namespace
@@ -20,10 +21,20 @@ from mpi4py import MPI
 from onesided.apps.bench.race import Contestant, Stopwatch, WatchedComm, orders, race, unchecked
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.main import build_parser, run
-from onesided.apps.cli.options import Options
-from onesided.apps.papers.alltoallv import Place, doubling, places, scaling_figures, series, uniform
+from onesided.apps.cli.options import Options, Picture
+from onesided.apps.cli.report import Row, byte_count
+from onesided.apps.papers.alltoallv import (
+    Place,
+    doubling,
+    places,
+    scaling_figures,
+    series,
+    uniform,
+)
 from onesided.apps.papers.exchange import Contest, Problem, Startup
 from onesided.apps.papers.patterns import Traffic, imbalance
+from onesided.apps.report.chart import save
+from onesided.apps.report.markup import written
 from onesided.sparse import Partition
 
 MATRICES = mpi_harness.TESTS / "matrices"
@@ -137,6 +148,57 @@ def test_one_number_of_ranks_has_no_scaling_figure():
     assert names == ["1", "strong", "2"]
     chosen = scaling_figures(series(both, [2, 4], [1 << 20, 8 << 20]))[0]
     assert {place.nbytes for place in chosen.places} == {1 << 20}  # the next to the paper's 2 MiB
+
+
+def exchanged(methods, memories, counts=(2, 3)):
+    """Rows of every method, memory and number of ranks, two sizes each."""
+    for ranks in counts:
+        for place in (Place.nearest(ranks, 1 << 20), Place.nearest(ranks, 8 << 20)):
+            labels = {"ranks": str(ranks), "bytes": byte_count(place.nbytes)}
+            plain = [1e-9 * place.nbytes] * 3
+            yield Row({**labels, "method": "mpi", "memory": "plain"}, plain, nbytes=place.nbytes)
+            for number, (method, memory) in enumerate(itertools.product(methods, memories)):
+                times = [(1 + number) * time for time in plain]
+                yield Row({**labels, "method": method, "memory": memory}, times, 1.0, place.nbytes)
+
+
+def test_kinds_of_memory_are_panels_and_no_zigzag():
+    rows = list(exchanged([f"rma-{number}" for number in range(13)], ["slots", "empty", "plain"]))
+    for figure in scaling_figures(series(["weak"], [2, 3], [1 << 20, 8 << 20])):
+        panels = figure.panels(rows)
+        assert [panel.title.split()[1] for panel in panels] == ["'slots'", "'empty'", "'plain'"]
+        for panel in panels:
+            assert len(panel.lines) == 14
+            for line in panel.lines.values():
+                assert [x for x, _ in line] == sorted({x for x, _ in line})
+            keys = [written(entry[0]) for entry in panel.legend()]
+            assert len(set(keys)) == 14  # each looks otherwise
+
+
+def test_pictures_have_a_legend_outside_and_whole_numbers_of_ranks(tmp_path, monkeypatch):
+    figure = pytest.importorskip("matplotlib.figure")
+    drawn, original = [], figure.Figure.savefig
+    monkeypatch.setattr(
+        figure.Figure, "savefig", lambda self, path: drawn.append(self) or original(self, path)
+    )
+    for count, memories in ((1, ["plain"]), (13, ["slots", "empty", "plain"])):
+        rows = list(exchanged([f"rma-{number}" for number in range(count)], memories))
+        chosen = scaling_figures(series(["weak"], [2, 3], [1 << 20, 8 << 20]))
+        for each in chosen:
+            save(Picture(tmp_path / "a.png").of(each.name), each.title, each.panels(rows))
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a-1.png", "a-2.png"]
+    for canvas, (names, memories) in zip(drawn, [(2, 1), (2, 1), (14, 3), (14, 3)], strict=True):
+        assert len(canvas.axes) == memories
+        assert not any(axes.get_legend() for axes in canvas.axes)
+        (legend,) = canvas.legends
+        assert len(legend.get_texts()) == names
+        frames = [axes.get_window_extent() for axes in canvas.axes]
+        assert not any(legend.get_window_extent().overlaps(frame) for frame in frames)
+    for canvas, ticks in zip(drawn, [["2", "3"], ["1 MiB", "2 MiB", "4 MiB", "8 MiB"]] * 2,
+                             strict=True):  # fmt: skip
+        for axes in canvas.axes:
+            assert [each.get_text() for each in axes.get_xticklabels()] == ticks
+            assert all(each.get_text().endswith(" ms") for each in axes.get_yticklabels())
 
 
 # -- one exchange ----------------------------------------------------------------------------------

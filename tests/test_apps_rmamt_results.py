@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from onesided.apps.bench.job import Ended
-from onesided.apps.bench.result import Entry
 from onesided.apps.bench.store import Store
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Parser
@@ -29,8 +28,9 @@ from onesided.apps.papers.rmamt_cell import (
     cells_of,
 )
 from onesided.apps.papers.rmamt_epochs import SYNCHRONISATIONS
-from onesided.apps.papers.rmamt_figures import best, panels, per_core
 from onesided.apps.papers.rmamt_rows import failures, failures_remark, row
+from onesided.apps.report.result import Entry
+from onesided.apps.report.threads import best, panels, per_core
 
 PLAN = Plan(64, 1 << 20, 6, 2, 10, 0.1, 5.0)
 CELL = Cell("latency", "fence", "put", 2, 1024, "multiple")

@@ -8,6 +8,7 @@ import pytest
 import servers
 from mpi4py import MPI
 
+from onesided.apps.bench.store import Part
 from onesided.apps.cli.options import Options
 from onesided.apps.papers import rounds
 
@@ -45,8 +46,9 @@ def test_wrong_data_are_counted(monkeypatch):
     good = rounds.Exchanger.round
     monkeypatch.setattr(rounds.Exchanger, "round", lambda self: good(self) + 1)
     options = Options(iterations=2, seconds=5.0, memory=["slots"], sizes=[64])
-    rows = rounds._compare(MPI.COMM_SELF, "slots", 64, ["p2p"], options)[:-1]
-    found = {row.labels["method"]: row for row in rows}
+    part = Part()
+    rounds._compare(MPI.COMM_SELF, "slots", 64, ["p2p"], options, part)
+    found = {row.labels["method"]: row for row in part.rows[:-1]}
     assert found["mpi"].verdict.passed
     assert not found["p2p"].verdict.passed
 

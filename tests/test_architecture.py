@@ -20,16 +20,16 @@ MAY_IMPORT = {
     "sparse": {"sparse", "collectives"},
     "apps": {"apps", "pencilfft", "sparse", "collectives"},
 }
-#: The rooms of the applications; the report reads files, and knows no program but by its names.
+#: The rooms of the applications; the report reads files and draws, and knows no program.
 ROOMS = {
     "cli": set(),
-    "bench": {"cli"},
-    "tools": {"cli", "bench"},
-    "solvers": {"cli", "bench", "tools"},
-    "miniapps": {"cli", "bench", "tools"},
-    "modelling": {"cli", "bench"},
-    "papers": {"cli", "bench", "tools", "modelling"},
-    "report": {"cli", "bench", "miniapps", "papers"},
+    "report": {"cli"},
+    "bench": {"cli", "report"},
+    "tools": {"cli", "report", "bench"},
+    "solvers": {"cli", "report", "bench", "tools"},
+    "miniapps": {"cli", "report", "bench", "tools"},
+    "modelling": {"cli", "report", "bench"},
+    "papers": {"cli", "report", "bench", "tools", "modelling"},
 }
 FILE_LINES = 700
 MOST_FILES = {"collectives": 75, "apps": 130}  # what a reader can hold in the head

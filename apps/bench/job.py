@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -17,7 +16,6 @@ from types import FrameType
 from onesided.apps.cli.failures import words
 
 LEAVING = 15.0  # seconds for a job to leave when it is told to
-PARTIAL = ".part"  # what the name of a JSON file ends with until its command has come to its end
 
 
 @dataclass(frozen=True)
@@ -59,32 +57,22 @@ def run_job(
 
     ``variables``: of its environment, beside ours.
 
-    What it writes with ``--json`` is at ``target`` if it is whole, else nothing is there; None
-    where the command writes none. What it prints is beside it, in a file that ends with .log.
+    What it writes with ``--json`` is at ``target`` if it came to that; None where the command
+    writes none. What it prints is beside it, in a file that ends with .log.
     """
     log = _log_of(arguments, target)
     line = [sys.executable, "-m", "onesided.apps", *arguments]
-    partial = None
     if target is not None:
-        partial = target.with_name(target.name + PARTIAL)
-        for old in (target, partial):
-            old.unlink(missing_ok=True)
-        line += ["--ranks", str(ranks), "--json", str(partial)]
+        target.unlink(missing_ok=True)
+        line += ["--ranks", str(ranks), "--json", str(target)]
     began = time.monotonic()
-    try:
-        code = _exit_code(line, log, limit, variables or {})
-        whole = partial is None or _whole(partial)
-        if whole and partial is not None and target is not None:
-            os.replace(partial, target)
-    finally:
-        if partial is not None:
-            partial.unlink(missing_ok=True)
+    code = _exit_code(line, log, limit, variables or {})
     seconds = time.monotonic() - began
     if code is None:
         return Ended("ended", seconds, f"not done after {limit:.0f} s")
     if code != 0:
         return Ended("failed", seconds, f"exit code {code}: {_last_words(log)}", code)
-    if not whole:
+    if target is not None and not target.exists():
         return Ended("failed", seconds, f"it wrote no result: {_last_words(log)}", code)
     return Ended("done", seconds, code=code)
 
@@ -115,15 +103,6 @@ def _log_of(arguments: Sequence[str], target: Path | None) -> Path:
     if target is not None:
         return target.with_suffix(".log")
     return Path(arguments[list(arguments).index("-o") + 1]).with_suffix(".log")
-
-
-def _whole(path: Path) -> bool:
-    """Local. Whether a JSON file has been written to its end."""
-    try:
-        json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return True
 
 
 def _last_words(log: Path) -> str:

@@ -11,9 +11,9 @@ from mpi4py import MPI
 from onesided.apps.bench.race import setup_time
 from onesided.apps.cli.failures import CommandError, user_errors, words
 from onesided.apps.cli.options import ALL, Options
+from onesided.apps.cli.report import BASELINE as BASELINE
 from onesided.collectives import ResourceError, UnsupportedError, methods
 
-BASELINE = "mpi"
 Made = TypeVar("Made")
 
 

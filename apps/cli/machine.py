@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -14,7 +15,16 @@ from mpi4py import MPI
 
 from onesided.collectives.hardware import Layout, processor
 
-PACKAGES = ("onesided", "numpy", "scipy", "mpi4py", "ducc0", "pyfftw", "mpi4py-fft", "numba")
+#: How the names of variables begin that have a say in a time.
+VARIABLES = (
+    "FI_", "I_MPI_", "KMP_", "MKL_", "MPI4PY_", "MPICH_", "MPIR_", "MV2_", "NUMBA_", "OMPI_MCA_",
+    "OMP_", "ONESIDED_", "OPENBLAS_", "PMIX_MCA_", "UCX_",
+)  # fmt: skip
+SOURCE = Path(__file__).resolve().parents[2]
+PACKAGES = (
+    "onesided", "numpy", "scipy", "mpi4py", "ducc0", "pyfftw", "mkl", "mkl-fft",
+    "mpi4py-fft", "numba",
+)
 BUILDS = ("mpich", "openmpi", "mpiabi", "impi")  # what a wheel of mpi4py has in its file names
 THREAD_LEVELS = {
     MPI.THREAD_SINGLE: "single",
@@ -52,11 +62,52 @@ def versions() -> dict[str, str]:
             found[name] = version(name)
         except PackageNotFoundError:
             continue
+    found["commit"] = commit()
     standard = ".".join(str(number) for number in MPI.Get_version())
     built_for = Path(MPI.__file__).name.split(".")[1]
     if built_for in BUILDS:
         found["mpi4py built for"] = built_for
     return found | {"mpi library": library(), "mpi standard": standard, "mpi abi": abi()}
+
+
+def commit() -> str:
+    """Local. Of the checkout that this program runs from; ``unknown`` where it is installed."""
+    folder = SOURCE / ".git"
+    try:
+        if folder.is_file():  # a work tree beside the repository
+            folder = SOURCE / folder.read_text().removeprefix("gitdir:").strip()
+        head = (folder / "HEAD").read_text().strip()
+        if not head.startswith("ref:"):
+            return head
+        name = head.removeprefix("ref:").strip()
+        if (folder / "commondir").exists():
+            folder = folder / (folder / "commondir").read_text().strip()
+        if (folder / name).exists():
+            return (folder / name).read_text().strip()
+        packed = (line.split() for line in (folder / "packed-refs").read_text().splitlines())
+        return next((each[0] for each in packed if each[1:] == [name]), "unknown")
+    except OSError:
+        return "unknown"
+
+
+def circumstances(comm: MPI.Intracomm) -> dict[str, object]:
+    """Collective. What may differ from one run to the next on the same machine, for JSON.
+
+    ``binding``: the cores of every rank. ``environment``: variables of rank 0 that MPI, threads
+    and this package read. ``load``: processes that wanted a core, over the last minute; ``date``
+    is UTC.
+    """
+    binding = comm.allgather(sorted(os.sched_getaffinity(0)))
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "load": os.getloadavg()[0],
+        "binding": binding,
+        "environment": {
+            name: "a path" if os.sep in value else value
+            for name, value in sorted(os.environ.items())
+            if name.startswith(VARIABLES)
+        },
+    }
 
 
 def version_lines() -> str:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
+from typing import Any, Self
 
 from mpi4py import MPI
 from rich.console import Console, RenderableType
 from rich.table import Table
 
 from onesided.apps.cli.failures import CommandError, words
-from onesided.apps.cli.machine import facts, library, versions
+from onesided.apps.cli.machine import circumstances, facts, library, versions
 from onesided.apps.cli.options import FileName, FolderName, Options, Picture
 from onesided.apps.cli.progress import PLAIN_WIDTH
 from onesided.apps.cli.statistics import Interval, Target, Verdict, break_even, paired, quartiles
@@ -24,6 +25,7 @@ from onesided.collectives.hardware import Layout
 
 SCHEMA = 1  # of the JSON files; another number where a program must read them otherwise
 NEVER = "never"
+BASELINE = "mpi"  # the method that every other is compared with: the MPI's own call
 NEEDS_MATPLOTLIB = "needs matplotlib (the extra plot)"
 NOTHING = "-"
 MOST_TIMES = 200  # of a row that are written to JSON
@@ -79,6 +81,20 @@ class Row:
     shown: Mapping[str, str] = field(default_factory=dict)
     hidden: Sequence[str] = ()
 
+    def kept(self) -> dict[str, Any]:
+        """Local. Everything, for a program that goes on with it: see :meth:`of`."""
+        return {"kind": type(self).__name__, **asdict(self)}
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Self:
+        """Local. What :meth:`kept` told; KeyError, TypeError or ValueError for anything else."""
+        kind = {each.__name__: each for each in (cls, *cls.__subclasses__())}[kept["kind"]]
+        given = {each.name: kept[each.name] for each in fields(kind)}
+        for name, part in (("verdict", Verdict), ("aim", Target)):
+            if given[name] is not None:
+                given[name] = part(**given[name])
+        return kind(**given)
+
     @property
     def intervals(self) -> dict[str, Interval]:
         """Local. Of the ratios to what the row is compared with."""
@@ -121,9 +137,9 @@ class Row:
     @property
     def break_even(self) -> int | str | None:
         """Local. Iterations after which the set-up has paid, or "never"; None: nothing to tell."""
-        if self.setup is None or self.against.get("mpi", self.times) is self.times:
+        if self.setup is None or self.against.get(BASELINE, self.times) is self.times:
             return None
-        count = break_even(self.setup, median(self.against["mpi"]), median(self.times))
+        count = break_even(self.setup, median(self.against[BASELINE]), median(self.times))
         return NEVER if count is None else count
 
     def record(self) -> dict[str, Any]:
@@ -317,9 +333,19 @@ class Report:
         """Collective. Where it was measured."""
         return facts(comm)
 
-    def finish(self, comm: MPI.Intracomm, out: Console | None, path: str | None) -> None:
-        """Collective. Print the table on rank 0, and write the JSON file where one is wanted."""
-        machine = self.machine(comm)
+    def finish(
+        self,
+        comm: MPI.Intracomm,
+        out: Console | None,
+        path: str | None,
+        *,
+        interrupted: bool = False,
+    ) -> None:
+        """Collective. Print the table on rank 0, and write the JSON file where one is wanted.
+
+        What was kept beside the file to go on with is needed no longer, unless ``interrupted``.
+        """
+        machine, around = self.machine(comm), circumstances(comm)
         layout = Layout.of(comm)
         if comm.rank != 0 or out is None:
             return
@@ -340,8 +366,8 @@ class Report:
                 "command": self.command,
                 "settings": dict(self.settings),
                 "pattern": dict(self.pattern),
-                "versions": versions(),
                 "machine": dict(machine),
+                "circumstances": around,
                 "verified": self.verified,
                 "verdicts": {
                     what: {
@@ -356,16 +382,62 @@ class Report:
                 "rows": [row.record() for row in self.rows],
             }
             write_json(path, content)
+            if not interrupted:
+                beside(path).unlink(missing_ok=True)
 
 
 PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
 
 
+UNFINISHED = ".part"  # what the name of a file of cells ends with, beside that of the results
+
+
+def beside(path: str) -> Path:
+    """Local. Where a command keeps what it has measured until its JSON file is written."""
+    return Path(path + UNFINISHED)
+
+
 def write_json(path: str, content: Mapping[str, Any]) -> None:
-    """Local. Write a JSON file, with the version of what commands write."""
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump({"schema": SCHEMA, **content}, file, indent=1)
-        file.write("\n")
+    """Local. Write a JSON file, all of it or nothing, with the versions of everything."""
+    whole = {"schema": SCHEMA, "versions": versions(), **content}
+    text = json.dumps(whole, indent=1, default=_plain) + "\n"
+    replace_file(Path(path), text)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Local. Write a file under another name, and move it; what is no file is written to."""
+    if path.exists() and not path.is_file():  # a pipe, or what a shell makes of >(...)
+        path.write_text(text, encoding="utf-8")
+        return
+    new = path.with_name(path.name + ".new")
+    try:
+        new.write_text(text, encoding="utf-8")
+        os.replace(new, path)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy's as one of Python's; TypeError for what has no place in JSON."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} cannot be written to JSON")
+
+
+def unwritable(path: str) -> str:
+    """Local. Why a file cannot be written there, or nothing; nothing is made or changed."""
+    file = Path(path)
+    folder = file.parent
+    if file.is_dir():
+        code = errno.EISDIR
+    elif not folder.is_dir():
+        code = errno.ENOTDIR if folder.exists() else errno.ENOENT
+    elif not os.access(file if file.exists() else folder, os.W_OK):
+        code = errno.EACCES
+    else:
+        return ""
+    return words(OSError(code, os.strerror(code), path))
 
 
 def check_files(comm: MPI.Intracomm, options: Options) -> None:
@@ -399,12 +471,8 @@ def _check(name: str, value: object) -> None:
         if Path(value).suffix[1:].lower() not in known:
             endings = ", ".join(sorted(known))
             raise CommandError(f"{value}: an image is one of {endings}, by the end of its name")
-    if isinstance(value, FileName):
-        new = not os.path.exists(value)
-        with open(value, "ab"):
-            pass
-        if new:
-            os.unlink(value)
+    if isinstance(value, FileName) and unwritable(value):
+        raise CommandError(unwritable(value))
 
 
 def _table(title: str, rows: Sequence[Row]) -> Table:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
+from typing import Any
 
 RESAMPLES = 400
 CONFIDENCE = 0.95
@@ -38,23 +39,39 @@ class Interval:
     @classmethod
     def of(cls, numbers: Sequence[float]) -> Interval:
         """Local. By bootstrap (percentiles), with always the same draws; of one number itself."""
-        middle = median(numbers)
-        if min(numbers) == max(numbers):
-            return cls(middle, middle, middle)
-        import numpy as np
-        from scipy.stats import bootstrap  # takes half a second to import
+        return _bootstrapped(median(numbers), [numbers])
 
-        some = np.asarray(numbers[:: -(-len(numbers) // MOST_RATIOS)])
-        found = bootstrap(
-            (some,), np.median, n_resamples=RESAMPLES, confidence_level=CONFIDENCE,
-            method="percentile", random_state=np.random.default_rng(1),
-        ).confidence_interval  # fmt: skip
-        return cls(middle, min(float(found.low), middle), max(float(found.high), middle))
+    @classmethod
+    def quotient(cls, ours: Sequence[float], theirs: Sequence[float]) -> Interval:
+        """Local. Of the median of the one over that of the other, of which none are pairs."""
+        return _bootstrapped(median(ours) / median(theirs), [ours, theirs])
 
     def __str__(self) -> str:
         if self.low == self.high:
             return f"{self.median:.2f}"
         return f"{self.median:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+
+def _bootstrapped(middle: float, samples: Sequence[Sequence[float]]) -> Interval:
+    """Local. Of the median of one sample, or the quotient of the medians of two."""
+    if all(min(sample) == max(sample) for sample in samples):
+        return Interval(middle, middle, middle)
+    import numpy as np
+    from scipy.stats import bootstrap  # takes half a second to import
+
+    def statistic(one: Any, *others: Any, axis: int = -1) -> Any:
+        found = np.median(one, axis=axis)
+        for other in others:
+            found = found / np.median(other, axis=axis)
+        return found
+
+    some = [np.asarray(each[:: -(-len(each) // MOST_RATIOS)]) for each in samples]
+    some = [np.repeat(each, 2) if len(each) == 1 else each for each in some]
+    found = bootstrap(
+        some, statistic, n_resamples=RESAMPLES, confidence_level=CONFIDENCE, vectorized=True,
+        method="percentile", random_state=np.random.default_rng(1),
+    ).confidence_interval  # fmt: skip
+    return Interval(middle, min(float(found.low), middle), max(float(found.high), middle))
 
 
 def paired(times: Sequence[float], others: Sequence[float]) -> list[float]:

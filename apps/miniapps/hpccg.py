@@ -10,8 +10,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.picture import save_slice
 from onesided.apps.bench.race import rest
+from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.failures import closing, user_errors
 from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.report import Report
@@ -21,7 +21,17 @@ from onesided.apps.miniapps.halos import ways
 from onesided.apps.miniapps.hpccg_system import DIAGONAL, DTYPE, Bandwidth, Grid, System
 from onesided.apps.miniapps.overhead import ROOT, drawing
 from onesided.apps.miniapps.race import Ran, Solver, run_ways
-from onesided.apps.miniapps.way import MiniRow, Stage, Way, by_name, chosen, scaled, stages
+from onesided.apps.miniapps.way import (
+    MiniRow,
+    Stage,
+    Way,
+    by_name,
+    chosen,
+    mini_rows,
+    scaled,
+    stages,
+)
+from onesided.apps.report.chart import save_slice
 from onesided.collectives import agree
 from onesided.sparse.solvers import Solution
 
@@ -264,12 +274,23 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     last = max(every, key=lambda stage: stage.ranks)
     with overhead.solving(comm, options, len(every) * len(wanted) * options.repeats) as (out, tick):
 
+        report = Report("hpccg", options.settings(), _pattern(comm, options, points, every))
+        parts = Parts(comm, report, options.json)
+
         def stage_work(sub: MPI.Intracomm, stage: Stage) -> None:
             picture = options.picture if stage == last else None
-            work(sub, stage, grids[stage], wanted, options, found, tick, picture)
+
+            def measure(part: Part) -> None:
+                mine = Findings()
+                work(sub, stage, grids[stage], wanted, options, mine, tick, picture)
+                part.rows += mine.rows
+                part.verdicts = {str(k): each for k, each in enumerate(mine.histories)}
+
+            part = parts.add(stage.name, measure, keep=picture is None)
+            found.rows += mini_rows(part.rows)
+            found.histories += part.verdicts.values()
 
         scaled(comm, every, stage_work)
-    report = Report("hpccg", options.settings(), _pattern(comm, options, points, every))
     report.remarks = [f"{overhead.ITERATION_REMARK} {RESIDUAL}", BOUNDS]
     report.verdicts = _verdicts(found)
     return overhead.finish(comm, options, out, report, found.rows, "HPCCG")

@@ -15,8 +15,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.picture import save_slice
 from onesided.apps.bench.race import rest
+from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.failures import CommandError, closing, user_errors
 from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.report import Listing, Report
@@ -28,7 +28,17 @@ from onesided.apps.miniapps.minife_mesh import PROBLEMS, Box, Mesh, Triple, fits
 from onesided.apps.miniapps.minife_system import System
 from onesided.apps.miniapps.overhead import drawing
 from onesided.apps.miniapps.race import Ran, run_ways
-from onesided.apps.miniapps.way import MiniRow, Stage, Way, by_name, chosen, scaled, stages
+from onesided.apps.miniapps.way import (
+    MiniRow,
+    Stage,
+    Way,
+    by_name,
+    chosen,
+    mini_rows,
+    scaled,
+    stages,
+)
+from onesided.apps.report.chart import save_slice
 from onesided.collectives import agree, agreed
 
 # The same mesh on rank 0 alone, for comparison.
@@ -298,11 +308,24 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     steps = len(meshes) + len(every) * len(wanted) * options.repeats
     with overhead.solving(comm, options, steps) as (out, tick):
 
+        report = Report("minife", options.settings(), _pattern(comm, options, size, every))
+        parts = Parts(comm, report, options.json)
+
         def stage_work(sub: MPI.Intracomm, stage: Stage) -> None:
-            with closing() as stack:
-                mine = System(sub, of_stage(size, stage), problem, options.distort)
-                stack.callback(mine.Free)
-                work(mine, stage, wanted, options, found, tick)
+            def measure(part: Part) -> None:
+                mine = Findings()
+                with closing() as stack:
+                    system = System(sub, of_stage(size, stage), problem, options.distort)
+                    stack.callback(system.Free)
+                    work(system, stage, wanted, options, mine, tick)
+                part.rows += mine.rows
+                part.verdicts = {str(k): each for k, each in enumerate(mine.compared)}
+                part.more = mine.setup.rows
+
+            part = parts.add(stage.name, measure)
+            found.rows += mini_rows(part.rows)
+            found.compared += part.verdicts.values()
+            found.setup.rows += part.more
 
         with closing() as stack:
             levels, system, x = converged(comm, options, problem, meshes, tick)
@@ -313,7 +336,6 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
                 work(system, every[0], wanted, options, found, tick)
         if options.scaling:
             scaled(comm, every, stage_work)
-    report = Report("minife", options.settings(), _pattern(comm, options, size, every))
     report.remarks = [f"{problem.name}: {problem.summary}.", *REMARKS]
     report.listings = {"levels": listing(levels), "assembly": found.setup}
     report.verdicts = verdicts(levels, options.rtol)

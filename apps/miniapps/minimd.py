@@ -14,7 +14,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from onesided.apps.bench.picture import save_atoms
+from onesided.apps.bench import store
 from onesided.apps.cli.failures import CommandError, user_errors, words
 from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.progress import console, progress
@@ -38,6 +38,7 @@ from onesided.apps.miniapps.way import (
     scaled,
     stages,
 )
+from onesided.apps.report.chart import save_atoms
 from onesided.collectives import agreed
 
 # How well the ways scale: against their own times on the fewest ranks of a scaling. Pure.
@@ -263,6 +264,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     found: list[Outcome] = []
     runs = len(steps_of_runs(problem, options.repeats))
     last = max(every, key=lambda stage: stage.ranks)
+    report = Report("minimd", options.settings(), {})
+    parts = store.Parts(comm, report, options.json)
     with progress(out, "moving", len(every) * len(wanted) * runs) as tick:
 
         def stage_work(sub: MPI.Intracomm, stage: Stage) -> None:
@@ -271,10 +274,17 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
             experiment = Experiment(
                 stage, problems[number], grids[number], wanted, kernel, options, slab
             )
-            found.append(experiment.run(sub, tick))
+
+            def measure(part: store.Part) -> None:
+                experiment.run(sub, tick).keep(part)
+
+            if slab:
+                found.append(experiment.run(sub, tick))
+            else:
+                part = parts.add(stage.name, measure)
+                found.append(Outcome.of(part, stage, problems[number], grids[number]))
 
         scaled(comm, every, stage_work)
-    report = Report("minimd", options.settings(), {})
     if comm.rank == ROOT:
         rows = [row for outcome in found for row in outcome.rows]
         _tell(report, rows, found, {"kernel": kernel, "ranks": comm.size})

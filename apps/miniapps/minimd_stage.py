@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from onesided.apps.bench.race import Contestant, Race, Stopwatch, race, rest, unchecked
 from onesided.apps.bench.selection import Candidate, prepare, release
+from onesided.apps.bench.store import Part
 from onesided.apps.cli.failures import CommandError, user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.statistics import Verdict
@@ -26,7 +27,13 @@ from onesided.apps.miniapps.minimd_simulation import (
     agreement,
     conservation,
 )
-from onesided.apps.miniapps.way import REFERENCE, MiniRow, Stage, Way
+from onesided.apps.miniapps.way import (
+    REFERENCE,
+    MiniRow,
+    Stage,
+    Way,
+    mini_rows,
+)
 from onesided.collectives import OnesidedError, agree
 from onesided.pencilfft import block
 
@@ -183,6 +190,20 @@ class Outcome:
     most: int = 0
     ghosts: int = 0
     points: NDArray[Any] | None = None
+
+    def keep(self, part: Part) -> None:
+        """Local. Everything but the points."""
+        part.rows += self.rows
+        part.verdicts |= self.verdicts
+        counts = {name: getattr(self, name) for name in ("farthest", "fewest", "most", "ghosts")}
+        part.more = {"outputs": [asdict(each) for each in self.outputs], **counts}
+
+    @classmethod
+    def of(cls, part: Part, stage: Stage, problem: Problem, grid: Parts) -> Outcome:
+        """Local. What :meth:`keep` kept."""
+        given = {**part.more, "outputs": [Output(**each) for each in part.more["outputs"]]}
+        rows = mini_rows(part.rows)
+        return cls(stage, problem, grid, rows, verdicts=dict(part.verdicts), **given)
 
 
 @dataclass(frozen=True)

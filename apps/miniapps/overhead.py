@@ -11,15 +11,17 @@ from mpi4py import MPI
 from rich.console import Console
 from rich.table import Table
 
-from onesided.apps.bench.picture import save_overheads
 from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import NOTHING, Listing, Report
 from onesided.apps.miniapps.way import REFERENCE, STRONG, WEAK, MiniRow, Stage
+from onesided.apps.report.chart import save
+from onesided.apps.report.figure import Point, drawn
+from onesided.apps.report.quantities import RANKS, RATIO
+from onesided.apps.report.result import DEVIATION, SECONDS
 from onesided.collectives import agreed
 
-DEVIATION, SECONDS = " deviation", " s"  # what names in JSON end with, beside the overhead itself
 REMARK = (
     f"Overhead as in Figure 8 of the paper: the mean time of the runs over that of {REFERENCE} on "
     "as many ranks, +- their standard deviation over the same mean."
@@ -131,15 +133,16 @@ def draw(options: Options, title: str, rows: Sequence[MiniRow]) -> None:
         return
     scalings = _scalings(rows)
     scaling = next((each for each in (WEAK, STRONG) if each in scalings), "")
-    lines: dict[str, tuple[list[int], list[float], list[float]]] = {}
+    lines: dict[str, list[Point]] = {}
+    spread: dict[str, dict[float, float]] = {}
     for each in overheads(_of_scaling(rows, scaling)):
         if each.name != REFERENCE:
-            x, y, spread = lines.setdefault(each.name, ([], [], []))
-            x.append(each.ranks)
-            y.append(each.mean)
-            spread.append(each.deviation)
+            lines.setdefault(each.name, []).append((each.ranks, each.mean))
+            spread.setdefault(each.name, {})[each.ranks] = each.deviation
     words = f"{title}, {scaling} scaling" if scaling else title
-    save_overheads(options.picture.of(OVERHEAD), words, f"time over that of {REFERENCE}", lines)
+    over = RATIO.called(f"time over that of {REFERENCE}")
+    panel = drawn(words, RANKS, over, lines, level=1.0, spread=spread)
+    save(options.picture.of(OVERHEAD), words, [panel])
 
 
 # What the commands of mini-applications begin and end with.

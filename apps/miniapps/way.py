@@ -15,6 +15,7 @@ from onesided.apps.bench.selection import named
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Row
+from onesided.apps.report.result import REFERENCE as REFERENCE
 
 # Scaling runs: the same mini-application on the first so many ranks of a job, again and again.
 
@@ -31,6 +32,11 @@ class Stage:
     ranks: int
     shares: int
     scaling: str = ""
+
+    @property
+    def name(self) -> str:
+        """Local. What it is kept under."""
+        return f"{self.scaling} {self.ranks} {self.shares}"
 
     @property
     def labels(self) -> dict[str, str]:
@@ -113,7 +119,10 @@ class MiniRow(Row):
         return super().record() | {"deviation_s": self.deviation, **self.shares, **self.numbers}
 
 
-REFERENCE = "two-sided"
+
+def mini_rows(rows: Sequence[Row]) -> list[MiniRow]:
+    """Local. Those of a part that was kept, as what they are."""
+    return [row for row in rows if isinstance(row, MiniRow)]
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,6 @@ def _content(
     return {
         "command": "model",
         "settings": options.settings(),
-        "versions": versions(),
         "pattern": {"blocks": "uniform", "parameters": parameters.record()},
         "rows": [_row(point) for point in points],
         "fastest_share": regions.shares(),

@@ -9,19 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import median
+from functools import partial
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
-from onesided.apps.bench.picture import save_lines
 from onesided.apps.bench.ranks import among, counted
 from onesided.apps.bench.selection import BASELINE, chosen
-from onesided.apps.cli.options import Options, Picture
+from onesided.apps.bench.store import Part, Parts
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import Report, Row, byte_count
-from onesided.apps.papers.exchange import PLAIN, REMARK, Contest, Problem, wrong_elements
+from onesided.apps.papers.exchange import REMARK, Contest, Problem, wrong_elements
+from onesided.apps.report.chart import save
+from onesided.apps.report.figure import Figure as Drawing
+from onesided.apps.report.quantities import RANKS, TIME
+from onesided.apps.report.result import METHOD, Entry
+from onesided.apps.report.sections import Sweep, median_time, times_over_bytes
+from onesided.apps.report.sections_papers import by_memory
 
 # What benchmark 1 measures: which numbers of ranks exchange how many bytes, and in which series.
 #
@@ -107,6 +113,7 @@ def doubling(size: int) -> list[int]:
 # Figures 1 and 2 of paper 000: times over the number of ranks, and over bytes.
 
 PAPERS_BYTES = 2 << 20  # of Figure 1
+OVER_RANKS = Sweep("ranks", RANKS, median_time, TIME, [METHOD])
 
 
 @dataclass(frozen=True)
@@ -115,29 +122,22 @@ class Figure:
 
     name: str
     title: str
-    label: str
-    scale: str
+    sweep: Sweep
     places: Sequence[Place]
-    x: Callable[[Place], int]
 
-    def draw(self, picture: Picture, rows: Sequence[Row], memory: str) -> None:
-        """Local. A line for every method with receive memory of one kind, and what needs none."""
-        places = {(str(each.ranks), each.nbytes): self.x(each) for each in self.places}
-        points: dict[str, list[tuple[float, float]]] = {}
-        for row in rows:
-            key = (row.labels["ranks"], row.nbytes)
-            if not row.reason and key in places and row.labels["memory"] in (memory, PLAIN):
-                point = (float(places[key]), median(row.times))
-                points.setdefault(row.labels["method"], []).append(point)
-        lines = {name: _columns(found) for name, found in points.items()}
-        labels = (self.label, "median time in s")
-        save_lines(picture.of(self.name), self.title, labels, lines, x_scale=self.scale)
-
-
-def _columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    """Local. x and y of points, by x."""
-    ordered = sorted(points)
-    return [x for x, _ in ordered], [y for _, y in ordered]
+    def panels(self, rows: Sequence[Row]) -> list[Drawing]:
+        """Local. For every kind of memory that is received into, a line for every method."""
+        places = {(str(each.ranks), each.nbytes) for each in self.places}
+        shown = [
+            Entry.of(row.record())
+            for row in rows
+            if not row.reason and (row.labels["ranks"], row.nbytes) in places
+        ]
+        return [
+            drawing
+            for memory, entries in by_memory(shown).items()
+            for drawing in self.sweep.figures(f"into {memory!r} memory", entries, shown)
+        ]
 
 
 def scaling_figures(every: Sequence[Series]) -> list[Figure]:
@@ -154,21 +154,15 @@ def scaling_figures(every: Sequence[Series]) -> list[Figure]:
             title = f"{scaling} scaling, {byte_count(each.nbytes)} " + (
                 "per rank (as Figure 1)" if name == "1" else "of all ranks together"
             )
-            found.append(Figure(name, title, "ranks", "linear", each.places, _ranks))
+            found.append(Figure(name, title, OVER_RANKS, each.places))
     largest = max(place.ranks for each in every for place in each.places)
     over = sorted({p for each in every for p in each.places if p.ranks == largest})
     if len(over) > 1:
         title = f"Alltoallv, {largest} ranks (as Figure 2)"
-        found.append(Figure("2", title, "bytes per rank", "log", over, _bytes))
+        found.append(Figure("2", title, times_over_bytes(METHOD), over))
     return found
 
 
-def _ranks(place: Place) -> int:
-    return place.ranks
-
-
-def _bytes(place: Place) -> int:
-    return place.nbytes
 
 
 BYTES_REMARK = (
@@ -197,6 +191,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     )
     out = console(options.terminal) if comm.rank == 0 else None
     share = options.seconds / len(table)
+    parts = Parts(comm, report, options.json)
     with progress(out, "exchanging", len(table) * options.iterations) as tick:
         for count in counts:
             mine = [place for place in table if place.ranks == count]
@@ -205,12 +200,15 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
                 sub: MPI.Intracomm, mine: Sequence[Place] = mine, tick: Callable[[], None] = tick
             ) -> None:
                 for place in mine:
-                    report.rows += _compare(sub, options, names, place, share, tick)
+                    parts.add(
+                        f"{place.ranks} {place.count}",
+                        partial(_compare, sub, options, names, place, share, tick),
+                    )
 
             among(comm, count, compare)
     if comm.rank == 0 and options.picture is not None:
         for figure in figures:
-            figure.draw(options.picture, report.rows, options.memory[0])
+            save(options.picture.of(figure.name), figure.title, figure.panels(report.rows))
     report.remarks.append(wrong_elements(report.rows, "the number of the rank that sent it"))
     report.finish(comm, out, options.json)
     return report.code(comm)
@@ -223,10 +221,12 @@ def _compare(
     place: Place,
     seconds: float,
     tick: Callable[[], None],
-) -> list[Row]:
+    part: Part,
+) -> None:
     """Collective. The rows of one place."""
     labels = {"ranks": str(place.ranks), "bytes": byte_count(place.nbytes)}
-    return Contest(comm, options, names, labels, seconds).rows(uniform(comm, place.count), tick)
+    contest = Contest(comm, options, names, labels, seconds)
+    part.rows += contest.rows(uniform(comm, place.count), tick)
 
 
 def uniform(comm: MPI.Intracomm, count: int) -> Problem:

@@ -30,6 +30,7 @@ from onesided.apps.bench.race import (
     unchecked,
 )
 from onesided.apps.bench.selection import BASELINE, Candidate, chosen, hints, prepare, release
+from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.failures import CommandError, user_errors
 from onesided.apps.cli.options import Options, edge
 from onesided.apps.cli.progress import console, progress
@@ -354,15 +355,14 @@ class _Opponent:
 
 
 Tick = Callable[[], None]
+Application = Callable[[MPI.Intracomm, Options, Sequence[str], float, Tick], list[Row]]
 COMMUNICATION = "communication"
 REMARK = (
     "Communication: mean over the ranks; compute: the rest of the time of the slowest. Break-even: "
     "runs after which the set-up has paid."
 )
 #: By the words of ``--applications``: what is run, and the remark about it.
-APPLICATIONS: dict[
-    str, tuple[Callable[[MPI.Intracomm, Options, Sequence[str], float, Tick], list[Row]], str]
-] = {
+APPLICATIONS: dict[str, tuple[Application, str]] = {
     "fft": (transforms, TRANSFORM_REMARK),
     "cg": (gradients, GRADIENT_REMARK),
 }
@@ -379,10 +379,15 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     report = Report("bench apps", given, pattern)
     out = console(options.terminal) if comm.rank == 0 else None
     share = options.seconds / len(wanted)
+    parts = Parts(comm, report, options.json)
     with progress(out, "running", len(wanted) * options.iterations) as tick:
         for name in wanted:
             application, remark = APPLICATIONS[name]
-            report.rows += application(comm, options, names, share, tick)
+
+            def measure(part: Part, application: Application = application) -> None:
+                part.rows += application(comm, options, names, share, tick)
+
+            parts.add(name, measure)
             report.remarks.append(remark)
     report.remarks += [REMARK, conclusion(_verdicts(report), "serial transforms, and residuals")]
     report.finish(comm, out, options.json)

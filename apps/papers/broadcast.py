@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from statistics import median
 
 from mpi4py import MPI
 
-from onesided.apps.bench.picture import save_lines
 from onesided.apps.bench.ranks import counted
 from onesided.apps.bench.selection import hints
+from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import Options, Picture
 from onesided.apps.cli.progress import console, progress
@@ -25,6 +26,9 @@ from onesided.apps.papers.broadcast_sweep import Sweep
 from onesided.apps.papers.broadcasters import entrants
 from onesided.apps.papers.forecast import Crossing, Forecast, crossings, parameters
 from onesided.apps.papers.options import PAPER_SIZES
+from onesided.apps.report.chart import save
+from onesided.apps.report.figure import Point, drawn
+from onesided.apps.report.quantities import RANKS, SIZE, TIME
 from onesided.collectives.hints import Hints
 from onesided.collectives.modelling.loggp import LogGP
 
@@ -47,18 +51,16 @@ class Figure:
     def draw(self, picture: Picture, names: Sequence[str], times: Times) -> None:
         """Local. A line for every contestant that was timed; times are medians."""
         places = [(count, size) for count in self.counts for size in self.sizes]
-        lines: dict[str, tuple[list[float], list[float]]] = {}
+        lines: dict[str, list[Point]] = {}
         for name in names:
-            known = [place for place in places if (*place, name) in times]
-            if known:
-                x = [float(size if self.over_sizes else count) for count, size in known]
-                lines[name] = (x, [median(times[*place, name]) for place in known])
+            for count, size in places:
+                if (count, size, name) in times:
+                    point = (size if self.over_sizes else count, median(times[count, size, name]))
+                    lines.setdefault(name, []).append(point)
         fixed = f"{self.counts[0]} ranks" if self.over_sizes else byte_count(self.sizes[0])
-        label = "bytes" if self.over_sizes else "ranks"
         title = f"Broadcast, {fixed} (as Figure {self.number})"
-        scale = "log" if self.over_sizes else "linear"
-        labels = (label, "median time in s")
-        save_lines(picture.of(str(self.number)), title, labels, lines, x_scale=scale)
+        across = SIZE if self.over_sizes else RANKS
+        save(picture.of(str(self.number)), title, [drawn(title, across, TIME, lines)])
 
 
 def figures(sizes: Sequence[int], counts: Sequence[int]) -> list[Figure]:
@@ -98,28 +100,30 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     out = console(options.terminal) if comm.rank == 0 else None
     nodes = node_of_ranks(comm, ranks_per_node)
     timeouts = (options.waiter_timeout, options.flush_timeout)
-    networks, reasons = _networks(comm, nodes, timeouts)
+    report = Report(
+        "bench broadcast",
+        options.settings(),
+        {"ranks": comm.size, "counts": counts, "nodes": len(set(nodes))},
+        remarks=[REMARK],
+    )
+    parts = Parts(comm, report, options.json)
+    networks = {
+        name: LogGP(**each)
+        for name, each in parts.add(
+            "networks", partial(_measured, comm, nodes, timeouts)
+        ).pattern["networks"].items()
+    }
     forecast = Forecast(networks, nodes)
     share = options.seconds / (len(sizes) * len(counts))
-    sweep = Sweep(options, field, info, timeouts, forecast, share)
+    sweep = Sweep(parts, options, field, info, timeouts, forecast, share)
     with progress(out, "broadcasting", len(counts) * len(sizes) * options.iterations) as tick:
         for count in counts:
             sweep.among(comm, count, sizes, tick)
     found = crossings(forecast, field, sizes, counts, sweep.times) if comm.rank == 0 else []
-    report = Report(
-        "bench broadcast",
-        options.settings(),
-        {
-            "ranks": comm.size,
-            "counts": counts,
-            "nodes": len(set(nodes)),
-            "networks": {name: asdict(network) for name, network in networks.items()},
-            "crossings": [asdict(each) for each in found],
-        },
-        rows=sweep.rows,
-        remarks=[REMARK, *(f"No model of {name}: {why}" for name, why in reasons.items())],
-        listings={f"parameters of {name}": _listing(name, each) for name, each in networks.items()},
-    )
+    report.pattern = {**report.pattern, "crossings": [asdict(each) for each in found]}
+    report.listings = {
+        f"parameters of {name}": _listing(name, each) for name, each in networks.items()
+    }
     report.remarks += _sentences(found)
     if comm.rank == 0 and options.picture is not None:
         for figure in figures(sizes, counts):
@@ -131,6 +135,15 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 def _counts(size: int) -> list[int]:
     """Local. The usual numbers of ranks."""
     return [*range(2, min(size, FEW) + 1), *range(2 * FEW, size + 1, FEW), size]
+
+
+def _measured(
+    comm: MPI.Intracomm, nodes: Sequence[int], timeouts: tuple[float, float], part: Part
+) -> None:
+    """Collective. The parameters of the model, and of which method there are none."""
+    networks, reasons = _networks(comm, nodes, timeouts)
+    part.pattern["networks"] = {name: asdict(network) for name, network in networks.items()}
+    part.remarks += [f"No model of {name}: {why}" for name, why in reasons.items()]
 
 
 def _networks(

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from onesided.apps.bench.race import Contestant, Race, race
 from onesided.apps.bench.ranks import among
 from onesided.apps.bench.selection import BASELINE, Candidate, prepare, release
+from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Row, byte_count
@@ -50,11 +51,12 @@ MEMORY = {"plain": _plain, "empty": _window}
 
 @dataclass
 class Sweep:
-    """What is measured, and what came out: seconds by ranks, bytes and contestant, and rows.
+    """What is measured, and what came out: seconds by ranks, bytes and contestant; rows in parts.
 
     ``share`` is how many seconds one size on one number of ranks may take.
     """
 
+    parts: Parts
     options: Options
     entrants: Sequence[Entrant]
     info: Mapping[str, str]
@@ -62,7 +64,6 @@ class Sweep:
     forecast: Forecast
     share: float
     times: dict[tuple[int, int, str], list[float]] = field(default_factory=dict)
-    rows: list[Row] = field(default_factory=list)
 
     def among(self, comm: MPI.Intracomm, count: int, sizes: Sequence[int], tick: Tick) -> None:
         """Collective. Let the first ``count`` ranks broadcast; the others sleep.
@@ -77,9 +78,12 @@ class Sweep:
             memory = MEMORY[self.options.memory](comm, max(sizes), stack)
             for size in sizes:
                 track = Track(comm, memory[:size], self.info, self.timeouts)
-                self._compare(track, tick)
+                part = self.parts.add(f"{comm.size} {size}", partial(self._compare, track, tick))
+                for name, row in zip(part.more, part.rows, strict=True):
+                    if not row.reason:
+                        self.times[comm.size, size, name] = list(row.times)
 
-    def _compare(self, track: Track, tick: Tick) -> None:
+    def _compare(self, track: Track, tick: Tick, part: Part) -> None:
         """Collective. All contestants with one size."""
         comm, entered = track.comm, {each.name: each for each in self.entrants}
         made = prepare(comm, list(entered), lambda name: entered[name].ready(track), Runner.release)
@@ -94,10 +98,9 @@ class Sweep:
         times = found.times
         size = track.message.nbytes
         for candidate in made:
-            self.rows.append(
-                self._row(entered[candidate.method], candidate, comm.size, size, times)
-            )
-        self.times |= {(comm.size, size, name): found for name, found in times.items()}
+            entrant = entered[candidate.method]
+            part.rows.append(self._row(entrant, candidate, comm.size, size, times))
+        part.more = [candidate.method for candidate in made]
 
     def _race(self, track: Track, runners: Mapping[str, Runner], tick: Tick) -> Race:
         """Collective. All that could be made, checked with data of their own."""

@@ -22,12 +22,9 @@ from rich.table import Table
 from rich.text import Text
 
 from onesided import collectives
-from onesided.apps.bench.picture import save_panels
-from onesided.apps.bench.quantities import SIZE, number
 from onesided.apps.bench.race import Contestant, race, repeats
 from onesided.apps.bench.selection import BASELINE, named, prepare, release
-from onesided.apps.bench.store import Store
-from onesided.apps.cli.failures import CommandError
+from onesided.apps.bench.store import Store, Sweep
 from onesided.apps.cli.machine import library, versions
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
@@ -35,6 +32,7 @@ from onesided.apps.cli.report import (
     NOTHING,
     Report,
     Row,
+    beside,
     byte_count,
     conclusions,
     duration,
@@ -42,6 +40,9 @@ from onesided.apps.cli.report import (
 from onesided.apps.cli.statistics import Target, Verdict, quartiles
 from onesided.apps.papers.broadcast_sweep import MEMORY
 from onesided.apps.papers.operations import ITEM, OPERATIONS, Operation, Place, contribution, ring
+from onesided.apps.report.chart import save
+from onesided.apps.report.result import Entry
+from onesided.apps.report.sections_papers import over_blocking
 from onesided.collectives import UnsupportedError, methods
 from onesided.collectives.hardware import Layout, processor
 
@@ -267,18 +268,15 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     if folder is not None:
         options.json = options.json or str(folder / JSON)
     cells = _cells(comm, options)
-    store = None if folder is None or comm.rank else Store(folder / CELLS, Cell, Outcome)
-    outcomes = _before(comm, store, cells, options)
+    sweep = _sweep(comm, None if folder is None else folder / CELLS, options)
     out = console(options.terminal) if comm.rank == 0 else None
-    share = options.seconds / max(1, len(cells) - len(outcomes))
+    share = options.seconds / max(1, sum(cell not in sweep.outcomes for cell in cells))
+    outcomes = {}
     with progress(out, "collectives", len(cells)) as tick:
         for cell in cells:
-            if cell not in outcomes:
-                outcomes[cell] = measured(comm, cell, options, names, share)
-                if store is not None:
-                    store.add(cell, outcomes[cell])
+            outcomes[cell] = sweep.cell(cell, partial(measured, comm, cell, options, names, share))
             tick()
-    report = _report(comm, options, {cell: outcomes[cell] for cell in cells})
+    report = _report(comm, options, outcomes)
     if comm.rank == 0 and options.picture is not None:
         _draw(options.picture, report.rows)
     report.finish(comm, out, options.json)
@@ -303,29 +301,19 @@ def _cells(comm: MPI.Intracomm, options: Options) -> list[Cell]:
     ))  # fmt: skip
 
 
-def _before(
-    comm: MPI.Intracomm,
-    store: Store[Cell, Outcome] | None,
-    cells: Sequence[Cell],
-    options: Options,
-) -> dict[Cell, Outcome]:
-    """Collective. What the folder has from before; rank 0 has the ``store``, if there is one."""
-    known: dict[Cell, Outcome] = {}
-    trouble = ""
-    if store is not None:
-        if options.afresh:
-            store.path.unlink(missing_ok=True)
-        given = {name: getattr(options, name) for name in ("iterations", "memory", "comm")}
-        place = {"ranks": comm.size, "mpi": library(), "processor": processor()}
-        try:
-            store.begin({**given, **place, "info": dict(options.info), "versions": versions()})
-            known = store.outcomes(cells)
-        except CommandError as error:
-            trouble = str(error)
-    trouble, known = comm.bcast((trouble, known))
-    if trouble:
-        raise CommandError(trouble)
-    return known
+def _sweep(
+    comm: MPI.Intracomm, path: Path | None, options: Options
+) -> Sweep[Cell, Outcome]:
+    """Collective. With what is there from before: in the folder, or beside the JSON file."""
+    if path is None and options.json is not None:
+        path = beside(options.json)
+    store = None if path is None or comm.rank else Store(path, Cell, Outcome)
+    if store is not None and options.afresh:
+        store.path.unlink(missing_ok=True)
+    given = {name: getattr(options, name) for name in ("iterations", "memory", "comm")}
+    place = {"ranks": comm.size, "mpi": library(), "processor": processor()}
+    info = {"info": dict(options.info), "versions": versions()}
+    return Sweep(comm, store, {**given, **place, **info})
 
 
 # -- what is said --------------------------------------------------------------------------------
@@ -462,11 +450,6 @@ def _width(table: Table) -> int:
 
 def _draw(path: str, rows: Sequence[Any]) -> None:
     """Local. A panel for every operation, a line for every contestant."""
-    panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for row in rows:
-        if row.against:
-            lines = panels.setdefault(row.labels["operation"], {})
-            point = (float(row.nbytes), row.ratios[BASELINE])
-            lines.setdefault(row.labels["method"], []).append(point)
-    title = f"Time over that of the MPI's blocking call, by bytes ({library()})"
-    save_panels(path, title, (SIZE.tick, number), panels)
+    entries = [Entry.of(row.record()) for row in rows if row.against]
+    title = f"Time over that of the MPI's blocking call ({library()})"
+    save(path, title, over_blocking(entries, "{}"))

@@ -2,7 +2,8 @@
 
 Each is a job of its own with a time limit; what fails is said, and the others go on. The folder
 gets a JSON file of every experiment, what it printed, its pictures where matplotlib is installed,
-``manifest.json`` about all of them, and the report.
+``manifest.json`` about all of them, and the report. Where it is killed, the next one goes on: with
+the experiments that are not done, and with each where it was.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from mpi4py import MPI
 from rich.console import Console
 
 from onesided.apps.bench.job import Ended, run_job, signals_interrupt
+from onesided.apps.bench.store import Name, Part, Parts
 from onesided.apps.cli import commands
 from onesided.apps.cli.failures import FAILED, CommandError
 from onesided.apps.cli.options import Options
@@ -248,17 +250,21 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     pictures = "drawn" if draws else NO_PICTURES
     given = options.settings()
     given["matrices"] = [Path(file).name for file in matrices]
-    report = Report("bench all", given, {"ranks": options.ranks, "pictures": pictures})
+    pattern = {"ranks": options.ranks, "pictures": pictures, "files": {}}
+    report = Report("bench all", given, pattern)
     report.remarks = [] if draws else [NO_PICTURES]
-    series = Series(options, output, matrices, table, out, report)
+    manifest = str(output / MANIFEST)
+    done = Parts(comm, report, manifest)
+    series = Series(options, output, matrices, table, out, done)
     with signals_interrupt():
+        interrupted = True
         try:
             for experiment in table:
                 series.run(experiment)
-        finally:  # after an interrupt, too
+            interrupted = False
+        finally:
             series.leave_out()
-            report.pattern = {**report.pattern, "files": series.files}
-            report.finish(comm, out, str(output / MANIFEST))
+            report.finish(comm, out, manifest, interrupted=interrupted)
         if not options.only:
             series.last(REPORT)
     return FAILED if series.failures else 0
@@ -274,16 +280,14 @@ class Series:
         matrices: Sequence[str],
         table: Sequence[Experiment],
         out: Console,
-        report: Report,
+        done: Parts,
     ) -> None:
-        self._options, self._output, self._out, self._report = options, output, out, report
+        self._options, self._output, self._out, self._done = options, output, out, done
         self._begun = time.monotonic()
         self._places = {"{matrices}": list(matrices), "{ranks}": [str(options.ranks)]}
         self._known = {command.name for command in commands.COMMANDS}
         self._count, self._waiting = len(table), list(table)
         self._draws = find_spec("matplotlib") is not None
-        #: By experiment, the name of its JSON file.
-        self.files: dict[str, str] = {}
         #: How many did not come to their end.
         self.failures = 0
 
@@ -291,6 +295,10 @@ class Series:
         """Run one and keep a row about it; a command that is not there is no failure."""
         share, limit = self._share(), self._limit(experiment)
         self._waiting.remove(experiment)
+        target = self._output / f"{experiment.name}.json"
+        if Name(experiment.name) in self._done.outcomes and target.exists():
+            self._tell(experiment, Ended(DONE, 0.0))
+            return
         if experiment.command not in self._known:
             self._tell(experiment, Ended(LEFT_OUT, 0.0, _missing(experiment)))
             return
@@ -300,10 +308,7 @@ class Series:
             self.failures += 1
             return
         ranks = experiment.ranks(self._options.ranks)
-        target = self._output / f"{experiment.name}.json"
         ended = run_job(self._arguments(experiment, share), ranks, target, limit)
-        if target.exists():
-            self.files[experiment.name] = target.name
         self._tell(experiment, ended)
         self.failures += ended.state != DONE
 
@@ -356,7 +361,18 @@ class Series:
         times = [] if ended.reason else [ended.seconds]
         row = Row(labels, times, reason=ended.reason, hidden=("median", "quartiles"))
         row.shown = {"time": duration(ended.seconds)} if times else {}
-        self._report.rows.append(row)
+
+        def add(part: Part) -> None:
+            part.rows.append(row)
+            target = self._output / f"{experiment.name}.json"
+            part.pattern["files"] = {experiment.name: target.name} if target.exists() else {}
+
+        if ended.state == DONE:
+            self._done.add(experiment.name, add)
+        else:  # another run tries again
+            part = Part()
+            add(part)
+            self._done.take(part)
 
     def _say(self, experiment: Experiment, number: str, ended: Ended) -> None:
         line = f"[{number}] {experiment.name}: {ended.state}"

@@ -15,7 +15,7 @@ from mpi4py import MPI
 from rich.console import Group
 from rich.table import Table
 
-from onesided.apps.bench.picture import save_lines
+from onesided.apps.bench.store import Parts
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import ALL, Options, Picture, size
 from onesided.apps.cli.progress import console, progress
@@ -47,6 +47,9 @@ from onesided.apps.papers.partitioned_sends import (
     entries,
 )
 from onesided.apps.papers.partitioned_sweep import Place, Result, Sweep, whole_sweep
+from onesided.apps.report.chart import save
+from onesided.apps.report.figure import Point, drawn
+from onesided.apps.report.quantities import RATE, SIZE
 
 # What the benchmark says: a row per place and contestant, and for a person a table over sizes.
 
@@ -215,7 +218,6 @@ def facts(sweep_results: Mapping[Place, Sequence[Result]]) -> dict[str, Any]:
 # Figures 3 to 6 of the paper on partitioned communication: bandwidth over the partition size.
 
 Results = Mapping[Place, Sequence[Result]]
-Lines = dict[str, tuple[list[float], list[float]]]
 PERSISTENT, PARTITIONED = "persistent", "psend"
 MESSAGES = ("send", PERSISTENT, "isend")
 
@@ -232,19 +234,18 @@ class Figure:
     def draw(self, picture: Picture, results: Results, nbytes: int) -> None:
         """Local. Bandwidths as in Listing 1, by the mean; no figure where nothing was timed."""
         lines = self.lines(results, nbytes)
-        if lines:
-            labels = ("bytes of a partition", "GB/s")
-            save_lines(picture.of(self.name), self.title, labels, lines)
+        across = SIZE.called("bytes of a partition")
+        panels = [drawn(self.title, across, RATE, lines)] if lines else []
+        save(picture.of(self.name), self.title, panels)
 
-    def lines(self, results: Results, nbytes: int) -> Lines:
+    def lines(self, results: Results, nbytes: int) -> dict[str, list[Point]]:
         """Local. By legend: sizes of partitions, and bandwidths in GB/s."""
-        found: Lines = {}
+        found: dict[str, list[Point]] = {}
         for place, each in sorted(results.items(), key=lambda entry: entry[0].part):
             for result in each:
                 if result.times and self.takes(place, result):
-                    x, y = found.setdefault(self.legend(place, result), ([], []))
-                    x.append(float(place.part))
-                    y.append(nbytes / fmean(result.times) / 1e9)
+                    point = (float(place.part), nbytes / fmean(result.times) / 1e9)
+                    found.setdefault(self.legend(place, result), []).append(point)
         return found
 
 
@@ -446,8 +447,9 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     )
     out = console(options.terminal) if comm.rank == 0 else None
     sweep = Sweep(options, field, options.seconds / len(places))
+    parts = Parts(comm, Report("bench partitioned", options.settings(), {}), options.json)
     with progress(out, "sending", len(places)) as tick:
-        sweep.run(comm, places, tick)
+        sweep.run(comm, places, tick, parts)
     if comm.rank == 0 and options.picture is not None:
         for figure in figures(options):
             figure.draw(options.picture, sweep.results, options.buffer)

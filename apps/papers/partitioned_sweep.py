@@ -8,7 +8,7 @@ as a reason.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import geometric_mean
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from onesided.apps.bench import race as racing
 from onesided.apps.bench.race import WARM_UP, race, unchecked
 from onesided.apps.bench.selection import Candidate, prepare, release
+from onesided.apps.bench.store import Part, Parts
 from onesided.apps.bench.team import Team
 from onesided.apps.cli.failures import closing
 from onesided.apps.cli.options import Options
@@ -163,6 +164,12 @@ class Result:
     pace: float = 0.0
     reason: str = ""
 
+    def kept(self) -> list[Any]:
+        """Local. Everything in order, the entry by its name."""
+        return [
+            self.entry.name, self.times, self.tails, self.setup, self.wrong, self.pace, self.reason
+        ]  # fmt: skip
+
 
 @dataclass
 class Sweep:
@@ -177,7 +184,19 @@ class Sweep:
     results: dict[Place, list[Result]] = field(default_factory=dict)
     refused: dict[int, list[tuple[Contestant, str]]] = field(default_factory=dict)
 
-    def run(self, comm: MPI.Intracomm, places: Sequence[Place], tick: Tick) -> None:
+    def _recall(self, part: int, more: Mapping[str, Any]) -> None:
+        """Local. What came of a size of partitions, from what is kept."""
+        contestants = {each.name: each for each in self.contestants}
+        known = {each.name: each for each in entries(self.contestants)}
+        self.refused[part] = [(contestants[name], why) for name, why in more["refused"]]
+        for order, threads, results in more["results"]:
+            self.results[Place(part, order, threads)] = [
+                Result(known[name], *rest) for name, *rest in results
+            ]
+
+    def run(
+        self, comm: MPI.Intracomm, places: Sequence[Place], tick: Tick, parts: Parts
+    ) -> None:
         """Collective. Measure at every place; ``tick`` is called after each."""
         options = self.options
         with closing() as stack:
@@ -187,13 +206,15 @@ class Sweep:
             if lane.is_sender:  # checks write to it before it is timed: untouched pages are all one
                 lane = replace(lane, message=np.zeros(options.buffer, np.uint8))
             tags = iter(range(len(places) * len(self.contestants)))
-            for part in dict.fromkeys(place.part for place in places):
-                here = [place for place in places if place.part == part]
-                self._size(replace(lane, partitions=options.buffer // part), here, team, tags, tick)
+            for size in dict.fromkeys(place.part for place in places):
+                here = [place for place in places if place.part == size]
+                sized = replace(lane, partitions=options.buffer // size)
+                part = parts.add(str(size), partial(self._size, sized, here, team, tags, tick))
+                self._recall(size, part.more)
             del received, lane  # views of window memory, which is freed now
 
     def _size(
-        self, lane: Lane, places: Sequence[Place], team: Team, tags: Any, tick: Tick
+        self, lane: Lane, places: Sequence[Place], team: Team, tags: Any, tick: Tick, part: Part
     ) -> None:
         """Collective. All places of one size of partitions."""
         known = {each.name: each for each in self.contestants}
@@ -202,14 +223,18 @@ class Sweep:
             return made_ready(known[name], replace(lane, tag=next(tags)), team)
 
         candidates = prepare(lane.comm, list(known), make, Runner.release)
-        self.refused[places[0].part] = [
-            (known[each.method], each.reason) for each in candidates if each.reason
-        ]
         check = Check(lane)
         for place in places:
             self._place(lane, place, candidates, team, check)
             tick()
         release(lane.comm, candidates, Runner.release)
+        part.more = {
+            "refused": [[each.method, each.reason] for each in candidates if each.reason],
+            "results": [
+                [place.order, place.threads, [each.kept() for each in self.results[place]]]
+                for place in places
+            ],
+        }
 
     def _place(
         self,

@@ -13,20 +13,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import as_file
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.picture import save_bars, save_traffic
 from onesided.apps.bench.selection import BASELINE, chosen
+from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import PLAIN, Report
 from onesided.apps.papers.exchange import REMARK, Contest, Problem, wrong_elements
+from onesided.apps.report.chart import save, save_traffic
+from onesided.apps.report.result import Entry
+from onesided.apps.report.sections_papers import method_bars
 from onesided.apps.tools.spmv import shipped
 from onesided.sparse import DistMatrix, from_rows, read, trace_mesh
 
@@ -191,11 +193,19 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     )
     out = console(options.terminal) if comm.rank == 0 else None
     share = options.seconds / len(pairs)
+    parts = Parts(comm, report, options.json)
     with progress(out, "exchanging", len(pairs) * options.iterations) as tick:
         for each, pattern in pairs:
             labels = {"matrix": each.name, "pattern": pattern}
             contest = Contest(comm, options, names, labels, share)
-            report.rows += contest.rows(each.traffic[pattern].problem(comm.rank), tick)
+            problem = each.traffic[pattern].problem(comm.rank)
+
+            def measure(
+                part: Part, contest: Contest = contest, problem: Problem = problem
+            ) -> None:
+                part.rows += contest.rows(problem, tick)
+
+            parts.add(f"{each.name} {pattern}", measure)
     if out is not None:
         for each, pattern in pairs:
             title = f"{each.name}, {pattern}: elements from rank (down) to rank (across)"
@@ -274,8 +284,8 @@ def _draw(options: Options, report: Report, subject: Subject, pattern: str) -> N
     times, heat = (options.picture.of(f"{name}-{kind}") for kind in ("times", "heat"))
     labels = {"matrix": subject.name, "pattern": pattern}.items()
     mine = [row for row in report.rows if not row.reason and labels <= row.labels.items()]
-    bars = {f"{row.labels['method']}, {row.labels['memory']}": median(row.times) for row in mine}
-    save_bars(times, f"{subject.name}, {pattern} (as Figure 3)", "median time in s", bars)
+    title = f"{subject.name}, {pattern} (as Figure 3)"
+    save(times, title, [method_bars(title, [Entry.of(row.record()) for row in mine])])
     counts = subject.traffic[pattern].counts
     title = f"{subject.name}, {pattern} (as Figure 4)"
     save_traffic(heat, title, counts * ITEM, "bytes per exchange")

@@ -19,8 +19,6 @@ from mpi4py import MPI
 
 from onesided.apps.bench.foreign import ForeignError
 from onesided.apps.bench.job import Ended, run_job, signals_interrupt
-from onesided.apps.bench.picture import save_spreads
-from onesided.apps.bench.result import Entry
 from onesided.apps.bench.store import Store
 from onesided.apps.cli.failures import FAILED, USAGE, CommandError
 from onesided.apps.cli.machine import cores, library, versions
@@ -41,8 +39,11 @@ from onesided.apps.papers.rmamt_cell import (
 )
 from onesided.apps.papers.rmamt_compiled import build
 from onesided.apps.papers.rmamt_cores import unbound
-from onesided.apps.papers.rmamt_figures import panels
 from onesided.apps.papers.rmamt_rows import MatrixReport, failures, failures_remark, row, shares
+from onesided.apps.report.chart import save
+from onesided.apps.report.result import Entry
+from onesided.apps.report.sections_papers import lines_of
+from onesided.apps.report.threads import panels
 from onesided.collectives.hardware import processor
 
 # All cells, in jobs of their own: a job that fails costs the cell that it was at.
@@ -364,18 +365,8 @@ def _draw(
         return [f"no images of Figures 1 to 7: that {NEEDS_MATPLOTLIB}"]
     others, name = (entries, "") if second is None else second
     for panel in panels(entries, others, cores(), name):
-        lines = {name: _columns(points) for name, points in panel.lines.items()}
-        path = str(folder / f"figure-{panel.name}.png")
-        across, up = panel.across, panel.up
-        save_spreads(path, panel.title, (across.name, up.name), (across.tick, up.tick), lines)
+        save(str(folder / f"figure-{panel.name}.png"), panel.title, [lines_of(panel)])
     return []
-
-
-def _columns(
-    points: Sequence[tuple[float, float, float]],
-) -> tuple[list[float], list[float], list[float]]:
-    x, y, spread = zip(*points, strict=True)
-    return list(x), list(y), list(spread)
 
 
 def _second(folder: Path) -> tuple[list[Entry], str]:

@@ -13,6 +13,11 @@ from onesided.apps.cli.failures import CommandError, words
 from onesided.apps.cli.options import Options, size
 from onesided.apps.cli.report import byte_count
 from onesided.apps.papers.options import LARGEST, QUICK_SIZES, WINDOWS
+from onesided.apps.report.threads import MAIN as MAIN
+from onesided.apps.report.threads import MULTIPLE as MULTIPLE
+from onesided.apps.report.threads import SEND as SEND
+from onesided.apps.report.threads import SINGLE as SINGLE
+from onesided.apps.report.threads import TWO_SIDED as TWO_SIDED
 
 # The four patterns: who transfers to or from whom, and how many messages there are in an epoch.
 
@@ -102,10 +107,6 @@ PATTERNS: Mapping[str, Pattern] = {
     )
 }
 
-
-MULTIPLE, SINGLE = "multiple", "single"  # thread levels
-MAIN = "main"  # the label of cells without threads: the main thread alone transfers
-TWO_SIDED, SEND = "two-sided", "send"  # in the places of synchronization and operation
 
 #: What transfers in a cell: mpi4py's calls on its threads; the same calls on the main thread alone;
 #: a loop in C on its threads, outside of Python's lock; that loop on the main thread alone.

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from onesided.apps.bench.memory import PLACES, Exchanger
 from onesided.apps.bench.race import Contestant, race, repeats, setup_time
 from onesided.apps.bench.selection import BASELINE, chosen
+from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import (
@@ -67,12 +68,15 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     out = console(options.terminal) if comm.rank == 0 else None
     report = Report("bench rounds", options.settings(), {"ranks": comm.size}, remarks=[REMARK])
     sizes = sorted(set(options.sizes))
+    parts = Parts(comm, report, options.json)
     with progress(out, "rounds", len(sizes) * len(options.memory)) as tick:
         for memory in options.memory:
             for nbytes in sizes:
-                report.rows += _compare(comm, memory, nbytes, names, options)
+                measure = partial(_compare, comm, memory, nbytes, names, options)
+                parts.add(f"{memory} {nbytes}", measure)
                 tick()
-    report.rows += [_setup(comm, method) for method in ("rma-notify", "rma-p2p", "p2p")]
+    for method in ("rma-notify", "rma-p2p", "p2p"):
+        parts.add(f"set-up {method}", partial(_setup, comm, method))
     report.remarks += conclusions(report.rows, "no targets are set for this MPI")
     report.finish(comm, out, options.json)
     return report.code(comm, strict=options.strict)
@@ -85,8 +89,13 @@ def target(memory: str, nbytes: int) -> float | None:
 
 
 def _compare(
-    comm: MPI.Intracomm, memory: str, nbytes: int, names: Sequence[str], options: Options
-) -> list[Row]:
+    comm: MPI.Intracomm,
+    memory: str,
+    nbytes: int,
+    names: Sequence[str],
+    options: Options,
+    part: Part,
+) -> None:
     """Collective. A row for each contestant, and ``auto`` against the best of the others."""
     count = max(nbytes // 8 // comm.size, 1)
     sent = np.full(count * comm.size, float(comm.rank))
@@ -136,7 +145,7 @@ def _compare(
     labels["method"] = AUTO
     ours, theirs = found.times[AUTO], found.times[best]
     rows.append(compared(labels, ours, theirs, aim, wanted=True, nbytes=nbytes))
-    return rows
+    part.rows += rows
 
 
 def _check(comm: MPI.Intracomm, call: Callable[[], Any], expected: NDArray[Any]) -> Verdict:
@@ -147,7 +156,7 @@ def _check(comm: MPI.Intracomm, call: Callable[[], Any], expected: NDArray[Any])
     return Verdict(float(comm.allreduce(wrong)), 0.0)
 
 
-def _setup(comm: MPI.Intracomm, method: str) -> Row:
+def _setup(comm: MPI.Intracomm, method: str, part: Part) -> None:
     """Collective. Seconds to initialize a request on a communicator that has had some."""
     sent, counts = np.zeros(comm.size), [1] * comm.size
     made: list[Exchanger] = []
@@ -159,4 +168,4 @@ def _setup(comm: MPI.Intracomm, method: str) -> Row:
         made.pop().free()
     aim = Target(f"{1e3 * SETUP_TARGET:.1f} ms", 1.0, least=False, seconds=SETUP_TARGET)
     labels = {"memory": "slots", "bytes": "set-up", "method": method}
-    return compared(labels, seconds[2:], (), aim, wanted=True)
+    part.rows.append(compared(labels, seconds[2:], (), aim, wanted=True))

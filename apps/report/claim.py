@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from onesided.apps.bench.result import Entry, Result, known
+from onesided.apps.cli.statistics import Interval
+from onesided.apps.report.result import Entry, Result, known
 
 
 class Outcome(Enum):
@@ -15,12 +16,60 @@ class Outcome(Enum):
 
     HOLDS = "holds here"
     FAILS = "does not hold here"
+    UNCLEAR = "unclear here"
     OPEN = "cannot be tested here"
 
     @classmethod
-    def of(cls, holds: bool) -> Outcome:
-        """Local. Of a claim that could be tested."""
-        return cls.HOLDS if holds else cls.FAILS
+    def of(cls, holds: bool, fails: bool) -> Outcome:
+        """Local. Unclear where neither is sure."""
+        return cls.HOLDS if holds else cls.FAILS if fails else cls.UNCLEAR
+
+    @classmethod
+    def every(cls, parts: Iterable[Outcome]) -> Outcome:
+        """Local. Of a claim that says several things at once."""
+        found = list(parts)
+        return cls.of(all(each is cls.HOLDS for each in found), cls.FAILS in found)
+
+    @classmethod
+    def some(cls, parts: Iterable[Outcome]) -> Outcome:
+        """Local. Of a claim that says one of several things."""
+        return cls.every(each.opposite for each in parts).opposite
+
+    @property
+    def opposite(self) -> Outcome:
+        """Local. Of the claim that says the contrary."""
+        found = {Outcome.HOLDS: Outcome.FAILS, Outcome.FAILS: Outcome.HOLDS}
+        return found.get(self, self)
+
+
+def at_most(found: Interval, bound: float) -> Outcome:
+    """Local. Decided by the whole interval: unclear where the bound lies in it."""
+    return Outcome.of(found.high <= bound, found.low > bound)
+
+
+def at_least(found: Interval, bound: float) -> Outcome:
+    """Local. The same from below."""
+    return Outcome.of(found.low >= bound, found.high < bound)
+
+
+def below(found: Interval, bound: float) -> Outcome:
+    """Local. The bound itself is not below."""
+    return at_least(found, bound).opposite
+
+
+def above(found: Interval, bound: float) -> Outcome:
+    """Local. The bound itself is not above."""
+    return at_most(found, bound).opposite
+
+
+def between(found: Interval, low: float, high: float) -> Outcome:
+    """Local. Both ends are within."""
+    return Outcome.every((at_least(found, low), at_most(found, high)))
+
+
+def less(one: Interval, other: Interval) -> Outcome:
+    """Local. Unclear where they overlap."""
+    return Outcome.of(one.high < other.low, one.low >= other.high)
 
 
 @dataclass(frozen=True)
@@ -70,8 +119,8 @@ def untested(reason: str, variant: str = "") -> Finding:
 # nodes, where the network may be what counts; the evidence says so then.
 
 CLOSE = 0.01  # sizes that differ by so little, because they are whole elements, are the same
-#: Receive memory, the nearest to the paper's (one array of the caller) first.
-MEMORIES = ("empty", "plain", "slots")
+#: Receive memory, the paper's own (an array of the caller) first.
+MEMORIES = ("plain", "empty", "slots")
 
 
 @dataclass(frozen=True)
@@ -107,17 +156,21 @@ class Samples:
 
     @classmethod
     def of(cls, results: Sequence[Result], command: str) -> Samples:
-        """Local. By numbers of ranks and nodes; results of the same are taken together."""
+        """Local. By numbers of ranks and nodes; results of the same are taken together.
+
+        Of what was measured several times the last counts, not the best.
+        """
         mine = [result for result in results if result.command == command]
         if not mine:
             return cls([], f"onesided {command} was not run")
-        rows: dict[tuple[int, int, int], list[Entry]] = {}
-        for result in mine:
+        rows: dict[tuple[int, int, int], dict[tuple[tuple[str, str], ...], Entry]] = {}
+        for result in sorted(mine, key=lambda result: (result.date, result.name)):
             for ranks, entry in _by_ranks(result):
                 nodes = _nodes(result, ranks)
                 cores = _whole(result, "all_cores", ranks)
-                rows.setdefault((ranks, nodes, cores), []).append(entry)
-        every = [Sample(*key, entries) for key, entries in sorted(rows.items())]
+                same = rows.setdefault((ranks, nodes, cores), {})
+                same[tuple(sorted(entry.labels.items()))] = entry
+        every = [Sample(*key, list(found.values())) for key, found in sorted(rows.items())]
         usable = [each for each in every if not each.crowded or each.nodes > 1]
         others = dict.fromkeys(str(each.ranks) for each in every if each not in usable)
         told = f"{', '.join(others)} ranks are more than there are cores" if others else ""
@@ -136,23 +189,26 @@ class Samples:
 
 
 def of_method(entries: Sequence[Entry], method: str) -> list[Entry]:
-    """Local. The timed rows of a method that moved no wrong data; of one kind of memory."""
-    mine = [
+    """Local. The timed rows of a method that moved no wrong data."""
+    return [
         entry
         for entry in entries
         if entry.method == method
         and entry.median is not None
         and entry.values.get("verified") is not False
     ]
-    kinds = {entry.label("memory") for entry in mine}
-    kind = next((each for each in MEMORIES if each in kinds), None)
-    return [entry for entry in mine if kind is None or entry.label("memory") == kind]
 
 
-def memory(entries: Sequence[Entry]) -> str:
-    """Local. The kind of memory of rows of one kind, for a sentence."""
-    kind = entries[0].label("memory") if entries else ""
-    return f", receiving into {kind!r} memory" if kind else ""
+def by_memory(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
+    """Local. Rows by the memory that is received into, each kind of which has its own verdict."""
+    kinds = {entry.label("memory") for entry in entries}
+    order = [*(kind for kind in MEMORIES if kind in kinds), *sorted(kinds - set(MEMORIES))]
+    return {kind: [e for e in entries if e.label("memory") == kind] for kind in order}
+
+
+def told(variant: str, memory: str) -> str:
+    """Local. Whose verdict it is."""
+    return f"{variant}, {memory} memory" if memory else variant
 
 
 def within(size: float, low: float, high: float) -> bool:

@@ -7,9 +7,21 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from onesided.apps.bench.result import Entry, Result
 from onesided.apps.cli.report import byte_count
-from onesided.apps.report.claim import Finding, Outcome, Rule, Sample, Samples, untested
+from onesided.apps.cli.statistics import Interval
+from onesided.apps.report.claim import (
+    Finding,
+    Outcome,
+    Rule,
+    Sample,
+    Samples,
+    at_least,
+    at_most,
+    below,
+    between,
+    untested,
+)
+from onesided.apps.report.result import Entry, Result
 from onesided.apps.report.sections_papers import PART, rate
 
 COMMAND = "bench partitioned"
@@ -17,8 +29,8 @@ ONE_BY_ONE = "one by one"
 LEFT_TO_RIGHT = "left-to-right"
 UNGROUPED = ("", "-")  # the label of a contestant that gathers no partitions
 
-#: GB/s by bytes of a partition.
-Rates = Mapping[float, float]
+#: Rows by bytes of a partition.
+Rows = Mapping[float, Entry]
 
 
 @dataclass(frozen=True)
@@ -33,13 +45,13 @@ class Choice:
     threads: int = 1
     grouped: bool = False
 
-    def rates(self, entries: Iterable[Entry]) -> Rates:
-        """Local. The best of the rows of each size."""
-        found: dict[float, float] = {}
+    def rows(self, entries: Iterable[Entry]) -> Rows:
+        """Local. Those with right data; of several of a size the last."""
+        found: dict[float, Entry] = {}
         for entry in entries:
-            size, speed = entry.number(PART), rate(entry)
-            if size is not None and speed is not None and self._takes(entry):
-                found[size] = max(speed, found.get(size, 0.0))
+            size = entry.number(PART)
+            if size is not None and rate(entry) and entry.times and self._takes(entry):
+                found[size] = entry
         return dict(sorted(found.items()))
 
     def _takes(self, entry: Entry) -> bool:
@@ -86,22 +98,27 @@ class Keeps(_OfRates):
         found = []
         for method in self.methods:
             for order in self.orders:
-                rates = Choice(method, order, grouped=self.grouped).rates(entries)
-                if len(rates) > 1:
-                    found.append(self._finding(f"{method}, {order}", rates))
+                rows = Choice(method, order, grouped=self.grouped).rows(entries)
+                if len(rows) > 1:
+                    found.append(self._finding(f"{method}, {order}", rows))
         return found or [untested(f"{', '.join(self.methods)}: not measured over the sizes")]
 
-    def _finding(self, variant: str, rates: Rates) -> Finding:
-        whole = max(rates)
-        bound = self.share * rates[whole]
+    def _finding(self, variant: str, rows: Rows) -> Finding:
+        whole = max(rows)
         fits = operator.ge if self.keeps else operator.le
-        others = [size for size in rates if size < whole and fits(size, self.size)]
+        others = [size for size in rows if size < whole and fits(size, self.size)]
         if not others:
             words = "at least" if self.keeps else "at most"
             why = f"no partition of {words} {byte_count(int(self.size))} beside the largest"
             return untested(why, variant)
-        lowest = min(rates[size] for size in others) if self.keeps else rates[max(others)]
-        return Finding(Outcome.of((lowest >= bound) == self.keeps), f"GB/s {_told(rates)}", variant)
+        # how much of the bandwidth is left is how little of the time is enough for the whole
+        parts = {size: _over(rows[size], rows[whole]) for size in others}
+        if self.keeps:
+            outcome = Outcome.every(at_least(part, self.share) for part in parts.values())
+        else:
+            outcome = below(parts[max(others)], self.share)
+        words = f"bandwidth over that of {byte_count(int(whole))}: {_told(parts)}"
+        return Finding(outcome, words, variant)
 
 
 @dataclass(frozen=True)
@@ -117,14 +134,14 @@ class Loses(_OfRates):
         found = []
         for method in self.methods:
             mine, theirs = (
-                Choice(method, order, grouped=True).rates(sample.entries)
+                Choice(method, order, grouped=True).rows(sample.entries)
                 for order in (self.order, self.other)
             )
-            parts = {size: mine[size] / theirs[size] for size in mine if size in theirs}
+            parts = {size: _over(mine[size], theirs[size]) for size in mine if size in theirs}
             if parts:
-                holds = any(part < self.share for part in parts.values())
+                outcome = Outcome.some(below(part, self.share) for part in parts.values())
                 words = f"bandwidth {self.order} over {self.other} {_told(parts)}"
-                found.append(Finding(Outcome.of(holds), words, method))
+                found.append(Finding(outcome, words, method))
         return found or [untested(f"{', '.join(self.methods)}: not measured in both orders")]
 
 
@@ -138,16 +155,18 @@ class Together(_OfRates):
 
     def _findings(self, sample: Sample) -> list[Finding]:
         entries = sample.entries
-        rates = [Choice(method).rates(entries) for method in self.pair]
-        both = sorted(rates[0].keys() & rates[1].keys())
+        one, other = (Choice(method).rows(entries) for method in self.pair)
+        both = sorted(one.keys() & other.keys())
         variant = ", ".join(self.pair)
         if not both:
             return [untested("not both measured", variant)]
         sizes = both[:1] if self.smallest else both
-        quotients = {size: rates[0][size] / rates[1][size] for size in sizes}
-        holds = all(self.share <= each <= 1 / self.share for each in quotients.values())
-        words = f"bandwidth of {self.pair[0]} over that of {self.pair[1]} {_told(quotients)}"
-        return [Finding(Outcome.of(holds), words, variant)]
+        parts = {size: _over(one[size], other[size], together=True) for size in sizes}
+        outcome = Outcome.every(
+            between(part, self.share, 1 / self.share) for part in parts.values()
+        )
+        words = f"bandwidth of {self.pair[0]} over that of {self.pair[1]} {_told(parts)}"
+        return [Finding(outcome, words, variant)]
 
 
 @dataclass(frozen=True)
@@ -167,19 +186,19 @@ class Threads(_OfRates):
         if sample.ranks * self.threads > sample.cores:
             crowd = f"{self.threads} threads of each of {sample.ranks} ranks"
             return [untested(f"{crowd} are more than {sample.cores} cores", self.method)]
-        one = Choice(self.method).rates(entries)
-        many = Choice(self.method, threads=self.threads).rates(entries)
+        one = Choice(self.method).rows(entries)
+        many = Choice(self.method, threads=self.threads).rows(entries)
         both = one.keys() & many.keys()
         if not both:
             return [untested(f"not measured with {self.threads} threads", self.method)]
         size = max(both)
-        lost = 1 - many[size] / one[size]
+        left = _over(many[size], one[size])
         words = (
-            f"{100 * lost:.0f} % lost from 1 to {self.threads} threads, with partitions of "
-            f"{byte_count(int(size))}"
+            f"bandwidth of {self.threads} threads over that of 1, with partitions of "
+            f"{byte_count(int(size))}: {left}"
         )
-        holds = lost >= self.loss if self.loses else lost < self.loss
-        return [Finding(Outcome.of(holds), words, self.method)]
+        outcome = at_most(left, 1.0 - self.loss)
+        return [Finding(outcome if self.loses else outcome.opposite, words, self.method)]
 
 
 @dataclass(frozen=True)
@@ -192,23 +211,30 @@ class OrderMatters(_OfRates):
 
     def _findings(self, sample: Sample) -> list[Finding]:
         entries = sample.entries
-        rates = {order: Choice(self.method, order).rates(entries) for order in self.orders}
-        known = {order: each for order, each in rates.items() if each}
+        rows = {order: Choice(self.method, order).rows(entries) for order in self.orders}
+        known = {order: each for order, each in rows.items() if each}
         if len(known) < 2:
             return [untested("measured in fewer than two orders", self.method)]
         sizes = sorted(set.intersection(*(set(each) for each in known.values())))
-        spread = {
-            size: 1 - min(each[size] for each in known.values())
-            / max(each[size] for each in known.values())
-            for size in sizes
-        }
-        if not spread:
+        if not sizes:
             return [untested("no size was measured in several orders", self.method)]
-        told = ", ".join(f"{100 * x:.0f} % at {byte_count(int(s))}" for s, x in spread.items())
-        holds = all(each <= self.share for each in spread.values())
-        words = f"{', '.join(known)}: the slowest is behind the fastest by {told}"
-        return [Finding(Outcome.of(holds), words, self.method)]
+        first, *others = known
+        parts, told = [], []
+        for order in others:
+            found = {size: _over(known[order][size], known[first][size]) for size in sizes}
+            alike = (1.0 - self.share, 1.0 / (1.0 - self.share))
+            parts += [between(part, *alike) for part in found.values()]
+            told.append(f"bandwidth {order} over {first} {_told(found)}")
+        return [Finding(Outcome.every(parts), "; ".join(told), self.method)]
 
 
-def _told(numbers: Rates) -> str:
-    return ", ".join(f"{number:.3g} at {byte_count(int(size))}" for size, number in numbers.items())
+def _over(mine: Entry, theirs: Entry, *, together: bool = False) -> Interval:
+    """The bandwidth over that of another row of as many bytes; ``together``: in the same rounds."""
+    found = theirs.beside(mine) if together else theirs.against(mine)
+    if found is None:
+        raise ValueError("a row without times")
+    return found
+
+
+def _told(parts: Mapping[float, Interval]) -> str:
+    return ", ".join(f"{part} at {byte_count(int(size))}" for size, part in parts.items())

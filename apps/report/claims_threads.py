@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import geometric_mean
 
-from onesided.apps.bench.result import Entry, Result
 from onesided.apps.cli.report import byte_count
-from onesided.apps.miniapps.way import REFERENCE
-from onesided.apps.papers.rmamt_cell import MAIN, MULTIPLE, SEND, SINGLE, TWO_SIDED
-from onesided.apps.papers.rmamt_figures import MEASURES
+from onesided.apps.cli.statistics import Interval
 from onesided.apps.report.claim import (
     Finding,
     Outcome,
     Rule,
     Sample,
     Samples,
+    at_least,
+    at_most,
+    below,
     of_method,
     untested,
     within,
 )
+from onesided.apps.report.result import REFERENCE, Entry, Result
+from onesided.apps.report.threads import MAIN, MEASURES, MULTIPLE, SEND, SINGLE, TWO_SIDED, Measure
 
 # Rules for claims about mini-applications: what one-sided communication costs them.
 
@@ -49,17 +51,19 @@ class Costs(Rule):
         return measured or [samples.untested(f"{names}: not measured on two ranks or more")]
 
     def _finding(self, samples: Sequence[Sample], way: str) -> Finding | None:
-        """The largest overhead on every number of ranks."""
-        over: dict[str, float] = {}
+        """The overheads on every number of ranks."""
+        parts, words = [], []
         for sample in samples:
-            ratios = [entry.ratio(REFERENCE) for entry in of_method(sample.entries, way)]
-            known = [ratio for ratio in ratios if ratio is not None]
-            if known and sample.ranks > 1:
-                over[str(sample)] = max(known) - 1.0
-        if not over:
-            return None
-        told = ", ".join(f"{100 * share:+.1f} % on {where}" for where, share in over.items())
-        return Finding(Outcome.of(max(over.values()) <= self.most), told, way)
+            for entry in of_method(sample.entries, way) if sample.ranks > 1 else ():
+                over = entry.interval(REFERENCE)
+                if over is not None:
+                    parts.append(at_most(over, 1.0 + self.most))
+                    low, middle, high = (
+                        f"{100 * (end - 1.0):+.1f} %" for end in (over.low, over.median, over.high)
+                    )
+                    spread = "" if low == high else f" ({low} to {high})"
+                    words.append(f"{middle}{spread} on {sample}")
+        return Finding(Outcome.every(parts), ", ".join(words), way) if parts else None
 
 
 COMMAND = "bench rma-mt"
@@ -75,14 +79,14 @@ class Choice:
     op: str
     threads: int = 1
 
-    def values(self, entries: Sequence[Entry]) -> dict[float, float]:
-        """Local. What the pattern is about, by bytes of a message."""
+    def rows(self, entries: Sequence[Entry]) -> dict[float, Entry]:
+        """Local. Those that have what the pattern is about, by bytes of a message."""
         found = {}
         for entry in entries:
             size, value = entry.number("message_bytes"), entry.number(MEASURES[self.pattern].value)
             right = entry.values.get("verified") is not False
-            if size is not None and value is not None and right and self._takes(entry):
-                found[size] = value
+            if size is not None and value and entry.times and right and self._takes(entry):
+                found[size] = entry
         return dict(sorted(found.items()))
 
     def _takes(self, entry: Entry) -> bool:
@@ -107,9 +111,9 @@ def baseline(pattern: str) -> Choice:
 
 @dataclass(frozen=True)
 class Quotient(Rule):
-    """The mean over the sizes from ``low`` to ``high`` of what ``pairs`` have, first over second.
+    """What ``pairs`` have, first over second: geometric means over sizes from ``low`` to ``high``.
 
-    It is ``least`` at least and ``most`` at most.
+    It is ``least`` at least and below ``most``.
     """
 
     pairs: Sequence[tuple[Choice, Choice]]
@@ -131,23 +135,29 @@ class Quotient(Rule):
         if threads > 1 and sample.ranks * threads > sample.cores:
             crowd = f"{threads} threads of each of {sample.ranks} ranks"
             return untested(f"{crowd} are more than {sample.cores} cores", variant)
-        quotients = self._quotients(one.values(sample.entries), other.values(sample.entries))
-        if not quotients:
-            return untested("not both measured at such a size", variant)
-        mean = fmean(quotients.values())
-        name = MEASURES[one.pattern].quantity.name
-        told = ", ".join(f"{x:.2f} at {byte_count(int(s))}" for s, x in quotients.items())
-        words = f"{name}: {mean:.2f} on average, {told}"
-        return Finding(Outcome.of(self.least <= mean <= self.most), words, variant)
-
-    def _quotients(
-        self, mine: Mapping[float, float], theirs: Mapping[float, float]
-    ) -> dict[float, float]:
-        return {
-            size: mine[size] / theirs[size]
+        mine, theirs = one.rows(sample.entries), other.rows(sample.entries)
+        quotients = {
+            size: _quotient(MEASURES[one.pattern], mine[size], theirs[size])
             for size in mine
             if size in theirs and within(size, self.low, self.high)
         }
+        if not quotients:
+            return untested("not both measured at such a size", variant)
+        found = [(each.median, each.low, each.high) for each in quotients.values()]
+        mean = Interval(*(geometric_mean(ends) for ends in zip(*found, strict=True)))
+        name = MEASURES[one.pattern].quantity.name
+        told = ", ".join(f"{x} at {byte_count(int(s))}" for s, x in quotients.items())
+        words = f"{name}: {mean} on average, {told}"
+        outcome = Outcome.every((at_least(mean, self.least), below(mean, self.most)))
+        return Finding(outcome, words, variant)
+
+
+def _quotient(measure: Measure, mine: Entry, theirs: Entry) -> Interval:
+    """What the rows are about, as sure as the means of their runs."""
+    ratio = (mine.number(measure.value) or 0.0) / (theirs.number(measure.value) or 1.0)
+    one, other = (theirs, mine) if measure.more else (mine, theirs)
+    times = Interval.quotient(one.times, other.times)
+    return Interval(ratio, *(ratio * end / times.median for end in (times.low, times.high)))
 
 
 def threads_of(pattern: str, op: str, *syncs: str) -> list[tuple[Choice, Choice]]:

@@ -6,17 +6,30 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from onesided.apps.bench.result import Result
 from onesided.apps.cli.report import byte_count
-from onesided.apps.papers.forecast import PAIRS, crossing
-from onesided.apps.report.claim import Finding, Outcome, Rule, Sample, Samples, of_method, untested
+from onesided.apps.cli.statistics import Interval
+from onesided.apps.report.claim import (
+    Finding,
+    Outcome,
+    Rule,
+    Sample,
+    Samples,
+    above,
+    below,
+    less,
+    of_method,
+    untested,
+)
+from onesided.apps.report.result import Result
 
 COMMAND = "bench broadcast"
 LEAST = 4  # ranks: on fewer, a tree is nothing but the linear broadcast
 NEAR = 0.1  # sizes that differ by so little are taken for the same
 
+#: A tree, and what it is to overtake.
+PAIRS = (("rma-binomial", "rma-linear"), ("passive", "one-sided"))
 #: Time of the tree over that of the linear broadcast, by size in bytes.
-Ratios = Mapping[float, float]
+Ratios = Mapping[float, Interval]
 
 
 @dataclass(frozen=True)
@@ -32,13 +45,13 @@ class Race:
 
     def ratios(self, sample: Sample) -> Ratios:
         """Local. By size, where both were measured."""
-        theirs = {e.number("bytes"): e.median for e in of_method(sample.entries, self.linear)}
+        theirs = {e.number("bytes"): e for e in of_method(sample.entries, self.linear)}
         found = {}
         for entry in of_method(sample.entries, self.tree):
             size = entry.number("bytes")
-            base = theirs.get(size)
-            if entry.label("order") == self.order and size is not None and base:
-                found[size] = (entry.median or 0.0) / base
+            if entry.label("order") == self.order and size is not None and size in theirs:
+                ratio = entry.beside(theirs[size])
+                found |= {} if ratio is None else {size: ratio}
         return dict(sorted(found.items()))
 
 
@@ -64,14 +77,12 @@ class _OfRaces(Rule):
 
 @dataclass(frozen=True)
 class Overtakes(_OfRaces):
-    """From some size on the tree is faster, on most ranks."""
+    """From some size on the tree is faster, on most ranks: with the largest it must be."""
 
     def _finding(self, race: Race, samples: Sequence[Sample]) -> Finding:
         sample, ratios = _most(race, samples)
-        at = crossing(list(ratios), list(ratios.values()))
-        where = "nowhere" if at is None else f"from {byte_count(round(at))} on"
-        words = f"{sample}: {where}; time over the linear one's {_told(ratios)}"
-        return Finding(Outcome.of(at is not None), words, str(race))
+        words = f"{sample}: time over the linear one's {_told(ratios)}"
+        return Finding(below(ratios[max(ratios)], 1.0), words, str(race))
 
 
 @dataclass(frozen=True)
@@ -81,8 +92,8 @@ class SmallestLinear(_OfRaces):
     def _finding(self, race: Race, samples: Sequence[Sample]) -> Finding:
         sample, ratios = _most(race, samples)
         size = min(ratios)
-        words = f"{sample}: {ratios[size]:.2f} of the linear one's time at {byte_count(int(size))}"
-        return Finding(Outcome.of(ratios[size] > 1), words, str(race))
+        words = f"{sample}: {ratios[size]} of the linear one's time at {byte_count(int(size))}"
+        return Finding(above(ratios[size], 1.0), words, str(race))
 
 
 @dataclass(frozen=True)
@@ -95,37 +106,37 @@ class GainGrows(_OfRaces):
         known = {ranks: ratio for ranks, ratio in by_ranks.items() if ratio is not None}
         if len(ratios) < 2 or len(known) < 2:
             return untested(f"{sample}: one size or one number of ranks only", str(race))
-        sizes = ratios[max(ratios)] < ratios[min(ratios)]
-        ranks = known[max(known)] < known[min(known)]
-        told = ", ".join(f"{ratio:.2f} on {count} ranks" for count, ratio in known.items())
+        sizes = less(ratios[max(ratios)], ratios[min(ratios)])
+        ranks = less(known[max(known)], known[min(known)])
+        told = ", ".join(f"{ratio} on {count} ranks" for count, ratio in known.items())
         words = (
             f"{sample}: time over the linear one's {_told(ratios)}; "
             f"with {byte_count(int(max(ratios)))} {told}"
         )
-        return Finding(Outcome.of(sizes and ranks), words, str(race))
+        return Finding(Outcome.every((sizes, ranks)), words, str(race))
 
 
 @dataclass(frozen=True)
 class CrossesBy(_OfRaces):
-    """With messages of ``size`` bytes the tree is faster from ``ranks`` ranks on, or sooner."""
+    """With messages of ``size`` bytes the tree is faster on ``ranks`` ranks and more."""
 
     size: int
     ranks: int
 
     def _finding(self, race: Race, samples: Sequence[Sample]) -> Finding:
-        found: dict[int, tuple[Sample, float]] = {}
+        found: dict[int, tuple[Sample, Interval]] = {}
         for sample in samples:
             for size, ratio in race.ratios(sample).items():
                 if abs(size / self.size - 1) <= NEAR:
                     found[sample.ranks] = sample, ratio
         if not found:
             return untested(f"{byte_count(self.size)} was not measured", str(race))
-        told = ", ".join(f"{ratio:.2f} ({sample})" for sample, ratio in found.values())
+        told = ", ".join(f"{ratio} ({sample})" for sample, ratio in found.values())
         words = f"with {byte_count(self.size)}, time over the linear one's {told}"
-        at = crossing(list(found), [ratio for _, ratio in found.values()])
-        if at is None and max(found) < self.ranks:
+        enough = [ratio for ranks, (_, ratio) in found.items() if ranks >= self.ranks]
+        if not enough:
             return untested(f"on {max(found)} ranks at most; {words}", str(race))
-        return Finding(Outcome.of(at is not None and at <= self.ranks), words, str(race))
+        return Finding(Outcome.every(below(each, 1.0) for each in enough), words, str(race))
 
 
 @dataclass(frozen=True)
@@ -137,9 +148,14 @@ class SlowerNetworksGain(_OfRaces):
         between = [s for s in samples if s.nodes > 1 and race.ratios(s)]
         if not within or not between:
             return untested("needs runs on one node and on several", str(race))
-        pair = [(s, min(race.ratios(s).values())) for s in (within[-1], between[-1])]
-        words = ", ".join(f"at best {ratio:.2f} of the linear one's time, {s}" for s, ratio in pair)
-        return Finding(Outcome.of(pair[1][1] < pair[0][1]), words, str(race))
+        one, other = within[-1], between[-1]
+        both = race.ratios(one).keys() & race.ratios(other).keys()
+        if not both:
+            return untested("no size was measured on one node and on several", str(race))
+        pair = [(sample, race.ratios(sample)[max(both)]) for sample in (one, other)]
+        told = ", ".join(f"{ratio} of the linear one's time, {s}" for s, ratio in pair)
+        words = f"with {byte_count(int(max(both)))} {told}"
+        return Finding(less(pair[1][1], pair[0][1]), words, str(race))
 
 
 def _races(samples: Sequence[Sample]) -> list[Race]:
@@ -160,4 +176,4 @@ def _most(race: Race, samples: Sequence[Sample]) -> tuple[Sample, Ratios]:
 
 
 def _told(ratios: Ratios) -> str:
-    return ", ".join(f"{ratio:.2f} at {byte_count(int(size))}" for size, ratio in ratios.items())
+    return ", ".join(f"{ratio} at {byte_count(int(size))}" for size, ratio in ratios.items())

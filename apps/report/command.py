@@ -15,15 +15,16 @@ from typing import Any
 
 from mpi4py import MPI
 
-from onesided.apps.bench.result import PARTS, Result
 from onesided.apps.cli.failures import CommandError, words
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import NEEDS_MATPLOTLIB
+from onesided.apps.report.chart import save
 from onesided.apps.report.claims import Judged, judged
 from onesided.apps.report.facts import facts, payoff, unsteady
 from onesided.apps.report.figure import Figure
 from onesided.apps.report.markup import Paragraph, slug
 from onesided.apps.report.page import Section, page
+from onesided.apps.report.result import PARTS, Result
 from onesided.apps.report.sections import Kind
 from onesided.apps.report.sections_apps import (
     Applications,
@@ -202,7 +203,7 @@ def export(figures: Sequence[Figure], path: str) -> list[str]:
             name = f"{number:02d}-{slug(figure.title)[:LONGEST].strip('-')}"
             _write_csv(folder / f"{name}.csv", figure)
             if drawn:
-                _draw(folder / f"{name}.png", figure)
+                save(str(folder / f"{name}.png"), figure.title, [figure])
             else:
                 skipped.append(f"{name}.png")
     except OSError as error:
@@ -221,18 +222,6 @@ def _write_csv(path: Path, figure: Figure) -> None:
         writer = csv.writer(file)
         writer.writerow(columns)
         writer.writerows(rows)
-
-
-def _draw(path: Path, figure: Figure) -> None:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as Canvas
-
-    canvas: Any = Canvas(figsize=(7.0, 5.0), dpi=150, layout="constrained")
-    FigureCanvasAgg(canvas)
-    axes = canvas.add_subplot()
-    axes.set_title(figure.title, fontsize="medium", wrap=True)
-    figure.paint(axes)
-    canvas.savefig(path)
 
 
 TITLE = "Onesided: what was measured"

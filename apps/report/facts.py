@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from onesided.apps.bench.result import METHOD, Entry, Result
-from onesided.apps.bench.selection import BASELINE
-from onesided.apps.cli.report import NEVER, duration
+from onesided.apps.cli.report import BASELINE, NEVER, duration
 from onesided.apps.cli.statistics import break_even
 from onesided.apps.report.figure import NOTHING
 from onesided.apps.report.markup import Fold, Paragraph, Table
 from onesided.apps.report.page import Block, Section
+from onesided.apps.report.result import METHOD, Entry, Result
 from onesided.apps.report.sections import named, text
 
 # After how many iterations a set-up has paid: equations 1 to 3 of paper 000.

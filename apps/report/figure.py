@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from onesided.apps.bench.quantities import Quantity
 from onesided.apps.report.markup import Attributes, Table, element
+from onesided.apps.report.quantities import Quantity
 
 # Where a number lies on an axis, and which round numbers are written beside it; no drawing.
 
@@ -21,11 +21,15 @@ FINE = (1.0, 2.0, 5.0)  # in a decade of a logarithmic axis that has few decades
 
 @dataclass(frozen=True)
 class Scale:
-    """An axis from ``low`` to ``high``; a logarithmic one has a ``base``, a linear one 0."""
+    """An axis from ``low`` to ``high``; a logarithmic one has a ``base``, a linear one 0.
+
+    ``whole``: beside it there are only whole numbers.
+    """
 
     low: float
     high: float
     base: int = 0
+    whole: bool = False
 
     @classmethod
     def over(cls, numbers: Iterable[float], base: int = 0, *, zero: bool = False) -> Scale:
@@ -85,6 +89,8 @@ class Scale:
         raw = (self.high - self.low) / (MOST - 1)
         power = 10.0 ** math.floor(math.log10(raw))
         step = next(each * power for each in STEPS if each * power >= 0.999 * raw)
+        if self.whole:
+            step = max(1.0, round(step))
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
         return [k * step for k in range(first, last + 1)]
@@ -93,6 +99,10 @@ class Scale:
 WIDTH, HEIGHT = 460.0, 300.0  # of a drawing, in its own units
 LEFT, RIGHT, TOP, BOTTOM = 74.0, 14.0, 10.0, 46.0  # margins
 COLORS = 8  # how many the style sheet has
+#: Those of the style sheet in light.
+INKS = (
+    "#0072b2", "#c44e00", "#008060", "#a8478a", "#8f6a00", "#2b87c4", "#4d4d4d", "#b0263c"
+)  # fmt: skip
 DASHES = ("", "6 3", "2 3")  # for the first eight names, the next eight, and so on
 NOTHING = "-"
 SHORT = 8  # rows; a longer table below a figure is folded
@@ -152,6 +162,13 @@ class Frame:
 
     x: Scale
     y: Scale
+    #: Where numbers stand below; if there are none, where the axis has them.
+    at: Sequence[float] = ()
+
+    @property
+    def below(self) -> Sequence[float]:
+        """Local. The numbers below."""
+        return self.at or self.x.ticks()
 
     def left(self, number: float) -> float:
         """Local. Distance from the left edge."""
@@ -165,7 +182,7 @@ class Frame:
         """Local. Axes, round numbers beside them, and faint lines at these."""
         right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
         parts = []
-        for tick in self.x.ticks():
+        for tick in self.below:
             at = self.left(tick)
             parts.append(_line("grid", at, TOP, at, bottom))
             place: Attributes = {"x": at, "y": bottom + 16, "text-anchor": "middle"}
@@ -192,7 +209,8 @@ class Frame:
 
 def scale(numbers: Sequence[float], quantity: Quantity) -> Scale:
     """Local. The axis of a quantity."""
-    return Scale.over(numbers, quantity.base if quantity.log else 0, zero=not quantity.log)
+    found = Scale.over(numbers, quantity.base if quantity.log else 0, zero=not quantity.log)
+    return replace(found, whole=quantity.whole)
 
 
 def mark(number: int, x: float, y: float, told: str = "") -> Element:
@@ -320,13 +338,12 @@ class Bars(Figure):
         for name, number in names.items():
             shown = [(k, bars[name]) for k, bars in enumerate(self.groups.values()) if name in bars]
             places = [k + thick * (number - 0.5 * (len(names) - 1)) for k, _ in shown]
-            axes.barh(places, [value for _, value in shown], thick, label=name)
+            look = {"color": INKS[number % COLORS], "label": name if len(names) > 1 else None}
+            axes.barh(places, [value for _, value in shown], thick, **look)
         axes.set_yticks(range(len(self.groups)), list(self.groups))
         axes.invert_yaxis()
         axes.xaxis.set_major_formatter(lambda x, place: self.along.tick(x))
         axes.set_xlabel(self.along.name)
-        if len(names) > 1:
-            axes.legend(fontsize="small")
 
     def _names(self) -> dict[str, int]:
         names = dict.fromkeys(name for bars in self.groups.values() for name in bars)
@@ -338,6 +355,7 @@ class Bars(Figure):
 Point = tuple[float, float]
 MARKERS = "s^Dvho"  # of matplotlib, in the order of our own
 STYLES = ("-", "--", ":")
+MOST_MARKS = 20  # of a line as an image
 
 
 @dataclass(frozen=True)
@@ -345,7 +363,7 @@ class Lines(Figure):
     """Points by name, in order of x; ``level`` is drawn across, as what others compare with.
 
     ``palette``: names whose places decide the colors and marks, so that they are the same in
-    several figures.
+    several figures. ``spread``: by name and x, how far y may be off.
 
     What has no place on a logarithmic axis is left out of the picture, and stays in the table.
     """
@@ -357,6 +375,7 @@ class Lines(Figure):
     lines: Mapping[str, Sequence[Point]]
     level: float | None = None
     palette: Sequence[str] = ()
+    spread: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
 
     def drawing(self) -> Element:
         """Local. An ``svg`` element."""
@@ -375,8 +394,18 @@ class Lines(Figure):
                 mark(number, *place, f"{name}, {self.across.show(x)}: {self.up.show(y)}")
                 for place, (x, y) in zip(places, shown, strict=True)
             )
-            parts.append(element("g", None, stroke(number, places), *marks))
+            bars = (
+                _line(f"line c{number % COLORS}", x, frame.top(low), x, frame.top(high))
+                for (x, _), (low, high) in zip(places, self._ends(name, shown), strict=True)
+                if low < high
+            )
+            parts.append(element("g", None, stroke(number, places), *bars, *marks))
         return self.canvas(*parts)
+
+    def _ends(self, name: str, shown: Sequence[Point]) -> list[tuple[float, float]]:
+        """From where to where y may lie, above zero where it is."""
+        known = self.spread.get(name, {})
+        return [(max(y - known.get(x, 0.0), 0.01 * y), y + known.get(x, 0.0)) for x, y in shown]
 
     def legend(self) -> Element:
         """Local. Which line belongs to which name."""
@@ -406,37 +435,50 @@ class Lines(Figure):
         """Local. By matplotlib."""
         numbers = self._marks()
         for name, line in self.lines.items():
+            number = numbers[name]
             look = {
-                "color": f"C{numbers[name] % 10}",
-                "marker": MARKERS[numbers[name] % len(MARKERS)],
-                "linestyle": STYLES[numbers[name] // COLORS % len(STYLES)],
+                "color": INKS[number % COLORS],
+                "marker": MARKERS[number % len(MARKERS)],
+                "linestyle": STYLES[number // COLORS % len(STYLES)],
+                "markersize": 5,
+                "markevery": -(-len(line) // MOST_MARKS) or 1,
             }
-            axes.plot([x for x, _ in line], [y for _, y in line], label=name, **look)
+            off = [(y - low, high - y) for (_, y), (low, high) in
+                   zip(line, self._ends(name, line), strict=True)]  # fmt: skip
+            bars = {"yerr": list(zip(*off, strict=True)), "capsize": 2} if self.spread else {}
+            # side by side, where bars would hide each other
+            aside = 1.01 ** (number - 0.5 * len(numbers)) if self.spread else 1.0
+            xs = [x * aside for x, _ in line]
+            axes.errorbar(xs, [y for _, y in line], label=name, **bars, **look)
         if self.level is not None:
             axes.axhline(self.level, color="gray", linewidth=1.0)
         frame = self._frame()
-        for quantity, one, set_scale, set_ticks in (
-            (self.across, frame.x, axes.set_xscale, axes.set_xticks),
-            (self.up, frame.y, axes.set_yscale, axes.set_yticks),
+        for quantity, ticks, set_scale, set_ticks in (
+            (self.across, frame.below, axes.set_xscale, axes.set_xticks),
+            (self.up, frame.y.ticks(), axes.set_yscale, axes.set_yticks),
         ):
             if quantity.log:
                 set_scale("log", base=quantity.base)
-            set_ticks(one.ticks(), [quantity.tick(tick) for tick in one.ticks()])
+            set_ticks(ticks, [quantity.tick(tick) for tick in ticks])
         axes.minorticks_off()
-        axes.set_xlim(frame.x.low, frame.x.high)
+        wider = 1.01 ** len(numbers) if self.spread else 1.0
+        axes.set_xlim(frame.x.low / wider, frame.x.high * wider)
         axes.set_ylim(frame.y.low, frame.y.high)
         axes.set_xlabel(self.across.name)
         axes.set_ylabel(self.up.name)
         axes.grid(True, alpha=0.3)
-        axes.legend(fontsize="small")
 
     def _frame(self) -> Frame:
         """The axes, on which everything can be seen."""
         points = [point for line in self.lines.values() for point in line]
         heights = [y for _, y in points]
+        for name, line in self.lines.items():
+            heights += [end for ends in self._ends(name, line) for end in ends]
         if self.level is not None:
             heights.append(self.level)
-        return Frame(scale([x for x, _ in points], self.across), scale(heights, self.up))
+        xs = self._xs()
+        few = self.across.whole and len(xs) <= MOST and all(float(x).is_integer() for x in xs)
+        return Frame(scale(xs, self.across), scale(heights, self.up), xs if few else ())
 
     def _marks(self) -> dict[str, int]:
         """By name the number of its color and mark."""
@@ -445,6 +487,21 @@ class Lines(Figure):
 
     def _xs(self) -> list[float]:
         return sorted({x for line in self.lines.values() for x, _ in line})
+
+
+def drawn(
+    title: str,
+    across: Quantity,
+    up: Quantity,
+    lines: Mapping[str, Sequence[Point]],
+    *,
+    level: float | None = None,
+    palette: Sequence[str] = (),
+    spread: Mapping[str, Mapping[float, float]] | None = None,
+) -> Lines:
+    """Local. Lines with the words that tell of them."""
+    words = f"Lines of the {up.name} over {across.name}: {', '.join(lines)}."
+    return Lines(title, words, across, up, lines, level, palette, spread or {})
 
 
 # A figure of squares: a number for every row and column, or the name of what is best there.
@@ -568,7 +625,6 @@ class Regions(Figure):
         _name_axes(axes, self.down, self.across, self.rows, self.columns)
         for name, number in names.items():
             axes.plot([], [], "s", color=f"C{number % 10}", label=name)
-        axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
     def _names(self) -> dict[str, int]:
         return {

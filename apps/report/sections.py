@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onesided.apps.bench.quantities import PLAIN, RATIO, SIZE, TIME, Quantity, number
-from onesided.apps.bench.result import METHOD, Entry, Result, known
-from onesided.apps.bench.selection import BASELINE
-from onesided.apps.cli.report import duration
+from onesided.apps.cli.report import BASELINE, duration
 from onesided.apps.report.figure import NOTHING, Bars, Figure, Lines
 from onesided.apps.report.markup import Fold, Paragraph, Table
 from onesided.apps.report.page import Block, Section
+from onesided.apps.report.quantities import PLAIN, RATIO, SIZE, TIME, Quantity, number
+from onesided.apps.report.result import METHOD, Entry, Result, known
 
 # The rows of a result as a table, with the columns that the command itself prints.
 
@@ -241,10 +240,10 @@ class Kind:
             table = rows_table(f"Everything that {self.result.command} measured", entries)
             folded = len(entries) > FEW_ROWS
             found.append(Fold(f"All {len(entries)} rows", table) if folded else table)
-        found += [
-            records_table(name.replace("_", " "), records)
-            for name, records in self.result.listings.items()
-        ]
+        for name, listed in self.result.listings.items():
+            table = records_table(name.replace("_", " "), listed)
+            many = f"{name.replace('_', ' ')}: all {len(listed)}"
+            found.append(Fold(many, table) if len(listed) > FEW_ROWS else table)
         verdicts = self.result.content.get("verdicts")
         if verdicts:
             rows = [[what, text(each)] for what, each in verdicts.items()]

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onesided.apps.bench.quantities import COUNT, RANKS, RATIO, TIME, Quantity, number
-from onesided.apps.bench.result import METHOD, known
-from onesided.apps.miniapps.overhead import DEVIATION, SECONDS
-from onesided.apps.miniapps.way import REFERENCE
 from onesided.apps.report.figure import Bars, Figure, Lines, Point
 from onesided.apps.report.markup import Table
 from onesided.apps.report.page import Block
+from onesided.apps.report.quantities import COUNT, RANKS, RATIO, TIME, Quantity, number
+from onesided.apps.report.result import DEVIATION, METHOD, REFERENCE, SECONDS, known
 from onesided.apps.report.sections import Kind, named, numbers, split
 
 # ``bench fft --targets``, ``bench spmv --targets``: ours against others, case by case.

@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onesided.apps.bench.quantities import COUNT, RANKS, RATE, RATIO, SIZE, TIME, Quantity
-from onesided.apps.bench.result import METHOD, Entry, known
-from onesided.apps.bench.selection import BASELINE
-from onesided.apps.cli.report import byte_count, duration
-from onesided.apps.papers.rmamt_figures import panels
+from onesided.apps.cli.report import BASELINE, byte_count, duration
 from onesided.apps.report.figure import NOTHING, Bars, Figure, Lines, Point, Regions, Squares
 from onesided.apps.report.markup import Fold, Table
 from onesided.apps.report.page import Block
+from onesided.apps.report.quantities import COUNT, RANKS, RATE, RATIO, SIZE, TIME, Quantity
+from onesided.apps.report.result import METHOD, Entry, known
 from onesided.apps.report.sections import (
     Kind,
     Sweep,
@@ -27,6 +25,7 @@ from onesided.apps.report.sections import (
     text,
     times_over_bytes,
 )
+from onesided.apps.report.threads import Panel, panels
 
 # ``model``, ``bench model``: what is predicted, which method wins where, and how well it fits.
 
@@ -233,23 +232,26 @@ COUNTS = {
 }
 
 
+def lines_of(panel: Panel) -> Lines:
+    """Local. A part of a figure, with the deviations of the runs."""
+    return Lines(
+        panel.title,
+        f"Lines of the {panel.up.name} over {panel.across.name}: {', '.join(panel.lines)}.",
+        panel.across,
+        panel.up,
+        {name: [(x, y) for x, y, _ in line] for name, line in panel.lines.items()},
+        spread={name: {x: off for x, _, off in line} for name, line in panel.lines.items()},
+    )
+
+
 class RmaMt(Kind):
     """Cells of the matrix."""
 
     def figures(self) -> list[Figure]:
-        """Local. Those that there are data for; spreads are in the table of rows."""
+        """Local. Those that there are data for."""
         timed = self.result.timed
         cores = known(self.result.machine.get("cores")) or 1.0
-        return [
-            Lines(
-                panel.title,
-                f"Lines of the {panel.up.name} over {panel.across.name}: {', '.join(panel.lines)}.",
-                panel.across,
-                panel.up,
-                {name: [(x, y) for x, y, _ in line] for name, line in panel.lines.items()},
-            )
-            for panel in panels(timed, timed, int(cores))
-        ]
+        return [lines_of(panel) for panel in panels(timed, timed, int(cores))]
 
     def tables(self) -> list[Block]:
         """Local. How many cells failed and in what way, before all cells."""
@@ -271,6 +273,15 @@ CASE = ("matrix", "pattern")
 MOST_RANKS = 64  # of a picture of counts
 
 
+def method_bars(title: str, entries: Sequence[Entry]) -> Bars:
+    """Local. The time of an exchange by every method, a bar for each kind of memory."""
+    groups: dict[str, dict[str, float]] = {}
+    for entry in entries:
+        groups.setdefault(entry.method, {})[entry.label("memory")] = entry.median or 0.0
+    told = f"Bars of the time of an exchange: {', '.join(groups)}."
+    return Bars(title, told, TIME, groups, "method")
+
+
 class Patterns(Kind):
     """Exchanges with the patterns of sparse matrices."""
 
@@ -278,11 +289,7 @@ class Patterns(Kind):
         """Local. For every matrix and pattern the times, then the counts."""
         found: list[Figure] = []
         for words, entries in split(self.result.timed, CASE).items():
-            groups: dict[str, dict[str, float]] = {}
-            for entry in entries:
-                groups.setdefault(entry.method, {})[entry.label("memory")] = entry.median or 0.0
-            told = f"Bars of the time of an exchange: {', '.join(groups)}."
-            found.append(Bars(f"Time: {words}", told, TIME, groups, "method"))
+            found.append(method_bars(f"Time: {words}", entries))
         return found + [
             Squares(
                 f"Elements from rank to rank: {name}, {pattern}",
@@ -368,14 +375,18 @@ class Collectives(Kind):
 
     def figures(self) -> list[Figure]:
         """Local. One for every operation."""
-        timed = self.result.timed
-        over = RATIO.called("time over that of the blocking call")
-        sweep = Sweep("bytes", SIZE, lambda entry: entry.ratio(BASELINE), over, [METHOD], level=1.0)
-        found: list[Figure] = []
-        for name in dict.fromkeys(entry.label("operation") for entry in timed):
-            mine = [entry for entry in timed if entry.label("operation") == name]
-            found += sweep.figures(f"{name}, time over that of MPI_{name}", mine, timed)
-        return found
+        return over_blocking(self.result.timed, "{0}, time over that of MPI_{0}")
+
+
+def over_blocking(entries: Sequence[Entry], title: str) -> list[Figure]:
+    """Local. A figure for every operation, of whose name ``title`` makes one."""
+    over = RATIO.called("time over that of the blocking call")
+    sweep = Sweep("bytes", SIZE, lambda entry: entry.ratio(BASELINE), over, [METHOD], level=1.0)
+    found: list[Figure] = []
+    for name in dict.fromkeys(entry.label("operation") for entry in entries):
+        mine = [entry for entry in entries if entry.label("operation") == name]
+        found += sweep.figures(title.format(name), mine, entries)
+    return found
 
 
 def by_memory(entries: Sequence[Entry]) -> dict[str, list[Entry]]:

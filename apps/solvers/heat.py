@@ -17,7 +17,6 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.picture import save_slice
 from onesided.apps.bench.race import Contestant, race, rest, unchecked
 from onesided.apps.bench.selection import Candidate, prepare, release
 from onesided.apps.bench.team import Team
@@ -26,6 +25,7 @@ from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict
+from onesided.apps.report.chart import save_slice
 from onesided.apps.solvers.checkpoint import Checkpoint, check_checkpoint
 from onesided.apps.solvers.heat_halos import REFERENCE, chosen
 from onesided.apps.solvers.heat_problem import PERIODIC, Block, Problem

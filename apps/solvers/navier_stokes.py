@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from onesided.apps.bench.picture import save_slice
 from onesided.apps.bench.race import Contestant, race, unchecked
 from onesided.apps.bench.selection import BASELINE, Candidate, chosen, prepare, release
 from onesided.apps.cli.failures import CommandError, user_errors
@@ -26,6 +25,7 @@ from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import Listing, Report, Row
 from onesided.apps.cli.statistics import Verdict
+from onesided.apps.report.chart import save_slice
 from onesided.apps.solvers.checkpoint import Checkpoint, check_checkpoint
 from onesided.apps.solvers.flow import Flow
 from onesided.apps.tools.fft import used_method

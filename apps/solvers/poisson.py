@@ -17,7 +17,6 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.picture import save_lines
 from onesided.apps.bench.race import Contestant, timed, unchecked
 from onesided.apps.bench.selection import BASELINE, Candidate, chosen, hints, prepare, release
 from onesided.apps.cli.failures import CommandError, user_errors
@@ -25,6 +24,9 @@ from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict
+from onesided.apps.report.chart import save
+from onesided.apps.report.figure import drawn
+from onesided.apps.report.quantities import COUNT
 from onesided.apps.tools.fft import exchanged_bytes, used_method
 from onesided.collectives.agreement import agreed
 from onesided.pencilfft import PFFT, newDistArray
@@ -436,9 +438,9 @@ def _largest(comm: MPI.Intracomm, block: NDArray[Any]) -> float:
 
 def _draw(path: str, title: str, levels: Sequence[Level]) -> None:
     """Local. Errors over the spacing."""
-    spacing = [level.spacing for level in levels]
     lines = {
-        method: (spacing, [level.errors[method] for level in levels])
+        method: [(level.spacing, level.errors[method]) for level in levels]
         for method in levels[-1].errors
     }
-    save_lines(path, title, ("spacing", "relative error"), lines)
+    across, up = COUNT.called("spacing"), COUNT.called("relative error")
+    save(path, title, [drawn(title, across, up, lines)])

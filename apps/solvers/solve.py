@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from onesided import sparse
-from onesided.apps.bench.picture import save_lines
 from onesided.apps.bench.race import setup_time
 from onesided.apps.bench.selection import BASELINE, Candidate, chosen, prepare, release
 from onesided.apps.cli.failures import FAILED, CommandError, user_errors
@@ -22,6 +21,9 @@ from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress, reading
 from onesided.apps.cli.report import PLAIN, Report, Row
 from onesided.apps.cli.statistics import Verdict
+from onesided.apps.report.chart import save
+from onesided.apps.report.figure import drawn
+from onesided.apps.report.quantities import COUNT, TURNS
 from onesided.apps.solvers.options import PRECONDITIONERS, SOLVERS, Named
 from onesided.apps.solvers.vectors import (
     in_file_order,
@@ -86,8 +88,8 @@ def _marks(count: int) -> str:
 
 def save_plot(path: str, title: str, label: str, lines: Mapping[str, Sequence[float]]) -> None:
     """Local. The same as an image."""
-    curves = {name: (list(range(len(values))), values) for name, values in lines.items()}
-    save_lines(path, title, ("iterations", label), curves, x_scale="linear", marker="")
+    curves = {name: list(enumerate(values)) for name, values in lines.items()}
+    save(path, title, [drawn(title, TURNS, COUNT.called(label), curves)])
 
 
 # What ``onesided solve`` and ``onesided pagerank`` share: runs by every method, a report.

@@ -16,6 +16,7 @@ from mpi4py import MPI
 
 from onesided.apps.bench.race import setup_time
 from onesided.apps.bench.selection import BASELINE, chosen
+from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import Report, Row, compared, conclusions
@@ -58,23 +59,31 @@ def run_targets(comm: MPI.Intracomm, options: Options) -> int:
     names = chosen(options.comm, baseline=False)
     table = cases(comm.size, SHRINK if options.quick else 1)
     opponents = [OPPONENTS[word] for word in options.against or OPPONENTS]
-    plans: dict[str, object] = {}
-    pattern = {"ranks": comm.size, "plans": plans}
+    pattern = {"ranks": comm.size, "plans": {}}
     report = Report("bench fft --targets", options.settings(), pattern, remarks=[TARGETS_REMARK])
+    parts = Parts(comm, report, options.json)
     verdicts: list[Verdict] = []
+    against = ""
     for case in table:
         own = _with_case(options, case, len(table))
-        if case.setups and PEER in opponents and find_spec("mpi4py_fft") is not None:
-            report.rows += _setups(comm, own, case, names[0])
-        outcome = contest(comm, own, names, opponents)
-        verdicts += outcome.verdicts.values()
-        plans[case.name] = {**outcome.choices, FFTW_MPI: outcome.facts, PEER: outcome.best_peer}
-        report.rows += _target_rows(case, outcome)
-        report.remarks += [f"{case.name}, {each}" for each in in_words(outcome.choices)]
-        report.remarks += [f"{case.name}, {key}: {why}" for key, why in outcome.absent.items()]
+
+        def measure(part: Part, case: Case = case, own: Options = own) -> None:
+            if case.setups and PEER in opponents and find_spec("mpi4py_fft") is not None:
+                part.rows += _setups(comm, own, case, names[0])
+            outcome = contest(comm, own, names, opponents)
+            plans = {**outcome.choices, FFTW_MPI: outcome.facts, PEER: outcome.best_peer}
+            part.pattern["plans"] = {case.name: plans}
+            part.rows += _target_rows(case, outcome)
+            part.remarks += [f"{case.name}, {each}" for each in in_words(outcome.choices)]
+            part.remarks += [f"{case.name}, {key}: {why}" for key, why in outcome.absent.items()]
+            errors = [[each.error, each.tolerance] for each in outcome.verdicts.values()]
+            part.more = [outcome.against, errors]
+
+        against, errors = parts.add(case.name, measure).more
+        verdicts += [Verdict(*each) for each in errors]
     nothing = f"no targets are set for these shapes on {comm.size} ranks"
     report.remarks += conclusions(report.rows, nothing)
-    report.remarks.append(conclusion(verdicts, outcome.against))
+    report.remarks.append(conclusion(verdicts, against))
     report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
     return report.code(comm, strict=options.strict)
 

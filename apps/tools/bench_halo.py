@@ -18,6 +18,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.race import race, steady
+from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.failures import closing
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
@@ -57,9 +58,11 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     out = console(options.terminal) if comm.rank == 0 else None
     report = Report("bench halo", options.settings(), {"ranks": comm.size}, remarks=[REMARK])
     shapes = [tuple(shape) for shape in options.shape] or [*WITH_TARGET, SEVERAL]
+    parts = Parts(comm, report, options.json)
     with progress(out, "exchanging", len(shapes)) as tick:
         for shape in shapes:
-            _contest(comm, shape, options, report)
+            contest = partial(_contest, comm, shape, options)
+            parts.add("x".join(map(str, shape)), contest)
             tick()
     report.remarks += conclusions(report.rows, "no targets are set for these grids")
     report.finish(comm, out, options.json)
@@ -67,7 +70,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 
 
 def _contest(
-    comm: MPI.Intracomm, shape: tuple[int, ...], options: Options, report: Report
+    comm: MPI.Intracomm, shape: tuple[int, ...], options: Options, part: Part
 ) -> None:
     """Collective. All contestants on one grid, in turns."""
     name, near = "x".join(map(str, shape)), len(Layout.of(comm).ranks_per_node) == 1
@@ -88,7 +91,7 @@ def _contest(
         found = race(comm, contestants, iterations=options.iterations, seconds=options.seconds)
         times = found.times
         for what, verdict in found.verdicts.items():
-            report.verdicts[f"{name}, {what}: ghosts that are wrong"] = verdict
+            part.verdicts[f"{name}, {what}: ghosts that are wrong"] = verdict
     goals = [
         *((OURS, messages, AGAINST_MESSAGES, shape in WITH_TARGET and near)
           for messages in (PACKED, TYPED)),
@@ -96,7 +99,7 @@ def _contest(
         (JOINT, APART, AGAINST_APART, True),
     ]  # fmt: skip
     for ours, opponent, bound, wanted in goals:
-        report.rows.append(compared(
+        part.rows.append(compared(
             {"grid": name, "update": ours}, times[ours], times[opponent],
             Target(opponent, bound, least=False), wanted=wanted and comm.size == 2,
         ))  # fmt: skip

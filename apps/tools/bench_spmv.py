@@ -16,6 +16,7 @@ from mpi4py import MPI
 
 from onesided.apps.bench.race import LEAD, STEADY, Contestant, timed, unchecked
 from onesided.apps.bench.selection import BASELINE, chosen, hints, prepare, release
+from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import Options, edge
 from onesided.apps.cli.progress import console
@@ -67,24 +68,33 @@ def run_targets(comm: MPI.Intracomm, options: Options) -> int:
     wanted = comm.size == RANKS and not options.quick
     cache = comm.bcast(core_cache())
     petsc = Opponent.found(comm)
-    matrices: dict[str, Any] = {}
-    pattern = {"ranks": comm.size, "core_cache_bytes": cache, "matrices": matrices}
+    pattern = {"ranks": comm.size, "core_cache_bytes": cache, "matrices": {}}
     report = Report("bench spmv --targets", options.settings(), pattern)
     report.remarks = [
         each for each in (TARGETS_REMARK, HALO_REMARK, CG_REMARK, READING_REMARK, reason) if each
     ]
+    parts = Parts(comm, report, options.json)
     for case in table:
-        with user_errors():
-            block = case.make(comm)
-        if not case.generated and block.nnz(comm) <= options.entries:
-            continue
-        outcome = contest(comm, options.but(seconds=share), block, names, petsc)
-        del block
-        matrices[case.name] = _facts(case, outcome)
-        report.rows += _rows(case.name, outcome, cache, asked if wanted else [])
-    report.rows += halo_rows(comm, options.but(seconds=share * HALO), asked, wanted)
-    report.rows += cg_rows(comm, options.but(seconds=share * CG), asked, wanted)
-    report.rows += reading_rows(comm, options.but(seconds=share * READING), asked[0], wanted)
+
+        def measure(part: Part, case: SparseCase = case) -> None:
+            with user_errors():
+                block = case.make(comm)
+            if not case.generated and block.nnz(comm) <= options.entries:
+                return
+            outcome = contest(comm, options.but(seconds=share), block, names, petsc)
+            part.pattern["matrices"] = {case.name: _facts(case, outcome)}
+            part.rows += _rows(case.name, outcome, cache, asked if wanted else [])
+
+        parts.add(case.name, measure)
+    for name, rows, weight in (
+        ("halo", halo_rows, HALO), ("cg", cg_rows, CG), ("reading", reading_rows, READING)
+    ):  # fmt: skip
+        during = options.but(seconds=share * weight)
+
+        def others(part: Part, rows: Any = rows, during: Options = during) -> None:
+            part.rows += rows(comm, during, asked, wanted)
+
+        parts.add(name, others)
     nothing = f"no targets are set{' for --quick' if options.quick else ''} on {comm.size} ranks"
     report.remarks += conclusions(report.rows, nothing)
     report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)

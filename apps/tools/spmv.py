@@ -15,7 +15,6 @@ import scipy.sparse
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.picture import save_traffic
 from onesided.apps.bench.race import Contestant, timed, unchecked
 from onesided.apps.bench.selection import BASELINE, chosen, hints, prepare, release
 from onesided.apps.cli.failures import CommandError, user_errors
@@ -23,6 +22,7 @@ from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, reading
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict, conclusion
+from onesided.apps.report.chart import save_traffic
 from onesided.apps.tools.rowblock import Maker
 from onesided.collectives import agreed
 from onesided.sparse import DistMatrix, read

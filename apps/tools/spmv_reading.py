@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -36,8 +37,13 @@ REMARK = (
 )
 
 
-def reading_rows(comm: MPI.Intracomm, options: Options, method: str, wanted: bool) -> list[Row]:
-    """Collective. A row of the report for each of ours against each of SciPy's readers."""
+def reading_rows(
+    comm: MPI.Intracomm, options: Options, methods: Sequence[str], wanted: bool
+) -> list[Row]:
+    """Collective. A row of the report for each of ours against each of SciPy's readers.
+
+    By the first of the methods.
+    """
     size = max(PER_ROW, READ_ENTRIES // shrink(options) // PER_ROW)
     case = f"reading {PER_ROW * size} entries"
     if len(Layout.of(comm).ranks_per_node) > 1:
@@ -46,7 +52,7 @@ def reading_rows(comm: MPI.Intracomm, options: Options, method: str, wanted: boo
         path = folder / "generated.mtx"
         comments = ["Generated, not from any application: random entries"]
         write_matrixmarket(comm, path, _random_rows(comm, size), comments=comments)
-        return _timed_rows(comm, options, method, wanted, case, path)
+        return _timed_rows(comm, options, methods[0], wanted, case, path)
 
 
 def _random_rows(comm: MPI.Intracomm, size: int) -> sparse.csr_array:

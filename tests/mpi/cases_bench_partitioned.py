@@ -12,8 +12,10 @@ import numpy as np
 from mpi4py import MPI
 
 from onesided.apps.bench.race import WARM_UP, Race
+from onesided.apps.bench.store import Parts
 from onesided.apps.bench.team import Team
 from onesided.apps.cli.options import Parser
+from onesided.apps.cli.report import Report
 from onesided.apps.papers import partitioned, partitioned_sends, partitioned_sweep
 from onesided.apps.papers.options import bench_partitioned
 from onesided.apps.papers.partitioned_sends import (
@@ -124,7 +126,8 @@ PLACES = [Place(PART, "left-to-right", 1), Place(PART, "randomized", 2)]
 
 def swept(comm, field, *words, share=20.0, places=PLACES):
     found = Sweep(options(*words), field, share)
-    found.run(comm, places, lambda: None)
+    parts = Parts(comm, Report("bench partitioned", {}, {}), None)
+    found.run(comm, places, lambda: None, parts)
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onesided.apps.cli.report import BYTES, UNITS, byte_count, duration
 
@@ -13,7 +13,7 @@ class Quantity:
     """A name for the axis, how a number is written, and the base of its logarithmic axis.
 
     ``tick`` writes round numbers shortly, ``show`` any number; ``log``: whether its axis is
-    logarithmic.
+    logarithmic; ``whole``: there are only whole numbers of it.
     """
 
     name: str
@@ -21,10 +21,11 @@ class Quantity:
     tick: Callable[[float], str]
     log: bool = True
     base: int = 10
+    whole: bool = False
 
     def called(self, name: str) -> Quantity:
         """Local. The same under another name."""
-        return Quantity(name, self.show, self.tick, self.log, self.base)
+        return replace(self, name=name)
 
 
 def number(value: float) -> str:
@@ -56,8 +57,9 @@ def _three_figures(value: float) -> str:
 
 TIME = Quantity("median time of an iteration", duration, _round_time)
 SIZE = Quantity("bytes", _bytes, _round_bytes, base=2)
-RANKS = Quantity("ranks", number, number, base=2)
+RANKS = Quantity("ranks", number, number, base=2, whole=True)
 RATIO = Quantity("time over that of MPI", _two_digits, number)
 RATE = Quantity("GB/s", _three_figures, number)
 COUNT = Quantity("count", number, number)
 PLAIN = Quantity("number", number, number, log=False)
+TURNS = Quantity("iterations", number, number, log=False, whole=True)

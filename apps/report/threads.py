@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from onesided.apps.bench.quantities import RATE, SIZE, TIME, Quantity, number
-from onesided.apps.bench.result import Entry
-from onesided.apps.papers.rmamt_cell import MAIN, MULTIPLE, SEND, SINGLE, TWO_SIDED
-from onesided.apps.papers.rmamt_epochs import LOCK_ALL
+from onesided.apps.report.quantities import RATE, SIZE, TIME, Quantity, number
+from onesided.apps.report.result import Entry
+
+MULTIPLE, SINGLE = "multiple", "single"  # thread levels
+MAIN = "main"  # the label of cells without threads: the main thread alone transfers
+TWO_SIDED, SEND = "two-sided", "send"  # in the places of synchronization and operation
+LOCK_ALL = "lock_all"
 
 Point = tuple[float, float, float]
 LATENCY, BANDWIDTH, HALO = "latency", "bandwidth", "rate-halo"

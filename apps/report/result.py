@@ -9,6 +9,7 @@ from typing import Any
 
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.report import SCHEMA
+from onesided.apps.cli.statistics import Interval, paired
 
 #: What every envelope has, and of which type it is.
 PARTS: Mapping[str, type] = {
@@ -19,6 +20,7 @@ PARTS: Mapping[str, type] = {
 #: What an envelope may have beside lists of records of its own.
 OTHERS: Mapping[str, type] = {
     "machine": dict,
+    "circumstances": dict,
     "pattern": dict,
     "rows": list,
     "remarks": list,
@@ -26,6 +28,10 @@ OTHERS: Mapping[str, type] = {
 }
 OWN = frozenset((*PARTS, *OTHERS, "schema", "verified"))
 METHOD = "method"
+#: The ways of mini-applications are compared with this one.
+REFERENCE = "two-sided"
+#: What names of overheads of mini-applications end with, beside the overhead itself.
+DEVIATION, SECONDS = " deviation", " s"
 
 
 def known(value: Any) -> float | None:
@@ -71,6 +77,36 @@ class Entry:
         """Local. The time over that of another, taken in the same rounds."""
         ratios = self.values.get("ratios")
         return known(ratios.get(name)) if isinstance(ratios, dict) else None
+
+    def interval(self, name: str) -> Interval | None:
+        """Local. The same, and how sure it is."""
+        middle, ends = self.ratio(name), self.values.get("intervals")
+        found = ends.get(name) if isinstance(ends, dict) else None
+        if middle is None or not isinstance(found, list) or len(found) != 2:
+            return None
+        low, high = known(found[0]), known(found[1])
+        return None if low is None or high is None else Interval(middle, low, high)
+
+    @property
+    def times(self) -> list[float]:
+        """Local. Seconds of iterations, of many only some."""
+        found = self.values.get("times_s")
+        every = map(known, found) if isinstance(found, list) else ()
+        return [time for time in every if time is not None and time > 0]
+
+    def beside(self, other: Entry) -> Interval | None:
+        """Local. The time over that of another in the same rounds; None where one is missing."""
+        mine, theirs = self.times, other.times
+        if not mine or not theirs:
+            return None
+        if self.values.get("times_step") != other.values.get("times_step"):
+            return Interval.quotient(mine, theirs)
+        return Interval.of(paired(mine, theirs))
+
+    def against(self, other: Entry) -> Interval | None:
+        """Local. The same where the other was measured in rounds of its own."""
+        mine, theirs = self.times, other.times
+        return Interval.quotient(mine, theirs) if mine and theirs else None
 
     def label(self, name: str) -> str:
         """Local. A label, or an empty text."""
@@ -151,6 +187,12 @@ class Result:
         """Local. Where it was measured; empty for what is no measurement."""
         found: Mapping[str, Any] = self.content.get("machine", {})
         return found
+
+    @property
+    def date(self) -> str:
+        """Local. When it was measured, in a form that sorts; empty where that is not known."""
+        found = self.content.get("circumstances")
+        return str(found.get("date", "")) if isinstance(found, dict) else ""
 
     @property
     def versions(self) -> Mapping[str, Any]:
