@@ -284,8 +284,9 @@ def merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(one)
     for name, value in other.items():
         mine = found.get(name)
-        both = isinstance(mine, dict) and isinstance(value, dict)
-        found[name] = {**mine, **value} if both else value
+        if isinstance(mine, dict) and isinstance(value, dict):
+            value = {**mine, **value}
+        found[name] = value
     return found
 
 

@@ -69,7 +69,7 @@ def _follow(
 ) -> int:
     """Collective. Strong or weak scaling of a program; rank 0 does it all."""
     core = Core(memory=options.bandwidth, operations=options.flops)
-    points, weak = float(edge(options)) ** 3, options.scaling == "weak"
+    points, weak = float(edge(options)) ** 3, "weak" in options.scaling
     scaling = Scaling(options.program, parameters, core, options.per_node, points, weak)
     with user_errors(), agreed(comm):
         steps = scaling.steps(counts, names) if comm.rank == 0 else []

@@ -450,7 +450,7 @@ class Scaling:
             known = [each.seconds if not each.extrapolated else None for each in line]
             times = [each.seconds for each in line]
             above.plot(ranks, times, "--", color=color, linewidth=1.0)
-            above.plot(ranks, known, "-", color=color, linewidth=1.8)  # type: ignore[arg-type]
+            above.plot(ranks, known, "-", color=color, linewidth=1.8)
             above.plot(ranks, times, marker, color=color, markersize=3.5, label=method)
         if any(step.fastest.extrapolated for step in steps):
             above.plot([], [], "--", color="0.4", label="dashed: extrapolated")

@@ -447,9 +447,9 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     )
     out = console(options.terminal) if comm.rank == 0 else None
     sweep = Sweep(options, field, options.seconds / len(places))
-    parts = Parts(comm, Report("bench partitioned", options.settings(), {}), options.json)
+    store = Parts(comm, Report("bench partitioned", options.settings(), {}), options.json)
     with progress(out, "sending", len(places)) as tick:
-        sweep.run(comm, places, tick, parts)
+        sweep.run(comm, places, tick, store)
     if comm.rank == 0 and options.picture is not None:
         for figure in figures(options):
             figure.draw(options.picture, sweep.results, options.buffer)

@@ -46,7 +46,7 @@ class Race:
     def ratios(self, sample: Sample) -> Ratios:
         """Local. By size, where both were measured."""
         theirs = {e.number("bytes"): e for e in of_method(sample.entries, self.linear)}
-        found = {}
+        found: dict[float, Interval] = {}
         for entry in of_method(sample.entries, self.tree):
             size = entry.number("bytes")
             if entry.label("order") == self.order and size is not None and size in theirs:

@@ -240,7 +240,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 
     def prepared(matrix: DistMatrix) -> Solve:
         side = sides[id(matrix)] = vector(comm, matrix, options.rhs)
-        how = {"rtol": options.rtol, "atol": options.atol, "maxiter": options.maxiter}
+        how: dict[str, Any] = {"rtol": options.rtol, "atol": options.atol}
+        how["maxiter"] = options.maxiter
         if options.restart is not None:
             how["x0"] = vector(comm, matrix, options.restart)
         how |= _keywords(solver, values)
