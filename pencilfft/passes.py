@@ -33,10 +33,6 @@ from onesided.pencilfft.stages import REAL_KINDS
 #: Alignment of scratch memory in bytes: vector instructions want it.
 ALIGNMENT = 64
 
-#: Rows of scratch memory that would lie a multiple of this many bytes apart get a cache line more:
-#: strided transforms of them would find few places in the caches, and take up to twice as long.
-CROWDED = 512
-
 #: Power of 1/sqrt(N) in both directions with which cosine and sine transforms are orthogonal.
 ORTHONORMAL = 1
 
@@ -60,27 +56,23 @@ class Scratch:
         self._memory: list[NDArray[np.uint8]] = []
 
     def reserve(self, nbytes: int) -> None:
-        """Local. See to it that arrays of so many bytes fit; before any view is asked for."""
-        nbytes += nbytes // CROWDED * ALIGNMENT
+        """Local. See to it that both pieces are this large; before any view is asked for."""
         if nbytes > self._nbytes:
             self._nbytes, self._memory = nbytes, []
 
     def view(
         self, place: int, shape: Sequence[int], dtype: np.dtype[Any], order: Sequence[int]
     ) -> NDArray[Any]:
-        """Local. An array in a piece, with its axes in this order of memory, rows apart."""
+        """Local. An array in a piece, with its axes in this order of memory."""
         if not self._memory:
             for _ in range(2):
                 raw = np.empty(self._nbytes + ALIGNMENT, np.uint8)
                 start = -raw.ctypes.data % ALIGNMENT
                 self._memory.append(raw[start : start + self._nbytes])
         extents = [shape[axis] for axis in order]
-        row = extents[-1]
-        if not row * dtype.itemsize % CROWDED:
-            extents[-1] += ALIGNMENT // dtype.itemsize
         nbytes = int(np.prod(extents)) * dtype.itemsize
         flat = self._memory[place][:nbytes].view(dtype)
-        return flat.reshape(extents)[..., :row].transpose(np.argsort(order))
+        return flat.reshape(extents).transpose(np.argsort(order))
 
 
 class Pass:

@@ -19,7 +19,6 @@ from onesided.pencilfft.decomposition import (
     memory_order,
     transpose_boxes,
 )
-from onesided.pencilfft.passes import Scratch
 from onesided.pencilfft.stages import AxisTransform, inverse_of, plan_stages
 
 
@@ -220,18 +219,3 @@ def test_memory_order_keeps_the_planes_of_a_transform_together():
     assert memory_order(3, (2, 1)) == (0, 1, 2)
     assert memory_order(3, (0,)) == (1, 0, 2)
     assert memory_order(4, (0,)) == (1, 2, 0, 3)
-
-
-@pytest.mark.parametrize(("char", "columns"), [("D", 32), ("F", 128), ("d", 64), ("D", 33)])
-def test_rows_of_scratch_memory_do_not_lie_powers_of_two_apart(char, columns):
-    scratch, dtype, shape = Scratch(), np.dtype(char), (3, 5, columns)
-    nbytes = 15 * columns * dtype.itemsize
-    for more in (0, 10 * nbytes):
-        scratch.reserve(nbytes + more)
-        arrays = [scratch.view(place, shape, dtype, (1, 0, 2)) for place in (0, 1)]
-        for array in arrays:
-            assert array.shape == shape
-            assert array.strides[0] % 512
-            assert array.strides[1] == 3 * array.strides[0]
-            array[...] = 1
-        assert not np.shares_memory(*arrays)
