@@ -30,7 +30,7 @@ def main() -> None:
     global done
     atexit.register(print_token)
     if folder := os.environ.get("ONESIDED_FOLDER"):
-        stacks = open(os.path.join(folder, f"stacks-{rank}"), "w")
+        stacks = os.open(os.path.join(folder, f"stacks-{rank}"), os.O_WRONLY | os.O_CREAT)
         faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
     arguments = sys.argv[1:]
     as_module = arguments[0] == "-m"

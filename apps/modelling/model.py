@@ -18,7 +18,6 @@ from rich.console import Console
 from rich.table import Table
 
 from onesided.apps.cli.failures import user_errors
-from onesided.apps.cli.machine import versions
 from onesided.apps.cli.options import Options, edge
 from onesided.apps.cli.progress import PLAIN_WIDTH, console
 from onesided.apps.cli.report import PLAIN, write_json
@@ -83,9 +82,8 @@ def _follow(
         if options.json is not None:
             pattern = {"program": options.program, "core": asdict(core)}
             pattern |= {"points": points, "weak": weak, "parameters": parameters.record()}
-            content = {"command": "model", "settings": options.settings(), "versions": versions()}
-            rows = [step.record() for step in steps]
-            write_json(options.json, {**content, "pattern": pattern, "rows": rows})
+            content = {"command": "model", "settings": options.settings(), "pattern": pattern}
+            write_json(options.json, {**content, "rows": [step.record() for step in steps]})
     return 0
 
 

@@ -363,6 +363,7 @@ class Step:
     def record(self) -> dict[str, Any]:
         """Local. For JSON."""
         return {
+            "labels": {"ranks": str(self.ranks)},
             "ranks": self.ranks,
             "points": self.points,
             "fastest": self.contenders[0],
