@@ -100,7 +100,7 @@ def test_doctor_tries_every_method(ranks):
         assert re.search(rf"\b{method} .*\b(yes|not here)\b", outcome.stdout), outcome.report()
     assert "NO" not in re.findall(r"\bNO\b", outcome.stdout)
     kernels = f"sparse kernels  {', '.join(available())}"
-    words = ("MPI library", "thread level", f"core of rounds  {interpreter()}", "Known defects")
+    words = ("MPI library", "thread level", f"rounds are run by  {interpreter()}", "Known defects")
     for word in (*words, kernels, f"matrices are parsed by  {parser()}", f"{ranks} rank",
                  "estimates go by  "):  # fmt: skip
         assert word in outcome.stdout, outcome.report()

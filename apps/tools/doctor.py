@@ -279,7 +279,6 @@ def facts(comm: MPI.Intracomm) -> dict[str, Any]:
         "versions": machine.versions(),
         "interpreters": sorted(set(comm.allgather(interpreter()))),
         "layout": str(Layout.of(comm)),
-        "core": ", ".join(sorted(set(comm.allgather(interpreter())))),
         "kernels": "; ".join(sorted(set(comm.allgather(", ".join(available()))))),
         "shared_memory": min(
             (each for each in comm.allgather(shared_memory()) if each is not None),
@@ -323,7 +322,6 @@ def show(out: Console, found: dict[str, Any], trials: list[Trial]) -> None:
         "processor": f"{found['processor']}, {found['cores']} cores for rank 0",
         "rounds are run by": "; ".join(found["interpreters"]),
         "layout": found["layout"],
-        "core of rounds": found["core"],
         "sparse kernels": found["kernels"],
         SHARED_MEMORY: "none"
         if memory is None
