@@ -24,6 +24,8 @@ from onesided.apps.cli.report import Row
 from onesided.apps.miniapps.overhead import listings
 from onesided.apps.miniapps.way import MiniRow
 from onesided.apps.report import command as report_command
+from onesided.apps.report.claim import Outcome
+from onesided.apps.report.claims import CLAIMS
 from onesided.apps.report.command import make
 from onesided.apps.report.figure import MOST, Scale
 
@@ -236,7 +238,7 @@ def test_figures_are_files_too(results, tmp_path):
     root = parsed(page(tmp_path, figures=str(folder)))
     titles = [figure.findtext("figcaption") for figure in root.iter("figure")]
     for ending, least in ((".png", 5000), (".csv", 10)):
-        files = sorted(folder.glob(f"*{ending}"))
+        files = sorted(folder.glob(f"[0-9]*{ending}"))
         assert len(files) == len(titles)
         assert all(file.stat().st_size > least for file in files)
     place = next(k for k, title in enumerate(titles) if title.startswith("Time over bytes"))
@@ -245,6 +247,11 @@ def test_figures_are_files_too(results, tmp_path):
     assert heads == ["bytes", "mpi", "rma-fence", "rma-lock", "rma-fence-paper", "rma-lock-paper"]
     assert [float(row[0]) for row in rows] == list(map(float, envelopes.SIZES))
     assert float(rows[-1][2]) == pytest.approx(0.5 * envelopes.SIZES[-1] * 1e-9)
+    with open(folder / "claims.csv", newline="") as file:
+        verdicts = list(csv.DictReader(file))
+    assert {each["claim"] for each in verdicts} == {claim.words for claim in CLAIMS}
+    assert {each["verdict"] for each in verdicts} <= {outcome.value for outcome in Outcome}
+    assert len({each["mpi"] for each in verdicts}) == 1
 
 
 def test_without_matplotlib_the_page_comes_and_names_the_pictures(results, tmp_path, monkeypatch):

@@ -423,6 +423,10 @@ class Comparison:
         )
 
 
+#: What a file of verdicts has, one row for each.
+CLAIM_COLUMNS = ("paper", "where", "claim", "variant", "verdict", "evidence")
+
+
 @dataclass(frozen=True)
 class Judged:
     """All claims, with what was found out about each."""
@@ -439,6 +443,14 @@ class Judged:
             f"{counts[Outcome.HOLDS]} hold here, {counts[Outcome.FAILS]} do not, "
             f"{counts[Outcome.UNCLEAR]} are unclear, {counts[Outcome.OPEN]} cannot be tested here"
         )
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Local. A row for every finding, under :data:`CLAIM_COLUMNS`."""
+        return [
+            (claim.paper.name, claim.where, claim.words, each.variant, each.outcome.value,
+             each.evidence)
+            for claim, findings in self.findings for each in findings
+        ]  # fmt: skip
 
     def section(self) -> Section:
         """Local. A table for every paper."""

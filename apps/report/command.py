@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +19,7 @@ from onesided.apps.cli.failures import CommandError, words
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import NEEDS_MATPLOTLIB
 from onesided.apps.report.chart import save
-from onesided.apps.report.claims import Judged, judged
+from onesided.apps.report.claims import CLAIM_COLUMNS, Judged, judged
 from onesided.apps.report.facts import facts, payoff, unsteady
 from onesided.apps.report.figure import Figure
 from onesided.apps.report.markup import Paragraph, slug
@@ -182,26 +182,33 @@ def kinds_sections(results: Sequence[Result]) -> list[Section]:
     return [KINDS.get(result.command, Kind)(result).section() for result in ordered]
 
 
-# The figures of a report as files of their own: PNG where matplotlib is installed, and CSV.
+# The figures of a report as files of their own: PNG where matplotlib is installed, and CSV. And the
+# verdicts.
 
 LONGEST = 80  # letters of a title in the name of a file
 
+#: Where something was measured: system, processor and MPI.
+Place = tuple[str, str, str]
+PLACE_COLUMNS = ("system", "processor", "mpi")
 
-def export(figures: Sequence[Figure], path: str) -> list[str]:
+
+def export(figures: Sequence[Figure], verdicts: Mapping[Place, Judged], path: str) -> list[str]:
     """Local. Write every figure into the folder ``path``, which is made if need be.
 
-    Returns the names of the pictures that were skipped, for want of matplotlib. Figures are
-    numbered, so that none of the same title overwrites another. :class:`CommandError` where
-    nothing can be written.
+    So are the ``verdicts`` about claims, by machine and MPI, into ``claims.csv``. Returns the
+    names of the pictures that were skipped, for want of matplotlib. Figures are numbered, so that
+    none of the same title overwrites another. :class:`CommandError` where nothing can be written.
     """
     folder = Path(path)
     drawn = find_spec("matplotlib") is not None
     skipped = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        rows = ((*place, *row) for place, each in verdicts.items() for row in each.rows())
+        _write_csv(folder / "claims.csv", (*PLACE_COLUMNS, *CLAIM_COLUMNS), rows)
         for number, figure in enumerate(figures, 1):
             name = f"{number:02d}-{slug(figure.title)[:LONGEST].strip('-')}"
-            _write_csv(folder / f"{name}.csv", figure)
+            _write_csv(folder / f"{name}.csv", *figure.values())
             if drawn:
                 save(str(folder / f"{name}.png"), figure.title, [figure])
             else:
@@ -216,8 +223,7 @@ def sentence(skipped: Sequence[str]) -> str:
     return f"PNG skipped, it {NEEDS_MATPLOTLIB}: {', '.join(skipped)}" if skipped else ""
 
 
-def _write_csv(path: Path, figure: Figure) -> None:
-    columns, rows = figure.values()
+def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
@@ -247,15 +253,19 @@ def make(options: Options) -> list[str]:
     found = findings(options.folder)
     grouped = groups(found.results, mixed=options.mixed)
     parts, told = [], []
+    verdicts: dict[Place, Judged] = {}
     for results in grouped:
-        verdicts = judged(results)
-        library = f"{results[0].place[2]}: " if len(grouped) > 1 else ""
-        told.append(f"{library}{verdicts.counted}")
-        told += [f"{library}{each}" for each in [unsteady(results)] if each]
-        parts.append((results, sections(results, verdicts)))
+        place = results[0].place
+        verdicts[place] = found_out = judged(results)
+        before = f"{place[2]}: " if len(grouped) > 1 else ""
+        told.append(f"{before}{found_out.counted}")
+        told += [f"{before}{each}" for each in [unsteady(results)] if each]
+        parts.append((results, sections(results, found_out)))
     whole = parts[0][1] if len(parts) == 1 else [_group(*part) for part in parts]
     figures = [figure for each in whole for figure in each.figures]
-    skipped = "" if options.figures is None else sentence(export(figures, options.figures))
+    skipped = ""
+    if options.figures is not None:
+        skipped = sentence(export(figures, verdicts, options.figures))
     text = page(TITLE, _intro(found, grouped, told, skipped), whole)
     try:
         with open(options.output, "w", encoding="utf-8") as file:

@@ -9,6 +9,7 @@ the site stand below ``<!-- table: NAME WORDS... -->``, up to ``<!-- end -->``;
 from __future__ import annotations
 
 import argparse
+import csv
 import html
 import json
 import re
@@ -137,13 +138,37 @@ def api(words: str) -> str:
     return "\n".join([*lines, "```"])
 
 
+def verdicts() -> dict[tuple[str, str], dict[str, list[str]]]:
+    """What was found out about each claim, by place in a paper and words; by MPI."""
+    found: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for path in sorted(RESULTS.glob("claims-*.csv")):
+        with open(path, encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                said = row["verdict"].replace(" here", "")
+                said = f"{row['variant']}: {said}" if row["variant"] else said
+                every = found.setdefault((row["where"], row["claim"]), {})
+                every.setdefault(row["mpi"], []).append(said)
+    return found
+
+
 def claims(_: str) -> str:
-    """What the papers claim, and where in them."""
-    lines = ["| paper | where | claim |", "| --- | --- | --- |"]
+    """What the papers claim, where in them, and what was found out about it here."""
+    found = verdicts()
+    places = sorted({place for every in found.values() for place in every})
+    lines = [f"| {' | '.join(['paper', 'where', 'claim', *places])} |"]
+    lines.append("|" + " --- |" * (3 + len(places)))
     for claim in import_module(CLAIMS).CLAIMS:
         words = html.escape(claim.words, quote=False).replace("|", "\\|")
-        lines.append(f"| {claim.paper.name} | {claim.where} | {words} |")
+        here = found.get((claim.where, claim.words), {})
+        cells = [_one_line(here.get(place, [])) for place in places]
+        lines.append(f"| {' | '.join([claim.paper.name, claim.where, words, *cells])} |")
     return "\n".join(lines)
+
+
+def _one_line(said: list[str]) -> str:
+    """The verdicts of a cell; one where all are the same."""
+    plain = {each.rpartition(": ")[2] for each in said}
+    return plain.pop() if len(plain) == 1 else "; ".join(said)
 
 
 def source(name: str) -> str:
