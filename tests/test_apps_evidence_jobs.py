@@ -166,7 +166,7 @@ def _read(path: Path) -> str:
 
 
 def options(output, **given):
-    usual = {"quick": True, "ranks": 1, "only": None, "limit": None, "matrices": []}
+    usual = {"quick": True, "ranks": 1, "only": None, "limit": None, "matrices": None}
     found = Options(output=FolderName(output), **(usual | given))
     check_files(MPI.COMM_SELF, found)
     return found

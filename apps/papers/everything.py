@@ -243,7 +243,7 @@ NO_PICTURES = "pictures are skipped: matplotlib is not installed (the extra plot
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Local. The command; its exit code is 1 where an experiment did not come to its end."""
     output = Path(options.output).resolve()
-    matrices = _existing(options.matrices)
+    matrices = _existing(options.matrices or ())
     table = _chosen(options.only)
     out = console(options.terminal)
     draws = find_spec("matplotlib") is not None
