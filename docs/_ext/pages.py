@@ -138,16 +138,16 @@ def api(words: str) -> str:
     return "\n".join([*lines, "```"])
 
 
-def verdicts() -> dict[tuple[str, str], dict[str, list[str]]]:
-    """What was found out about each claim, by place in a paper and words; by MPI."""
-    found: dict[tuple[str, str], dict[str, list[str]]] = {}
+def verdicts() -> dict[tuple[str, str], dict[str, dict[str, list[str]]]]:
+    """By claim (its place in a paper, its words), MPI and verdict: about what it was found."""
+    found: dict[tuple[str, str], dict[str, dict[str, list[str]]]] = {}
     for path in sorted(RESULTS.glob("claims-*.csv")):
         with open(path, encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
-                said = row["verdict"].replace(" here", "")
-                said = f"{row['variant']}: {said}" if row["variant"] else said
                 every = found.setdefault((row["where"], row["claim"]), {})
-                every.setdefault(row["mpi"], []).append(said)
+                said = every.setdefault(row["mpi"], {})
+                about = said.setdefault(row["verdict"].replace(" here", ""), [])
+                about.append(row["variant"].replace(" memory", ""))
     return found
 
 
@@ -160,15 +160,16 @@ def claims(_: str) -> str:
     for claim in import_module(CLAIMS).CLAIMS:
         words = html.escape(claim.words, quote=False).replace("|", "\\|")
         here = found.get((claim.where, claim.words), {})
-        cells = [_one_line(here.get(place, [])) for place in places]
+        cells = [_cell(here.get(place, {})) for place in places]
         lines.append(f"| {' | '.join([claim.paper.name, claim.where, words, *cells])} |")
     return "\n".join(lines)
 
 
-def _one_line(said: list[str]) -> str:
-    """The verdicts of a cell; one where all are the same."""
-    plain = {each.rpartition(": ")[2] for each in said}
-    return plain.pop() if len(plain) == 1 else "; ".join(said)
+def _cell(said: dict[str, list[str]]) -> str:
+    """The verdicts of a claim; about what only where they differ."""
+    if len(said) == 1:
+        return next(iter(said))
+    return "<br>".join(f"**{verdict}**: {'; '.join(about)}" for verdict, about in said.items())
 
 
 def source(name: str) -> str:
