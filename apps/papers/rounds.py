@@ -105,9 +105,8 @@ def _compare(
     out, into = [sent, counts], [received, counts]
     with ExitStack() as stack:
         exchangers: dict[str, Exchanger] = {}
+        info, place = {"expected_iterations": EXPECTED}, PLACES[memory]
         for method in (AUTO, *names):
-            info = {"expected_iterations": EXPECTED} if method == AUTO else {}
-            place = PLACES[memory]
             each = Exchanger(comm, place, (sent, counts), counts, method, info)
             stack.callback(each.free)
             exchangers[method] = each
