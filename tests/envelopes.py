@@ -18,7 +18,6 @@ from rich.console import Console
 
 from onesided.apps.cli.report import Report, Row, byte_count, write_json
 from onesided.apps.cli.statistics import Verdict
-from onesided.apps.miniapps.way import MiniRow
 from onesided.apps.papers.rmamt_cell import THREADS, Cell, Outcome, Run
 from onesided.apps.papers.rmamt_rows import row
 from onesided.apps.report.command import make
@@ -136,7 +135,7 @@ def mini_app(ratios: Mapping[int, float], way: str = "lock-all-threads") -> Iter
             (way, [ratio * each for each in plain]),
         ):
             labels = {"scaling": "weak", "ranks": str(ranks), "method": method}
-            yield MiniRow(labels, times, against={"two-sided": plain})
+            yield Row(labels, times, against={"two-sided": plain})
 
 
 def shaken(rows: Iterable[Row], seed: int = 1) -> Iterator[Row]:

@@ -11,14 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
+from onesided.apps.bench.selection import ways_of
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Parser, box
+from onesided.apps.cli.report import Row
 from onesided.apps.miniapps.halos import neighbors, ways
-from onesided.apps.miniapps.hpccg import SEEN, TOLERANCE, Stencil, compared, residuals
+from onesided.apps.miniapps.hpccg import SEEN, TOLERANCE, compared, product, residuals
 from onesided.apps.miniapps.hpccg_system import Grid, right_side
 from onesided.apps.miniapps.options import hpccg
 from onesided.apps.miniapps.overhead import draw, listings
-from onesided.apps.miniapps.way import REFERENCE, MiniRow, Stage, chosen, stages
+from onesided.apps.miniapps.stages import Stage, stages
+from onesided.apps.report.result import REFERENCE
 from onesided.collectives import methods
 from onesided.sparse import HaloPattern
 
@@ -57,9 +60,7 @@ def test_rows_of_all_ranks_are_the_matrix(shape, parts):
 @given(EXTENTS, st.integers(0, 2**32 - 1))
 def test_the_reference_multiplies_with_the_same_matrix(shape, seed):
     x = np.random.default_rng(seed).standard_normal(shape)
-    y = np.empty(shape)
-    Stencil(Grid(shape))(x, y)
-    assert y.ravel() == pytest.approx(whole(shape) @ x.ravel(), abs=1e-11)
+    assert product(x).ravel() == pytest.approx(whole(shape) @ x.ravel(), abs=1e-11)
 
 
 def test_the_reference_is_conjugate_gradients():
@@ -164,7 +165,7 @@ def test_stages():
 
 def row(name, ranks, times, scaling="weak", **more):
     labels = {"scaling": scaling, "ranks": str(ranks), "method": name}
-    return MiniRow(labels, times, **more)
+    return Row(labels, times, **more)
 
 
 def rows():
@@ -213,11 +214,11 @@ def test_overheads_are_drawn(tmp_path):
 
 
 def test_the_reference_is_always_there_and_first():
-    names = [way.name for way in chosen("rma-notify,lock-all-threads", ways())]
+    names = list(ways_of("rma-notify,lock-all-threads", ways(), REFERENCE))
     assert names == [REFERENCE, "rma-notify", "lock-all-threads"]
-    assert len(chosen("all", ways())) == len(methods()) + 5
+    assert len(ways_of("all", ways(), REFERENCE)) == len(methods()) + 5
     with pytest.raises(CommandError, match="no method 'magic'; the methods are two-sided"):
-        chosen("magic", ways())
+        ways_of("magic", ways(), REFERENCE)
 
 
 def test_the_help_names_every_way():

@@ -10,11 +10,13 @@ from mpi4py import MPI
 
 from onesided.apps.bench.race import Contestant, Stopwatch, race, unchecked
 from onesided.apps.cli.options import Options, Parser
+from onesided.apps.cli.report import Row
 from onesided.apps.miniapps.minimd import EFFICIENCY, add_efficiencies, of_stage
 from onesided.apps.miniapps.minimd_links import ways
 from onesided.apps.miniapps.minimd_problem import Problem
 from onesided.apps.miniapps.options import minimd
-from onesided.apps.miniapps.way import REFERENCE, MiniRow, Stage
+from onesided.apps.miniapps.stages import Stage
+from onesided.apps.report.result import REFERENCE
 from onesided.collectives import methods
 
 INPUT = """A problem without epsilon and sigma
@@ -101,16 +103,16 @@ def test_a_blow_up_is_one_sentence_and_no_success():
 def test_efficiencies():
     def row(scaling, ranks, times, name=REFERENCE, reason=""):
         labels = {"scaling": scaling, "ranks": str(ranks), "method": name}
-        return MiniRow(labels, times, reason=reason)
+        return Row(labels, times, reason=reason)
 
     weak, strong = [1.0, 3.0], [0.5, 1.5]
     rows = [
         row("weak", 4, strong), row("weak", 2, weak), row("strong", 2, weak),
         row("strong", 4, strong), row("weak", 2, weak, "fence"), row("weak", 4, [], "fence", "no"),
-        MiniRow({"method": REFERENCE}, weak),
+        Row({"method": REFERENCE}, weak),
     ]  # fmt: skip
     add_efficiencies(rows)
-    assert [row.shares.get(EFFICIENCY) for row in rows] == [2.0, 1.0, 1.0, 1.0, 1.0, None, None]
+    assert [row.facts.get(EFFICIENCY) for row in rows] == [2.0, 1.0, 1.0, 1.0, 1.0, None, None]
 
 
 def test_the_help_names_every_way():

@@ -22,7 +22,6 @@ from mpi4py import MPI
 from onesided.apps.cli import machine
 from onesided.apps.cli.report import Row
 from onesided.apps.miniapps.overhead import listings
-from onesided.apps.miniapps.way import MiniRow
 from onesided.apps.report import command as report_command
 from onesided.apps.report.claim import Outcome
 from onesided.apps.report.claims import CLAIMS
@@ -64,7 +63,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _mini_app(path: Path) -> None:
     """A mini-application on one and two ranks, in two kinds of scaling, of which one has a hole."""
     rows = [
-        MiniRow(
+        Row(
             {"scaling": scaling, "ranks": str(ranks), "method": method},
             [ranks * seconds, ranks * (seconds + 1e-3)],
             details={"exchange": [1e-4, 1e-4]},

@@ -16,7 +16,7 @@ from onesided.apps.cli.main import build_parser
 from onesided.apps.cli.options import FileName, Options, Picture
 from onesided.apps.cli.report import Report, Row, beside, check_files, write_json
 from onesided.apps.cli.statistics import Target, Verdict
-from onesided.apps.miniapps import way
+from onesided.apps.miniapps import stages as scaling
 from onesided.apps.papers import alltoallv
 from onesided.apps.papers.exchange import Contest
 
@@ -128,7 +128,7 @@ def test_a_mini_application_goes_on(tmp_path, monkeypatch, words):
     given = [*words.split(), "--scaling", "weak", "strong", "--json", str(path)]
     options = build_parser().parse_args(given)
     run = import_module(f"onesided.apps.miniapps.{given[0]}").run
-    stages, original = [], way.among
+    stages, original = [], scaling.among
 
     def among(comm, count, work):
         stages.append(count)
@@ -136,7 +136,7 @@ def test_a_mini_application_goes_on(tmp_path, monkeypatch, words):
             raise KeyboardInterrupt
         original(comm, count, work)
 
-    monkeypatch.setattr(way, "among", among)
+    monkeypatch.setattr(scaling, "among", among)
     with pytest.raises(KeyboardInterrupt):
         run(COMM, options)
     kept = [json.loads(line) for line in beside(str(path)).read_text().splitlines()]

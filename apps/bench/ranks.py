@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from mpi4py import MPI
 
 from onesided.apps.bench.race import rest
 from onesided.apps.cli.failures import CommandError, together, user_errors
+from onesided.collectives import agree
+
+Found = TypeVar("Found")
 
 
 class Alone(Exception):
@@ -39,6 +42,23 @@ def among(comm: MPI.Intracomm, count: int, work: Callable[[MPI.Intracomm], None]
     trouble = comm.bcast(trouble)
     if trouble:
         raise CommandError(trouble)
+
+
+def by_rank_0(comm: MPI.Intracomm, work: Callable[[], Found], what: str) -> Found | None:
+    """Collective. What rank 0 comes to while the others, which get None, sleep.
+
+    :class:`CommandError` on every rank where rank 0 cannot do it; ``what`` names it.
+    """
+    found, error = None, None
+    if comm.rank == 0:
+        try:
+            found = work()
+        except Exception as problem:  # raised on all ranks below
+            error = problem
+    rest(comm)
+    with user_errors():
+        agree(comm, error, what)
+    return found
 
 
 def counted(size: int, asked: Sequence[int] | None, usual: Sequence[int]) -> list[int]:

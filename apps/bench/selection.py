@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -35,6 +35,12 @@ def named(text: str, known: Iterable[str], of: str = "") -> list[str]:
 def chosen(text: str, *, baseline: bool = True) -> list[str]:
     """Local. Methods of an exchange, as :func:`named`; the baseline first if it is wanted."""
     return list(dict.fromkeys([*([BASELINE] if baseline else []), *named(text, methods())]))
+
+
+def ways_of(text: str, known: Mapping[str, Made], reference: str) -> dict[str, Made]:
+    """Local. Of the ways that ``known`` has by name those that ``--comm`` means, as :func:`named`;
+    the reference in any case, and first."""
+    return {name: known[name] for name in dict.fromkeys([reference, *named(text, known)])}
 
 
 def hints(options: Options) -> dict[str, str]:

@@ -8,10 +8,23 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Self
 
+from mpi4py import MPI
+
+from onesided.apps.cli.machine import THREAD_LEVELS
+from onesided.collectives import UnsupportedError
+
 #: What one thread does in a round.
 Work = Callable[[], Any]
 #: Makes a context that a thread lives in.
 Setting = Callable[[], AbstractContextManager[object]]
+
+
+def check_threads(what: str) -> None:
+    """Local. ``UnsupportedError`` where threads may not call this MPI, which ``what`` needs."""
+    level = MPI.Query_thread()
+    if level < MPI.THREAD_MULTIPLE:
+        here = f"MPI_THREAD_{THREAD_LEVELS[level].upper()}"
+        raise UnsupportedError(f"{what} needs MPI_THREAD_MULTIPLE, this MPI runs with {here}")
 
 
 class Team:

@@ -83,17 +83,16 @@ class Row:
 
     def kept(self) -> dict[str, Any]:
         """Local. Everything, for a program that goes on with it: see :meth:`of`."""
-        return {"kind": type(self).__name__, **asdict(self)}
+        return asdict(self)
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Self:
         """Local. What :meth:`kept` told; KeyError, TypeError or ValueError for anything else."""
-        kind = {each.__name__: each for each in (cls, *cls.__subclasses__())}[kept["kind"]]
-        given = {each.name: kept[each.name] for each in fields(kind)}
+        given = {each.name: kept[each.name] for each in fields(cls)}
         for name, part in (("verdict", Verdict), ("aim", Target)):
             if given[name] is not None:
                 given[name] = part(**given[name])
-        return kind(**given)
+        return cls(**given)
 
     @property
     def intervals(self) -> dict[str, Interval]:

@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
+from scipy.ndimage import correlate1d
 
-from onesided.apps.bench.race import rest
-from onesided.apps.bench.store import Part, Parts
-from onesided.apps.cli.failures import closing, user_errors
+from onesided.apps.bench.ranks import by_rank_0
+from onesided.apps.bench.selection import ways_of
+from onesided.apps.bench.store import Part
+from onesided.apps.cli.failures import closing
 from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.report import Report
 from onesided.apps.cli.statistics import Verdict, worst
 from onesided.apps.miniapps import overhead
 from onesided.apps.miniapps.halos import ways
-from onesided.apps.miniapps.hpccg_system import DIAGONAL, DTYPE, Bandwidth, Grid, System
-from onesided.apps.miniapps.overhead import ROOT, drawing
-from onesided.apps.miniapps.race import Ran, Solver, run_ways
-from onesided.apps.miniapps.way import (
-    MiniRow,
-    Stage,
-    Way,
-    by_name,
-    chosen,
-    mini_rows,
-    scaled,
-    stages,
-)
+from onesided.apps.miniapps.hpccg_system import DIAGONAL, Bandwidth, Grid, System
+from onesided.apps.miniapps.solving import ITERATION_REMARK, Ran, Solver, run_ways
+from onesided.apps.miniapps.stages import Stage, Tick, largest, measured, stages, tell
 from onesided.apps.report.chart import save_slice
-from onesided.collectives import agree
+from onesided.apps.report.result import REFERENCE
 from onesided.sparse.solvers import Solution
 
 # The error of x in a slice of the grid, as an image.
@@ -47,44 +39,26 @@ def draw(comm: MPI.Intracomm, grid: Grid, solver: Solver, path: str) -> None:
     """Collective. Written by rank 0: y and z in the plane in the middle of x."""
     _, ny, nx = grid.shape
     middle = nx // 2
-    solution = solver.after(max(1, solver.last.iterations // PART))
+    solution = solver.solved(0.0, max(1, solver.last.iterations // PART))
     own = np.ascontiguousarray(solution.x.reshape(-1, ny, nx)[:, :, middle])
-    parts = comm.gather(own, root=ROOT)
-    count = solution.iterations
-    title = f"log10 |x - 1| after {count} iterations, plane {middle} of {nx} in x"
-    with drawing(comm):
+    parts = comm.gather(own)
+    title = f"log10 |x - 1| after {solution.iterations} iterations, plane {middle} of {nx} in x"
+    with overhead.drawing(comm):
         if parts is not None:
             errors = np.log10(np.maximum(np.abs(np.concatenate(parts) - 1.0), LEAST))
             save_slice(path, title, ("y", "z"), errors.T, (float(ny), float(grid.shape[0])))
 
 
 # The same conjugate gradients on one rank, without a matrix: what a run is compared with.
-#
-# A product sums every point with its neighbors along one axis after the other; nothing of it is
-# shared with the code that is checked.
-
-Array = NDArray[Any]
+# Nothing of it is shared with the code that is checked.
 
 
-class Stencil:
-    """Local. y = A x with the matrix of a grid, on arrays of its shape."""
-
-    def __init__(self, grid: Grid) -> None:
-        self._work = [np.empty(grid.shape, DTYPE) for _ in range(2)]
-
-    def __call__(self, x: Array, y: Array) -> None:
-        """Local. ``x`` and ``y`` do not overlap."""
-        now, other = self._work
-        np.copyto(now, x)
-        for axis in range(x.ndim):
-            np.copyto(other, now)
-            upper = (*(slice(None),) * axis, slice(1, None))
-            lower = (*(slice(None),) * axis, slice(None, -1))
-            other[upper] += now[lower]
-            other[lower] += now[upper]
-            now, other = other, now
-        np.multiply(x, DIAGONAL + 1.0, out=y)
-        y -= now
+def product(x: NDArray[Any]) -> NDArray[Any]:
+    """Local. A x with the matrix of a grid, for an array of its shape."""
+    around = x
+    for axis in range(x.ndim):
+        around = correlate1d(around, [1.0, 1.0, 1.0], axis, mode="constant")
+    return (DIAGONAL + 1.0) * x - around  # what is around has the point itself
 
 
 def residuals(grid: Grid, iterations: int) -> list[float]:
@@ -92,23 +66,19 @@ def residuals(grid: Grid, iterations: int) -> list[float]:
 
     Fewer where it becomes zero.
     """
-    multiply = Stencil(grid)
-    p, q, r, x = (np.zeros(grid.shape, DTYPE) for _ in range(4))
-    p.fill(1.0)
-    multiply(p, r)  # b, whose solution is 1 everywhere
-    np.copyto(p, r)
+    r = product(np.ones(grid.shape))  # b, whose solution is 1 everywhere
+    p = r.copy()
     square = float(np.vdot(r, r))
     norms = [square**0.5]
     for _ in range(iterations):
         if not square > 0.0:
             break
-        multiply(p, q)
+        q = product(p)
         curvature = float(np.vdot(p, q))
         if not curvature > 0.0:  # numbers that are too small to be squared
             break
-        alpha, before = square / curvature, square
-        x += alpha * p
-        r -= alpha * q
+        before = square
+        r -= square / curvature * q
         square = float(np.vdot(r, r))
         norms.append(square**0.5)
         p *= square / before
@@ -125,36 +95,20 @@ ROUNDING = 1e-12  # by which x is off where the residual is nothing
 TOLERANCE = 1e-8  # relative; rounding explains about 1e-11
 
 
-def reference(comm: MPI.Intracomm, grid: Grid, iterations: int) -> list[float]:
-    """Collective. The residuals that rank 0 comes to by itself, while the others sleep."""
-    found: list[float] = []
-    error: BaseException | None = None
-    if comm.rank == 0:
-        try:
-            found = residuals(grid, iterations)
-        except Exception as problem:  # raised on all ranks below
-            error = problem
-    rest(comm)
-    with user_errors():
-        agree(comm, error, "the residuals of rank 0 alone")
-    return list(comm.bcast(found))
-
-
 def solved(comm: MPI.Intracomm, solution: Solution) -> Verdict:
     """Collective. How far x is from 1 at most, and how far the last residual lets it be."""
-    off = np.abs(solution.x - 1.0).max(initial=0.0)
-    own = float(off) if np.isfinite(off) else np.inf
-    worst = float(comm.allreduce(own, op=MPI.MAX))
-    return Verdict(worst, float(solution.residuals[-1]) + ROUNDING)
+    off = float(np.abs(solution.x - 1.0).max(initial=0.0))
+    error = comm.allreduce(off if np.isfinite(off) else inf, op=MPI.MAX)
+    return Verdict(error, float(solution.residuals[-1]) + ROUNDING)
 
 
 def compared(found: Sequence[float], expected: Sequence[float]) -> Verdict:
     """Local. The largest relative difference of residuals that are more than rounding."""
     seen = [norm for norm in expected if norm > SEEN * expected[0]]
     if len(found) < len(seen):
-        return Verdict(float("inf"), TOLERANCE)
-    worst = max(abs(one - other) / other for one, other in zip(found, seen, strict=False))
-    return Verdict(worst, TOLERANCE)
+        return Verdict(inf, TOLERANCE)
+    error = max(abs(one - other) / other for one, other in zip(found, seen, strict=False))
+    return Verdict(error, TOLERANCE)
 
 
 # One stage: what all ways came to with the grid of some ranks.
@@ -164,92 +118,47 @@ PRINTED = 10  # residuals in JSON, without the first
 PRODUCT_SHARE, WHOLE_SHARE = "product share", "whole share"
 
 
-@dataclass
-class Findings:
-    """What the stages have found, on the ranks that took part: rows, and how residuals compare."""
-
-    rows: list[MiniRow] = field(default_factory=list)
-    histories: list[Verdict] = field(default_factory=list)
-
-
-def work(
-    comm: MPI.Intracomm,
-    stage: Stage,
-    grid: Grid,
-    ways: Mapping[str, Way],
-    options: Options,
-    found: Findings,
-    tick: Callable[[], None],
-    picture: str | None,
+def judge(
+    system: System, options: Options, part: Part, before: Bandwidth, runs: Sequence[Ran]
 ) -> None:
-    """Collective. Run all ways with the grid; what comes of it is added to ``found``.
-
-    ``picture``: the file where the first way is drawn after the runs. :class:`.CommandError` on
-    every rank for what cannot be done.
-    """
-    with closing() as stack:
-        system = System(comm, grid)
-        stack.callback(system.free)
-        judge = Judge(system, stage, options, found, picture, system.bandwidth())
-        found.rows += run_ways(system, ways, options, judge, tick)
-
-
-@dataclass(frozen=True)
-class Judge:
-    """Residuals, errors of x, and shares of what memory allows, as fast as it was ``before``."""
-
-    system: System
-    stage: Stage
-    options: Options
-    found: Findings
-    picture: str | None
-    before: Bandwidth
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """Local."""
-        return self.stage.labels
-
-    def judge(self, runs: Sequence[Ran]) -> None:
-        """Collective. Complete the rows; every way's residuals against those of rank 0 alone."""
-        system = self.system
-        memory = self.before.or_faster(system.bandwidth())
-        for ran in runs:
-            self._complete(ran, memory)
-        if self.options.verify:
-            expected = reference(system.comm, system.grid, self.options.iterations)
-            for ran in runs:
-                verdict = compared(ran.solution.residuals.tolist(), expected)
-                ran.row.facts = {**ran.row.facts, "residuals_error": verdict.error}
-                self.found.histories.append(verdict)
-        if self.picture is not None:
-            draw(system.comm, system.grid, runs[0].solver, self.picture)
-
-    def _complete(self, ran: Ran, memory: Bandwidth) -> None:
-        """Collective."""
-        system, row, residuals = self.system, ran.row, ran.solution.residuals.tolist()
-        product, whole = system.bounds(memory)
-        row.verdict = solved(system.comm, ran.solution)
-        row.shares = {
-            PRODUCT_SHARE: product / ran.iteration.product,
-            WHOLE_SHARE: whole / ran.iteration.median,
-        }
-        row.numbers = {"residual": residuals[-1]}
-        row.facts = {
-            **row.facts,
-            "shape": list(system.grid.shape),
-            "bandwidth_bytes_per_s": dict(memory.loops),
-            "bandwidth_probe_bytes": memory.nbytes,
-            "flops_per_s": system.flops / ran.iteration.median,
-            "bound_product_s": product,
-            "bound_iteration_s": whole,
-            "residuals": some(residuals),
-        }
-
-
-def some(residuals: list[Any]) -> list[Any]:
-    """Local. About ten of them, the first and every so many, as the reference prints them."""
-    return residuals[:: max(1, (len(residuals) - 1) // PRINTED)]
+    """Collective. Residuals, errors of x, and shares of what memory allows, as fast as it was
+    ``before``; with ``--verify`` residuals against those of rank 0 alone."""
+    comm, memory = system.comm, before.or_faster(system.bandwidth())
+    expected: list[float] | None = None
+    if options.verify:
+        grid, iterations = system.grid, options.iterations
+        expected = by_rank_0(
+            comm, lambda: residuals(grid, iterations), "the residuals of rank 0 alone"
+        )
+        expected = comm.bcast(expected)
+    histories = []
+    for ran in runs:
+        row, solution = ran.row, ran.solver.last
+        norms = solution.residuals.tolist()
+        bound, whole = system.bounds(memory)
+        row.verdict = solved(comm, solution)
+        tell(
+            row,
+            shares={PRODUCT_SHARE: bound / ran.product, WHOLE_SHARE: whole / ran.median},
+            numbers={"residual": norms[-1]},
+            facts={
+                "shape": list(system.grid.shape),
+                "bandwidth_bytes_per_s": dict(memory.loops),
+                "bandwidth_probe_bytes": memory.nbytes,
+                "flops_per_s": system.flops / ran.median,
+                "bound_product_s": bound,
+                "bound_iteration_s": whole,
+                # about ten of them, the first and every so many, as the reference prints them
+                "residuals": norms[:: max(1, (len(norms) - 1) // PRINTED)],
+            },
+        )
+        if expected is not None:
+            histories.append(compared(norms, expected))
+            tell(row, facts={"residuals_error": histories[-1].error})
+    verdicts = [ran.row.verdict for ran in runs if ran.row.verdict is not None]
+    part.verdicts["x, which has to be 1"] = worst(verdicts)
+    if histories:
+        part.verdicts["residuals, against rank 0 alone"] = worst(histories)
 
 
 RESIDUAL = "residual: its norm after the last iteration, by the recurrence."
@@ -264,56 +173,33 @@ BOUNDS = (
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a result is wrong."""
-    wanted = by_name(chosen(options.comm, ways()))
-    points = box(options.shape)
-    every = stages(comm.size, options)
+    wanted = ways_of(options.comm, ways(), REFERENCE)
+    points, every = box(options.shape), stages(comm.size, options)
     grids = {stage: Grid.stacked(points, stage.shares) for stage in every}
     for stage, grid in grids.items():
         grid.planes(stage.ranks)
-    found = Findings()
-    last = max(every, key=lambda stage: stage.ranks)
-    with overhead.solving(comm, options, len(every) * len(wanted) * options.repeats) as (out, tick):
+    drawn = largest(every) if options.picture is not None else None
 
-        report = Report("hpccg", options.settings(), _pattern(comm, options, points, every))
-        parts = Parts(comm, report, options.json)
+    def work(sub: MPI.Intracomm, stage: Stage, part: Part, tick: Tick) -> None:
+        with closing() as stack:
+            system = System(sub, grids[stage])
+            stack.callback(system.free)
+            before = system.bandwidth()
 
-        def stage_work(sub: MPI.Intracomm, stage: Stage) -> None:
-            picture = options.picture if stage == last else None
+            def judged(runs: Sequence[Ran]) -> None:
+                judge(system, options, part, before, runs)
+                if stage is drawn and options.picture is not None:
+                    draw(sub, system.grid, runs[0].solver, options.picture)
 
-            def measure(part: Part) -> None:
-                mine = Findings()
-                work(sub, stage, grids[stage], wanted, options, mine, tick, picture)
-                part.rows += mine.rows
-                part.verdicts = {str(k): each for k, each in enumerate(mine.histories)}
+            part.rows += run_ways(system, wanted, options, stage.labels, judged, tick)
 
-            part = parts.add(stage.name, measure, keep=picture is None)
-            found.rows += mini_rows(part.rows)
-            found.histories += part.verdicts.values()
-
-        scaled(comm, every, stage_work)
-    report.remarks = [f"{overhead.ITERATION_REMARK} {RESIDUAL}", BOUNDS]
-    report.verdicts = _verdicts(found)
-    return overhead.finish(comm, options, out, report, found.rows, "HPCCG")
-
-
-def _verdicts(found: Findings) -> dict[str, Verdict]:
-    """Local. The worst error of x, whose bound is that of its residual; and of the residuals."""
-    verdicts = {}
-    solutions = [row.verdict for row in found.rows if row.verdict is not None]
-    if solutions:
-        verdicts["x, which has to be 1"] = worst(solutions)
-    if found.histories:
-        verdicts["residuals, against rank 0 alone"] = worst(found.histories)
-    return verdicts
-
-
-def _pattern(
-    comm: MPI.Intracomm, options: Options, box: Sequence[int], every: Sequence[Stage]
-) -> dict[str, Any]:
-    """Local."""
-    return {
-        "box": list(box),
+    pattern = {
+        "box": list(points),
         "iterations": options.iterations,
         "ranks": comm.size,
-        "stages": overhead.staged(every, lambda stage: {"boxes": stage.shares}),
+        "stages": overhead.told(every, lambda stage: {"boxes": stage.shares}),
     }
+    report = Report("hpccg", options.settings(), pattern)
+    report.remarks = [f"{ITERATION_REMARK} {RESIDUAL}", BOUNDS]
+    measured(comm, options, report, every, len(wanted) * options.repeats, work, drawn)
+    return overhead.finish(comm, options, report, "HPCCG")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import log
 
 import numpy as np
 from mpi4py import MPI
@@ -49,79 +50,60 @@ class Level:
     bound: float
 
 
-def level(system: System, options: Options) -> tuple[Level, NDArray[np.float64]]:
-    """Collective. Solve on one mesh, with the matrix's own halo: the level and this rank's x."""
-    began = time.perf_counter()
-    solution = system.solution(system.matrix, options.rtol, options.maxiter)
-    seconds = system.comm.allreduce(time.perf_counter() - began, op=MPI.MAX)
-    found = Level(
-        system.mesh.elements,
-        system.unknowns,
-        solution.iterations,
-        float(seconds),
-        system.residual(solution.x),
-        system.errors(solution.x),
-        system.bound,
-    )
-    return found, solution.x
-
-
 def converged(
     comm: MPI.Intracomm,
     options: Options,
     problem: Problem,
     meshes: Sequence[Triple],
-    tick: Callable[[], None],
-) -> tuple[list[Level], System, NDArray[np.float64]]:
-    """Collective. All levels, and the system and the solution of the last, the finest.
+    look: Callable[[System, NDArray[np.float64]], object],
+    tick: Callable[[], object],
+) -> list[Level]:
+    """Collective. All levels, with the matrix's own halo.
 
+    ``look``: is called with each system and this rank's block of its solution.
     :class:`.CommandError` on every rank where a mesh does not fit the ranks.
     """
     found = []
-    for elements in meshes[:-1]:
+    for elements in meshes:
         with closing() as stack:
             system = System(comm, elements, problem, options.distort)
             stack.callback(system.Free)
-            found.append(level(system, options)[0])
+            began = time.perf_counter()
+            solution = system.solution(system.matrix, options.rtol, options.maxiter)
+            seconds = comm.allreduce(time.perf_counter() - began, op=MPI.MAX)
+            level = Level(
+                elements,
+                system.unknowns,
+                solution.iterations,
+                seconds,
+                system.residual(solution.x),
+                system.errors(solution.x),
+                system.bound,
+            )
+            look(system, solution.x)
+        found.append(level)
         tick()
-    with closing() as stack:
-        system = System(comm, meshes[-1], problem, options.distort)
-        stack.callback(system.Free)
-        last, x = level(system, options)
-        stack.pop_all()
-    tick()
-    return [*found, last], system, x
+    return found
 
 
 def listing(levels: Sequence[Level]) -> Listing:
     """Local. A row for each level."""
     table = Listing("Error on finer and finer meshes", _COLUMNS)
-    for number, each in enumerate(levels):
-        before = levels[number - 1] if number else None
+    before: Level | None = None
+    for each in levels:
         largest, rms = orders(before, each) if before else (None, None)
+        done = each.unknowns, each.iterations, each.seconds
         errors = each.errors
-        table.rows.append(
-            [
-                *each.elements,
-                each.unknowns,
-                each.iterations,
-                each.seconds,
-                errors.largest,
-                largest,
-                errors.rms,
-                rms,
-            ]
-        )
+        table.rows.append([*each.elements, *done, errors.largest, largest, errors.rms, rms])
+        before = each
     return table
 
 
 def orders(coarse: Level, fine: Level) -> tuple[float, float]:
     """Local. The powers of the spacing with which the largest error and the rms fell."""
-    ratio = np.log(min(fine.elements) / min(coarse.elements))
+    ratio = log(min(fine.elements) / min(coarse.elements))
     one, other = coarse.errors, fine.errors
-    largest = np.log(one.largest / other.largest) / ratio
-    rms = np.log(one.rms / other.rms) / ratio
-    return float(largest), float(rms)
+    return log(one.largest / other.largest) / ratio, log(one.rms / other.rms) / ratio
 
 
 def verdicts(levels: Sequence[Level], rtol: float) -> dict[str, Verdict]:

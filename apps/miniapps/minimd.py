@@ -14,45 +14,35 @@ from typing import Any
 
 from mpi4py import MPI
 
-from onesided.apps.bench import store
+from onesided.apps.bench.ranks import by_rank_0
+from onesided.apps.bench.selection import ways_of
+from onesided.apps.bench.store import Part
 from onesided.apps.cli.failures import CommandError, user_errors, words
 from onesided.apps.cli.options import Options, box
-from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import Listing, Report
-from onesided.apps.cli.statistics import Verdict, worst
+from onesided.apps.cli.report import Listing, Report, Row
 from onesided.apps.miniapps import overhead
 from onesided.apps.miniapps.minimd_atoms import Parts, fits, grids, process_grid
 from onesided.apps.miniapps.minimd_kernels import usable
 from onesided.apps.miniapps.minimd_links import ways
 from onesided.apps.miniapps.minimd_problem import Problem
-from onesided.apps.miniapps.minimd_simulation import conservation
-from onesided.apps.miniapps.minimd_stage import ROOT, Experiment, Outcome, steps_of_runs
+from onesided.apps.miniapps.minimd_simulation import Output, conservation
+from onesided.apps.miniapps.minimd_stage import experiment, steps_of_runs
 from onesided.apps.miniapps.overhead import ranks_of
-from onesided.apps.miniapps.way import (
-    REFERENCE,
-    STRONG,
-    MiniRow,
-    Stage,
-    by_name,
-    chosen,
-    scaled,
-    stages,
-)
-from onesided.apps.report.chart import save_atoms
+from onesided.apps.miniapps.stages import STRONG, Stage, Tick, largest, measured, stages, tell
+from onesided.apps.report.result import REFERENCE
 from onesided.collectives import agreed
-
-# How well the ways scale: against their own times on the fewest ranks of a scaling. Pure.
 
 EFFICIENCY = "efficiency"
 
 
-def add_efficiencies(rows: Sequence[MiniRow]) -> None:
-    """Local. To the shares of all rows of a scaling that were timed; 1 on the fewest ranks.
+def add_efficiencies(rows: Sequence[Row]) -> None:
+    """Local. To all rows of a scaling that were timed, how well their way scales.
 
-    By means over the runs: in weak scaling the time stays, in strong scaling it shrinks with the
-    number of ranks, where a way scales well.
+    Against its own time on the fewest ranks, where it is 1; by means over the runs. In weak
+    scaling the time stays, in strong scaling it shrinks with the number of ranks, where a way
+    scales well.
     """
-    first: dict[tuple[str, str], MiniRow] = {}
+    first: dict[tuple[str, str], Row] = {}
     for row in sorted(rows, key=ranks_of):
         scaling = row.labels.get("scaling", "")
         if row.reason or not scaling:
@@ -61,7 +51,7 @@ def add_efficiencies(rows: Sequence[MiniRow]) -> None:
         gain = fewest.mean / row.mean
         if scaling == STRONG:
             gain *= ranks_of(fewest) / ranks_of(row)
-        row.shares = {**row.shares, EFFICIENCY: gain}
+        tell(row, shares={EFFICIENCY: gain})
 
 
 # The input file of Mantevo's MiniMD (``in.lj.miniMD``): fixed lines, values first.
@@ -159,15 +149,7 @@ def base_problem(comm: MPI.Intracomm, options: Options) -> tuple[Problem, bool]:
     :class:`CommandError` on all ranks for a file that cannot be read, and for numbers that do
     not fit each other.
     """
-    problem, trouble = Problem(), ""
-    if comm.rank == ROOT and options.input is not None:
-        try:
-            problem = _read(options.input)
-        except CommandError as error:
-            trouble = str(error)
-    problem, trouble = comm.bcast((problem, trouble), root=ROOT)
-    if trouble:
-        raise CommandError(trouble)
+    problem = comm.bcast(by_rank_0(comm, lambda: _read(options.input), "the input file"))
     given: dict[str, Any] = {
         name: getattr(options, option)
         for option, name in NUMBERS.items()
@@ -180,7 +162,10 @@ def base_problem(comm: MPI.Intracomm, options: Options) -> tuple[Problem, bool]:
     return problem, options.shape is not None or options.input is not None
 
 
-def _read(name: str) -> Problem:
+def _read(name: str | None) -> Problem:
+    """Local. The standard problem without a file."""
+    if name is None:
+        return Problem()
     try:
         return parse(Path(name).read_text(encoding="utf-8"), name)
     except OSError as error:
@@ -251,94 +236,63 @@ OUTPUT = {"ranks": ".0f", "step": ".0f", "T": ".6f", "U": ".6f", "P": ".6f", "en
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a verification failed."""
-    wanted = by_name(chosen(options.comm, ways()))
+    wanted = ways_of(options.comm, ways(), REFERENCE)
     problem, given = base_problem(comm, options)
     every = stages(comm.size, options)
-    problems = [of_stage(problem, given, options, stage) for stage in every]
-    grids = [
-        grid_of(mine, options, stage.ranks) for mine, stage in zip(problems, every, strict=True)
-    ]
+    problems = {stage: of_stage(problem, given, options, stage) for stage in every}
+    grids = {stage: grid_of(problems[stage], options, stage.ranks) for stage in every}
     with user_errors(), agreed(comm):
         kernel = usable(options.kernel)
-    out = console(options.terminal) if comm.rank == ROOT else None
-    found: list[Outcome] = []
-    runs = len(steps_of_runs(problem, options.repeats))
-    last = max(every, key=lambda stage: stage.ranks)
+    last = largest(every)
+
+    def work(sub: MPI.Intracomm, stage: Stage, part: Part, tick: Tick) -> None:
+        picture = options.picture if stage is last else None
+        experiment(
+            sub, stage, problems[stage], grids[stage], wanted, kernel, options, part, tick, picture
+        )
+
     report = Report("minimd", options.settings(), {})
-    parts = store.Parts(comm, report, options.json)
-    with progress(out, "moving", len(every) * len(wanted) * runs) as tick:
-
-        def stage_work(sub: MPI.Intracomm, stage: Stage) -> None:
-            number = every.index(stage)
-            slab = options.picture is not None and stage is last
-            experiment = Experiment(
-                stage, problems[number], grids[number], wanted, kernel, options, slab
-            )
-
-            def measure(part: store.Part) -> None:
-                experiment.run(sub, tick).keep(part)
-
-            if slab:
-                found.append(experiment.run(sub, tick))
-            else:
-                part = parts.add(stage.name, measure)
-                found.append(Outcome.of(part, stage, problems[number], grids[number]))
-
-        scaled(comm, every, stage_work)
-    if comm.rank == ROOT:
-        rows = [row for outcome in found for row in outcome.rows]
-        _tell(report, rows, found, {"kernel": kernel, "ranks": comm.size})
-        _draw(options, rows, found)
-    report.finish(comm, out, options.json)
-    return report.code(comm)
+    turns = len(wanted) * len(steps_of_runs(problem, options.repeats))
+    drawn = last if options.picture is not None else None
+    parts = measured(comm, options, report, every, turns, work, drawn)
+    if comm.rank == 0:
+        found = dict(zip(every, parts, strict=True))
+        add_efficiencies(report.rows)
+        told = overhead.told(every, lambda stage: {
+            "cells": list(problems[stage].cells), "grid": list(grids[stage]),
+        })  # fmt: skip
+        pattern = _pattern(problems[last], grids[last], found[last])
+        report.pattern = {**pattern, "kernel": kernel, "ranks": comm.size, "stages": told}
+        report.listings = _outputs(found)
+        moves, energy = _moves(problem, found), _energy(problems[last], found[last])
+        report.remarks = [REMARK, energy, moves, _judgement(report.rows)]
+    return overhead.finish(comm, options, report, "MiniMD")
 
 
-def _tell(
-    report: Report, rows: Sequence[MiniRow], found: Sequence[Outcome], job: Mapping[str, Any]
-) -> None:
-    """Local. What the stages have found, the largest of them in more detail."""
-    last = max(found, key=lambda outcome: outcome.stage.ranks)
-    add_efficiencies(rows)
-    report.rows = list(rows)
-    report.pattern = {**_pattern(last), **job, "stages": [_stage(each) for each in found]}
-    report.listings = {**_outputs(found), **overhead.listings(rows)}
-    for what in last.verdicts:
-        report.verdicts[what] = worst([each.verdicts[what] for each in found])
-    report.remarks = [REMARK, overhead.REMARK, _energy(last), _moves(found), _judgement(rows)]
+def _of(part: Part) -> list[Output]:
+    """Local. The output of a stage."""
+    return [Output(**each) for each in part.more["outputs"]]
 
 
-def _stage(outcome: Outcome) -> dict[str, Any]:
-    """Local."""
-    return {
-        "scaling": outcome.stage.scaling,
-        "ranks": outcome.stage.ranks,
-        "cells": list(outcome.problem.cells),
-        "grid": list(outcome.grid),
-    }
-
-
-def _outputs(found: Sequence[Outcome]) -> dict[str, Listing]:
+def _outputs(found: Mapping[Stage, Part]) -> dict[str, Listing]:
     """Local. A table for each scaling, by its name in JSON."""
     listings: dict[str, Listing] = {}
-    for outcome in found:
-        scaling = outcome.stage.scaling
-        name = f"output_{scaling}" if scaling else "output"
-        title = f"Thermodynamic output, {scaling} scaling" if scaling else "Thermodynamic output"
-        rows = listings.setdefault(name, Listing(title, OUTPUT)).rows
-        for line in outcome.outputs:
-            rows.append((float(outcome.stage.ranks), float(line.step), *line.numbers))
+    for stage, part in found.items():
+        name = f"output_{stage.scaling}" if stage.scaling else "output"
+        more = f", {stage.scaling} scaling" if stage.scaling else ""
+        listing = listings.setdefault(name, Listing(f"Thermodynamic output{more}", OUTPUT))
+        listing.rows += [(stage.ranks, line.step, *line.numbers) for line in _of(part)]
     return listings
 
 
-def _pattern(outcome: Outcome) -> dict[str, Any]:
+def _pattern(problem: Problem, grid: Parts, part: Part) -> dict[str, Any]:
     """Local."""
-    problem = outcome.problem
     return {
         "cells": list(problem.cells),
         "atoms": problem.atoms,
-        "atoms of a rank": [outcome.fewest, outcome.most],
-        "ghosts": outcome.ghosts,
-        "grid": list(outcome.grid),
+        "atoms of a rank": [part.more["fewest"], part.more["most"]],
+        "ghosts": part.more["ghosts"],
+        "grid": list(grid),
         "steps": problem.steps,
         "dt": problem.dt,
         "temperature": problem.temperature,
@@ -349,19 +303,19 @@ def _pattern(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _energy(outcome: Outcome) -> str:
+def _energy(problem: Problem, part: Part) -> str:
     """Local. A sentence on what is conserved."""
-    change = conservation(outcome.problem, outcome.outputs).error
+    change = conservation(problem, _of(part)).error
     return (
         "T, U and P are those of Mantevo's output; energy is kinetic and of the potential that is "
         f"shifted to end at zero. It changed by {change:.1e} of the kinetic energy at the start."
     )
 
 
-def _moves(found: Sequence[Outcome]) -> str:
+def _moves(problem: Problem, found: Mapping[Stage, Part]) -> str:
     """Local. A sentence on the neighbor lists."""
-    half = 0.5 * found[0].problem.skin
-    farthest = max(outcome.farthest for outcome in found)
+    half = 0.5 * problem.skin
+    farthest = max(part.more["farthest"] for part in found.values())
     moved = f"Atoms moved up to {farthest:.3f} between two sets of neighbor lists"
     if farthest <= half:
         return f"{moved}, no farther than half the skin, {half:.3f}."
@@ -371,30 +325,14 @@ def _moves(found: Sequence[Outcome]) -> str:
     )
 
 
-def _judgement(rows: Sequence[MiniRow]) -> str:
+def _judgement(rows: Sequence[Row]) -> str:
     """Local. A sentence on the states of the ways."""
-    wrong = [row.labels["method"] for row in rows if _is_wrong(row.verdict)]
+    wrong = [
+        row.labels["method"]
+        for row in rows
+        if row.verdict is not None and not row.verdict.passed
+    ]
     if wrong:
         told = ", ".join(dict.fromkeys(wrong))
         return f"WRONG: {told} came to another state than {REFERENCE}."
     return "All ways came to the same state, bit by bit."
-
-
-def _is_wrong(verdict: Verdict | None) -> bool:
-    return verdict is not None and not verdict.passed
-
-
-def _draw(options: Options, rows: Sequence[MiniRow], found: Sequence[Outcome]) -> None:
-    """Local. The atoms in the middle of the box, and the overheads."""
-    overhead.draw(options, "MiniMD", rows)
-    for outcome in found:
-        if outcome.points is None or options.picture is None:
-            continue
-        title = f"Atoms in the middle of the box, step {outcome.outputs[-1].step}"
-        lengths = outcome.problem.lengths[:2]
-        cuts = [
-            [length * number / parts for number in range(1, parts)]
-            for length, parts in zip(lengths, outcome.grid[:2], strict=True)
-        ]
-        x, y, speed = outcome.points
-        save_atoms(options.picture, title, (x, y), speed, lengths, cuts)

@@ -1,8 +1,7 @@
 """What brings numbers to both neighbors of a rank along each axis, again and again.
 
 The ways are those of :mod:`onesided.apps.miniapps.halos`: the numbers that leave along an axis are
-the
-own entries of a vector, those that come are its ghosts. The reference is that of MiniMD. The
+the own entries of a vector, those that come are its ghosts. The reference is that of MiniMD. The
 numbers of ghosts change with every new set of neighbor lists, what is persistent cannot. Links are
 therefore planned with some room, the same on all ranks, and planned anew where it does not
 suffice, which all ranks find out together; all the room is sent, but by the reference.
@@ -10,35 +9,32 @@ suffice, which all ranks find out together; all the room is sent, but by the ref
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 from mpi4py import MPI
-from mpi4py.typing import BufSpec
 from numpy.typing import NDArray
 
 from onesided.apps.miniapps import halos
-from onesided.apps.miniapps.halos import Need
+from onesided.apps.miniapps.halos import Need, Ways
 from onesided.apps.miniapps.minimd_atoms import HIGH, LOW, SIDES, Axis, Border, Counts, Pair
 from onesided.apps.miniapps.minimd_problem import AXES
-from onesided.apps.miniapps.way import REFERENCE, Way, by_name
+from onesided.apps.report.result import REFERENCE
 from onesided.collectives import agree
 from onesided.sparse import HaloPattern
 
 SPARE = 1.15  # room for so many times the atoms that there are at first
 LEAST = 32  # and so many more
-_HERE = "onesided.apps.miniapps.minimd_links"
 
 
-def ways() -> dict[str, Way]:
-    """Local. By name: messages of just as many numbers as there are, then all ways of a halo."""
-    others = {name: way for name, way in halos.ways().items() if name != REFERENCE}
-    return by_name([
-        Way(REFERENCE, f"{_HERE}:TwoSided"),
-        *(Way(name, f"{_HERE}:Ghosts", {"way": way}) for name, way in others.items()),
-    ])  # fmt: skip
+def ways() -> Ways:
+    """Local. What makes a link of a :class:`Line`, by name: all ways of a halo, but the reference
+    sends just as many numbers as there are."""
+    found = {name: partial(Ghosts, make=make) for name, make in halos.ways().items()}
+    return {**found, REFERENCE: TwoSided}
 
 
 @dataclass(frozen=True)
@@ -53,10 +49,6 @@ class Line:
     neighbors: tuple[int, int]
     room: int
     info: Mapping[str, str] = field(default_factory=dict)
-
-    def sides(self, array: NDArray[Any]) -> Pair:
-        """Local. Two parts of an array of twice the room."""
-        return array[: self.room], array[self.room : 2 * self.room]
 
 
 class Link(Protocol):
@@ -76,71 +68,52 @@ class Link(Protocol):
         """Collective over the line. Give everything back."""
 
 
-class TwoSided:
+class TwoSided(Link):
     """Nonblocking messages of just as many numbers as there are: the original."""
 
     label = ""
 
     def __init__(self, line: Line) -> None:
         """Local."""
-        self.line = line
-        self.out = line.sides(np.zeros(2 * line.room))
-        self._into = line.sides(np.zeros(2 * line.room))
-        self._counts = (0, 0), (0, 0)
-        self._specs: list[BufSpec] = []
+        self._comm, self._neighbors = line.comm, line.neighbors
+        self.out = np.zeros(line.room), np.zeros(line.room)
+        self._into = np.zeros(line.room), np.zeros(line.room)
 
     def exchange(self, sent: Counts, received: Counts) -> Pair:
         """Collective over the line."""
-        comm, (low, high) = self.line.comm, self.line.neighbors
-        if (sent, received) != self._counts or not self._specs:
-            self._plan(sent, received)
-        from_low, from_high, to_low, to_high = self._specs
-        MPI.Request.Waitall(
-            [
-                comm.Irecv(from_low, low, HIGH),
-                comm.Irecv(from_high, high, LOW),
-                comm.Isend(to_low, low, LOW),
-                comm.Isend(to_high, high, HIGH),
-            ]
-        )
+        comm, requests = self._comm, []
+        for side, rank in enumerate(self._neighbors):
+            coming = [self._into[side], received[side], MPI.DOUBLE]
+            requests.append(comm.Irecv(coming, rank, 1 - side))
+        for side, rank in enumerate(self._neighbors):
+            requests.append(comm.Isend([self.out[side], sent[side], MPI.DOUBLE], rank, side))
+        MPI.Request.Waitall(requests)
         return self._into
 
-    def _plan(self, sent: Counts, received: Counts) -> None:
-        """Local. What is received from and sent to the lower and the higher neighbor."""
-        arrays, counts = (*self._into, *self.out), (*received, *sent)
-        self._counts = sent, received
-        self._specs = [
-            [array, count, MPI.DOUBLE] for array, count in zip(arrays, counts, strict=True)
-        ]
 
-    def free(self) -> None:
-        """Local."""
-
-
-class Ghosts:
+class Ghosts(Link):
     """A halo of a vector whose own entries are ``out``, all of which neighbors need."""
 
-    def __init__(self, line: Line, way: Way) -> None:
+    def __init__(self, line: Line, make: Callable[[Need], Any]) -> None:
         """Collective over the line. Raises what the way raises."""
-        self._vector = np.zeros(2 * line.room)
-        self.out = line.sides(self._vector)
-        ranks = line.neighbors
+        room, ranks = line.room, line.neighbors
+        self._vector = np.zeros(2 * room)
+        self.out = self._vector[:room], self._vector[room:]
         leaving = sorted(SIDES, key=lambda side: (ranks[side], side))
         coming = sorted(SIDES, key=lambda side: (ranks[side], 1 - side))
-        index = np.concatenate([np.arange(line.room) + side * line.room for side in leaving])
-        counts = np.bincount(ranks, minlength=line.comm.size) * line.room
-        pattern = HaloPattern(2 * line.room, np.zeros(2 * line.room, np.int64), index, counts,
-                              counts)  # fmt: skip
-        self._places = [line.room * coming.index(side) for side in SIDES]
-        self._room = line.room
-        self.halo = way.make(Need(line.comm, pattern, np.dtype(float), line.info))
-        self.label: str = self.halo.label
+        index = np.concatenate([np.arange(room) + side * room for side in leaving])
+        counts = np.bincount(ranks, minlength=line.comm.size) * room
+        pattern = HaloPattern(2 * room, np.zeros(2 * room, np.int64), index, counts, counts)
+        low, high = (room * coming.index(side) for side in SIDES)
+        self._places = slice(low, low + room), slice(high, high + room)
+        self.halo = make(Need(line.comm, pattern, np.dtype(float), line.info))
+        self.label = self.halo.label
 
     def exchange(self, sent: Counts, received: Counts) -> Pair:
         """Collective over the line."""
         self.halo.start(self._vector)
-        ghosts, room, (low, high) = self.halo.finish(), self._room, self._places
-        return ghosts[low : low + room], ghosts[high : high + room]
+        ghosts, (low, high) = self.halo.finish(), self._places
+        return ghosts[low], ghosts[high]
 
     def free(self) -> None:
         """Collective over the line."""
@@ -157,7 +130,7 @@ class Links:
         self,
         comm: MPI.Intracomm,
         axes: Sequence[Axis],
-        way: Way,
+        make: Callable[[Line], Link],
         info: Mapping[str, str],
         needed: NDArray[np.int64],
     ) -> None:
@@ -165,30 +138,32 @@ class Links:
 
         Raises what a way raises, on all ranks.
         """
-        self._comm, self._axes, self._way, self._info = comm, axes, way, info
+        self._comm, self._axes, self._make, self._info = comm, axes, make, info
         self.forward: list[Link | None] = []
         self.back: list[Link | None] = []
         self.rooms = np.zeros(AXES, dtype=np.int64)
         self.plans = 0
-        self._make(needed)
+        self._plan(needed)
+
+    @property
+    def _links(self) -> list[Link]:
+        return [link for link in self.forward + self.back if link is not None]
 
     @property
     def label(self) -> str:
         """Local. What the way has chosen itself."""
-        used = {link.label for link in self.forward + self.back if link is not None}
-        return ", ".join(sorted(used - {""}))
+        return ", ".join(sorted({link.label for link in self._links} - {""}))
 
     @property
     def nbytes(self) -> int:
         """Local. Of the room that is planned, forward and back."""
-        links = [link for link in self.forward + self.back if link is not None]
-        return sum(part.nbytes for link in links for part in link.out)
+        return sum(part.nbytes for link in self._links for part in link.out)
 
     def fit(self, needed: NDArray[np.int64]) -> None:
         """Collective. Plan again where the room is too small; ``needed`` is the same on all."""
         if (needed > self.rooms).any():
             self.free()
-            self._make(np.maximum(needed, self.rooms))
+            self._plan(np.maximum(needed, self.rooms))
 
     def free(self) -> None:
         """Collective."""
@@ -198,30 +173,25 @@ class Links:
                 if link is not None:
                     link.free()
 
-    def _make(self, needed: NDArray[np.int64]) -> None:
+    def _plan(self, needed: NDArray[np.int64]) -> None:
+        """Collective. Where one line cannot have a link, all that there are go back."""
         self.rooms = np.ceil(SPARE * needed).astype(np.int64) + LEAST
         self.plans += 1
         for axis in self._axes:
-            for links in (self.forward, self.back):
-                links.append(self._link(axis))
-
-    def _link(self, axis: Axis) -> Link | None:
-        """Collective. One of them; where a line cannot have it, the lines that can give it back."""
-        link, failure = None, None
-        if not axis.alone:
             room = AXES * int(self.rooms[axis.number])
-            try:
-                link = self._way.make(Line(axis.comm, axis.neighbors, room, self._info))
-            except Exception as error:
-                failure = error
-        try:
-            agree(self._comm, failure, "links of ghost atoms")
-        except Exception:
-            if link is not None:
-                link.free()
-            self.free()
-            raise
-        return link
+            for links in (self.forward, self.back):
+                link, failure = None, None
+                try:
+                    if not axis.alone:
+                        link = self._make(Line(axis.comm, axis.neighbors, room, self._info))
+                except Exception as error:
+                    failure = error
+                links.append(link)
+                try:
+                    agree(self._comm, failure, "links of ghost atoms")
+                except Exception:
+                    self.free()
+                    raise
 
 
 # Forward and reverse communication: positions to the ghosts, and the forces on them back.

@@ -14,9 +14,9 @@ from mpi4py import MPI
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.main import build_parser
 from onesided.apps.miniapps import hpccg, hpccg_system
-from onesided.apps.miniapps.halos import LockAllThreads, Need, Packed, TwoSided, ways
+from onesided.apps.miniapps.halos import LockAll, Need, Packed, TwoSided, ways
 from onesided.apps.miniapps.hpccg_system import DTYPE, Grid
-from onesided.apps.miniapps.race import Operator
+from onesided.apps.miniapps.solving import Operator
 from onesided.collectives import methods
 from onesided.sparse import DistMatrix
 
@@ -85,7 +85,7 @@ def case_vectors_that_change_meanwhile(comm, way, kernel):
     partition = grid.partition(comm.size)
     rows = grid.rows(partition.range(comm.rank))
     matrix = DistMatrix(comm, rows, partition, partition, method="p2p", kernel=kernel)
-    operator = Operator(matrix, ways()[way].make(Need(comm, matrix.pattern, DTYPE)))
+    operator = Operator(matrix, ways()[way](Need(comm, matrix.pattern, DTYPE)))
     y = np.empty(rows.shape[0])
     start, stop = partition.range(comm.rank)
     for number in range(15):
@@ -108,7 +108,7 @@ def case_wrong_ghosts_are_noticed(comm):
 
     def wrong(self, x):
         pack(self, x)
-        if isinstance(self, LockAllThreads) and comm.rank == 1:
+        if isinstance(self, LockAll) and comm.rank == 1:
             self._packed[0] *= 1 + 1e-6
 
     Packed._pack = wrong

@@ -23,7 +23,7 @@ from onesided.apps.miniapps import hpccg_system as memory
 from onesided.apps.miniapps import minife as minife
 from onesided.apps.miniapps import minife as minife_alone
 from onesided.apps.miniapps import minife_system as minife_system
-from onesided.apps.miniapps.halos import FenceThreads, Landing, Need, ways
+from onesided.apps.miniapps.halos import Fence, Landing, Need, ways
 from onesided.collectives import ResourceError, UnsupportedError, agree, methods
 from onesided.sparse import HaloPattern
 
@@ -142,12 +142,11 @@ def _any_neighbors(comm, way):
         for kind in KINDS:
             traffic = Traffic(comm, kind)
             try:
-                halo = ways()[way].make(Need(comm, traffic.pattern, np.dtype(float)))
+                halo = ways()[way](Need(comm, traffic.pattern, np.dtype(float)))
             except UnsupportedError as error:
                 skip(str(error))
             if way in THREADED:
-                lists = halo._works if isinstance(halo._works[0], list) else [halo._works]
-                for works in lists:
+                for works in halo._works:
                     works[1:] = [hesitating(work, dice) for work in works[1:]]
             rounds(comm, traffic, halo, dice, 12)
             halo.Free()
@@ -162,7 +161,7 @@ def case_one_rank_is_always_late(comm, way):
     """The others may be a round ahead, and must not be farther."""
     need_level(way)
     traffic = Traffic(comm, "all")
-    halo = ways()[way].make(Need(comm, traffic.pattern, np.dtype(float)))
+    halo = ways()[way](Need(comm, traffic.pattern, np.dtype(float)))
     for place in range(3):
         for number in range(6):
             slow = comm.rank == comm.size - 1
@@ -185,16 +184,16 @@ def case_an_error_of_a_thread_is_raised_after_the_others(comm, way):
     """On its rank; the halo can be freed, for no thread is at work any more."""
     need_level(way)
     traffic = Traffic(comm, "all")
-    halo = ways()[way].make(Need(comm, traffic.pattern, np.dtype(float)))
+    halo = ways()[way](Need(comm, traffic.pattern, np.dtype(float)))
 
     def fail():
         raise RuntimeError("a thread fails")
 
-    for works in halo._works if isinstance(halo._works[0], list) else [halo._works]:
+    for works in halo._works:
         works[1] = fail
     with pytest.raises(RuntimeError, match="a thread fails"):
         halo.start(traffic.x(comm.rank, 0))
-    if isinstance(halo, FenceThreads):
+    if isinstance(halo, Fence):
         halo.finish()
     halo.Free()
 
@@ -217,10 +216,10 @@ def case_threads_that_cannot_be_made(comm, way):
     halos.Team, Landing.free = Poor, lambda self: (freed.append(self), free(self))
     try:
         if comm.size == 1:
-            ways()[way].make(Need(comm, traffic.pattern, np.dtype(float))).Free()
+            ways()[way](Need(comm, traffic.pattern, np.dtype(float))).Free()
         else:
             with pytest.raises(ResourceError, match="threads: can't start new thread"):
-                ways()[way].make(Need(comm, traffic.pattern, np.dtype(float)))
+                ways()[way](Need(comm, traffic.pattern, np.dtype(float)))
     finally:
         halos.Team, Landing.free = Team, free
     assert len(freed) == 1
@@ -244,7 +243,7 @@ def case_no_memory_for_a_window(comm, way):
         setattr(halos, name, failing)
         try:
             with pytest.raises(type(error), match=str(error)):
-                ways()[way].make(Need(comm, pattern, np.dtype(float)))
+                ways()[way](Need(comm, pattern, np.dtype(float)))
         finally:
             setattr(halos, name, plain)
 
@@ -263,8 +262,8 @@ def case_no_memory_on_one_rank(comm, way):
         if comm.rank == comm.size - 1:
             patch.setattr(np, "zeros", none)
         with pytest.raises(MemoryError, match="no memory for entries"):
-            ways()[way].make(wanted)
-    halo = ways()[way].make(wanted)
+            ways()[way](wanted)
+    halo = ways()[way](wanted)
     rounds(comm, traffic, halo, random.Random(comm.rank), 2)
     halo.Free()
 
@@ -276,7 +275,7 @@ def case_one_rank_with_too_low_a_level(comm, way):
         MPI.Query_thread = lambda: MPI.THREAD_FUNNELED
     try:
         with pytest.raises(UnsupportedError, match="MPI_THREAD_FUNNELED"):
-            ways()[way].make(Need(comm, Traffic(comm, "all").pattern, np.dtype(float)))
+            ways()[way](Need(comm, Traffic(comm, "all").pattern, np.dtype(float)))
     finally:
         MPI.Query_thread = query
 

@@ -13,11 +13,11 @@ from command_runs import need_threads, run_command
 from mpi4py import MPI
 
 from onesided.apps.cli.failures import CommandError
-from onesided.apps.miniapps.halos import Fence, FenceThreads, Need, TwoSided, ways
-from onesided.apps.miniapps.minife import Alone, middle
+from onesided.apps.miniapps.halos import Fence, Need, TwoSided, ways
+from onesided.apps.miniapps.minife import alone, compared, gathered
 from onesided.apps.miniapps.minife_mesh import PROBLEMS, Box, fits
 from onesided.apps.miniapps.minife_system import System
-from onesided.apps.miniapps.race import Operator
+from onesided.apps.miniapps.solving import Operator
 from onesided.collectives import methods
 
 THREADED = ("fence-threads", "lock-all-threads")
@@ -97,7 +97,7 @@ def case_vectors_that_change_meanwhile(comm, way):
     if way in THREADED:
         need_threads()
     system = System(comm, (5, 4, 2 + 2 * comm.size), PROBLEMS["smooth"], 0.05)
-    halo = ways()[way].make(Need(comm, system.matrix.pattern, system.matrix.dtype))
+    halo = ways()[way](Need(comm, system.matrix.pattern, system.matrix.dtype))
     operator = Operator(system.matrix, halo)
     rng = np.random.default_rng(comm.rank)
     count = len(system.side)
@@ -130,9 +130,11 @@ def case_the_slice_has_every_node_of_the_middle(comm):
     whole = Box((0, 0, 0), mesh.points)
     places = np.arange(mesh.nodes, dtype=float).reshape(mesh.points)
     mine = places[mesh.own(comm.rank).within(whole)].reshape(-1)
-    found = middle(system, mine)
+    middle = mesh.points[2] // 2
+    a, b, _ = mesh.points
+    found = gathered(system, mine, Box((0, 0, middle), (a, b, middle + 1)))
     if comm.rank == 0:
-        assert (found == places[:, :, mesh.points[2] // 2]).all()
+        assert (found[:, :, 0] == places[:, :, middle]).all()
     else:
         assert found is None
     system.Free()
@@ -143,12 +145,12 @@ def case_one_wrong_node_is_noticed(comm):
     system = System(comm, (4, 4, 2 + comm.size), PROBLEMS["smooth"], 0.0)
     options = Namespace(rtol=1e-10, maxiter=500)
     x = system.solution(system.matrix, options.rtol, options.maxiter).x
-    alone = Alone(system, options)
-    good = alone.compared(x)
+    expected = alone(system, options)
+    good = compared(system, options, expected, x)
     assert good.passed, good
     if comm.rank == comm.size - 1:
         x[-1] += 1e-4
-    bad = alone.compared(x)
+    bad = compared(system, options, expected, x)
     assert not bad.passed
     assert 1e-5 < bad.error < 1e-3
     system.Free()
@@ -186,18 +188,18 @@ def case_scaling(comm):
 
 
 @ranks(at_least=2)
-@parameters(which=[Fence, FenceThreads])
-def case_wrong_ghosts_are_noticed(comm, which):
+@parameters(name=["fence", "fence-threads"])
+def case_wrong_ghosts_are_noticed(comm, name):
     """One way whose ghosts are not brought is told apart from the other."""
-    if which is FenceThreads:
+    if name in THREADED:
         need_threads()
-    put, name = which._put, "fence" if which is Fence else "fence-threads"
-    which._put = lambda self: None
+    put = Fence._put
+    Fence._put = lambda self: None
     try:
         words = f"--shape 8 --levels 1 --iterations 5 --repeats 1 --maxiter 60 --comm {name}"
         code, found = run(comm, words)
     finally:
-        which._put = put
+        Fence._put = put
     assert code == 1
     assert found["verified"] is False
     assert {row["method"]: row["verified"] for row in found["rows"]} == {

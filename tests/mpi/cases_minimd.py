@@ -22,7 +22,7 @@ from onesided.apps.miniapps.minimd_atoms import Domain, migrate, process_grid
 from onesided.apps.miniapps.minimd_links import Line, Links, ways
 from onesided.apps.miniapps.minimd_problem import Problem
 from onesided.apps.miniapps.minimd_simulation import PARTS, Simulation
-from onesided.apps.miniapps.way import REFERENCE
+from onesided.apps.report.result import REFERENCE
 from onesided.collectives import Grid, UnsupportedError
 
 NUMPY = "--kernel numpy"
@@ -116,7 +116,7 @@ def case_links_bring_what_was_sent(comm, way):
         need_threads()
     low, high = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
     room = 10
-    link = ways()[way].make(Line(comm, (low, high), room))
+    link = ways()[way](Line(comm, (low, high), room))
     for number in range(20):
         mark = 100.0 * number
         few, many = number // 8, 7 - number // 8  # as after new lists
@@ -234,7 +234,7 @@ def case_every_neighbor_has_a_thread_of_its_own(comm):
     """The calling thread puts nothing; both sides of a line of two ranks are one neighbor."""
     need_threads()
     low, high = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
-    link = ways()["fence-threads"].make(Line(comm, (low, high), 4))
+    link = ways()["fence-threads"](Line(comm, (low, high), 4))
     threads = []
 
     def noted(put):
@@ -245,7 +245,8 @@ def case_every_neighbor_has_a_thread_of_its_own(comm):
         return call
 
     link.exchange((1, 1), (1, 1))
-    link.halo._works[1:] = [noted(work) for work in link.halo._works[1:]]
+    works = link.halo._works[0]
+    works[1:] = [noted(work) for work in works[1:]]
     link.exchange((1, 1), (1, 1))
     assert len(threads) == len(set(threads)) == len({low, high})
     assert threading.get_ident() not in threads

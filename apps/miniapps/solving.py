@@ -10,22 +10,18 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Protocol
 
+import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.race import (
-    Contestant,
-    Race,
-    Stopwatch,
-    WatchedComm,
-    race,
-    unchecked,
-)
+from onesided.apps.bench.race import Contestant, Race, Stopwatch, WatchedComm, race, unchecked
 from onesided.apps.bench.selection import Candidate, hints, prepare, release
 from onesided.apps.cli.failures import closing
 from onesided.apps.cli.options import Options
-from onesided.apps.miniapps.halos import Need
-from onesided.apps.miniapps.way import REFERENCE, MiniRow, Way
+from onesided.apps.cli.report import Row
+from onesided.apps.miniapps.halos import Need, Ways
+from onesided.apps.miniapps.stages import HIDDEN, Tick, deviation, tell
+from onesided.apps.report.result import REFERENCE
 from onesided.sparse import DistMatrix, Linear
 from onesided.sparse.halo import Ghosts
 from onesided.sparse.solvers import Solution
@@ -61,10 +57,7 @@ class Operator(Linear):
         return self.matrix.H
 
     def multiply(self, x: NDArray[Any], y: NDArray[Any]) -> None:
-        """Collective. y = A x for one vector, (n,) or (n, 1); a block goes to the matrix."""
-        if x.size != len(x):
-            self.matrix.multiply(x, y)
-            return
+        """Collective. y = A x for one vector, (n,) or (n, 1)."""
         self.matrix.product(self.halo, x.reshape(-1), y.reshape(-1))
 
     def Free(self) -> None:
@@ -76,7 +69,7 @@ class Operator(Linear):
 # Conjugate gradients with one way of bringing the ghosts.
 
 #: Parts of an iteration; the rest of it are the vectors.
-EXCHANGE, PRODUCT, SUMS = "exchange", "product", "sums"
+PARTS = EXCHANGE, PRODUCT, SUMS = "exchange", "product", "sums"
 WARM_UP = 20  # iterations before the first run
 
 
@@ -103,34 +96,31 @@ class Solver:
 
     last: Solution
 
-    def __init__(self, system: System, way: Way, info: Mapping[str, str], iterations: int) -> None:
+    def __init__(
+        self, system: System, make: Callable[[Need], Any], info: Mapping[str, str], iterations: int
+    ) -> None:
         """Collective. What the halo cannot do on this MPI is its error on every rank."""
         self._system, self._iterations = system, iterations
         matrix = system.matrix
-        halo = way.make(Need(system.comm, matrix.pattern, matrix.dtype, info))
+        halo = make(Need(system.comm, matrix.pattern, matrix.dtype, info))
         self.label: str = halo.label
         self._operator = Operator(matrix, halo)
-        self.parts: Mapping[str, Stopwatch] = {
-            name: Stopwatch() for name in (EXCHANGE, PRODUCT, SUMS)
-        }
+        self.parts = {name: Stopwatch() for name in PARTS}
         self.parts[EXCHANGE].watch(halo, "start", "finish")
         self.parts[PRODUCT].watch(self._operator, "multiply")
         self._operator.comm = WatchedComm(system.comm, self.parts[SUMS])
 
     def run(self) -> None:
         """Collective. All iterations, however small the residual is; fewer where it is 0."""
-        self.last = self.after(self._iterations)
+        self.last = self.solved(0.0, self._iterations)
 
     def warm_up(self) -> None:
         """Collective. A few iterations."""
-        self.after(min(WARM_UP, self._iterations))
+        self.solved(0.0, min(WARM_UP, self._iterations))
 
-    def after(self, iterations: int) -> Solution:
-        """Collective. What another number of iterations comes to, beside the runs."""
-        return self.to_tolerance(0.0, iterations)
-
-    def to_tolerance(self, rtol: float, most: int) -> Solution:
-        """Collective. Until the residual is so much of the first, or so many iterations."""
+    def solved(self, rtol: float, most: int) -> Solution:
+        """Collective. Beside the runs: until the residual is so much of the first, or so many
+        iterations."""
         return self._system.solution(self._operator, rtol, most)
 
     def free(self) -> None:
@@ -139,86 +129,38 @@ class Solver:
 
 
 VECTORS = "vectors"
-
-
-@dataclass(frozen=True)
-class Iteration:
-    """Seconds of an iteration, the means over each run: of all of it, and of its parts.
-
-    The part of the product has the exchange in it.
-    """
-
-    times: list[float]
-    parts: dict[str, list[float]]
-
-    @classmethod
-    def of(cls, solver: Solver, name: str, found: Race) -> Iteration:
-        """Local. From the seconds of the runs."""
-        count = max(1, solver.last.iterations)
-        parts = {part: _each(seconds, count) for part, seconds in found.parts[name].items()}
-        return cls(_each(found.times[name], count), parts)
-
-    @property
-    def median(self) -> float:
-        """Local. Of the runs."""
-        return median(self.times)
-
-    @property
-    def product(self) -> float:
-        """Local. The median of the product with its exchange."""
-        return median(self.parts[PRODUCT])
-
-    def details(self) -> dict[str, list[float]]:
-        """Local. What it consists of; the product is the local one, vectors are the rest."""
-        exchange, product, sums = (self.parts[name] for name in (EXCHANGE, PRODUCT, SUMS))
-        known = zip(self.times, product, sums, strict=True)
-        return {
-            EXCHANGE: exchange,
-            PRODUCT: [one - other for one, other in zip(product, exchange, strict=True)],
-            SUMS: sums,
-            VECTORS: [whole - one - other for whole, one, other in known],
-        }
-
-
-def _each(seconds: Sequence[float], count: int) -> list[float]:
-    return [run / count for run in seconds]
+ITERATION_REMARK = (
+    "Times are those of an iteration of conjugate gradients, the mean over a run, by the slowest "
+    "rank; exchange: what the ranks spend with their ghosts, waiting included; product: the local "
+    "one; sums: the two reductions; vectors: the rest."
+)
 
 
 @dataclass(frozen=True)
 class Ran:
-    """A way that has run, before its halo is freed; ``solution`` is that of its last run."""
+    """A way that has run, before its halo is freed.
 
-    row: MiniRow
+    ``median``: seconds of an iteration, ``product``: those of its product with the exchange.
+    """
+
+    row: Row
     solver: Solver
-    iteration: Iteration
-
-    @property
-    def solution(self) -> Solution:
-        """Local."""
-        return self.solver.last
-
-
-class Judge(Protocol):
-    """What a mini-application makes of the runs: ``labels`` are those of its rows."""
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """Local."""
-
-    def judge(self, runs: Sequence[Ran]) -> None:
-        """Collective. Look at what came out, and complete the rows."""
+    median: float
+    product: float
 
 
 def run_ways(
     system: System,
-    ways: Mapping[str, Way],
+    ways: Ways,
     options: Options,
-    judge: Judge,
-    tick: Callable[[], None],
-) -> list[MiniRow]:
+    labels: Mapping[str, str],
+    judge: Callable[[Sequence[Ran]], None],
+    tick: Tick,
+) -> list[Row]:
     """Collective. Run all ways in turns; a row for each, also for those that cannot be run.
 
-    :class:`.CommandError` on every rank for what cannot be done.
+    ``judge`` looks at what came out, and completes the rows. :class:`.CommandError` on every rank
+    for what cannot be done.
     """
     comm, info = system.comm, hints(options)
     with closing() as stack:
@@ -236,42 +178,55 @@ def run_ways(
             for name, solver in runs.items()
         ]
         found = race(comm, contestants, iterations=options.repeats, tick=tick)
-        iterations = {name: Iteration.of(solver, name, found) for name, solver in runs.items()}
-        rows = {
-            name: MiniRow(
-                {**judge.labels, "method": name},
-                iterations[name].times,
-                against={REFERENCE: iterations[REFERENCE].times},
-                details=iterations[name].details(),
-                facts=_facts(system, solver, found.times[name]),
-                used=solver.label,
-            )
-            for name, solver in runs.items()
-        }
-        judge.judge([Ran(rows[name], runs[name], iterations[name]) for name in runs])
-    return [_finished(each, rows, judge, system) for each in candidates]
+        ran = {name: _ran(system, labels, name, solver, found) for name, solver in runs.items()}
+        for each in ran.values():
+            each.row.against = {REFERENCE: ran[REFERENCE].row.times}
+        judge(list(ran.values()))
+    rows = {name: each.row for name, each in ran.items()}
+    return [finished(each, rows, labels, comm.size) for each in candidates]
 
 
-def _facts(system: System, solver: Solver, times: Sequence[float]) -> dict[str, object]:
-    """Local. For JSON."""
-    return {
-        "ranks": system.comm.size,
-        "unknowns": system.unknowns,
-        "nonzeros": system.matrix.nnz,
-        "kernel": system.matrix.kernel_name,
-        "product": system.matrix.kernel_name,
-        "cg_iterations": solver.last.iterations,
-        "run_s": list(times),
-    }
+def _ran(
+    system: System, labels: Mapping[str, str], name: str, solver: Solver, found: Race
+) -> Ran:
+    """Local. What a way came to, by iteration."""
+    count = max(1, solver.last.iterations)
+    whole, exchange, product, sums = (
+        np.array(seconds) / count
+        for seconds in (found.times[name], *(found.parts[name][part] for part in PARTS))
+    )
+    kernel = system.matrix.kernel_name
+    row = Row(
+        {**labels, "method": name},
+        whole.tolist(),
+        details={
+            EXCHANGE: exchange.tolist(),
+            PRODUCT: (product - exchange).tolist(),
+            SUMS: sums.tolist(),
+            VECTORS: (whole - product - sums).tolist(),
+        },
+        facts={
+            "ranks": system.comm.size,
+            "unknowns": system.unknowns,
+            "nonzeros": system.matrix.nnz,
+            "kernel": kernel,
+            "product": kernel,
+            "cg_iterations": solver.last.iterations,
+            "run_s": found.times[name],
+        },
+        used=solver.label,
+        hidden=HIDDEN,
+    )
+    return Ran(row, solver, median(whole.tolist()), median(product.tolist()))
 
 
-def _finished(
-    each: Candidate[Solver], rows: Mapping[str, MiniRow], judge: Judge, system: System
-) -> MiniRow:
+def finished(
+    each: Candidate[Any], rows: Mapping[str, Row], labels: Mapping[str, str], ranks: int
+) -> Row:
     """Local. The row of a way, with its set-up; or why there is none."""
     if each.reason:
-        labels = {**judge.labels, "method": each.method}
-        return MiniRow(labels, reason=each.reason, facts={"ranks": system.comm.size})
+        return Row({**labels, "method": each.method}, reason=each.reason, facts={"ranks": ranks})
     row = rows[each.method]
     row.setup = each.setup + each.freeing
+    tell(row, facts={"deviation_s": deviation(row)})
     return row
