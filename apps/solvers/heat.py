@@ -17,21 +17,21 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.race import Contestant, race, rest, unchecked
-from onesided.apps.bench.selection import Candidate, prepare, release
-from onesided.apps.bench.team import Team
-from onesided.apps.cli.failures import CommandError
+from onesided.apps.bench.race import Contestant, race, unchecked
+from onesided.apps.bench.ranks import by_rank_0
+from onesided.apps.bench.selection import Candidate, prepare, release, ways_of
+from onesided.apps.bench.team import Team, check_threads
+from onesided.apps.cli.failures import CommandError, user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.report.chart import save_slice
 from onesided.apps.solvers.checkpoint import Checkpoint, check_checkpoint
-from onesided.apps.solvers.heat_halos import REFERENCE, chosen
-from onesided.apps.solvers.heat_problem import PERIODIC, Block, Problem
-from onesided.apps.solvers.heat_simulation import ROOT, Simulation
+from onesided.apps.solvers.heat_halos import REFERENCE, ways
+from onesided.apps.solvers.heat_problem import PERIODIC, Problem
+from onesided.apps.solvers.heat_simulation import Simulation
 from onesided.apps.solvers.heat_stencil import settings as stencil_settings
-from onesided.apps.solvers.heat_stencil import wrap
 from onesided.collectives import Grid
 from onesided.pencilfft import block, read_field
 
@@ -94,13 +94,6 @@ def _entered(
 
 AXES = (2, 3)
 SETTINGS = ("shape", "boundary", "dtype", "alpha", "peak", "dt")  # which a checkpoint has
-LEVELS = {
-    MPI.THREAD_SINGLE: "MPI_THREAD_SINGLE",
-    MPI.THREAD_FUNNELED: "MPI_THREAD_FUNNELED",
-    MPI.THREAD_SERIALIZED: "MPI_THREAD_SERIALIZED",
-}
-
-
 #: What is computed where no option says so.
 SHAPE, BOUNDARY, DTYPE = (2048, 2048), ("fixed",), "float64"
 SCALE = 1.0  # diffusivity, and the temperature of the hottest spot
@@ -168,57 +161,21 @@ def start_of(comm: MPI.Intracomm, options: Options) -> tuple[Problem, int]:
     return problem, steps
 
 
-def load(
-    comm: MPI.Intracomm, path: str, steps: int, grid: Grid, block: Block, field: NDArray[Any]
-) -> NDArray[Any]:
+def load(path: str, steps: int, grid: Grid, field: NDArray[Any]) -> NDArray[Any]:
     """Collective. The state of a checkpoint, with its ghosts; ``field`` is one of the grid."""
-    _checkpoint(comm, path).load(steps, partial(read_field, grid, field))
+    _checkpoint(grid.comm, path).load(steps, partial(read_field, grid, field))
     grid.update(field)
-    for function, arguments in wrap(block, field, block.inner):
-        function(*arguments)
     return field.copy()
 
 
-def check_threads(options: Options) -> None:
-    """Local. :class:`CommandError` where threads may not call this MPI."""
-    level = MPI.Query_thread()
-    if options.threads > 1 and level < MPI.THREAD_MULTIPLE:
-        raise CommandError(
-            f"--threads {options.threads} needs MPI_THREAD_MULTIPLE, this MPI runs with "
-            f"{LEVELS.get(level, level)}"
+def grid_of(comm: MPI.Intracomm, options: Options, problem: Problem) -> Grid:
+    """Collective. The ranks in a grid; :class:`CommandError` where it does not fit."""
+    given = [0 if entry == "auto" else entry for entry in options.process_grid or ()]
+    free = [1 if given else 0] * (len(problem.shape) - len(given))
+    with user_errors():
+        return Grid(
+            comm, problem.shape, periodic=problem.periodic, dims=given + free, ghosts="faces"
         )
-
-
-def process_grid(comm: MPI.Intracomm, options: Options, problem: Problem) -> MPI.Cartcomm:
-    """Collective. The ranks in a grid; :class:`CommandError` where it does not fit.
-
-    An axis that one rank has whole is not periodic for MPI: a block that is its own neighbor
-    needs no message.
-    """
-    axes = len(problem.shape)
-    given: Any = list(options.process_grid or ())
-    if len(given) > axes:
-        raise CommandError(f"--grid {_words(given)}: {len(given)} entries for {axes} axes")
-    free = 0 if not given else 1
-    grid = [0 if entry == "auto" else entry for entry in given] + [free] * (axes - len(given))
-    fixed = prod(entry for entry in grid if entry)
-    if comm.size % fixed or (0 not in grid and fixed != comm.size):
-        ranks = f"{comm.size} rank{'s' if comm.size > 1 else ''}"
-        raise CommandError(f"--grid {_words(given)}: {ranks} cannot be arranged like this")
-    grid = MPI.Compute_dims(comm.size, grid)
-    for axis, (parts, length) in enumerate(zip(grid, problem.shape, strict=True)):
-        if parts > length:
-            raise CommandError(
-                f"--shape {_words(problem.shape)} has {length} points along axis {axis}, too few "
-                f"for {parts} ranks of the process grid {' x '.join(map(str, grid))}"
-            )
-    around = [each and parts > 1 for each, parts in zip(problem.periodic, grid, strict=True)]
-    return comm.Create_cart(grid, around, reorder=False)
-
-
-def block_of(cart: MPI.Cartcomm, problem: Problem) -> Block:
-    """Local. The part of the grid that this rank has."""
-    return Block.of(problem.shape, problem.periodic, cart.dims, cart.coords)
 
 
 def _words(numbers: object) -> str:
@@ -230,25 +187,20 @@ def _words(numbers: object) -> str:
 
 def serial(problem: Problem, steps: int) -> NDArray[Any]:
     """Local. The state after so many steps, without blocks, tiles and halos."""
-    whole = tuple(slice(0, length) for length in problem.shape)
-    old = problem.initial(whole)
-    new = old.copy()
+    axes = range(len(problem.shape))
+    state = problem.initial([slice(0, length) for length in problem.shape])
+    state = state[(slice(1, -1),) * len(axes)]
     center, factor = problem.weights
-    own = (slice(1, -1),) * len(whole)
-    with stencil_settings():
+    with np.errstate(all="ignore"):
         for _ in range(steps):
-            target = new[own]
-            np.multiply(old[own], center, out=target)
-            for axis in range(len(whole)):
+            total = state * center
+            for axis, periodic in enumerate(problem.periodic):
+                width = [(1, 1) if each == axis else (0, 0) for each in axes]
+                wide = np.pad(state, width, mode="wrap" if periodic else "constant")
                 for part in (slice(None, -2), slice(2, None)):
-                    target += old[(*own[:axis], part, *own[axis + 1 :])]
-            target *= factor
-            for axis, around in enumerate(problem.periodic):
-                if around:
-                    layers = np.moveaxis(new, axis, 0)
-                    layers[0], layers[-1] = layers[-2], layers[1]
-            old, new = new, old
-    return old[own]
+                    total += wide[(slice(None),) * axis + (part,)]
+            state = total * factor
+    return state
 
 
 # The state at the end: whether it is right, what it is, and how it looks.
@@ -283,15 +235,12 @@ def verified(comm: MPI.Intracomm, runs: Runs) -> dict[str, Verdict]:
     """Collective. Compare with all steps computed on rank 0: the part of the points that differ."""
     first = next(iter(runs.values()))
     whole = tuple(slice(0, length) for length in first.problem.shape)
-    expected: NDArray[Any] | None = None
-    if comm.rank == ROOT:
-        expected = serial(first.problem, first.steps)
-    rest(comm)
+    expected = by_rank_0(comm, lambda: serial(first.problem, first.steps), "all steps on rank 0")
     verdicts = {}
     for method, each in runs.items():
         field = each.gathered(whole)
         wrong = 0.0 if field is None or expected is None else differing(field, expected)
-        verdicts[method] = Verdict(comm.bcast(wrong, root=ROOT), 0.0)
+        verdicts[method] = Verdict(comm.bcast(wrong), 0.0)
     return verdicts
 
 
@@ -351,28 +300,27 @@ REMARK = (
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a verification failed."""
-    ways = {way.name: way for way in chosen(options.comm)}
+    wanted = ways_of(options.comm, ways(), REFERENCE)
     check_checkpoint(options)
     problem, done = start_of(comm, options)
-    check_threads(options)
-    cart = process_grid(comm, options, problem)
-    block = block_of(cart, problem)
-    out = console(options.terminal) if comm.rank == ROOT else None
-    periodic = [bool(each) for each in cart.periods]
-    grid = Grid(cart, problem.shape, periodic=periodic, dims=cart.dims, ghosts="faces")
+    if options.threads > 1:
+        with user_errors():
+            check_threads(f"--threads {options.threads}")
+    grid = grid_of(comm, options, problem)
+    out = console(options.terminal) if comm.rank == 0 else None
     arrays = grid.zeros(dtype=problem.dtype), grid.zeros(dtype=problem.dtype)  # walls are 0
     with Team(options.threads, stencil_settings) as team:
 
         def make(name: str) -> Simulation:
-            return Simulation(cart, grid, problem, block, arrays, team, ways[name], options)
+            return Simulation(grid, problem, arrays, team, wanted[name], options)
 
-        candidates = prepare(comm, list(ways), make, Simulation.free)
+        candidates = prepare(comm, list(wanted), make, Simulation.free)
         runs = {each.method: each.made for each in candidates if each.made is not None}
         first = next(iter(runs.values()))
         if options.restart is None:
-            start = problem.initial(block.box)
+            start = problem.initial(grid.box)
         else:
-            start = load(comm, options.restart, done, grid, block, arrays[0])
+            start = load(options.restart, done, grid, arrays[0])
         counts = rounds_of(options)
         with progress(out, "heating", len(counts) * len(runs)) as tick:
 
@@ -384,30 +332,29 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
                 if options.checkpoint is None or next(turns) % len(runs):
                     return
                 if due(options, first.steps - done):
-                    file = _checkpoint(cart, options.checkpoint)
+                    file = _checkpoint(comm, options.checkpoint)
                     file.save(first.steps, facts_of(problem), first.write)
 
             times, communication = follow(comm, runs, (start, done), counts, told)
     check_finite(comm, runs)
-    report = Report("heat", options.settings(), _pattern(cart, first), remarks=[REMARK])
+    report = Report("heat", options.settings(), _pattern(first), remarks=[REMARK])
     report.remarks.append(temperatures(comm, first))
     verdicts = verified(comm, runs) if options.verify else {}
     if options.verify:
         report.remarks.append(judgement(verdicts))
     if options.picture is not None:
         draw(comm, first, options.picture)
-    labels = {name: each.label for name, each in runs.items()}
+    used = {name: each.halo.label for name, each in runs.items()}
     release(comm, candidates, Simulation.free)
     grid.Free()
-    cart.Free()
-    report.rows = [_row(each, labels, times, communication, verdicts) for each in candidates]
+    report.rows = [_row(each, used, times, communication, verdicts) for each in candidates]
     report.finish(comm, out, options.json)
     return report.code(comm)
 
 
 def _row(
     each: Candidate[Simulation],
-    labels: Mapping[str, str],
+    used: Mapping[str, str],
     times: Mapping[str, list[float]],
     communication: Mapping[str, list[float]],
     verdicts: Mapping[str, Verdict],
@@ -417,22 +364,23 @@ def _row(
         return Row({"method": each.method}, reason=each.reason)
     whole, halo = times[each.method], communication[each.method]
     return Row(
-        {"method": labels[each.method]},
+        {"method": each.method},
         whole,
         setup=each.setup + each.freeing,
-        against={name: times[name] for name in (REFERENCE,) if name in times},
+        against={REFERENCE: times[REFERENCE]},
         details={
             "compute": [step - part for step, part in zip(whole, halo, strict=True)],
             "communication": halo,
         },
         values={"share": sum(halo) / sum(whole)},
         verdict=verdicts.get(each.method),
+        used=used[each.method],
     )
 
 
-def _pattern(cart: MPI.Cartcomm, one: Simulation) -> dict[str, Any]:
+def _pattern(one: Simulation) -> dict[str, Any]:
     """Collective."""
-    problem = one.problem
+    problem, grid = one.problem, one.grid
     return {
         "shape": list(problem.shape),
         "periodic": list(problem.periodic),
@@ -441,8 +389,8 @@ def _pattern(cart: MPI.Cartcomm, one: Simulation) -> dict[str, Any]:
         "dt": problem.step,
         "stable_dt": problem.stable_dt,
         "alpha": problem.alpha,
-        "grid": list(cart.dims),
+        "grid": list(grid.dims),
         "tiles": [len(one.tiling.outer), len(one.tiling.inner)],
-        "halo_bytes": int(cart.allreduce(one.nbytes, op=MPI.MAX)),
-        "ranks": cart.size,
+        "halo_bytes": int(grid.comm.allreduce(one.nbytes, op=MPI.MAX)),
+        "ranks": grid.comm.size,
     }

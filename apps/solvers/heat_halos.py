@@ -10,49 +10,42 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.selection import named
-from onesided.apps.solvers.heat_problem import SIDES, Box, Face, extent
 from onesided.collectives import Alltoallv_init, Grid, HaloExchange, methods
+from onesided.collectives.halo.faces import Face, Place, directions, extents, grid_faces
 
 Arrays = tuple[NDArray[Any], NDArray[Any]]
+Box = tuple[slice, ...]
+
+
+def faces_of(grid: Grid) -> list[Face]:
+    """Local. Those of the block with a neighbor, by axis, the lower side first.
+
+    A block that has a periodic axis whole is its own neighbor.
+    """
+    shape = tuple(length + 2 for length in grid.local_shape)
+    return grid_faces(shape, 1, Place(grid.dims, grid.periodic, grid.coords), "faces")
 
 
 @dataclass(frozen=True)
 class Sides:
     """What all halos of a block are made of.
 
-    ``comm`` has the process grid; the arrays are fields of ``grid``; ``parts`` is the number of
-    tiles at a face, ``info`` what the user told the methods.
+    The arrays are fields of ``grid``; ``parts`` is the number of tiles at a face, ``info`` what
+    the user told the methods.
     """
 
-    comm: MPI.Cartcomm
     grid: Grid
     faces: Sequence[Face]
     arrays: Arrays
     parts: int
     info: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A part of a face that may leave by itself: its box, and what any thread calls then."""
-
-    box: Box
-    ready: Callable[[], object]
-
-
-@dataclass(frozen=True)
-class Arrival:
-    """A part of the ghosts that may come by itself: its box, and what tells any thread."""
-
-    box: Box
-    arrived: Callable[[], bool]
 
 
 class Halo:
@@ -68,12 +61,14 @@ class Halo:
     gradual = False
     label = ""
 
-    def marks(self, which: int) -> list[Mark]:
-        """Local. The parts of the faces of an array that are marked one by one."""
+    def marks(self, which: int) -> list[tuple[Box, Callable[[], object]]]:
+        """Local. The parts of the faces of an array that leave one by one, and what any thread
+        calls when they may."""
         return []
 
-    def arrivals(self, which: int) -> list[Arrival]:
-        """Local. The parts of the ghosts of an array that can be asked for one by one."""
+    def arrivals(self, which: int) -> list[tuple[Box, Callable[[], bool]]]:
+        """Local. The parts of the ghosts of an array that come one by one, and what tells any
+        thread that they are there."""
         return []
 
     def begin(self, which: int) -> None:
@@ -124,13 +119,16 @@ class Blocking(Halo):
     """Local."""
 
     def __init__(self, sides: Sides) -> None:
-        faces = {(face.axis, face.side): face for face in sides.faces}
-        self._calls: list[list[Callable[[], object]]] = [[], []]
-        for which in range(2):
-            for axis in range(sides.comm.Get_dim()):
-                for side in SIDES:
-                    out, into = faces.get((axis, side)), faces.get((axis, 1 - side))
-                    self._calls[which] += _exchange(sides, which, out, into)
+        faces = {face.offset: face for face in sides.faces}
+        offsets = directions(len(sides.grid.shape), 1)
+        self._calls = [
+            [
+                call
+                for out, into in zip(offsets, map(_opposite, offsets), strict=True)
+                for call in _exchange(sides, array, faces.get(out), faces.get(into))
+            ]
+            for array in sides.arrays
+        ]
 
     def finish(self, which: int) -> None:
         """Local in the sense of MPI."""
@@ -138,22 +136,24 @@ class Blocking(Halo):
             call()
 
 
+def _opposite(offset: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(-step for step in offset)
+
+
 def _exchange(
-    sides: Sides, which: int, out: Face | None, into: Face | None
+    sides: Sides, array: NDArray[Any], out: Face | None, into: Face | None
 ) -> list[Callable[[], object]]:
     """Local. Send over one face, and receive over the other side; either may be missing."""
-    array, nothing = sides.arrays[which], Strip(np.empty(0))
-    sent = nothing if out is None else Strip(array[out.send])
-    received = nothing if into is None else Strip(array[into.recv])
-    number = out.number if out is not None else into.opposite if into is not None else 0
+    sent = Strip(np.empty(0) if out is None else array[out.send])
+    received = Strip(np.empty(0) if into is None else array[into.recv])
     call = partial(
-        sides.comm.Sendrecv,
+        sides.grid.comm.Sendrecv,
         sent.memory,
         MPI.PROC_NULL if out is None else out.rank,
-        number,
+        0 if out is None else out.send_key,
         received.memory,
         MPI.PROC_NULL if into is None else into.rank,
-        number,
+        0 if into is None else into.recv_key,
     )
     return [sent.pack, call, received.unpack]
 
@@ -173,16 +173,17 @@ class Exchange(Halo):
 
     def __init__(self, sides: Sides, method: str) -> None:
         self._arrays = sides.arrays
-        leaving = sorted(sides.faces, key=lambda face: (face.rank, face.number))
-        self._coming = sorted(sides.faces, key=lambda face: (face.rank, face.opposite))
-        counts = np.zeros(sides.comm.size, dtype=int)
+        leaving = sorted(sides.faces, key=lambda face: (face.rank, face.send_key))
+        coming = sorted(sides.faces, key=lambda face: (face.rank, face.recv_key))
+        sent, self._received = [face.send for face in leaving], [face.recv for face in coming]
+        counts = [0] * sides.grid.comm.size
         for face in leaving:
-            counts[face.rank] += np.prod(extent(face.send))
-        buffer = np.empty(int(counts.sum()), sides.arrays[0].dtype)
-        self._packing = [_parts(buffer, array, leaving, _sent) for array in sides.arrays]
+            counts[face.rank] += prod(extents(face.send))
+        buffer = np.empty(sum(counts), sides.arrays[0].dtype)
+        self._packing = [_parts(buffer, array, sent) for array in sides.arrays]
         self._unpacking: dict[tuple[int, int], list[Pair]] = {}
         self._request = Alltoallv_init(
-            sides.comm, [buffer, counts.tolist()], None, method=method, info=sides.info
+            sides.grid.comm, [buffer, counts], None, method=method, info=sides.info
         )
         used = self._request.method
         self.label = "" if used == method else used
@@ -198,8 +199,7 @@ class Exchange(Halo):
         received = self._request.Wait()
         key = which, id(received)
         if key not in self._unpacking:  # a slot that is filled for the first time
-            array = self._arrays[which]
-            self._unpacking[key] = _parts(received, array, self._coming, _received)
+            self._unpacking[key] = _parts(received, self._arrays[which], self._received)
         for part, layer in self._unpacking[key]:
             np.copyto(layer, part)
 
@@ -209,25 +209,13 @@ class Exchange(Halo):
         self._request.Free()
 
 
-def _sent(face: Face) -> Box:
-    return face.send
-
-
-def _received(face: Face) -> Box:
-    return face.recv
-
-
-def _parts(
-    buffer: NDArray[Any], array: NDArray[Any], faces: list[Face], of: Callable[[Face], Box]
-) -> list[Pair]:
-    """Local. For every face its part of the buffer, shaped like its layer, and the layer."""
-    pairs: list[Pair] = []
-    start = 0
-    for face in faces:
-        layer = array[of(face)]
-        pairs.append((buffer[start : start + layer.size].reshape(layer.shape), layer))
-        start += layer.size
-    return pairs
+def _parts(buffer: NDArray[Any], array: NDArray[Any], boxes: Sequence[Box]) -> list[Pair]:
+    """Local. For every box its part of the buffer, shaped like its layer, and the layer."""
+    layers = [array[box] for box in boxes]
+    ends = np.cumsum([layer.size for layer in layers])[:-1]
+    parts = np.split(buffer, ends)
+    pairs = zip(parts, layers, strict=bool(layers))
+    return [(part.reshape(layer.shape), layer) for part, layer in pairs]
 
 
 # The halo of a grid: faces that leave at once, or in pieces, as threads have computed them.
@@ -273,20 +261,20 @@ class Partitioned(Halo):
         self._ahead = [False, False]  # which round has been started for the next step
         self.label = self._exchanges[0].method
 
-    def marks(self, which: int) -> list[Mark]:
+    def marks(self, which: int) -> list[tuple[Box, Callable[[], object]]]:
         """Local."""
         halo = self._exchanges[which]
         return [
-            Mark(box, partial(halo.Pready, face, number))
+            (box, partial(halo.Pready, face, number))
             for face in range(len(halo.faces))
             for number, box in enumerate(halo.pieces(face))
         ]
 
-    def arrivals(self, which: int) -> list[Arrival]:
+    def arrivals(self, which: int) -> list[tuple[Box, Callable[[], bool]]]:
         """Local."""
         halo = self._exchanges[which]
         return [
-            Arrival(box, partial(_arrived, halo, face, number))
+            (box, partial(_arrived, halo, face, number))
             for face in range(len(halo.faces))
             for number, box in enumerate(halo.arrivals(face))
         ]
@@ -331,20 +319,20 @@ class Persistent(Halo):
     joint = True
 
     def __init__(self, sides: Sides) -> None:
-        self._out = [[Strip(array[face.send]) for face in sides.faces] for array in sides.arrays]
-        self._in = [[Strip(array[face.recv]) for face in sides.faces] for array in sides.arrays]
-        comm = sides.comm
+        comm, faces = sides.grid.comm, sides.faces
+        self._out = [[Strip(array[face.send]) for face in faces] for array in sides.arrays]
+        self._in = [[Strip(array[face.recv]) for face in faces] for array in sides.arrays]
         self._sends = [
             [
-                comm.Send_init(strip.memory, face.rank, face.number)
-                for face, strip in zip(sides.faces, strips, strict=True)
+                comm.Send_init(strip.memory, face.rank, face.send_key)
+                for face, strip in zip(faces, strips, strict=True)
             ]
             for strips in self._out
         ]
         self._receives = [
             [
-                comm.Recv_init(strip.memory, face.rank, face.opposite)
-                for face, strip in zip(sides.faces, strips, strict=True)
+                comm.Recv_init(strip.memory, face.rank, face.recv_key)
+                for face, strip in zip(faces, strips, strict=True)
             ]
             for strips in self._in
         ]
@@ -373,43 +361,19 @@ class Persistent(Halo):
                 request.Free()
 
 
-# The halos by name: the only place where one is chosen. A new one is a class and a line.
-
 REFERENCE = "persistent"
 
 
-@dataclass(frozen=True)
-class Way:
-    """A way of exchanging faces: its name, its class, and what else that is given."""
+def ways() -> Mapping[str, Callable[[Sides], Halo]]:
+    """Local. What makes a halo, by name: the only place where one is chosen.
 
-    name: str
-    kind: Callable[..., Halo]
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-
-    def make(self, sides: Sides) -> Halo:
-        """Collective."""
-        return self.kind(sides, **self.arguments)
-
-
-_WAYS = (
-    Way("blocking", Blocking),
-    Way("persistent", Persistent),
-    Way("halo", Whole),
-    Way("partitioned", Partitioned),
-)
-
-
-def ways() -> dict[str, Way]:
-    """Local. By name; the methods of exchanges, each in one collective request, at the end."""
-    exchanges = (Way(name, Exchange, {"method": name}) for name in methods())
-    return {way.name: way for way in (*_WAYS, *exchanges)}
-
-
-def chosen(text: str) -> list[Way]:
-    """Local. Those that ``--comm`` means, and the reference in any case.
-
-    :class:`CommandError` where a name is unknown; it lists the known ones.
+    A new one is a class and a line here. The methods of exchanges, each in one collective request,
+    are at the end.
     """
-    known = ways()
-    names = named(text, known)
-    return [known[name] for name in ([] if REFERENCE in names else [REFERENCE]) + names]
+    return {
+        "blocking": Blocking,
+        REFERENCE: Persistent,
+        "halo": Whole,
+        "partitioned": Partitioned,
+        **{name: partial(Exchange, method=name) for name in methods()},
+    }

@@ -13,18 +13,26 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.team import Team
 from onesided.apps.cli.options import Options
-from onesided.apps.solvers.heat_halos import Arrays, Sides, Way
-from onesided.apps.solvers.heat_problem import SIDES, Block, Box, Face, Problem, beside, meet
-from onesided.apps.solvers.heat_stencil import Queue, Tile, after, settings, tiling, update, wrap
+from onesided.apps.solvers.heat_halos import Arrays, Halo, Sides, faces_of
+from onesided.apps.solvers.heat_problem import Problem
+from onesided.apps.solvers.heat_stencil import (
+    Box,
+    Queue,
+    Tile,
+    after,
+    beside,
+    meet,
+    settings,
+    tiling,
+    update,
+)
 from onesided.collectives import Grid
 from onesided.pencilfft import HDF5File, write_field
 
-ROOT = 0
 SPOILED = -1.0  # no temperature that there can be
 
 
@@ -40,25 +48,23 @@ class Simulation:
 
     def __init__(
         self,
-        comm: MPI.Cartcomm,
         grid: Grid,
         problem: Problem,
-        block: Block,
         arrays: Arrays,
         team: Team,
-        way: Way,
+        make: Callable[[Sides], Halo],
         options: Options,
     ) -> None:
         """Collective. The state is undefined until ``load``."""
-        self.problem, self.block, self.grid = problem, block, grid
+        self.problem, self.grid = problem, grid
         self._arrays, self._team = arrays, team
         self._state = np.empty_like(arrays[0])
-        self._faces = faces = faces_of(comm, block)
-        self.tiling = tiling(block.inner, faces, max(options.pieces, team.threads))
+        self._inner = tuple(slice(1, length + 1) for length in grid.local_shape)
+        self._faces = faces = faces_of(grid)
+        self.tiling = tiling(self._inner, faces, max(options.pieces, team.threads))
         info = {"expected_iterations": str(options.steps), **dict(options.info)}
-        self.halo = way.make(Sides(comm, grid, faces, self._arrays, self.tiling.parts, info))
-        self.label = f"{way.name} ({self.halo.label})" if self.halo.label else way.name
-        self.nbytes = sum(self._arrays[0][face.send].nbytes for face in faces)
+        self.halo = make(Sides(grid, faces, arrays, self.tiling.parts, info))
+        self.nbytes = sum(arrays[0][face.send].nbytes for face in faces)
         self._queues = [self._queued(which) for which in range(2)]
         self._now = 0
         self._pending = False  # the ghosts of the present state are on their way
@@ -73,7 +79,7 @@ class Simulation:
     @property
     def state(self) -> NDArray[Any]:
         """Local. The own points, as of the last pause."""
-        return self._state[self.block.inner]
+        return self._state[self._inner]
 
     def write(
         self, file: HDF5File, name: str, step: int, attributes: Mapping[str, Any]
@@ -83,7 +89,7 @@ class Simulation:
 
     def gathered(self, wanted: Box) -> NDArray[Any] | None:
         """Collective. A part of the whole grid, as of the last pause, on rank 0; else None."""
-        return self.grid.gather(self._state, ROOT, wanted)
+        return self.grid.gather(self._state, 0, wanted)
 
     def resume(self) -> None:
         """Local. Go on where this way has paused; ghosts that another way has left are spoiled."""
@@ -145,9 +151,9 @@ class Simulation:
         new, old = self._arrays[which], self._arrays[1 - which]
         boxes = self.tiling.boxes
         marks: list[list[Callable[[], object]]] = [[] for _ in boxes]
-        for mark in self.halo.marks(which):
-            touching = [number for number, box in enumerate(boxes) if meet(box, mark.box)]
-            ready = after(len(touching), mark.ready)
+        for face, mark in self.halo.marks(which):
+            touching = [number for number, box in enumerate(boxes) if meet(box, face)]
+            ready = after(len(touching), mark)
             for number in touching:
                 marks[number].append(ready)
         arrivals = self.halo.arrivals(1 - which)
@@ -158,23 +164,11 @@ class Simulation:
                 marks[number].append(used)
         tiles = [
             Tile(
-                [*update(self.problem, old, new, box), *wrap(self.block, new, box)],
-                [arrival.arrived for arrival in arrivals if beside(box, arrival.box)],
+                update(self.problem, old, new, box),
+                [arrived for ghosts, arrived in arrivals if beside(box, ghosts)],
                 marks[number],
             )
             for number, box in enumerate(boxes)
         ]
-        parts = [tiles]
-        if self.halo.joint:
-            parts = [tiles[:outer], tiles[outer:]]
+        parts = [tiles[:outer], tiles[outer:]] if self.halo.joint else [tiles]
         return [Queue(part, self._team) for part in parts]
-
-
-def faces_of(comm: MPI.Cartcomm, block: Block) -> list[Face]:
-    """Local. Those with a neighbor, by axis, the lower side first."""
-    found = []
-    for axis in range(comm.Get_dim()):
-        for side, rank in zip(SIDES, comm.Shift(axis, 1), strict=True):
-            if rank != MPI.PROC_NULL:
-                found.append(block.face(axis, side, rank))
-    return found

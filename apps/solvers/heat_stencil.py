@@ -21,17 +21,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.apps.bench.team import Team
-from onesided.apps.solvers.heat_problem import (
-    HIGH,
-    SIDES,
-    Block,
-    Box,
-    Face,
-    Problem,
-    extent,
-    shifted,
-)
+from onesided.apps.solvers.heat_problem import Problem
+from onesided.collectives.halo.faces import Face, common, extents, is_empty
 from onesided.pencilfft import block
+
+Box = tuple[slice, ...]
+
+
+def shifted(box: Box, axis: int, offset: int) -> Box:
+    """Local. A box moved along one axis."""
+    part = box[axis]
+    moved = slice(part.start + offset, part.stop + offset)
+    return (*box[:axis], moved, *box[axis + 1 :])
+
+
+def meet(one: Box, other: Box) -> bool:
+    """Local. Whether two boxes have a point in common."""
+    return not is_empty(common(one, other))
+
+
+def beside(box: Box, ghosts: Box) -> bool:
+    """Local. Whether a point of a box has a neighbor among these ghosts."""
+    return any(
+        meet(shifted(box, axis, offset), ghosts) for axis in range(len(box)) for offset in (-1, 1)
+    )
+
 
 # Cutting a block into tiles that fit the cache, those at its faces apart: pure geometry.
 #
@@ -65,16 +79,18 @@ def tiling(own: Box, faces: Sequence[Face], least: int) -> Tiling:
     rest = list(own)
     outer: list[Box] = []
     most = 1
-    touched = {(face.axis, face.side) for face in faces}
-    for axis, side in product(range(len(own)), SIDES):
+    touched = {tuple(face.offset) for face in faces}
+    for axis, high in product(range(len(own)), (False, True)):
         start, stop = rest[axis].start, rest[axis].stop
-        if (axis, side) not in touched or start == stop:
+        offset = [0] * len(own)
+        offset[axis] = 1 if high else -1
+        if tuple(offset) not in touched or start == stop:
             continue
         depth = min(stop - start, _depth(tuple(rest), axis, least))
-        middle = stop - depth if side == HIGH else start + depth
+        middle = stop - depth if high else start + depth
         parts = slice(start, middle), slice(middle, stop)
         slab = list(rest)
-        slab[axis], rest[axis] = parts[side], parts[1 - side]
+        slab[axis], rest[axis] = parts[high], parts[not high]
         pieces = _pieces(tuple(slab), least, {axis})
         most = max(most, len(pieces))
         outer += pieces
@@ -83,7 +99,7 @@ def tiling(own: Box, faces: Sequence[Face], least: int) -> Tiling:
 
 def _depth(box: Box, axis: int, least: int) -> int:
     """Layers of the tiles at a face across ``axis``: an eighth of the block at most."""
-    lengths = extent(box)
+    lengths = extents(box)
     layer = prod(lengths) // lengths[axis]
     wanted = ceil(least * THIN / max(layer, 1))
     if axis == len(box) - 1:
@@ -93,7 +109,7 @@ def _depth(box: Box, axis: int, least: int) -> int:
 
 def _pieces(box: Box, least: int, whole: Collection[int]) -> list[Box]:
     """Tiles of a box, ``least`` or more where it has the points; axes in ``whole`` are not cut."""
-    lengths = extent(box)
+    lengths = extents(box)
     if not prod(lengths):
         return []
     wanted = max(least, ceil(prod(lengths) / POINTS))
@@ -146,22 +162,6 @@ def update(problem: Problem, old: NDArray[Any], new: NDArray[Any], box: Box) -> 
         for offset in (-1, 1):
             calls.append((np.add, (target, old[shifted(box, axis, offset)], target)))
     calls.append((np.multiply, (target, factor, target)))
-    return calls
-
-
-def wrap(block: Block, new: NDArray[Any], box: Box) -> list[Call]:
-    """Local. What copies the points in ``box`` to the ghosts of the same block that they are."""
-    calls: list[Call] = []
-    for axis in block.wraps:
-        length = block.extent[axis]
-        for side in SIDES:
-            at, ghost = (length, 0) if side == HIGH else (1, length + 1)
-            if box[axis].start <= at < box[axis].stop:
-                source, target = (
-                    (*box[:axis], slice(place, place + 1), *box[axis + 1 :])
-                    for place in (at, ghost)
-                )
-                calls.append((np.copyto, (new[target], new[source])))
     return calls
 
 
