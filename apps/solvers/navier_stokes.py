@@ -19,8 +19,9 @@ import numpy as np
 from mpi4py import MPI
 
 from onesided.apps.bench.race import Contestant, race, unchecked
+from onesided.apps.bench.ranks import by_rank_0
 from onesided.apps.bench.selection import BASELINE, Candidate, chosen, prepare, release
-from onesided.apps.cli.failures import CommandError, user_errors
+from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import Listing, Report, Row
@@ -29,7 +30,6 @@ from onesided.apps.report.chart import save_slice
 from onesided.apps.solvers.checkpoint import Checkpoint, check_checkpoint
 from onesided.apps.solvers.flow import Flow
 from onesided.apps.tools.fft import used_method
-from onesided.collectives.agreement import agreed
 from onesided.pencilfft.io.hdf5 import HDF5File
 
 
@@ -115,23 +115,20 @@ PEAK_SOURCE = "van Rees et al. 2011, 512^3"
 
 def series_enstrophy(time: float, nu: float) -> float:
     """Local. Half the mean square of the vorticity, by its power series in time."""
-    return float(sum(c * time**n * nu**m for (n, m), c in _series()))
+    return sum(float(c) * time**n * nu**m for (n, m), c in ENSTROPHY_SERIES.items())
 
 
 def series_energy(time: float, nu: float) -> float:
     """Local. Half the mean square of the velocity; its rate is -2 nu times the enstrophy."""
-    lost = sum(c * time ** (n + 1) * nu**m / (n + 1) for (n, m), c in _series())
-    return float(ENERGY - 2.0 * nu * lost)
+    terms = ENSTROPHY_SERIES.items()
+    lost = sum(float(c) * time ** (n + 1) * nu**m / (n + 1) for (n, m), c in terms)
+    return ENERGY - 2.0 * nu * lost
 
 
 def series_error(time: float, nu: float) -> float:
     """Local. What the series may lack of the enstrophy: twice its last two orders."""
-    last = [abs(c) * time**n * nu**m for (n, m), c in _series() if n >= HIGHEST - 1]
-    return float(2.0 * sum(last))
-
-
-def _series() -> list[tuple[tuple[int, int], float]]:
-    return [(powers, float(value)) for powers, value in ENSTROPHY_SERIES.items()]
+    last = {powers: c for powers, c in ENSTROPHY_SERIES.items() if powers[0] >= HIGHEST - 1}
+    return 2.0 * sum(abs(float(c)) * time**n * nu**m for (n, m), c in last.items())
 
 
 # Energy and dissipation of a flow over time, and how they compare with what is known.
@@ -193,16 +190,8 @@ class History:
             if each.early:
                 energy = series_energy(each.time, self._nu)
                 dissipation = 2 * self._nu * series_enstrophy(each.time, self._nu)
-            listing.rows.append(
-                (
-                    each.time,
-                    each.energy,
-                    2 * self._nu * each.enstrophy,
-                    energy,
-                    dissipation,
-                    each.divergence,
-                )
-            )
+            seen = each.time, each.energy, 2 * self._nu * each.enstrophy
+            listing.rows.append((*seen, energy, dissipation, each.divergence))
         return listing
 
     def verdicts(self) -> dict[str, Verdict]:
@@ -304,20 +293,15 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 def _start(comm: MPI.Intracomm, options: Options, names: list[str]) -> State:
     """Collective. Where the run begins and what it is: from a checkpoint, options winning."""
     nu = options.nu if options.reynolds is None else 1.0 / options.reynolds
-    given = {
-        "nu": nu,
-        "dt": options.dt,
-        "padding": options.padding,
-        "backend": options.backend,
-        "effort": options.effort,
+    given = {"nu": nu} | {
+        name: getattr(options, name) for name in ("dt", "padding", "backend", "effort")
     }
     check_checkpoint(options)
     if options.checkpoint is not None and len(names) > 1:
         raise CommandError(f"--checkpoint needs one method, --comm names {len(names)}")
     shape = None if options.shape is None else box(options.shape)
-    if shape is not None:
-        if min(shape) < LEAST:
-            raise CommandError(f"--shape {' '.join(map(str, options.shape))}: {LEAST} or more each")
+    if shape is not None and min(shape) < LEAST:
+        raise CommandError(f"--shape {' '.join(map(str, options.shape))}: {LEAST} or more each")
     if options.restart is None:
         state = State(0, 0.0, shape or SHAPE, 1.0 / REYNOLDS, DT, PADDING, "auto", "estimate")
     else:
@@ -425,21 +409,22 @@ def _alone(
     comm: MPI.Intracomm, options: Options, begin: State, steps: int, flow: Flow
 ) -> dict[str, Verdict]:
     """Collective. The velocity at the end beside that of rank 0, which takes the same steps."""
-    blocks = comm.gather((flow.plan.local_slice(True), np.array(flow.velocity_hat)))
-    error = 0.0
-    with user_errors(), agreed(comm):
-        if blocks is not None:
-            alone = _maker(MPI.COMM_SELF, options.but(grid=["auto"]), begin, steps)(BASELINE)
-            try:
-                _begin(MPI.COMM_SELF, options, begin, alone)
-                for _ in range(steps):
-                    alone.step(begin.dt)
-                whole = np.asarray(alone.velocity_hat)
-                apart = [np.max(np.abs(each - whole[:, *at[-3:]])) for at, each in blocks]
-                error = float(np.max(apart)) / float(np.max(np.abs(whole)))
-            finally:
-                alone.destroy()
-    return {"difference from rank 0 alone": Verdict(float(comm.bcast(error)), DIFFERENCE)}
+    blocks = comm.gather((flow.plan.local_slice(True), np.array(flow.velocity_hat))) or []
+
+    def difference() -> float:
+        alone = _maker(MPI.COMM_SELF, options.but(grid=["auto"]), begin, steps)(BASELINE)
+        try:
+            _begin(MPI.COMM_SELF, options, begin, alone)
+            for _ in range(steps):
+                alone.step(begin.dt)
+            whole = np.asarray(alone.velocity_hat)
+            apart = [np.max(np.abs(each - whole[:, *at[-3:]])) for at, each in blocks]
+            return float(np.max(apart)) / float(np.max(np.abs(whole)))
+        finally:
+            alone.destroy()
+
+    error = comm.bcast(by_rank_0(comm, difference, "the same steps on rank 0 alone"))
+    return {"difference from rank 0 alone": Verdict(float(error), DIFFERENCE)}
 
 
 def _due(options: Options, number: int) -> bool:

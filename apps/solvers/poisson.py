@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,9 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.race import Contestant, timed, unchecked
+from onesided.apps.bench.ranks import by_rank_0
 from onesided.apps.bench.selection import BASELINE, Candidate, chosen, hints, prepare, release
-from onesided.apps.cli.failures import CommandError, user_errors
+from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import Report, Row
@@ -28,7 +30,6 @@ from onesided.apps.report.chart import save
 from onesided.apps.report.figure import drawn
 from onesided.apps.report.quantities import COUNT
 from onesided.apps.tools.fft import exchanged_bytes, used_method
-from onesided.collectives.agreement import agreed
 from onesided.pencilfft import PFFT, newDistArray
 
 # One axis of a Poisson problem whose solution is known. Pure: no communication.
@@ -182,11 +183,7 @@ def has_null_space(axes: Sequence[Axis]) -> bool:
 
 
 def _outer(vectors: Sequence[Values]) -> Values:
-    multiply: Callable[[Values, Values], Values] = np.multiply.outer
-    product = vectors[0]
-    for vector in vectors[1:]:
-        product = multiply(product, vector)
-    return product
+    return reduce(np.multiply.outer, vectors)
 
 
 LEAST = 4  # points along an axis
@@ -282,43 +279,44 @@ def _levels(options: Options) -> list[Level]:
     return levels
 
 
-def plan_maker(
-    comm: MPI.Intracomm, options: Options, axes: Sequence[Axis]
-) -> Callable[[str], PFFT]:
-    """Local. What makes the plan of a method for these axes."""
-    shape = tuple(axis.count for axis in axes)
-    kinds = {number: axis.kind for number, axis in enumerate(axes) if axis.kind is not None}
-    info = hints(options)
-
-    def make(method: str) -> PFFT:
-        return PFFT(
-            comm,
-            shape,
-            dtype=options.dtype,
-            grid=options.process_grid,
-            method=method,
-            info=info,
-            kinds=kinds,
-            effort=options.effort,
-            order="plan",
-        )
-
-    return make
+def planned(
+    comm: MPI.Intracomm, options: Options, axes: Sequence[Axis], method: str
+) -> PFFT:
+    """Collective. The plan of a method for these axes."""
+    return PFFT(
+        comm,
+        tuple(axis.count for axis in axes),
+        dtype=options.dtype,
+        grid=options.process_grid,
+        method=method,
+        info=hints(options),
+        kinds={number: axis.kind for number, axis in enumerate(axes) if axis.kind is not None},
+        effort=options.effort,
+        order="plan",
+    )
 
 
-class PoissonSolver:
-    """Local. Solves laplace(u) = f with one plan; several solvers may share their arrays."""
+class Equation:
+    """Local. laplace(u) = f on the blocks of a plan: ``right`` is f, ``exact`` and ``solution``
+    are u; plans of several methods share them."""
 
-    def __init__(self, plan: PFFT, inverse: NDArray[Any]) -> None:
-        self._plan, self._inverse = plan, inverse
-        self._spectrum = newDistArray(plan, True)
+    def __init__(self, plan: PFFT, axes: Sequence[Axis], which: str) -> None:
+        self.exact, values = manufactured(axes, plan.local_slice(False))
+        self.right, self.solution = newDistArray(plan, False), newDistArray(plan, False)
+        self.right[...] = values
+        where, counts = plan.local_slice(True), plan.global_shape(True)
+        self._inverse = inverse_laplacian(axes, where, counts, which).astype(plan.dtype(False))
 
-    def __call__(self, right: NDArray[Any], solution: NDArray[Any]) -> None:
-        """Collective. Solve with this rank's block of f into this rank's block of u."""
-        spectrum = self._spectrum
-        self._plan.forward(right, spectrum)
-        np.multiply(spectrum, self._inverse, out=spectrum)
-        self._plan.backward(spectrum, solution)
+    def solver(self, plan: PFFT) -> Callable[[], None]:
+        """Local. What solves it, collectively, with a plan."""
+        spectrum = newDistArray(plan, True)
+
+        def solve() -> None:
+            plan.forward(self.right, spectrum)
+            np.multiply(spectrum, self._inverse, out=spectrum)
+            plan.backward(spectrum, self.solution)
+
+        return solve
 
 
 def _solved(
@@ -329,31 +327,23 @@ def _solved(
     coarser: Level | None,
 ) -> list[Row]:
     """Collective. Solve on one grid with every method: a row for each."""
-    candidates = prepare(comm, names, plan_maker(comm, options, level.axes), PFFT.destroy)
+    make = partial(planned, comm, options, level.axes)
+    candidates = prepare(comm, names, make, PFFT.destroy)
     plans = {each.method: each.made for each in candidates if each.made is not None}
     plan = next(iter(plans.values()))
-    exact, values = manufactured(level.axes, plan.local_slice(False))
-    right, solution = newDistArray(plan, False), newDistArray(plan, False)
-    right[...] = values
-    counts = plan.global_shape(True)
-    inverse = inverse_laplacian(level.axes, plan.local_slice(True), counts, options.eigenvalues)
-    inverse = inverse.astype(plan.dtype(False))
-    solvers = {method: PoissonSolver(each, inverse) for method, each in plans.items()}
-    first: NDArray[Any] | None = None
-    for method, solver in solvers.items():
-        solver(right, solution)
-        level.errors[method] = _error(comm, level.axes, np.asarray(solution), exact)
-        if first is None:
-            first = np.array(solution)
-        scale = _largest(comm, exact)
-        level.apart = max(level.apart, _largest(comm, np.asarray(solution) - first) / scale)
+    equation = Equation(plan, level.axes, options.eigenvalues)
+    solvers = {method: equation.solver(each) for method, each in plans.items()}
+    scale, first = _largest(comm, equation.exact), None
+    for method, solve in solvers.items():
+        solve()
+        found = np.array(equation.solution)
+        level.errors[method] = _error(comm, level.axes, found, equation.exact)
+        first = found if first is None else first
+        level.apart = max(level.apart, _largest(comm, found - first) / scale)
     if options.verify:
         level.alone = _alone(comm, options, level, plan.local_slice(False), first)
     why = unchecked("the error of the solution is told by level, and judged there")
-    contestants = [
-        Contestant(method, _call(solver, right, solution), why)
-        for method, solver in solvers.items()
-    ]
+    contestants = [Contestant(method, solve, why) for method, solve in solvers.items()]
     out = console(options.terminal) if comm.rank == 0 else None
     times = timed(comm, contestants, options, out, f"solving {level.name}").times
     labels = {method: used_method(each, method) for method, each in plans.items()}
@@ -373,22 +363,18 @@ def _alone(
 
     ``block``: of the solution, which this rank has in ``mine``.
     """
-    blocks = comm.gather((mine, block))
-    error = 0.0
-    with user_errors(), agreed(comm):
-        if blocks is not None:
-            make = plan_maker(MPI.COMM_SELF, options.but(grid=["auto"]), level.axes)
-            with make(BASELINE) as plan:
-                exact, values = manufactured(level.axes, plan.local_slice(False))
-                right, solution = newDistArray(plan, False), newDistArray(plan, False)
-                right[...] = values
-                where, counts = plan.local_slice(True), plan.global_shape(True)
-                inverse = inverse_laplacian(level.axes, where, counts, options.eigenvalues)
-                PoissonSolver(plan, inverse.astype(plan.dtype(False)))(right, solution)
-                whole = np.array(solution)
-            differences = [np.max(np.abs(each - whole[at]), initial=0.0) for at, each in blocks]
-            error = float(np.max(differences)) / float(np.max(np.abs(exact)))
-    return float(comm.bcast(error))
+    blocks = comm.gather((mine, block)) or []
+
+    def difference() -> float:
+        alone = options.but(grid=["auto"])
+        with planned(MPI.COMM_SELF, alone, level.axes, BASELINE) as plan:
+            equation = Equation(plan, level.axes, options.eigenvalues)
+            equation.solver(plan)()
+            whole = np.array(equation.solution)
+        differences = [np.max(np.abs(each - whole[at]), initial=0.0) for at, each in blocks]
+        return float(np.max(differences)) / float(np.max(np.abs(equation.exact)))
+
+    return float(comm.bcast(by_rank_0(comm, difference, "the solution of rank 0 alone")))
 
 
 def _row(
@@ -407,16 +393,10 @@ def _row(
         times[method],
         setup=each.setup + each.freeing,
         nbytes=nbytes,
-        against={name: times[name] for name in (BASELINE,) if name in times},
+        against={BASELINE: times[BASELINE]} if BASELINE in times else {},
         values={"order": level.order(coarser, method)},
         verdict=Verdict(level.errors[method], level.allowed),
     )
-
-
-def _call(
-    solver: PoissonSolver, right: NDArray[Any], solution: NDArray[Any]
-) -> Callable[[], object]:
-    return lambda: solver(right, solution)
 
 
 def _error(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from onesided import sparse
-from onesided.apps.bench.race import setup_time
+from onesided.apps.bench.race import Contestant, race, unchecked
 from onesided.apps.bench.selection import BASELINE, Candidate, chosen, prepare, release
 from onesided.apps.cli.failures import FAILED, CommandError, user_errors
 from onesided.apps.cli.options import Options
@@ -25,11 +26,7 @@ from onesided.apps.report.chart import save
 from onesided.apps.report.figure import drawn
 from onesided.apps.report.quantities import COUNT, TURNS
 from onesided.apps.solvers.options import PRECONDITIONERS, SOLVERS, Named
-from onesided.apps.solvers.vectors import (
-    in_file_order,
-    vector,
-    write_solution,
-)
+from onesided.apps.solvers.vectors import in_file_order, vector, write_solution
 from onesided.apps.tools.rowblock import Maker
 from onesided.apps.tools.spmv import halo_setup, label
 from onesided.collectives.context import Scoped
@@ -98,6 +95,10 @@ PRODUCTS = "1000"  # that the methods are told to expect
 Solve = Callable[[], Solution]
 
 
+def _nothing() -> None:
+    """Local. In the place of a warm-up: a solution is long."""
+
+
 @dataclass
 class Outcome:
     """What a method came to: its solution, seconds of every run, and the verdict."""
@@ -146,19 +147,20 @@ class Runs:
         """Collective. Run every method ``--repeats`` times, in turn."""
         with user_errors():
             calls = {method: prepared(matrix) for method, matrix in self.matrices.items()}
-        found: dict[str, list[Solution]] = {method: [] for method in calls}
-        times: dict[str, list[float]] = {method: [] for method in calls}
-        total = self.options.repeats * len(calls)
-        with progress(self.out, self.report.command, total) as tick, user_errors():
-            for _ in range(self.options.repeats):
-                for method, call in calls.items():
-                    keep = found[method]
-                    times[method].append(
-                        setup_time(self.comm, lambda k=keep, c=call: k.append(c()))  # type: ignore[misc]
-                    )
-                    tick()
+        found: dict[str, Solution] = {}
+
+        def run(method: str) -> None:
+            found[method] = calls[method]()
+
+        why = unchecked("the residuals of all solutions are judged at the end")
+        contestants = [
+            Contestant(method, partial(run, method), why, warm_up=_nothing) for method in calls
+        ]
+        repeats = self.options.repeats
+        with progress(self.out, self.report.command, repeats * len(calls)) as tick, user_errors():
+            times = race(self.comm, contestants, iterations=repeats, tick=tick).times
         return {
-            method: Outcome(found[method][-1], times[method], verdict(matrix, found[method][-1]))
+            method: Outcome(found[method], times[method], verdict(matrix, found[method]))
             for method, matrix in self.matrices.items()
         }
 

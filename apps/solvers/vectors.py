@@ -7,7 +7,7 @@ solvers work in the order of the matrix, which a partition may have permuted.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.cli.failures import CommandError, user_errors, words
-from onesided.collectives import agree, agreed
+from onesided.collectives import agreed
 from onesided.sparse import DistMatrix
 from onesided.sparse.solvers.space import start_block
 
@@ -124,42 +124,31 @@ def write_solution(
     replaced when all of it is on the disk. :class:`CommandError` where it cannot be written.
     """
     lengths = comm.allgather(len(block))
-    part = f"{path}.part"
-    error: Exception | None = None
-    if comm.rank == 0:
+    with agreed(comm):
+        if comm.rank != 0:
+            comm.send(block, dest=0)
+            return
+        pieces = (block if rank == 0 else comm.recv(source=rank) for rank in range(comm.size))
         try:
-            with h5py.File(part, "w") as file:
-                dataset = file.create_dataset(DATASET, (sum(lengths),), block.dtype)
+            _write(path, lengths, pieces, attributes)
+        except OSError as error:
+            raise CommandError(f"{path}: {words(error)}") from error
+        finally:
+            for _ in pieces:  # the other ranks send in any case
+                pass
+
+
+def _write(
+    path: str, lengths: list[int], pieces: Iterable[NDArray[Any]], attributes: Mapping[str, Any]
+) -> None:
+    """Local. Under another name, and moved when all of it is on the disk."""
+    part, first = f"{path}.part", 0
+    with h5py.File(part, "w") as file:
+        dataset = None
+        for length, piece in zip(lengths, pieces, strict=True):
+            if dataset is None:
+                dataset = file.create_dataset(DATASET, (sum(lengths),), piece.dtype)
                 dataset.attrs.update(attributes)
-        except OSError as problem:
-            error = problem
-    first = 0
-    for rank, length in enumerate(lengths):
-        piece = _received(comm, block, rank)
-        if piece is not None and error is None:
-            try:
-                with h5py.File(part, "r+") as file:
-                    file[DATASET][first : first + length] = piece
-            except OSError as problem:
-                error = problem
-        first += length
-    if comm.rank == 0 and error is None:
-        try:
-            os.replace(part, path)
-        except OSError as problem:
-            error = problem
-    failures = agree(comm, value="" if error is None else words(error))
-    if failures[0]:
-        raise CommandError(f"{path}: {failures[0]}")
-
-
-def _received(comm: MPI.Intracomm, block: NDArray[Any], rank: int) -> NDArray[Any] | None:
-    """Collective. The block of a rank, on rank 0."""
-    if rank == 0:
-        return block if comm.rank == 0 else None
-    if comm.rank == rank:
-        comm.send(block, dest=0)
-    if comm.rank != 0:
-        return None
-    piece: NDArray[Any] = comm.recv(source=rank)
-    return piece
+            dataset[first : first + length] = piece
+            first += length
+    os.replace(part, path)
