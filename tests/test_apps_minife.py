@@ -16,13 +16,12 @@ from mpi4py import MPI
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Options, Parser
 from onesided.apps.miniapps.halos import ways
-from onesided.apps.miniapps.minife import extents, grown, halved
+from onesided.apps.miniapps.minife import elements_of, grown, halved
 from onesided.apps.miniapps.minife_convergence import converged, orders
 from onesided.apps.miniapps.minife_mesh import (
     CORNERS,
     GRADIENTS,
     SHAPES,
-    Box,
     Hexahedra,
     Mesh,
     fits,
@@ -31,35 +30,37 @@ from onesided.apps.miniapps.minife_mesh import PROBLEMS as KNOWN
 from onesided.apps.miniapps.minife_system import assembled
 from onesided.apps.miniapps.options import MESH_COMM, PROBLEMS, minife
 from onesided.collectives import methods
+from onesided.collectives.halo.faces import common, within
 
 
 @given(st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(3, 7)), st.integers(1, 3))
 def test_nodes_are_numbered_rank_by_rank(elements, ranks):
     mesh = Mesh.of(elements, ranks)
-    whole = Box((0, 0, 0), mesh.points)
+    whole = mesh.whole
     numbers = mesh.numbers(whole)
     assert sorted(numbers.reshape(-1)) == list(range(mesh.nodes))
     for rank in range(ranks):
-        own, corners = mesh.own(rank), mesh.corners(rank)
-        mine = numbers[own.within(whole)].reshape(-1)
+        own = mesh.own(rank)
+        corners = tuple(slice(a.start, a.stop + 1) for a in mesh.blocks.box(rank))
+        mine = numbers[within(own, whole)].reshape(-1)
         assert mine.tolist() == list(range(*mesh.partition.range(rank)))
-        assert own.common(corners) == own, "a rank owns nodes of its elements only"
-        assert (mesh.numbers(corners) == numbers[corners.within(whole)]).all()
+        assert common(own, corners) == own, "a rank owns nodes of its elements only"
+        assert (mesh.numbers(corners) == numbers[within(corners, whole)]).all()
         marks = mesh.surface(corners)
-        assert (marks == mesh.surface(whole)[corners.within(whole)]).all()
+        assert (marks == mesh.surface(whole)[within(corners, whole)]).all()
     inside = prod(count - 1 for count in elements)
     assert mesh.nodes - mesh.surface(whole).sum() == inside
 
 
 def test_a_distorted_mesh_keeps_its_surface():
     straight, bent = Mesh.of((4, 5, 6), 1), Mesh.of((4, 5, 6), 1, 0.15)
-    whole = Box((0, 0, 0), straight.points)
+    whole = straight.whole
     moved = np.abs(bent.coordinates(whole) - straight.coordinates(whole))
     surface = straight.surface(whole)
     assert not moved[:, surface].any()
     assert (moved[:, ~surface] > 0).all()
-    part = Box((1, 2, 0), (4, 4, 7))
-    cut = bent.coordinates(whole)[(slice(None), *part.within(whole))]
+    part = (slice(1, 4), slice(2, 4), slice(0, 7))
+    cut = bent.coordinates(whole)[(slice(None), *within(part, whole))]
     assert (bent.coordinates(part) == cut).all()
 
 
@@ -200,11 +201,11 @@ def test_errors_fall_by_the_second_order(name, distort):
 
 
 def test_sizes():
-    assert extents([5]) == (5, 5, 5)
-    assert extents([5, 6, 7]) == (5, 6, 7)
+    assert elements_of([5]) == (5, 5, 5)
+    assert elements_of([5, 6, 7]) == (5, 6, 7)
     for wrong in ([1], [5, 5], [4, 1, 4], [3] * 4):
         with pytest.raises(CommandError, match="--shape"):
-            extents(wrong)
+            elements_of(wrong)
     assert halved((20, 12, 9), 3) == [(5, 3, 2), (10, 6, 4), (20, 12, 9)]
     assert len(halved((64, 64, 64), None)) == 3
     assert halved((4, 4, 4), None) == [(2, 2, 2), (4, 4, 4)]

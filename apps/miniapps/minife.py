@@ -25,7 +25,7 @@ from onesided.apps.cli.statistics import Verdict, worst
 from onesided.apps.miniapps import overhead
 from onesided.apps.miniapps.halos import ways
 from onesided.apps.miniapps.minife_convergence import converged, listing, verdicts
-from onesided.apps.miniapps.minife_mesh import PROBLEMS, Box, Triple, fits
+from onesided.apps.miniapps.minife_mesh import PROBLEMS, Triple, fits
 from onesided.apps.miniapps.minife_system import System
 from onesided.apps.miniapps.overhead import drawing
 from onesided.apps.miniapps.solving import ITERATION_REMARK, Ran, run_ways
@@ -33,6 +33,8 @@ from onesided.apps.miniapps.stages import Stage, Tick, measured, stages, tell
 from onesided.apps.report.chart import save_slice
 from onesided.apps.report.result import REFERENCE
 from onesided.collectives import agreed
+from onesided.collectives.halo.faces import common, extents, within
+from onesided.collectives.pattern import Box
 
 Values = NDArray[np.float64]
 
@@ -41,15 +43,13 @@ def gathered(system: System, x: Values, wanted: Box) -> Values | None:
     """Collective. The values of a solution at the nodes of a box, on rank 0."""
     mesh, comm = system.mesh, system.comm
     own = mesh.own(comm.rank)
-    mine = own.common(wanted)
-    part = x.reshape(own.extent)[mine.within(own)] if mine.size else None
-    parts: list[Any] | None = comm.gather(part)
+    parts: list[Any] | None = comm.gather(x.reshape(extents(own))[within(common(own, wanted), own)])
     if parts is None:
         return None
-    values = np.empty(wanted.extent)
-    for rank, piece in enumerate(parts):
-        if piece is not None:
-            values[mesh.own(rank).common(wanted).within(wanted)] = piece
+    values = np.empty(extents(wanted))
+    for rank, part in enumerate(parts):
+        if part.size:
+            values[within(common(mesh.own(rank), wanted), wanted)] = part
     return values
 
 
@@ -86,7 +86,7 @@ def compared(system: System, options: Options, expected: Values | None, x: Value
     """
     mesh, comm, error = system.mesh, system.comm, 0.0
     with user_errors(), agreed(comm):
-        found = gathered(system, x, Box((0, 0, 0), mesh.points))
+        found = gathered(system, x, mesh.whole)
         if found is not None and expected is not None:
             error = float(np.max(np.abs(found - expected)) / np.max(np.abs(expected)))
     return Verdict(comm.bcast(error), options.rtol * max(mesh.elements) ** 2 + ROUNDING)
@@ -99,7 +99,7 @@ SHARE = 8  # elements of a rank on the coarsest mesh at least, where its size is
 LEVELS = 3  # meshes, where nothing else is wanted and so many are possible
 
 
-def extents(numbers: Sequence[int]) -> Triple:
+def elements_of(numbers: Sequence[int]) -> Triple:
     """Local. What ``--shape`` says; :class:`CommandError` for a mesh with no node inside."""
     a, b, c = box(numbers)
     if min(a, b, c) < LEAST:
@@ -204,7 +204,7 @@ def draw(system: System, x: Values, path: str) -> None:
     """Collective. An image of the temperature in the middle of the last axis, by rank 0."""
     mesh = system.mesh
     a, b, c = mesh.points
-    values = gathered(system, x, Box((0, 0, c // 2), (a, b, c // 2 + 1)))
+    values = gathered(system, x, (*mesh.whole[:2], slice(c // 2, c // 2 + 1)))
     with drawing(system.comm):
         if values is not None:
             shape = "" if not mesh.distortion else ", distorted"
@@ -225,7 +225,7 @@ REMARKS = (
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a result is wrong."""
     wanted = ways_of(options.comm, ways(), REFERENCE)
-    problem, size = PROBLEMS[options.problem], extents(options.shape)
+    problem, size = PROBLEMS[options.problem], elements_of(options.shape)
     meshes = halved(size, options.levels, comm.size)
     every = stages(comm.size, options)
     sizes = {stage: grown(size, stage.shares) if stage.scaling else size for stage in every}

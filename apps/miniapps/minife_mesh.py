@@ -9,7 +9,7 @@ contiguous range of unknowns.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from onesided.collectives import PatternError
-from onesided.collectives.halo.faces import Blocks, choose_dims
+from onesided.collectives.halo.faces import Blocks, choose_dims, common, extents, is_empty, within
+from onesided.collectives.pattern import Box
 from onesided.sparse import Partition
 from onesided.sparse.partition import index_dtype
 
@@ -138,34 +139,17 @@ _POINTS = np.array(list(product(_ABSCISSAE, repeat=3)))
 _WEIGHT = 1.0 / len(_POINTS)
 
 
-def _factors() -> tuple[Values, Values]:
-    """Values at each Gauss point of the linear functions of each corner along each axis, and
-    their slopes: (8 points, 8 corners, 3 axes)."""
+def _shapes() -> tuple[Values, Values]:
+    """Values of the eight shape functions at the Gauss points, (points, corners), and their
+    derivatives in the unit cube, (points, 3 axes, corners)."""
     points, corners = _POINTS[:, None, :], CORNERS[None, :, :]
-    values = np.where(corners == 1, points, 1.0 - points)
+    values = np.where(corners == 1, points, 1.0 - points)  # of the linear functions of each axis
     slopes = np.broadcast_to(2.0 * corners - 1.0, values.shape)
-    return values, slopes
+    gradients = [slopes[..., axis] * np.delete(values, axis, 2).prod(axis=2) for axis in range(3)]
+    return values.prod(axis=2), np.stack(gradients, axis=1)
 
 
-def _shapes() -> Values:
-    """Values of the eight shape functions at the Gauss points: (points, corners)."""
-    values, _ = _factors()
-    shapes: Values = values.prod(axis=2)
-    return shapes
-
-
-def _gradients() -> Values:
-    """Their derivatives in the unit cube: (points, 3 axes, corners)."""
-    values, slopes = _factors()
-    parts = []
-    for axis in range(3):
-        factors = values.copy()
-        factors[:, :, axis] = slopes[:, :, axis]
-        parts.append(factors.prod(axis=2))
-    return np.stack(parts, axis=1)
-
-
-SHAPES, GRADIENTS = _shapes(), _gradients()
+SHAPES, GRADIENTS = _shapes()
 
 
 class Hexahedra:
@@ -232,45 +216,6 @@ _DIRECTION = (1.0, -0.8, 0.6)
 
 
 @dataclass(frozen=True)
-class Box:
-    """A half-open range along each axis."""
-
-    start: Triple
-    stop: Triple
-
-    @classmethod
-    def of(cls, ranges: tuple[slice, ...]) -> Box:
-        """Local. That of three slices."""
-        (a, x), (b, y), (c, z) = ((part.start, part.stop) for part in ranges)
-        return cls((a, b, c), (x, y, z))
-
-    @property
-    def extent(self) -> Triple:
-        """Local. Its lengths; zero where it is empty."""
-        a, b, c = (max(0, z - y) for y, z in zip(self.start, self.stop, strict=True))
-        return a, b, c
-
-    @property
-    def size(self) -> int:
-        """Local. How many there are in it."""
-        return prod(self.extent)
-
-    def common(self, other: Box) -> Box:
-        """Local. What both have; empty where that is nothing."""
-        a, b, c = (max(pair) for pair in zip(self.start, other.start, strict=True))
-        x, y, z = (min(pair) for pair in zip(self.stop, other.stop, strict=True))
-        return Box((a, b, c), (x, y, z))
-
-    def within(self, other: Box) -> tuple[slice, slice, slice]:
-        """Local. This box as a part of an array of the other one."""
-        a, b, c = (
-            slice(start - origin, stop - origin)
-            for start, stop, origin in zip(self.start, self.stop, other.start, strict=True)
-        )
-        return a, b, c
-
-
-@dataclass(frozen=True)
 class Mesh:
     """So many elements along each axis, how they are cut, and how far inner nodes are moved.
 
@@ -308,53 +253,47 @@ class Mesh:
         """Local. The longest edge of an element that is not distorted."""
         return 1.0 / min(self.elements)
 
-    def box(self, rank: int) -> Box:
-        """Local. The elements of a rank."""
-        return Box.of(self.blocks.box(rank))
-
-    def corners(self, rank: int) -> Box:
-        """Local. All nodes of a rank's elements."""
-        box = self.box(rank)
-        a, b, c = (stop + 1 for stop in box.stop)
-        return Box(box.start, (a, b, c))
+    @property
+    def whole(self) -> Box:
+        """Local. All nodes."""
+        return full(self.points)
 
     def own(self, rank: int) -> Box:
         """Local. The nodes that a rank owns."""
-        return Box.of(self.blocks.box(rank, (1, 1, 1)))
+        return self.blocks.box(rank, (1, 1, 1))
 
     @cached_property
     def partition(self) -> Partition:
         """Local. Who owns which numbers."""
-        sizes = [self.own(rank).size for rank in range(self.ranks)]
+        sizes = [prod(extents(self.own(rank))) for rank in range(self.ranks)]
         return Partition.from_lengths(np.array(sizes, np.int64))
 
     def numbers(self, box: Box) -> NDArray[np.int64]:
         """Local. Of the nodes in a box, as an array of its shape."""
-        found = np.empty(box.extent, np.int64)
+        found = np.empty(extents(box), np.int64)
         for rank in range(self.ranks):
             own = self.own(rank)
-            part = own.common(box)
-            if part.size:
-                start, stop = self.partition.range(rank)
-                mine = np.arange(start, stop).reshape(own.extent)
-                found[part.within(box)] = mine[part.within(own)]
+            part = common(own, box)
+            if not is_empty(part):
+                mine = np.arange(*self.partition.range(rank)).reshape(extents(own))
+                found[within(part, box)] = mine[within(part, own)]
         return found
 
     def surface(self, box: Box) -> NDArray[np.bool_]:
         """Local. Which nodes of a box lie on the surface of the cube."""
-        marks = np.zeros(box.extent, np.bool_)
-        for axis, count in enumerate(self.elements):
-            layers = np.moveaxis(marks, axis, 0)
-            for place in (0, count):
-                if box.start[axis] <= place < box.stop[axis]:
-                    layers[place - box.start[axis]] = True
+        ends = [
+            np.isin(np.arange(part.start, part.stop), (0, count))
+            for part, count in zip(box, self.elements, strict=True)
+        ]
+        x, y, z = np.meshgrid(*ends, indexing="ij", sparse=True)
+        marks: NDArray[np.bool_] = x | y | z
         return marks
 
     def coordinates(self, box: Box) -> Values:
         """Local. Of the nodes in a box: (3, *its shape)."""
         lines = [
-            np.arange(start, stop) / count
-            for start, stop, count in zip(box.start, box.stop, self.elements, strict=True)
+            np.arange(part.start, part.stop) / count
+            for part, count in zip(box, self.elements, strict=True)
         ]
         places = np.array(np.meshgrid(*lines, indexing="ij"))
         if self.distortion:
@@ -380,7 +319,19 @@ def fits(elements: Triple, ranks: int) -> bool:
 # has at most 27 neighbors, itself included. So the element matrices are added as whole arrays: 27
 # components of a field of the grid, whose ghosts are the nodes that other ranks own.
 
-_NEIGHBORS = np.indices((3, 3, 3)).reshape(3, 27).T - 1  # steps from a node, the last axis fastest
+NEIGHBORS = 27  # of a node, itself included: those that steps of -1, 0, 1 along the axes lead to
+
+
+def full(shape: Sequence[int]) -> Box:
+    """Local. All of an array."""
+    return tuple(slice(0, n) for n in shape)
+
+
+def shifted(box: Box, corner: NDArray[Any]) -> Box:
+    """Local. A box moved by the place of a corner."""
+    return tuple(
+        slice(part.start + step, part.stop + step) for part, step in zip(box, corner, strict=True)
+    )
 
 
 class Sums:
@@ -388,24 +339,24 @@ class Sums:
 
     def __init__(self, mesh: Mesh, rank: int) -> None:
         self._mesh, self._own = mesh, mesh.own(rank)
-        shape = [n + sum(GHOSTS) for n in self._own.extent]
-        self._entries = np.zeros((len(_NEIGHBORS), *shape))
+        shape = [n + sum(GHOSTS) for n in extents(self._own)]
+        self._entries = np.zeros((NEIGHBORS, *shape))
         self._loads = np.zeros(shape)
         self.fields = self._entries, self._loads
 
     def add(self, box: Box, matrices: Values, loads: Values) -> None:
         """Local. What a box of elements adds."""
+        first, shape = within(box, self._own), extents(box)
         for row, corner in enumerate(CORNERS):
-            starts = [s - o + c for s, o, c in zip(box.start, self._own.start, corner, strict=True)]
-            place = tuple(slice(s, s + n) for s, n in zip(starts, box.extent, strict=True))
-            self._loads[place] += loads[row].reshape(box.extent)
+            place = shifted(first, corner)
+            self._loads[place] += loads[row].reshape(shape)
             for column, other in enumerate(CORNERS):
                 step = int((other - corner + 1) @ (9, 3, 1))
-                self._entries[step][place] += matrices[row, column].reshape(box.extent)
+                self._entries[step][place] += matrices[row, column].reshape(shape)
 
     def side(self) -> Values:
         """Local. The loads of the own nodes."""
-        return self._loads[self._own.within(self._own)].reshape(-1)
+        return self._loads[within(self._own, self._own)].reshape(-1)
 
     def rows(self) -> sparse.csr_array:
         """Local. The rows of the own nodes, their columns ascending.
@@ -413,31 +364,24 @@ class Sums:
         All neighbors are stored, zeros as well, so that all meshes have the same entries however
         they are cut.
         """
-        own, nodes = self._own, self._mesh.nodes
-        kind: type[np.integer[Any]] = index_dtype(len(_NEIGHBORS) * nodes)
-        numbers = self._around().astype(kind)
-        _, lines, points = own.extent
-        parts = []
-        for plane in range(own.extent[0]):
-            columns = np.array([
-                numbers[plane + 1 + x, 1 + y : 1 + y + lines, 1 + z : 1 + z + points].reshape(-1)
-                for x, y, z in _NEIGHBORS.tolist()
-            ]).T  # fmt: skip
-            values = self._entries[:, plane, :lines, :points].reshape(len(_NEIGHBORS), -1).T
-            there = columns >= 0
-            parts.append((there.sum(axis=1), columns[there], values[there]))
-        counts, columns, values = (np.concatenate(part) for part in zip(*parts, strict=True))
-        pointers = np.concatenate([np.zeros(1, kind), np.cumsum(counts, dtype=kind)])
-        found = sparse.csr_array((values, columns, pointers), shape=(own.size, nodes))
+        shape, nodes = extents(self._own), self._mesh.nodes
+        count, kind = prod(shape), index_dtype(NEIGHBORS * nodes)
+        around = np.lib.stride_tricks.sliding_window_view(self._around().astype(kind), (3, 3, 3))
+        columns = around.reshape(count, NEIGHBORS)
+        own = (slice(None), *full(shape))
+        values = self._entries[own].reshape(NEIGHBORS, count).T
+        there = columns >= 0
+        pointers = np.concatenate([np.zeros(1, kind), np.cumsum(there.sum(axis=1), dtype=kind)])
+        found = sparse.csr_array(
+            (values[there], columns[there], pointers), shape=(count, nodes)
+        )
         found.sort_indices()
         return found
 
     def _around(self) -> NDArray[np.int64]:
         """The numbers of the own nodes and those beside them, -1 beyond the surface."""
-        start, stop = ([at + step for at in ends]
-                       for ends, step in ((self._own.start, -1), (self._own.stop, 1)))
-        wide = Box.of(tuple(map(slice, start, stop)))
-        inside = wide.common(Box((0, 0, 0), self._mesh.points))
-        found = np.full(wide.extent, -1, np.int64)
-        found[inside.within(wide)] = self._mesh.numbers(inside)
+        wide = tuple(slice(part.start - 1, part.stop + 1) for part in self._own)
+        inside = common(wide, self._mesh.whole)
+        found = np.full(extents(wide), -1, np.int64)
+        found[within(inside, wide)] = self._mesh.numbers(inside)
         return found

@@ -18,15 +18,18 @@ from onesided.apps.cli.failures import user_errors
 from onesided.apps.miniapps.minife_mesh import (
     CORNERS,
     GHOSTS,
-    Box,
     Hexahedra,
     Mesh,
     Problem,
     Sums,
     Triple,
+    full,
+    shifted,
 )
 from onesided.apps.tools.spmv import traffic
 from onesided.collectives import Grid, agreed
+from onesided.collectives.halo.faces import extents
+from onesided.collectives.pattern import Box
 from onesided.sparse import DistMatrix, Linear, cg
 from onesided.sparse.solvers import Solution
 
@@ -63,7 +66,7 @@ def assembled(comm: MPI.Intracomm, mesh: Mesh, problem: Problem) -> Equations:
     began = time.perf_counter()
     with agreed(comm, f"assembly of {mesh.elements} elements"):
         sums = Sums(mesh, comm.rank)
-        for box in _slabs(mesh.box(comm.rank)):
+        for box in _slabs(mesh.blocks.box(comm.rank)):
             sums.add(box, *_integrated(mesh, problem, box))
     middle = time.perf_counter()
     with Grid(comm, mesh.elements, [GHOSTS] * 3, dims=mesh.blocks.dims) as grid:
@@ -80,22 +83,24 @@ def assembled(comm: MPI.Intracomm, mesh: Mesh, problem: Problem) -> Equations:
 
 def _slabs(box: Box) -> Iterator[Box]:
     """Local. The box in boxes of few elements, whole along the last axis."""
-    (a, b, c), (x, y, z) = box.start, box.stop
-    lines = max(1, AT_ONCE // max(z - c, 1))
-    thick = max(1, lines // max(y - b, 1))
-    for first in range(a, x, thick):
-        for second in range(b, y, lines):
-            stop = min(first + thick, x), min(second + lines, y), z
-            yield Box((first, second, c), stop)
+    x, y, z = box
+    lines = max(1, AT_ONCE // max(z.stop - z.start, 1))
+    thick = max(1, lines // max(y.stop - y.start, 1))
+    for first in range(x.start, x.stop, thick):
+        for second in range(y.start, y.stop, lines):
+            yield (
+                slice(first, min(first + thick, x.stop)),
+                slice(second, min(second + lines, y.stop)),
+                z,
+            )
 
 
 def _integrated(mesh: Mesh, problem: Problem, box: Box) -> tuple[Values, Values]:
     """Local. Matrices (8, 8, n) and loads (8, n) of a box of elements, its surface eliminated."""
-    a, b, c = (stop + 1 for stop in box.stop)
-    around = Box(box.start, (a, b, c))
+    around = tuple(slice(part.start, part.stop + 1) for part in box)
     places = mesh.coordinates(around)
     corners = np.array([_corner(place, box, corner) for corner in CORNERS for place in places])
-    elements = Hexahedra(corners.reshape(8, 3, box.size))
+    elements = Hexahedra(corners.reshape(8, 3, prod(extents(box))))
     if not elements.volumes.min() > 0.0:
         raise ValueError(f"a distortion of {mesh.distortion:g} turns elements inside out")
     matrices = elements.stiffness()
@@ -122,8 +127,7 @@ def _given(problem: Problem, marks: NDArray[np.bool_], places: Values) -> Values
 
 def _corner(nodes: NDArray[Any], box: Box, corner: NDArray[Any]) -> NDArray[Any]:
     """Local. What nodes of a box of elements have, at one corner of each element."""
-    place = tuple(slice(c, c + n) for c, n in zip(corner, box.extent, strict=True))
-    return nodes[place].reshape(-1)
+    return nodes[shifted(full(extents(box)), corner)].reshape(-1)
 
 
 def _eliminate(

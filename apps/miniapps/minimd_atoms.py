@@ -138,31 +138,14 @@ class Axis:
         steps: NDArray[np.int64] = (place - self.comm.rank) % self.comm.size
         return steps
 
-    def counts(self, leaving: Counts) -> Counts:
-        """Collective over the line. Tell both neighbors a number; those that they tell."""
-        if self.alone:
-            return leaving[HIGH], leaving[LOW]
-        out, into = np.array(leaving, dtype=np.int64), np.empty(2, dtype=np.int64)
-        for side in SIDES:
-            self.comm.Sendrecv(
-                out[side : side + 1], self.neighbors[side], side,
-                into[1 - side : 2 - side], self.neighbors[1 - side], side,
-            )  # fmt: skip
-        return int(into[LOW]), int(into[HIGH])
-
     def swap(self, leaving: Pair) -> Pair:
         """Collective over the line. Columns for both neighbors; the columns that come from them."""
         if self.alone:
             return leaving[HIGH], leaving[LOW]
-        counts = self.counts((leaving[LOW].shape[1], leaving[HIGH].shape[1]))
-        rows = leaving[LOW].shape[0]
-        coming = np.empty((rows, counts[LOW])), np.empty((rows, counts[HIGH]))
-        for side in SIDES:
-            self.comm.Sendrecv(
-                np.ascontiguousarray(leaving[side]), self.neighbors[side], side,
-                coming[1 - side], self.neighbors[1 - side], side,
-            )  # fmt: skip
-        return coming
+        low, high = self.neighbors
+        from_high = self.comm.sendrecv(np.ascontiguousarray(leaving[LOW]), low, source=high)
+        from_low = self.comm.sendrecv(np.ascontiguousarray(leaving[HIGH]), high, source=low)
+        return from_low, from_high
 
     def free(self) -> None:
         """Collective over the line."""

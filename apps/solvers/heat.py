@@ -32,6 +32,7 @@ from onesided.apps.solvers.heat_halos import REFERENCE, ways
 from onesided.apps.solvers.heat_problem import PERIODIC, Problem
 from onesided.apps.solvers.heat_simulation import Simulation
 from onesided.apps.solvers.heat_stencil import settings as stencil_settings
+from onesided.apps.solvers.options import conditions
 from onesided.collectives import Grid
 from onesided.pencilfft import block, read_field
 
@@ -101,15 +102,10 @@ SCALE = 1.0  # diffusivity, and the temperature of the hottest spot
 
 def problem_of(options: Options) -> Problem:
     """Local. What is to be computed; :class:`CommandError` for what cannot be."""
-    shape, names = tuple(options.shape or SHAPE), tuple(options.boundary or BOUNDARY)
+    shape = tuple(options.shape or SHAPE)
     if len(shape) not in AXES:
         raise CommandError(f"--shape {_words(shape)}: {len(shape)} axes, two or three are possible")
-    if len(names) not in (1, len(shape)):
-        raise CommandError(
-            f"--boundary names {len(names)} conditions for {len(shape)} axes: one, or one per axis"
-        )
-    if len(names) == 1:
-        names = names * len(shape)
+    names = conditions(options.boundary or BOUNDARY, len(shape))
     periodic = tuple(name == PERIODIC for name in names)
     dtype = np.dtype(options.dtype or DTYPE)
     problem = Problem(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import (
     above_zero,
     not_negative,
@@ -100,6 +101,15 @@ PRECONDITIONERS = {
     "ssor": Named("SSOR", {"omega": "omega"}),
     "amg": Named("AMG"),
 }
+
+
+def conditions(names: Sequence[str], axes: int) -> Sequence[str]:
+    """Local. What ``--boundary`` says of every axis; :class:`.CommandError` for another number."""
+    if len(names) not in (1, axes):
+        raise CommandError(
+            f"--boundary names {len(names)} conditions for {axes} axes: one, or one per axis"
+        )
+    return names if len(names) == axes else [*names] * axes
 
 
 def damping(text: str) -> float:

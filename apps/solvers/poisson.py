@@ -29,6 +29,7 @@ from onesided.apps.cli.statistics import Verdict
 from onesided.apps.report.chart import save
 from onesided.apps.report.figure import drawn
 from onesided.apps.report.quantities import COUNT
+from onesided.apps.solvers.options import conditions
 from onesided.apps.tools.fft import exchanged_bytes, used_method
 from onesided.pencilfft import PFFT, newDistArray
 
@@ -255,13 +256,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 
 def _levels(options: Options) -> list[Level]:
     """Local. The grids from coarse to fine; :class:`CommandError` where one has too few points."""
-    shape, names = options.shape, options.boundary
-    if len(names) not in (1, len(shape)):
-        raise CommandError(
-            f"--boundary names {len(names)} conditions for {len(shape)} axes: one, or one per axis"
-        )
-    if len(names) == 1:
-        names = names * len(shape)
+    shape = options.shape
+    names = conditions(options.boundary, len(shape))
     epsilon = float(np.finfo(options.dtype).eps)
     levels = []
     for power in range(options.levels - 1, -1, -1):

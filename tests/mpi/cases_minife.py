@@ -15,10 +15,11 @@ from mpi4py import MPI
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.miniapps.halos import Fence, Need, TwoSided, ways
 from onesided.apps.miniapps.minife import alone, compared, gathered
-from onesided.apps.miniapps.minife_mesh import PROBLEMS, Box, fits
+from onesided.apps.miniapps.minife_mesh import PROBLEMS, fits
 from onesided.apps.miniapps.minife_system import System
 from onesided.apps.miniapps.solving import Operator
 from onesided.collectives import methods
+from onesided.collectives.halo.faces import within
 
 THREADED = ("fence-threads", "lock-all-threads")
 #: Every way of the mini-applications, and some exchanges; others need more ranks to differ.
@@ -74,7 +75,7 @@ def case_same_equations(comm, mesh):
     if not fits(elements, comm.size):
         skip(f"{elements} elements cannot be cut for {comm.size} ranks")
     system = System(comm, elements, PROBLEMS[name], distortion)
-    order = system.mesh.numbers(Box((0, 0, 0), system.mesh.points)).reshape(-1)
+    order = system.mesh.numbers(system.mesh.whole).reshape(-1)
     rows = system.matrix.gather()
     blocks = comm.gather((system.side, system.guess))
     if comm.rank == 0:
@@ -127,12 +128,11 @@ def case_vectors_that_change_meanwhile(comm, way):
 def case_the_slice_has_every_node_of_the_middle(comm):
     system = System(comm, (5, 4, 2 + comm.size), PROBLEMS["smooth"], 0.0)
     mesh = system.mesh
-    whole = Box((0, 0, 0), mesh.points)
+    whole = mesh.whole
     places = np.arange(mesh.nodes, dtype=float).reshape(mesh.points)
-    mine = places[mesh.own(comm.rank).within(whole)].reshape(-1)
+    mine = places[within(mesh.own(comm.rank), whole)].reshape(-1)
     middle = mesh.points[2] // 2
-    a, b, _ = mesh.points
-    found = gathered(system, mine, Box((0, 0, middle), (a, b, middle + 1)))
+    found = gathered(system, mine, (*mesh.whole[:2], slice(middle, middle + 1)))
     if comm.rank == 0:
         assert (found[:, :, 0] == places[:, :, middle]).all()
     else:
