@@ -16,9 +16,9 @@ from onesided.apps.bench.team import Team
 from onesided.apps.cli.options import Parser
 from onesided.apps.solvers.heat import serial
 from onesided.apps.solvers.heat_halos import ways
-from onesided.apps.solvers.heat_problem import Problem
 from onesided.apps.solvers.heat_stencil import (
     POINTS,
+    Problem,
     Queue,
     Tile,
     after,

@@ -16,8 +16,7 @@ from mpi4py import MPI
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Options, Parser
 from onesided.apps.miniapps.halos import ways
-from onesided.apps.miniapps.minife import elements_of, grown, halved
-from onesided.apps.miniapps.minife_convergence import converged, orders
+from onesided.apps.miniapps.minife import converged, elements_of, grown, halved, orders
 from onesided.apps.miniapps.minife_mesh import (
     CORNERS,
     GRADIENTS,

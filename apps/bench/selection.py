@@ -12,6 +12,7 @@ from onesided.apps.bench.race import setup_time
 from onesided.apps.cli.failures import CommandError, user_errors, words
 from onesided.apps.cli.options import ALL, Options
 from onesided.apps.cli.report import BASELINE as BASELINE
+from onesided.apps.cli.report import Row
 from onesided.collectives import ResourceError, UnsupportedError, methods
 
 Made = TypeVar("Made")
@@ -57,6 +58,15 @@ class Candidate(Generic[Made]):
     setup: float = 0.0
     freeing: float = 0.0
     reason: str = ""
+
+    def row(self, rows: Mapping[str, Row], labels: Mapping[str, str]) -> Row:
+        """Local. That of its method, with the seconds of making and freeing; or why there is
+        none, with these labels."""
+        if self.reason:
+            return Row({**labels, "method": self.method}, reason=self.reason)
+        row = rows[self.method]
+        row.setup = self.setup + self.freeing
+        return row
 
 
 def prepare(

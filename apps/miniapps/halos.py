@@ -18,7 +18,6 @@ from onesided.collectives import (
     OnesidedError,
     ResourceError,
     UnsupportedError,
-    agree,
     agreed,
     empty,
     free,
@@ -223,11 +222,12 @@ class Landing:
         some elements while others come.
         """
         self.comm = comm.Dup()
-        self.window = MPI.WIN_NULL
-        self.memory: NDArray[Any] = np.empty(0, dtype)
+        self.window, self.memory = MPI.WIN_NULL, np.empty(0, dtype)
         try:
-            self.window = _allocated(self.comm, max(1, count) * dtype.itemsize, dtype.itemsize)
-            _check_model(self.comm, self.window)
+            with agreed(self.comm):
+                self.window = _allocated(self.comm, max(1, count) * dtype.itemsize, dtype.itemsize)
+            with agreed(self.comm):
+                _check_model(self.window)
         except OnesidedError:  # the same on every rank
             self.free()
             raise
@@ -261,20 +261,17 @@ class Landing:
 
 def _allocated(comm: MPI.Intracomm, nbytes: int, item: int) -> MPI.Win:
     """Collective."""
-    window, error = MPI.WIN_NULL, None
     try:
-        window = MPI.Win.Allocate(nbytes, item, comm=comm)
-    except MPI.Exception as failure:
-        error = ResourceError(f"no window of {nbytes} bytes: {failure.Get_error_string()}")
-    agree(comm, error)
-    return window
+        return MPI.Win.Allocate(nbytes, item, comm=comm)
+    except MPI.Exception as error:
+        words = error.Get_error_string()
+        raise ResourceError(f"no window of {nbytes} bytes: {words}") from error
 
 
-def _check_model(comm: MPI.Intracomm, window: MPI.Win) -> None:
-    """Collective."""
-    with agreed(comm):
-        if window.Get_attr(MPI.WIN_MODEL) != MPI.WIN_UNIFIED:
-            raise UnsupportedError("windows of this MPI have not the unified memory model")
+def _check_model(window: MPI.Win) -> None:
+    """Local."""
+    if window.Get_attr(MPI.WIN_MODEL) != MPI.WIN_UNIFIED:
+        raise UnsupportedError("windows of this MPI have not the unified memory model")
 
 
 class _Puts(Packed):
@@ -301,13 +298,10 @@ class _Puts(Packed):
         near = neighbors(need.pattern)
         puts = [self._landing.puts(near, self._packed, slot * count) for slot in range(slots)]
         self._works = [[_nothing, *each] if threads else [partial(_all, each)] for each in puts]
-        self._team, error = Team(1), None
+        self._team = Team(1)
         try:
-            self._team = Team(len(self._works[0]))
-        except RuntimeError as failure:
-            error = ResourceError(f"{len(puts[0])} threads: {failure}")
-        try:
-            agree(comm, error)
+            with agreed(comm):
+                self._team = _team(len(self._works[0]))
         except ResourceError:
             self.Free()
             raise
@@ -320,6 +314,14 @@ class _Puts(Packed):
         self._team.close()
         self._works, self._slots = [], []
         self._landing.free()
+
+
+def _team(threads: int) -> Team:
+    """Local."""
+    try:
+        return Team(threads)
+    except RuntimeError as error:
+        raise ResourceError(f"{threads - 1} threads: {error}") from error
 
 
 def _nothing() -> None:

@@ -224,9 +224,6 @@ def finished(
     each: Candidate[Any], rows: Mapping[str, Row], labels: Mapping[str, str], ranks: int
 ) -> Row:
     """Local. The row of a way, with its set-up; or why there is none."""
-    if each.reason:
-        return Row({**labels, "method": each.method}, reason=each.reason, facts={"ranks": ranks})
-    row = rows[each.method]
-    row.setup = each.setup + each.freeing
-    tell(row, facts={"deviation_s": deviation(row)})
+    row = each.row(rows, labels)
+    tell(row, facts={"ranks": ranks} if row.reason else {"deviation_s": deviation(row)})
     return row

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from onesided.apps.bench.race import Contestant, race, unchecked
 from onesided.apps.bench.ranks import by_rank_0
-from onesided.apps.bench.selection import Candidate, prepare, release, ways_of
+from onesided.apps.bench.selection import prepare, release, ways_of
 from onesided.apps.bench.team import Team, check_threads
 from onesided.apps.cli.failures import CommandError, user_errors
 from onesided.apps.cli.options import Options
@@ -29,8 +29,8 @@ from onesided.apps.cli.statistics import Verdict
 from onesided.apps.report.chart import save_slice
 from onesided.apps.solvers.checkpoint import Checkpoint, check_checkpoint
 from onesided.apps.solvers.heat_halos import REFERENCE, ways
-from onesided.apps.solvers.heat_problem import PERIODIC, Problem
 from onesided.apps.solvers.heat_simulation import Simulation
+from onesided.apps.solvers.heat_stencil import PERIODIC, Problem
 from onesided.apps.solvers.heat_stencil import settings as stencil_settings
 from onesided.apps.solvers.options import conditions
 from onesided.collectives import Grid
@@ -340,38 +340,26 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         report.remarks.append(judgement(verdicts))
     if options.picture is not None:
         draw(comm, first, options.picture)
-    used = {name: each.halo.label for name, each in runs.items()}
+    rows = {}
+    for name, each in runs.items():
+        whole, halo = times[name], communication[name]
+        rows[name] = Row(
+            {"method": name},
+            whole,
+            against={REFERENCE: times[REFERENCE]},
+            details={
+                "compute": [step - part for step, part in zip(whole, halo, strict=True)],
+                COMMUNICATION: halo,
+            },
+            values={"share": sum(halo) / sum(whole)},
+            verdict=verdicts.get(name),
+            used=each.halo.label,
+        )
     release(comm, candidates, Simulation.free)
     grid.Free()
-    report.rows = [_row(each, used, times, communication, verdicts) for each in candidates]
+    report.rows = [each.row(rows, {}) for each in candidates]
     report.finish(comm, out, options.json)
     return report.code(comm)
-
-
-def _row(
-    each: Candidate[Simulation],
-    used: Mapping[str, str],
-    times: Mapping[str, list[float]],
-    communication: Mapping[str, list[float]],
-    verdicts: Mapping[str, Verdict],
-) -> Row:
-    """Local."""
-    if each.reason:
-        return Row({"method": each.method}, reason=each.reason)
-    whole, halo = times[each.method], communication[each.method]
-    return Row(
-        {"method": each.method},
-        whole,
-        setup=each.setup + each.freeing,
-        against={REFERENCE: times[REFERENCE]},
-        details={
-            "compute": [step - part for step, part in zip(whole, halo, strict=True)],
-            "communication": halo,
-        },
-        values={"share": sum(halo) / sum(whole)},
-        verdict=verdicts.get(each.method),
-        used=used[each.method],
-    )
 
 
 def _pattern(one: Simulation) -> dict[str, Any]:

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from onesided.apps.bench.team import Team
 from onesided.apps.cli.options import Options
 from onesided.apps.solvers.heat_halos import Arrays, Halo, Sides, faces_of
-from onesided.apps.solvers.heat_problem import Problem
 from onesided.apps.solvers.heat_stencil import (
     Box,
+    Problem,
     Queue,
     Tile,
     after,

@@ -20,7 +20,7 @@ from mpi4py import MPI
 
 from onesided.apps.bench.race import Contestant, race, unchecked
 from onesided.apps.bench.ranks import by_rank_0
-from onesided.apps.bench.selection import BASELINE, Candidate, chosen, prepare, release
+from onesided.apps.bench.selection import BASELINE, chosen, prepare, release
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.progress import console, progress
@@ -283,9 +283,12 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         report.verdicts |= _alone(comm, options, begin, steps, first)
     if options.picture is not None:
         _draw(first, state, options.picture)
-    labels = {method: used_method(flow.plan, method) for method, flow in flows.items()}
+    rows = {
+        method: Row({"method": used_method(flow.plan, method)}, times[method])
+        for method, flow in flows.items()
+    }
     release(comm, candidates, Flow.destroy)
-    report.rows = [_row(each, labels, times) for each in candidates]
+    report.rows = [each.row(rows, {}) for each in candidates]
     report.finish(comm, out, options.json)
     return report.code(comm)
 
@@ -440,13 +443,6 @@ def _differences(comm: MPI.Intracomm, flows: dict[str, Flow]) -> dict[str, Verdi
     scale = comm.allreduce(float(np.max(np.abs(first), initial=0.0)), op=MPI.MAX)
     apart = float(np.max(comm.allgather(own))) / scale
     return {f"difference of the {len(flows)} methods": Verdict(apart, DIFFERENCE)}
-
-
-def _row(each: Candidate[Flow], labels: dict[str, str], times: dict[str, list[float]]) -> Row:
-    if each.reason:
-        return Row({"method": each.method}, reason=each.reason)
-    labelled = {"method": labels[each.method]}
-    return Row(labelled, times[each.method], setup=each.setup + each.freeing)
 
 
 def _draw(flow: Flow, state: State, path: str) -> None:

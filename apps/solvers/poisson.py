@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from onesided.apps.bench.race import Contestant, timed, unchecked
 from onesided.apps.bench.ranks import by_rank_0
-from onesided.apps.bench.selection import BASELINE, Candidate, chosen, hints, prepare, release
+from onesided.apps.bench.selection import BASELINE, chosen, hints, prepare, release
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
@@ -342,10 +342,20 @@ def _solved(
     contestants = [Contestant(method, solve, why) for method, solve in solvers.items()]
     out = console(options.terminal) if comm.rank == 0 else None
     times = timed(comm, contestants, options, out, f"solving {level.name}").times
-    labels = {method: used_method(each, method) for method, each in plans.items()}
     nbytes = exchanged_bytes(comm, plan)
+    rows = {
+        method: Row(
+            {"points": level.name, "method": used_method(plans[method], method)},
+            times[method],
+            nbytes=nbytes,
+            against={BASELINE: times[BASELINE]} if BASELINE in times else {},
+            values={"order": level.order(coarser, method)},
+            verdict=Verdict(level.errors[method], level.allowed),
+        )
+        for method in plans
+    }
     release(comm, candidates, PFFT.destroy)
-    return [_row(level, coarser, each, labels, times, nbytes) for each in candidates]
+    return [each.row(rows, {"points": level.name}) for each in candidates]
 
 
 def _alone(
@@ -371,28 +381,6 @@ def _alone(
         return float(np.max(differences)) / float(np.max(np.abs(equation.exact)))
 
     return float(comm.bcast(by_rank_0(comm, difference, "the solution of rank 0 alone")))
-
-
-def _row(
-    level: Level,
-    coarser: Level | None,
-    each: Candidate[PFFT],
-    labels: dict[str, str],
-    times: dict[str, list[float]],
-    nbytes: int,
-) -> Row:
-    method = each.method
-    if each.reason:
-        return Row({"points": level.name, "method": method}, reason=each.reason)
-    return Row(
-        {"points": level.name, "method": labels[method]},
-        times[method],
-        setup=each.setup + each.freeing,
-        nbytes=nbytes,
-        against={BASELINE: times[BASELINE]} if BASELINE in times else {},
-        values={"order": level.order(coarser, method)},
-        verdict=Verdict(level.errors[method], level.allowed),
-    )
 
 
 def _error(
