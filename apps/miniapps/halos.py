@@ -269,7 +269,6 @@ def _allocated(comm: MPI.Intracomm, nbytes: int, item: int) -> MPI.Win:
 
 
 def _check_model(window: MPI.Win) -> None:
-    """Local."""
     if window.Get_attr(MPI.WIN_MODEL) != MPI.WIN_UNIFIED:
         raise UnsupportedError("windows of this MPI have not the unified memory model")
 
@@ -317,7 +316,6 @@ class _Puts(Packed):
 
 
 def _team(threads: int) -> Team:
-    """Local."""
     try:
         return Team(threads)
     except RuntimeError as error:

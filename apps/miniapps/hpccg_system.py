@@ -146,21 +146,19 @@ def _loops(memory: NDArray[np.float64]) -> dict[str, tuple[Callable[[], Any], in
     """Local. By name what is called, and the bytes that it reads and writes."""
     first, second = _parts(memory, 2)
     a, b, c = _parts(memory, 3)
-    *_, vector = _parts(memory, ROWS + 1)
-    rows = memory[: ROWS * len(vector)].reshape(ROWS, -1)
+    *_, vector = rows = _parts(memory, ROWS + 1)
     return {
         "copy": (partial(np.copyto, first, second), 2 * first.nbytes),
         "add": (partial(np.add, b, c, a), 3 * a.nbytes),
         "dot": (partial(np.vdot, first, second), 2 * first.nbytes),
         "sum": (partial(np.add.reduce, memory), memory.nbytes),
-        "rows": (partial(np.dot, rows, vector, np.empty(ROWS)), rows.nbytes + vector.nbytes),
+        "rows": (partial(np.dot, rows[:ROWS], vector, np.empty(ROWS)), rows.nbytes),
     }
 
 
-def _parts(memory: NDArray[np.float64], count: int) -> list[NDArray[np.float64]]:
+def _parts(memory: NDArray[np.float64], count: int) -> NDArray[np.float64]:
     """Local. So many arrays of one length."""
-    length = len(memory) // count
-    return [memory[part * length : (part + 1) * length] for part in range(count)]
+    return memory[: len(memory) // count * count].reshape(count, -1)
 
 
 #: Vectors that an iteration has to read and write at least: two for (p, A p), three for the next

@@ -286,7 +286,6 @@ def _outputs(found: Mapping[Stage, Part]) -> dict[str, Listing]:
 
 
 def _pattern(problem: Problem, grid: Parts, part: Part) -> dict[str, Any]:
-    """Local."""
     return {
         "cells": list(problem.cells),
         "atoms": problem.atoms,

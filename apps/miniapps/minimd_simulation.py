@@ -276,7 +276,6 @@ class Simulation:
         self.cart.Free()
 
     def _watch(self, watches: Mapping[str, Stopwatch]) -> None:
-        """Local."""
         self._compute = watches[FORCES].timed(self.kernel.forces)
         self._rebuild = watches[LISTS].timed(self.rebuild)
         self._forward = watches[COMMUNICATION].timed(forward)

@@ -10,15 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from math import prod
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives import Alltoallv_init, Grid, HaloExchange, methods
-from onesided.collectives.halo.faces import Face, Place, directions, extents, grid_faces
+from onesided.collectives import (
+    Grid,
+    HaloExchange,
+    Neighbor_alltoallw_init,
+    OnesidedError,
+    Request,
+    methods,
+)
+from onesided.collectives.halo.faces import Face, Place, directions, grid_faces
 
 Arrays = tuple[NDArray[Any], NDArray[Any]]
 Box = tuple[slice, ...]
@@ -158,64 +164,47 @@ def _exchange(
     return [sent.pack, call, received.unpack]
 
 
-# A persistent exchange of packed faces, by any method of :func:`onesided.collectives.methods`.
-#
-# One request serves both arrays. Its send buffer holds the faces in the order of the ranks that get
-# them; the receive slots are the request's own, and take turns.
-
-Pair = tuple[NDArray[Any], NDArray[Any]]
-
-
 class Exchange(Halo):
-    """Collective."""
+    """Collective. A persistent exchange with the neighbors, by any method of
+    :func:`onesided.collectives.methods`; a request for each array."""
 
     joint = True
 
     def __init__(self, sides: Sides, method: str) -> None:
-        self._arrays = sides.arrays
-        leaving = sorted(sides.faces, key=lambda face: (face.rank, face.send_key))
-        coming = sorted(sides.faces, key=lambda face: (face.rank, face.recv_key))
-        sent, self._received = [face.send for face in leaving], [face.recv for face in coming]
-        counts = [0] * sides.grid.comm.size
-        for face in leaving:
-            counts[face.rank] += prod(extents(face.send))
-        buffer = np.empty(sum(counts), sides.arrays[0].dtype)
-        self._packing = [_parts(buffer, array, sent) for array in sides.arrays]
-        self._unpacking: dict[tuple[int, int], list[Pair]] = {}
-        self._request = Alltoallv_init(
-            sides.grid.comm, [buffer, counts], None, method=method, info=sides.info
-        )
-        used = self._request.method
+        out = sorted(sides.faces, key=lambda face: (face.rank, face.send_key))
+        into = sorted(sides.faces, key=lambda face: (face.rank, face.recv_key))
+        sources, targets = [face.rank for face in into], [face.rank for face in out]
+        self._graph = sides.grid.comm.Create_dist_graph_adjacent(sources, targets)
+        self._requests: list[Request] = []
+        try:
+            for array in sides.arrays:
+                sent, received = (
+                    [array, [face.send for face in out]], [array, [face.recv for face in into]]
+                )  # fmt: skip
+                self._requests.append(
+                    Neighbor_alltoallw_init(
+                        self._graph, sent, received, method=method, info=sides.info
+                    )
+                )
+        except OnesidedError:  # the same on every rank
+            self.free()
+            raise
+        used = self._requests[0].method
         self.label = "" if used == method else used
 
     def send(self, which: int) -> None:
         """Local (in strictly ordered methods it may wait for the other ranks)."""
-        for part, layer in self._packing[which]:
-            np.copyto(part, layer)
-        self._request.Start()
+        self._requests[which].Start()
 
     def finish(self, which: int) -> None:
         """Local in the sense of MPI (strictly ordered methods wait for all ranks)."""
-        received = self._request.Wait()
-        key = which, id(received)
-        if key not in self._unpacking:  # a slot that is filled for the first time
-            self._unpacking[key] = _parts(received, self._arrays[which], self._received)
-        for part, layer in self._unpacking[key]:
-            np.copyto(layer, part)
+        self._requests[which].Wait()
 
     def free(self) -> None:
         """Collective."""
-        self._unpacking.clear()
-        self._request.Free()
-
-
-def _parts(buffer: NDArray[Any], array: NDArray[Any], boxes: Sequence[Box]) -> list[Pair]:
-    """Local. For every box its part of the buffer, shaped like its layer, and the layer."""
-    layers = [array[box] for box in boxes]
-    ends = np.cumsum([layer.size for layer in layers])[:-1]
-    parts = np.split(buffer, ends)
-    pairs = zip(parts, layers, strict=bool(layers))
-    return [(part.reshape(layer.shape), layer) for part, layer in pairs]
+        for request in reversed(self._requests):
+            request.Free()
+        self._graph.Free()
 
 
 # The halo of a grid: faces that leave at once, or in pieces, as threads have computed them.

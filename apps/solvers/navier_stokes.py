@@ -267,7 +267,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     names = chosen(options.comm, baseline=False)
     state = _start(comm, options, names)
     steps = _steps(options, state)
-    candidates = prepare(comm, names, _maker(comm, options, state, steps), Flow.destroy)
+    make = partial(_made, comm, options, state, steps)
+    candidates = prepare(comm, names, make, Flow.destroy)
     begin = state
     flows = {each.method: each.made for each in candidates if each.made is not None}
     out = console(options.terminal) if comm.rank == 0 else None
@@ -335,26 +336,21 @@ def _steps(options: Options, state: State) -> int:
     return steps
 
 
-def _maker(
-    comm: MPI.Intracomm, options: Options, state: State, steps: int
-) -> Callable[[str], Flow]:
-    """Local. What makes the flow of a method, and brings it to its start."""
-    info = {"expected_iterations": str(4 * steps), **dict(options.info)}
-
-    def make(method: str) -> Flow:
-        return Flow(
-            comm,
-            state.shape,
-            state.nu,
-            padding=state.padding,
-            grid=options.process_grid,
-            backend=state.backend,
-            effort=state.effort,
-            method=method,
-            info=info,
-        )
-
-    return make
+def _made(
+    comm: MPI.Intracomm, options: Options, state: State, steps: int, method: str
+) -> Flow:
+    """Collective. The flow of a method, which is to be brought to its start."""
+    return Flow(
+        comm,
+        state.shape,
+        state.nu,
+        padding=state.padding,
+        grid=options.process_grid,
+        backend=state.backend,
+        effort=state.effort,
+        method=method,
+        info={"expected_iterations": str(4 * steps), **dict(options.info)},
+    )
 
 
 def _follow(
@@ -385,7 +381,8 @@ def _follow(
         last = number == steps
         if last or number % every == 0:
             history.add(state.time, first)
-        if options.checkpoint is not None and (last or _due(options, number)):
+        due = last or (options.save_every is not None and number % options.save_every == 0)
+        if options.checkpoint is not None and due:
             state.save(_checkpoint(comm, options.checkpoint), first.velocity_hat)
 
     why = unchecked("the velocities of all methods are compared at the end")
@@ -415,7 +412,7 @@ def _alone(
     blocks = comm.gather((flow.plan.local_slice(True), np.array(flow.velocity_hat))) or []
 
     def difference() -> float:
-        alone = _maker(MPI.COMM_SELF, options.but(grid=["auto"]), begin, steps)(BASELINE)
+        alone = _made(MPI.COMM_SELF, options.but(grid=["auto"]), begin, steps, BASELINE)
         try:
             _begin(MPI.COMM_SELF, options, begin, alone)
             for _ in range(steps):
@@ -428,10 +425,6 @@ def _alone(
 
     error = comm.bcast(by_rank_0(comm, difference, "the same steps on rank 0 alone"))
     return {"difference from rank 0 alone": Verdict(float(error), DIFFERENCE)}
-
-
-def _due(options: Options, number: int) -> bool:
-    return options.save_every is not None and number % options.save_every == 0
 
 
 def _differences(comm: MPI.Intracomm, flows: dict[str, Flow]) -> dict[str, Verdict]:
