@@ -30,7 +30,7 @@ from onesided.sparse.solvers import Solution
 #
 # After all iterations it would be rounding; it is drawn as it was after a tenth of them.
 
-PART = 10  # of the iterations, after which the error is drawn
+DRAWN = 10  # part of the iterations, after which the error is drawn
 LEAST = 1e-17  # smaller errors are drawn like this one
 
 
@@ -38,7 +38,7 @@ def draw(comm: MPI.Intracomm, grid: Grid, solver: Solver, path: str) -> None:
     """Collective. Written by rank 0: y and z in the plane in the middle of x."""
     _, ny, nx = grid.shape
     middle = nx // 2
-    solution = solver.solved(0.0, max(1, solver.last.iterations // PART))
+    solution = solver.solved(0.0, max(1, solver.last.iterations // DRAWN))
     own = np.ascontiguousarray(solution.x.reshape(-1, ny, nx)[:, :, middle])
     parts = comm.gather(own)
     title = f"log10 |x - 1| after {solution.iterations} iterations, plane {middle} of {nx} in x"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from onesided.apps.bench.race import Stopwatch
 from onesided.apps.cli.failures import CommandError
-from onesided.apps.cli.statistics import Verdict
+from onesided.apps.cli.statistics import Verdict, worst
 from onesided.apps.miniapps.minimd_atoms import (
     Atoms,
     Axis,
@@ -160,16 +160,12 @@ def agreement(problem: Problem, outputs: Sequence[Output], alone: Sequence[Outpu
     What rounding explains grows exponentially, as the paths of the atoms are chaotic.
     """
     base = ROUNDING + TERM * problem.atoms
-    worst = Verdict(0.0, base)
+    verdicts = [Verdict(0.0, base)]
     for one, other in zip(outputs, alone, strict=True):
         grown = min(MOST, base * exp(min(GROWTH * one.step * problem.dt, 100.0)))
-        for a, b in zip(one.numbers, other.numbers, strict=True):
-            error = abs(a - b) / max(abs(b), 1.0)
-            if not isfinite(error):
-                return Verdict(error, grown)
-            if error * worst.tolerance > worst.error * grown:
-                worst = Verdict(error, grown)
-    return worst
+        pairs = zip(one.numbers, other.numbers, strict=True)
+        verdicts += [Verdict(abs(a - b) / max(abs(b), 1.0), grown) for a, b in pairs]
+    return worst(verdicts)
 
 
 PARTS = FORCES, LISTS, COMMUNICATION = "forces", "lists", "communication"
