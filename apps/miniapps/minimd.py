@@ -61,21 +61,21 @@ def add_efficiencies(rows: Sequence[Row]) -> None:
 
 LATER, SIZE = "epsilon and sigma", "size of problem"
 HEAD = 2  # lines before the first value
-#: What a line has: a name for errors, and how its values are read.
-Line = tuple[str, Sequence[Callable[[str], Any]]]
+#: What a line has: a name for errors, how its values are read, and what they are of a problem.
+Line = tuple[str, Sequence[Callable[[str], Any]], str]
 LINES: tuple[Line, ...] = (
-    ("units", (str,)),
-    ("data file", (str,)),
-    ("force style", (str,)),
-    (LATER, (float, float)),
-    (SIZE, (int, int, int)),
-    ("timesteps", (int,)),
-    ("timestep size", (float,)),
-    ("initial temperature", (float,)),
-    ("density", (float,)),
-    ("steps between two neighbor lists", (int,)),
-    ("force cutoff and skin", (float, float)),
-    ("steps between two lines of output", (int,)),
+    ("units", (str,), ""),
+    ("data file", (str,), ""),
+    ("force style", (str,), ""),
+    (LATER, (float, float), "epsilon sigma"),
+    (SIZE, (int, int, int), "cells"),
+    ("timesteps", (int,), "steps"),
+    ("timestep size", (float,), "dt"),
+    ("initial temperature", (float,), "temperature"),
+    ("density", (float,), "density"),
+    ("steps between two neighbor lists", (int,), "every"),
+    ("force cutoff and skin", (float, float), "cutoff skin"),
+    ("steps between two lines of output", (int,), "thermo"),
 )
 FIXED = {"units": "lj", "data file": "none", "force style": "lj"}
 
@@ -86,36 +86,24 @@ def parse(text: str, name: str) -> Problem:
     form = _form(lines)
     if len(lines) < HEAD + len(form):
         raise CommandError(f"{name}: {len(lines)} lines; MiniMD's input has {HEAD + len(form)}")
-    found: dict[str, list[Any]] = {LATER: [1.0, 1.0]}
-    for number, (line, (what, kinds)) in enumerate(
-        zip(lines[HEAD:], form, strict=False), HEAD + 1
-    ):
+    found: dict[str, Any] = {}
+    pairs = zip(lines[HEAD:], form, strict=False)
+    for number, (line, (what, kinds, names)) in enumerate(pairs, HEAD + 1):
         where = f"{name}, line {number}"
-        found[what] = _values(line, what, kinds, where)
-        only = FIXED.get(what)
-        if only is not None and found[what] != [only]:
-            raise CommandError(f"{where}: {what} {found[what][0]!r}, only {only!r} is known")
-    cells = found[SIZE]
-    cutoff, skin = found["force cutoff and skin"]
-    epsilon, sigma = found[LATER]
-    return Problem(
-        cells=(cells[0], cells[1], cells[2]),
-        steps=found["timesteps"][0],
-        dt=found["timestep size"][0],
-        temperature=found["initial temperature"][0],
-        density=found["density"][0],
-        every=found["steps between two neighbor lists"][0],
-        cutoff=cutoff,
-        skin=skin,
-        thermo=found["steps between two lines of output"][0],
-        epsilon=epsilon,
-        sigma=sigma,
-    )
+        values = _values(line, what, kinds, where)
+        only = FIXED.get(what, values[0])
+        if values[0] != only:
+            raise CommandError(f"{where}: {what} {values[0]!r}, only {only!r} is known")
+        if what == SIZE:
+            found[names] = tuple(values)
+        else:
+            found |= zip(names.split(), values, strict=False)  # what is fixed has no name
+    return Problem(**found)
 
 
 def _form(lines: Sequence[str]) -> Sequence[Line]:
     """Local. The lines that a file has: in earlier versions the size stands in place of epsilon."""
-    place = HEAD + [what for what, _ in LINES].index(LATER)
+    place = HEAD + [line[0] for line in LINES].index(LATER)
     words = lines[place].split()[:3] if len(lines) > place else []
     if len(words) == 3 and all(word.isdecimal() for word in words):
         return [line for line in LINES if line[0] != LATER]

@@ -34,7 +34,7 @@ from onesided.sparse import DistMatrix, read
 from onesided.sparse.solvers import Solution
 from onesided.sparse.solvers.solution import LEAST_SQUARES
 
-# How a solver converged: a plot of characters for the terminal, and an image.
+# How a solver converged: a plot of characters for the terminal.
 
 HEIGHT = 14
 WIDTH = 64
@@ -81,12 +81,6 @@ def _row(y: float, low: int, high: int, height: int) -> int:
 
 def _marks(count: int) -> str:
     return (MARKS * (count // len(MARKS) + 1))[:count]
-
-
-def save_plot(path: str, title: str, label: str, lines: Mapping[str, Sequence[float]]) -> None:
-    """Local. The same as an image."""
-    curves = {name: list(enumerate(values)) for name, values in lines.items()}
-    save(path, title, [drawn(title, TURNS, COUNT.called(label), curves)])
 
 
 # What ``onesided solve`` and ``onesided pagerank`` share: runs by every method, a report.
@@ -174,18 +168,27 @@ class Runs:
             block = in_file_order(self.matrix, first.x)
             write_solution(comm, options.output, block, {**attributes, "reason": first.reason})
         self._rows(outcomes)
-        report.pattern = {
-            **report.pattern,
-            "outcomes": {method: _facts(each.solution) for method, each in outcomes.items()},
+        found = {method: each.solution for method, each in outcomes.items()}
+        lines = {method: each.residuals.tolist() for method, each in found.items()}
+        facts = {
+            method: {
+                "converged": each.converged,
+                "iterations": each.iterations,
+                "reason": each.reason,
+                "residuals": lines[method],
+            }
+            for method, each in found.items()
         }
-        lines = {method: each.solution.residuals.tolist() for method, each in outcomes.items()}
+        report.pattern = {**report.pattern, "outcomes": facts}
         title = f"{report.command} {Path(options.file).name}: {quantity}"
         if self.out is not None:
             self.out.print(text_plot(title, lines), **PLAIN)
         report.finish(comm, self.out, options.json)
         if comm.rank == 0 and options.picture is not None:
-            save_plot(options.picture, title, quantity, lines)
-        converged = all(each.solution.converged for each in outcomes.values())
+            curves = {name: list(enumerate(values)) for name, values in lines.items()}
+            up = COUNT.called(quantity)
+            save(options.picture, title, [drawn(title, TURNS, up, curves)])
+        converged = all(each.converged for each in found.values())
         return report.code(comm) or (0 if converged else FAILED)
 
     def _rows(self, outcomes: Mapping[str, Outcome]) -> None:
@@ -193,6 +196,7 @@ class Runs:
         setups = {method: halo_setup(self.comm, each) for method, each in self.matrices.items()}
         labels = {method: label(method, each) for method, each in self.matrices.items()}
         release(self.comm, self._candidates, DistMatrix.Free)
+        against = {BASELINE: outcomes[BASELINE].times} if BASELINE in outcomes else {}
         for each in self._candidates:
             method = each.method
             if each.reason:
@@ -201,20 +205,15 @@ class Runs:
             outcome = outcomes[method]
             done = outcome.solution
             words = {"iterations": str(done.iterations), "end": done.reason}
-            row = Row({**labels[method], **words}, outcome.times, setups[method] + each.freeing)
-            if BASELINE in outcomes:
-                row.against = {BASELINE: outcomes[BASELINE].times}
-            row.verdict = outcome.verdict
-            self.report.rows.append(row)
-
-
-def _facts(solution: Solution) -> dict[str, Any]:
-    return {
-        "converged": solution.converged,
-        "iterations": solution.iterations,
-        "reason": solution.reason,
-        "residuals": solution.residuals.tolist(),
-    }
+            self.report.rows.append(
+                Row(
+                    {**labels[method], **words},
+                    outcome.times,
+                    setups[method] + each.freeing,
+                    against=against,
+                    verdict=outcome.verdict,
+                )
+            )
 
 
 MARGIN = 2.0  # what the recurrence of a residual may lie off the residual itself
