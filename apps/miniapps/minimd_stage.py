@@ -175,11 +175,13 @@ def experiment(
         links = {each.method: each.made for each in candidates if each.made is not None}
         course = Course(simulation, links, steps)
         course.follow(tick)
+        rows = {name: _row(comm, stage, simulation, name, links[name], course) for name in links}
+        if picture is not None:
+            _draw(comm, simulation, grid, picture)
     except (CommandError, OnesidedError):  # the same on every rank
         release(comm, candidates, Links.free)
         simulation.free()
         raise
-    rows = {name: _row(comm, stage, simulation, name, links[name], course) for name in links}
     simulation.links = None
     release(comm, candidates, Links.free)
     part.rows += [finished(each, rows, stage.labels, comm.size) for each in candidates]
@@ -192,8 +194,6 @@ def experiment(
         "most": comm.allreduce(own, op=MPI.MAX),
         "ghosts": comm.allreduce(ghosts, op=MPI.MAX),
     }
-    if picture is not None:
-        _draw(comm, simulation, grid, picture)
     simulation.free()
     if options.verify:
         part.verdicts[ENERGY] = conservation(problem, course.outputs)
