@@ -13,11 +13,14 @@ from rich.console import Console
 
 from onesided import collectives
 from onesided.apps.cli.options import Options
+from onesided.apps.cli.report import Report, Row, byte_count
+from onesided.apps.cli.statistics import Target, Verdict
 from onesided.apps.papers import collectives as bench
 from onesided.apps.papers import operations, options
-from onesided.apps.papers.collectives import AUTO, BLOCKING, Cell, Found, Outcome
+from onesided.apps.papers.collectives import AUTO, BLOCKING
 from onesided.apps.papers.operations import OPERATIONS, Place
 from onesided.collectives import methods
+from onesided.collectives.hardware import Layout
 
 
 def test_the_options_name_the_operations_of_the_table():
@@ -77,21 +80,26 @@ def test_goals():
     assert bench.target("Scan", 8, "MPICH") is None
 
 
-def outcome(names, ratio=0.5, wrong=""):
-    found = {BLOCKING: Found([1e-6, 2e-6, 3e-6])}
-    for place, name in enumerate(names):
-        times = [ratio * (1 + place) * time for time in found[BLOCKING].times]
-        found[name] = Found(times, 1e-3, int(name == wrong), "rma-p2p")
-    return Outcome(found)
+def rows(names, ratio=0.5, wrong="", nbytes=8, bound=0.4, operation="Reduce_scatter"):
+    """The blocking call, and these, each slower than the one before it."""
+    labels = {"operation": operation, "bytes": byte_count(nbytes)}
+    blocking = [1e-6, 2e-6, 3e-6]
+    yield Row({**labels, "method": BLOCKING}, blocking, verdict=Verdict(0.0, 0.0))
+    for place, name in enumerate(names, 1):
+        row = Row({**labels, "method": name}, [ratio * place * time for time in blocking], 1e-3)
+        row.against, row.verdict = {"mpi": blocking}, Verdict(float(name == wrong), 0.0)
+        if name == AUTO:
+            row.used, row.wanted, row.aim = "rma-p2p", True, Target("mpi", bound, least=False)
+        yield row
 
 
 @pytest.mark.parametrize("names", [[AUTO, "p2p"], [AUTO, "MPI nonblocking", *methods()]],
                          ids=["two", "all"])  # fmt: skip
 def test_tables_have_a_width_of_80(names):
     names = list(dict.fromkeys(names))
-    cells = {Cell("Reduce_scatter", nbytes): outcome(names, 12.345, "p2p") for nbytes in (8, 4096)}
+    found = [row for nbytes in (8, 4096) for row in rows(names, 12.345, "p2p", nbytes)]
     text = io.StringIO()
-    for table in bench.tables("Reduce_scatter", cells, dict.fromkeys(cells, 0.4)):
+    for table in bench.tables("Reduce_scatter", found):
         Console(file=text, width=160).print(table)
     lines = text.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
@@ -99,13 +107,6 @@ def test_tables_have_a_width_of_80(names):
     assert text.getvalue().count("0.40 missed") == text.getvalue().count("WRONG") == 2
     assert text.getvalue().count("12.3±0.0") == 2
     assert all(name.replace("-", " ").split()[-1] in text.getvalue() for name in names)
-
-
-def test_a_cell_is_kept_as_it_is():
-    one = outcome([AUTO, "p2p"])
-    assert Outcome.of(json.loads(json.dumps(one.record()))) == one
-    cell = Cell("Scan", 64)
-    assert Cell.of(cell.record()) == cell
 
 
 def test_contestants():
@@ -160,12 +161,14 @@ def test_another_method_is_a_mistake(tmp_path):
     assert "no method 'rma-notify' of these operations" in outcome.stderr
 
 
-def test_a_missed_target_is_a_failure_if_asked_for():
-    cell = Cell("Allreduce", 8)
-    given = Options(afresh=False, strict=True)
-    row = bench._row(cell, AUTO, outcome([AUTO], ratio=0.6), 0.5)
+def test_a_missed_target_is_told_and_so_are_wrong_data():
+    _, row = rows([AUTO], 0.6, bound=0.5, operation="Allreduce")
     assert row.missed == "Allreduce 8 B auto against mpi: 0.60, at most 0.50 is wanted"
-    assert not bench._row(cell, AUTO, outcome([AUTO], ratio=0.4), 0.5).missed
-    report = bench._report(MPI.COMM_SELF, given, {cell: outcome([AUTO], wrong=AUTO)})
+    refused = [Row({"operation": "Allreduce", "method": "p2p"}, reason="no window")] * 2
+    found = [*rows([AUTO], 0.4, bound=0.5, wrong=AUTO, operation="Allreduce"), *refused]
+    assert not found[1].missed
+    report = Report("bench collectives", {}, {}, rows=found)
+    bench.conclude(report, Layout((2,)))
     assert report.verified is False
     assert "WRONG: Allreduce 8 B auto" in report.remarks
+    assert len(report.rows) == 3  # a reason is told once

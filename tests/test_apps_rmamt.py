@@ -1,25 +1,23 @@
-"""RMA-MT without MPI: who transfers what, threads, the file of cells, failures, rows, figures."""
+"""RMA-MT without MPI: who transfers what, and the file of cells."""
 
 from __future__ import annotations
 
-import threading
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 
-from onesided.apps.bench.store import Store
+from onesided.apps.bench.store import Part, Store
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Parser
+from onesided.apps.cli.report import Row
 from onesided.apps.papers import options as given
 from onesided.apps.papers.rmamt_cell import (
     PATTERNS,
     SEND,
-    THREADS,
     TWO_SIDED,
     Cell,
-    Outcome,
     Plan,
-    Run,
     Task,
     batches,
     cells_of,
@@ -27,9 +25,9 @@ from onesided.apps.papers.rmamt_cell import (
     distances,
     plan_of,
 )
-from onesided.apps.papers.rmamt_compiled import Content, Gang, Layout, Memory, messages_of
-from onesided.apps.papers.rmamt_cores import FREE, part, unbound
+from onesided.apps.papers.rmamt_compiled import Content, Layout, Memory, messages_of
 from onesided.apps.papers.rmamt_epochs import OPERATIONS, SYNCHRONISATIONS, steps_of
+from onesided.apps.papers.rmamt_worker import FREE, part, unbound
 
 PLAN = Plan(64, 1 << 20, 6, 2, 10, 0.1, 5.0)
 CELL = Cell("latency", "fence", "put", 2, 1024, "multiple")
@@ -63,7 +61,7 @@ def test_the_full_matrix_is_that_of_the_paper():
         baselines = [c for c in cells if c.pattern == name and c.op == SEND]
         assert {(c.sync, c.threads) for c in baselines} == {(TWO_SIDED, 0)}
         assert {c.level for c in baselines} == {"single", "multiple"}
-    assert len(cells) == len(set(cells))
+    assert len(cells) == len({cell.name for cell in cells})
 
 
 def test_threads_need_the_level_multiple():
@@ -179,91 +177,44 @@ def test_every_message_is_looked_at():
     assert memory.wrong(2) == layout.count
 
 
-# -- threads ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("threads", [0, 1, 5])
-def test_threads_transfer_between_the_broadcasts_only(threads):
-    events = []
-    works = [lambda number=number: events.append(number) for number in range(threads or 3)]
-    with Gang(threads) as gang:
-        for _ in range(20):
-            gang.ready(works)
-            events.append("open")
-            gang.begin()
-            gang.transferred()
-            events.append("close")
-            gang.end()
-    rounds = [events[start : start + len(works) + 2] for start in range(0, 20, len(works) + 2)]
-    for each in rounds:
-        assert (each[0], each[-1]) == ("open", "close")
-        assert set(each[1:-1]) == set(range(len(works)))
-
-
-def test_every_thread_is_another_one_and_the_same_in_all_rounds():
-    seen = [[] for _ in range(3)]
-    works = [lambda mine=mine: mine.append(threading.get_ident()) for mine in seen]
-    with Gang(3) as gang:
-        for _ in range(4):
-            gang.ready(works)
-            gang.begin()
-            gang.transferred()
-            gang.end()
-    assert len({mine[0] for mine in seen} | {threading.get_ident()}) == 4
-    assert all(len(mine) == 4 and len(set(mine)) == 1 for mine in seen)
-
-
-def test_an_error_of_a_thread_is_raised_by_the_main_thread():
-    gang = Gang(2)
-    gang.ready([lambda: None, lambda: 1 / 0])
-    gang.begin()
-    with pytest.raises(ZeroDivisionError):
-        gang.transferred()
-    with pytest.raises(ValueError, match="3 works for 2 threads"):
-        gang.end() or gang.ready([lambda: None] * 3)
-
-
 # -- the file of cells -----------------------------------------------------------------------------
 
 
-def measured(mean, *, wrong=0, kind="", **loops):
-    found = {name: [Run(value, value)] * 2 for name, value in loops.items()}
-    return Outcome(8, 8192, 1, 20, wrong, {THREADS: [Run(mean, mean)] * 2, **found}, kind)
+GOOD, FAILED = Part([Row({"op": "put"}, [1.0])]), Part([Row({"op": "get"}, reason="crash: gone")])
+
+
+def told(parts):
+    return {name: [row.record() for row in part.rows] for name, part in parts.items()}
 
 
 def test_a_killed_run_goes_on(tmp_path):
-    store = Store(tmp_path / "cells.jsonl", Cell, Outcome)
-    assert store.begin({"ranks": 2}) == 0
-    store.add(CELL, measured(1.0))
+    store = Store(tmp_path / "cells.jsonl")
+    assert store.begin({"ranks": 2}) == {}
+    store.add("one", GOOD)
     with open(store.path, "a") as file:
-        file.write('{"cell": {"pattern": "lat')
-    again = Store(store.path, Cell, Outcome)
-    assert again.begin({"ranks": 2}) == 1
-    other = Cell("latency", "lock", "get", 0, 1, "single")
-    again.add(other, measured(2.0, alone=3.0))
-    found = Store(store.path, Cell, Outcome).outcomes()
-    assert found == {CELL: measured(1.0), other: measured(2.0, alone=3.0)}
-    assert again.outcomes([other]) == {other: measured(2.0, alone=3.0)}
+        file.write('{"name": "tw')
+    again = Store(store.path)
+    assert told(again.begin({"ranks": 2})) == told({"one": GOOD})
+    again.add("two", FAILED)
+    assert told(Store(store.path).parts()) == told({"one": GOOD, "two": FAILED})
 
 
 def test_other_settings_are_refused(tmp_path):
-    store = Store(tmp_path / "cells.jsonl", Cell, Outcome)
-    store.begin({"ranks": 2, "plan": PLAN.record()})
+    store = Store(tmp_path / "cells.jsonl")
+    store.begin({"ranks": 2, "plan": asdict(PLAN)})
     with pytest.raises(CommandError, match=r"other settings \(ranks: 2 then, 4 now\)"):
-        store.begin({"ranks": 4, "plan": PLAN.record()})
+        store.begin({"ranks": 4, "plan": asdict(PLAN)})
 
 
 def test_failures_can_be_forgotten(tmp_path):
-    store = Store(tmp_path / "cells.jsonl", Cell, Outcome)
+    store = Store(tmp_path / "cells.jsonl")
     store.begin({})
     store.add_machine({"ranks": 2, "thread_level": "single"})
     store.add_machine({"ranks": 4, "thread_level": "multiple"})
-    store.add(CELL, Outcome(kind="crash", reason="signal 11"))
-    good = Cell("latency", "lock", "get", 0, 1, "single")
-    store.add(good, measured(1.0))
+    store.add("bad", FAILED)
+    store.add("good", GOOD)
     store.forget_failures()
-    assert list(store.outcomes()) == [good]
-    assert store.begin({}) == 1
+    assert list(store.begin({})) == ["good"]
     assert store.machine() == {"ranks": 4, "thread_level": "single, multiple"}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from onesided.apps.bench.job import Ended
-from onesided.apps.bench.store import Store
+from onesided.apps.bench.store import Part, Store
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Parser
 from onesided.apps.papers import options as given
@@ -84,55 +84,60 @@ class Jobs:
     def __call__(self, words, ranks, target, limit, variables):
         task = Task.read(Path(words[2]))
         self.given.append((len(task.cells), ranks, variables["MPI4PY_RC_THREAD_LEVEL"]))
-        store = Store(self.path, Cell, Outcome)
+        store = Store(self.path)
         for cell in task.cells:
             if cell in self.fatal:
                 return Ended("failed", 1.0, "exit code 139: it is gone", 139)
-            store.add(cell, measured(1.0))
+            store.add(cell.name, Part([row(cell, measured(1.0))]))
         return Ended("done", 1.0, code=0)
 
 
 def test_a_crash_costs_one_cell(tmp_path, monkeypatch):
     cells = [Cell("latency", "fence", "put", 1, size, "multiple") for size in range(1, 8)]
-    store, ticks = Store(tmp_path / "cells.jsonl", Cell, Outcome), []
+    store, ticks = Store(tmp_path / "cells.jsonl"), []
     jobs = Jobs(store.path, {cells[2], cells[6]})
     monkeypatch.setattr(sweeping, "run_job", jobs)
     Sweep(store, PLAN, "").run(cells, 2, 5, ticks.append)
     assert [count for count, _, _ in jobs.given] == [5, 2, 2]
     assert {level for _, _, level in jobs.given} == {"multiple"}
-    found = store.outcomes()
+    found = Sweep(store, PLAN, "").rows(cells)
     assert list(found) == cells
-    assert [cell for cell in cells if found[cell].kind == "crash"] == [cells[2], cells[6]]
+    crashed = [cell for cell in cells if found[cell].reason.startswith("crash: ")]
+    assert crashed == [cells[2], cells[6]]
     assert sum(ticks) == 7
     Sweep(store, PLAN, "").run(cells, 2, 5, ticks.append)
     assert len(jobs.given) == 3
 
 
 def test_a_mistake_in_what_was_asked_for_ends_the_sweep(tmp_path, monkeypatch):
-    store = Store(tmp_path / "cells.jsonl", Cell, Outcome)
+    store = Store(tmp_path / "cells.jsonl")
     ended = Ended("failed", 1.0, "exit code 2: onesided: no mpiexec", 2)
     monkeypatch.setattr(sweeping, "run_job", lambda *_: ended)
     with pytest.raises(CommandError, match="no mpiexec"):
         Sweep(store, PLAN, "").run([CELL], 2, 5, lambda count: None)
-    assert store.outcomes() == {}
+    assert store.parts() == {}
+
+
+def rows(outcomes):
+    return {cell: row(cell, found) for cell, found in outcomes.items()}
 
 
 def test_failures_are_counted():
-    outcomes = {
+    found = rows({
         CELL: measured(1.0),
         Cell("latency", "lock", "get", 1, 16, "multiple"): Outcome(kind="crash", reason="gone"),
         Cell("latency", "lock", "put", 4, 1 << 20, "multiple"): measured(1.0, kind="wrong data"),
-    }
-    found = failures(outcomes)
-    assert (found["cells"], found["failed"]) == (3, 2)
-    assert found["by_kind"] == {"crash": 1, "wrong data": 1}
-    assert found["by_threads"] == {"1": 1, "4": 1}
-    assert failures_remark(outcomes) == (
+    })  # fmt: skip
+    counted = failures(found)
+    assert (counted["cells"], counted["failed"]) == (3, 2)
+    assert counted["by_kind"] == {"crash": 1, "wrong data": 1}
+    assert counted["by_threads"] == {"1": 1, "4": 1}
+    assert failures_remark(found) == (
         "2 of 3 cells FAILED: crash 1, wrong data 1; 50% of Get, 50% of one thread, "
         "50% of messages below 64 KiB."
     )
-    assert row(*list(outcomes.items())[1]).reason == "crash: gone"
-    assert "no crash" in failures_remark({CELL: measured(1.0)})
+    assert list(found.values())[1].reason == "crash: gone"
+    assert "no crash" in failures_remark(rows({CELL: measured(1.0)}))
 
 
 # -- rows and figures ------------------------------------------------------------------------------
@@ -197,13 +202,13 @@ def test_the_best_line_is_best_on_average():
 
 def test_goals_are_told_where_there_are_data():
     cell = Cell("bandwidth", "lock", "put", 0, 1 << 20, "single")
-    (told,) = goals({cell: measured(2.0, **{C: 1.9})})
+    (told,) = goals(rows({cell: measured(2.0, **{C: 1.9})}))
     assert told.startswith("Bandwidth of Put at 1 MiB")
     assert told.endswith("lock 0.95.")
-    assert goals({CELL: measured(1.0)}) == []
-    assert not any_goal_missed({cell: measured(2.0, **{C: 1.9})})
-    assert any_goal_missed({cell: measured(2.0, **{C: 1.8})})
-    assert not any_goal_missed({CELL: measured(1.0)})
+    assert goals(rows({CELL: measured(1.0)})) == []
+    assert not any_goal_missed(rows({cell: measured(2.0, **{C: 1.9})}))
+    assert any_goal_missed(rows({cell: measured(2.0, **{C: 1.8})}))
+    assert not any_goal_missed(rows({CELL: measured(1.0)}))
 
 
 def test_message_rates_are_those_of_the_smallest_messages():
@@ -219,7 +224,7 @@ def test_message_rates_are_those_of_the_smallest_messages():
         Cell("rate-pairs", "pscw", "get", 0, 8, "single"): measured(1.0, **{C: 1.0}),
         Cell("rate-pairs", "lock", "put", 0, 8, "single"): measured(1.0, kind="hang"),
     }
-    compiled, alone = goals(outcomes)
+    compiled, alone = goals(rows(outcomes))
     assert compiled.startswith("Message rate of Put at 8 B, one thread: C's")
     assert compiled.endswith(": fence 6.00.")
     assert "that the main thread wakes" in alone

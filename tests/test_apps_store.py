@@ -10,7 +10,7 @@ import pytest
 from mpi4py import MPI
 from rich.console import Console
 
-from onesided.apps.bench.store import Name, Part, Parts, Store, Sweep
+from onesided.apps.bench.store import Part, Parts, Store
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.main import build_parser
 from onesided.apps.cli.options import FileName, Options, Picture
@@ -55,7 +55,7 @@ def test_a_killed_benchmark_goes_on_where_it_was(tmp_path):
         benchmark(path, "three")
     assert [each.name for each in tmp_path.iterdir()] == ["out.json.part"]
     with open(beside(str(path)), "a") as file:
-        file.write('{"cell": {"name": "thr')  # cut off
+        file.write('{"name": "thr')  # cut off
     report, measured = benchmark(path)
     assert measured == ["three"]
     at_once, all_measured = benchmark(tmp_path / "other.json")
@@ -85,15 +85,15 @@ def test_a_row_is_the_same_after_it_was_kept():
 
 
 def test_what_cannot_be_read_is_one_sentence(tmp_path):
-    store = Store(tmp_path / "cells", Name, Part)
+    store, report = Store(tmp_path / "parts"), Report("bench three", {}, {})
     store.begin({"one": 1})
     with pytest.raises(CommandError, match="other settings"):
-        Sweep(COMM, store, {"one": 2})
-    store.add(Name("one"), Part())
+        Parts(COMM, report, None, store=store, settings={"one": 2})
+    store.add("one", Part())
     text = store.path.read_text().replace('"remarks"', '"marks"')
     store.path.write_text(text)
-    with pytest.raises(CommandError, match="a cell cannot be read"):
-        Sweep(COMM, store, {"one": 1})
+    with pytest.raises(CommandError, match="a part cannot be read"):
+        Parts(COMM, report, None, store=store, settings={"one": 1})
 
 
 def test_a_benchmark_of_exchanges_goes_on(tmp_path, monkeypatch):
@@ -140,7 +140,7 @@ def test_a_mini_application_goes_on(tmp_path, monkeypatch, words):
     with pytest.raises(KeyboardInterrupt):
         run(COMM, options)
     kept = [json.loads(line) for line in beside(str(path)).read_text().splitlines()]
-    times = [row["times"] for line in kept if "cell" in line for row in line["outcome"]["rows"]]
+    times = [row["times"] for line in kept if "part" in line for row in line["part"]["rows"]]
     assert len(times) == 2
     assert run(COMM, build_parser().parse_args(given)) == 0
     content = json.loads(path.read_text())

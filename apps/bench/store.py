@@ -1,7 +1,7 @@
-"""The file of what was measured: a line for every cell, written as soon as it is there.
+"""The file of what was measured: a line for every part, written as soon as it is there.
 
 Jobs append to it, and whoever starts them. A run that is killed goes on from it; a line that was
-cut off is as if it was not there. A benchmark with ``--json FILE`` keeps its cells beside that
+cut off is as if it was not there. A benchmark with ``--json FILE`` keeps its parts beside that
 file until all are there, and goes on with them where it is called again with the same options.
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any
 
 from mpi4py import MPI
 
@@ -22,34 +22,40 @@ from onesided.apps.cli.report import Report, Row, beside, replace_file
 from onesided.apps.cli.statistics import Verdict
 from onesided.collectives.hardware import processor
 
-SETTINGS, MACHINE, CELL = "settings", "machine", "cell"
+SETTINGS, MACHINE, PART = "settings", "machine", "part"
 LEVEL, RANKS = "thread_level", "ranks"
 
 
-class Kept(Protocol):
-    """What a line can have."""
+@dataclass
+class Part:
+    """What a part of a benchmark adds to its report; ``more``: what else it must remember."""
+
+    rows: list[Row] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    pattern: dict[str, Any] = field(default_factory=dict)
+    more: Any = None
 
     def record(self) -> dict[str, Any]:
         """Local. For JSON."""
+        return asdict(self) | {"rows": [row.kept() for row in self.rows]}
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Self:
+    def of(cls, record: Mapping[str, Any]) -> Part:
         """Local. What :meth:`record` wrote; KeyError, TypeError or ValueError for anything else."""
+        verdicts = {what: Verdict(**verdict) for what, verdict in record["verdicts"].items()}
+        rows = [Row.of(row) for row in record["rows"]]
+        return cls(**{**record, "rows": rows, "verdicts": verdicts})
 
 
-Cell = TypeVar("Cell", bound=Kept)
-Outcome = TypeVar("Outcome", bound=Kept)
+class Store:
+    """Local. A file of parts by their names, which need not be there yet."""
 
-
-class Store(Generic[Cell, Outcome]):
-    """Local. A file of cells and of what came of them, which need not be there yet."""
-
-    def __init__(self, path: Path, cells: type[Cell], outcomes: type[Outcome]) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._cells, self._kind = cells, outcomes
 
-    def begin(self, settings: Mapping[str, Any]) -> int:
-        """Make the file, or go on with it; returns how many cells it has.
+    def begin(self, settings: Mapping[str, Any]) -> dict[str, Part]:
+        """Make the file, or go on with it; returns its parts.
 
         :class:`CommandError` where what it has was measured with other settings.
         """
@@ -69,19 +75,19 @@ class Store(Generic[Cell, Outcome]):
                 f"{self.path} was measured with other settings ({'; '.join(differing)}); "
                 "choose another folder, or --afresh"
             )
-        return len(self.outcomes())
+        return self.parts()
 
     def settings(self) -> dict[str, Any] | None:
         """What it was begun with; None where it was not."""
         every = (line[SETTINGS] for line in self._lines() if SETTINGS in line)
         return next(every, None)
 
-    def add(self, cell: Cell, found: Outcome) -> None:
-        """Append a cell; it is on the disk when this returns."""
-        self._append({CELL: cell.record(), "outcome": found.record()})
+    def add(self, name: str, part: Part) -> None:
+        """Append a part; it is on the disk when this returns."""
+        self._append({"name": name, PART: part.record()})
 
     def add_machine(self, facts: Mapping[str, object]) -> None:
-        """Append where the cells that follow are measured."""
+        """Append where the parts that follow are measured."""
         self._append({MACHINE: dict(facts)})
 
     def machine(self) -> dict[str, Any]:
@@ -94,30 +100,22 @@ class Store(Generic[Cell, Outcome]):
         return {**largest, LEVEL: ", ".join(levels)}
 
     def forget_failures(self) -> None:
-        """Failed cells are as if they had not been measured."""
+        """Parts with a row that could not be measured are as if they were not there."""
         kept = [
-            line for line in self._lines() if CELL not in line or not line["outcome"]["kind"]
+            line
+            for line in self._lines()
+            if PART not in line or not any(row["reason"] for row in line[PART]["rows"])
         ]
-        whole = "".join(f"{json.dumps(line)}\n" for line in kept)
-        replace_file(self.path, whole)
+        replace_file(self.path, "".join(f"{json.dumps(line)}\n" for line in kept))
 
-    def outcomes(self, wanted: Sequence[Cell] | None = None) -> dict[Cell, Outcome]:
-        """By cell what came of it, the last where there are several; only of those ``wanted``."""
-        every = self._outcomes()
-        if wanted is None:
-            return every
-        return {cell: every[cell] for cell in wanted if cell in every}
-
-    def _outcomes(self) -> dict[Cell, Outcome]:
-        found = {}
-        for line in self._lines():
-            if CELL not in line:
-                continue
-            try:
-                found[self._cells.of(line[CELL])] = self._kind.of(line["outcome"])
-            except (KeyError, TypeError, ValueError) as error:
-                raise CommandError(f"{self.path}: a cell cannot be read: {words(error)}") from error
-        return found
+    def parts(self) -> dict[str, Part]:
+        """By name, the last where there are several."""
+        try:
+            return {
+                line["name"]: Part.of(line[PART]) for line in self._lines() if PART in line
+            }
+        except (KeyError, TypeError, ValueError) as error:
+            raise CommandError(f"{self.path}: a part cannot be read: {words(error)}") from error
 
     def _append(self, line: Mapping[str, Any]) -> None:
         """A new line, also after one that was cut off."""
@@ -148,99 +146,26 @@ class Store(Generic[Cell, Outcome]):
         return found
 
 
-class Sweep(Generic[Cell, Outcome]):
-    """Cells that are measured one after the other, by all ranks or the first of them.
+class Parts:
+    """The parts of a benchmark, measured one after the other and added to its report.
 
-    What the store of rank 0 has is not measured again.
+    What a store has is not measured again: one that is given, or one beside the JSON file.
     """
 
     def __init__(
         self,
         comm: MPI.Intracomm,
-        store: Store[Cell, Outcome] | None,
-        settings: Mapping[str, Any],
+        report: Report,
+        path: str | None,
+        *,
+        store: Store | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """Collective. Rank 0 has the ``store``, if there is one, which goes on with ``settings``.
+        """Collective. What was begun with another commit or other options begins anew.
 
-        :class:`CommandError` on all ranks for what it cannot go on with.
+        Where a ``store`` is given, with ``settings`` of its own, it is a :class:`CommandError`.
         """
-        self._store, trouble = store, ""
-        #: What came of the cells that are done.
-        self.outcomes: dict[Cell, Outcome] = {}
-        if store is not None:
-            try:
-                store.begin(settings)
-                self.outcomes = store.outcomes()
-            except (CommandError, OSError) as error:
-                trouble = words(error)
-        self.outcomes, trouble = comm.bcast((self.outcomes, trouble))
-        if trouble:
-            raise CommandError(trouble)
-
-    def cell(self, cell: Cell, measure: Callable[[], Outcome]) -> Outcome:
-        """Collective over those that take part. What came of a cell, now or before."""
-        if cell not in self.outcomes:
-            self.outcomes[cell] = measure()
-            if self._store is not None:
-                self._store.add(cell, self.outcomes[cell])
-        return self.outcomes[cell]
-
-
-@dataclass(frozen=True)
-class Name:
-    """What a benchmark calls a part of itself."""
-
-    text: str
-
-    def record(self) -> dict[str, Any]:
-        """Local. For JSON."""
-        return {"name": self.text}
-
-    @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Name:
-        """Local."""
-        return cls(record["name"])
-
-
-@dataclass
-class Part:
-    """What a part of a benchmark adds to its report; ``more``: what else it must remember."""
-
-    rows: list[Row] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
-    pattern: dict[str, Any] = field(default_factory=dict)
-    more: Any = None
-
-    def record(self) -> dict[str, Any]:
-        """Local. For JSON."""
-        return {
-            "rows": [row.kept() for row in self.rows],
-            "remarks": self.remarks,
-            "verdicts": {what: asdict(verdict) for what, verdict in self.verdicts.items()},
-            "pattern": self.pattern,
-            "more": self.more,
-        }
-
-    @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Part:
-        """Local. What :meth:`record` wrote."""
-        return cls(
-            [Row.of(row) for row in record["rows"]],
-            record["remarks"],
-            {what: Verdict(**verdict) for what, verdict in record["verdicts"].items()},
-            record["pattern"],
-            record["more"],
-        )
-
-
-class Parts(Sweep[Name, Part]):
-    """The parts of a benchmark, added to its report; kept beside the JSON file if there is one."""
-
-    def __init__(self, comm: MPI.Intracomm, report: Report, path: str | None) -> None:
-        """Collective. What was begun with other options, or another commit, begins anew."""
-        store: Store[Name, Part] | None = None
-        begun = {
+        begun = settings or {
             "command": report.command,
             "settings": dict(report.settings),
             "ranks": comm.size,
@@ -248,25 +173,37 @@ class Parts(Sweep[Name, Part]):
             "commit": commit(),
             "processor": processor(),
         }
-        if comm.rank == 0 and path is not None:
-            store = Store(beside(path), Name, Part)
-            if store.settings() != plain(begun):
+        if store is None and path is not None:
+            store = Store(beside(path))
+            if comm.rank == 0 and store.settings() != plain(begun):
                 store.path.unlink(missing_ok=True)
         self._report = report
-        super().__init__(comm, store, begun)
+        self._store = store if comm.rank == 0 else None
+        #: Those that are done, by name.
+        self.done: dict[str, Part] = {}
+        trouble = ""
+        if self._store is not None:
+            try:
+                self.done = self._store.begin(begun)
+            except (CommandError, OSError) as error:
+                trouble = words(error)
+        self.done, trouble = comm.bcast((self.done, trouble))
+        if trouble:
+            raise CommandError(trouble)
 
     def add(self, name: str, measure: Callable[[Part], object], *, keep: bool = True) -> Part:
         """Collective over those that take part. Measure a part if it is not there, and add it.
 
         ``keep`` false: it is measured in any case, because it does more than can be kept.
         """
-
-        def measured() -> Part:
+        part = self.done.get(name) if keep else None
+        if part is None:
             part = Part()
             measure(part)
-            return part
-
-        part = self.cell(Name(name), measured) if keep else measured()
+            if keep:
+                self.done[name] = part
+                if self._store is not None:
+                    self._store.add(name, part)
         self.take(part)
         return part
 

@@ -37,9 +37,11 @@ class Team:
         self.threads = threads
         self._errors: list[BaseException] = []  # of the last round
         self._members: list[_Member] = []
+        self._count, self._busy = threading.Lock(), 0
+        self._done = _locked()
         try:
             for _ in range(threads - 1):
-                self._members.append(_Member(setting, self._errors))
+                self._members.append(_Member(setting, self._errors, self._finished))
         except RuntimeError:  # no more threads can be made
             self.close()
             raise
@@ -63,6 +65,7 @@ class Team:
         busy = self._members[: len(works) - 1]
         if len(busy) < len(works) - 1:
             raise ValueError(f"{len(works)} works for {self.threads} threads")
+        self._busy = len(busy)
         for member, work in zip(busy, works[1:], strict=True):
             member.begin(work)
         try:
@@ -71,11 +74,18 @@ class Team:
             self._errors.append(error)
             raise
         finally:
-            for member in busy:
-                member.wait()
+            self._done.acquire()
         if self._errors:
             raise self._errors[0]
         return found + [member.answer for member in busy]
+
+    def _finished(self) -> None:
+        """Local. One thread is; the last one wakes the caller, once."""
+        with self._count:
+            self._busy -= 1
+            last = self._busy == 0
+        if last:
+            self._done.release()
 
     def together(self, work: Work) -> None:
         """Local. Every thread does the same work once."""
@@ -100,13 +110,13 @@ class Team:
 
 
 class _Member:
-    """One thread, with a lock that lets it go and one that lets the caller go on."""
+    """One thread, with a lock that lets it go; ``finished`` is called after each of its works."""
 
-    def __init__(self, setting: Setting, errors: list[BaseException]) -> None:
-        self._setting, self._errors = setting, errors
-        self._go, self._done = threading.Lock(), threading.Lock()
-        self._go.acquire()
-        self._done.acquire()
+    def __init__(
+        self, setting: Setting, errors: list[BaseException], finished: Callable[[], None]
+    ) -> None:
+        self._setting, self._errors, self._finished = setting, errors, finished
+        self._go = _locked()
         self._work: Work | None = None
         self.answer: Any = None
         # a daemon: where the job ends by an error, nobody waits for it
@@ -116,9 +126,6 @@ class _Member:
     def begin(self, work: Work) -> None:
         self._work = work
         self._go.release()
-
-    def wait(self) -> None:
-        self._done.acquire()
 
     def close(self) -> None:
         self._work = None
@@ -136,4 +143,10 @@ class _Member:
                 except BaseException as error:
                     self._errors.append(error)
                 finally:
-                    self._done.release()
+                    self._finished()
+
+
+def _locked() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock

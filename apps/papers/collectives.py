@@ -7,13 +7,13 @@ that changes, on the same buffers, and are checked before and after that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -22,22 +22,14 @@ from rich.table import Table
 from rich.text import Text
 
 from onesided import collectives
-from onesided.apps.bench.race import Contestant, race, repeats
-from onesided.apps.bench.selection import BASELINE, named, prepare, release
-from onesided.apps.bench.store import Store, Sweep
+from onesided.apps.bench.race import Contestant, Race, race, repeats
+from onesided.apps.bench.selection import BASELINE, Candidate, named, prepare, release
+from onesided.apps.bench.store import Part, Parts, Store
 from onesided.apps.cli.machine import library, versions
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import (
-    NOTHING,
-    Report,
-    Row,
-    beside,
-    byte_count,
-    conclusions,
-    duration,
-)
-from onesided.apps.cli.statistics import Target, Verdict, quartiles
+from onesided.apps.cli.report import NOTHING, Report, Row, byte_count, conclusions, duration
+from onesided.apps.cli.statistics import Target, Verdict, paired, quartiles
 from onesided.apps.papers.broadcast_sweep import MEMORY
 from onesided.apps.papers.operations import ITEM, OPERATIONS, Operation, Place, contribution, ring
 from onesided.apps.report.chart import save
@@ -93,51 +85,6 @@ def target(operation: str, nbytes: int, vendor: str) -> float | None:
 # -- what is measured ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Cell:
-    """An operation, and the bytes of its vector or block."""
-
-    operation: str
-    nbytes: int
-
-    def record(self) -> dict[str, Any]:
-        """Local. For JSON."""
-        return asdict(self)
-
-    @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Self:
-        """Local. What :meth:`record` wrote."""
-        return cls(str(record["operation"]), int(record["nbytes"]))
-
-
-@dataclass
-class Found:
-    """What came of a contestant: seconds by turn, of a set-up, what it did wrong, or why it could
-    not take part. ``used``: the method of a request of ours."""
-
-    times: Sequence[float] = ()
-    setup: float | None = None
-    wrong: int = 0
-    used: str = ""
-    reason: str = ""
-
-
-@dataclass
-class Outcome:
-    """What came of a cell: what every contestant did, by name."""
-
-    found: dict[str, Found]
-
-    def record(self) -> dict[str, Any]:
-        """Local. For JSON."""
-        return asdict(self)
-
-    @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Self:
-        """Local. What :meth:`record` wrote."""
-        return cls({str(name): Found(**each) for name, each in record["found"].items()})
-
-
 @dataclass
 class Call:
     """How the operation is called once, and what is freed after all calls."""
@@ -153,7 +100,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Course:
-    """An operation of a size on the ranks of ``comm``: its buffers, and who takes part."""
+    """An operation of a size on the ranks of ``comm``: its buffers; ``bound``: wanted of auto."""
 
     comm: MPI.Intracomm
     operation: Operation
@@ -161,6 +108,7 @@ class Course:
     sent: Any
     received: Any
     info: Mapping[str, str]
+    bound: float | None
 
     def make(self, name: str) -> Call:
         """Collective. One of the MPI's own, or of ours by this method."""
@@ -204,47 +152,61 @@ class Course:
             apart=not self.operation.in_step,
         )
 
-    def outcome(self, names: Sequence[str], iterations: int, seconds: float) -> Outcome:
-        """Collective. All contestants."""
+    def rows(self, names: Sequence[str], options: Options, seconds: float) -> list[Row]:
+        """Collective. One for each contestant."""
         comm = self.comm
         made = prepare(comm, names, self.make, Call.free)
-        calls = {each.method: each.made.call for each in made if each.made is not None}
-        used = {each.method: getattr(each.made.request, "method", "")
-                for each in made if each.made is not None}  # fmt: skip
+        calls = {each.method: each.made for each in made if each.made is not None}
+        used = {name: getattr(each.request, "method", "") for name, each in calls.items()}
         try:
-            contestants = [self.contestant(name, call) for name, call in calls.items()]
-            ran = race(comm, contestants, iterations=iterations, seconds=seconds)
+            field = [self.contestant(name, each.call) for name, each in calls.items()]
+            ran = race(comm, field, iterations=options.iterations, seconds=seconds)
         finally:
             release(comm, made, Call.free)
-        found = {}
-        for each in made:
-            name = each.method
-            if each.reason:
-                found[name] = Found(reason=each.reason)
-                continue
-            setup = None if name in (BLOCKING, NONBLOCKING) else each.setup + each.freeing
-            wrong = int(ran.verdicts[name].error)
-            found[name] = Found(ran.times[name], setup, wrong, used[name])
-        return Outcome(found)
+        return [self._row(each, ran, used.get(each.method, "")) for each in made]
+
+    def _row(self, each: Candidate[Call], ran: Race, used: str) -> Row:
+        """Local. A method that could not be made is told once for all sizes."""
+        operation, name = self.operation.name, each.method
+        if each.reason:
+            return Row({"operation": operation, "method": name}, reason=each.reason)
+        nbytes = ITEM * self.place.count
+        row = Row(
+            {"operation": operation, "bytes": byte_count(nbytes), "method": name},
+            ran.times[name], nbytes=nbytes, verdict=ran.verdicts[name],
+        )  # fmt: skip
+        if name not in (BLOCKING, NONBLOCKING):
+            row.setup = each.setup + each.freeing
+        if name != BLOCKING:
+            row.against = {BASELINE: ran.times[BLOCKING]}
+        if name == AUTO:
+            row.used = used
+            if self.bound is not None:
+                row.aim, row.wanted = Target(BASELINE, self.bound, least=False), True
+        return row
 
 
-def measured(
+def measure(
     comm: MPI.Intracomm,
-    cell: Cell,
+    operation: Operation,
+    nbytes: int,
     options: Options,
     asked: Sequence[str] | None,
     seconds: float,
-) -> Outcome:
+    part: Part,
+) -> None:
     """Collective. One operation of one size."""
-    operation = OPERATIONS[cell.operation]
     names = [BLOCKING, *contestants(operation, asked)]
+    alone = len(Layout.of(comm).ranks_per_node) == 1 and comm.size == GOAL_RANKS
+    bound = target(operation.name, nbytes, MPI.get_vendor()[0]) if alone else None
     with ExitStack() as stack:
-        place = operation.place(comm, cell.nbytes)
+        place = operation.place(comm, nbytes)
         on = stack.enter_context(ring(comm)) if operation.near else comm
         sent = contribution(place.rank, operation.sent(place))
         memory = MEMORY[options.memory](on, ITEM * operation.received(place), stack)
-        course = Course(on, operation, place, sent, memory.view(np.float64), dict(options.info))
-        return course.outcome(names, options.iterations, seconds)
+        info = dict(options.info)
+        course = Course(on, operation, place, sent, memory.view(np.float64), info, bound)
+        part.rows = course.rows(names, options, seconds)
 
 
 def contestants(operation: Operation, asked: Sequence[str] | None) -> list[str]:
@@ -264,23 +226,35 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where wrong data came, or, with ``--strict``,
     where a target was missed."""
     names = _chosen(options)
-    folder = None if options.output is None else Path(options.output).resolve()
-    if folder is not None:
-        options.json = options.json or str(folder / JSON)
+    given = options.settings()
+    for name in ("afresh", "strict"):
+        del given[name]
+    report = CollectivesReport("bench collectives", given, {"ranks": comm.size}, remarks=[REMARK])
+    parts = _parts(comm, report, options)
     cells = _cells(comm, options)
-    sweep = _sweep(comm, None if folder is None else folder / CELLS, options)
     out = console(options.terminal) if comm.rank == 0 else None
-    share = options.seconds / max(1, sum(cell not in sweep.outcomes for cell in cells))
-    outcomes = {}
+    share = options.seconds / max(1, sum(name not in parts.done for name in cells))
     with progress(out, "collectives", len(cells)) as tick:
-        for cell in cells:
-            outcomes[cell] = sweep.cell(cell, partial(measured, comm, cell, options, names, share))
+        for name, (operation, nbytes) in cells.items():
+            parts.add(name, partial(measure, comm, operation, nbytes, options, names, share))
             tick()
-    report = _report(comm, options, outcomes)
+    conclude(report, Layout.of(comm))
     if comm.rank == 0 and options.picture is not None:
-        _draw(options.picture, report.rows)
+        entries = [Entry.of(row.record()) for row in report.rows if row.against]
+        title = f"Time over that of the MPI's blocking call ({library()})"
+        save(options.picture, title, over_blocking(entries, "{}"))
     report.finish(comm, out, options.json)
     return report.code(comm, strict=options.strict)
+
+
+def conclude(report: Report, layout: Layout) -> None:
+    """Local. A reason is told once for all sizes; remarks about wrong data and targets."""
+    reasons = {tuple(row.labels.values()): row for row in report.rows if row.reason}
+    report.rows = [row for row in report.rows if not row.reason] + list(reasons.values())
+    wrong = [row for row in report.rows if row.verdict is not None and not row.verdict.passed]
+    report.remarks += [f"WRONG: {' '.join(row.labels.values())}" for row in wrong]
+    nothing = f"no targets are set for these operations and sizes on {layout}"
+    report.remarks += conclusions(report.rows, nothing)
 
 
 def _chosen(options: Options) -> list[str] | None:
@@ -292,112 +266,62 @@ def _chosen(options: Options) -> list[str] | None:
     return named(options.comm, known, " of these operations")
 
 
-def _cells(comm: MPI.Intracomm, options: Options) -> list[Cell]:
-    """Local. Sizes that are the same for an operation are measured once."""
-    return list(dict.fromkeys(
-        Cell(name, ITEM * OPERATIONS[name].place(comm, nbytes).count)
+def _cells(comm: MPI.Intracomm, options: Options) -> dict[str, tuple[Operation, int]]:
+    """Local. By name; sizes that are the same for an operation are measured once."""
+    return {
+        f"{name} {count}": (operation, ITEM * count)
         for name in dict.fromkeys(options.operations)
+        for operation in [OPERATIONS[name]]
         for nbytes in sorted(set(options.sizes))
-    ))  # fmt: skip
+        for count in [operation.place(comm, nbytes).count]
+    }
 
 
-def _sweep(
-    comm: MPI.Intracomm, path: Path | None, options: Options
-) -> Sweep[Cell, Outcome]:
+def _parts(comm: MPI.Intracomm, report: Report, options: Options) -> Parts:
     """Collective. With what is there from before: in the folder, or beside the JSON file."""
-    if path is None and options.json is not None:
-        path = beside(options.json)
-    store = None if path is None or comm.rank else Store(path, Cell, Outcome)
-    if store is not None and options.afresh:
+    if options.output is None:
+        return Parts(comm, report, options.json)
+    folder = Path(options.output).resolve()
+    options.json = options.json or str(folder / JSON)
+    store = Store(folder / CELLS)
+    if options.afresh and comm.rank == 0:
         store.path.unlink(missing_ok=True)
     given = {name: getattr(options, name) for name in ("iterations", "memory", "comm")}
     place = {"ranks": comm.size, "mpi": library(), "processor": processor()}
     info = {"info": dict(options.info), "versions": versions()}
-    return Sweep(comm, store, {**given, **place, **info})
+    return Parts(comm, report, None, store=store, settings={**given, **place, **info})
 
 
 # -- what is said --------------------------------------------------------------------------------
 
 
-@dataclass
 class CollectivesReport(Report):
     """For a person tables of ratios over the sizes, one or several for every operation."""
-
-    outcomes: Mapping[Cell, Outcome] = field(default_factory=dict)
-    wanted: Mapping[Cell, float | None] = field(default_factory=dict)
 
     def table(self, title: str) -> RenderableType:
         """Local."""
         parts: list[RenderableType] = [Text(title)]
-        for name in dict.fromkeys(cell.operation for cell in self.outcomes):
-            mine = {cell: found for cell, found in self.outcomes.items() if cell.operation == name}
-            parts += tables(name, mine, self.wanted)
+        for name in dict.fromkeys(row.labels["operation"] for row in self.rows):
+            parts += tables(name, [row for row in self.rows if row.labels["operation"] == name])
         return Group(*parts)
 
 
-def _report(
-    comm: MPI.Intracomm, options: Options, outcomes: Mapping[Cell, Outcome]
-) -> CollectivesReport:
-    """Local but for where the ranks are, which is Collective."""
-    alone = len(Layout.of(comm).ranks_per_node) == 1 and comm.size == GOAL_RANKS
-    vendor = MPI.get_vendor()[0]
-    wanted = {cell: target(cell.operation, cell.nbytes, vendor) if alone else None
-              for cell in outcomes}  # fmt: skip
-    given = options.settings()
-    for name in ("afresh", "strict"):
-        del given[name]
-    report = CollectivesReport("bench collectives", given, {"ranks": comm.size}, remarks=[REMARK],
-                               outcomes=outcomes, wanted=wanted)  # fmt: skip
-    reasons: dict[tuple[str, str], Row] = {}  # once for all sizes
-    for cell, outcome in outcomes.items():
-        for name, found in outcome.found.items():
-            if found.reason:
-                labels = {"operation": cell.operation, "method": name}
-                reasons[cell.operation, name] = Row(labels, reason=found.reason)
-            else:
-                report.rows.append(_row(cell, name, outcome, wanted[cell]))
-    report.rows += reasons.values()
-    wrong = [row for row in report.rows if row.verdict is not None and not row.verdict.passed]
-    report.remarks += [f"WRONG: {' '.join(row.labels.values())}" for row in wrong]
-    nothing = f"no targets are set for these operations and sizes on {Layout.of(comm)}"
-    report.remarks += conclusions(report.rows, nothing)
-    return report
-
-
-def _row(cell: Cell, name: str, outcome: Outcome, wanted: float | None) -> Row:
-    found, blocking = outcome.found[name], outcome.found[BLOCKING].times
-    row = Row(
-        {"operation": cell.operation, "bytes": byte_count(cell.nbytes), "method": name},
-        found.times, found.setup, cell.nbytes, verdict=Verdict(float(found.wrong), 0.0),
-        used=found.used if name == AUTO else "",
-    )  # fmt: skip
-    if name != BLOCKING:
-        row.against = {BASELINE: blocking}
-    if name == AUTO and wanted is not None:
-        row.aim, row.wanted = Target(BASELINE, wanted, least=False), True
-    return row
-
-
-def ratios(found: Found, blocking: Found) -> tuple[float, float, float]:
-    """Local. The quartiles of the times over those of the same turns."""
-    pairs = zip(found.times, blocking.times, strict=True)
-    return quartiles([one / other for one, other in pairs])
-
-
-def tables(
-    operation: str, outcomes: Mapping[Cell, Outcome], wanted: Mapping[Cell, float | None]
-) -> Iterator[Table]:
+def tables(operation: str, rows: Sequence[Row]) -> Iterator[Table]:
     """Local. A line for every size; as many columns side by side as there is room for."""
+    names = list(dict.fromkeys(row.labels["method"] for row in rows))
+    sizes: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        if not row.reason:
+            sizes.setdefault(row.labels["bytes"], {})[row.labels["method"]] = row
     columns: list[tuple[str, list[str]]] = []
-    names = list(dict.fromkeys(name for each in outcomes.values() for name in each.found))
     for name in names:
-        columns.append((name, [_text(name, each) for each in outcomes.values()]))
-        if name != AUTO:
-            continue
-        columns.append(("auto took", [each.found[name].used for each in outcomes.values()]))
-        if any(wanted[cell] is not None for cell in outcomes):
-            columns.append(("wanted", [_goal(wanted[c], each) for c, each in outcomes.items()]))
-    sizes = [byte_count(cell.nbytes) for cell in outcomes]
+        found = [here.get(name) for here in sizes.values()]
+        texts = [_text(row, here) for row, here in zip(found, sizes.values(), strict=True)]
+        columns.append((name, texts))
+        if name == AUTO:
+            columns.append(("auto took", [row.used if row else "" for row in found]))
+            if any(row is not None and row.wanted for row in found):
+                columns.append(("wanted", [_goal(row) for row in found]))
     title = f"{operation}, over MPI_{operation}"
     shown: list[tuple[str, list[str]]] = []
     for column in columns:
@@ -408,31 +332,35 @@ def tables(
     yield _table(title, sizes, shown)
 
 
-def _text(name: str, outcome: Outcome) -> str:
+def _text(row: Row | None, here: Mapping[str, Row]) -> str:
     """A ratio and half the distance of its quartiles; of the blocking call the time."""
-    found, blocking = outcome.found[name], outcome.found[BLOCKING]
-    if found.reason:
+    if row is None:
         return NOTHING
-    if found.wrong:
+    if not _right(row):
         return "WRONG"
-    best = min((each for each in outcome.found.values() if each.times and not each.wrong),
-               key=lambda each: ratios(each, blocking)[1])  # fmt: skip
-    mark = "*" if found is best else " "
-    if name == BLOCKING:
-        return f"{duration(median(found.times))}{mark}"
-    first, middle, third = ratios(found, blocking)
+    mark = "*" if row is min(filter(_right, here.values()), key=_ratio) else " "
+    if row.labels["method"] == BLOCKING:
+        return f"{duration(median(row.times))}{mark}"
+    first, middle, third = quartiles(paired(row.times, row.against[BASELINE]))
     digits = 2 if middle < 9.995 else 1 if middle < 99.95 else 0
     return f"{middle:.{digits}f}±{(third - first) / 2:.{digits}f}{mark}"
 
 
-def _goal(wanted: float | None, outcome: Outcome) -> str:
-    if wanted is None or not outcome.found[AUTO].times:
+def _right(row: Row) -> bool:
+    return row.verdict is None or row.verdict.passed
+
+
+def _ratio(row: Row) -> float:
+    return row.ratios.get(BASELINE, 1.0)
+
+
+def _goal(row: Row | None) -> str:
+    if row is None or row.aim is None:
         return ""
-    reached = ratios(outcome.found[AUTO], outcome.found[BLOCKING])[1]
-    return f"{wanted:.2f}{' missed' if reached > wanted else ''}"
+    return f"{row.aim.bound:.2f}{' missed' if row.missed else ''}"
 
 
-def _table(title: str, sizes: Sequence[str], columns: Sequence[tuple[str, list[str]]]) -> Table:
+def _table(title: str, sizes: Iterable[str], columns: Sequence[tuple[str, list[str]]]) -> Table:
     look: dict[str, Any] = {"box": None, "padding": (0, 2, 0, 0), "min_width": len(title)}
     table = Table(title=title, title_justify="left", **look)
     table.add_column("bytes", justify="right", vertical="bottom", no_wrap=True)
@@ -446,10 +374,3 @@ def _table(title: str, sizes: Sequence[str], columns: Sequence[tuple[str, list[s
 
 def _width(table: Table) -> int:
     return Console(width=1000).measure(table).maximum
-
-
-def _draw(path: str, rows: Sequence[Any]) -> None:
-    """Local. A panel for every operation, a line for every contestant."""
-    entries = [Entry.of(row.record()) for row in rows if row.against]
-    title = f"Time over that of the MPI's blocking call ({library()})"
-    save(path, title, over_blocking(entries, "{}"))

@@ -18,7 +18,7 @@ from mpi4py import MPI
 from rich.console import Console
 
 from onesided.apps.bench.job import Ended, run_job, signals_interrupt
-from onesided.apps.bench.store import Name, Part, Parts
+from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli import commands
 from onesided.apps.cli.failures import FAILED, CommandError
 from onesided.apps.cli.options import Options
@@ -296,7 +296,7 @@ class Series:
         share, limit = self._share(), self._limit(experiment)
         self._waiting.remove(experiment)
         target = self._output / f"{experiment.name}.json"
-        if Name(experiment.name) in self._done.outcomes and target.exists():
+        if experiment.name in self._done.done and target.exists():
             self._tell(experiment, Ended(DONE, 0.0))
             return
         if experiment.command not in self._known:

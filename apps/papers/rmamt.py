@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,12 +19,12 @@ from mpi4py import MPI
 
 from onesided.apps.bench.foreign import ForeignError
 from onesided.apps.bench.job import Ended, run_job, signals_interrupt
-from onesided.apps.bench.store import Store
+from onesided.apps.bench.store import Part, Store
 from onesided.apps.cli.failures import FAILED, USAGE, CommandError
 from onesided.apps.cli.machine import cores, library, versions
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import NEEDS_MATPLOTLIB, byte_count
+from onesided.apps.cli.report import NEEDS_MATPLOTLIB, Report, Row, byte_count
 from onesided.apps.papers.rmamt_cell import (
     SINGLE,
     Batch,
@@ -38,8 +38,8 @@ from onesided.apps.papers.rmamt_cell import (
     plan_of,
 )
 from onesided.apps.papers.rmamt_compiled import build
-from onesided.apps.papers.rmamt_cores import unbound
-from onesided.apps.papers.rmamt_rows import MatrixReport, failures, failures_remark, row, shares
+from onesided.apps.papers.rmamt_rows import MatrixReport, failures, failures_remark, row
+from onesided.apps.papers.rmamt_worker import unbound
 from onesided.apps.report.chart import save
 from onesided.apps.report.result import Entry
 from onesided.apps.report.sections_papers import lines_of
@@ -65,66 +65,66 @@ FATAL = re.compile(
 RAISED = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception)\b.*$", re.MULTILINE)
 
 
+@dataclass
 class Sweep:
-    """Local. Measures what the store has not; ``tick`` is called after every cell."""
+    """Local. Measures in jobs what the store has not; ``tick`` is called with numbers of cells.
 
-    def __init__(
-        self, store: Store[Cell, Outcome], plan: Plan, library: str, deadline: float | None = None
-    ) -> None:
-        self._store, self._plan, self._library = store, plan, library
-        self._deadline = deadline
-        self._folder = store.path.parent
+    ``deadline``: of :func:`time.monotonic`, for a quick run.
+    """
+
+    store: Store
+    plan: Plan
+    library: str
+    deadline: float = float("inf")
 
     def run(
         self, cells: Sequence[Cell], asked: int, most: int, tick: Callable[[int], None]
     ) -> None:
-        """All cells that have no outcome. ``asked``: ranks; ``most``: cells of a job."""
-        known = self._store.outcomes()
-        waiting = [cell for cell in cells if cell not in known]
-        for batch in batches(waiting, asked, most):
+        """All cells that are not there. ``asked``: ranks; ``most``: cells of a job."""
+        for batch in batches(self._missing(cells), asked, most):
             self._batch(batch, tick)
 
+    def rows(self, cells: Sequence[Cell]) -> dict[Cell, Row]:
+        """Of those that are there."""
+        known = self.store.parts()
+        return {cell: known[cell.name].rows[0] for cell in cells if cell.name in known}
+
+    def _missing(self, cells: Sequence[Cell]) -> list[Cell]:
+        known = self.store.parts()
+        return [cell for cell in cells if cell.name not in known]
+
     def _batch(self, batch: Batch, tick: Callable[[int], None]) -> None:
-        """Jobs until all cells have an outcome, each after the cell where the last one failed."""
+        """Jobs until all cells are there, each after the cell where the last one failed."""
         waiting = list(batch.cells)
         while waiting:
-            left = self._left()
+            left = self.deadline - time.monotonic()
             if left < LEAST:
                 tick(len(waiting))
-                return  # without an outcome: another run goes on with them
-            ended = self._job(Batch(batch.ranks, batch.level, waiting), left)
-            known = self._store.outcomes()
-            rest = [cell for cell in waiting if cell not in known]
-            if rest and self._left() >= LEAST:
+                return  # they are missing: another run goes on with them
+            ended = self._job(batch, waiting, left)
+            rest = self._missing(waiting)
+            if rest and self.deadline - time.monotonic() >= LEAST:
                 if ended.code == USAGE:
                     raise CommandError(ended.reason)
-                self._store.add(rest[0], failure(ended, self._words()))
+                log = self.store.path.with_suffix(".log")
+                printed = log.read_text(errors="replace") if log.exists() else ""
+                failed = row(rest[0], failure(ended, printed))
+                self.store.add(rest[0].name, Part([failed]))
                 rest = rest[1:]
             tick(len(waiting) - len(rest))
             waiting = rest
 
-    def _job(self, batch: Batch, left: float) -> Ended:
-        task, library = self._folder / "cells.json", self._library
-        Task(batch.cells, self._plan, library).write(task)
-        words = [*COMMAND.split(), str(task), "-o", str(self._store.path)]
+    def _job(self, batch: Batch, cells: Sequence[Cell], left: float) -> Ended:
+        task = self.store.path.parent / "cells.json"
+        Task(cells, self.plan, self.library).write(task)
+        words = [*COMMAND.split(), str(task), "-o", str(self.store.path)]
         words += ["--ranks", str(batch.ranks)]
-        limit = min(left, STARTING + len(batch.cells) * self._plan.limit)
+        limit = min(left, STARTING + len(cells) * self.plan.limit)
         try:
             variables = {LEVEL: batch.level, **unbound(os.environ)}
             return run_job(words, batch.ranks, None, limit, variables)
         finally:
             task.unlink(missing_ok=True)
-
-    def _left(self) -> float:
-        """Seconds that are left of a quick run."""
-        if self._deadline is None:
-            return float("inf")
-        return self._deadline - time.monotonic()
-
-    def _words(self) -> str:
-        """What the last job printed."""
-        log = self._store.path.with_suffix(".log")
-        return log.read_text(errors="replace") if log.exists() else ""
 
 
 def failure(ended: Ended, printed: str) -> Outcome:
@@ -151,7 +151,7 @@ RATE = 0.9  # of that of a bare loop, at least, of a thread that is woken for ma
 class Goal:
     """A sentence about Put, with a number for each synchronization.
 
-    ``share``: which of :func:`.shares`, or with ``over`` one over it. ``threads``: 0 for the main
+    ``share``: which value of a row, or with ``over`` one over it. ``threads``: 0 for the main
     thread of a job without others. ``size``: of the messages, 0 for the smallest that there are.
     ``least``: what is wanted, 0 for nothing.
     """
@@ -164,25 +164,25 @@ class Goal:
     size: int = 0
     least: float = 0.0
 
-    def reached(self, outcomes: Mapping[Cell, Outcome]) -> dict[str, float]:
+    def reached(self, rows: Mapping[Cell, Row]) -> dict[str, float]:
         """Local. By synchronization, where there are data."""
-        size, found = self._size(outcomes), {}
-        for cell, each in outcomes.items():
-            ratio = shares(each).get(self.share) if self._takes(cell, size) else None
+        size, found = self._size(rows), {}
+        for cell, each in rows.items():
+            ratio = each.values[self.share] if self._takes(cell, size) else None
             if ratio:
                 found[cell.sync] = 1.0 / ratio if self.over else ratio
         return found
 
-    def sentence(self, outcomes: Mapping[Cell, Outcome]) -> str:
+    def sentence(self, rows: Mapping[Cell, Row]) -> str:
         """Local. Empty where there are no data for it."""
-        found = self.reached(outcomes)
+        found = self.reached(rows)
         told = ", ".join(f"{name} {ratio:.2f}" for name, ratio in found.items())
         wanted = f" (at least {self.least})" if self.least else ""
-        words = self.words.format(size=byte_count(self._size(outcomes)))
+        words = self.words.format(size=byte_count(self._size(rows)))
         return f"{words}{wanted}: {told}." if found else ""
 
-    def _size(self, outcomes: Mapping[Cell, Outcome]) -> int:
-        return self.size or min((cell.size for cell in outcomes), default=0)
+    def _size(self, rows: Mapping[Cell, Row]) -> int:
+        return self.size or min((cell.size for cell in rows), default=0)
 
     def _takes(self, cell: Cell, size: int) -> bool:
         alone = self.threads > 0 or cell.level == SINGLE
@@ -191,48 +191,30 @@ class Goal:
 
 
 GOALS = (
-    Goal(
-        "Bandwidth of Put at {size}, one thread, over that of the same loop in C",
-        "bandwidth",
-        0,
-        "alone_over_c",
-        over=True,
-        size=LARGE,
-        least=BANDWIDTH,
-    ),
-    Goal(
-        "Message rate of Put at {size}, one thread: C's is so many times that of mpi4py",
-        "rate-pairs",
-        0,
-        "alone_over_c",
-        over=False,
-    ),
-    Goal(
-        "Message rate of Put at {size}, one thread that the main thread wakes, over that of a "
-        "bare loop of mpi4py's calls on the main thread",
-        "rate-pairs",
-        1,
-        "over_alone",
-        over=True,
-        least=RATE,
-    ),
-)
+    Goal("Bandwidth of Put at {size}, one thread, over that of the same loop in C",
+         "bandwidth", 0, "alone_over_c", over=True, size=LARGE, least=BANDWIDTH),
+    Goal("Message rate of Put at {size}, one thread: C's is so many times that of mpi4py",
+         "rate-pairs", 0, "alone_over_c", over=False),
+    Goal("Message rate of Put at {size}, one thread that the main thread wakes, over that of a "
+         "bare loop of mpi4py's calls on the main thread",
+         "rate-pairs", 1, "over_alone", over=True, least=RATE),
+)  # fmt: skip
 
 
-def goals(outcomes: Mapping[Cell, Outcome]) -> list[str]:
+def goals(rows: Mapping[Cell, Row]) -> list[str]:
     """Local. A sentence for each goal that there are data for."""
-    good = _good(outcomes)
+    good = _good(rows)
     return [words for goal in GOALS if (words := goal.sentence(good))]
 
 
-def any_goal_missed(outcomes: Mapping[Cell, Outcome]) -> bool:
+def any_goal_missed(rows: Mapping[Cell, Row]) -> bool:
     """Local. Whether a synchronization does not reach what is wanted."""
-    good = _good(outcomes)
+    good = _good(rows)
     return any(ratio < goal.least for goal in GOALS for ratio in goal.reached(good).values())
 
 
-def _good(outcomes: Mapping[Cell, Outcome]) -> dict[Cell, Outcome]:
-    return {cell: each for cell, each in outcomes.items() if not each.kind}
+def _good(rows: Mapping[Cell, Row]) -> dict[Cell, Row]:
+    return {cell: each for cell, each in rows.items() if not each.reason}
 
 
 CELLS, LOOP, JSON = "cells.jsonl", "rma_loop.so", "rma-mt.json"
@@ -264,49 +246,48 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     options.json = options.json or str(folder / JSON)
     cells, plan = cells_of(options), plan_of(options)
     check(cells, options)
-    second = None if options.second is None else _second(Path(options.second))
+    second = ([], "") if options.second is None else _second(Path(options.second))
     store = _store(folder, options, plan)
-    compiled, lack = _loop(folder)
-    deadline = time.monotonic() + QUICK_SECONDS if options.quick else None
+    sweep = Sweep(store, plan, str(folder / LOOP))
+    if options.quick:
+        sweep.deadline = time.monotonic() + QUICK_SECONDS
+    lack = []
+    try:
+        build(folder / LOOP)
+    except ForeignError as error:
+        sweep.library, lack = "", [f"No loop in C: {error}"]
     out = console(options.terminal)
-    sweep = Sweep(store, plan, compiled, deadline)
     with signals_interrupt():
         try:
             with progress(out, "measuring", len(cells)) as tick:
-                steps = _steps(tick, len(store.outcomes(cells)))
-                sweep.run(cells, options.ranks, options.batch, steps)
+
+                def ticks(count: int) -> None:
+                    for _ in range(count):
+                        tick()
+
+                ticks(len(sweep.rows(cells)))
+                sweep.run(cells, options.ranks, options.batch, ticks)
         finally:  # after an interrupt, too
-            outcomes = store.outcomes(cells)
-            report = _report(options, plan, cells, outcomes, store.machine())
-            report.remarks += [f"No loop in C: {lack}"] if lack else []
-            report.remarks += _draw(folder, report, second)
+            rows = sweep.rows(cells)
+            report = _report(options, plan, rows, len(cells) - len(rows))
+            report.place = store.machine()
+            report.remarks += [*lack, *_draw(folder, report, *second)]
             report.finish(comm, out, options.json)
-    failed = any(each.kind for each in outcomes.values()) or len(outcomes) < len(cells)
-    missed = options.strict and any_goal_missed(outcomes)
+    failed = any(each.reason for each in rows.values()) or len(rows) < len(cells)
+    missed = options.strict and any_goal_missed(rows)
     return FAILED if failed or missed else 0
 
 
-def _steps(tick: Callable[[], None], done: int) -> Callable[[int], None]:
-    """Local. What is called with the number of cells that are done, some of them before."""
-
-    def steps(count: int) -> None:
-        for _ in range(count):
-            tick()
-
-    steps(done)
-    return steps
-
-
-def _store(folder: Path, options: Options, plan: Plan) -> Store[Cell, Outcome]:
+def _store(folder: Path, options: Options, plan: Plan) -> Store:
     """Local. What was measured before, of the same settings."""
-    store = Store(folder / CELLS, Cell, Outcome)
+    store = Store(folder / CELLS)
     if options.afresh:
         store.path.unlink(missing_ok=True)
     software = versions()
     store.begin(
         {
             "ranks": options.ranks,
-            "plan": plan.record(),
+            "plan": asdict(plan),
             "mpi": library(),
             "mpi4py": software.get("mpi4py", ""),
             "python": software["python"],
@@ -318,63 +299,43 @@ def _store(folder: Path, options: Options, plan: Plan) -> Store[Cell, Outcome]:
     return store
 
 
-def _loop(folder: Path) -> tuple[str, str]:
-    """Local. Where the loop in C is, or why there is none."""
-    path = folder / LOOP
-    try:
-        build(path)
-    except ForeignError as error:
-        return "", str(error)
-    return str(path), ""
-
-
 def _report(
-    options: Options,
-    plan: Plan,
-    cells: Sequence[Cell],
-    outcomes: Mapping[Cell, Outcome],
-    place: Mapping[str, object],
+    options: Options, plan: Plan, rows: Mapping[Cell, Row], missing: int
 ) -> MatrixReport:
-    """Local. Of all cells that were measured, now or before; ``place``: where."""
-    given = options.settings()
-    for name in NOT_KEPT:
-        given.pop(name, None)
-    pattern = {
-        "ranks": options.ranks,
-        **plan.record(),
-        "failures": failures(outcomes),
-    }
-    report = MatrixReport("bench rma-mt", given, pattern, remarks=[REMARK, LOCK])
-    report.measured = [row(cell, outcomes[cell]) for cell in cells if cell in outcomes]
-    report.rows, report.place = list(report.measured), place
-    report.remarks += [failures_remark(outcomes), *goals(outcomes)]
-    missing = len(cells) - len(outcomes)
+    """Local. Of all cells that were measured, now or before."""
+    given = {name: each for name, each in options.settings().items() if name not in NOT_KEPT}
+    pattern = {"ranks": options.ranks, **asdict(plan), "failures": failures(rows)}
+    report = MatrixReport("bench rma-mt", given, pattern, list(rows.values()), [REMARK, LOCK])
+    report.remarks += [failures_remark(rows), *goals(rows)]
     if missing:
         report.remarks.append(
-            f"{missing} of {len(cells)} cells were not measured; the same command goes on."
+            f"{missing} of {missing + len(rows)} cells were not measured; the same command goes on."
         )
     return report
 
 
-def _draw(
-    folder: Path, report: MatrixReport, second: tuple[list[Entry], str] | None
-) -> list[str]:
-    """Local. Figures 1 to 7 as images; a sentence where they cannot be drawn."""
-    entries = [Entry.of(each.record()) for each in report.measured if not each.reason]
+def _draw(folder: Path, report: Report, second: list[Entry], name: str) -> list[str]:
+    """Local. Figures 1 to 7 as images; a sentence where they cannot be drawn.
+
+    ``second``: of Figures 5 to 7, measured with the MPI ``name``; without any, the same.
+    """
     if find_spec("matplotlib") is None:
         return [f"no images of Figures 1 to 7: that {NEEDS_MATPLOTLIB}"]
-    others, name = (entries, "") if second is None else second
-    for panel in panels(entries, others, cores(), name):
+    entries = _entries(report.rows)
+    for panel in panels(entries, second or entries, cores(), name):
         save(str(folder / f"figure-{panel.name}.png"), panel.title, [lines_of(panel)])
     return []
 
 
 def _second(folder: Path) -> tuple[list[Entry], str]:
     """Local. The rows of another folder, and the MPI that they were measured with."""
-    store = Store(folder / CELLS, Cell, Outcome)
-    outcomes = store.outcomes()
-    if not outcomes:
+    store = Store(folder / CELLS)
+    parts = store.parts()
+    if not parts:
         raise CommandError(f"--second {folder}: no cells of bench rma-mt in this folder")
-    rows = (row(cell, each) for cell, each in outcomes.items())
-    name = str((store.settings() or {}).get("mpi", ""))
-    return [Entry.of(each.record()) for each in rows if not each.reason], name
+    entries = _entries([part.rows[0] for part in parts.values()])
+    return entries, str((store.settings() or {}).get("mpi", ""))
+
+
+def _entries(rows: Sequence[Row]) -> list[Entry]:
+    return [Entry.of(each.record()) for each in rows if not each.reason]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from onesided.apps.cli.failures import CommandError, words
 from onesided.apps.cli.options import Options, size
@@ -55,18 +54,6 @@ class Pattern:
     route: Callable[[int, int, int], Route]
 
 
-def _two(asked: int) -> int:
-    return 2
-
-
-def _even(asked: int) -> int:
-    return max(2, asked - asked % 2)
-
-
-def _at_least_two(asked: int) -> int:
-    return max(2, asked)
-
-
 def paired(rank: int, ranks: int, neighbors: int) -> Route:
     """Local. The first half of the ranks transfers, each with one of the second half."""
     half = ranks // 2
@@ -100,10 +87,10 @@ def distances(ranks: int, neighbors: int) -> list[int]:
 PATTERNS: Mapping[str, Pattern] = {
     each.name: each
     for each in (
-        Pattern("latency", False, False, False, _two, paired),
-        Pattern("bandwidth", True, False, False, _two, paired),
-        Pattern("rate-pairs", True, True, True, _even, paired),
-        Pattern("rate-halo", True, True, True, _at_least_two, surrounded),
+        Pattern("latency", False, False, False, lambda asked: 2, paired),
+        Pattern("bandwidth", True, False, False, lambda asked: 2, paired),
+        Pattern("rate-pairs", True, True, True, lambda asked: asked - asked % 2, paired),
+        Pattern("rate-halo", True, True, True, lambda asked: asked, surrounded),
     )
 }
 
@@ -128,6 +115,11 @@ class Cell:
     level: str
 
     @property
+    def name(self) -> str:
+        """Local. No other cell has it."""
+        return " ".join(map(str, astuple(self)))
+
+    @property
     def labels(self) -> dict[str, str]:
         """Local. For a report."""
         return {
@@ -143,22 +135,6 @@ class Cell:
     def is_two_sided(self) -> bool:
         """Local. Whether it is a baseline of sends and receives."""
         return self.op == SEND
-
-    def record(self) -> dict[str, Any]:
-        """Local. For JSON."""
-        return asdict(self)
-
-    @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Cell:
-        """Local. What :meth:`record` wrote; KeyError, TypeError or ValueError for anything else."""
-        return cls(
-            str(record["pattern"]),
-            str(record["sync"]),
-            str(record["op"]),
-            int(record["threads"]),
-            int(record["size"]),
-            str(record["level"]),
-        )
 
 
 @dataclass(frozen=True)
@@ -187,29 +163,6 @@ class Outcome:
     kind: str = ""
     reason: str = ""
 
-    def record(self) -> dict[str, Any]:
-        """Local. For JSON."""
-        return asdict(self)
-
-    @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Outcome:
-        """Local. What :meth:`record` wrote; KeyError, TypeError or ValueError for anything else."""
-        loops = {str(name): _runs(runs) for name, runs in record["loops"].items()}
-        return cls(
-            int(record["messages"]),
-            int(record["nbytes"]),
-            int(record["ways"]),
-            int(record["rounds"]),
-            int(record["wrong"]),
-            loops,
-            str(record["kind"]),
-            str(record["reason"]),
-        )
-
-
-def _runs(records: Sequence[Mapping[str, Any]]) -> list[Run]:
-    return [Run(float(each["mean"]), float(each["median"])) for each in records]
-
 
 # What every cell of a sweep is measured with, and the file that tells a job its cells.
 
@@ -231,23 +184,6 @@ class Plan:
     seconds: float
     limit: float
 
-    def record(self) -> dict[str, Any]:
-        """Local. For JSON."""
-        return asdict(self)
-
-    @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Plan:
-        """Local. What :meth:`record` wrote; KeyError, TypeError or ValueError for anything else."""
-        return cls(
-            int(record["messages"]),
-            int(record["window"]),
-            int(record["neighbors"]),
-            int(record["runs"]),
-            int(record["iterations"]),
-            float(record["seconds"]),
-            float(record["limit"]),
-        )
-
 
 @dataclass(frozen=True)
 class Task:
@@ -259,20 +195,15 @@ class Task:
 
     def write(self, path: Path) -> None:
         """Local."""
-        content = {
-            "cells": [cell.record() for cell in self.cells],
-            "plan": self.plan.record(),
-            "library": self.library,
-        }
-        path.write_text(json.dumps(content), encoding="utf-8")
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
     @classmethod
     def read(cls, path: Path) -> Task:
         """Local. :class:`CommandError` for a file that :meth:`write` has not written."""
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            cells = [Cell.of(each) for each in content["cells"]]
-            return cls(cells, Plan.of(content["plan"]), str(content["library"]))
+            cells = [Cell(**each) for each in content["cells"]]
+            return cls(cells, Plan(**content["plan"]), content["library"])
         except OSError as error:
             raise CommandError(words(error)) from error
         except (KeyError, TypeError, ValueError) as error:

@@ -7,23 +7,16 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
+from onesided.apps.bench.team import Team, Work
 from onesided.apps.papers.rmamt_cell import ALONE, PATTERNS, RELEASED, THREADS, C, Cell, Plan, Route
-from onesided.apps.papers.rmamt_compiled import (
-    Bytes,
-    Compiled,
-    Gang,
-    Layout,
-    Memory,
-    Work,
-    givers_of,
-    messages_of,
-)
+from onesided.apps.papers.rmamt_compiled import Bytes, Compiled, Layout, Memory, messages_of
 
 # The operations, and the loops that call them: in Python by mpi4py, and in C.
 
@@ -45,34 +38,19 @@ OPERATIONS: Mapping[str, Operation] = {
 }
 
 
-@dataclass(frozen=True)
-class Step:
-    """One message: its rank, and its place, the same here and there."""
-
-    rank: int
-    place: int
-
-
-@dataclass(frozen=True)
-class Contestant:
-    """Something that transfers all messages of an epoch: a work for every thread of a gang."""
-
-    name: str
-    gang: Gang
-    works: Sequence[Work]
+#: One message: its rank, and its place, the same here and there.
+Step = tuple[int, int]
 
 
 def steps_of(layout: Layout, outgoing: Sequence[int]) -> list[list[Step]]:
     """Local. What every thread does; nothing where a rank is a target only."""
-    if not outgoing:
-        return [[] for _ in range(layout.threads)]
     return [
-        [Step(outgoing[slot], place) for slot, place in layout.places(thread)]
+        [(outgoing[slot], place) for slot, place in layout.places(thread)] if outgoing else []
         for thread in range(layout.threads)
     ]
 
 
-def contestants(
+def transfers(
     operation: Operation,
     win: MPI.Win,
     memory: Bytes,
@@ -80,37 +58,43 @@ def contestants(
     steps: Sequence[Sequence[Step]],
     *,
     flush: bool,
-    gangs: tuple[Gang, Gang],
     threaded: bool,
+    team: Team | None,
     compiled: Compiled | None,
-) -> list[Contestant]:
-    """Local. All that take part in a cell, those of its own figures first; alike on all ranks.
+) -> dict[str, Work]:
+    """Local. By name what transfers all messages of an epoch, that of the paper's figures first.
 
-    ``gangs``: one with the threads of the cell, and the main thread alone, which also runs what a
-    target has not to do. ``threaded``: there are threads on the origins.
+    The names are alike on all ranks. ``threaded``: there are threads on the origins, which have a
+    ``team`` of them and of the main thread, which only waits.
     """
-    threads, main = gangs
     whole = list(chain.from_iterable(steps))
+
+    def together(works: Sequence[Work]) -> Work:
+        return works[0] if team is None else partial(team.run, [_nothing, *works])
 
     def python(part: Sequence[Step]) -> Work:
         return python_loop(operation.call(win), win, memory, layout.size, part, flush=flush)
 
-    found = [Contestant(THREADS, threads, [python(part) for part in steps])]
+    found = {THREADS: together([python(part) for part in steps])}
     if threaded:
-        found.append(Contestant(ALONE, main, [python(whole)]))
+        found[ALONE] = python(whole)
     if compiled is not None:
 
         def loop(part: Sequence[Step]) -> Work:
-            places = np.array([step.place for step in part], dtype=np.int64)
-            ranks = np.array([step.rank for step in part], dtype=np.int32)
+            places = np.array([place for _, place in part], dtype=np.int64)
+            ranks = np.array([rank for rank, _ in part], dtype=np.int32)
             return compiled.loop(
                 win, memory, places, ranks, layout.size, getting=operation.getting, flush=flush
             )
 
         if threaded:
-            found.append(Contestant(RELEASED, threads, [loop(part) for part in steps]))
-        found.append(Contestant(C, main, [loop(whole)]))
+            found[RELEASED] = together([loop(part) for part in steps])
+        found[C] = loop(whole)
     return found
+
+
+def _nothing() -> None:
+    """What the main thread does while others transfer."""
 
 
 def python_loop(
@@ -119,12 +103,8 @@ def python_loop(
     """Local. A loop of calls of mpi4py, whose arguments are made before: nothing else is timed."""
     view = memory.data
     calls = [
-        (
-            (view[step.place : step.place + size], size, MPI.BYTE),
-            step.rank,
-            (step.place, size, MPI.BYTE),
-        )
-        for step in part
+        ((view[place : place + size], size, MPI.BYTE), rank, (place, size, MPI.BYTE))
+        for rank, place in part
     ]
 
     def plain() -> None:
@@ -182,35 +162,28 @@ class Pscw(Synchronisation):
     def __init__(self, win: MPI.Win, route: Route) -> None:
         super().__init__(win, route)
         everyone = win.Get_group()
-        self._to = self._group(everyone, self._targets)
-        self._from = self._group(everyone, self._origins)
+        self._to, self._from = everyone.Incl(self._targets), everyone.Incl(self._origins)
         everyone.Free()
 
     def open(self) -> None:
         """Collective of origins and targets."""
-        if self._from is not None:
+        if self._origins:
             self._win.Post(self._from)
-        if self._to is not None:
+        if self._targets:
             self._win.Start(self._to)
 
     def close(self) -> None:
         """Collective of origins and targets."""
-        if self._to is not None:
+        if self._targets:
             self._win.Complete()
-        if self._from is not None:
+        if self._origins:
             self._win.Wait()
 
     def free(self) -> None:
         """Local."""
         for group in (self._to, self._from):
-            if group is not None:
+            if group != MPI.GROUP_EMPTY:
                 group.Free()
-        self._to = self._from = None
-        super().free()
-
-    @staticmethod
-    def _group(everyone: MPI.Group, ranks: Sequence[int]) -> MPI.Group | None:
-        return everyone.Incl(list(ranks)) if ranks else None
 
 
 class Lock(Synchronisation):
@@ -255,7 +228,7 @@ SYNCHRONISATIONS: Mapping[str, type[Synchronisation]] = {
 
 
 class Stage(ABC):
-    """Whoever transfers, by name. Collective, as its methods are, but for :meth:`prepare`.
+    """Whoever transfers, by name. Collective, as its methods are.
 
     ``layout``: of the memory; ``sent``: messages of this rank in a round; ``ways``: how many of
     them follow each other.
@@ -264,14 +237,14 @@ class Stage(ABC):
     ways = 1
 
     def __init__(self, comm: MPI.Intracomm, cell: Cell, plan: Plan) -> None:
-        self.comm, self.route = comm, route_of(comm, cell, plan)
-        self.layout = layout_of(self.route, cell, plan)
+        self.comm, pattern = comm, PATTERNS[cell.pattern]
+        self.route = pattern.route(comm.rank, comm.size, plan.neighbors)
+        threads, slots = max(1, cell.threads), self.route.slots
+        wanted = plan.messages if pattern.many else 1
+        messages = messages_of(wanted, slots, threads, cell.size, plan.window)
+        self.layout = Layout(slots, threads, messages, cell.size)
         self.sent = len(self.route.outgoing) * self.layout.threads * self.layout.messages
         self.names: Sequence[str] = ()
-
-    @abstractmethod
-    def prepare(self, name: str) -> None:
-        """Local. Before the barrier of a round: who transfers in it is there."""
 
     @abstractmethod
     def round(self, name: str) -> float:
@@ -290,19 +263,6 @@ class Stage(ABC):
         self.names = ()
 
 
-def route_of(comm: MPI.Intracomm, cell: Cell, plan: Plan) -> Route:
-    """Local. Of this rank."""
-    return PATTERNS[cell.pattern].route(comm.rank, comm.size, plan.neighbors)
-
-
-def layout_of(route: Route, cell: Cell, plan: Plan) -> Layout:
-    """Local. The memory of every rank of a cell, alike everywhere."""
-    threads, slots = max(1, cell.threads), route.slots
-    wanted = plan.messages if PATTERNS[cell.pattern].many else 1
-    messages = messages_of(wanted, slots, threads, cell.size, plan.window)
-    return Layout(slots, threads, messages, cell.size)
-
-
 class OneSided(Stage):
     """Puts or gets of one or more threads in epochs of a window."""
 
@@ -316,42 +276,36 @@ class OneSided(Stage):
         exposed: Bytes = np.frombuffer(window, np.uint8)
         own: Bytes = np.zeros(layout.nbytes, np.uint8)
         sends, receives = (exposed, own) if operation.getting else (own, exposed)
-        givers = givers_of(self.route, getting=operation.getting)
+        givers = self.route.outgoing if operation.getting else self.route.incoming
         self._memory: Memory | None = Memory(layout, sends, receives, comm.rank, givers)
         self._sync = SYNCHRONISATIONS[cell.sync](self._win, self.route)
-        active = bool(self.route.outgoing)
-        self._main = Gang(0)
-        self._gang = Gang(cell.threads) if cell.threads and active else self._main
-        every = contestants(
+        threaded = bool(cell.threads)
+        self._team = Team(1 + cell.threads) if threaded and self.route.outgoing else None
+        self._transfers = transfers(
             operation,
             self._win,
             own,
             layout,
             steps_of(layout, self.route.outgoing),
             flush=PATTERNS[cell.pattern].flush and cell.sync == LOCK_ALL,
-            gangs=(self._gang, self._main),
+            threaded=threaded,
+            team=self._team,
             compiled=compiled,
-            threaded=bool(cell.threads),
         )
-        self._field: dict[str, Contestant] = {each.name: each for each in every}
-        self.names = list(self._field)
-
-    def prepare(self, name: str) -> None:
-        """Local. The threads are there."""
-        each = self._field[name]
-        each.gang.ready(each.works)
+        self.names = list(self._transfers)
 
     def round(self, name: str) -> float:
-        """Collective. The clock runs from before the epoch is opened until it is closed."""
-        gang, sync = self._field[name].gang, self._sync
+        """Collective. The clock runs from before the epoch is opened until it is closed.
+
+        As in paper 002 the main thread opens and closes it, and between that wakes the threads and
+        waits for the last of them; neither their making nor their end is timed.
+        """
+        transfer, sync = self._transfers[name], self._sync
         begin = time.perf_counter()
         sync.open()
-        gang.begin()
-        gang.transferred()
+        transfer()
         sync.close()
-        seconds = time.perf_counter() - begin
-        gang.end()
-        return seconds
+        return time.perf_counter() - begin
 
     def fill(self, turn: int) -> None:
         """Local. Stores into the window are made under a lock of it."""
@@ -365,10 +319,10 @@ class OneSided(Stage):
 
     def free(self) -> None:
         """Collective."""
-        if self._gang is not self._main:
-            self._gang.close()
+        if self._team is not None:
+            self._team.close()
         self._sync.free()
-        self._field, self._memory = {}, None
+        self._transfers, self._memory = {}, None
         self._win.Free()
 
     @contextlib.contextmanager

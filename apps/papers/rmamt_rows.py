@@ -16,6 +16,7 @@ from onesided.apps.cli.machine import library
 from onesided.apps.cli.report import NOTHING, Report, Row, byte_count, duration
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.papers.rmamt_cell import ALONE, MAIN, RELEASED, THREADS, C, Cell, Outcome
+from onesided.apps.report.threads import BANDWIDTH, LATENCY
 
 NAMES = ("sync", "op", "threads", "level")
 SHOWN = "the number of its pattern"
@@ -79,28 +80,25 @@ def shares(found: Outcome) -> dict[str, float | None]:
 def shown(cell: Cell, values: Mapping[str, float | None]) -> str:
     """Local. The number that a pattern is about, with its spread."""
     spread = values["relative_spread"]
-    told = "" if spread is None else f" ±{100 * spread:.0f}%"
-    latency, rate, speed = (
-        values[name] or 0.0 for name in ("latency_s", "messages_per_s", "mean_gigabytes_per_s")
-    )
-    found: Mapping[str, Callable[[], str]] = {
-        "latency": lambda: duration(latency),
-        "bandwidth": lambda: f"{speed:.3g}",
-    }
-    return found.get(cell.pattern, lambda: f"{rate / 1e6:.3g}")() + told
+    if cell.pattern == LATENCY:
+        told = duration(values["latency_s"] or 0.0)
+    elif cell.pattern == BANDWIDTH:
+        told = f"{values['mean_gigabytes_per_s']:.3g}"
+    else:
+        told = f"{(values['messages_per_s'] or 0.0) / 1e6:.3g}"
+    return told if spread is None else f"{told} ±{100 * spread:.0f}%"
 
 
-UNITS = {"latency": "time", "bandwidth": "GB/s"}
+UNITS = {LATENCY: "time", BANDWIDTH: "GB/s"}
 
 
 @dataclass
 class MatrixReport(Report):
     """A report with a table for every pattern, a column for every size of messages.
 
-    ``measured``: its rows; ``place``: facts of the machine as the jobs found it.
+    ``place``: facts of the machine as the jobs found it.
     """
 
-    measured: list[Row] = field(default_factory=list)
     place: Mapping[str, object] = field(default_factory=dict)
 
     def machine(self, comm: MPI.Intracomm) -> Mapping[str, object]:
@@ -110,7 +108,7 @@ class MatrixReport(Report):
     def table(self, title: str) -> Group:
         """Local. For a person."""
         title = f"onesided {self.command}: {library()}, jobs of {self.pattern['ranks']} ranks"
-        measured = [each for each in self.measured if not each.reason]
+        measured = [each for each in self.rows if not each.reason]
         parts: list[str | Table] = [title]
         for pattern in dict.fromkeys(each.labels["pattern"] for each in measured):
             here = [each for each in measured if each.labels["pattern"] == pattern]
@@ -151,26 +149,26 @@ def _tables(
         yield table
 
 
-def failures(outcomes: Mapping[Cell, Outcome]) -> dict[str, Any]:
+def failures(rows: Mapping[Cell, Row]) -> dict[str, Any]:
     """Local. For JSON: how many cells failed, by their kinds and by what they have in common."""
-    failed = [(cell, found) for cell, found in outcomes.items() if found.kind]
+    failed = {cell: each for cell, each in rows.items() if each.reason}
     return {
-        "cells": len(outcomes),
+        "cells": len(rows),
         "failed": len(failed),
-        "by_kind": dict(Counter(found.kind for _, found in failed)),
-        "by_op": dict(Counter(cell.op for cell, _ in failed)),
-        "by_sync": dict(Counter(cell.sync for cell, _ in failed)),
-        "by_threads": dict(Counter(str(cell.threads or MAIN) for cell, _ in failed)),
-        "by_bytes": dict(Counter(byte_count(cell.size) for cell, _ in failed)),
+        "by_kind": dict(Counter(each.reason.partition(":")[0] for each in failed.values())),
+        "by_op": dict(Counter(cell.op for cell in failed)),
+        "by_sync": dict(Counter(cell.sync for cell in failed)),
+        "by_threads": dict(Counter(str(cell.threads or MAIN) for cell in failed)),
+        "by_bytes": dict(Counter(byte_count(cell.size) for cell in failed)),
     }
 
 
-def failures_remark(outcomes: Mapping[Cell, Outcome]) -> str:
+def failures_remark(rows: Mapping[Cell, Row]) -> str:
     """Local. A sentence on them, with the parts that paper 002 gives."""
-    found = failures(outcomes)
+    found = failures(rows)
     if not found["failed"]:
         return f"No failure in {found['cells']} cells: no crash, error, hang, nor wrong data."
-    failed = [cell for cell, each in outcomes.items() if each.kind]
+    failed = [cell for cell, each in rows.items() if each.reason]
     kinds = ", ".join(f"{kind} {count}" for kind, count in found["by_kind"].items())
     parts = {
         "of Get": sum(cell.op == "get" for cell in failed),

@@ -7,10 +7,10 @@ clock outside of Python's lock prints where every thread is, and leaves.
 from __future__ import annotations
 
 import faulthandler
-import gc
+import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import fmean, median
 
@@ -19,9 +19,10 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.foreign import ForeignError
-from onesided.apps.bench.store import Store
+from onesided.apps.bench.race import no_garbage_collection
+from onesided.apps.bench.store import Part, Store
 from onesided.apps.cli.failures import CommandError, user_errors
-from onesided.apps.cli.machine import facts
+from onesided.apps.cli.machine import boot, facts
 from onesided.apps.cli.options import Options
 from onesided.apps.papers.rmamt_cell import (
     MULTIPLE,
@@ -34,8 +35,8 @@ from onesided.apps.papers.rmamt_cell import (
     Task,
 )
 from onesided.apps.papers.rmamt_compiled import Bytes, Compiled, Memory
-from onesided.apps.papers.rmamt_cores import share_cores
 from onesided.apps.papers.rmamt_epochs import OneSided, Stage
+from onesided.apps.papers.rmamt_rows import row
 from onesided.collectives import agreed
 
 # A run of the baseline: sends and receives.
@@ -74,9 +75,6 @@ class TwoSided(Stage):
         begin = time.perf_counter()
         self._call()
         return time.perf_counter() - begin
-
-    def prepare(self, name: str) -> None:
-        """Local. The main thread is there always."""
 
     def _together(self) -> None:
         """Receives are posted before sends; all complete together."""
@@ -129,7 +127,11 @@ def outcome(comm: MPI.Intracomm, cell: Cell, plan: Plan, compiled: Compiled | No
     """
     found, turn = Outcome(), 0
     for number in range(plan.runs):
-        now = _stage(comm, cell, plan, compiled)
+        now: Stage
+        if cell.is_two_sided:
+            now = TwoSided(comm, cell, plan)
+        else:
+            now = OneSided(comm, cell, plan, compiled)
         turn += 1
         now.fill(turn)
         comm.Barrier()
@@ -152,18 +154,10 @@ def outcome(comm: MPI.Intracomm, cell: Cell, plan: Plan, compiled: Compiled | No
     return found
 
 
-def _stage(comm: MPI.Intracomm, cell: Cell, plan: Plan, compiled: Compiled | None) -> Stage:
-    """Collective. What runs in a cell."""
-    if cell.is_two_sided:
-        return TwoSided(comm, cell, plan)
-    return OneSided(comm, cell, plan, compiled)
-
-
 def _checked(comm: MPI.Intracomm, now: Stage, name: str, turn: int) -> int:
     """Collective. One round with new data; returns how many messages were wrong on this rank."""
     comm.Barrier()
     now.fill(turn)
-    now.prepare(name)
     comm.Barrier()
     now.round(name)
     comm.Barrier()
@@ -172,23 +166,14 @@ def _checked(comm: MPI.Intracomm, now: Stage, name: str, turn: int) -> int:
 
 def _times(comm: MPI.Intracomm, now: Stage, plan: Plan) -> NDArray[np.float64]:
     """Collective. Seconds of rounds by the slowest rank, a column for each that takes part."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
+    with no_garbage_collection():
         rows = [_row(comm, now, number) for number in range(LEAST)]
         taken: float = comm.allreduce(min(sum(row) for row in rows), op=MPI.MAX)
-        rows += [_row(comm, now, number) for number in range(LEAST, _rounds(plan, taken))]
-    finally:
-        if was_enabled:
-            gc.enable()
+        rounds = min(plan.iterations, int(plan.seconds / max(taken, 1e-9)))
+        rows += [_row(comm, now, number) for number in range(LEAST, rounds)]
     times = np.array(rows)
     comm.Allreduce(MPI.IN_PLACE, times, op=MPI.MAX)
     return times
-
-
-def _rounds(plan: Plan, taken: float) -> int:
-    """How many there are, if one takes so long."""
-    return max(LEAST, min(plan.iterations, int(plan.seconds / max(taken, 1e-9))))
 
 
 def _row(comm: MPI.Intracomm, now: Stage, number: int) -> list[float]:
@@ -196,62 +181,87 @@ def _row(comm: MPI.Intracomm, now: Stage, number: int) -> list[float]:
     places = range(len(now.names))
     taken = [0.0] * len(places)
     for place in places if number % 2 == 0 else reversed(places):
-        name = now.names[place]
-        now.prepare(name)
         comm.Barrier()
-        taken[place] = now.round(name)
+        taken[place] = now.round(now.names[place])
     return taken
-
-
-REFUSED = "error"
 
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command."""
     with user_errors(), agreed(comm):
         task = Task.read(Path(options.cells))
-    store = Store(Path(options.output), Cell, Outcome)
+    store = Store(Path(options.output))
     machine = facts(comm)
     if comm.rank == 0:
         store.add_machine(machine)
     share_cores(comm)
     compiled = _compiled(comm, task.library)
     for cell in task.cells:
-        found = _measured(comm, cell, task, compiled)
+        found = _measured(comm, cell, task.plan, compiled)
         if comm.rank == 0:
-            store.add(cell, found)
+            store.add(cell.name, Part([row(cell, found)]))
         comm.Barrier()
     return 0
 
 
-def _measured(comm: MPI.Intracomm, cell: Cell, task: Task, compiled: Compiled | None) -> Outcome:
-    """Collective."""
+def _measured(comm: MPI.Intracomm, cell: Cell, plan: Plan, compiled: Compiled | None) -> Outcome:
+    """Collective. A cell that takes too long ends the process."""
     ranks = PATTERNS[cell.pattern].ranks(comm.size)
     if ranks != comm.size:
         raise CommandError(f"{cell.pattern} takes {ranks} ranks, the job has {comm.size}")
     reason = refusal(cell)
     if reason:
-        return Outcome(kind=REFUSED, reason=reason)
-    with _watched(task.plan.limit):
-        return outcome(comm, cell, task.plan, compiled)
+        return Outcome(kind="error", reason=reason)
+    faulthandler.dump_traceback_later(plan.limit, exit=True)
+    try:
+        return outcome(comm, cell, plan, compiled)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def _compiled(comm: MPI.Intracomm, path: str) -> Compiled | None:
     """Collective. The loop in C, where every rank can load it."""
     found = None
     if path:
-        try:
+        with suppress(ForeignError):
             found = Compiled(Path(path))
-        except ForeignError:
-            found = None
     return found if comm.allreduce(found is not None, op=MPI.LAND) else None
 
 
-@contextmanager
-def _watched(limit: float) -> Iterator[None]:
-    """Local. The process ends if the block takes longer."""
-    faulthandler.dump_traceback_later(limit, exit=True)
-    try:
-        yield
-    finally:
-        faulthandler.cancel_dump_traceback_later()
+# Where threads run: the ranks of a host share its cores, each has its own.
+#
+# Without this the system may wake a thread on the core where another rank waits busily, and a round
+# takes twice as long, or not, from one run to the next.
+
+#: Open MPI binds ranks to single cores where there are few of them; with this it leaves them free.
+FREE = ("PRTE_MCA_hwloc_default_binding_policy", "OMPI_MCA_hwloc_base_binding_policy")
+
+
+def unbound(environment: Mapping[str, str]) -> dict[str, str]:
+    """Local. Variables for a job whose launcher does not bind; what is set already stays."""
+    return {name: "none" for name in FREE if name not in environment}
+
+
+def share_cores(comm: MPI.Intracomm) -> None:
+    """Collective. This process, and threads that it makes from now on, keep to a part of the cores.
+
+    Nothing changes where a host has more ranks than cores, or where ranks are bound already.
+    """
+    mine = (boot(), sorted(os.sched_getaffinity(0)))
+    everyone = comm.allgather(mine)
+    beside = [rank for rank, (host, _) in enumerate(everyone) if host == mine[0]]
+    usable = [everyone[rank][1] for rank in beside]
+    share = part(usable, beside.index(comm.rank))
+    if share:
+        os.sched_setaffinity(0, share)
+
+
+def part(usable: Sequence[Sequence[int]], place: int) -> list[int]:
+    """Local. The cores of one rank of a host, of those that each of its ranks may use.
+
+    Empty where it keeps what it has.
+    """
+    first, count = usable[0], len(usable)
+    if any(each != first for each in usable) or len(first) < count:
+        return []
+    return list(first[place * len(first) // count : (place + 1) * len(first) // count])
