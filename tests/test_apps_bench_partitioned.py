@@ -11,12 +11,12 @@ import pytest
 import servers
 
 from onesided.apps.cli.failures import CommandError
-from onesided.apps.cli.options import Parser, Picture
+from onesided.apps.cli.options import Parser
+from onesided.apps.cli.report import Row
 from onesided.apps.papers import options as given
 from onesided.apps.papers import partitioned, partitioned_sends
-from onesided.apps.papers.partitioned import figures, partition_sizes, reasons, timed_row
+from onesided.apps.papers.partitioned import figures, partition_sizes, reasons
 from onesided.apps.papers.partitioned_sends import (
-    AUTO,
     BULK,
     NATIVE,
     ONE_BY_ONE,
@@ -27,7 +27,8 @@ from onesided.apps.papers.partitioned_sends import (
     Entry,
     entries,
 )
-from onesided.apps.papers.partitioned_sweep import Place, Result, Sweep, whole_sweep
+from onesided.apps.papers.partitioned_sweep import Place, Result, whole_sweep
+from onesided.apps.report.result import Entry as Measured
 from onesided.collectives import partitioned_methods
 from onesided.collectives.partitioned.init import AGGREGATE
 from onesided.collectives.program import COMPILED
@@ -115,8 +116,7 @@ def test_partitions_divide_the_buffer():
     ],
 )
 def test_the_targets_are_those_that_were_set(opponent, part, marking, mpi, bound):
-    entry = Entry(partitioned_sends.contestants(AUTO, [AGGREGATE])[1], marking)
-    assert partitioned.bound(opponent.method, part, entry, mpi) == bound
+    assert partitioned.bound(opponent.method, part, marking.name, mpi) == bound
 
 
 def result(contestant, marking, times, **more):
@@ -131,7 +131,7 @@ def test_a_row_compares_what_was_marked_alike_over_common_rounds():
         result(NATIVE, BULK, [2.0, 2.0]),
         result(mine, ONE_BY_ONE, [2.0, 2.0, 2.0, 2.0], wrong=1),
     ]
-    row = timed_row(Place(64, "randomized", 2), found[-1], found, 256)
+    row = found[-1].row(Place(64, "randomized", 2), found, 256)
     assert row.ratios == {"single": 1.25, "psend": 0.25}
     assert partitioned.bandwidth(row) == "1.3e-07 80% !"
     assert partitioned.perceived(row) == "2.6e-07 !"
@@ -144,12 +144,14 @@ def test_a_row_compares_what_was_marked_alike_over_common_rounds():
 
 def test_the_same_reason_is_told_once():
     mine = partitioned_sends.contestants("rma,p2p", [0])[1:]
-    sweep = Sweep(options(), mine, 1.0)
-    sweep.refused = {64: [(mine[0], "no window")], 128: [(mine[0], "no window")]}
+    found = [
+        Row({"partition": part, **mine[0].labels}, reason="no window") for part in ("64 B", "128 B")
+    ]
     for place, pace in ((Place(64, "randomized", 1), 0.5), (Place(64, "randomized", 4), 2.0)):
         slow = Result(Entry(mine[1], BULK), pace=pace, reason="too long")
-        sweep.results[place] = [slow, result(mine[1], ONE_BY_ONE, [1.0])]
-    rows = [(dict(row.labels), row.reason) for row in reasons(sweep)]
+        results = [slow, result(mine[1], ONE_BY_ONE, [1.0])]
+        found += [each.row(place, results, 64) for each in results]
+    rows = [(dict(row.labels), row.reason) for row in reasons(found)]
     assert rows == [
         ({"partition": "64 B, 128 B", "method": "rma", "aggregate": "-"}, "no window"),
         (
@@ -168,21 +170,20 @@ def test_the_same_reason_is_told_once():
 
 def test_figures_hold_the_lines_of_the_paper():
     every = partitioned_sends.contestants("all", [0, 65536])
-    results = {
-        place: [
+    rows = []
+    for place in whole_sweep([64, 4096], list(ORDERS), [1, 16]):
+        results = [
             result(each.contestant, each.marking, [1e-6 * place.part])
             for each in entries(every)
             if each.marking.suits(ORDERS[place.order])
         ]
-        for place in whole_sweep([64, 4096], list(ORDERS), [1, 16])
-    }
+        rows += [Measured.of(each.row(place, results, 4096).record()) for each in results]
     found = {each.name: each for each in figures(options("--threads", "1", "16"))}
-    lines = {name: figure.lines(results, 4096) for name, figure in found.items()}
+    lines = {name: figure.panels(rows)[0].lines for name, figure in found.items()}
     assert list(lines) == ["3", "4", "5", "6a", "6b"]
     assert list(lines["3"]) == ["send", "persistent", "isend", "psend"]
-    counts = ("1 thread", "16 threads")
     assert set(lines["4"]) == {
-        f"{name} {threads}" for name in ("persistent", "psend") for threads in counts
+        f"{name} {threads}" for name in ("persistent", "psend") for threads in (1, 16)
     }
     assert set(lines["5"]) == {f"psend {order}" for order in ORDERS}
     aggregated = {f"{method} 64 KiB" for method in partitioned_methods()} | {"psend"}
@@ -195,10 +196,8 @@ def test_figures_hold_the_lines_of_the_paper():
             assert y == pytest.approx((4096 / 64e-6 / 1e9, 1e-3))
 
 
-def test_a_figure_without_lines_is_not_drawn(tmp_path):
-    (figure,) = (each for each in figures(options()) if each.name == "5")
-    figure.draw(Picture(tmp_path / "bench.png"), {}, 64)
-    assert not list(tmp_path.iterdir())
+def test_a_figure_without_lines_is_not_drawn():
+    assert not any(figure.panels([]) for figure in figures(options()))
 
 
 # -- the command -----------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,17 @@ PLACES: Mapping[str, Place] = {
     "empty": Place(lambda comm, count: empty(comm, count, np.float64), _free_window),
     "plain": Place(lambda comm, count: np.zeros(count), lambda array: None),
 }
+
+
+def receiving(comm: MPI.Intracomm, memory: str, nbytes: int, stack: ExitStack) -> Array:
+    """Collective. So many bytes of a kind of :data:`PLACES`, zeros; freed with the stack."""
+    place = PLACES[memory]
+    array = place.make(comm, -(-nbytes // 8))
+    stack.callback(place.free, array)
+    if array is None:
+        raise ValueError(f"{memory} is memory of a request")
+    array[:] = 0
+    return array.view(np.uint8)[:nbytes]
 
 
 class Exchanger:

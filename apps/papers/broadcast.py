@@ -7,36 +7,40 @@ linear broadcast where the one overtakes the other, in the sweep and in the mode
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
-from statistics import median
+from statistics import fmean
 
 from mpi4py import MPI
 
-from onesided.apps.bench.ranks import counted
-from onesided.apps.bench.selection import hints
+from onesided.apps.bench.memory import receiving
+from onesided.apps.bench.race import Contestant, race
+from onesided.apps.bench.ranks import among, counted
+from onesided.apps.bench.selection import BASELINE, Candidate, hints, prepare, release
 from onesided.apps.bench.store import Part, Parts
-from onesided.apps.cli.failures import user_errors
+from onesided.apps.cli.failures import CommandError, user_errors
 from onesided.apps.cli.options import Options, Picture
 from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import Listing, Report, byte_count
+from onesided.apps.cli.report import NOTHING, Listing, Report, Row, byte_count
+from onesided.apps.cli.statistics import Verdict
 from onesided.apps.modelling.nodes import node_of_ranks
-from onesided.apps.papers.broadcast_sweep import Sweep
-from onesided.apps.papers.broadcasters import entrants
+from onesided.apps.papers.broadcasters import Entrant, Runner, Track, correct, entrants
 from onesided.apps.papers.forecast import Crossing, Forecast, crossings, parameters
 from onesided.apps.papers.options import PAPER_SIZES
 from onesided.apps.report.chart import save
-from onesided.apps.report.figure import Point, drawn
-from onesided.apps.report.quantities import RANKS, SIZE, TIME
+from onesided.apps.report.quantities import RANKS, TIME
+from onesided.apps.report.result import Entry
+from onesided.apps.report.sections import Sweep, median_time, times_over_bytes
 from onesided.collectives.hints import Hints
 from onesided.collectives.modelling.loggp import LogGP
 
 # Figures 13 to 16 of paper 003: the time of a broadcast over message size and number of ranks.
 
 MEBI = 1 << 20
-#: Number of ranks, bytes and name of a contestant; seconds.
-Times = Mapping[tuple[int, int, str], Sequence[float]]
+NAMES = ("method", "order")
 
 
 @dataclass(frozen=True)
@@ -48,19 +52,19 @@ class Figure:
     counts: Sequence[int]
     over_sizes: bool
 
-    def draw(self, picture: Picture, names: Sequence[str], times: Times) -> None:
+    def draw(self, picture: Picture, entries: Sequence[Entry]) -> None:
         """Local. A line for every contestant that was timed; times are medians."""
-        places = [(count, size) for count in self.counts for size in self.sizes]
-        lines: dict[str, list[Point]] = {}
-        for name in names:
-            for count, size in places:
-                if (count, size, name) in times:
-                    point = (size if self.over_sizes else count, median(times[count, size, name]))
-                    lines.setdefault(name, []).append(point)
         fixed = f"{self.counts[0]} ranks" if self.over_sizes else byte_count(self.sizes[0])
         title = f"Broadcast, {fixed} (as Figure {self.number})"
-        across = SIZE if self.over_sizes else RANKS
-        save(picture.of(str(self.number)), title, [drawn(title, across, TIME, lines)])
+        sweep = Sweep("ranks", RANKS, median_time, TIME, NAMES)
+        if self.over_sizes:
+            sweep = times_over_bytes(*NAMES)
+        here = [
+            each
+            for each in entries
+            if each.number("ranks") in self.counts and each.number("bytes") in self.sizes
+        ]
+        save(picture.of(str(self.number)), title, sweep.figures(title, here))
 
 
 def figures(sizes: Sequence[int], counts: Sequence[int]) -> list[Figure]:
@@ -69,15 +73,17 @@ def figures(sizes: Sequence[int], counts: Sequence[int]) -> list[Figure]:
     13 and 14 are for sizes from 1 MiB on, 15 and 16 for smaller ones; the first of each two is
     over the sizes at the largest number of ranks, the second over the ranks at the largest size.
     """
-    found = []
-    for number, chosen in (
-        (13, sorted(size for size in set(sizes) if size >= MEBI)),
-        (15, sorted(size for size in set(sizes) if size < MEBI)),
-    ):
-        if chosen:
-            found.append(Figure(number, chosen, [max(counts)], True))
-            found.append(Figure(number + 1, [chosen[-1]], sorted(set(counts)), False))
-    return found
+    large = sorted({size for size in sizes if size >= MEBI})
+    small = sorted({size for size in sizes if size < MEBI})
+    return [
+        each
+        for number, chosen in ((13, large), (15, small))
+        if chosen
+        for each in (
+            Figure(number, chosen, [max(counts)], True),
+            Figure(number + 1, [chosen[-1]], sorted(set(counts)), False),
+        )
+    ]
 
 
 FEW = 8  # ranks up to which every number is tried, and steps of so many beyond
@@ -114,22 +120,116 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         ).pattern["networks"].items()
     }
     forecast = Forecast(networks, nodes)
-    share = options.seconds / (len(sizes) * len(counts))
-    sweep = Sweep(parts, options, field, info, timeouts, forecast, share)
+    course = Course(
+        options, field, info, timeouts, forecast, options.seconds / (len(sizes) * len(counts))
+    )
     with progress(out, "broadcasting", len(counts) * len(sizes) * options.iterations) as tick:
         for count in counts:
-            sweep.among(comm, count, sizes, tick)
-    found = crossings(forecast, field, sizes, counts, sweep.times) if comm.rank == 0 else []
+            among(comm, count, partial(course.sizes, parts, sizes, tick))
+    times = {_place(row): row.times for row in report.rows if not row.reason}
+    found = crossings(forecast, field, sizes, counts, times) if comm.rank == 0 else []
     report.pattern = {**report.pattern, "crossings": [asdict(each) for each in found]}
     report.listings = {
         f"parameters of {name}": _listing(name, each) for name, each in networks.items()
     }
     report.remarks += _sentences(found)
     if comm.rank == 0 and options.picture is not None:
+        entries = [Entry.of(row.record()) for row in report.rows if not row.reason]
         for figure in figures(sizes, counts):
-            figure.draw(options.picture, [each.name for each in field], sweep.times)
+            figure.draw(options.picture, entries)
     report.finish(comm, out, options.json)
     return report.code(comm)
+
+
+def _place(row: Row) -> tuple[int, int, str]:
+    """Local. Ranks, bytes and name of a contestant."""
+    name = " ".join(row.labels[label] for label in NAMES if row.labels[label] != NOTHING)
+    return int(row.labels["ranks"]), row.nbytes, name
+
+
+@dataclass(frozen=True)
+class Course:
+    """All contestants with one size after the other, each checked and then in the same rounds.
+
+    A time goes from a barrier until the last rank has the data, or the root knows that all have;
+    no two broadcasts run in a row, because the second would begin before the first has ended.
+    ``share``: seconds that one size on one number of ranks may take.
+    """
+
+    options: Options
+    entrants: Sequence[Entrant]
+    info: Mapping[str, str]
+    timeouts: tuple[float, float]
+    forecast: Forecast
+    share: float
+
+    def sizes(
+        self, parts: Parts, sizes: Sequence[int], tick: Callable[[], None], comm: MPI.Intracomm
+    ) -> None:
+        """Collective. Every size on these ranks."""
+        with ExitStack() as stack:
+            memory = receiving(comm, self.options.memory, max(sizes), stack)
+            for size in sizes:
+                track = Track(comm, memory[:size], self.info, self.timeouts)
+                parts.add(f"{comm.size} {size}", partial(self._compare, track, tick))
+
+    def _compare(self, track: Track, tick: Callable[[], None], part: Part) -> None:
+        """Collective. All contestants with one size."""
+        comm, entered = track.comm, {each.name: each for each in self.entrants}
+        made = prepare(comm, list(entered), lambda name: entered[name].ready(track), Runner.release)
+        runners = {each.method: each.made for each in made if each.made is not None}
+        numbers = itertools.count()
+
+        def check(runner: Runner) -> Verdict:
+            return Verdict(float(not correct(track, runner, next(numbers))), 0.0)
+
+        contestants = [
+            Contestant(name, runner.call, partial(check, runner))
+            for name, runner in runners.items()
+        ]
+        try:
+            for _ in range(self.options.warm_up):
+                for runner in runners.values():
+                    comm.Barrier()
+                    runner.call()
+            iterations = self.options.iterations
+            found = race(comm, contestants, iterations=iterations, seconds=self.share, tick=tick)
+            wrong = [name for name, verdict in found.verdicts.items() if not verdict.passed]
+            if wrong:
+                raise CommandError(f"wrong data after {', '.join(wrong)}")
+        finally:
+            release(comm, made, Runner.release)
+        part.rows = [self._row(entered[each.method], each, track, found.times) for each in made]
+
+    def _row(
+        self,
+        entrant: Entrant,
+        candidate: Candidate[Runner],
+        track: Track,
+        times: Mapping[str, list[float]],
+    ) -> Row:
+        ranks, nbytes = track.comm.size, track.message.nbytes
+        labels = {
+            "ranks": str(ranks),
+            "bytes": byte_count(nbytes),
+            "method": entrant.method,
+            "order": entrant.order or NOTHING,
+        }
+        if candidate.reason:
+            return Row(labels, reason=candidate.reason)
+        mine = times[entrant.name]
+        predicted = self.forecast.time(entrant.method, entrant.order, ranks, nbytes)
+        details = {"mean": [fmean(mine)]}
+        if predicted is not None:
+            details["predicted"] = [predicted]
+        return Row(
+            labels,
+            mine,
+            setup=None if entrant.name == BASELINE else candidate.setup + candidate.freeing,
+            nbytes=nbytes,
+            against={BASELINE: times[BASELINE]},
+            details=details,
+        )
 
 
 def _counts(size: int) -> list[int]:
@@ -140,21 +240,18 @@ def _counts(size: int) -> list[int]:
 def _measured(
     comm: MPI.Intracomm, nodes: Sequence[int], timeouts: tuple[float, float], part: Part
 ) -> None:
-    """Collective. The parameters of the model, and of which method there are none."""
-    networks, reasons = _networks(comm, nodes, timeouts)
+    """Collective. The parameters of the model, and of which method there are none.
+
+    Between rank 0 and a rank off its node if there is one.
+    """
+    networks: dict[str, LogGP] = {}
+    reasons: dict[str, str] = {}
+    if comm.size > 1:
+        far = next((rank for rank in range(1, comm.size) if nodes[rank] != nodes[0]), 1)
+        with user_errors():
+            networks, reasons = parameters(comm, far, timeouts)
     part.pattern["networks"] = {name: asdict(network) for name, network in networks.items()}
     part.remarks += [f"No model of {name}: {why}" for name, why in reasons.items()]
-
-
-def _networks(
-    comm: MPI.Intracomm, nodes: Sequence[int], timeouts: tuple[float, float]
-) -> tuple[dict[str, LogGP], dict[str, str]]:
-    """Collective. Parameters by method, between rank 0 and a rank off its node if there is one."""
-    if comm.size == 1:
-        return {}, {}
-    far = next((rank for rank in range(1, comm.size) if nodes[rank] != nodes[0]), 1)
-    with user_errors():
-        return parameters(comm, far, timeouts)
 
 
 def _listing(name: str, network: LogGP) -> Listing:

@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from onesided import collectives
+from onesided.apps.bench.memory import receiving
 from onesided.apps.bench.race import Contestant, Race, race, repeats
 from onesided.apps.bench.selection import BASELINE, Candidate, named, prepare, release
 from onesided.apps.bench.store import Part, Parts, Store
@@ -30,7 +31,6 @@ from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import NOTHING, Report, Row, byte_count, conclusions, duration
 from onesided.apps.cli.statistics import Target, Verdict, paired, quartiles
-from onesided.apps.papers.broadcast_sweep import MEMORY
 from onesided.apps.papers.operations import ITEM, OPERATIONS, Operation, Place, contribution, ring
 from onesided.apps.report.chart import save
 from onesided.apps.report.result import Entry
@@ -203,7 +203,7 @@ def measure(
         place = operation.place(comm, nbytes)
         on = stack.enter_context(ring(comm)) if operation.near else comm
         sent = contribution(place.rank, operation.sent(place))
-        memory = MEMORY[options.memory](on, ITEM * operation.received(place), stack)
+        memory = receiving(on, options.memory, ITEM * operation.received(place), stack)
         info = dict(options.info)
         course = Course(on, operation, place, sent, memory.view(np.float64), info, bound)
         part.rows = course.rows(names, options, seconds)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import median
 from typing import Any
 
 from mpi4py import MPI
@@ -17,7 +17,7 @@ from rich.table import Table
 
 from onesided.apps.bench.store import Parts
 from onesided.apps.cli.failures import CommandError
-from onesided.apps.cli.options import ALL, Options, Picture, size
+from onesided.apps.cli.options import ALL, Options, size
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import (
     NOTHING,
@@ -29,7 +29,7 @@ from onesided.apps.cli.report import (
     conclusions,
     duration,
 )
-from onesided.apps.cli.statistics import Target, Verdict
+from onesided.apps.cli.statistics import Target
 from onesided.apps.papers.options import AGGREGATES, MESSAGE_SIZES
 from onesided.apps.papers.partitioned_sends import (
     AUTO,
@@ -41,19 +41,22 @@ from onesided.apps.papers.partitioned_sends import (
     RANDOMIZED,
     RANKS,
     SINGLE,
-    Entry,
-    Marking,
+    Contestant,
     contestants,
     entries,
 )
-from onesided.apps.papers.partitioned_sweep import Place, Result, Sweep, whole_sweep
+from onesided.apps.papers.partitioned_sweep import Sweep, whole_sweep
+from onesided.apps.report import sections
 from onesided.apps.report.chart import save
-from onesided.apps.report.figure import Point, drawn
+from onesided.apps.report.figure import Figure as Drawing
 from onesided.apps.report.quantities import RATE, SIZE
+from onesided.apps.report.result import METHOD, Entry
+from onesided.apps.report.sections_papers import rate
 
 # What the benchmark says: a row per place and contestant, and for a person a table over sizes.
 
 WRONG = " !"
+PLACE = ("partition", "order", "threads")
 ENTRY = ("method", "aggregate", "marked")
 BANDWIDTH = "GB/s and per cent of the single message's"
 PERCEIVED = "perceived GB/s: bytes over the time after the last partition was ready"
@@ -106,7 +109,7 @@ class SweepReport(Report):
 
     def _place(self, rows: Sequence[Row], cell: Callable[[Row], str]) -> Table:
         order, threads = _place(rows[0])
-        table = Table(title=f"{order}, {number_of_threads(int(threads))}", title_justify="left")
+        table = Table(title=f"{order}, {number_of_threads(threads)}", title_justify="left")
         for name in ENTRY:
             table.add_column(name, no_wrap=True)
         sizes = list(dict.fromkeys(row.labels["partition"] for row in rows))
@@ -120,9 +123,9 @@ class SweepReport(Report):
         return table
 
 
-def number_of_threads(count: int) -> str:
+def number_of_threads(count: str) -> str:
     """Local. In words."""
-    return "1 thread" if count == 1 else f"{count} threads"
+    return "1 thread" if count == "1" else f"{count} threads"
 
 
 def _place(row: Row) -> tuple[str, str]:
@@ -133,182 +136,102 @@ def _entry(labels: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(labels[name] for name in ENTRY)
 
 
-def timed_row(place: Place, result: Result, others: Sequence[Result], nbytes: int) -> Row:
-    """Local. ``others``: all results of the place, for those to compare with."""
-    labels = {
-        "partition": byte_count(place.part),
-        "order": place.order,
-        "threads": str(place.threads),
-        **result.entry.labels,
-    }
-    partitions = nbytes // place.part
-    return Row(
-        labels,
-        result.times,
-        setup=result.setup,
-        nbytes=nbytes,
-        against=opponents_of(result, others),
-        details={"mean": [fmean(result.times)], "after last": result.tails},
-        values={
-            "partition_bytes": place.part,
-            "mean_gigabytes_per_s": nbytes / fmean(result.times) / 1e9,
-            "perceived_gigabytes_per_s": nbytes / median(result.tails) / 1e9,
-            "wrong_partitions": result.wrong,
-        },
-        verdict=Verdict(result.wrong / partitions, 0.0),
-    )
-
-
-def opponents_of(result: Result, others: Sequence[Result]) -> dict[str, Sequence[float]]:
-    """Local. Times of the single message, and of the MPI's own partitioned send marked alike."""
-    found: dict[str, Sequence[float]] = {}
-    for other in others:
-        alike = other.entry.marking is result.entry.marking
-        if other.times and other.entry.contestant is SINGLE:
-            found[SINGLE.method] = other.times
-        elif other.times and other.entry.contestant is NATIVE and alike:
-            found[NATIVE.method] = other.times
-    return found
-
-
-def reasons(sweep: Sweep) -> list[Row]:
+def reasons(rows: Sequence[Row]) -> list[Row]:
     """Local. Why contestants were not made or not timed; the same reason is told once."""
-    places: dict[tuple[tuple[str, str], ...], list[Place]] = {}
-    paces: dict[tuple[tuple[str, str], ...], list[float]] = {}
-    for part, pairs in sweep.refused.items():
-        for contestant, reason in pairs:
-            key = (*contestant.labels.items(), ("reason", reason))
-            places.setdefault(key, []).append(Place(part, "", 0))
-    for place, found in sweep.results.items():
-        for result in found:
-            if result.reason:
-                key = (*result.entry.labels.items(), ("reason", result.reason))
-                places.setdefault(key, []).append(place)
-                paces.setdefault(key, []).append(result.pace)
-    return [_reason(dict(key), where, paces.get(key, [])) for key, where in places.items()]
+    alike: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        if row.reason:
+            labels = {name: text for name, text in row.labels.items() if name not in PLACE}
+            alike.setdefault((*labels.items(), row.reason), []).append(row)
+    return [_reason(dict(key[:-1]), key[-1], found) for key, found in alike.items()]
 
 
-def _reason(labels: dict[str, str], places: Sequence[Place], paces: Sequence[float]) -> Row:
+def _reason(labels: dict[str, str], reason: str, rows: Sequence[Row]) -> Row:
     """Local. A row of :func:`reasons`; the times of rounds are told where there are any."""
-    reason = labels.pop("reason")
+    paces = [row.facts["round_s"] for row in rows if "round_s" in row.facts]
     if paces:
         least, most = duration(min(paces)), duration(max(paces))
         reason += f" (a round: {least if least == most else f'{least} to {most}'})"
-    parts = dict.fromkeys(byte_count(place.part) for place in places)
-    orders = dict.fromkeys(place.order for place in places if place.order)
-    threads = dict.fromkeys(str(place.threads) for place in places if place.threads)
-    named = {"partition": parts, "order": orders, "threads": threads}
-    where = {name: ", ".join(texts) for name, texts in named.items() if texts}
+    where = {
+        name: ", ".join(dict.fromkeys(row.labels[name] for row in rows))
+        for name in PLACE
+        if name in rows[0].labels
+    }
     return Row(where | labels, reason=reason)
 
 
-def facts(sweep_results: Mapping[Place, Sequence[Result]]) -> dict[str, Any]:
+def facts(rows: Sequence[Row]) -> dict[str, Any]:
     """Local. For JSON: how many checks there were, and where data were wrong."""
-    every = [(place, result) for place, found in sweep_results.items() for result in found]
+    checked = [row for row in rows if "wrong_partitions" in row.facts]
     return {
-        "checked": len(every),
-        "wrong": [
-            f"{place.part} {place.order} {place.threads} {result.entry.name}"
-            for place, result in every
-            if result.wrong
-        ],
+        "checked": len(checked),
+        "wrong": [_name(row, *PLACE, *ENTRY) for row in checked if row.facts["wrong_partitions"]],
     }
+
+
+def _name(row: Row, *names: str) -> str:
+    """Local. The texts of labels that say something."""
+    return " ".join(row.labels[name] for name in names if row.labels[name] != NOTHING)
 
 
 # Figures 3 to 6 of the paper on partitioned communication: bandwidth over the partition size.
 
-Results = Mapping[Place, Sequence[Result]]
-PERSISTENT, PARTITIONED = "persistent", "psend"
+PERSISTENT, PARTITIONED = "persistent", NATIVE.method
 MESSAGES = ("send", PERSISTENT, "isend")
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One of them: its name, its title, and which results are in it; ``legend`` names a line."""
+    """One of them: its name, its title, which rows are in it, and the labels that name a line."""
 
     name: str
     title: str
-    takes: Callable[[Place, Result], bool]
-    legend: Callable[[Place, Result], str]
+    takes: Callable[[Entry], bool]
+    names: Sequence[str]
 
-    def draw(self, picture: Picture, results: Results, nbytes: int) -> None:
-        """Local. Bandwidths as in Listing 1, by the mean; no figure where nothing was timed."""
-        lines = self.lines(results, nbytes)
+    def panels(self, rows: Sequence[Entry]) -> list[Drawing]:
+        """Local. Bandwidths as in Listing 1, by the mean; none where nothing was timed."""
         across = SIZE.called("bytes of a partition")
-        panels = [drawn(self.title, across, RATE, lines)] if lines else []
-        save(picture.of(self.name), self.title, panels)
-
-    def lines(self, results: Results, nbytes: int) -> dict[str, list[Point]]:
-        """Local. By legend: sizes of partitions, and bandwidths in GB/s."""
-        found: dict[str, list[Point]] = {}
-        for place, each in sorted(results.items(), key=lambda entry: entry[0].part):
-            for result in each:
-                if result.times and self.takes(place, result):
-                    point = (float(place.part), nbytes / fmean(result.times) / 1e9)
-                    found.setdefault(self.legend(place, result), []).append(point)
-        return found
+        sweep = sections.Sweep("partition_bytes", across, rate, RATE, self.names)
+        one_by_one = [each for each in rows if each.label("marked") == ONE_BY_ONE.name]
+        return sweep.figures(self.title, [each for each in one_by_one if self.takes(each)])
 
 
 def figures(options: Options) -> list[Figure]:
     """Local. Those of the paper's four that a sweep has data for, the last one in two parts."""
-    order, count = options.orders[0], options.threads[0]
-    aggregated = {
-        "6a": [each for each in (LEFT_TO_RIGHT, NEIGHBORHOOD) if each in options.orders],
-        "6b": [each for each in (RANDOMIZED,) if each in options.orders],
-    }
-    return [
-        _mechanisms(order, count),
-        _threads(order),
-        _orders(count),
-        *(_aggregated(name, orders, count) for name, orders in aggregated.items() if orders),
-    ]
+    order, count = options.orders[0], str(options.threads[0])
+    threads = number_of_threads(count)
+
+    def mechanisms(row: Entry) -> bool:
+        here = (row.label("order"), row.label("threads")) == (order, count)
+        return here and row.method in (*MESSAGES, PARTITIONED)
+
+    def by_threads(row: Entry) -> bool:
+        return row.label("order") == order and row.method in (PERSISTENT, PARTITIONED)
+
+    def by_order(row: Entry) -> bool:
+        return row.label("threads") == count and row.method == PARTITIONED
+
+    found = [
+        Figure("3", f"Messages and partitions, {order}, {threads}", mechanisms, [METHOD]),
+        Figure("4", f"Persistent and partitioned, {order}, by threads", by_threads,
+               [METHOD, "threads"]),
+        Figure("5", f"Partitioned in different orders, {threads}", by_order, [METHOD, "order"]),
+    ]  # fmt: skip
+    for name, schemes in (("6a", (LEFT_TO_RIGHT, NEIGHBORHOOD)), ("6b", (RANDOMIZED,))):
+        orders = [each for each in schemes if each in options.orders]
+        if orders:
+            found.append(_aggregated(name, orders, count))
+    return found
 
 
-def _mechanisms(order: str, count: int) -> Figure:
-    def takes(place: Place, result: Result) -> bool:
-        here = (place.order, place.threads) == (order, count)
-        return here and _one_by_one(result, *MESSAGES, PARTITIONED)
-
-    title = f"Messages and partitions, {order}, {number_of_threads(count)}"
-    return Figure("3", title, takes, lambda place, result: result.entry.contestant.name)
-
-
-def _threads(order: str) -> Figure:
-    def takes(place: Place, result: Result) -> bool:
-        return place.order == order and _one_by_one(result, PERSISTENT, PARTITIONED)
-
-    def legend(place: Place, result: Result) -> str:
-        return f"{result.entry.contestant.name} {number_of_threads(place.threads)}"
-
-    return Figure("4", f"Persistent and partitioned, {order}", takes, legend)
-
-
-def _orders(count: int) -> Figure:
-    def takes(place: Place, result: Result) -> bool:
-        return place.threads == count and _one_by_one(result, PARTITIONED)
-
-    title = f"Partitioned in different orders, {number_of_threads(count)}"
-    return Figure("5", title, takes, _with_order)
-
-
-def _aggregated(name: str, orders: Sequence[str], count: int) -> Figure:
-    def takes(place: Place, result: Result) -> bool:
-        entry = result.entry
-        grouped = bool(entry.contestant.aggregate) and entry.marking is ONE_BY_ONE
-        here = place.order in orders and place.threads == count
-        return here and (grouped or _one_by_one(result, PARTITIONED))
+def _aggregated(name: str, orders: Sequence[str], count: str) -> Figure:
+    def takes(row: Entry) -> bool:
+        here = row.label("order") in orders and row.label("threads") == count
+        return here and (row.label("aggregate") != NOTHING or row.method == PARTITIONED)
 
     title = f"Aggregated, {' and '.join(orders)}, {number_of_threads(count)}"
-    return Figure(name, title, takes, _with_order)
-
-
-def _one_by_one(result: Result, *methods: str) -> bool:
-    entry = result.entry
-    return entry.contestant.method in methods and entry.marking is ONE_BY_ONE
-
-
-def _with_order(place: Place, result: Result) -> str:
-    return f"{result.entry.contestant.name} {place.order}"
+    return Figure(name, title, takes, [METHOD, "aggregate", "order"])
 
 
 # What partitioned sends have to reach, and in which cases: the numbers of ``--targets``.
@@ -325,38 +248,38 @@ GOALS_REMARK = (
 class Goal:
     """A bound for partitions of ``least`` bytes and more, below ``below``.
 
-    ``marking``: of ours, None for any; ``mpi``: the MPI for which it holds, "" for any.
+    ``marked``: ours, "" for in any way; ``mpi``: the MPI for which it holds, "" for any.
     """
 
     opponent: str
     bound: float
     least: int
     below: int = 1 << 62
-    marking: Marking | None = None
+    marked: str = ""
     mpi: str = ""
 
-    def holds(self, part: int, entry: Entry, vendor: str) -> bool:
+    def holds(self, part: int, marked: str, vendor: str) -> bool:
         """Local. Whether a measurement has this target."""
-        marked = self.marking is None or entry.marking is self.marking
-        return self.least <= part < self.below and marked and self.mpi in ("", vendor)
+        here = self.least <= part < self.below
+        return here and self.marked in ("", marked) and self.mpi in ("", vendor)
 
 
 GOALS = (
-    Goal(SINGLE.method, 0.85, 64, marking=BULK),
-    Goal(SINGLE.method, 0.85, 16 * KIBI, marking=ONE_BY_ONE),
-    Goal(SINGLE.method, 0.60, 4 * KIBI, 16 * KIBI, ONE_BY_ONE),
+    Goal(SINGLE.method, 0.85, 64, marked=BULK.name),
+    Goal(SINGLE.method, 0.85, 16 * KIBI, marked=ONE_BY_ONE.name),
+    Goal(SINGLE.method, 0.60, 4 * KIBI, 16 * KIBI, ONE_BY_ONE.name),
     Goal(NATIVE.method, 1.8, 64 * KIBI, mpi="MPICH"),
     Goal(NATIVE.method, 50.0, 256, 257, mpi="Open MPI"),
     Goal(NATIVE.method, 0.95, 4 * KIBI),
 )
 
 
-def bound(opponent: str, part: int, entry: Entry, vendor: str) -> float | None:
+def bound(opponent: str, part: int, marked: str, vendor: str) -> float | None:
     """Local. The highest bound that holds; None where there is no target."""
     bounds = [
         goal.bound
         for goal in GOALS
-        if goal.opponent == opponent and goal.holds(part, entry, vendor)
+        if goal.opponent == opponent and goal.holds(part, marked, vendor)
     ]
     return max(bounds, default=None)
 
@@ -374,46 +297,39 @@ def narrowed(options: Options) -> Options:
     return options.but(**changed)
 
 
-def goal_report(sweep: Sweep) -> Report:
+def goal_report(options: Options, field: Sequence[Contestant], rows: Sequence[Row]) -> Report:
     """Local. A row for every size of partitions, marking and opponent of ours."""
-    options = sweep.options
-    pattern = {"ranks": RANKS, "buffer_bytes": options.buffer, **facts(sweep.results)}
+    pattern = {"ranks": RANKS, "buffer_bytes": options.buffer, **facts(rows)}
     given = options.settings()
     report = Report("bench partitioned --targets", given, pattern, remarks=[GOALS_REMARK])
-    for place, found in sweep.results.items():
-        for result in found:
-            report.rows += _rows(place, result, found, options.buffer)
-    report.rows += [_without_place(row) for row in reasons(sweep)]
-    wrong = {each.entry.name for found in sweep.results.values() for each in found if each.wrong}
+    ours = {each.labels["method"]: each.python for each in field if each.aggregate is not None}
+    for row in rows:
+        if not row.reason and row.labels["method"] in ours:
+            report.rows += _compared(row, has_target=not ours[row.labels["method"]])
+    for row in reasons(rows):
+        labels = {name: row.labels[name] for name in row.labels if name not in PLACE[1:]}
+        report.rows.append(Row(labels, reason=row.reason))
+    wrong = {_name(row, *ENTRY) for row in rows if row.facts.get("wrong_partitions")}
     report.remarks += [f"WRONG data: {name}" for name in sorted(wrong)]
     nothing = f"no targets are set for a buffer of {byte_count(options.buffer)}"
     report.remarks += conclusions(report.rows, nothing)
     return report
 
 
-def _without_place(row: Row) -> Row:
-    """Local. A reason without order and threads, of which there is one."""
-    labels = {name: text for name, text in row.labels.items() if name not in ("order", "threads")}
-    return Row(labels, reason=row.reason)
-
-
-def _rows(place: Place, result: Result, others: list[Result], nbytes: int) -> Iterator[Row]:
-    contestant = result.entry.contestant
-    labels = {"partition": byte_count(place.part), **result.entry.labels}
-    if contestant.aggregate is None or not result.times:
-        return
-    vendor = MPI.get_vendor()[0]
-    for opponent, times in opponents_of(result, others).items():
-        rounds = min(len(times), len(result.times))
-        found = bound(opponent, place.part, result.entry, vendor)
-        least = None if contestant.python else found
+def _compared(row: Row, *, has_target: bool) -> Iterator[Row]:
+    """Local. One of ours against each opponent, in the rounds that both took part in."""
+    labels = {name: row.labels[name] for name in ("partition", *ENTRY)}
+    vendor, part = MPI.get_vendor()[0], row.facts["partition_bytes"]
+    for opponent, times in row.against.items():
+        rounds = min(len(times), len(row.times))
+        least = bound(opponent, part, row.labels["marked"], vendor) if has_target else None
         yield compared(
             labels,
-            result.times[:rounds],
+            row.times[:rounds],
             times[:rounds],
             Target(opponent, 1.0 if least is None else least),
-            wanted=least is not None and nbytes == BUFFER,
-            nbytes=nbytes,
+            wanted=least is not None and row.nbytes == BUFFER,
+            nbytes=row.nbytes,
         )
 
 
@@ -446,17 +362,22 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         parts, list(dict.fromkeys(options.orders)), list(dict.fromkeys(options.threads))
     )
     out = console(options.terminal) if comm.rank == 0 else None
+    measured = Report("bench partitioned", options.settings(), {})
     sweep = Sweep(options, field, options.seconds / len(places))
-    store = Parts(comm, Report("bench partitioned", options.settings(), {}), options.json)
     with progress(out, "sending", len(places)) as tick:
-        sweep.run(comm, places, tick, store)
+        sweep.run(comm, places, tick, Parts(comm, measured, options.json))
+    rows = measured.rows
     if comm.rank == 0 and options.picture is not None:
+        timed = [Entry.of(row.record()) for row in rows if not row.reason]
         for figure in figures(options):
-            figure.draw(options.picture, sweep.results, options.buffer)
-    report = goal_report(sweep) if options.targets else _report(sweep)
+            save(options.picture.of(figure.name), figure.title, figure.panels(timed))
+    report = (goal_report if options.targets else _report)(options, field, rows)
     report.finish(comm, out, options.json)
     missed = comm.bcast(options.strict and any_missed(report.rows))
-    return int(missed or _failed(sweep))
+    foreign = {each.labels["method"] for each in field if each.foreign}
+    return int(missed or any(
+        row.facts.get("wrong_partitions") and row.labels["method"] not in foreign for row in rows
+    ))  # fmt: skip
 
 
 def partition_sizes(options: Options) -> list[int]:
@@ -471,31 +392,16 @@ def partition_sizes(options: Options) -> list[int]:
     return sorted(set(options.sizes))
 
 
-def _report(sweep: Sweep) -> Report:
+def _report(options: Options, field: Sequence[Contestant], rows: Sequence[Row]) -> Report:
     """Local. Of the whole sweep."""
-    options = sweep.options
-    rows = [
-        timed_row(place, result, found, options.buffer)
-        for place, found in sweep.results.items()
-        for result in found
-        if not result.reason
-    ]
+    timed = [row for row in rows if not row.reason]
     remarks = [REMARK]
-    if any(place.threads > 1 for place in sweep.results):
+    if max(options.threads) > 1:
         remarks.append(THREADS)
-    if any(_fault(row) for row in rows):
+    if any(_fault(row) for row in timed):
         remarks.append(FOREIGN)
-    pattern = {"ranks": RANKS, "buffer_bytes": options.buffer, **facts(sweep.results)}
+    pattern = {"ranks": RANKS, "buffer_bytes": options.buffer, **facts(rows)}
     report = SweepReport("bench partitioned", options.settings(), pattern, remarks=remarks)
-    report.rows = [*rows, *reasons(sweep)]
-    report.lines = [entry.labels for entry in entries(sweep.contestants)]
+    report.rows = [*timed, *reasons(rows)]
+    report.lines = [entry.labels for entry in entries(field)]
     return report
-
-
-def _failed(sweep: Sweep) -> bool:
-    """Local. Whether data were wrong with a contestant that the MPI is not to be blamed for."""
-    return any(
-        result.wrong and not result.entry.contestant.foreign
-        for found in sweep.results.values()
-        for result in found
-    )

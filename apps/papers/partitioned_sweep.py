@@ -8,10 +8,10 @@ as a reason.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from statistics import geometric_mean
+from statistics import fmean, geometric_mean, median
 from typing import Any
 
 import numpy as np
@@ -19,17 +19,20 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench import race as racing
+from onesided.apps.bench.memory import receiving
 from onesided.apps.bench.race import WARM_UP, race, unchecked
 from onesided.apps.bench.selection import Candidate, prepare, release
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.bench.team import Team
 from onesided.apps.cli.failures import closing
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.report import duration
-from onesided.apps.papers.broadcast_sweep import MEMORY
+from onesided.apps.cli.report import Row, byte_count, duration
+from onesided.apps.cli.statistics import Verdict
 from onesided.apps.papers.partitioned_sends import (
+    NATIVE,
     ORDERS,
     SENDER,
+    SINGLE,
     Contestant,
     Entry,
     Lane,
@@ -75,13 +78,6 @@ class Round:
             comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG)
         self._team.run(self._works)
         self.runner.wait()
-
-
-def pace(comm: MPI.Intracomm, seconds: Sequence[float]) -> float:
-    """Collective. The fastest of some rounds, by the slower side: others may be disturbed."""
-    slower = np.array(seconds)
-    comm.Allreduce(MPI.IN_PLACE, slower, op=MPI.MAX)
-    return float(slower.min())
 
 
 class Check:
@@ -164,35 +160,53 @@ class Result:
     pace: float = 0.0
     reason: str = ""
 
-    def kept(self) -> list[Any]:
-        """Local. Everything in order, the entry by its name."""
-        return [
-            self.entry.name, self.times, self.tails, self.setup, self.wrong, self.pace, self.reason
-        ]  # fmt: skip
+    def row(self, place: Place, others: Sequence[Result], nbytes: int) -> Row:
+        """Local. ``others``: all results of the place, for those to compare with."""
+        labels = {
+            "partition": byte_count(place.part),
+            "order": place.order,
+            "threads": str(place.threads),
+            **self.entry.labels,
+        }
+        facts = {"partition_bytes": place.part, "wrong_partitions": self.wrong}
+        if self.reason:
+            return Row(labels, reason=self.reason, facts={**facts, "round_s": self.pace})
+        mean, ready = fmean(self.times), median(self.tails)
+        return Row(
+            labels,
+            self.times,
+            setup=self.setup,
+            nbytes=nbytes,
+            against=self._opponents(others),
+            details={"mean": [mean], "after last": self.tails},
+            values={
+                "mean_gigabytes_per_s": nbytes / mean / 1e9,
+                "perceived_gigabytes_per_s": nbytes / ready / 1e9,
+            },
+            facts=facts,
+            verdict=Verdict(self.wrong / (nbytes // place.part), 0.0),
+        )
+
+    def _opponents(self, others: Sequence[Result]) -> dict[str, Sequence[float]]:
+        """Local. Times of the single message, and of the MPI's own send marked alike."""
+        return {
+            each.entry.contestant.method: each.times
+            for each in others
+            if each.times
+            and (
+                each.entry.contestant is SINGLE
+                or (each.entry.contestant is NATIVE and each.entry.marking is self.entry.marking)
+            )
+        }
 
 
 @dataclass
 class Sweep:
-    """What is measured, and what came out, by place; ``share``: seconds for one place.
-
-    ``refused``: by bytes of a partition, which contestants could not be made, and why.
-    """
+    """What is measured; ``share``: seconds for one place."""
 
     options: Options
     contestants: Sequence[Contestant]
     share: float
-    results: dict[Place, list[Result]] = field(default_factory=dict)
-    refused: dict[int, list[tuple[Contestant, str]]] = field(default_factory=dict)
-
-    def _recall(self, part: int, more: Mapping[str, Any]) -> None:
-        """Local. What came of a size of partitions, from what is kept."""
-        contestants = {each.name: each for each in self.contestants}
-        known = {each.name: each for each in entries(self.contestants)}
-        self.refused[part] = [(contestants[name], why) for name, why in more["refused"]]
-        for order, threads, results in more["results"]:
-            self.results[Place(part, order, threads)] = [
-                Result(known[name], *rest) for name, *rest in results
-            ]
 
     def run(
         self, comm: MPI.Intracomm, places: Sequence[Place], tick: Tick, parts: Parts
@@ -200,7 +214,7 @@ class Sweep:
         """Collective. Measure at every place; ``tick`` is called after each."""
         options = self.options
         with closing() as stack:
-            received = MEMORY[options.memory](comm, options.buffer, stack)
+            received = receiving(comm, options.memory, options.buffer, stack)
             team = stack.enter_context(Team(max(place.threads for place in places)))
             lane = Lane(comm, received, 1)
             if lane.is_sender:  # checks write to it before it is timed: untouched pages are all one
@@ -209,8 +223,7 @@ class Sweep:
             for size in dict.fromkeys(place.part for place in places):
                 here = [place for place in places if place.part == size]
                 sized = replace(lane, partitions=options.buffer // size)
-                part = parts.add(str(size), partial(self._size, sized, here, team, tags, tick))
-                self._recall(size, part.more)
+                parts.add(str(size), partial(self._size, sized, here, team, tags, tick))
             del received, lane  # views of window memory, which is freed now
 
     def _size(
@@ -224,17 +237,17 @@ class Sweep:
 
         candidates = prepare(lane.comm, list(known), make, Runner.release)
         check = Check(lane)
+        part.rows = [
+            Row({"partition": byte_count(places[0].part), **known[each.method].labels},
+                reason=each.reason)
+            for each in candidates
+            if each.reason
+        ]  # fmt: skip
         for place in places:
-            self._place(lane, place, candidates, team, check)
+            found = self._place(lane, place, candidates, team, check)
+            part.rows += [each.row(place, found, self.options.buffer) for each in found]
             tick()
         release(lane.comm, candidates, Runner.release)
-        part.more = {
-            "refused": [[each.method, each.reason] for each in candidates if each.reason],
-            "results": [
-                [place.order, place.threads, [each.kept() for each in self.results[place]]]
-                for place in places
-            ],
-        }
 
     def _place(
         self,
@@ -243,14 +256,14 @@ class Sweep:
         candidates: Sequence[Candidate[Runner]],
         team: Team,
         check: Check,
-    ) -> None:
+    ) -> list[Result]:
         """Collective. One place: check all, then time those that are not too slow."""
         order = ORDERS[place.order]
         shares = order.shares(lane.partitions, place.threads, self.options.seed)
         runners = {each.method: each for each in candidates if each.made is not None}
         rounds: dict[str, Round] = {}
         begin = time.perf_counter()
-        found = self.results[place] = []
+        found: list[Result] = []
         for entry in entries([each for each in self.contestants if each.name in runners]):
             candidate = runners[entry.contestant.name]
             runner = candidate.made
@@ -267,6 +280,7 @@ class Sweep:
             result.pace = runner.pace
         timed = [result for result in found if not result.reason]
         self._time(lane, timed, [rounds[result.entry.name] for result in timed], begin)
+        return found
 
     def _round(
         self, entry: Entry, runner: Runner, lane: Lane, shares: Sequence[Share], team: Team
@@ -347,12 +361,13 @@ def made_ready(contestant: Contestant, lane: Lane, team: Team) -> Runner:
         marking = contestant.markings[-1]  # in bulk, where it can
         works = [marking.work(runner, share, None)]
         round_ = Round(runner, team, [work for work in works if work is not None])
-        seconds = []
+        pace = float("inf")
         for _ in range(TRIALS):
             begin = time.perf_counter()
             round_()
-            seconds.append(time.perf_counter() - begin)
-        runner.pace = pace(lane.comm, seconds)
+            slower = lane.comm.allreduce(time.perf_counter() - begin, op=MPI.MAX)
+            pace = min(pace, slower)
+        runner.pace = pace
     except Exception:
         for each in made:
             each.release()

@@ -125,9 +125,12 @@ PLACES = [Place(PART, "left-to-right", 1), Place(PART, "randomized", 2)]
 
 
 def swept(comm, field, *words, share=20.0, places=PLACES):
-    found = Sweep(options(*words), field, share)
-    parts = Parts(comm, Report("bench partitioned", {}, {}), None)
-    found.run(comm, places, lambda: None, parts)
+    """The rows, by order: of those that could not be made at all by None."""
+    report, found = Report("bench partitioned", {}, {}), {}
+    sweep = Sweep(options(*words), field, share)
+    sweep.run(comm, places, lambda: None, Parts(comm, report, None))
+    for row in report.rows:
+        found.setdefault(row.labels.get("order"), []).append(row)
     return found
 
 
@@ -143,18 +146,18 @@ def slow(pause, foreign=False):
 def case_everybody_is_timed_in_the_same_rounds(comm):
     field = partitioned_sends.contestants("send,persistent,isend,auto", [0, 64])
     found = swept(comm, field)
-    assert not found.refused[PART]
-    for place, results in found.results.items():
-        markings = 2 if place.order == "left-to-right" else 1
-        assert len(results) == 1 + 3 + 2 * markings
-        for result in results:
-            assert not result.reason
-            assert result.wrong == 0
-            assert len(result.times) == len(result.tails) == 3
+    assert list(found) == [place.order for place in PLACES]
+    for order, rows in found.items():
+        markings = 2 if order == "left-to-right" else 1
+        assert len(rows) == 1 + 3 + 2 * markings
+        for row in rows:
+            assert not row.reason
+            assert row.verdict.error == row.facts["wrong_partitions"] == 0
+            assert len(row.times) == len(row.details["after last"]) == 3
             if comm.rank == 0:
                 assert all(0 < tail <= time for tail, time in zip(
-                    result.tails, result.times, strict=True))
-    times = {place: [each.times for each in results] for place, results in found.results.items()}
+                    row.details["after last"], row.times, strict=True))
+    times = {order: [each.times for each in rows] for order, rows in found.items()}
     assert comm.bcast(times) == times
 
 
@@ -188,12 +191,13 @@ def case_a_slow_contestant_has_fewer_rounds(comm):
 
 
 def case_a_contestant_that_is_too_slow_has_a_reason(comm):
-    for results in swept(comm, [partitioned_sends.SINGLE, slow(0.15)], share=1.6).results.values():
-        fast, late = results
+    found = swept(comm, [partitioned_sends.SINGLE, slow(0.15)], share=1.6)
+    assert len(found) == len(PLACES)
+    for fast, late in found.values():
         assert fast.times
         assert not late.times
         assert "--seconds" in late.reason
-        assert late.pace >= 0.15
+        assert late.facts["round_s"] >= 0.15
 
 
 def case_what_cannot_be_made_has_a_reason(comm):
@@ -208,9 +212,9 @@ def case_what_cannot_be_made_has_a_reason(comm):
     field = [partitioned_sends.SINGLE, *(
         Contestant(make.__name__, make, [ONE_BY_ONE]) for make in (refuse, refuse_alone))]
     found = swept(comm, field)
-    assert [(each.method, reason) for each, reason in found.refused[PART]] == [
+    assert [(row.labels["method"], row.reason) for row in found.pop(None)] == [
         ("refuse", "not on a Sunday"), ("refuse_alone", "rank 0: no tags")]
-    assert all(len(results) == 1 for results in found.results.values())
+    assert [len(rows) for rows in found.values()] == [1, 1]
 
 
 def command(comm, monkeyed, *words):
@@ -286,7 +290,7 @@ def case_what_comes_after_the_last_mark_is_that_of_the_same_round(comm):
 
     found = swept(comm, [Contestant("uneven", make, [ONE_BY_ONE])], "--iterations", "12",
                   places=PLACES[:1])
-    (result,) = found.results[PLACES[0]]
-    assert len(result.tails) == 12
+    (row,) = found[PLACES[0].order]
+    assert len(row.details["after last"]) == 12
     if comm.rank == 0:
-        assert min(result.tails) > 0
+        assert min(row.details["after last"]) > 0
