@@ -176,8 +176,8 @@ def options(output, **given):
 def table(monkeypatch):
     """One that works, one that fails, one that is not there; and no report."""
     experiments = (
-        Experiment("good", "fft", "nothing", quick="--shape 4 4 --comm p2p --iterations 1".split()),
-        Experiment("bad", "fft", "nothing", quick=["--comm", "rma-magic"]),
+        Experiment("good", "fft", "nothing", quick="--shape 4 4 --comm p2p --iterations 1"),
+        Experiment("bad", "fft", "nothing", quick="--comm rma-magic"),
         Experiment("absent", "bench abacus", "nothing"),
     )
     monkeypatch.setattr(everything, "EXPERIMENTS", experiments)
@@ -217,13 +217,13 @@ def test_what_is_not_there_is_no_failure(table, tmp_path, capsys):
 
 def test_without_matplotlib_pictures_are_named_as_skipped(table, tmp_path, monkeypatch, capsys):
     given = []
-    drawing = Experiment("draws", "fft", "nothing", draws="{output}/picture.png")
+    drawing = Experiment("draws", "fft", "nothing", draws=True)
     monkeypatch.setattr(everything, "EXPERIMENTS", (drawing,))
     monkeypatch.setattr(everything, "run_job", lambda words, *_: given.append(words) or DONE)
     for draws in (object(), None):
         monkeypatch.setattr(everything, "find_spec", lambda name, draws=draws: draws)
         assert everything.run(MPI.COMM_SELF, options(tmp_path)) == 0
-    assert given == [["fft", "--picture", str(tmp_path / "picture.png")], ["fft"]]
+    assert given == [["fft", "--picture", str(tmp_path / "draws.png")], ["fft"]]
     content, _ = rows_of(tmp_path)
     assert "matplotlib is not installed" in content["pattern"]["pictures"]
     assert "pictures are skipped" in capsys.readouterr().out

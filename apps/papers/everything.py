@@ -43,19 +43,19 @@ class Experiment:
     ``words`` are those of a full run, ``quick`` of a quick one; ``{output}``, ``{matrices}``
     among them are replaced. ``least``: ranks that it needs at least, ``most`` at most.
     ``seconds``, of both: what it is told to measure for, 0 where it takes as long as it takes,
-    which is ``takes``, about. ``draws``: the name of an image.
+    which is ``takes``, about. ``draws``: an image of its name.
     """
 
     name: str
     command: str
     repeats: str
-    words: Sequence[str] = ()
-    quick: Sequence[str] = ()
+    words: str = ""
+    quick: str = ""
     seconds: tuple[float, float] = (0.0, 0.0)
     takes: tuple[float, float] = (0.0, 0.0)
     least: int = 1
     most: int | None = None
-    draws: str = ""
+    draws: bool = False
 
     def ranks(self, asked: int) -> int:
         """Local. Of its job, where so many were asked for."""
@@ -73,14 +73,11 @@ class Experiment:
 
         ``share``: how much of the time that it should have there is.
         """
-        words = [*self.command.split(), *(self.quick if quick else self.words)]
+        words = [*self.command.split(), *(self.quick if quick else self.words).split()]
         if self.seconds[quick]:
             seconds = share * self.expected(quick) - BESIDE - self.takes[quick]
             words += ["--seconds", f"{max(LEAST_MEASURED, seconds):.3g}"]
-        given: list[str] = []
-        for word in words:
-            given += places.get(word, [word])
-        return given
+        return [each for word in words for each in places.get(word, [word])]
 
     def limit(self, quick: bool) -> float:
         """Local. Seconds after which its job is ended."""
@@ -89,148 +86,88 @@ class Experiment:
 
 
 FEW = "rma-fence,rma-lock,rma-notify,rma-fence-paper,rma-lock-paper"
-SAMPLE = "--patterns latency rate-halo --sizes 8 16K 1M"
-PERSISTENT = "rma-fence,rma-lock,rma-notify,mpi-persistent"
+MEMORIES = "--memory slots empty plain"
+OTHERS = "--scaling weak --comm {},rma-fence,rma-lock,rma-notify,mpi-persistent".format
 EXPERIMENTS = (
     Experiment(
-        "alltoallv",
-        "bench alltoallv",
-        "paper 000, Figure 2 and break-even",
-        "--ranks-list {ranks} --memory slots empty plain".split(),
-        "--ranks-list {ranks} --sizes 1K 8K 32K 128K 1M 2M --memory slots empty plain --repeats 2 "
-        "--iterations 200".split(),
-        (360.0, 14.0),
-        draws="{output}/alltoallv.png",
+        "alltoallv", "bench alltoallv", "paper 000, Figure 2 and break-even",
+        f"--ranks-list {{ranks}} {MEMORIES}",
+        f"--ranks-list {{ranks}} {MEMORIES} --sizes 1K 8K 32K 128K 1M 2M --repeats 2 "
+        "--iterations 200",
+        (360.0, 14.0), draws=True,
     ),
     Experiment(
-        "collectives",
-        "bench collectives",
-        "all collectives, as OSU's micro-benchmarks",
-        quick="--quick --operations Barrier Bcast Allgatherv Allreduce Reduce_scatter".split(),
-        seconds=(240.0, 5.0),
-        least=2,
-        draws="{output}/collectives.png",
+        "collectives", "bench collectives", "all collectives, as OSU's micro-benchmarks",
+        quick="--quick --operations Barrier Bcast Allgatherv Allreduce Reduce_scatter",
+        seconds=(240.0, 5.0), least=2, draws=True,
     ),
     Experiment(
-        "scaling",
-        "bench alltoallv",
-        "paper 000, Figure 1: weak and strong scaling",
-        "--sizes 32K 2M --memory slots empty plain".split(),
-        f"--sizes 2M --comm {FEW} --memory empty plain --repeats 2 --iterations 50".split(),
-        (240.0, 8.0),
-        least=4,
-        draws="{output}/scaling.png",
+        "scaling", "bench alltoallv", "paper 000, Figure 1: weak and strong scaling",
+        f"--sizes 32K 2M {MEMORIES}",
+        f"--sizes 2M --comm {FEW} --memory empty plain --repeats 2 --iterations 50",
+        (240.0, 8.0), least=4, draws=True,
     ),
     Experiment(
-        "patterns",
-        "bench patterns",
-        "paper 000, Figure 3: exchanges of sparse matrices",
-        ["{matrices}", "--mesh", "1000000"],
-        "{matrices} --mesh 50000 --repeats 3 --iterations 100".split(),
-        (240.0, 8.0),
-        draws="{output}/patterns.png",
+        "patterns", "bench patterns", "paper 000, Figure 3: exchanges of sparse matrices",
+        "{matrices} --mesh 1000000", "{matrices} --mesh 50000 --repeats 3 --iterations 100",
+        (240.0, 8.0), draws=True,
     ),
     Experiment(
-        "patterns-8",
-        "bench patterns",
-        "paper 000, Figure 4: counts on 8 ranks",
-        f"--mesh 1000000 --comm {FEW} --memory slots".split(),
-        "--mesh 50000 --comm rma-fence,rma-lock --memory slots --repeats 1 --iterations 3".split(),
-        (60.0, 3.0),
-        least=8,
-        most=8,
-        draws="{output}/patterns-8.png",
+        "patterns-8", "bench patterns", "paper 000, Figure 4: counts on 8 ranks",
+        f"--mesh 1000000 --comm {FEW} --memory slots",
+        "--mesh 50000 --comm rma-fence,rma-lock --memory slots --repeats 1 --iterations 3",
+        (60.0, 3.0), least=8, most=8, draws=True,
     ),
     Experiment(
-        "apps",
-        "bench apps",
-        "paper 000, applications",
-        quick=f"--shape 40 40 40 --maxiter 40 --iterations 10 --comm {FEW}".split(),
+        "apps", "bench apps", "paper 000, applications",
+        quick=f"--shape 40 40 40 --maxiter 40 --iterations 10 --comm {FEW}",
         seconds=(240.0, 8.0),
     ),
     Experiment(
-        "broadcast",
-        "bench broadcast",
-        "paper 003, Figures 13 to 16",
-        quick="--sizes 2K 40K 1M 4M --iterations 10".split(),
-        seconds=(240.0, 10.0),
-        least=4,
-        draws="{output}/broadcast.png",
+        "broadcast", "bench broadcast", "paper 003, Figures 13 to 16",
+        quick="--sizes 2K 40K 1M 4M --iterations 10",
+        seconds=(240.0, 10.0), least=4, draws=True,
     ),
     Experiment(
-        "partitioned",
-        "bench partitioned",
-        "paper 004, Figures 3 to 6",
-        quick="--sizes 256 4K 64K 1M --threads 1 4 --iterations 10".split(),
-        seconds=(240.0, 12.0),
-        least=2,
-        most=2,
-        draws="{output}/partitioned.png",
+        "partitioned", "bench partitioned", "paper 004, Figures 3 to 6",
+        quick="--sizes 256 4K 64K 1M --threads 1 4 --iterations 10",
+        seconds=(240.0, 12.0), least=2, most=2, draws=True,
     ),
     Experiment(
-        "rma-mt",
-        "bench rma-mt",
-        "paper 002, Figures 1 to 7",
-        "-o {output}/rma-mt".split(),
-        f"--quick --afresh {SAMPLE} -o {{output}}/rma-mt-quick".split(),
-        takes=(7200.0, 20.0),
-        least=2,
+        "rma-mt", "bench rma-mt", "paper 002, Figures 1 to 7", "-o {output}/rma-mt",
+        "--quick --afresh --patterns latency rate-halo --sizes 8 16K 1M -o {output}/rma-mt-quick",
+        takes=(7200.0, 20.0), least=2,
     ),
     Experiment(
-        "hpccg",
-        "hpccg",
-        "paper 002, Figure 8: HPCCG",
-        f"--shape 64 --scaling weak --comm lock-all-threads,{PERSISTENT}".split(),
-        f"--shape 24 --iterations 50 --scaling weak --comm lock-all-threads,{PERSISTENT}".split(),
-        takes=(120.0, 3.0),
-        least=2,
-        draws="{output}/hpccg.png",
+        "hpccg", "hpccg", "paper 002, Figure 8: HPCCG",
+        f"--shape 64 {OTHERS('lock-all-threads')}",
+        f"--shape 24 --iterations 50 {OTHERS('lock-all-threads')}",
+        takes=(120.0, 3.0), least=2, draws=True,
     ),
     Experiment(
-        "minife",
-        "minife",
-        "paper 002, Figure 8: MiniFE",
-        f"--shape 64 --scaling weak --comm fence-threads,{PERSISTENT}".split(),
-        f"--shape 16 --iterations 50 --scaling weak --comm fence-threads,{PERSISTENT}".split(),
-        takes=(120.0, 3.0),
-        least=2,
-        draws="{output}/minife.png",
+        "minife", "minife", "paper 002, Figure 8: MiniFE",
+        f"--shape 64 {OTHERS('fence-threads')}",
+        f"--shape 16 --iterations 50 {OTHERS('fence-threads')}",
+        takes=(120.0, 3.0), least=2, draws=True,
     ),
     Experiment(
-        "minimd",
-        "minimd",
-        "paper 002, Figure 8: MiniMD",
-        f"--scaling weak --comm fence-threads,{PERSISTENT}".split(),
-        f"--shape 6 --scaling weak --comm fence-threads,{PERSISTENT}".split(),
-        takes=(120.0, 5.0),
-        least=2,
-        draws="{output}/minimd.png",
+        "minimd", "minimd", "paper 002, Figure 8: MiniMD",
+        OTHERS("fence-threads"), f"--shape 6 {OTHERS('fence-threads')}",
+        takes=(120.0, 5.0), least=2, draws=True,
     ),
     Experiment(
-        "model",
-        "bench model",
-        "paper 000, parameters of the model",
-        seconds=(60.0, 8.0),
-        least=2,
+        "model", "bench model", "paper 000, parameters of the model",
+        seconds=(60.0, 8.0), least=2,
     ),
     Experiment(
-        "model-figure-1",
-        "model",
-        "paper 000, Figure 1 by the model",
-        ["--paper"],
-        ["--paper"],
-        most=1,
+        "model-figure-1", "model", "paper 000, Figure 1 by the model", "--paper", "--paper", most=1,
     ),
-)
+)  # fmt: skip
 #: What comes after all others, from their results.
 REPORT = Experiment(
-    "report",
-    "report",
-    "all of them in one page",
-    "{output} -o {output}/report.html".split(),
-    "{output} -o {output}/report.html".split(),
-    most=1,
-)
+    "report", "report", "all of them in one page",
+    "{output} -o {output}/report.html", "{output} -o {output}/report.html", most=1,
+)  # fmt: skip
 
 
 DONE, LEFT_OUT = "done", "left out"
@@ -242,85 +179,73 @@ NO_PICTURES = "pictures are skipped: matplotlib is not installed (the extra plot
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Local. The command; its exit code is 1 where an experiment did not come to its end."""
-    output = Path(options.output).resolve()
-    matrices = _existing(options.matrices or ())
-    table = _chosen(options.only)
-    out = console(options.terminal)
-    draws = find_spec("matplotlib") is not None
-    pictures = "drawn" if draws else NO_PICTURES
-    given = options.settings()
-    given["matrices"] = [Path(file).name for file in matrices]
-    pattern = {"ranks": options.ranks, "pictures": pictures, "files": {}}
-    report = Report("bench all", given, pattern)
-    report.remarks = [] if draws else [NO_PICTURES]
-    manifest = str(output / MANIFEST)
-    done = Parts(comm, report, manifest)
-    series = Series(options, output, matrices, table, out, done)
+    series = Series(comm, options, console(options.terminal))
     with signals_interrupt():
         interrupted = True
         try:
-            for experiment in table:
-                series.run(experiment)
+            while series.waiting:
+                series.run(series.waiting[0])
             interrupted = False
         finally:
-            series.leave_out()
-            report.finish(comm, out, manifest, interrupted=interrupted)
+            while series.waiting:
+                series.tell(series.waiting[0], Ended(LEFT_OUT, 0.0, "interrupted"))
+            series.report.finish(comm, series.out, series.manifest, interrupted=interrupted)
         if not options.only:
             series.last(REPORT)
     return FAILED if series.failures else 0
 
 
 class Series:
-    """Local. One experiment after the other, and what is told about each."""
+    """Local. One experiment after the other, and what is told about each.
 
-    def __init__(
-        self,
-        options: Options,
-        output: Path,
-        matrices: Sequence[str],
-        table: Sequence[Experiment],
-        out: Console,
-        done: Parts,
-    ) -> None:
-        self._options, self._output, self._out, self._done = options, output, out, done
+    :class:`CommandError` for an unknown experiment, and for a matrix that is not there.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, options: Options, out: Console) -> None:
+        self.out, self._options, self._output = out, options, Path(options.output).resolve()
         self._begun = time.monotonic()
-        self._places = {"{matrices}": list(matrices), "{ranks}": [str(options.ranks)]}
+        matrices = [Path(file) for file in options.matrices or ()]
+        for file in matrices:
+            if not file.is_file():
+                raise CommandError(f"{file}: No such file")
+        self._places = {
+            "{matrices}": [str(file.resolve()) for file in matrices],
+            "{ranks}": [str(options.ranks)],
+        }
+        #: Those that are to come, and how many did not come to their end.
+        self.waiting, self.failures = _chosen(options.only), 0
+        self._count = len(self.waiting)
         self._known = {command.name for command in commands.COMMANDS}
-        self._count, self._waiting = len(table), list(table)
         self._draws = find_spec("matplotlib") is not None
-        #: How many did not come to their end.
-        self.failures = 0
+        self.manifest = str(self._output / MANIFEST)
+        given = options.settings() | {"matrices": [file.name for file in matrices]}
+        pictures = "drawn" if self._draws else NO_PICTURES
+        pattern = {"ranks": options.ranks, "pictures": pictures, "files": {}}
+        self.report = Report("bench all", given, pattern)
+        self.report.remarks = [] if self._draws else [NO_PICTURES]
+        self._parts = Parts(comm, self.report, self.manifest)
 
     def run(self, experiment: Experiment) -> None:
         """Run one and keep a row about it; a command that is not there is no failure."""
         share, limit = self._share(), self._limit(experiment)
-        self._waiting.remove(experiment)
         target = self._output / f"{experiment.name}.json"
-        if experiment.name in self._done.done and target.exists():
-            self._tell(experiment, Ended(DONE, 0.0))
-            return
-        if experiment.command not in self._known:
-            self._tell(experiment, Ended(LEFT_OUT, 0.0, _missing(experiment)))
-            return
-        if limit < LEAST:
-            reason = f"the {QUICK_SECONDS:.0f} s of --quick are over"
-            self._tell(experiment, Ended(LEFT_OUT, 0.0, reason))
+        if experiment.name in self._parts.done and target.exists():
+            ended = Ended(DONE, 0.0)
+        elif experiment.command not in self._known:
+            ended = Ended(LEFT_OUT, 0.0, _missing(experiment))
+        elif limit < LEAST:
             self.failures += 1
-            return
-        ranks = experiment.ranks(self._options.ranks)
-        ended = run_job(self._arguments(experiment, share), ranks, target, limit)
-        self._tell(experiment, ended)
-        self.failures += ended.state != DONE
-
-    def leave_out(self) -> None:
-        """Keep a row about all that were not begun, after an interrupt."""
-        while self._waiting:
-            self._tell(self._waiting.pop(0), Ended(LEFT_OUT, 0.0, "interrupted"))
+            ended = Ended(LEFT_OUT, 0.0, f"the {QUICK_SECONDS:.0f} s of --quick are over")
+        else:
+            ranks = experiment.ranks(self._options.ranks)
+            ended = run_job(self._arguments(experiment, share), ranks, target, limit)
+            self.failures += ended.state != DONE
+        self.tell(experiment, ended)
 
     def last(self, experiment: Experiment) -> None:
         """Run what needs the results of all others, if this version has it."""
         if experiment.command not in self._known:
-            self._out.print(_missing(experiment), **PLAIN)
+            self.out.print(_missing(experiment), **PLAIN)
             return
         limit = REPORTING if self._options.quick else experiment.limit(False)
         ended = run_job(self._arguments(experiment, 1.0), 1, None, limit)
@@ -330,7 +255,7 @@ class Series:
     def _arguments(self, experiment: Experiment, share: float) -> list[str]:
         words = experiment.arguments(self._options.quick, self._places, share)
         if experiment.draws and self._draws:
-            words += ["--picture", experiment.draws]
+            words += ["--picture", f"{{output}}/{experiment.name}.png"]
         return [word.replace("{output}", str(self._output)) for word in words]
 
     def _left(self) -> float:
@@ -341,7 +266,7 @@ class Series:
         """How much there is of the time that all who wait should have, in a quick run."""
         if not self._options.quick:
             return 1.0
-        wanted = sum(each.expected(True) for each in self._waiting if each.command in self._known)
+        wanted = sum(each.expected(True) for each in self.waiting if each.command in self._known)
         return min(1.0, self._left() / max(wanted, LEAST))
 
     def _limit(self, experiment: Experiment) -> float:
@@ -349,8 +274,10 @@ class Series:
         limit = self._options.limit or experiment.limit(self._options.quick)
         return float(min(limit, self._left()) if self._options.quick else limit)
 
-    def _tell(self, experiment: Experiment, ended: Ended) -> None:
-        self._say(experiment, f"{self._count - len(self._waiting)}/{self._count}", ended)
+    def tell(self, experiment: Experiment, ended: Ended) -> None:
+        """Keep a row about one, which waits no longer; if it is not done, another run tries it."""
+        self.waiting.remove(experiment)
+        self._say(experiment, f"{self._count - len(self.waiting)}/{self._count}", ended)
         labels = {
             "experiment": experiment.name,
             "repeats": experiment.repeats,
@@ -367,18 +294,13 @@ class Series:
             target = self._output / f"{experiment.name}.json"
             part.pattern["files"] = {experiment.name: target.name} if target.exists() else {}
 
-        if ended.state == DONE:
-            self._done.add(experiment.name, add)
-        else:  # another run tries again
-            part = Part()
-            add(part)
-            self._done.take(part)
+        self._parts.add(experiment.name, add, keep=ended.state == DONE)
 
     def _say(self, experiment: Experiment, number: str, ended: Ended) -> None:
         line = f"[{number}] {experiment.name}: {ended.state}"
         taken = f", {duration(ended.seconds)}" if ended.seconds else ""
         reason = f": {ended.reason}" if ended.reason else ""
-        self._out.print(f"{line}{taken}{reason}", **PLAIN)
+        self.out.print(f"{line}{taken}{reason}", **PLAIN)
 
 
 def _missing(experiment: Experiment) -> str:
@@ -392,11 +314,3 @@ def _chosen(names: Sequence[str] | None) -> list[Experiment]:
         if name not in known:
             raise CommandError(f"no experiment {name!r}; they are {', '.join(known)}")
     return [known[name] for name in dict.fromkeys(names or known)]
-
-
-def _existing(files: Sequence[str]) -> list[str]:
-    """Local. Whole paths of files; :class:`CommandError` where one is not there."""
-    for file in files:
-        if not Path(file).is_file():
-            raise CommandError(f"{file}: No such file")
-    return [str(Path(file).resolve()) for file in files]
