@@ -29,9 +29,8 @@ from onesided.apps.papers.alltoallv import (
     places,
     scaling_figures,
     series,
-    uniform,
 )
-from onesided.apps.papers.exchange import Contest, Problem, Startup
+from onesided.apps.papers.exchange import Contest, Problem, Startup, uniform
 from onesided.apps.papers.patterns import Traffic, imbalance
 from onesided.apps.report.chart import save
 from onesided.apps.report.markup import written

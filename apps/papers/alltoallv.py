@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 from mpi4py import MPI
 
 from onesided.apps.bench.ranks import among, counted
@@ -21,7 +20,7 @@ from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import Report, Row, byte_count
-from onesided.apps.papers.exchange import REMARK, Contest, Problem, wrong_elements
+from onesided.apps.papers.exchange import REMARK, Contest, uniform, wrong_elements
 from onesided.apps.report.chart import save
 from onesided.apps.report.figure import Figure as Drawing
 from onesided.apps.report.quantities import RANKS, TIME
@@ -64,11 +63,8 @@ class Series:
 
     def record(self) -> dict[str, Any]:
         """Local. For JSON."""
-        return {
-            "scaling": self.scaling,
-            "bytes": self.nbytes,
-            "places": [{"ranks": each.ranks, "bytes": each.nbytes} for each in self.places],
-        }
+        places = [{"ranks": each.ranks, "bytes": each.nbytes} for each in self.places]
+        return {"scaling": self.scaling, "bytes": self.nbytes, "places": places}
 
 
 def weak(counts: Sequence[int], nbytes: int) -> Series:
@@ -87,12 +83,10 @@ def strong(counts: Sequence[int], nbytes: int) -> Series:
     return Series("strong", total, tuple(Place.nearest(ranks, total // ranks) for ranks in enough))
 
 
-SCALINGS = {"weak": weak, "strong": strong}
-
-
 def series(scalings: Sequence[str], counts: Sequence[int], sizes: Sequence[int]) -> list[Series]:
     """Local. All series that were asked for."""
-    return [SCALINGS[name](counts, size) for name in dict.fromkeys(scalings) for size in sizes]
+    known = {"weak": weak, "strong": strong}
+    return [known[name](counts, size) for name in dict.fromkeys(scalings) for size in sizes]
 
 
 def places(every: Sequence[Series]) -> list[Place]:
@@ -102,12 +96,7 @@ def places(every: Sequence[Series]) -> list[Place]:
 
 def doubling(size: int) -> list[int]:
     """Local. 2, 4, 8 ... and the number itself."""
-    counts = [size]
-    power = 2
-    while power < size:
-        counts.append(power)
-        power *= 2
-    return sorted(counts)
+    return sorted({size, *(1 << power for power in range(1, size.bit_length()))})
 
 
 # Figures 1 and 2 of paper 000: times over the number of ranks, and over bytes.
@@ -163,8 +152,6 @@ def scaling_figures(every: Sequence[Series]) -> list[Figure]:
     return found
 
 
-
-
 BYTES_REMARK = (
     "Bytes are what a rank sends in one iteration, its own block included; GB/s: these bytes per "
     "second."
@@ -193,18 +180,13 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     share = options.seconds / len(table)
     parts = Parts(comm, report, options.json)
     with progress(out, "exchanging", len(table) * options.iterations) as tick:
+        def compare(sub: MPI.Intracomm) -> None:
+            for place in table:
+                if place.ranks == sub.size:
+                    name = f"{place.ranks} {place.count}"
+                    parts.add(name, partial(_compare, sub, options, names, place, share, tick))
+
         for count in counts:
-            mine = [place for place in table if place.ranks == count]
-
-            def compare(
-                sub: MPI.Intracomm, mine: Sequence[Place] = mine, tick: Callable[[], None] = tick
-            ) -> None:
-                for place in mine:
-                    parts.add(
-                        f"{place.ranks} {place.count}",
-                        partial(_compare, sub, options, names, place, share, tick),
-                    )
-
             among(comm, count, compare)
     if comm.rank == 0 and options.picture is not None:
         for figure in figures:
@@ -228,10 +210,3 @@ def _compare(
     contest = Contest(comm, options, names, labels, seconds)
     part.rows += contest.rows(uniform(comm, place.count), tick)
 
-
-def uniform(comm: MPI.Intracomm, count: int) -> Problem:
-    """Local. Blocks of ``count`` elements, filled with the number of the rank that sends them."""
-    sent = np.full(count * comm.size, float(comm.rank))
-    counts = [count] * comm.size
-    expected = np.repeat(np.arange(float(comm.size)), count)
-    return Problem(sent, counts, counts, expected, sent.nbytes)

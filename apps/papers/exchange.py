@@ -83,6 +83,12 @@ class _Entrant:
         """Local. Of the method and its memory."""
         return f"{self.labels['method']} {self.labels['memory']}"
 
+    def check(self, comm: MPI.Intracomm, problem: Problem) -> Check:
+        """Local. What looks at what comes, Collective."""
+        if not self.delivers:
+            return unchecked("a copy of as many bytes, for comparison")
+        return lambda: delivered(comm, problem, self.call)
+
 
 @dataclass
 class Contest:
@@ -99,32 +105,38 @@ class Contest:
 
     def rows(self, problem: Problem, tick: Callable[[], None]) -> list[Row]:
         """Collective. A row for every contestant, or why it is missing."""
-        comm = self.comm
+        comm, options = self.comm, self.options
         running = _without_request(comm, problem)
         made: list[tuple[str, Candidate[Exchanger]]] = []
         try:
-            for place in self.options.memory:
-                maker = self._maker(problem, place)
-                candidates = prepare(comm, self.names, maker, Exchanger.free) if self.names else []
+            for place in options.memory if self.names else ():
+                maker = exchangers(comm, problem, place, hints(options))
+                candidates = prepare(comm, self.names, maker, Exchanger.free)
                 made += [(place, candidate) for candidate in candidates]
                 running += [
                     self._entered(candidate, maker, place)
                     for candidate in candidates
                     if candidate.made is not None
                 ]
-            found, counts = self._race(problem, running, tick)
+            counts = [repeats(comm, each.call) for each in running]
+            contestants = [
+                Contestant(each.name, each.call, each.check(comm, problem), count)
+                for each, count in zip(running, counts, strict=True)
+            ]
+            seconds = (1.0 - SETUP_SHARE) * self.seconds
+            found = race(
+                comm, contestants, iterations=options.iterations, seconds=seconds, tick=tick
+            )
         except CommandError:  # the same on every rank
             _release(comm, running, made)
             raise
         _release(comm, running, made)
-        return self._table(problem, running, made, found, counts)
-
-    def _maker(self, problem: Problem, place: str) -> Callable[[str], Exchanger]:
-        """Local. What makes the exchange of a method, Collective."""
-        send, info = (problem.sent, problem.send_counts), hints(self.options)
-        return lambda method: Exchanger(
-            self.comm, PLACES[place], send, problem.recv_counts, method, info
-        )
+        rows = self._timed(problem, running, found, counts)
+        return rows + [
+            Row({**self.labels, "method": each.method, "memory": place}, reason=each.reason)
+            for place, each in made
+            if each.reason
+        ]
 
     def _entered(
         self, candidate: Candidate[Exchanger], maker: Callable[[str], Exchanger], place: str
@@ -146,35 +158,16 @@ class Contest:
         labels = {"method": method, "memory": place}
         return _Entrant(labels, candidate.made.round, startup, used=used)
 
-    def _race(
-        self, problem: Problem, running: Sequence[_Entrant], tick: Callable[[], None]
-    ) -> tuple[Race, list[int]]:
-        """Collective. What came out, and how many calls in a row were timed of each."""
-        comm, contestants = self.comm, []
-        counts = [repeats(comm, each.call) for each in running]
-        for each, count in zip(running, counts, strict=True):
-            check: Check = unchecked("a copy of as many bytes, for comparison")
-            if each.delivers:
-                check = partial(_wrong_elements, comm, problem, each)
-            contestants.append(Contestant(each.name, each.call, check, count))
-        seconds, iterations = (1.0 - SETUP_SHARE) * self.seconds, self.options.iterations
-        return race(comm, contestants, iterations=iterations, seconds=seconds, tick=tick), counts
-
-    def _table(
-        self,
-        problem: Problem,
-        running: Sequence[_Entrant],
-        made: Sequence[tuple[str, Candidate[Exchanger]]],
-        found: Race,
-        counts: Sequence[int],
+    def _timed(
+        self, problem: Problem, running: Sequence[_Entrant], found: Race, counts: Sequence[int]
     ) -> list[Row]:
-        """Local. The rows, those of methods that could not be made at the end."""
+        """Local. The rows of those that ran."""
         plain = {
             each.labels["method"]: found.times[each.name]
             for each in running
             if each.startup is None
         }
-        rows: list[Row] = []
+        rows = []
         for each, count in zip(running, counts, strict=True):
             taken, verdict = found.times[each.name], found.verdicts.get(each.name)
             facts: dict[str, Any] = {"repeats": count}
@@ -193,33 +186,50 @@ class Contest:
                 hidden=("mean", "error", f"vs {MEMCPY_IN_TURN}"),
             )
             rows.append(row)
-        rows += [
-            Row({**self.labels, "method": each.method, "memory": place}, reason=each.reason)
-            for place, each in made
-            if each.reason
-        ]
         return rows
 
 
-def _without_request(comm: MPI.Intracomm, problem: Problem) -> list[_Entrant]:
-    """Local. Those that need no request: the bare call of mpi4py, and copies of as many bytes."""
-    sent, received = problem.sent, np.zeros_like(problem.expected)
-    turn = cycle([np.zeros_like(sent), np.zeros_like(sent)])
+def exchangers(
+    comm: MPI.Intracomm, problem: Problem, place: str, info: Mapping[str, str]
+) -> Callable[[str], Exchanger]:
+    """Local. What makes the exchange of a method, Collective."""
+    send = problem.sent, problem.send_counts
+    return lambda method: Exchanger(comm, PLACES[place], send, problem.recv_counts, method, info)
+
+
+def uniform(comm: MPI.Intracomm, count: int) -> Problem:
+    """Local. Blocks of ``count`` elements, filled with the number of the rank that sends them."""
+    sent = np.full(count * comm.size, float(comm.rank))
+    counts = [count] * comm.size
+    expected = np.repeat(np.arange(float(comm.size)), count)
+    return Problem(sent, counts, counts, expected, sent.nbytes)
+
+
+def plain_call(comm: MPI.Intracomm, problem: Problem) -> Callable[[], Array]:
+    """Local. The baseline: the bare call of mpi4py, which returns what came."""
+    received = np.zeros_like(problem.expected)
     send, recv = (_layout(counts) for counts in (problem.send_counts, problem.recv_counts))
-    alltoallv = partial(comm.Alltoallv, [sent, send, MPI.DOUBLE], [received, recv, MPI.DOUBLE])
+    out, into = [problem.sent, send, MPI.DOUBLE], [received, recv, MPI.DOUBLE]
 
     def baseline() -> Array:
-        alltoallv()
+        comm.Alltoallv(out, into)
         return received
 
-    calls: dict[tuple[str, str], Callable[[], Any]] = {
-        (BASELINE, PLAIN): baseline,
-        (MEMCPY, PLAIN): partial(np.copyto, np.zeros_like(sent), sent),
-        (MEMCPY_IN_TURN, PLAIN): lambda: np.copyto(next(turn), sent),
+    return baseline
+
+
+def _without_request(comm: MPI.Intracomm, problem: Problem) -> list[_Entrant]:
+    """Local. Those that need no request: the bare call, and copies of as many bytes."""
+    sent = problem.sent
+    turn = cycle([np.zeros_like(sent), np.zeros_like(sent)])
+    calls: dict[str, Callable[[], Any]] = {
+        BASELINE: plain_call(comm, problem),
+        MEMCPY: partial(np.copyto, np.zeros_like(sent), sent),
+        MEMCPY_IN_TURN: lambda: np.copyto(next(turn), sent),
     }
     return [
-        _Entrant({"method": name, "memory": memory}, call, delivers=name == BASELINE)
-        for (name, memory), call in calls.items()
+        _Entrant({"method": name, "memory": PLAIN}, call, delivers=name == BASELINE)
+        for name, call in calls.items()
     ]
 
 
@@ -229,11 +239,11 @@ def _layout(counts: Sequence[int]) -> tuple[Array, Array]:
     return numbers, (np.cumsum(numbers) - numbers).astype(np.intc)
 
 
-def _wrong_elements(comm: MPI.Intracomm, problem: Problem, entrant: _Entrant) -> Verdict:
+def delivered(comm: MPI.Intracomm, problem: Problem, call: Callable[[], Array]) -> Verdict:
     """Collective. Elements on all ranks that are not as they should be, in a few rounds."""
     wrong = 0
     for _ in range(ROUNDS):
-        received = entrant.call()
+        received = call()
         wrong += int(np.count_nonzero(received != problem.expected))
         received[...] = POISON  # the caller's until the next round
         comm.Barrier()

@@ -13,9 +13,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
 from onesided.apps.bench.memory import PLACES, Exchanger
 from onesided.apps.bench.race import Contestant, race, repeats, setup_time
@@ -23,15 +21,9 @@ from onesided.apps.bench.selection import BASELINE, chosen
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import (
-    Report,
-    Row,
-    byte_count,
-    compared,
-    conclusions,
-    duration,
-)
-from onesided.apps.cli.statistics import Target, Verdict
+from onesided.apps.cli.report import Report, Row, byte_count, compared, conclusions, duration
+from onesided.apps.cli.statistics import Target
+from onesided.apps.papers.exchange import delivered, exchangers, plain_call, uniform
 
 #: Seconds of the rounds that are timed in a row.
 IN_A_ROW = 1e-3
@@ -53,7 +45,6 @@ AUTO_TARGET, SETUP_TARGET = 1.10, 0.3e-3
 #: Rounds that ``auto`` is told to expect.
 EXPECTED = "200"
 
-ROUNDS = 3  # that a check looks at
 SETUPS = 22
 AUTO = "auto"
 REMARK = (
@@ -97,34 +88,23 @@ def _compare(
     part: Part,
 ) -> None:
     """Collective. A row for each contestant, and ``auto`` against the best of the others."""
-    count = max(nbytes // 8 // comm.size, 1)
-    sent = np.full(count * comm.size, float(comm.rank))
-    counts = [count] * comm.size
-    received = np.zeros_like(sent)
-    expected = np.repeat(np.arange(float(comm.size)), count)
-    out, into = [sent, counts], [received, counts]
+    problem = uniform(comm, max(nbytes // 8 // comm.size, 1))
+    make = exchangers(comm, problem, memory, {"expected_iterations": EXPECTED})
     with ExitStack() as stack:
-        exchangers: dict[str, Exchanger] = {}
-        info, place = {"expected_iterations": EXPECTED}, PLACES[memory]
+        calls: dict[str, Callable[[], Any]] = {BASELINE: plain_call(comm, problem)}
+        used = ""
         for method in (AUTO, *names):
-            each = Exchanger(comm, place, (sent, counts), counts, method, info)
+            each = make(method)
             stack.callback(each.free)
-            exchangers[method] = each
-
-        def baseline() -> Any:
-            comm.Alltoallv(out, into)
-            return received
-
-        calls = {BASELINE: baseline} | {name: each.round for name, each in exchangers.items()}
+            calls[method], used = each.round, used or each.method
         contestants = [
             Contestant(
-                name, call, partial(_check, comm, call, expected), repeats(comm, call, IN_A_ROW)
+                name, call, partial(delivered, comm, problem, call), repeats(comm, call, IN_A_ROW)
             )
             for name, call in calls.items()
         ]
         seconds = options.seconds / (len(options.memory) * len(set(options.sizes)))
         found = race(comm, contestants, iterations=options.iterations, seconds=seconds)
-        used = exchangers[AUTO].method
     labels = {"memory": memory, "bytes": byte_count(nbytes)}
     rows = []
     for name, times in found.times.items():
@@ -147,23 +127,13 @@ def _compare(
     part.rows += rows
 
 
-def _check(comm: MPI.Intracomm, call: Callable[[], Any], expected: NDArray[Any]) -> Verdict:
-    """Collective. How many elements are wrong in three rounds, on all ranks."""
-    wrong = 0
-    for _ in range(ROUNDS):
-        wrong += int(np.count_nonzero(call() != expected))
-    return Verdict(float(comm.allreduce(wrong)), 0.0)
-
-
 def _setup(comm: MPI.Intracomm, method: str, part: Part) -> None:
     """Collective. Seconds to initialize a request on a communicator that has had some."""
-    sent, counts = np.zeros(comm.size), [1] * comm.size
+    make = exchangers(comm, uniform(comm, 1), "slots", {})
     made: list[Exchanger] = []
     seconds = []
     for _ in range(SETUPS):
-        seconds.append(setup_time(comm, lambda: made.append(
-            Exchanger(comm, PLACES["slots"], (sent, counts), counts, method, {})
-        )))  # fmt: skip
+        seconds.append(setup_time(comm, lambda: made.append(make(method))))
         made.pop().free()
     aim = Target(f"{1e3 * SETUP_TARGET:.1f} ms", 1.0, least=False, seconds=SETUP_TARGET)
     labels = {"memory": "slots", "bytes": "set-up", "method": method}
