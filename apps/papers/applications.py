@@ -20,16 +20,14 @@ from numpy.typing import NDArray
 from onesided.apps.bench.foreign import ForeignError
 from onesided.apps.bench.race import (
     LEAD,
-    Check,
     Contestant,
     Race,
     Stopwatch,
     WatchedComm,
     race,
     setup_time,
-    unchecked,
 )
-from onesided.apps.bench.selection import BASELINE, Candidate, chosen, hints, prepare, release
+from onesided.apps.bench.selection import BASELINE, chosen, hints, prepare, release
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.failures import CommandError, user_errors
 from onesided.apps.cli.options import Options, edge
@@ -38,7 +36,7 @@ from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict, conclusion
 from onesided.apps.tools.fft import FourierCheck, plan_maker, random_input, used_method
 from onesided.apps.tools.fft_contest import PEER
-from onesided.apps.tools.petsc import Petsc, cg_question, residual_question
+from onesided.apps.tools.petsc import cg_question, residual_question
 from onesided.apps.tools.rowblock import RowBlock
 from onesided.apps.tools.spmv import halo_setup, vector
 from onesided.apps.tools.spmv_contest import PETSC, Opponent, grid
@@ -48,77 +46,53 @@ from onesided.sparse.solvers import Solution
 
 # One who runs an application: a method of ours, or an opponent; and the rows that come of all.
 
-
-NOT_MADE = unchecked("there is nothing to call")
+COMMUNICATION = "communication"
+Tick = Callable[[], None]
 
 
 @dataclass
 class Entrant:
-    """``call`` runs the application once, Collective, or on rank 0 ``alone`` while others sleep.
+    """``contestant`` runs the application once; ``reason``: why there is none.
 
-    ``setup``: seconds of what comes before and after all runs; ``stopwatch``: of the communication
-    inside, where that can be seen; ``check``: of what it comes to; ``own``: the last so many
-    times by its own clock, Collective, for a program beside this one; ``reason``: why there is
-    nothing to call.
+    ``setup``: seconds of what comes before and after all runs; ``used``: what ``auto`` chose;
+    ``close``: Collective, frees what an opponent holds.
     """
 
     name: str
-    call: Callable[[], object] | None = None
+    contestant: Contestant | None = None
     setup: float | None = None
-    stopwatch: Stopwatch | None = None
-    alone: bool = False
-    lead: float = 0.0
-    own: Callable[[int], list[float]] | None = None
     used: str = ""
-    check: Check = NOT_MADE
     reason: str = ""
+    close: Callable[[], object] = lambda: None
 
 
 def run_all(
-    comm: MPI.Intracomm,
-    entrants: Sequence[Entrant],
-    options: Options,
-    seconds: float,
-    tick: Callable[[], None],
+    comm: MPI.Intracomm, entrants: Sequence[Entrant], options: Options, seconds: float, tick: Tick
 ) -> Race:
     """Collective. All entrants in turns."""
-    contestants = [
-        Contestant(
-            each.name,
-            each.call,
-            each.check,
-            alone=each.alone,
-            lead=each.lead,
-            own=each.own,
-            parts={} if each.stopwatch is None else {COMMUNICATION: each.stopwatch},
-        )
-        for each in entrants
-        if each.call is not None
-    ]
-    return race(comm, contestants, iterations=options.iterations, seconds=seconds, tick=tick)
+    field = [each.contestant for each in entrants if each.contestant is not None]
+    return race(comm, field, iterations=options.iterations, seconds=seconds, tick=tick)
 
 
-def rows(
-    application: str, entrants: Sequence[Entrant], found: Race, opponents: Sequence[str]
-) -> list[Row]:
+def rows(application: str, entrants: Sequence[Entrant], found: Race, opponent: str) -> list[Row]:
     """Local. A row for everyone, with communication and compute apart where that is known.
 
     Their sum is the time of a run: communication is the mean over the ranks, compute the rest,
     which the slowest rank decides.
     """
     times = found.times
-    against = {name: times[name] for name in (BASELINE, *opponents) if name in times}
+    against = {name: times[name] for name in (BASELINE, opponent) if name in times}
     made: list[Row] = []
     for each in entrants:
         labels = {"application": application, "method": each.name}
         if each.reason:
             made.append(Row(labels, reason=each.reason))
             continue
-        taken, details = times[each.name], {}
-        if each.stopwatch is not None:
-            inside = found.parts[each.name][COMMUNICATION]
+        taken, details = times[each.name], dict(found.parts[each.name])
+        if details:
+            inside = details[COMMUNICATION]
             rest = [whole - part for whole, part in zip(taken, inside, strict=True)]
-            details = {COMMUNICATION: inside, "compute": rest}
+            details["compute"] = rest
         row = Row(labels, taken, each.setup, against=against, details=details, used=each.used)
         row.verdict, row.hidden = found.verdicts.get(each.name), ("quartiles", "error")
         made.append(row)
@@ -138,11 +112,7 @@ OURS = ("open", "start", "ready", "wait", "release")
 
 
 def transforms(
-    comm: MPI.Intracomm,
-    options: Options,
-    names: Sequence[str],
-    seconds: float,
-    tick: Callable[[], None],
+    comm: MPI.Intracomm, options: Options, names: Sequence[str], seconds: float, tick: Tick
 ) -> list[Row]:
     """Collective. The rows of the application."""
     options = options.but(shape=options.shape or SHAPE, backend="auto", grid=["auto"])
@@ -151,59 +121,55 @@ def transforms(
     make = plan_maker(comm, options)
     release(comm, prepare(comm, names, make, PFFT.destroy), PFFT.destroy)  # wisdom is known now
     candidates = prepare(comm, names, make, PFFT.destroy)
-    entrants = [Entrant(each.method, reason=each.reason) for each in candidates]
     first = next(each.made for each in candidates if each.made is not None)
     source = random_input(comm, first)
-    spectrum, back = newDistArray(first, True), newDistArray(first, False)
+    arrays = source, newDistArray(first, True), newDistArray(first, False)
     check = FourierCheck(comm, first, source)
-    for entrant, candidate in zip(entrants, candidates, strict=True):
-        if candidate.made is not None:
-            _enter_transform(entrant, candidate.made, (source, spectrum, back))
-            entrant.check = partial(check, candidate.made)
+    entrants = [
+        Entrant(each.method, reason=each.reason)
+        if each.made is None
+        else _transform(each.method, each.made, arrays, check)
+        for each in candidates
+    ]
     peer = _peer(comm, options, source)
-    found = run_all(comm, [*entrants, peer.entrant], options, seconds, tick)
+    found = run_all(comm, [*entrants, peer], options, seconds, tick)
     release(comm, candidates, PFFT.destroy)
-    peer.close(comm)
+    freeing = setup_time(comm, peer.close)
+    if peer.setup is not None:
+        peer.setup += freeing
     for entrant, candidate in zip(entrants, candidates, strict=True):
         entrant.setup = candidate.setup + candidate.freeing
     kind = "c2c" if options.dtype.startswith("complex") else "r2c"
     name = f"FFT {kind} {'x'.join(map(str, options.shape))}"
-    return rows(name, [*entrants, peer.entrant], found, [PEER])
+    return rows(name, [*entrants, peer], found, PEER)
 
 
-def _enter_transform(entrant: Entrant, plan: PFFT, arrays: tuple[Any, Any, Any]) -> None:
+def _transform(
+    name: str, plan: PFFT, arrays: tuple[Any, Any, Any], check: FourierCheck
+) -> Entrant:
     """Local. What a plan does, with its communication under a watch."""
     source, spectrum, back = arrays
-    entrant.stopwatch, entrant.lead = Stopwatch(), LEAD
-    used = used_method(plan, entrant.name)
-    entrant.used = "" if used == entrant.name else used.partition("(")[2].rstrip(")")
+    used, stopwatch = used_method(plan, name), Stopwatch()
     for transpose in plan.transposes:
-        entrant.stopwatch.watch(transpose, *OURS)
+        stopwatch.watch(transpose, *OURS)
 
     def call() -> None:
         plan.forward(source, spectrum)
         plan.backward(spectrum, back)
 
-    entrant.call = call
+    parts = {COMMUNICATION: stopwatch}
+    contestant = Contestant(name, call, partial(check, plan), lead=LEAD, parts=parts)
+    used = "" if used == name else used.partition("(")[2].rstrip(")")
+    return Entrant(name, contestant, used=used)
 
 
-class _Peer:
-    """The plan of mpi4py-fft with FFTW, or why there is none."""
+def _peer(comm: MPI.Intracomm, options: Options, source: Any) -> Entrant:
+    """Collective. The plan of mpi4py-fft with FFTW, or why there is none.
 
-    def __init__(self, entrant: Entrant, plan: Any = None) -> None:
-        self.entrant, self._plan = entrant, plan
-
-    def close(self, comm: MPI.Intracomm) -> None:
-        """Collective."""
-        plan, self._plan = self._plan, None
-        if plan is not None and self.entrant.setup is not None:
-            self.entrant.setup += setup_time(comm, plan.destroy)
-
-
-def _peer(comm: MPI.Intracomm, options: Options, source: Any) -> _Peer:
-    """Collective. It transforms its own arrays, which hold the same numbers where they can."""
+    It transforms its own arrays, which hold the same numbers where they can.
+    """
     if find_spec("mpi4py_fft") is None:
-        return _Peer(Entrant(PEER, reason="it is not installed (it needs FFTW)"))
+        return Entrant(PEER, reason="it is not installed (it needs FFTW)")
     from mpi4py_fft import PFFT as PeerPFFT
     from mpi4py_fft import newDistArray as peers_array
 
@@ -223,7 +189,8 @@ def _peer(comm: MPI.Intracomm, options: Options, source: Any) -> _Peer:
         plan.backward()
 
     check = partial(FourierCheck(comm, plan, np.array(plan.forward.input_array), peers_array), plan)
-    return _Peer(Entrant(PEER, call, setup, stopwatch, lead=LEAD, check=check), plan)
+    contestant = Contestant(PEER, call, check, lead=LEAD, parts={COMMUNICATION: stopwatch})
+    return Entrant(PEER, contestant, setup, close=plan.destroy)
 
 
 # Iterations of conjugate gradients, by every method and by PETSc.
@@ -238,68 +205,55 @@ GRADIENT_REMARK = (
 
 
 def gradients(
-    comm: MPI.Intracomm,
-    options: Options,
-    names: Sequence[str],
-    seconds: float,
-    tick: Callable[[], None],
+    comm: MPI.Intracomm, options: Options, names: Sequence[str], seconds: float, tick: Tick
 ) -> list[Row]:
     """Collective. The rows of the application."""
     options = options.but(shape=options.shape or [POINTS])
     with user_errors():
-        block = _block(comm, options)
+        if options.matrix is None:
+            block, name = grid(edge(options), comm), f"27-point {edge(options)}^3"
+        else:
+            file = Path(options.matrix)
+            block, name = RowBlock.of_file(comm, file), file.name
     if block.shape[0] != block.shape[1]:
         raise CommandError(f"--matrix {options.matrix}: it is {block.shape}, not square")
-    candidates: list[Candidate[DistMatrix]] = prepare(
-        comm, names, block.maker(comm, hints(options)), DistMatrix.Free
-    )
-    entrants = [Entrant(each.method, reason=each.reason) for each in candidates]
+    make = block.maker(comm, hints(options))
+    candidates = prepare(comm, names, make, DistMatrix.Free)
     try:
-        for entrant, candidate in zip(entrants, candidates, strict=True):
-            if candidate.made is not None:
-                _enter_gradient(comm, entrant, candidate.made, options.maxiter)
+        entrants = [
+            Entrant(each.method, reason=each.reason)
+            if each.made is None
+            else _gradient(comm, each.method, each.made, options.maxiter)
+            for each in candidates
+        ]
     except CommandError:  # the same on every rank
         release(comm, candidates, DistMatrix.Free)
         raise
-    opponent = _Opponent(comm, block, options.maxiter)
-    found = run_all(comm, [*entrants, opponent.entrant], options, seconds, tick)
+    opponent = _opponent(comm, block, options.maxiter)
+    found = run_all(comm, [*entrants, opponent], options, seconds, tick)
     opponent.close()
     release(comm, candidates, DistMatrix.Free)
     for entrant, candidate in zip(entrants, candidates, strict=True):
         if entrant.setup is not None:
             entrant.setup += candidate.freeing
-    name = f"CG {_name(options)}"
-    return rows(name, [*entrants, opponent.entrant], found, [PETSC])
+    return rows(f"CG {name}", [*entrants, opponent], found, PETSC)
 
 
-def _block(comm: MPI.Intracomm, options: Options) -> RowBlock:
-    """Collective. This rank's rows."""
-    if options.matrix is None:
-        return grid(edge(options), comm)
-    return RowBlock.of_file(comm, Path(options.matrix))
-
-
-def _name(options: Options) -> str:
-    if options.matrix is None:
-        return f"27-point {edge(options)}^3"
-    return Path(options.matrix).name
-
-
-def _enter_gradient(comm: MPI.Intracomm, entrant: Entrant, matrix: DistMatrix, steps: int) -> None:
+def _gradient(comm: MPI.Intracomm, name: str, matrix: DistMatrix, steps: int) -> Entrant:
     """Collective. What a solver does with a matrix, and whether its residual is true."""
     b = vector(*matrix.row_range, matrix.dtype)
-    entrant.setup = halo_setup(comm, matrix)
-    entrant.used = "" if matrix.method == entrant.name else matrix.method
+    setup, used = halo_setup(comm, matrix), "" if matrix.method == name else matrix.method
     _solution(matrix, b, steps)  # an error of what was asked for comes here
 
     def check() -> Verdict:
         return Verdict(_error(comm, matrix, b, _solution(matrix, b, steps)), TOLERANCE)
 
-    entrant.check = check
-    entrant.stopwatch = Stopwatch()
-    entrant.stopwatch.watch(matrix.halo, "start", "finish")
-    matrix.comm = WatchedComm(matrix.comm, entrant.stopwatch)
-    entrant.call = partial(_solution, matrix, b, steps)
+    stopwatch = Stopwatch()
+    stopwatch.watch(matrix.halo, "start", "finish")
+    matrix.comm = WatchedComm(matrix.comm, stopwatch)
+    call = partial(_solution, matrix, b, steps)
+    contestant = Contestant(name, call, check, parts={COMMUNICATION: stopwatch})
+    return Entrant(name, contestant, setup, used)
 
 
 def _solution(matrix: DistMatrix, b: NDArray[Any], steps: int) -> Solution:
@@ -321,25 +275,16 @@ def _error(comm: MPI.Intracomm, matrix: DistMatrix, b: NDArray[Any], solution: S
     return float(abs(length - solution.residuals[-1]) / (size or 1.0))
 
 
-class _Opponent:
-    """PETSc with our rows, or why it does not take part. Collective, as its methods are."""
+def _opponent(comm: MPI.Intracomm, block: RowBlock, steps: int) -> Entrant:
+    """Collective. PETSc with our rows, or why it does not take part."""
+    asked = cg_question(steps, 0.0)  # so many iterations are a lead of their own
+    try:
+        whole = vector(0, block.shape[1], np.dtype(np.float64))
+        job = Opponent.found(comm).start(comm, block, whole)
+    except ForeignError as error:
+        return Entrant(PETSC, reason=str(error))
 
-    def __init__(self, comm: MPI.Intracomm, block: RowBlock, steps: int) -> None:
-        self._job: Petsc | None = None
-        asked = cg_question(steps, 0.0)  # so many iterations are a lead of their own
-        try:
-            whole = vector(0, block.shape[1], np.dtype(np.float64))
-            self._job = job = Opponent.found(comm).start(comm, block, whole)
-        except ForeignError as error:
-            self.entrant = Entrant(PETSC, reason=str(error))
-            return
-        self.entrant = Entrant(
-            PETSC, partial(job.run, asked), alone=True, own=partial(job.times, asked),
-            check=partial(self._check, comm, job, asked),
-        )
-
-    @staticmethod
-    def _check(comm: MPI.Intracomm, job: Petsc, asked: str) -> Verdict:
+    def check() -> Verdict:
         """Compare the residual that it comes to, computed anew, with that of its recurrence."""
         if comm.rank == 0:
             job.run(asked)
@@ -347,16 +292,13 @@ class _Opponent:
         (error,) = job.times(residual_question(), 1)
         return Verdict(error, TOLERANCE)
 
-    def close(self) -> None:
-        """End the job."""
-        if self._job is not None:
-            self._job.close()
-            self._job = None
+    contestant = Contestant(
+        PETSC, partial(job.run, asked), check, alone=True, own=partial(job.times, asked)
+    )
+    return Entrant(PETSC, contestant, close=job.close)
 
 
-Tick = Callable[[], None]
 Application = Callable[[MPI.Intracomm, Options, Sequence[str], float, Tick], list[Row]]
-COMMUNICATION = "communication"
 REMARK = (
     "Communication: mean over the ranks; compute: the rest of the time of the slowest. Break-even: "
     "runs after which the set-up has paid."
@@ -389,10 +331,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 
             parts.add(name, measure)
             report.remarks.append(remark)
-    report.remarks += [REMARK, conclusion(_verdicts(report), "serial transforms, and residuals")]
+    verdicts = [row.verdict for row in report.rows if row.verdict is not None]
+    report.remarks += [REMARK, conclusion(verdicts, "serial transforms, and residuals")]
     report.finish(comm, out, options.json)
     return report.code(comm)
-
-
-def _verdicts(report: Report) -> list[Verdict]:
-    return [row.verdict for row in report.rows if row.verdict is not None]
