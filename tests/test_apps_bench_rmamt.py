@@ -122,7 +122,7 @@ def test_a_sweep_goes_on_and_is_drawn_and_reported(tmp_path):
     ("words", "sentence"),
     [
         (["--ranks", "1"], "--ranks 1: messages go from one rank to another, it needs 2 at least"),
-        (["--threads", "100"], "100 threads: at most 64 of a rank"),
+        (["--threads", "100"], "100: at most 64 of a rank"),
         (["--window", "1K", "--sizes", "4K"], "lies outside of a window of 1 KiB (--window)"),
         (["--second", "nowhere"], "--second nowhere: no cells of bench rma-mt in this folder"),
     ],

@@ -70,7 +70,7 @@ def test_threads_need_the_level_multiple():
 
 
 def test_too_many_threads_are_refused():
-    with pytest.raises(CommandError, match="65 threads: at most 64"):
+    with pytest.raises(CommandError, match="--threads: 65: at most 64"):
         options("--threads", "65")
 
 

@@ -99,32 +99,37 @@ def _measured(window: MPI.Win, transport: Transport) -> LogGP:
     """Local, at the origin."""
     data = np.ones(LONG[-1], np.uint8)
 
-    def put(nbytes: int) -> tuple[float, float]:
-        """Seconds that the call takes, and until the data are there."""
-        began = time.perf_counter()
+    def put(nbytes: int) -> None:
         window.Put([data, nbytes, MPI.BYTE], 1, [0, nbytes, MPI.BYTE])
-        issued = time.perf_counter()
-        window.Flush(1)
-        return issued - began, time.perf_counter() - began
 
-    def several(count: int) -> float:
-        began = time.perf_counter()
-        for _ in range(count):
-            transport.message(window, data)
-        window.Flush(1)
-        return time.perf_counter() - began
+    def flushed(call: Callable[[], object], count: int = 1) -> float:
+        def several() -> None:
+            for _ in range(count):
+                call()
+            window.Flush(1)
 
-    short = [put(SHORT) for _ in range(WARM_UP + ROUNDS)][WARM_UP:]
-    overhead = median(call for call, _ in short)
-    whole = median(times for _, times in short)
-    long = [median(put(nbytes)[1] for _ in range(ROUNDS)) for nbytes in LONG]
-    rows, one = (median(several(count) for _ in range(ROUNDS)) for count in (IN_A_ROW, 1))
+        return _usual(several)
+
+    overhead = _usual(partial(put, SHORT), partial(window.Flush, 1))
+    long = [flushed(partial(put, nbytes)) for nbytes in LONG]
+    row, one = (flushed(partial(transport.message, window, data), n) for n in (IN_A_ROW, 1))
     return LogGP(
-        latency=max(whole - overhead, 0.0) / 2,
+        latency=max(flushed(partial(put, SHORT)) - overhead, 0.0) / 2,
         overhead=overhead,
-        gap=max(rows - one, 0.0) / (IN_A_ROW - 1) / transport.parts,
+        gap=max(row - one, 0.0) / (IN_A_ROW - 1) / transport.parts,
         byte_gap=max(float(np.polyfit(LONG, long, 1)[0]), 0.0),
     )
+
+
+def _usual(call: Callable[[], object], after: Callable[[], object] = lambda: None) -> float:
+    """Local. Seconds of a call, the median of some; ``after`` each comes what does not count."""
+    times = []
+    for _ in range(WARM_UP + ROUNDS):
+        began = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - began)
+        after()
+    return median(times[WARM_UP:])
 
 
 def with_hop(network: LogGP, hop: float) -> LogGP:
@@ -155,15 +160,12 @@ def one_sided_hop(pair: MPI.Intracomm) -> float:
     """Collective over two ranks. Seconds of a short linear broadcast, opened and closed."""
     data = np.zeros(SHORT, np.uint8)
     window = _allocated(pair)
-    times = []
+    seconds = 0.0
     if pair.rank == 0:
-        for _ in range(WARM_UP + ROUNDS):
-            began = time.perf_counter()
-            bcast_linear(window, data, 0, 0)
-            times.append(time.perf_counter() - began)
+        seconds = _usual(partial(bcast_linear, window, data, 0, 0))
     pair.Barrier()
     window.Free()
-    hop: float = pair.bcast(median(times[WARM_UP:]) if times else 0.0)
+    hop: float = pair.bcast(seconds)
     return hop
 
 
@@ -195,13 +197,8 @@ def passive_hop(pair: MPI.Intracomm, timeouts: tuple[float, float]) -> float:
 
 def _half(pair: MPI.Intracomm, to_and_fro: Callable[[], None]) -> float:
     """Collective over two ranks. Half of the time to and fro."""
-    times = []
     pair.Barrier()
-    for _ in range(WARM_UP + ROUNDS):
-        began = time.perf_counter()
-        to_and_fro()
-        times.append(time.perf_counter() - began)
-    half: float = pair.bcast(median(times[WARM_UP:]) / 2)
+    half: float = pair.bcast(_usual(to_and_fro) / 2)
     return half
 
 
@@ -290,10 +287,8 @@ class Forecast:
         return least
 
     def _ahead(self, method: str, order: str, other: str, ranks: int, nbytes: int) -> float | None:
-        mine, theirs = (
-            self.time(method, order, ranks, nbytes),
-            self.time(other, "", ranks, nbytes),
-        )
+        mine = self.time(method, order, ranks, nbytes)
+        theirs = self.time(other, "", ranks, nbytes)
         return None if mine is None or theirs is None else theirs - mine
 
     def _node(self, rank: int) -> int:
@@ -320,17 +315,9 @@ def _flagged(network: LogGP, ranks: int, nbytes: int, order: str) -> float:
     return _linear(replace(network, gap=WITH_FLAG * network.gap), ranks, nbytes, order)
 
 
-def _off_node(nodes: Sequence[int]) -> int:
-    return 1 + sum(node != nodes[0] for node in nodes)
-
-
-def _of_nodes(nodes: Sequence[int]) -> int:
-    return len(set(nodes))
-
-
 _RULES = {
-    LINEAR: _Rule(BINOMIAL, _flagged, _off_node),
-    BINOMIAL: _Rule(BINOMIAL, binomial, _of_nodes),
+    LINEAR: _Rule(BINOMIAL, _flagged, lambda nodes: 1 + sum(node != nodes[0] for node in nodes)),
+    BINOMIAL: _Rule(BINOMIAL, binomial, lambda nodes: len(set(nodes))),
     ONE_SIDED: _Rule(ONE_SIDED, _linear, len, everywhere=True),
     PASSIVE: _Rule(PASSIVE, binomial, len, everywhere=True),
 }
@@ -369,21 +356,17 @@ class Crossing:
     @property
     def phrase(self) -> str:
         """Local. Where."""
-        at, show = _WORDS[self.over]
-        here = "nowhere in the sweep" if self.measured is None else f"from {show(self.measured)} on"
-        model = "nowhere" if self.predicted is None else f"from {show(self.predicted)} on"
-        return f"{at(self.at)}: {here} ({f'model: {model}' if self.modelled else 'no model'})"
+        here, model = (
+            "nowhere" if place is None else f"from {_told(self.over, place)} on"
+            for place in (self.measured, self.predicted)
+        )
+        sweep = " in the sweep" if self.measured is None else ""
+        at = _told("ranks" if self.over == "bytes" else "bytes", self.at)
+        return f"{at}: {here}{sweep} ({f'model: {model}' if self.modelled else 'no model'})"
 
 
-def _bytes(number: float) -> str:
-    return byte_count(round(number))
-
-
-def _ranks(number: float) -> str:
-    return f"{number:.3g} ranks"
-
-
-_WORDS = {"bytes": (_ranks, _bytes), "ranks": (_bytes, _ranks)}
+def _told(over: str, number: float) -> str:
+    return byte_count(round(number)) if over == "bytes" else f"{number:.3g} ranks"
 
 
 def crossings(
@@ -398,30 +381,31 @@ def crossings(
     Only what was timed; ``sizes`` and ``counts`` ascend.
     """
     found = []
-    for (method, other), each in (
-        (pair, each) for pair in PAIRS for each in entered if each.method == pair[0]
-    ):
+
+    def add(over: str, at: int, seen: dict[int, float], model: float | None, known: bool) -> None:
+        measured = crossing(list(seen), list(seen.values()))
+        found.append(Crossing(*who, over, at, model, measured, known))
+
+    for each in entered:
+        other = dict(PAIRS).get(each.method, "")
+        who = each.method, each.order, other
         ratios = {
             (count, size): ratio(times[count, size, each.name], times[count, size, other])
             for count in counts
             for size in sizes
             if (count, size, each.name) in times and (count, size, other) in times
         }
-        order = each.order
         for count in counts:
             row = {size: ratios[count, size] for size in sizes if (count, size) in ratios}
             if row:
-                model = forecast.crossover_bytes(method, order, other, count)
-                seen = crossing(list(row), list(row.values()))
-                known = forecast.covers(method, other, count)
-                found.append(Crossing(method, order, other, "bytes", count, model, seen, known))
+                known = forecast.covers(each.method, other, count)
+                add("bytes", count, row, forecast.crossover_bytes(*who, count), known)
         for size in sizes:
             column = {count: ratios[count, size] for count in counts if (count, size) in ratios}
             if len(column) > 1:
-                model = forecast.crossover_ranks(method, order, other, size)
-                seen = crossing(list(column), list(column.values()))
-                known = forecast.covers(method, other, max(column)) and forecast.spreads(method)
-                found.append(Crossing(method, order, other, "ranks", size, model, seen, known))
+                known = forecast.covers(each.method, other, max(column))
+                known = known and forecast.spreads(each.method)
+                add("ranks", size, column, forecast.crossover_ranks(*who, size), known)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from onesided.apps.cli.options import (
     ALL,
@@ -26,25 +27,24 @@ LEVELS = ("single", "multiple")
 QUICK_SIZES = "1 1K 64K 1M"
 #: Of a window, usually and in a quick run, unless a message of every thread needs more.
 WINDOWS = ("64M", "8M")
-#: Threads of a rank, at most.
+#: Threads or neighbors of a rank, at most.
 MOST_THREADS = 64
 LARGEST = "4M"
 
 
-def threads(text: str) -> int:
-    """Local. A number of threads."""
+def few(text: str) -> int:
+    """Local. A number of threads or neighbors of a rank."""
     number = positive(text)
     if number > MOST_THREADS:
-        raise argparse.ArgumentTypeError(f"{number} threads: at most {MOST_THREADS} of a rank")
+        raise argparse.ArgumentTypeError(f"{number}: at most {MOST_THREADS} of a rank")
     return number
 
 
-def neighbors(text: str) -> int:
-    """Local. How many neighbors a halo has."""
-    number = positive(text)
-    if number > MOST_THREADS:
-        raise argparse.ArgumentTypeError(f"{number} neighbors: at most {MOST_THREADS} of a rank")
-    return number
+def _some(parser: argparse.ArgumentParser, name: str, choices: Sequence[str], note: str) -> None:
+    """Local. An option that takes some words of a list, all where nothing is given."""
+    parser.add_argument(
+        f"--{name}", choices=choices, nargs="+", default=list(choices), help=note
+    )
 
 
 def bench_rma_mt(parser: argparse.ArgumentParser) -> None:
@@ -59,72 +59,40 @@ def bench_rma_mt(parser: argparse.ArgumentParser) -> None:
     take(parser, "strict")
     take(parser, "ranks", "2")
     take(parser, "patterns", ALL, choices=RMA_MT_PATTERNS)
-    add("--syncs", choices=SYNCS, nargs="+", default=list(SYNCS), help="default all")
-    add("--ops", choices=OPS, nargs="+", default=list(OPS), help="default both")
-    add(
-        "--thread-levels",
-        choices=LEVELS,
-        nargs="+",
-        default=list(LEVELS),
-        help="thread levels of MPI; with single the main thread transfers alone (default both)",
+    _some(parser, "syncs", SYNCS, "default all")
+    _some(parser, "ops", OPS, "default both")
+    note = "thread levels of MPI; with single the main thread transfers alone (default both)"
+    _some(parser, "thread-levels", LEVELS, note)
+    take(parser, "threads", "1 2 4 8 16", "which transfer", quick="1 4", many=True, type=few)
+    said = (
+        f"powers of two from 1 to {LARGEST}, for latency and bandwidth none from 2 to 8, as in "
+        f"paper 002; quick {QUICK_SIZES}"
     )
-    take(
-        parser, "threads", "1 2 4 8 16", "which transfer", quick="1 4", many=True, type=threads
-    )
-    take(
-        parser,
-        "sizes",
-        note="of a message",
-        said=f"powers of two from 1 to {LARGEST}, for latency and bandwidth none from 2 to 8, as "
-        f"in paper 002; quick {QUICK_SIZES}",
-    )
-    add(
-        "--messages",
-        metavar="N",
-        type=positive,
-        default=256,
-        help="of a thread in an epoch, but for latency (default 256)",
-    )
+    take(parser, "sizes", note="of a message", said=said)
+    add("--messages", metavar="N", type=positive, default=256,
+        help="of a thread in an epoch, but for latency (default 256)")  # fmt: skip
     usual, quick = WINDOWS
-    add(
-        "--window",
-        metavar="BYTES",
-        type=size,
+    add("--window", metavar="BYTES", type=size,
         help=f"of a window: fewer messages where they are large (default {usual}, quick {quick}, "
-        "and more where one message of every thread needs it)",
-    )
-    add(
-        "--neighbors",
-        metavar="N",
-        type=neighbors,
-        default=6,
-        help="of a rank in rate-halo (default 6)",
-    )
+        "and more where one message of every thread needs it)")  # fmt: skip
+    add("--neighbors", metavar="N", type=few, default=6,
+        help="of a rank in rate-halo (default 6)")  # fmt: skip
     take(parser, "repeats", "5", "with new threads and a new window", quick="2")
     take(parser, "iterations", "200", "in a run", quick="40")
-    add(
-        "--run-seconds",
-        metavar="S",
-        type=seconds,
+    add("--run-seconds", metavar="S", type=seconds,
         help="of a run, with fewer iterations where they take longer (default 0.2; quick 0.04)",
-    )
+        )  # fmt: skip
     take(parser, "limit", "60", "a cell, which hangs then", quick="20")
-    add(
-        "--batch",
-        metavar="N",
-        type=positive,
+    add("--batch", metavar="N", type=positive,
         help="cells of a job; where one fails, another job goes on after it; 1: each has its own "
-        "(default 20; quick 64)",
-    )
+        "(default 20; quick 64)")  # fmt: skip
     parser.usual |= {"run_seconds": (0.2, 0.04), "batch": (20, 64)}  # type: ignore[attr-defined]
     take(parser, "afresh")
     add("--retry", action="store_true", help="measure again what failed before")
     take(parser, "json", said="rma-mt.json in the folder")
-    add(
-        "--second",
-        metavar="DIR",
+    add("--second", metavar="DIR",
         help="draw Figures 5 to 7 of this folder, measured with another MPI (default: the same)",
-    )
+        )  # fmt: skip
     take(parser, "terminal")
 
 
@@ -136,6 +104,9 @@ def bench_rma_mt_cells(parser: argparse.ArgumentParser) -> None:
     take(parser, "terminal")
 
 
+#: Where the benchmarks receive that have no slots of a request.
+ARRAYS = ("empty", "plain")
+ARRAYS_NOTE = "in memory from collectives.empty, or in NumPy's"
 BUFFER = "1M"
 MESSAGE_SIZES = "64 256 1K 4K 16K 64K 256K 1M"
 #: Those of :mod:`onesided.apps.papers.partitioned_sends`, which is not imported for a help text.
@@ -155,47 +126,20 @@ def bench_partitioned(parser: argparse.ArgumentParser) -> None:
     timed(parser, "30")
     add = parser.add_argument
     add("--buffer", metavar="BYTES", type=size, default=size(BUFFER), help=f"default {BUFFER}")
-    take(
-        parser,
-        "sizes",
-        note="of a partition",
-        said=f"{MESSAGE_SIZES}, as far as they fit the buffer",
-    )
+    said = f"{MESSAGE_SIZES}, as far as they fit the buffer"
+    take(parser, "sizes", note="of a partition", said=said)
     take(parser, "orders", ALL, "in which partitions are marked ready", choices=PARTITION_ORDERS)
-    take(
-        parser,
-        "threads",
-        "1 4 16",
-        "which mark; numbers after the first are tried with the first order only",
-        many=True,
-    )
-    add(
-        "--aggregates",
-        metavar="BYTES",
-        type=size_or_nothing,
-        nargs="+",
-        default=list(AGGREGATES),
+    note = "which mark; numbers after the first are tried with the first order only"
+    take(parser, "threads", "1 4 16", note, many=True)
+    add("--aggregates", metavar="BYTES", type=size_or_nothing, nargs="+", default=list(AGGREGATES),
         help="partitions are joined to groups of so many bytes; 0: not at all (default 0 64K)",
-    )
-    add(
-        "--compute",
-        metavar="MICROSECONDS",
-        type=not_negative,
-        default=0.0,
+        )  # fmt: skip
+    add("--compute", metavar="MICROSECONDS", type=not_negative, default=0.0,
         help="work before a partition is ready, which the sender's threads share (default 0)",
-    )
-    take(
-        parser,
-        "memory",
-        "empty",
-        "in memory from collectives.empty, or in NumPy's",
-        choices=("empty", "plain"),
-    )
-    add(
-        "--python",
-        action="store_true",
-        help="count ours in Python as well, beside the compiled counter",
-    )
+        )  # fmt: skip
+    take(parser, "memory", "empty", ARRAYS_NOTE, choices=ARRAYS)
+    add("--python", action="store_true",
+        help="count ours in Python as well, beside the compiled counter")  # fmt: skip
     take(parser, "seed", "0", "the randomized order")
     take(parser, "targets", note="one thread, from left to right")
     take(parser, "strict")
@@ -217,41 +161,19 @@ def bench_broadcast(parser: argparse.ArgumentParser) -> None:
     take(sizes, "sizes", BROADCAST_SIZES, "of a message")
     take(sizes, "paper", note="the sizes of paper 003, 2, 4 ... 40 KiB and 2, 4 ... 40 MiB")
     take(parser, "ranks-list", said="2, 3 ... 8, then 16, 24 ... of the job")
-    take(
-        parser,
-        "orders",
-        ALL,
-        "in which the children in a binomial tree are served",
-        choices=ORDERS,
-    )
-    take(
-        parser,
-        "memory",
-        "empty",
-        "in memory from collectives.empty, or in NumPy's, by the persistent methods",
-        choices=("empty", "plain"),
-    )
-    add(
-        "--warm-up",
-        metavar="N",
-        type=whole,
-        default=0,
+    note = "in which the children in a binomial tree are served"
+    take(parser, "orders", ALL, note, choices=ORDERS)
+    note = f"{ARRAYS_NOTE}, by the persistent methods"
+    take(parser, "memory", "empty", note, choices=ARRAYS)
+    add("--warm-up", metavar="N", type=whole, default=0,
         help="untimed rounds first, besides the four that every measurement has (default 0)",
-    )
-    add(
-        "--waiter-timeout",
-        metavar="S",
-        type=not_negative,
-        default=0.001,
+        )  # fmt: skip
+    add("--waiter-timeout", metavar="S", type=not_negative, default=0.001,
         help="longest sleep of an idle Broadcaster in seconds (0.001, as in the paper)",
-    )
-    add(
-        "--flush-timeout",
-        metavar="S",
-        type=not_negative,
-        default=0.001,
+        )  # fmt: skip
+    add("--flush-timeout", metavar="S", type=not_negative, default=0.001,
         help="longest sleep of a rank that waits for a passive broadcast (0.001, as in the paper)",
-    )
+        )  # fmt: skip
     take(parser, "picture", note="Figures 13 to 16, FILE-13 and so on")
 
 
@@ -286,12 +208,8 @@ def bench_alltoallv(parser: argparse.ArgumentParser) -> None:
     _repeated(parser)
     take(parser, "sizes", SIZES, "that each rank sends, its own block included")
     take(parser, "ranks-list", said="2, 4, 8 ... and all of the job")
-    take(
-        parser,
-        "scaling",
-        ALL,
-        "all ranks together send what the smallest number of ranks sends then",
-    )
+    note = "all ranks together send what the smallest number of ranks sends then"
+    take(parser, "scaling", ALL, note)
     take(parser, "picture", note="Figures 1 and 2, FILE-1 and so on")
 
 
@@ -306,45 +224,23 @@ def bench_rounds(parser: argparse.ArgumentParser) -> None:
 
 def bench_collectives(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided bench collectives``."""
-    take(
-        parser,
-        "comm",
-        note="an operation leaves out those that are none of its own",
-        said="auto, and the methods among which it chooses",
-    )
+    note = "an operation leaves out those that are none of its own"
+    take(parser, "comm", note=note, said="auto, and the methods among which it chooses")
     run_options(parser, None)
     parser.add_argument(
-        "--operations",
-        metavar="NAME",
-        choices=OPERATIONS,
-        nargs="+",
-        default=OPERATIONS,
+        "--operations", metavar="NAME", choices=OPERATIONS, nargs="+", default=OPERATIONS,
         help=f"default all: {' '.join(OPERATIONS)}",
-    )
-    take(
-        parser,
-        "sizes",
-        "8 64 256 1K 4K 16K 64K 256K 1M 4M",
-        "that a rank has, or of one block, as OSU's micro-benchmarks count them",
-        quick="8 1K 64K 1M",
-    )
-    take(
-        parser,
-        "memory",
-        "plain",
-        "in NumPy's memory, or in that of collectives.empty",
-        choices=("plain", "empty"),
-    )
+    )  # fmt: skip
+    note = "that a rank has, or of one block, as OSU's micro-benchmarks count them"
+    take(parser, "sizes", "8 64 256 1K 4K 16K 64K 256K 1M 4M", note, quick="8 1K 64K 1M")
+    note = "in NumPy's memory, or in that of collectives.empty"
+    take(parser, "memory", "plain", note, choices=ARRAYS)
     take(parser, "iterations", "41", quick="9")
     take(parser, "seconds", "120", quick="10")
     take(parser, "quick", note="few sizes and iterations")
     take(parser, "strict")
-    take(
-        parser,
-        "output",
-        note="a folder for what is measured; a run that was ended goes on from there",
-        type=FolderName,
-    )
+    note = "a folder for what is measured; a run that was ended goes on from there"
+    take(parser, "output", note=note, type=FolderName)
     take(parser, "afresh")
     take(parser, "picture", note="all ratios")
 
@@ -352,29 +248,17 @@ def bench_collectives(parser: argparse.ArgumentParser) -> None:
 def bench_patterns(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided bench patterns``."""
     add = parser.add_argument
-    add(
-        "files",
-        metavar="FILE",
-        nargs="*",
+    add("files", metavar="FILE", nargs="*",
         help="matrices, in any format that spmv reads (default: the matrix of the package)",
-    )
+        )  # fmt: skip
     _repeated(parser)
-    add(
-        "--mesh",
-        metavar="N",
-        type=whole,
-        default=MESH,
+    add("--mesh", metavar="N", type=whole, default=MESH,
         help=f"also a generated mesh like hugetrace with N rows; 0 for none (default {MESH})",
-    )
+        )  # fmt: skip
     take(parser, "seed", "0", "the curves of the mesh")
     take(parser, "partition", "rows")
-    take(
-        parser,
-        "patterns",
-        ALL,
-        "spmv: the halo of a product; rows: every nonzero to the owner of its column",
-        choices=PATTERNS,
-    )
+    note = "spmv: the halo of a product; rows: every nonzero to the owner of its column"
+    take(parser, "patterns", ALL, note, choices=PATTERNS)
     take(parser, "picture", note="Figures 3 and 4, FILE-NAME-PATTERN-times and -heat")
 
 
@@ -382,22 +266,15 @@ def bench_apps(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided bench apps``."""
     run_options(parser, ALL)
     timed(parser, "20")
-    add = parser.add_argument
-    add(
-        "--applications",
-        choices=APPLICATIONS,
-        nargs="+",
-        default=list(APPLICATIONS),
-        help="a Fourier transform forward and backward, conjugate gradients (default both)",
-    )
-    take(
-        parser,
-        "shape",
-        note="of the transformed array, and of the 27-point grid of conjugate gradients",
-        said="128 128 128, and 64 64 64",
-    )
+    note = "a Fourier transform forward and backward, conjugate gradients (default both)"
+    _some(parser, "applications", APPLICATIONS, note)
+    note = "of the transformed array, and of the 27-point grid of conjugate gradients"
+    take(parser, "shape", note=note, said="128 128 128, and 64 64 64")
     take(parser, "dtype", "float64")
-    add("--matrix", metavar="FILE", help="or with the symmetric positive definite matrix of FILE")
+    parser.add_argument(
+        "--matrix", metavar="FILE",
+        help="or with the symmetric positive definite matrix of FILE",
+    )  # fmt: skip
     take(parser, "maxiter", "100", "conjugate gradients take all of them")
 
 
