@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
@@ -93,12 +93,7 @@ class Runner:
 def single(lane: Lane) -> Runner:
     """Local. The whole buffer by one blocking message, when everything is ready."""
     transfer = lane.comm.Send if lane.is_sender else lane.comm.Recv
-    data, peer, tag = [lane.message, MPI.BYTE], lane.peer, lane.tag
-
-    def wait() -> None:
-        transfer(data, peer, tag)
-
-    return Runner(wait=wait)
+    return Runner(wait=partial(transfer, [lane.message, MPI.BYTE], lane.peer, lane.tag))
 
 
 def blocking(lane: Lane) -> Runner:
@@ -107,10 +102,7 @@ def blocking(lane: Lane) -> Runner:
     transfer = lane.comm.Send if lane.is_sender else lane.comm.Recv
     pieces, peer = [[piece, MPI.BYTE] for piece in lane.pieces()], lane.peer
 
-    def mark(index: int) -> None:
-        transfer(pieces[index], peer, index)
-
-    return Runner(mark=mark)
+    return Runner(mark=lambda index: transfer(pieces[index], peer, index))
 
 
 def persistent(lane: Lane) -> Runner:
@@ -121,19 +113,13 @@ def persistent(lane: Lane) -> Runner:
         make([piece, MPI.BYTE], lane.peer, index) for index, piece in enumerate(lane.pieces())
     ]
     starts = [request.Start for request in requests if isinstance(request, MPI.Prequest)]
-    waitall = MPI.Request.Waitall
-
-    def mark(index: int) -> None:
-        starts[index]()
-
-    def wait() -> None:
-        waitall(requests)
 
     def free() -> None:
         for request in requests:
             request.Free()
 
-    return Runner(mark=mark, wait=wait, free=free)
+    wait = partial(MPI.Request.Waitall, requests)
+    return Runner(mark=lambda index: starts[index](), wait=wait, free=free)
 
 
 def immediate(lane: Lane) -> Runner:
@@ -142,15 +128,11 @@ def immediate(lane: Lane) -> Runner:
     begin = lane.comm.Isend if lane.is_sender else lane.comm.Irecv
     pieces, peer = [[piece, MPI.BYTE] for piece in lane.pieces()], lane.peer
     requests = [MPI.REQUEST_NULL for _ in pieces]
-    waitall = MPI.Request.Waitall
 
     def mark(index: int) -> None:
         requests[index] = begin(pieces[index], peer, index)
 
-    def wait() -> None:
-        waitall(requests)
-
-    return Runner(mark=mark, wait=wait)
+    return Runner(mark=mark, wait=partial(MPI.Request.Waitall, requests))
 
 
 # Contestants that send the buffer as one partitioned message: the MPI's own, and ours.
@@ -167,7 +149,7 @@ def native(lane: Lane) -> Runner:
         request = init([lane.message, MPI.BYTE], lane.partitions, lane.peer, lane.tag)
     except (MPI.Exception, NotImplementedError) as error:
         raise UnsupportedError(f"no partitioned send in this MPI: {error}") from error
-    return _runner(lane, request, request.Free)
+    return _runner(lane, request)
 
 
 def ours(method: str, aggregate: int, compiled: bool = True) -> Callable[[Lane], Runner]:
@@ -181,15 +163,14 @@ def ours(method: str, aggregate: int, compiled: bool = True) -> Callable[[Lane],
             lane.comm, lane.message, lane.partitions, lane.peer, lane.tag,
             method=method, aggregate=aggregate, info=info,
         )
-        return _runner(lane, request, request.Free)
+        return _runner(lane, request)
 
     return make
 
 
-def _runner(lane: Lane, request: Any, free: Callable[[], object]) -> Runner:
-    if not lane.is_sender:
-        return Runner(request.Start, wait=request.Wait, free=free)
-    return Runner(request.Start, request.Pready, request.Pready_range, request.Wait, free)
+def _runner(lane: Lane, request: Any) -> Runner:
+    marks = (request.Pready, request.Pready_range) if lane.is_sender else (None, None)
+    return Runner(request.Start, *marks, request.Wait, request.Free)
 
 
 # In which order partitions are marked ready, and by which thread: geometry without any MPI.
@@ -258,7 +239,6 @@ def neighborhood(partitions: int, threads: int, seed: int) -> list[list[int]]:
     ]
 
 
-# one line per order: its name, whether it is made of ranges, and what it is
 ORDERS = {
     each.name: each
     for each in (
@@ -326,6 +306,8 @@ def one_by_one(runner: Runner, share: Share, compute: Compute) -> Work | None:
     mark = runner.mark
     if mark is None:
         return None
+    if compute is not None:
+        return _computing([(1, partial(mark, index)) for index in share.indices], compute)
     *most, last = share.indices
 
     def work() -> float:
@@ -335,16 +317,7 @@ def one_by_one(runner: Runner, share: Share, compute: Compute) -> Work | None:
         mark(last)
         return ready
 
-    def computing_work(compute: Callable[[], None]) -> float:
-        for index in most:
-            compute()
-            mark(index)
-        compute()
-        ready = clock()
-        mark(last)
-        return ready
-
-    return work if compute is None else lambda: computing_work(compute)
+    return work
 
 
 def in_ranges(runner: Runner, share: Share, compute: Compute) -> Work | None:
@@ -352,6 +325,9 @@ def in_ranges(runner: Runner, share: Share, compute: Compute) -> Work | None:
     mark = runner.mark_range
     if mark is None:
         return None
+    if compute is not None:
+        steps = [(last - first + 1, partial(mark, first, last)) for first, last in share.runs]
+        return _computing(steps, compute)
     *most, (low, high) = share.runs
 
     def work() -> float:
@@ -361,46 +337,47 @@ def in_ranges(runner: Runner, share: Share, compute: Compute) -> Work | None:
         mark(low, high)
         return ready
 
-    def computing_work(compute: Callable[[], None]) -> float:
-        for first, last in most:
-            for _ in range(first, last + 1):
-                compute()
-            mark(first, last)
-        for _ in range(low, high + 1):
-            compute()
-        ready = clock()
-        mark(low, high)
-        return ready
-
-    return work if compute is None else lambda: computing_work(compute)
+    return work
 
 
 def not_at_all(runner: Runner, share: Share, compute: Compute) -> Work | None:
     """Local. Computing only: the buffer leaves as a whole, when all threads are done."""
-    if compute is None:
-        return None
-    count = range(len(share.indices))
+    return None if compute is None else _computing([(len(share.indices), nothing)], compute)
+
+
+def _computing(
+    steps: Sequence[tuple[int, Callable[[], object]]], compute: Callable[[], None]
+) -> Work:
+    """Local. So many partitions are computed before each of the calls that mark them."""
 
     def work() -> float:
-        for _ in count:
-            compute()
-        return clock()
+        ready = clock()
+        for count, mark in steps:
+            for _ in range(count):
+                compute()
+            ready = clock()
+            mark()
+        return ready
 
     return work
 
 
 @dataclass(frozen=True)
 class Marking:
-    """A way of marking: its name, the orders it suits, and a thread's work."""
+    """A way of marking: its name, and a thread's work. ``ranges``: only for orders of these."""
 
     name: str
-    suits: Callable[[Order], bool]
     work: Callable[[Runner, Share, Compute], Work | None]
+    ranges: bool = False
+
+    def suits(self, order: Order) -> bool:
+        """Local. Whether an order can be marked in this way."""
+        return order.in_runs or not self.ranges
 
 
-ONE_BY_ONE = Marking("one by one", lambda order: True, one_by_one)
-BULK = Marking("in bulk", lambda order: order.in_runs, in_ranges)
-WHOLE = Marking("-", lambda order: True, not_at_all)
+ONE_BY_ONE = Marking("one by one", one_by_one)
+BULK = Marking("in bulk", in_ranges, ranges=True)
+WHOLE = Marking(NOTHING, not_at_all)
 
 
 AUTO = "auto"
