@@ -7,7 +7,7 @@ Every rank sends equal blocks, filled with its own number, to all ranks, itself 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from mpi4py import MPI
 
 from onesided.apps.bench.ranks import among, counted
 from onesided.apps.bench.selection import BASELINE, chosen
-from onesided.apps.bench.store import Part, Parts
+from onesided.apps.bench.store import Parts
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import Report, Row, byte_count
@@ -183,8 +183,10 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         def compare(sub: MPI.Intracomm) -> None:
             for place in table:
                 if place.ranks == sub.size:
-                    name = f"{place.ranks} {place.count}"
-                    parts.add(name, partial(_compare, sub, options, names, place, share, tick))
+                    labels = {"ranks": str(place.ranks), "bytes": byte_count(place.nbytes)}
+                    contest = Contest(sub, options, names, labels, share)
+                    measure = partial(contest.add, uniform(sub, place.count), tick)
+                    parts.add(f"{place.ranks} {place.count}", measure)
 
         for count in counts:
             among(comm, count, compare)
@@ -194,19 +196,3 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     report.remarks.append(wrong_elements(report.rows, "the number of the rank that sent it"))
     report.finish(comm, out, options.json)
     return report.code(comm)
-
-
-def _compare(
-    comm: MPI.Intracomm,
-    options: Options,
-    names: Sequence[str],
-    place: Place,
-    seconds: float,
-    tick: Callable[[], None],
-    part: Part,
-) -> None:
-    """Collective. The rows of one place."""
-    labels = {"ranks": str(place.ranks), "bytes": byte_count(place.nbytes)}
-    contest = Contest(comm, options, names, labels, seconds)
-    part.rows += contest.rows(uniform(comm, place.count), tick)
-

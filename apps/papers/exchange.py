@@ -21,6 +21,7 @@ from mpi4py import MPI
 from onesided.apps.bench.memory import PLACES, Array, Exchanger
 from onesided.apps.bench.race import Check, Contestant, Race, race, repeats, unchecked
 from onesided.apps.bench.selection import BASELINE, Candidate, hints, prepare, release
+from onesided.apps.bench.store import Part
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Row
@@ -137,6 +138,10 @@ class Contest:
             for place, each in made
             if each.reason
         ]
+
+    def add(self, problem: Problem, tick: Callable[[], None], part: Part) -> None:
+        """Collective. Add :meth:`rows` to a part of a benchmark."""
+        part.rows += self.rows(problem, tick)
 
     def _entered(
         self, candidate: Candidate[Exchanger], maker: Callable[[str], Exchanger], place: str

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from importlib.resources import as_file
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.selection import BASELINE, chosen
-from onesided.apps.bench.store import Part, Parts
+from onesided.apps.bench.store import Parts
 from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
@@ -176,7 +178,12 @@ class Subject:
 
     name: str
     facts: dict[str, Any]
-    traffic: dict[str, Traffic] = field(default_factory=dict)
+    traffic: dict[str, Traffic]
+
+    def record(self) -> dict[str, Any]:
+        """Local. For JSON."""
+        patterns = {name: each.record() for name, each in self.traffic.items()}
+        return {**self.facts, "patterns": patterns}
 
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
@@ -188,7 +195,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     report = Report(
         "bench patterns",
         options.settings() | {"files": _names(options.files)},
-        {"ranks": comm.size, "matrices": {each.name: _record(each) for each in subjects}},
+        {"ranks": comm.size, "matrices": {each.name: each.record() for each in subjects}},
         remarks=[BYTES_REMARK, REMARK],
     )
     out = console(options.terminal) if comm.rank == 0 else None
@@ -200,12 +207,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
             contest = Contest(comm, options, names, labels, share)
             problem = each.traffic[pattern].problem(comm.rank)
 
-            def measure(
-                part: Part, contest: Contest = contest, problem: Problem = problem
-            ) -> None:
-                part.rows += contest.rows(problem, tick)
-
-            parts.add(f"{each.name} {pattern}", measure)
+            parts.add(f"{each.name} {pattern}", partial(contest.add, problem, tick))
     if out is not None:
         for each, pattern in pairs:
             title = f"{each.name}, {pattern}: elements from rank (down) to rank (across)"
@@ -219,38 +221,24 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 def _subjects(comm: MPI.Intracomm, options: Options) -> list[Subject]:
     """Collective. Every matrix, of which nothing is kept but the patterns."""
     found = []
-    shown = _names(options.files)
-    for file, name in zip(options.files, shown, strict=True):
-        found.append(_subject(comm, options, name, {"file": name}, _reader(comm, options, file)))
-    if not options.files:
-        with as_file(shipped()) as path:
-            name = _names([path.name])[0]
-            reader = _reader(comm, options, str(path))
-            found.append(_subject(comm, options, name, {"file": path.name}, reader))
+    with ExitStack() as stack:
+        files = options.files or [str(stack.enter_context(as_file(shipped())))]
+        for file, name in zip(files, _names(files), strict=True):
+            matrix = read(comm, file, partition=options.partition, **HOW)
+            found.append(_subject(comm, options, name, {"file": Path(file).name}, matrix))
     if options.mesh:
-
-        def mesh() -> DistMatrix:
-            rows = trace_mesh(comm, options.mesh, options.seed)
-            return from_rows(comm, rows, partition=options.partition, **HOW)
-
+        rows = trace_mesh(comm, options.mesh, options.seed)
+        matrix = from_rows(comm, rows, partition=options.partition, **HOW)
         facts = {"generated": "mesh refined along curves", "seed": options.seed}
-        found.append(_subject(comm, options, f"mesh-{options.mesh}", facts, mesh))
+        found.append(_subject(comm, options, f"mesh-{options.mesh}", facts, matrix))
     return found
 
 
-def _reader(comm: MPI.Intracomm, options: Options, file: str) -> Callable[[], DistMatrix]:
-    return lambda: read(comm, file, partition=options.partition, **HOW)
-
-
 def _subject(
-    comm: MPI.Intracomm,
-    options: Options,
-    name: str,
-    facts: dict[str, Any],
-    make: Callable[[], DistMatrix],
+    comm: MPI.Intracomm, options: Options, name: str, facts: dict[str, Any], made: DistMatrix
 ) -> Subject:
     """Collective. The patterns of a matrix, which is freed."""
-    with make() as matrix:
+    with made as matrix:
         facts |= {
             "shape": list(matrix.shape),
             "nonzeros": matrix.nnz,
@@ -268,12 +256,6 @@ def _names(files: list[str]) -> list[str]:
         name if short.count(name) == 1 else f"{name}-{index}"
         for index, name in enumerate(short, 1)
     ]
-
-
-def _record(subject: Subject) -> dict[str, Any]:
-    """Local. For JSON."""
-    patterns = {name: each.record() for name, each in subject.traffic.items()}
-    return {**subject.facts, "patterns": patterns}
 
 
 def _draw(options: Options, report: Report, subject: Subject, pattern: str) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -123,104 +123,80 @@ def python_loop(
 # The four ways to open and close an epoch; always by the main thread.
 
 
-class Synchronisation(ABC):
-    """Between :meth:`open` and :meth:`close` the threads of this rank may put and get."""
+@dataclass(frozen=True)
+class Epoch:
+    """Between ``open`` and ``close`` the threads of this rank may put and get.
 
-    def __init__(self, win: MPI.Win, route: Route) -> None:
-        self._win = win
-        self._targets = sorted(set(route.outgoing))
-        self._origins = sorted(set(route.incoming))
+    Both are Collective where the targets take part, else Local; after ``close`` all operations are
+    complete at their origins and their targets. ``free``: of what it holds of MPI.
+    """
 
-    @abstractmethod
-    def open(self) -> None:
-        """Collective where the targets take part, else local."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """As :meth:`open`. All operations are complete at their origins and their targets."""
-
-    def free(self) -> None:
-        """Local. What it holds of MPI."""
-        self._targets = self._origins = []
+    open: Work
+    close: Work
+    free: Work = lambda: None
 
 
-class Fence(Synchronisation):
-    """MPI_Win_fence of all ranks."""
-
-    def open(self) -> None:
-        """Collective."""
-        self._win.Fence(MPI.MODE_NOPRECEDE)
-
-    def close(self) -> None:
-        """Collective."""
-        self._win.Fence(MPI.MODE_NOSUCCEED)
+def fence(win: MPI.Win, route: Route) -> Epoch:
+    """Collective. MPI_Win_fence of all ranks."""
+    return Epoch(
+        partial(win.Fence, MPI.MODE_NOPRECEDE), partial(win.Fence, MPI.MODE_NOSUCCEED)
+    )
 
 
-class Pscw(Synchronisation):
-    """Post, start, complete, wait: origins with their targets."""
+def pscw(win: MPI.Win, route: Route) -> Epoch:
+    """Collective. Post, start, complete, wait: origins with their targets."""
+    everyone = win.Get_group()
+    origins = everyone.Incl(sorted(set(route.incoming)))
+    targets = everyone.Incl(sorted(set(route.outgoing)))
+    everyone.Free()
 
-    def __init__(self, win: MPI.Win, route: Route) -> None:
-        super().__init__(win, route)
-        everyone = win.Get_group()
-        self._to, self._from = everyone.Incl(self._targets), everyone.Incl(self._origins)
-        everyone.Free()
+    def begin() -> None:
+        if route.incoming:
+            win.Post(origins)
+        if route.outgoing:
+            win.Start(targets)
 
-    def open(self) -> None:
-        """Collective of origins and targets."""
-        if self._origins:
-            self._win.Post(self._from)
-        if self._targets:
-            self._win.Start(self._to)
+    def end() -> None:
+        if route.outgoing:
+            win.Complete()
+        if route.incoming:
+            win.Wait()
 
-    def close(self) -> None:
-        """Collective of origins and targets."""
-        if self._targets:
-            self._win.Complete()
-        if self._origins:
-            self._win.Wait()
-
-    def free(self) -> None:
-        """Local."""
-        for group in (self._to, self._from):
+    def free() -> None:
+        for group in (targets, origins):
             if group != MPI.GROUP_EMPTY:
                 group.Free()
 
-
-class Lock(Synchronisation):
-    """A shared lock of every target."""
-
-    def open(self) -> None:
-        """Local."""
-        for rank in self._targets:
-            self._win.Lock(rank, MPI.LOCK_SHARED)
-
-    def close(self) -> None:
-        """Local."""
-        for rank in self._targets:
-            self._win.Unlock(rank)
+    return Epoch(begin, end, free)
 
 
-class LockAll(Synchronisation):
-    """One call locks all ranks."""
+def lock(win: MPI.Win, route: Route) -> Epoch:
+    """Local. A shared lock of every target."""
+    targets = sorted(set(route.outgoing))
 
-    def open(self) -> None:
-        """Local."""
-        if self._targets:
-            self._win.Lock_all()
+    def begin() -> None:
+        for rank in targets:
+            win.Lock(rank, MPI.LOCK_SHARED)
 
-    def close(self) -> None:
-        """Local."""
-        if self._targets:
-            self._win.Unlock_all()
+    def end() -> None:
+        for rank in targets:
+            win.Unlock(rank)
+
+    return Epoch(begin, end)
+
+
+def lock_all(win: MPI.Win, route: Route) -> Epoch:
+    """Local. One call locks all ranks."""
+    return Epoch(win.Lock_all, win.Unlock_all) if route.outgoing else Epoch(_nothing, _nothing)
 
 
 LOCK_ALL = "lock_all"
 #: By the words of ``--syncs``.
-SYNCHRONISATIONS: Mapping[str, type[Synchronisation]] = {
-    "fence": Fence,
-    "pscw": Pscw,
-    "lock": Lock,
-    LOCK_ALL: LockAll,
+SYNCHRONISATIONS: Mapping[str, Callable[[MPI.Win, Route], Epoch]] = {
+    "fence": fence,
+    "pscw": pscw,
+    "lock": lock,
+    LOCK_ALL: lock_all,
 }
 
 
@@ -230,11 +206,12 @@ SYNCHRONISATIONS: Mapping[str, type[Synchronisation]] = {
 class Stage(ABC):
     """Whoever transfers, by name. Collective, as its methods are.
 
-    ``layout``: of the memory; ``sent``: messages of this rank in a round; ``ways``: how many of
+    ``layout``: of the ``memory``; ``sent``: messages of this rank in a round; ``ways``: how many of
     them follow each other.
     """
 
     ways = 1
+    memory: Memory
 
     def __init__(self, comm: MPI.Intracomm, cell: Cell, plan: Plan) -> None:
         self.comm, pattern = comm, PATTERNS[cell.pattern]
@@ -243,24 +220,30 @@ class Stage(ABC):
         wanted = plan.messages if pattern.many else 1
         messages = messages_of(wanted, slots, threads, cell.size, plan.window)
         self.layout = Layout(slots, threads, messages, cell.size)
-        self.sent = len(self.route.outgoing) * self.layout.threads * self.layout.messages
+        self.sent = len(self.route.outgoing) * threads * messages
         self.names: Sequence[str] = ()
 
     @abstractmethod
     def round(self, name: str) -> float:
         """One epoch; returns the seconds that this rank took."""
 
-    @abstractmethod
-    def fill(self, turn: int) -> None:
-        """New data before a round; a barrier comes after it."""
+    def exposed(self) -> AbstractContextManager[object]:
+        """Local. What the memory is looked at and written in."""
+        return nullcontext()
 
-    @abstractmethod
+    def fill(self, turn: int) -> None:
+        """Local. New data before a round; a barrier comes after it."""
+        with self.exposed():
+            self.memory.fill(turn)
+
     def wrong(self, turn: int) -> int:
-        """Messages of this rank that did not come as they should; a barrier comes before it."""
+        """Local. Messages that did not come as they should; a barrier comes before it."""
+        with self.exposed():
+            return self.memory.wrong(turn)
 
     def free(self) -> None:
-        """Collective. Give back everything that MPI holds, which may be nothing."""
-        self.names = ()
+        """Collective. Give back everything that MPI holds."""
+        del self.memory
 
 
 class OneSided(Stage):
@@ -277,8 +260,8 @@ class OneSided(Stage):
         own: Bytes = np.zeros(layout.nbytes, np.uint8)
         sends, receives = (exposed, own) if operation.getting else (own, exposed)
         givers = self.route.outgoing if operation.getting else self.route.incoming
-        self._memory: Memory | None = Memory(layout, sends, receives, comm.rank, givers)
-        self._sync = SYNCHRONISATIONS[cell.sync](self._win, self.route)
+        self.memory = Memory(layout, sends, receives, comm.rank, givers)
+        self._epoch = SYNCHRONISATIONS[cell.sync](self._win, self.route)
         threaded = bool(cell.threads)
         self._team = Team(1 + cell.threads) if threaded and self.route.outgoing else None
         self._transfers = transfers(
@@ -300,38 +283,27 @@ class OneSided(Stage):
         As in paper 002 the main thread opens and closes it, and between that wakes the threads and
         waits for the last of them; neither their making nor their end is timed.
         """
-        transfer, sync = self._transfers[name], self._sync
+        transfer, epoch = self._transfers[name], self._epoch
         begin = time.perf_counter()
-        sync.open()
+        epoch.open()
         transfer()
-        sync.close()
+        epoch.close()
         return time.perf_counter() - begin
 
-    def fill(self, turn: int) -> None:
+    @contextmanager
+    def exposed(self) -> Iterator[None]:
         """Local. Stores into the window are made under a lock of it."""
-        with self._own_window() as memory:
-            memory.fill(turn)
-
-    def wrong(self, turn: int) -> int:
-        """Local."""
-        with self._own_window() as memory:
-            return memory.wrong(turn)
+        self._win.Lock(self.comm.rank, MPI.LOCK_EXCLUSIVE)
+        try:
+            yield
+        finally:
+            self._win.Unlock(self.comm.rank)
 
     def free(self) -> None:
         """Collective."""
         if self._team is not None:
             self._team.close()
-        self._sync.free()
-        self._transfers, self._memory = {}, None
+        self._epoch.free()
+        self._transfers = {}
+        super().free()
         self._win.Free()
-
-    @contextlib.contextmanager
-    def _own_window(self) -> Iterator[Memory]:
-        memory, rank = self._memory, self.comm.rank
-        if memory is None:
-            raise RuntimeError("the run has ended")
-        self._win.Lock(rank, MPI.LOCK_EXCLUSIVE)
-        try:
-            yield memory
-        finally:
-            self._win.Unlock(rank)

@@ -48,16 +48,16 @@ class TwoSided(Stage):
     def __init__(self, comm: MPI.Intracomm, cell: Cell, plan: Plan) -> None:
         super().__init__(comm, cell, plan)
         layout = self.layout
-        self._sends: Bytes = np.zeros(layout.nbytes, np.uint8)
-        self._receives: Bytes = np.zeros(layout.nbytes, np.uint8)
+        sends: Bytes = np.zeros(layout.nbytes, np.uint8)
+        receives: Bytes = np.zeros(layout.nbytes, np.uint8)
         many = PATTERNS[cell.pattern].many
         self._call: Callable[[], None] = self._together if many else self._there_and_back
         self.ways = 1 if many else 2
         givers = self.route.incoming if many else [*self.route.outgoing, *self.route.incoming]
-        self._memory = Memory(layout, self._sends, self._receives, comm.rank, givers)
+        self.memory = Memory(layout, sends, receives, comm.rank, givers)
         if not many:
             self.sent = 1  # both sides send
-        views = self._sends.data, self._receives.data
+        views = sends.data, receives.data
         places = layout.places(0)
         self._outgoing, self._incoming = (
             [
@@ -94,14 +94,6 @@ class TwoSided(Stage):
             peer = self.route.incoming[0]
             self.comm.Recv(theirs, peer)
             self.comm.Send(mine, peer)
-
-    def fill(self, turn: int) -> None:
-        """Local."""
-        self._memory.fill(turn)
-
-    def wrong(self, turn: int) -> int:
-        """Local."""
-        return self._memory.wrong(turn)
 
 
 # Measure a cell: some runs of interleaved rounds, and a look at every message.

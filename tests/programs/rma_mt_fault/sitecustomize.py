@@ -26,7 +26,7 @@ def install():
             time.sleep(1000)
         taken = whole(self, name)
         if self.comm.rank == 1 and size == 5:
-            self._memory._receives[0] ^= 1
+            self.memory._receives[0] ^= 1
         return taken
 
     OneSided.round = round_with_faults
