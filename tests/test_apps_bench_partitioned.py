@@ -15,6 +15,7 @@ from onesided.apps.cli.options import Parser
 from onesided.apps.cli.report import Row
 from onesided.apps.papers import options as given
 from onesided.apps.papers import partitioned, partitioned_sends
+from onesided.apps.papers.goals import wanted
 from onesided.apps.papers.partitioned import figures, partition_sizes, reasons
 from onesided.apps.papers.partitioned_sends import (
     BULK,
@@ -116,7 +117,8 @@ def test_partitions_divide_the_buffer():
     ],
 )
 def test_the_targets_are_those_that_were_set(opponent, part, marking, mpi, bound):
-    assert partitioned.bound(opponent.method, part, marking.name, mpi) == bound
+    labels = {"opponent": opponent.method, "marked": marking.name}
+    assert wanted(partitioned.GOALS, part, mpi, **labels) == bound
 
 
 def result(contestant, marking, times, **more):

@@ -18,6 +18,7 @@ from onesided.apps.cli.statistics import Target, Verdict
 from onesided.apps.papers import collectives as bench
 from onesided.apps.papers import operations, options
 from onesided.apps.papers.collectives import AUTO, BLOCKING
+from onesided.apps.papers.goals import wanted
 from onesided.apps.papers.operations import OPERATIONS, Place
 from onesided.collectives import methods
 from onesided.collectives.hardware import Layout
@@ -71,13 +72,16 @@ def test_wrong_data_and_early_ranks_are_noticed():
 
 
 def test_goals():
-    assert bench.target("Allreduce", 8, "MPICH") == 0.25
-    assert bench.target("Allreduce", 1024, "Open MPI") == 0.5
-    assert bench.target("Allreduce", 1 << 20, "MPICH") == 0.6
-    assert bench.target("Allreduce", 4096, "MPICH") is None
-    assert bench.target("Barrier", 0, "Open MPI") == 0.25
-    assert bench.target("Reduce_scatter", 65536, "MPICH") == 0.4
-    assert bench.target("Scan", 8, "MPICH") is None
+    for operation, nbytes, vendor, bound in (
+        ("Allreduce", 8, "MPICH", 0.25),
+        ("Allreduce", 1024, "Open MPI", 0.5),
+        ("Allreduce", 1 << 20, "MPICH", 0.6),
+        ("Allreduce", 4096, "MPICH", None),
+        ("Barrier", 0, "Open MPI", 0.25),
+        ("Reduce_scatter", 65536, "MPICH", 0.4),
+        ("Scan", 8, "MPICH", None),
+    ):
+        assert wanted(bench.GOALS, nbytes, vendor, operation=operation) == bound
 
 
 def rows(names, ratio=0.5, wrong="", nbytes=8, bound=0.4, operation="Reduce_scatter"):

@@ -8,9 +8,11 @@ import pytest
 import servers
 from mpi4py import MPI
 
+from onesided.apps.bench.memory import PLACES
 from onesided.apps.bench.store import Part
 from onesided.apps.cli.options import Options
 from onesided.apps.papers import rounds
+from onesided.apps.papers.goals import wanted
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
@@ -53,10 +55,11 @@ def test_wrong_data_are_counted(monkeypatch):
     assert not found["p2p"].verdict.passed
 
 
-def test_targets_are_those_of_the_memory_and_the_size(monkeypatch):
-    monkeypatch.setattr(rounds.MPI, "get_vendor", lambda: ("MPICH", (5, 0, 2)))
-    assert rounds.target("slots", 64) == 0.15
-    assert rounds.target("slots", 16 << 20) == 0.65
-    assert rounds.target("empty", 1 << 20) is None
-    monkeypatch.setattr(rounds.MPI, "get_vendor", lambda: ("Open MPI", (5, 0, 11)))
-    assert {rounds.target(memory, 1 << 20) for memory in rounds.PLACES} == {0.60}
+def test_targets_are_those_of_the_memory_and_the_size():
+    for memory, nbytes, vendor, bound in (
+        ("slots", 64, "MPICH", 0.15),
+        ("slots", 16 << 20, "MPICH", 0.65),
+        ("empty", 1 << 20, "MPICH", None),
+        *((memory, 1 << 20, "Open MPI", 0.60) for memory in PLACES),
+    ):
+        assert wanted(rounds.TARGETS, nbytes, vendor, memory=memory) == bound

@@ -31,6 +31,7 @@ from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import NOTHING, Report, Row, byte_count, conclusions, duration
 from onesided.apps.cli.statistics import Target, Verdict, paired, quartiles
+from onesided.apps.papers.goals import Goal, wanted
 from onesided.apps.papers.operations import ITEM, OPERATIONS, Operation, Place, contribution, ring
 from onesided.apps.report.chart import save
 from onesided.apps.report.result import Entry
@@ -51,35 +52,15 @@ REMARK = (
 )
 
 
-@dataclass(frozen=True)
-class Goal:
-    """What ``auto`` may take, from and up to so many bytes, on a node of two ranks.
-
-    ``mpi``: with which MPI; "" with any.
-    """
-
-    operations: Sequence[str]
-    least: int
-    most: int
-    bound: float
-    mpi: str = ""
-
-
+#: What ``auto`` may take of the blocking call, on a node of two ranks.
 GOALS = (
-    Goal(["Allreduce"], 8, 1 << 10, 0.25, "MPICH"),
-    Goal(["Allreduce"], 8, 1 << 10, 0.5, "Open MPI"),
-    Goal(["Allreduce"], 1 << 20, 1 << 20, 0.6),
-    Goal(["Barrier"], 0, 0, 0.25),
-    Goal(["Allgatherv", "Reduce_scatter"], 8, 1 << 20, 0.4),
+    Goal(0.25, 8, 1 << 10, "MPICH", {"operation": ["Allreduce"]}),
+    Goal(0.5, 8, 1 << 10, "Open MPI", {"operation": ["Allreduce"]}),
+    Goal(0.6, 1 << 20, 1 << 20, labels={"operation": ["Allreduce"]}),
+    Goal(0.25, 0, 0, labels={"operation": ["Barrier"]}),
+    Goal(0.4, 8, 1 << 20, labels={"operation": ["Allgatherv", "Reduce_scatter"]}),
 )
 GOAL_RANKS = 2
-
-
-def target(operation: str, nbytes: int, vendor: str) -> float | None:
-    """Local. What is wanted; None where nothing is."""
-    return next((goal.bound for goal in GOALS
-                 if operation in goal.operations and goal.least <= nbytes <= goal.most
-                 and goal.mpi in ("", vendor)), None)  # fmt: skip
 
 
 # -- what is measured ----------------------------------------------------------------------------
@@ -198,7 +179,9 @@ def measure(
     """Collective. One operation of one size."""
     names = [BLOCKING, *contestants(operation, asked)]
     alone = len(Layout.of(comm).ranks_per_node) == 1 and comm.size == GOAL_RANKS
-    bound = target(operation.name, nbytes, MPI.get_vendor()[0]) if alone else None
+    bound = None
+    if alone:
+        bound = wanted(GOALS, nbytes, MPI.get_vendor()[0], operation=operation.name)
     with ExitStack() as stack:
         place = operation.place(comm, nbytes)
         on = stack.enter_context(ring(comm)) if operation.near else comm

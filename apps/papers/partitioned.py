@@ -30,6 +30,7 @@ from onesided.apps.cli.report import (
     duration,
 )
 from onesided.apps.cli.statistics import Target
+from onesided.apps.papers.goals import Goal, wanted
 from onesided.apps.papers.options import AGGREGATES, MESSAGE_SIZES
 from onesided.apps.papers.partitioned_sends import (
     AUTO,
@@ -42,6 +43,7 @@ from onesided.apps.papers.partitioned_sends import (
     RANKS,
     SINGLE,
     Contestant,
+    Marking,
     contestants,
     entries,
 )
@@ -244,44 +246,20 @@ GOALS_REMARK = (
 )
 
 
-@dataclass(frozen=True)
-class Goal:
-    """A bound for partitions of ``least`` bytes and more, below ``below``.
-
-    ``marked``: ours, "" for in any way; ``mpi``: the MPI for which it holds, "" for any.
-    """
-
-    opponent: str
-    bound: float
-    least: int
-    below: int = 1 << 62
-    marked: str = ""
-    mpi: str = ""
-
-    def holds(self, part: int, marked: str, vendor: str) -> bool:
-        """Local. Whether a measurement has this target."""
-        here = self.least <= part < self.below
-        return here and self.marked in ("", marked) and self.mpi in ("", vendor)
+def _against(opponent: Contestant, marking: Marking | None = None) -> dict[str, list[str]]:
+    marked = {} if marking is None else {"marked": [marking.name]}
+    return {"opponent": [opponent.method], **marked}
 
 
+#: How many times as fast as an opponent, by the bytes of a partition.
 GOALS = (
-    Goal(SINGLE.method, 0.85, 64, marked=BULK.name),
-    Goal(SINGLE.method, 0.85, 16 * KIBI, marked=ONE_BY_ONE.name),
-    Goal(SINGLE.method, 0.60, 4 * KIBI, 16 * KIBI, ONE_BY_ONE.name),
-    Goal(NATIVE.method, 1.8, 64 * KIBI, mpi="MPICH"),
-    Goal(NATIVE.method, 50.0, 256, 257, mpi="Open MPI"),
-    Goal(NATIVE.method, 0.95, 4 * KIBI),
+    Goal(0.85, 64, labels=_against(SINGLE, BULK)),
+    Goal(0.85, 16 * KIBI, labels=_against(SINGLE, ONE_BY_ONE)),
+    Goal(0.60, 4 * KIBI, labels=_against(SINGLE, ONE_BY_ONE)),
+    Goal(1.8, 64 * KIBI, mpi="MPICH", labels=_against(NATIVE)),
+    Goal(50.0, 256, 256, "Open MPI", _against(NATIVE)),
+    Goal(0.95, 4 * KIBI, labels=_against(NATIVE)),
 )
-
-
-def bound(opponent: str, part: int, marked: str, vendor: str) -> float | None:
-    """Local. The highest bound that holds; None where there is no target."""
-    bounds = [
-        goal.bound
-        for goal in GOALS
-        if goal.opponent == opponent and goal.holds(part, marked, vendor)
-    ]
-    return max(bounds, default=None)
 
 
 def narrowed(options: Options) -> Options:
@@ -322,7 +300,9 @@ def _compared(row: Row, *, has_target: bool) -> Iterator[Row]:
     vendor, part = MPI.get_vendor()[0], row.facts["partition_bytes"]
     for opponent, times in row.against.items():
         rounds = min(len(times), len(row.times))
-        least = bound(opponent, part, row.labels["marked"], vendor) if has_target else None
+        least = None
+        if has_target:
+            least = wanted(GOALS, part, vendor, opponent=opponent, marked=row.labels["marked"])
         yield compared(
             labels,
             row.times[:rounds],

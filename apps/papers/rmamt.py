@@ -148,7 +148,7 @@ RATE = 0.9  # of that of a bare loop, at least, of a thread that is woken for ma
 
 
 @dataclass(frozen=True)
-class Goal:
+class Comparison:
     """A sentence about Put, with a number for each synchronization.
 
     ``share``: which value of a row, or with ``over`` one over it. ``threads``: 0 for the main
@@ -191,13 +191,19 @@ class Goal:
 
 
 GOALS = (
-    Goal("Bandwidth of Put at {size}, one thread, over that of the same loop in C",
-         "bandwidth", 0, "alone_over_c", over=True, size=LARGE, least=BANDWIDTH),
-    Goal("Message rate of Put at {size}, one thread: C's is so many times that of mpi4py",
-         "rate-pairs", 0, "alone_over_c", over=False),
-    Goal("Message rate of Put at {size}, one thread that the main thread wakes, over that of a "
-         "bare loop of mpi4py's calls on the main thread",
-         "rate-pairs", 1, "over_alone", over=True, least=RATE),
+    Comparison(
+        "Bandwidth of Put at {size}, one thread, over that of the same loop in C",
+        "bandwidth", 0, "alone_over_c", over=True, size=LARGE, least=BANDWIDTH,
+    ),
+    Comparison(
+        "Message rate of Put at {size}, one thread: C's is so many times that of mpi4py",
+        "rate-pairs", 0, "alone_over_c", over=False,
+    ),
+    Comparison(
+        "Message rate of Put at {size}, one thread that the main thread wakes, over that of a "
+        "bare loop of mpi4py's calls on the main thread",
+        "rate-pairs", 1, "over_alone", over=True, least=RATE,
+    ),
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from onesided.apps.bench.memory import PLACES, Exchanger
+from onesided.apps.bench.memory import Exchanger
 from onesided.apps.bench.race import Contestant, race, repeats, setup_time
 from onesided.apps.bench.selection import BASELINE, chosen
 from onesided.apps.bench.store import Part, Parts
@@ -24,20 +24,20 @@ from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import Report, Row, byte_count, compared, conclusions, duration
 from onesided.apps.cli.statistics import Target
 from onesided.apps.papers.exchange import delivered, exchangers, plain_call, uniform
+from onesided.apps.papers.goals import Goal, wanted
 
 #: Seconds of the rounds that are timed in a row.
 IN_A_ROW = 1e-3
 
-#: By memory, and MPI, what a round may take of one with MPI_Alltoallv: up to so many bytes a rank.
-TARGETS: dict[str, dict[str, tuple[tuple[int, float], ...]]] = {
-    "MPICH": {
-        "slots": ((8 << 10, 0.15), (128 << 10, 0.12), (1 << 20, 0.22), (2 << 20, 0.40),
-                  (16 << 20, 0.65)),
-        "empty": ((8 << 10, 0.30),),
-        "plain": ((8 << 10, 0.50), (1 << 20, 0.35), (16 << 20, 0.65)),
-    },
-    "Open MPI": dict.fromkeys(PLACES, ((16 << 20, 0.60),)),
-}  # fmt: skip
+#: What a round may take of one with MPI_Alltoallv.
+TARGETS = (
+    *(Goal(bound, 0, most, "MPICH", {"memory": [memory]}) for memory, most, bound in (
+        ("slots", 8 << 10, 0.15), ("slots", 128 << 10, 0.12), ("slots", 1 << 20, 0.22),
+        ("slots", 2 << 20, 0.40), ("slots", 16 << 20, 0.65), ("empty", 8 << 10, 0.30),
+        ("plain", 8 << 10, 0.50), ("plain", 1 << 20, 0.35), ("plain", 16 << 20, 0.65),
+    )),
+    Goal(0.60, 0, 16 << 20, "Open MPI"),
+)  # fmt: skip
 
 #: What ``auto`` may take of the fastest any-order method, and seconds of a set-up.
 AUTO_TARGET, SETUP_TARGET = 1.10, 0.3e-3
@@ -71,12 +71,6 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     report.remarks += conclusions(report.rows, "no targets are set for this MPI")
     report.finish(comm, out, options.json)
     return report.code(comm, strict=options.strict)
-
-
-def target(memory: str, nbytes: int) -> float | None:
-    """Local. What is wanted of the method that users get; None where nothing is."""
-    bounds = TARGETS.get(MPI.get_vendor()[0], {}).get(memory, ())
-    return next((bound for most, bound in bounds if nbytes <= most), None)
 
 
 def _compare(
@@ -115,7 +109,9 @@ def _compare(
             row.shown = {"ours": duration(median(times))}
         else:
             row.against = {BASELINE: found.times[BASELINE]}
-            bound = target(memory, nbytes) if name == AUTO else None
+            bound = None
+            if name == AUTO:
+                bound = wanted(TARGETS, nbytes, MPI.get_vendor()[0], memory=memory)
             row.aim, row.wanted = Target(BASELINE, bound or 0.0, least=False), bound is not None
         rows.append(row)
     rows[1].used = used
