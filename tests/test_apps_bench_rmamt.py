@@ -57,7 +57,8 @@ def sweep(folder, *words, faults=False):
     if not faults:
         return commands.onesided("bench", "rma-mt", "-o", str(folder), *FAST, *words)
     code = (
-        "import os, sys; os.environ['PYTHONPATH'] = sys.argv.pop(1);"
+        "import os, sys; path = [sys.argv.pop(1), os.environ.get('PYTHONPATH')];"
+        "os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, path));"
         "from onesided.apps.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
     arguments = ["bench", "rma-mt", "-o", str(folder), *FAST, *words]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from importlib.util import find_spec
 from pathlib import Path
@@ -290,6 +290,35 @@ class Listing:
             pairs = zip(row, self.columns.values(), strict=True)
             table.add_row(*(NOTHING if x is None else format(x, how) for x, how in pairs))
         return table
+
+
+def tables_over_bytes(
+    title: str,
+    rows: Sequence[Row],
+    names: Sequence[str],
+    nbytes: str,
+    cell: Callable[[Row], str],
+    most: int,
+) -> Iterator[Table]:
+    """Local. A line for the labels ``names``, and a column for every number of bytes.
+
+    ``nbytes``: the fact of a row that has it; a table has at most so many columns of them.
+    """
+    lines: dict[tuple[str, ...], dict[int, str]] = {}
+    for row in rows:
+        key = tuple(row.labels[name] for name in names)
+        lines.setdefault(key, {})[row.facts[nbytes]] = cell(row)
+    sizes = sorted({each for found in lines.values() for each in found})
+    for start in range(0, len(sizes), most):
+        shown = sizes[start : start + most]
+        table = Table(title=title, title_justify="left")
+        for name in names:
+            table.add_column(name, no_wrap=True)
+        for each in shown:
+            table.add_column(byte_count(each), justify="right", no_wrap=True)
+        for key, found in lines.items():
+            table.add_row(*key, *(found.get(each, NOTHING) for each in shown))
+        yield table
 
 
 @dataclass

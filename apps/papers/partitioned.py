@@ -6,7 +6,7 @@ and sizes of partitions vary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -28,6 +28,7 @@ from onesided.apps.cli.report import (
     compared,
     conclusions,
     duration,
+    tables_over_bytes,
 )
 from onesided.apps.cli.statistics import Target
 from onesided.apps.papers.goals import Goal, wanted
@@ -45,7 +46,6 @@ from onesided.apps.papers.partitioned_sends import (
     Contestant,
     Marking,
     contestants,
-    entries,
 )
 from onesided.apps.papers.partitioned_sweep import Sweep, whole_sweep
 from onesided.apps.report import sections
@@ -60,6 +60,7 @@ from onesided.apps.report.sections_papers import rate
 WRONG = " !"
 PLACE = ("partition", "order", "threads")
 ENTRY = ("method", "aggregate", "marked")
+COLUMNS = 16  # sizes in a table
 BANDWIDTH = "GB/s and per cent of the single message's"
 PERCEIVED = "perceived GB/s: bytes over the time after the last partition was ready"
 
@@ -87,55 +88,29 @@ def _speed(nbytes: int, times: Sequence[float]) -> str:
     return f"{speed:.3g}" if speed >= 1 else f"{speed:.2g}"
 
 
-@dataclass
 class SweepReport(Report):
-    """A report with a table per order and number of threads, a column per size of partitions.
-
-    ``lines``: what is timed, in the order of the tables, as labels.
-    """
-
-    lines: Sequence[Mapping[str, str]] = ()
+    """A report with a table per order and number of threads, a column per size of partitions."""
 
     def table(self, title: str) -> Group:
         """Local. Bandwidths; where there is computing, also the perceived ones."""
-        tables: list[str | Table] = [f"{title}, {BANDWIDTH}"]
-        tables += self._tables(bandwidth)
+        tables: list[str | Table] = [f"{title}, {BANDWIDTH}", *self._tables(bandwidth)]
         if self.settings["compute"]:
             tables += [PERCEIVED, *self._tables(perceived)]
         return Group(*tables)
 
-    def _tables(self, cell: Callable[[Row], str]) -> list[Table]:
-        rows = [row for row in self.rows if not row.reason]
-        places = dict.fromkeys((row.labels["order"], row.labels["threads"]) for row in rows)
-        return [self._place([row for row in rows if _place(row) == key], cell) for key in places]
-
-    def _place(self, rows: Sequence[Row], cell: Callable[[Row], str]) -> Table:
-        order, threads = _place(rows[0])
-        table = Table(title=f"{order}, {number_of_threads(threads)}", title_justify="left")
-        for name in ENTRY:
-            table.add_column(name, no_wrap=True)
-        sizes = list(dict.fromkeys(row.labels["partition"] for row in rows))
-        for name in sizes:
-            table.add_column(name, justify="right", no_wrap=True)
-        cells = {(*_entry(row.labels), row.labels["partition"]): cell(row) for row in rows}
-        for line in map(_entry, self.lines):
-            found = [cells.get((*line, name)) for name in sizes]
-            if any(found):
-                table.add_row(*line, *(text or NOTHING for text in found))
-        return table
+    def _tables(self, cell: Callable[[Row], str]) -> Iterator[Table]:
+        places: dict[str, list[Row]] = {}
+        for row in self.rows:
+            if not row.reason:
+                title = f"{row.labels['order']}, {number_of_threads(row.labels['threads'])}"
+                places.setdefault(title, []).append(row)
+        for title, rows in places.items():
+            yield from tables_over_bytes(title, rows, ENTRY, "partition_bytes", cell, COLUMNS)
 
 
 def number_of_threads(count: str) -> str:
     """Local. In words."""
     return "1 thread" if count == "1" else f"{count} threads"
-
-
-def _place(row: Row) -> tuple[str, str]:
-    return row.labels["order"], row.labels["threads"]
-
-
-def _entry(labels: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(labels[name] for name in ENTRY)
 
 
 def reasons(rows: Sequence[Row]) -> list[Row]:
@@ -351,7 +326,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         timed = [Entry.of(row.record()) for row in rows if not row.reason]
         for figure in figures(options):
             save(options.picture.of(figure.name), figure.title, figure.panels(timed))
-    report = (goal_report if options.targets else _report)(options, field, rows)
+    report = goal_report(options, field, rows) if options.targets else _report(options, rows)
     report.finish(comm, out, options.json)
     missed = comm.bcast(options.strict and any_missed(report.rows))
     foreign = {each.labels["method"] for each in field if each.foreign}
@@ -372,7 +347,7 @@ def partition_sizes(options: Options) -> list[int]:
     return sorted(set(options.sizes))
 
 
-def _report(options: Options, field: Sequence[Contestant], rows: Sequence[Row]) -> Report:
+def _report(options: Options, rows: Sequence[Row]) -> Report:
     """Local. Of the whole sweep."""
     timed = [row for row in rows if not row.reason]
     remarks = [REMARK]
@@ -383,5 +358,4 @@ def _report(options: Options, field: Sequence[Contestant], rows: Sequence[Row]) 
     pattern = {"ranks": RANKS, "buffer_bytes": options.buffer, **facts(rows)}
     report = SweepReport("bench partitioned", options.settings(), pattern, remarks=remarks)
     report.rows = [*timed, *reasons(rows)]
-    report.lines = [entry.labels for entry in entries(field)]
     return report

@@ -13,7 +13,7 @@ from rich.console import Group
 from rich.table import Table
 
 from onesided.apps.cli.machine import library
-from onesided.apps.cli.report import NOTHING, Report, Row, byte_count, duration
+from onesided.apps.cli.report import NOTHING, Report, Row, byte_count, duration, tables_over_bytes
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.papers.rmamt_cell import ALONE, MAIN, RELEASED, THREADS, C, Cell, Outcome
 from onesided.apps.report.threads import BANDWIDTH, LATENCY
@@ -110,14 +110,20 @@ class MatrixReport(Report):
         title = f"onesided {self.command}: {library()}, jobs of {self.pattern['ranks']} ranks"
         measured = [each for each in self.rows if not each.reason]
         parts: list[str | Table] = [title]
+
+        def over_bytes(
+            title: str, rows: Sequence[Row], cell: Callable[[Row], str]
+        ) -> Iterator[Table]:
+            return tables_over_bytes(title, rows, NAMES, "message_bytes", cell, COLUMNS)
+
         for pattern in dict.fromkeys(each.labels["pattern"] for each in measured):
             here = [each for each in measured if each.labels["pattern"] == pattern]
             unit = UNITS.get(pattern, "million messages/s")
-            parts += _tables(f"{pattern}: {unit}", here, lambda each: each.shown[SHOWN])
+            parts += over_bytes(f"{pattern}: {unit}", here, lambda each: each.shown[SHOWN])
             if any(each.values["lock_share"] is not None for each in here):
                 words = f"{pattern}: per cent for Python, of these its lock"
                 threaded = [each for each in here if each.labels["threads"] != MAIN]
-                parts += _tables(words, threaded, _share)
+                parts += over_bytes(words, threaded, _share)
         return Group(*parts)
 
 
@@ -126,27 +132,6 @@ def _share(each: Row) -> str:
     if python is None or lock is None:
         return NOTHING
     return f"{100 * python:.0f}, {100 * lock:.0f}"
-
-
-def _tables(
-    title: str, rows: Sequence[Row], cell: Callable[[Row], str]
-) -> Iterator[Table]:
-    """Rows of the same pattern, so many sizes side by side."""
-    lines: dict[tuple[str, ...], dict[int, str]] = {}
-    for each in rows:
-        key = tuple(each.labels[name] for name in NAMES)
-        lines.setdefault(key, {})[each.facts["message_bytes"]] = cell(each)
-    sizes = sorted({nbytes for found in lines.values() for nbytes in found})
-    for start in range(0, len(sizes), COLUMNS):
-        shown = sizes[start : start + COLUMNS]
-        table = Table(title=title, title_justify="left")
-        for name in NAMES:
-            table.add_column(name, no_wrap=True)
-        for nbytes in shown:
-            table.add_column(byte_count(nbytes), justify="right", no_wrap=True)
-        for key, found in lines.items():
-            table.add_row(*key, *(found.get(nbytes, NOTHING) for nbytes in shown))
-        yield table
 
 
 def failures(rows: Mapping[Cell, Row]) -> dict[str, Any]:
