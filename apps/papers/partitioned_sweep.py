@@ -41,6 +41,7 @@ from onesided.apps.papers.partitioned_sends import (
     Work,
     busy,
     entries,
+    nothing,
 )
 from onesided.collectives import agreed
 
@@ -62,22 +63,15 @@ class Round:
         self.runner, self.ready = runner, 0.0
         self._team, self._works = team, works
 
-    def __call__(self) -> None:
+    def __call__(self, meanwhile: Callable[[], object] = nothing) -> None:
         """Local, as far as the contestant is: the other side runs its own."""
         runner = self.runner
         begin = time.perf_counter()
         runner.start()
+        meanwhile()
         ready = self._team.run(self._works) or [time.perf_counter()]
         runner.wait()
         self.ready += max(ready) - begin
-
-    def nudged(self, comm: MPI.Intracomm) -> None:
-        """Local. The same, while MPI makes progress before the first partition is ready."""
-        self.runner.start()
-        for _ in range(PROBES):
-            comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG)
-        self._team.run(self._works)
-        self.runner.wait()
 
 
 class Check:
@@ -101,7 +95,7 @@ class Check:
             lane.message[:] = expected if lane.is_sender else ~expected
             lane.comm.Barrier()
             begin = time.perf_counter()
-            round_.nudged(lane.comm)
+            round_(self._nudge)
             seconds = time.perf_counter() - begin
             if lane.is_sender:
                 lane.message[:] = ~expected
@@ -113,6 +107,11 @@ class Check:
         round_.runner.pace = min(taken)
         worst: int = lane.comm.allreduce(wrong, op=MPI.MAX)
         return worst
+
+    def _nudge(self) -> None:
+        """Local. MPI makes progress before the first partition is ready."""
+        for _ in range(PROBES):
+            self._lane.comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG)
 
     def _data(self) -> NDArray[np.uint8]:
         """Bytes that no other round has, and no other place."""

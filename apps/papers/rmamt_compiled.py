@@ -24,6 +24,8 @@ from onesided.apps.tools.fftw_mpi import compilers
 # Where messages lie, the same places at origin and target, and whether they came.
 
 Bytes = NDArray[np.uint8]
+#: One message: its rank, and its place, the same here and there.
+Step = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -158,15 +160,16 @@ class Compiled:
         self,
         win: MPI.Win,
         memory: Bytes,
-        places: NDArray[np.int64],
-        ranks: NDArray[np.int32],
         size: int,
+        steps: Sequence[Step],
         *,
         getting: bool,
         flush: bool,
     ) -> Work:
         """Local. One call for all messages; Python's lock is left for as long as it takes."""
         call = self._call
+        ranks = np.array([rank for rank, _ in steps], np.int32)
+        places = np.array([place for _, place in steps], np.int64)
         addresses = (each.ctypes.data for each in (memory, places, ranks))
         arguments = (MPI._handleof(win), getting, flush, *addresses, size, len(places))
 

@@ -16,7 +16,7 @@ from mpi4py import MPI
 
 from onesided.apps.bench.team import Team, Work
 from onesided.apps.papers.rmamt_cell import ALONE, PATTERNS, RELEASED, THREADS, C, Cell, Plan, Route
-from onesided.apps.papers.rmamt_compiled import Bytes, Compiled, Layout, Memory, messages_of
+from onesided.apps.papers.rmamt_compiled import Bytes, Compiled, Layout, Memory, Step, messages_of
 
 # The operations, and the loops that call them: in Python by mpi4py, and in C.
 
@@ -38,59 +38,12 @@ OPERATIONS: Mapping[str, Operation] = {
 }
 
 
-#: One message: its rank, and its place, the same here and there.
-Step = tuple[int, int]
-
-
 def steps_of(layout: Layout, outgoing: Sequence[int]) -> list[list[Step]]:
     """Local. What every thread does; nothing where a rank is a target only."""
     return [
         [(outgoing[slot], place) for slot, place in layout.places(thread)] if outgoing else []
         for thread in range(layout.threads)
     ]
-
-
-def transfers(
-    operation: Operation,
-    win: MPI.Win,
-    memory: Bytes,
-    layout: Layout,
-    steps: Sequence[Sequence[Step]],
-    *,
-    flush: bool,
-    threaded: bool,
-    team: Team | None,
-    compiled: Compiled | None,
-) -> dict[str, Work]:
-    """Local. By name what transfers all messages of an epoch, that of the paper's figures first.
-
-    The names are alike on all ranks. ``threaded``: there are threads on the origins, which have a
-    ``team`` of them and of the main thread, which only waits.
-    """
-    whole = list(chain.from_iterable(steps))
-
-    def together(works: Sequence[Work]) -> Work:
-        return works[0] if team is None else partial(team.run, [_nothing, *works])
-
-    def python(part: Sequence[Step]) -> Work:
-        return python_loop(operation.call(win), win, memory, layout.size, part, flush=flush)
-
-    found = {THREADS: together([python(part) for part in steps])}
-    if threaded:
-        found[ALONE] = python(whole)
-    if compiled is not None:
-
-        def loop(part: Sequence[Step]) -> Work:
-            places = np.array([place for _, place in part], dtype=np.int64)
-            ranks = np.array([rank for rank, _ in part], dtype=np.int32)
-            return compiled.loop(
-                win, memory, places, ranks, layout.size, getting=operation.getting, flush=flush
-            )
-
-        if threaded:
-            found[RELEASED] = together([loop(part) for part in steps])
-        found[C] = loop(whole)
-    return found
 
 
 def _nothing() -> None:
@@ -262,20 +215,41 @@ class OneSided(Stage):
         givers = self.route.outgoing if operation.getting else self.route.incoming
         self.memory = Memory(layout, sends, receives, comm.rank, givers)
         self._epoch = SYNCHRONISATIONS[cell.sync](self._win, self.route)
-        threaded = bool(cell.threads)
-        self._team = Team(1 + cell.threads) if threaded and self.route.outgoing else None
-        self._transfers = transfers(
-            operation,
-            self._win,
-            own,
-            layout,
-            steps_of(layout, self.route.outgoing),
-            flush=PATTERNS[cell.pattern].flush and cell.sync == LOCK_ALL,
-            threaded=threaded,
-            team=self._team,
-            compiled=compiled,
-        )
+        active = bool(cell.threads and self.route.outgoing)
+        self._team = Team(1 + cell.threads) if active else None
+        steps = steps_of(layout, self.route.outgoing)
+        flush = PATTERNS[cell.pattern].flush and cell.sync == LOCK_ALL
+
+        def python(part: Sequence[Step]) -> Work:
+            call = operation.call(self._win)
+            return python_loop(call, self._win, own, layout.size, part, flush=flush)
+
+        self._transfers: dict[str, Work] = {}
+        self._enter((THREADS, ALONE) if cell.threads else (THREADS, ""), python, steps)
+        if compiled is not None:
+            getting = operation.getting
+            loop = partial(compiled.loop, self._win, own, layout.size, getting=getting, flush=flush)
+            self._enter((RELEASED if cell.threads else "", C), loop, steps)
         self.names = list(self._transfers)
+
+    def _enter(
+        self,
+        names: tuple[str, str],
+        loop: Callable[[Sequence[Step]], Work],
+        steps: Sequence[Sequence[Step]],
+    ) -> None:
+        """Local. One that has a loop of calls for every thread, and one on the main thread alone.
+
+        They have the same names on all ranks; without a name there is none. Where the threads
+        work, the main thread only waits.
+        """
+        threaded, alone = names
+        if threaded:
+            works = [loop(part) for part in steps]
+            whole = partial(self._team.run, [_nothing, *works]) if self._team else works[0]
+            self._transfers[threaded] = whole
+        if alone:
+            self._transfers[alone] = loop(list(chain.from_iterable(steps)))
 
     def round(self, name: str) -> float:
         """Collective. The clock runs from before the epoch is opened until it is closed.
