@@ -30,7 +30,7 @@ from onesided.apps.papers.alltoallv import (
     scaling_figures,
     series,
 )
-from onesided.apps.papers.exchange import Contest, Problem, Startup, uniform
+from onesided.apps.papers.exchange import Contest, Problem, setup_seconds, uniform
 from onesided.apps.papers.patterns import Traffic, imbalance
 from onesided.apps.report.chart import save
 from onesided.apps.report.markup import written
@@ -253,7 +253,7 @@ def test_only_the_baseline_needs_no_request():
 
 
 def test_a_set_up_is_median_init_and_median_free():
-    assert Startup([5.0, 1.0, 2.0], [0.5, 0.25, 9.0]).seconds == 2.5
+    assert setup_seconds([5.0, 1.0, 2.0], [0.5, 0.25, 9.0]) == 2.5
 
 
 # -- benchmark 2 -----------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import numpy as np
 from mpi4py import MPI
 
 from onesided.apps.bench.memory import PLACES, Array, Exchanger
-from onesided.apps.bench.race import Check, Contestant, Race, race, repeats, unchecked
+from onesided.apps.bench.race import REGION, Check, Contestant, race, repeats, unchecked
 from onesided.apps.bench.selection import BASELINE, Candidate, hints, prepare, release
 from onesided.apps.bench.store import Part
 from onesided.apps.cli.failures import CommandError
@@ -56,46 +56,44 @@ class Problem:
     nbytes: int
 
 
-@dataclass
-class Startup:
-    """Seconds of every initialization, and of every freeing, on the slowest rank."""
-
-    inits: list[float] = field(default_factory=list)
-    frees: list[float] = field(default_factory=list)
-
-    @property
-    def seconds(self) -> float:
-        """Local. T_init of the break-even rule: the median of the one and of the other."""
-        return median(self.inits) + median(self.frees)
+def setup_seconds(inits: Sequence[float], frees: Sequence[float]) -> float:
+    """Local. T_init of the break-even rule: the median of initializing and that of freeing."""
+    return median(inits) + median(frees)
 
 
 @dataclass
 class _Entrant:
-    """What is timed: ``call`` runs one iteration and, where something comes, returns it."""
+    """What is timed: ``call`` runs one iteration and, where something comes, returns it.
 
-    labels: dict[str, str]
+    ``inits``, ``frees``: seconds of every set-up, on the slowest rank; none without a request.
+    """
+
+    row: Row
     call: Callable[[], Any]
-    startup: Startup | None = None
-    delivers: bool = True
-    used: str = ""
+    inits: list[float] = field(default_factory=list)
+    frees: list[float] = field(default_factory=list)
 
     @property
     def name(self) -> str:
         """Local. Of the method and its memory."""
-        return f"{self.labels['method']} {self.labels['memory']}"
+        return f"{self.row.labels['method']} {self.row.labels['memory']}"
 
-    def check(self, comm: MPI.Intracomm, problem: Problem) -> Check:
-        """Local. What looks at what comes, Collective."""
-        if not self.delivers:
-            return unchecked("a copy of as many bytes, for comparison")
-        return lambda: delivered(comm, problem, self.call)
+    def contestant(self, comm: MPI.Intracomm, problem: Problem, region: float) -> Contestant:
+        """Collective. The call, as often in a row as fills a ``region`` of time."""
+        check: Check = unchecked("a copy of as many bytes, for comparison")
+        if self.row.labels["method"] not in (MEMCPY, MEMCPY_IN_TURN):
+            check = lambda: delivered(comm, problem, self.call)  # noqa: E731
+        count = repeats(comm, self.call, region)
+        self.row.facts = {"repeats": count}
+        return Contestant(self.name, self.call, check, count)
 
 
 @dataclass
 class Contest:
     """Every method on one problem; ``seconds``: what all of it may take.
 
-    ``labels`` are those of the rows before the method.
+    ``labels`` are those of the rows before the method; ``copies``: copies of as many bytes take
+    part, too; ``region``: seconds of the rounds that are timed in a row.
     """
 
     comm: MPI.Intracomm
@@ -103,11 +101,16 @@ class Contest:
     names: Sequence[str]
     labels: Mapping[str, str]
     seconds: float
+    copies: bool = True
+    region: float = REGION
 
-    def rows(self, problem: Problem, tick: Callable[[], None]) -> list[Row]:
+    def rows(self, problem: Problem, tick: Callable[[], object]) -> list[Row]:
         """Collective. A row for every contestant, or why it is missing."""
         comm, options = self.comm, self.options
-        running = _without_request(comm, problem)
+        running = [
+            _Entrant(self._row(problem, name, PLAIN), call)
+            for name, call in _without_request(comm, problem, self.copies).items()
+        ]
         made: list[tuple[str, Candidate[Exchanger]]] = []
         try:
             for place in options.memory if self.names else ():
@@ -115,15 +118,11 @@ class Contest:
                 candidates = prepare(comm, self.names, maker, Exchanger.free)
                 made += [(place, candidate) for candidate in candidates]
                 running += [
-                    self._entered(candidate, maker, place)
-                    for candidate in candidates
-                    if candidate.made is not None
+                    self._entered(self._row(problem, each.method, place), each, maker)
+                    for each in candidates
+                    if each.made is not None
                 ]
-            counts = [repeats(comm, each.call) for each in running]
-            contestants = [
-                Contestant(each.name, each.call, each.check(comm, problem), count)
-                for each, count in zip(running, counts, strict=True)
-            ]
+            contestants = [each.contestant(comm, problem, self.region) for each in running]
             seconds = (1.0 - SETUP_SHARE) * self.seconds
             found = race(
                 comm, contestants, iterations=options.iterations, seconds=seconds, tick=tick
@@ -132,66 +131,52 @@ class Contest:
             _release(comm, running, made)
             raise
         _release(comm, running, made)
-        rows = self._timed(problem, running, found, counts)
-        return rows + [
+        plain = {
+            each.row.labels["method"]: found.times[each.name]
+            for each in running
+            if not each.inits
+        }
+        for each in running:
+            row, taken = each.row, found.times[each.name]
+            row.times, row.against, row.verdict = taken, plain, found.verdicts.get(each.name)
+            row.details = {"mean": [fmean(taken)]}
+            if each.inits:
+                row.setup = setup_seconds(each.inits, each.frees)
+                more = {"init_times_s": each.inits, "free_times_s": each.frees}
+                row.facts = {**row.facts, **more}
+        return [each.row for each in running] + [
             Row({**self.labels, "method": each.method, "memory": place}, reason=each.reason)
             for place, each in made
             if each.reason
         ]
 
-    def add(self, problem: Problem, tick: Callable[[], None], part: Part) -> None:
+    def add(self, problem: Problem, tick: Callable[[], object], part: Part) -> None:
         """Collective. Add :meth:`rows` to a part of a benchmark."""
         part.rows += self.rows(problem, tick)
 
+    def _row(self, problem: Problem, method: str, memory: str) -> Row:
+        labels = {**self.labels, "method": method, "memory": memory}
+        hidden = ("mean", "error", f"vs {MEMCPY_IN_TURN}")
+        return Row(labels, nbytes=problem.nbytes, hidden=hidden)
+
     def _entered(
-        self, candidate: Candidate[Exchanger], maker: Callable[[str], Exchanger], place: str
+        self, row: Row, candidate: Candidate[Exchanger], maker: Callable[[str], Exchanger]
     ) -> _Entrant:
         """Collective. Set up again as often as there is time; the last one takes part."""
-        comm, startup = self.comm, Startup([candidate.setup])
+        comm, inits, frees = self.comm, [candidate.setup], list[float]()
         budget = SETUP_SHARE * self.seconds / (len(self.names) * len(self.options.memory))
         count = min(self.options.repeats, 1 + int(budget / max(candidate.setup, 1e-9)))
         for _ in range(count - 1):
             release(comm, [candidate], Exchanger.free)
-            startup.frees.append(candidate.freeing)
+            frees.append(candidate.freeing)
             again = prepare(comm, [candidate.method], maker, Exchanger.free)[0]
-            startup.inits.append(again.setup)
+            inits.append(again.setup)
             candidate.made = again.made
         if candidate.made is None:
             raise CommandError(f"{candidate.method} could be initialized once only")
-        method = candidate.method
-        used = "" if candidate.made.method == method else candidate.made.method
-        labels = {"method": method, "memory": place}
-        return _Entrant(labels, candidate.made.round, startup, used=used)
-
-    def _timed(
-        self, problem: Problem, running: Sequence[_Entrant], found: Race, counts: Sequence[int]
-    ) -> list[Row]:
-        """Local. The rows of those that ran."""
-        plain = {
-            each.labels["method"]: found.times[each.name]
-            for each in running
-            if each.startup is None
-        }
-        rows = []
-        for each, count in zip(running, counts, strict=True):
-            taken, verdict = found.times[each.name], found.verdicts.get(each.name)
-            facts: dict[str, Any] = {"repeats": count}
-            if each.startup is not None:
-                facts |= {"init_times_s": each.startup.inits, "free_times_s": each.startup.frees}
-            row = Row(
-                {**self.labels, **each.labels},
-                taken,
-                setup=None if each.startup is None else each.startup.seconds,
-                nbytes=problem.nbytes,
-                against=plain,
-                details={"mean": [fmean(taken)]},
-                verdict=verdict,
-                used=each.used,
-                facts=facts,
-                hidden=("mean", "error", f"vs {MEMCPY_IN_TURN}"),
-            )
-            rows.append(row)
-        return rows
+        used = candidate.made.method
+        row.used = "" if used == candidate.method else used
+        return _Entrant(row, candidate.made.round, inits, frees)
 
 
 def exchangers(
@@ -210,11 +195,10 @@ def uniform(comm: MPI.Intracomm, count: int) -> Problem:
     return Problem(sent, counts, counts, expected, sent.nbytes)
 
 
-def plain_call(comm: MPI.Intracomm, problem: Problem) -> Callable[[], Array]:
+def _plain_call(comm: MPI.Intracomm, problem: Problem) -> Callable[[], Array]:
     """Local. The baseline: the bare call of mpi4py, which returns what came."""
     received = np.zeros_like(problem.expected)
-    send, recv = (_layout(counts) for counts in (problem.send_counts, problem.recv_counts))
-    out, into = [problem.sent, send, MPI.DOUBLE], [received, recv, MPI.DOUBLE]
+    out, into = [problem.sent, problem.send_counts], [received, problem.recv_counts]
 
     def baseline() -> Array:
         comm.Alltoallv(out, into)
@@ -223,25 +207,17 @@ def plain_call(comm: MPI.Intracomm, problem: Problem) -> Callable[[], Array]:
     return baseline
 
 
-def _without_request(comm: MPI.Intracomm, problem: Problem) -> list[_Entrant]:
+def _without_request(
+    comm: MPI.Intracomm, problem: Problem, copies: bool
+) -> dict[str, Callable[[], Any]]:
     """Local. Those that need no request: the bare call, and copies of as many bytes."""
     sent = problem.sent
     turn = cycle([np.zeros_like(sent), np.zeros_like(sent)])
-    calls: dict[str, Callable[[], Any]] = {
-        BASELINE: plain_call(comm, problem),
-        MEMCPY: partial(np.copyto, np.zeros_like(sent), sent),
-        MEMCPY_IN_TURN: lambda: np.copyto(next(turn), sent),
-    }
-    return [
-        _Entrant({"method": name, "memory": PLAIN}, call, delivers=name == BASELINE)
-        for name, call in calls.items()
-    ]
-
-
-def _layout(counts: Sequence[int]) -> tuple[Array, Array]:
-    """Local. Counts and displacements as MPI wants them."""
-    numbers = np.array(counts, np.intc)
-    return numbers, (np.cumsum(numbers) - numbers).astype(np.intc)
+    calls: dict[str, Callable[[], Any]] = {BASELINE: _plain_call(comm, problem)}
+    if copies:
+        calls[MEMCPY] = partial(np.copyto, np.zeros_like(sent), sent)
+        calls[MEMCPY_IN_TURN] = lambda: np.copyto(next(turn), sent)
+    return calls
 
 
 def delivered(comm: MPI.Intracomm, problem: Problem, call: Callable[[], Array]) -> Verdict:
@@ -265,11 +241,10 @@ def _release(
         entrant.call = _nothing  # no view of the memory is left
     for _, candidate in reversed(made):
         release(comm, [candidate], Exchanger.free)
-    freed = {(place, candidate.method): candidate.freeing for place, candidate in made}
+    freed = {f"{candidate.method} {place}": candidate.freeing for place, candidate in made}
     for entrant in running:
-        if entrant.startup is not None:
-            key = (entrant.labels["memory"], entrant.labels["method"])
-            entrant.startup.frees.append(freed[key])
+        if entrant.inits:
+            entrant.frees.append(freed[entrant.name])
 
 
 def _nothing() -> None:

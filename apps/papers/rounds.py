@@ -7,23 +7,21 @@ is short. All that is received is checked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from functools import partial
 from statistics import median
-from typing import Any
 
 from mpi4py import MPI
 
 from onesided.apps.bench.memory import Exchanger
-from onesided.apps.bench.race import Contestant, race, repeats, setup_time
+from onesided.apps.bench.race import setup_time
 from onesided.apps.bench.selection import BASELINE, chosen
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import Report, Row, byte_count, compared, conclusions, duration
+from onesided.apps.cli.report import Report, byte_count, compared, conclusions, duration
 from onesided.apps.cli.statistics import Target
-from onesided.apps.papers.exchange import delivered, exchangers, plain_call, uniform
+from onesided.apps.papers.exchange import Contest, exchangers, uniform
 from onesided.apps.papers.goals import Goal, wanted
 
 #: Seconds of the rounds that are timed in a row.
@@ -83,44 +81,31 @@ def _compare(
 ) -> None:
     """Collective. A row for each contestant, and ``auto`` against the best of the others."""
     problem = uniform(comm, max(nbytes // 8 // comm.size, 1))
-    make = exchangers(comm, problem, memory, {"expected_iterations": EXPECTED})
-    with ExitStack() as stack:
-        calls: dict[str, Callable[[], Any]] = {BASELINE: plain_call(comm, problem)}
-        used = ""
-        for method in (AUTO, *names):
-            each = make(method)
-            stack.callback(each.free)
-            calls[method], used = each.round, used or each.method
-        contestants = [
-            Contestant(
-                name, call, partial(delivered, comm, problem, call), repeats(comm, call, IN_A_ROW)
-            )
-            for name, call in calls.items()
-        ]
-        seconds = options.seconds / (len(options.memory) * len(set(options.sizes)))
-        found = race(comm, contestants, iterations=options.iterations, seconds=seconds)
-    labels = {"memory": memory, "bytes": byte_count(nbytes)}
-    rows = []
-    for name, times in found.times.items():
-        row = Row({**labels, "method": name}, times, nbytes=nbytes, verdict=found.verdicts[name])
-        row.hidden = ("error", "GB/s")
+    given = options.but(
+        memory=[memory], repeats=1, info=[("expected_iterations", EXPECTED), *options.info]
+    )
+    seconds = options.seconds / (len(options.memory) * len(set(options.sizes)))
+    contest = Contest(
+        comm, given, [AUTO, *names], {"bytes": byte_count(nbytes)}, seconds, copies=False,
+        region=IN_A_ROW,
+    )  # fmt: skip
+    rows = {row.labels["method"]: row for row in contest.rows(problem, lambda: None)}
+    for name, row in rows.items():
+        row.hidden = ("error", "GB/s", "mean", "set-up", "break-even")
         if name == BASELINE:
-            row.hidden = (*row.hidden, "median", "quartiles")
-            row.shown = {"ours": duration(median(times))}
-        else:
-            row.against = {BASELINE: found.times[BASELINE]}
-            bound = None
-            if name == AUTO:
-                bound = wanted(TARGETS, nbytes, MPI.get_vendor()[0], memory=memory)
-            row.aim, row.wanted = Target(BASELINE, bound or 0.0, least=False), bound is not None
-        rows.append(row)
-    rows[1].used = used
-    best = min(names, key=lambda name: median(found.times[name]))
+            row.against, row.hidden = {}, (*row.hidden, "median", "quartiles")
+            row.labels = {**row.labels, "memory": memory}
+            row.shown = {"ours": duration(median(row.times))}
+    bound = wanted(TARGETS, nbytes, MPI.get_vendor()[0], memory=memory)
+    auto = rows[AUTO]
+    auto.aim, auto.wanted = Target(BASELINE, bound or 0.0, least=False), bound is not None
+    part.rows += rows.values()
+    others = [name for name in names if rows[name].times]
+    best = min(others, key=lambda name: median(rows[name].times))
     aim = Target(best, AUTO_TARGET, least=False)
-    labels["method"] = AUTO
-    ours, theirs = found.times[AUTO], found.times[best]
-    rows.append(compared(labels, ours, theirs, aim, wanted=True, nbytes=nbytes))
-    part.rows += rows
+    part.rows.append(
+        compared(auto.labels, auto.times, rows[best].times, aim, wanted=True, nbytes=nbytes)
+    )
 
 
 def _setup(comm: MPI.Intracomm, method: str, part: Part) -> None:
@@ -132,5 +117,5 @@ def _setup(comm: MPI.Intracomm, method: str, part: Part) -> None:
         seconds.append(setup_time(comm, lambda: made.append(make(method))))
         made.pop().free()
     aim = Target(f"{1e3 * SETUP_TARGET:.1f} ms", 1.0, least=False, seconds=SETUP_TARGET)
-    labels = {"memory": "slots", "bytes": "set-up", "method": method}
+    labels = {"bytes": "set-up", "method": method, "memory": "slots"}
     part.rows.append(compared(labels, seconds[2:], (), aim, wanted=True))
