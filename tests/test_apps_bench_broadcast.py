@@ -144,11 +144,11 @@ def test_a_mistake_is_one_sentence():
 
 def test_figures_need_sizes_of_their_range():
     large = figures([1 << 20, 2 << 20], [2, 4])
-    assert [(each.number, each.sizes, each.counts) for each in large] == [
-        (13, [1 << 20, 2 << 20], [4]),
-        (14, [2 << 20], [2, 4]),
+    assert [(each.name, each.title) for each in large] == [
+        ("13", "Broadcast, 4 ranks (as Figure 13)"),
+        ("14", "Broadcast, 2 MiB (as Figure 14)"),
     ]
-    assert [each.number for each in figures([1024, 1 << 20], [2])] == [13, 14, 15, 16]
+    assert [each.name for each in figures([1024, 1 << 20], [2])] == ["13", "14", "15", "16"]
 
 
 def test_the_baseline_takes_part_always_and_once():

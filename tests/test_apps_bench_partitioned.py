@@ -29,7 +29,6 @@ from onesided.apps.papers.partitioned_sends import (
     entries,
 )
 from onesided.apps.papers.partitioned_sweep import Place, Result, whole_sweep
-from onesided.apps.report.result import Entry as Measured
 from onesided.collectives import partitioned_methods
 from onesided.collectives.partitioned.init import AGGREGATE
 from onesided.collectives.program import COMPILED
@@ -179,9 +178,9 @@ def test_figures_hold_the_lines_of_the_paper():
             for each in entries(every)
             if each.marking.suits(ORDERS[place.order])
         ]
-        rows += [Measured.of(each.row(place, results, 4096).record()) for each in results]
+        rows += [each.row(place, results, 4096) for each in results]
     found = {each.name: each for each in figures(options("--threads", "1", "16"))}
-    lines = {name: figure.panels(rows)[0].lines for name, figure in found.items()}
+    lines = {name: figure.drawings(rows)[0].lines for name, figure in found.items()}
     assert list(lines) == ["3", "4", "5", "6a", "6b"]
     assert list(lines["3"]) == ["send", "persistent", "isend", "psend"]
     assert set(lines["4"]) == {
@@ -199,7 +198,7 @@ def test_figures_hold_the_lines_of_the_paper():
 
 
 def test_a_figure_without_lines_is_not_drawn():
-    assert not any(figure.panels([]) for figure in figures(options()))
+    assert not any(figure.drawings([]) for figure in figures(options()))
 
 
 # -- the command -----------------------------------------------------------------------------------

@@ -146,7 +146,7 @@ def test_one_number_of_ranks_has_no_scaling_figure():
     names = [each.name for each in scaling_figures(series(both, [2, 4], [1 << 20, 8 << 20]))]
     assert names == ["1", "strong", "2"]
     chosen = scaling_figures(series(both, [2, 4], [1 << 20, 8 << 20]))[0]
-    assert {place.nbytes for place in chosen.places} == {1 << 20}  # the next to the paper's 2 MiB
+    assert ", 1 MiB per rank" in chosen.title  # the next to the paper's 2 MiB
 
 
 def exchanged(methods, memories, counts=(2, 3)):
@@ -164,7 +164,7 @@ def exchanged(methods, memories, counts=(2, 3)):
 def test_kinds_of_memory_are_panels_and_no_zigzag():
     rows = list(exchanged([f"rma-{number}" for number in range(13)], ["slots", "empty", "plain"]))
     for figure in scaling_figures(series(["weak"], [2, 3], [1 << 20, 8 << 20])):
-        panels = figure.panels(rows)
+        panels = figure.drawings(rows)
         assert [panel.title.split()[1] for panel in panels] == ["'slots'", "'empty'", "'plain'"]
         for panel in panels:
             assert len(panel.lines) == 14
@@ -184,7 +184,7 @@ def test_pictures_have_a_legend_outside_and_whole_numbers_of_ranks(tmp_path, mon
         rows = list(exchanged([f"rma-{number}" for number in range(count)], memories))
         chosen = scaling_figures(series(["weak"], [2, 3], [1 << 20, 8 << 20]))
         for each in chosen:
-            save(Picture(tmp_path / "a.png").of(each.name), each.title, each.panels(rows))
+            save(Picture(tmp_path / "a.png").of(each.name), each.title, each.drawings(rows))
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a-1.png", "a-2.png"]
     for canvas, (names, memories) in zip(drawn, [(2, 1), (2, 1), (14, 3), (14, 3)], strict=True):
         assert len(canvas.axes) == memories

@@ -19,10 +19,9 @@ from onesided.apps.bench.selection import BASELINE, chosen
 from onesided.apps.bench.store import Parts
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import Report, Row, byte_count
+from onesided.apps.cli.report import Report, byte_count
 from onesided.apps.papers.exchange import REMARK, Contest, uniform, wrong_elements
-from onesided.apps.report.chart import save
-from onesided.apps.report.figure import Figure as Drawing
+from onesided.apps.papers.figures import Figure, draw
 from onesided.apps.report.quantities import RANKS, TIME
 from onesided.apps.report.result import METHOD, Entry
 from onesided.apps.report.sections import Sweep, median_time, times_over_bytes
@@ -105,28 +104,17 @@ PAPERS_BYTES = 2 << 20  # of Figure 1
 OVER_RANKS = Sweep("ranks", RANKS, median_time, TIME, [METHOD])
 
 
-@dataclass(frozen=True)
-class Figure:
-    """Medians at some places, over the ranks or the bytes of a place."""
+def _figure(name: str, title: str, sweep: Sweep, places: Sequence[Place]) -> Figure:
+    """Local. Medians at some places; for every kind of memory that is received into a panel."""
+    here = {(each.ranks, each.nbytes) for each in places}
 
-    name: str
-    title: str
-    sweep: Sweep
-    places: Sequence[Place]
+    def takes(row: Entry) -> bool:
+        return (row.number("ranks"), row.number("bytes")) in here
 
-    def panels(self, rows: Sequence[Row]) -> list[Drawing]:
-        """Local. For every kind of memory that is received into, a line for every method."""
-        places = {(str(each.ranks), each.nbytes) for each in self.places}
-        shown = [
-            Entry.of(row.record())
-            for row in rows
-            if not row.reason and (row.labels["ranks"], row.nbytes) in places
-        ]
-        return [
-            drawing
-            for memory, entries in by_memory(shown).items()
-            for drawing in self.sweep.figures(f"into {memory!r} memory", entries, shown)
-        ]
+    def panels(rows: Sequence[Entry]) -> dict[str, list[Entry]]:
+        return {f"into {memory!r} memory": mine for memory, mine in by_memory(rows).items()}
+
+    return Figure(name, title, sweep, takes, panels)
 
 
 def scaling_figures(every: Sequence[Series]) -> list[Figure]:
@@ -143,12 +131,12 @@ def scaling_figures(every: Sequence[Series]) -> list[Figure]:
             title = f"{scaling} scaling, {byte_count(each.nbytes)} " + (
                 "per rank (as Figure 1)" if name == "1" else "of all ranks together"
             )
-            found.append(Figure(name, title, OVER_RANKS, each.places))
+            found.append(_figure(name, title, OVER_RANKS, each.places))
     largest = max(place.ranks for each in every for place in each.places)
     over = sorted({p for each in every for p in each.places if p.ranks == largest})
     if len(over) > 1:
         title = f"Alltoallv, {largest} ranks (as Figure 2)"
-        found.append(Figure("2", title, times_over_bytes(METHOD), over))
+        found.append(_figure("2", title, times_over_bytes(METHOD), over))
     return found
 
 
@@ -164,7 +152,6 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     counts = counted(comm.size, options.ranks_list, doubling(comm.size))
     every = series(options.scaling, counts, sorted(set(options.sizes)))
     table = places(every)
-    figures = scaling_figures(every)
     report = Report(
         "bench alltoallv",
         options.settings(),
@@ -190,9 +177,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 
         for count in counts:
             among(comm, count, compare)
-    if comm.rank == 0 and options.picture is not None:
-        for figure in figures:
-            save(options.picture.of(figure.name), figure.title, figure.panels(report.rows))
+    if comm.rank == 0:
+        draw(options.picture, scaling_figures(every), report.rows)
     report.remarks.append(wrong_elements(report.rows, "the number of the rank that sent it"))
     report.finish(comm, out, options.json)
     return report.code(comm)

@@ -22,17 +22,16 @@ from onesided.apps.bench.ranks import among, counted
 from onesided.apps.bench.selection import BASELINE, Candidate, hints, prepare, release
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.failures import CommandError, user_errors
-from onesided.apps.cli.options import Options, Picture
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import NOTHING, Listing, Report, Row, byte_count
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.modelling.nodes import node_of_ranks
 from onesided.apps.papers.broadcasters import Entrant, Runner, Track, correct, entrants
+from onesided.apps.papers.figures import Figure, draw
 from onesided.apps.papers.forecast import Crossing, Forecast, crossings, parameters
 from onesided.apps.papers.options import PAPER_SIZES
-from onesided.apps.report.chart import save
 from onesided.apps.report.quantities import RANKS, TIME
-from onesided.apps.report.result import Entry
 from onesided.apps.report.sections import Sweep, median_time, times_over_bytes
 from onesided.collectives.hints import Hints
 from onesided.collectives.modelling.loggp import LogGP
@@ -43,47 +42,37 @@ MEBI = 1 << 20
 NAMES = ("method", "order")
 
 
-@dataclass(frozen=True)
-class Figure:
-    """One of the four: over the message sizes for one number of ranks, or the other way round."""
-
-    number: int
-    sizes: Sequence[int]
-    counts: Sequence[int]
-    over_sizes: bool
-
-    def draw(self, picture: Picture, entries: Sequence[Entry]) -> None:
-        """Local. A line for every contestant that was timed; times are medians."""
-        fixed = f"{self.counts[0]} ranks" if self.over_sizes else byte_count(self.sizes[0])
-        title = f"Broadcast, {fixed} (as Figure {self.number})"
-        sweep = Sweep("ranks", RANKS, median_time, TIME, NAMES)
-        if self.over_sizes:
-            sweep = times_over_bytes(*NAMES)
-        here = [
-            each
-            for each in entries
-            if each.number("ranks") in self.counts and each.number("bytes") in self.sizes
-        ]
-        save(picture.of(str(self.number)), title, sweep.figures(title, here))
-
-
 def figures(sizes: Sequence[int], counts: Sequence[int]) -> list[Figure]:
-    """Local. Those that a sweep has data for.
+    """Local. Those that a sweep has data for; a line for every contestant, of medians.
 
     13 and 14 are for sizes from 1 MiB on, 15 and 16 for smaller ones; the first of each two is
     over the sizes at the largest number of ranks, the second over the ranks at the largest size.
     """
-    large = sorted({size for size in sizes if size >= MEBI})
-    small = sorted({size for size in sizes if size < MEBI})
-    return [
-        each
-        for number, chosen in ((13, large), (15, small))
-        if chosen
-        for each in (
-            Figure(number, chosen, [max(counts)], True),
-            Figure(number + 1, [chosen[-1]], sorted(set(counts)), False),
-        )
-    ]
+    over_sizes = times_over_bytes(*NAMES)
+    over_ranks = Sweep("ranks", RANKS, median_time, TIME, NAMES)
+    large = [size for size in sizes if size >= MEBI]
+    small = [size for size in sizes if size < MEBI]
+    found = []
+    for number, chosen in ((13, large), (15, small)):
+        if chosen:
+            most = max(chosen)
+            found += [
+                _figure(number, f"{max(counts)} ranks", over_sizes, chosen, [max(counts)]),
+                _figure(number + 1, byte_count(most), over_ranks, [most], counts),
+            ]
+    return found
+
+
+def _figure(
+    number: int, fixed: str, sweep: Sweep, sizes: Sequence[int], counts: Sequence[int]
+) -> Figure:
+    title = f"Broadcast, {fixed} (as Figure {number})"
+    return Figure(
+        str(number),
+        title,
+        sweep,
+        lambda row: row.number("ranks") in counts and row.number("bytes") in sizes,
+    )
 
 
 FEW = 8  # ranks up to which every number is tried, and steps of so many beyond
@@ -133,10 +122,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         f"parameters of {name}": _listing(name, each) for name, each in networks.items()
     }
     report.remarks += _sentences(found)
-    if comm.rank == 0 and options.picture is not None:
-        entries = [Entry.of(row.record()) for row in report.rows if not row.reason]
-        for figure in figures(sizes, counts):
-            figure.draw(options.picture, entries)
+    if comm.rank == 0:
+        draw(options.picture, figures(sizes, counts), report.rows)
     report.finish(comm, out, options.json)
     return report.code(comm)
 

@@ -7,7 +7,6 @@ and sizes of partitions vary.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -31,6 +30,7 @@ from onesided.apps.cli.report import (
     tables_over_bytes,
 )
 from onesided.apps.cli.statistics import Target
+from onesided.apps.papers.figures import Figure, draw
 from onesided.apps.papers.goals import Goal, wanted
 from onesided.apps.papers.options import AGGREGATES, MESSAGE_SIZES
 from onesided.apps.papers.partitioned_sends import (
@@ -47,12 +47,10 @@ from onesided.apps.papers.partitioned_sends import (
     Marking,
     contestants,
 )
-from onesided.apps.papers.partitioned_sweep import Sweep, whole_sweep
-from onesided.apps.report import sections
-from onesided.apps.report.chart import save
-from onesided.apps.report.figure import Figure as Drawing
+from onesided.apps.papers.partitioned_sweep import Measurement, whole_sweep
 from onesided.apps.report.quantities import RATE, SIZE
 from onesided.apps.report.result import METHOD, Entry
+from onesided.apps.report.sections import Sweep
 from onesided.apps.report.sections_papers import rate
 
 # What the benchmark says: a row per place and contestant, and for a person a table over sizes.
@@ -157,21 +155,14 @@ PERSISTENT, PARTITIONED = "persistent", NATIVE.method
 MESSAGES = ("send", PERSISTENT, "isend")
 
 
-@dataclass(frozen=True)
-class Figure:
-    """One of them: its name, its title, which rows are in it, and the labels that name a line."""
-
-    name: str
-    title: str
-    takes: Callable[[Entry], bool]
-    names: Sequence[str]
-
-    def panels(self, rows: Sequence[Entry]) -> list[Drawing]:
-        """Local. Bandwidths as in Listing 1, by the mean; none where nothing was timed."""
-        across = SIZE.called("bytes of a partition")
-        sweep = sections.Sweep("partition_bytes", across, rate, RATE, self.names)
-        one_by_one = [each for each in rows if each.label("marked") == ONE_BY_ONE.name]
-        return sweep.figures(self.title, [each for each in one_by_one if self.takes(each)])
+def _figure(
+    name: str, title: str, takes: Callable[[Entry], bool], names: Sequence[str]
+) -> Figure:
+    """Local. Bandwidths as in Listing 1, by the mean, of what is marked one by one."""
+    sweep = Sweep("partition_bytes", SIZE.called("bytes of a partition"), rate, RATE, names)
+    return Figure(
+        name, title, sweep, lambda row: row.label("marked") == ONE_BY_ONE.name and takes(row)
+    )
 
 
 def figures(options: Options) -> list[Figure]:
@@ -190,10 +181,10 @@ def figures(options: Options) -> list[Figure]:
         return row.label("threads") == count and row.method == PARTITIONED
 
     found = [
-        Figure("3", f"Messages and partitions, {order}, {threads}", mechanisms, [METHOD]),
-        Figure("4", f"Persistent and partitioned, {order}, by threads", by_threads,
+        _figure("3", f"Messages and partitions, {order}, {threads}", mechanisms, [METHOD]),
+        _figure("4", f"Persistent and partitioned, {order}, by threads", by_threads,
                [METHOD, "threads"]),
-        Figure("5", f"Partitioned in different orders, {threads}", by_order, [METHOD, "order"]),
+        _figure("5", f"Partitioned in different orders, {threads}", by_order, [METHOD, "order"]),
     ]  # fmt: skip
     for name, schemes in (("6a", (LEFT_TO_RIGHT, NEIGHBORHOOD)), ("6b", (RANDOMIZED,))):
         orders = [each for each in schemes if each in options.orders]
@@ -208,7 +199,7 @@ def _aggregated(name: str, orders: Sequence[str], count: str) -> Figure:
         return here and (row.label("aggregate") != NOTHING or row.method == PARTITIONED)
 
     title = f"Aggregated, {' and '.join(orders)}, {number_of_threads(count)}"
-    return Figure(name, title, takes, [METHOD, "aggregate", "order"])
+    return _figure(name, title, takes, [METHOD, "aggregate", "order"])
 
 
 # What partitioned sends have to reach, and in which cases: the numbers of ``--targets``.
@@ -318,14 +309,12 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     )
     out = console(options.terminal) if comm.rank == 0 else None
     measured = Report("bench partitioned", options.settings(), {})
-    sweep = Sweep(options, field, options.seconds / len(places))
+    sweep = Measurement(options, field, options.seconds / len(places))
     with progress(out, "sending", len(places)) as tick:
         sweep.run(comm, places, tick, Parts(comm, measured, options.json))
     rows = measured.rows
-    if comm.rank == 0 and options.picture is not None:
-        timed = [Entry.of(row.record()) for row in rows if not row.reason]
-        for figure in figures(options):
-            save(options.picture.of(figure.name), figure.title, figure.panels(timed))
+    if comm.rank == 0:
+        draw(options.picture, figures(options), rows)
     report = goal_report(options, field, rows) if options.targets else _report(options, rows)
     report.finish(comm, out, options.json)
     missed = comm.bcast(options.strict and any_missed(report.rows))

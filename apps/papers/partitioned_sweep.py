@@ -200,7 +200,7 @@ class Result:
 
 
 @dataclass
-class Sweep:
+class Measurement:
     """What is measured; ``share``: seconds for one place."""
 
     options: Options

@@ -29,7 +29,15 @@ from onesided.apps.papers.partitioned_sends import (
     blocking,
     single,
 )
-from onesided.apps.papers.partitioned_sweep import READY, TURNS, Check, Place, Result, Round, Sweep
+from onesided.apps.papers.partitioned_sweep import (
+    READY,
+    TURNS,
+    Check,
+    Measurement,
+    Place,
+    Result,
+    Round,
+)
 from onesided.collectives import ResourceError, UnsupportedError
 
 PART, COUNT = 24, 6
@@ -127,7 +135,7 @@ PLACES = [Place(PART, "left-to-right", 1), Place(PART, "randomized", 2)]
 def swept(comm, field, *words, share=20.0, places=PLACES):
     """The rows, by order: of those that could not be made at all by None."""
     report, found = Report("bench partitioned", {}, {}), {}
-    sweep = Sweep(options(*words), field, share)
+    sweep = Measurement(options(*words), field, share)
     sweep.run(comm, places, lambda: None, Parts(comm, report, None))
     for row in report.rows:
         found.setdefault(row.labels.get("order"), []).append(row)
@@ -180,7 +188,7 @@ def case_a_slow_contestant_has_fewer_rounds(comm):
     rounds = [SimpleNamespace(ready=0.0) for _ in results]
     original, partitioned_sweep.race = partitioned_sweep.race, race
     try:
-        found = Sweep(options("--iterations", "9"), [], 1e3)
+        found = Measurement(options("--iterations", "9"), [], 1e3)
         found._time(lane_of(comm), results, rounds, time.perf_counter())
     finally:
         partitioned_sweep.race = original

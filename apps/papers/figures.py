@@ -1,0 +1,43 @@
+"""Figures of the papers from the rows of a benchmark, each into an image of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from onesided.apps.cli.options import Picture
+from onesided.apps.cli.report import Row
+from onesided.apps.report import figure
+from onesided.apps.report.chart import save
+from onesided.apps.report.result import Entry
+from onesided.apps.report.sections import Sweep
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What is drawn over what, and from which rows; ``panels`` divides these, by their titles."""
+
+    name: str
+    title: str
+    sweep: Sweep
+    takes: Callable[[Entry], bool]
+    panels: Callable[[Sequence[Entry]], Mapping[str, Sequence[Entry]]] | None = None
+
+    def drawings(self, rows: Iterable[Row]) -> list[figure.Figure]:
+        """Local. Lines of everything that was timed; none where nothing was."""
+        timed = (Entry.of(row.record()) for row in rows if not row.reason)
+        shown = [entry for entry in timed if self.takes(entry)]
+        panels = {self.title: shown} if self.panels is None else self.panels(shown)
+        return [
+            drawing
+            for title, entries in panels.items()
+            for drawing in self.sweep.figures(title, entries, shown)
+        ]
+
+
+def draw(picture: Picture | None, figures: Iterable[Figure], rows: Sequence[Row]) -> None:
+    """Local. Write the images, on rank 0, where any are wanted."""
+    if picture is None:
+        return
+    for each in figures:
+        save(picture.of(each.name), each.title, each.drawings(rows))
