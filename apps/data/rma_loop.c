@@ -1,6 +1,6 @@
 /* The operations of one thread in one epoch, in C: what a benchmark in Python is compared with.
  *
- * A library for the process that has loaded MPI already; see apps/rmamt/compiled.py. A call leaves
+ * A library for the process that has loaded MPI already; see apps/papers/rmamt_compiled.py. A call leaves
  * Python's lock once, for all operations.
  */
 #include <mpi.h>
