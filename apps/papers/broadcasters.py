@@ -71,20 +71,16 @@ class Runner:
 
 @dataclass(frozen=True)
 class Entrant:
-    """A method, with an order of children or ``""``, and what makes it ready."""
+    """A method, with an order of children or ``""``, and what makes it ready, Collective."""
 
     method: str
     order: str
-    make: Callable[[Track, str], Runner]
+    ready: Callable[[Track], Runner]
 
     @property
     def name(self) -> str:
         """Local. For the legend of a figure."""
         return f"{self.method} {self.order}".strip()
-
-    def ready(self, track: Track) -> Runner:
-        """Collective."""
-        return self.make(track, self.order)
 
 
 def entrants(text: str, orders: Sequence[str]) -> list[Entrant]:
@@ -92,12 +88,12 @@ def entrants(text: str, orders: Sequence[str]) -> list[Entrant]:
 
     :class:`CommandError` where a name is unknown; it lists the known ones.
     """
-    makers: dict[str, Callable[[Track, str], Runner]] = {
+    makers: dict[str, Callable[[str, Track], Runner]] = {
         name: partial(_persistent, name) for name in methods("broadcast")
     }
     makers |= {BASELINE: _plain, PASSIVE: _passive, ONE_SIDED: _one_sided}
     return [
-        Entrant(name, order, makers[name])
+        Entrant(name, order, partial(makers[name], order))
         for name in dict.fromkeys([BASELINE, *named(text, makers)])
         for order in (dict.fromkeys(orders) if name in ORDERED else [""])
     ]
@@ -125,13 +121,13 @@ def window_memory(window: MPI.Win) -> NDArray[np.uint8]:
     return np.frombuffer(memory, np.uint8)
 
 
-def _plain(track: Track, order: str) -> Runner:
+def _plain(order: str, track: Track) -> Runner:
     """Local. The baseline: mpi4py's call, and nothing around it."""
     call = partial(track.comm.Bcast, [track.message, MPI.BYTE], ROOT)
     return Runner(call, track.message, lambda: None)
 
 
-def _persistent(method: str, track: Track, order: str) -> Runner:
+def _persistent(method: str, order: str, track: Track) -> Runner:
     """Collective."""
     info = dict(track.info) | ({"child_order": order} if order else {})
     request = Bcast_init(track.comm, track.message, ROOT, method=method, info=info)
@@ -144,7 +140,7 @@ def _persistent(method: str, track: Track, order: str) -> Runner:
     return Runner(call, track.message, request.Free)
 
 
-def _passive(track: Track, order: str) -> Runner:
+def _passive(order: str, track: Track) -> Runner:
     """Collective. The root broadcasts and flushes, the others wait."""
     waiter, flush = track.timeouts
     runtime = OneSidedBroadcast(
@@ -170,7 +166,7 @@ def _passive(track: Track, order: str) -> Runner:
     return Runner(send if track.is_root else receive, window_memory(window), free)
 
 
-def _one_sided(track: Track, order: str) -> Runner:
+def _one_sided(order: str, track: Track) -> Runner:
     """Collective. Puts of the root to one rank after another."""
     window = MPI.Win.Allocate(track.message.nbytes, 1, comm=track.comm)
     extents = extents_of(track.comm, window)
