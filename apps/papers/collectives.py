@@ -29,7 +29,7 @@ from onesided.apps.bench.store import Part, Parts, Store
 from onesided.apps.cli.machine import library, versions
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import NOTHING, Report, Row, byte_count, conclusions, duration
+from onesided.apps.cli.report import NOTHING, Report, Row, beside, byte_count, conclusions, duration
 from onesided.apps.cli.statistics import Target, Verdict, paired, quartiles
 from onesided.apps.papers.goals import Goal, wanted
 from onesided.apps.papers.operations import ITEM, OPERATIONS, Operation, Place, contribution, ring
@@ -262,17 +262,19 @@ def _cells(comm: MPI.Intracomm, options: Options) -> dict[str, tuple[Operation, 
 
 def _parts(comm: MPI.Intracomm, report: Report, options: Options) -> Parts:
     """Collective. With what is there from before: in the folder, or beside the JSON file."""
-    if options.output is None:
+    folder = None if options.output is None else Path(options.output).resolve()
+    if folder is not None:
+        options.json = options.json or str(folder / JSON)
+    kept = folder / CELLS if folder else beside(options.json) if options.json else None
+    if kept is not None and options.afresh and comm.rank == 0:
+        kept.unlink(missing_ok=True)
+    if folder is None:
         return Parts(comm, report, options.json)
-    folder = Path(options.output).resolve()
-    options.json = options.json or str(folder / JSON)
-    store = Store(folder / CELLS)
-    if options.afresh and comm.rank == 0:
-        store.path.unlink(missing_ok=True)
     given = {name: getattr(options, name) for name in ("iterations", "memory", "comm")}
     place = {"ranks": comm.size, "mpi": library(), "processor": processor()}
     info = {"info": dict(options.info), "versions": versions()}
-    return Parts(comm, report, None, store=store, settings={**given, **place, **info})
+    settings = {**given, **place, **info}
+    return Parts(comm, report, None, store=Store(folder / CELLS), settings=settings)
 
 
 # -- what is said --------------------------------------------------------------------------------
