@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from mpi4py import MPI
 
@@ -69,11 +69,16 @@ class Candidate(Generic[Made]):
         return row
 
 
+def _free(made: Any) -> None:
+    """Collective."""
+    made.free()
+
+
 def prepare(
     comm: MPI.Intracomm,
     names: Sequence[str],
     make: Callable[[str], Made],
-    free: Callable[[Made], object],
+    free: Callable[[Made], object] = _free,
 ) -> list[Candidate[Made]]:
     """Collective. Let each method make its object; what this MPI cannot do is kept as a reason.
 
@@ -105,7 +110,9 @@ def _prepare(comm: MPI.Intracomm, name: str, make: Callable[[str], Made]) -> Can
 
 
 def release(
-    comm: MPI.Intracomm, candidates: Sequence[Candidate[Made]], free: Callable[[Made], object]
+    comm: MPI.Intracomm,
+    candidates: Sequence[Candidate[Made]],
+    free: Callable[[Made], object] = _free,
 ) -> None:
     """Collective. Free what was made, in reverse order, and note how long it took."""
     for candidate in reversed(candidates):

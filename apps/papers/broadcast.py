@@ -163,7 +163,7 @@ class Course:
     def _compare(self, track: Track, tick: Callable[[], None], part: Part) -> None:
         """Collective. All contestants with one size."""
         comm, entered = track.comm, {each.name: each for each in self.entrants}
-        made = prepare(comm, list(entered), lambda name: entered[name].ready(track), Runner.release)
+        made = prepare(comm, list(entered), lambda name: entered[name].ready(track))
         runners = {each.method: each.made for each in made if each.made is not None}
         numbers = itertools.count()
 
@@ -185,7 +185,7 @@ class Course:
             if wrong:
                 raise CommandError(f"wrong data after {', '.join(wrong)}")
         finally:
-            release(comm, made, Runner.release)
+            release(comm, made)
         part.rows = [self._row(entered[each.method], each, track, found.times) for each in made]
 
     def _row(

@@ -64,10 +64,6 @@ class Runner:
     free: Callable[[], object]
     look: Callable[[], object] = lambda: None
 
-    def release(self) -> None:
-        """Collective."""
-        self.free()
-
 
 @dataclass(frozen=True)
 class Entrant:

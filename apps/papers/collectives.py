@@ -136,14 +136,14 @@ class Course:
     def rows(self, names: Sequence[str], options: Options, seconds: float) -> list[Row]:
         """Collective. One for each contestant."""
         comm = self.comm
-        made = prepare(comm, names, self.make, Call.free)
+        made = prepare(comm, names, self.make)
         calls = {each.method: each.made for each in made if each.made is not None}
         used = {name: getattr(each.request, "method", "") for name, each in calls.items()}
         try:
             field = [self.contestant(name, each.call) for name, each in calls.items()]
             ran = race(comm, field, iterations=options.iterations, seconds=seconds)
         finally:
-            release(comm, made, Call.free)
+            release(comm, made)
         return [self._row(each, ran, used.get(each.method, "")) for each in made]
 
     def _row(self, each: Candidate[Call], ran: Race, used: str) -> Row:

@@ -115,7 +115,7 @@ class Contest:
         try:
             for place in options.memory if self.names else ():
                 maker = exchangers(comm, problem, place, hints(options))
-                candidates = prepare(comm, self.names, maker, Exchanger.free)
+                candidates = prepare(comm, self.names, maker)
                 made += [(place, candidate) for candidate in candidates]
                 running += [
                     self._entered(self._row(problem, each.method, place), each, maker)
@@ -167,9 +167,9 @@ class Contest:
         budget = SETUP_SHARE * self.seconds / (len(self.names) * len(self.options.memory))
         count = min(self.options.repeats, 1 + int(budget / max(candidate.setup, 1e-9)))
         for _ in range(count - 1):
-            release(comm, [candidate], Exchanger.free)
+            release(comm, [candidate])
             frees.append(candidate.freeing)
-            again = prepare(comm, [candidate.method], maker, Exchanger.free)[0]
+            again = prepare(comm, [candidate.method], maker)[0]
             inits.append(again.setup)
             candidate.made = again.made
         if candidate.made is None:
@@ -240,7 +240,7 @@ def _release(
     for entrant in running:
         entrant.call = _nothing  # no view of the memory is left
     for _, candidate in reversed(made):
-        release(comm, [candidate], Exchanger.free)
+        release(comm, [candidate])
     freed = {f"{candidate.method} {place}": candidate.freeing for place, candidate in made}
     for entrant in running:
         if entrant.inits:

@@ -79,10 +79,6 @@ class Runner:
     free: Callable[[], object] = nothing
     pace: float = field(default=0.0, init=False)
 
-    def release(self) -> None:
-        """Local."""
-        self.free()
-
 
 # Contestants that send a message for every partition, and the one that sends a single message.
 #

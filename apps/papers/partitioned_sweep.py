@@ -234,7 +234,7 @@ class Measurement:
         def make(name: str) -> Runner:
             return made_ready(known[name], replace(lane, tag=next(tags)), team)
 
-        candidates = prepare(lane.comm, list(known), make, Runner.release)
+        candidates = prepare(lane.comm, list(known), make)
         check = Check(lane)
         part.rows = [
             Row({"partition": byte_count(places[0].part), **known[each.method].labels},
@@ -246,7 +246,7 @@ class Measurement:
             found = self._place(lane, place, candidates, team, check)
             part.rows += [each.row(place, found, self.options.buffer) for each in found]
             tick()
-        release(lane.comm, candidates, Runner.release)
+        release(lane.comm, candidates)
 
     def _place(
         self,
@@ -369,7 +369,7 @@ def made_ready(contestant: Contestant, lane: Lane, team: Team) -> Runner:
         runner.pace = pace
     except Exception:
         for each in made:
-            each.release()
+            each.free()
         raise
     return runner
 

@@ -62,7 +62,7 @@ def wrong(comm, make, part=PART):
         (share,) = ORDERS["left-to-right"].shares(COUNT, 1, 0)
         works = [ONE_BY_ONE.work(runner, share, None)]
         found = Check(lane).wrong(Round(runner, team, works), 60.0)
-    runner.release()
+    runner.free()
     assert runner.pace > 0
     return found
 
