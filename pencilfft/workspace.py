@@ -13,6 +13,7 @@ rank that runs ahead of a delayed one stages its blocks and waits.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -92,10 +93,10 @@ class Workspace:
 
     def least_chunk(self, k: int, info: Mapping[str, str] | None) -> int:
         """Collective. Bytes that a chunk should have by which transpose k is fed: between nodes a
-        message to every peer, each long enough; in shared memory none."""
+        message to every peer, each long enough; in shared memory all, as nothing leaves before."""
         comm = self._over(k)
         alone = Context.of(comm).node(Hints.of(info).ranks_per_node).alone
-        return 0 if alone else MESSAGE_BYTES * comm.size
+        return sys.maxsize if alone else MESSAGE_BYTES * comm.size
 
     def _over(self, k: int) -> MPI.Comm:
         source, target = self._stages[k].after, self._stages[k + 1].before
