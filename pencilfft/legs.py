@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from onesided.collectives.agreement import agreed
 from onesided.pencilfft.blocking import Blocking
 from onesided.pencilfft.kernels.selection import Selection
-from onesided.pencilfft.operations import Operation, operations
+from onesided.pencilfft.operations import Operation, chains
 from onesided.pencilfft.passes import Pass, Scratch
 from onesided.pencilfft.stages import Stage
 from onesided.pencilfft.transpose import DIRECT, STAGED, Transpose
@@ -98,18 +98,18 @@ class Builder:
         """Collective. The legs of one direction; errors are agreed."""
         if len(self.stages) == 1:
             with agreed(self.comm):
-                return self._local_legs(self.stages[0], forward)
+                return self._local_legs(forward)
         count = len(self.stages)
         legs: list[Leg] = []
         source: Transpose | None = None
         reads: NDArray[Any] | None = None
-        for i in range(count) if forward else range(count - 1, -1, -1):
+        order = range(count) if forward else range(count - 1, -1, -1)
+        for i, steps in zip(order, chains(self.stages, forward), strict=True):
             stage = self.stages[i]
             side = stage.before if forward else stage.after
             end = stage.after if forward else stage.before
             last = len(legs) == count - 1
             uncut = None if last else end.axis
-            steps = operations(stage, forward)
             k = i if forward else i - 1  # of the transpose that follows
             least = 0 if last else self.workspace.least_chunk(k, self.info)
             with agreed(self.comm):
@@ -130,13 +130,14 @@ class Builder:
                 legs.append(Leg(local, reads, None, source))
         return legs
 
-    def _local_legs(self, stage: Stage, forward: bool) -> list[Leg]:
+    def _local_legs(self, forward: bool) -> list[Leg]:
         """Without a transpose: in groups of axes that leave one to form blocks along.
 
         Source and target may be one array here, so no step goes from one to the other.
         """
         blocking = replace(self.blocking, in_target=False)
-        steps = operations(stage, forward)
+        stage = self.stages[0]
+        (steps,) = chains(self.stages, forward)
         shape = (stage.before if forward else stage.after).subshape
         last = (stage.after if forward else stage.before).subshape
         end = stage.dtypes[1] if forward else stage.dtypes[0]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from onesided.pencilfft.kernels.protocol import COMPLEX_KINDS
 from onesided.pencilfft.stages import AxisTransform, Stage
 
 CUT, PAD = "cut", "pad"
@@ -19,7 +21,8 @@ class Operation:
     """One step along ``axis``, between arrays of these lengths and dtypes.
 
     ``kind`` is that of a kernel's task, "cut" or "pad", and ``forward`` its direction;
-    ``transform`` is what it belongs to.
+    ``transform`` is what it belongs to. ``others`` is the product of the points of the axes whose
+    factor it takes over, 0 where another one has taken over its own.
     """
 
     kind: str
@@ -27,6 +30,7 @@ class Operation:
     transform: AxisTransform
     lengths: tuple[int, int]
     dtypes: tuple[np.dtype[Any], np.dtype[Any]]
+    others: int = 1
 
     @property
     def axis(self) -> int:
@@ -37,6 +41,10 @@ class Operation:
     def is_kernel(self) -> bool:
         """Whether a kernel does it."""
         return self.kind not in (CUT, PAD)
+
+    def normalization(self, scale: int) -> tuple[int, int]:
+        """Local. ``scale`` and ``others`` of its task."""
+        return (scale, self.others) if scale and self.others else (0, 1)
 
     @property
     def fits_in_place(self) -> bool:
@@ -56,6 +64,30 @@ def operations(stage: Stage, forward: bool) -> list[Operation]:
     if forward:
         return steps
     return [_reversed(step) for step in reversed(steps)]
+
+
+def chains(stages: Sequence[Stage], forward: bool) -> list[list[Operation]]:
+    """Local. The steps of all stages in one direction, by stage in the order in which they run.
+
+    Of all transforms that have complex data one multiplies by the factor of them all, that along
+    the last axis if there is one: its lines are dense, and a factor costs next to nothing there,
+    along other axes up to a third of a transform.
+    """
+    found = [operations(stage, forward) for stage in (stages if forward else stages[::-1])]
+    scaled = [step for steps in found for step in steps if step.kind in COMPLEX_KINDS]
+    if not scaled:
+        return found
+    chosen = max(scaled, key=lambda step: step.axis)
+    others = prod(step.transform.modes for step in scaled if step is not chosen)
+    return [
+        [
+            replace(step, others=others if step is chosen else 0)
+            if step.kind in COMPLEX_KINDS
+            else step
+            for step in steps
+        ]
+        for steps in found
+    ]
 
 
 def _of_axis(

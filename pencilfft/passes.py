@@ -25,13 +25,19 @@ from onesided.collectives.scripts import Part, Place, Step, copy_array, script
 from onesided.pencilfft.blocking import Blocking, chunks, cut, ranges
 from onesided.pencilfft.decomposition import memory_order
 from onesided.pencilfft.kernels.protocol import Layout, Run, Task
-from onesided.pencilfft.kernels.selection import Selection
+from onesided.pencilfft.kernels.selection import PAGE, Selection
 from onesided.pencilfft.kernels.ways import expanded
 from onesided.pencilfft.operations import Operation, resizer
 from onesided.pencilfft.stages import REAL_KINDS
 
 #: Alignment of scratch memory in bytes: vector instructions want it.
 ALIGNMENT = 64
+
+#: Rows of scratch memory begin at cache lines, and do not lie multiples of this many bytes apart,
+#: where strided transforms would find few places in the caches; they take up to twice as long.
+CROWDED = 512
+#: Bytes of a row from which on that is worth the memory.
+LONG_ROW = 256
 
 #: Power of 1/sqrt(N) in both directions with which cosine and sine transforms are orthogonal.
 ORTHONORMAL = 1
@@ -63,16 +69,16 @@ class Scratch:
     def view(
         self, place: int, shape: Sequence[int], dtype: np.dtype[Any], order: Sequence[int]
     ) -> NDArray[Any]:
-        """Local. An array in a piece, with its axes in this order of memory."""
+        """Local. An array in a piece, with its axes in this order of memory, its rows apart."""
         if not self._memory:
             for _ in range(2):
                 raw = np.empty(self._nbytes + ALIGNMENT, np.uint8)
                 start = -raw.ctypes.data % ALIGNMENT
                 self._memory.append(raw[start : start + self._nbytes])
-        extents = [shape[axis] for axis in order]
-        nbytes = int(np.prod(extents)) * dtype.itemsize
-        flat = self._memory[place][:nbytes].view(dtype)
-        return flat.reshape(extents).transpose(np.argsort(order))
+        extents = _apart(shape, dtype, order)
+        flat = self._memory[place][: _nbytes(extents, dtype)].view(dtype)
+        rows = flat.reshape(extents)[..., : shape[order[-1]]]
+        return rows.transpose(np.argsort(order))
 
 
 class Pass:
@@ -120,17 +126,16 @@ class Pass:
             [*axes, *([] if uncut is None else [uncut])], shape, (largest + reads) / blocking.nbytes
         )
         block = max(np.diff([0, *self._blocks]), default=0)
-        share = block / max(1, shape[self.axis])
-        if self._inner >= 0:
-            share *= max(np.diff([0, *self._parts])) / shape[self._inner]
         #: The shape of the result.
         self.shape = self._shapes[-1]
         self.stops = [shape[self.axis]]
         if not self._empty:
             dtype = steps[-1].dtypes[1] if steps else np.dtype(np.uint8)
             self.stops = chunks(self._blocks, _nbytes(self.shape, dtype), least)
-            if steps:
-                scratch.reserve(int(np.ceil(largest * share)) + ALIGNMENT)
+            part = max(np.diff([0, *self._parts])) if self._inner >= 0 else 0
+            for step, each in zip(steps, self._block_shapes((block, part))[1:], strict=True):
+                dtype = step.dtypes[1]
+                scratch.reserve(_nbytes(_apart(each, dtype, self._order), dtype))
         self._scripts: dict[Any, Callable[..., object]] = {}
         self._routes: dict[str, tuple[Sequence[Sequence[Outlet]], Ready | None]] = {}
 
@@ -249,13 +254,7 @@ class Pass:
         scale: int,
     ) -> tuple[Sequence[_BlockStep], _Place]:
         """The calls for blocks of one size, and where they leave their result."""
-        shapes = []
-        for shape in self._shapes:
-            block = list(shape)
-            block[self.axis] = size[0]
-            if self._inner >= 0:
-                block[self._inner] = size[1]
-            shapes.append(tuple(block))
+        shapes = self._block_shapes(size)
         ends = (source, target)
         into = self._into(target)
         steps: list[_BlockStep] = []
@@ -279,16 +278,36 @@ class Pass:
             here = there
         return steps, here
 
+    def _block_shapes(self, size: tuple[int, int]) -> list[tuple[int, ...]]:
+        """Before the first operation and after each, of a block of this size."""
+        shapes = []
+        for shape in self._shapes:
+            block = list(shape)
+            block[self.axis] = size[0]
+            if self._inner >= 0:
+                block[self._inner] = size[1]
+            shapes.append(tuple(block))
+        return shapes
+
     def _into(self, target: NDArray[Any] | None) -> int:
         """The first operation that leaves its result in the target: none, or all from then on."""
         steps = self._operations
         count = len(steps)
-        if target is None or not self._in_target or _memory_order(target) != self._order:
+        if target is None or not self._in_target or not self._suits(target):
             return count
         free = count  # the operations from here on are made in place
         while free and steps[free - 1].fits_in_place:
             free -= 1
         return count if free == 0 and self._in_source else max(free - 1, 0)
+
+    def _suits(self, target: NDArray[Any]) -> bool:
+        """Whether to transform in the target: it has our order, or our rows and no lines whose
+        elements lie whole pages apart."""
+        order = _memory_order(target)
+        if order == self._order:
+            return True
+        strides = [target.strides[step.axis] for step in self._operations]
+        return order[-1] == self._order[-1] and all(step % PAGE for step in strides)
 
     def _place(
         self, in_target: bool, place: int, shape: Sequence[int], dtype: np.dtype[Any]
@@ -300,16 +319,18 @@ class Pass:
     def _run(self, step: Operation, source: Layout, target: NDArray[Any] | None, scale: int) -> Run:
         if not step.is_kernel:
             return resizer(step)
+        own, others = step.normalization(scale)
         return self._selection.run_for(
             Task(
                 kind=step.kind,
                 axis=step.axis,
                 forward=step.forward,
-                scale=scale,
+                scale=own,
                 orthogonal=scale == ORTHONORMAL and step.kind in REAL_KINDS,
                 source=source,
                 target=source if target is None else Layout.of(target),
                 in_place=target is None,
+                others=others,
             )
         )
 
@@ -348,6 +369,17 @@ def _array(place: _Place, ends: Sequence[NDArray[Any] | None]) -> NDArray[Any]:
 
 def _memory_order(array: NDArray[Any]) -> tuple[int, ...]:
     return tuple(sorted(range(array.ndim), key=lambda axis: -array.strides[axis]))
+
+
+def _apart(shape: Sequence[int], dtype: np.dtype[Any], order: Sequence[int]) -> list[int]:
+    """The extents in memory of an array in scratch, rows longer than they need be."""
+    extents = [shape[axis] for axis in order]
+    row = extents[-1] * dtype.itemsize
+    if row >= LONG_ROW and dtype.itemsize <= ALIGNMENT and not ALIGNMENT % dtype.itemsize:
+        row = -(-row // ALIGNMENT) * ALIGNMENT
+        row += ALIGNMENT * (row % CROWDED == 0)
+        extents[-1] = row // dtype.itemsize
+    return extents
 
 
 def _nbytes(shape: Sequence[int], dtype: np.dtype[Any]) -> int:

@@ -19,6 +19,8 @@ from onesided.pencilfft.decomposition import (
     memory_order,
     transpose_boxes,
 )
+from onesided.pencilfft.operations import chains
+from onesided.pencilfft.passes import Scratch
 from onesided.pencilfft.stages import AxisTransform, inverse_of, plan_stages
 
 
@@ -219,3 +221,36 @@ def test_memory_order_keeps_the_planes_of_a_transform_together():
     assert memory_order(3, (2, 1)) == (0, 1, 2)
     assert memory_order(3, (0,)) == (1, 0, 2)
     assert memory_order(4, (0,)) == (1, 2, 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("char", "columns"), [("D", 32), ("F", 128), ("d", 64), ("D", 33), ("d", 3)]
+)
+def test_rows_of_scratch_memory_begin_at_cache_lines_but_not_powers_of_two_apart(char, columns):
+    scratch, dtype, shape = Scratch(), np.dtype(char), (3, 5, columns)
+    scratch.reserve(15 * (columns * dtype.itemsize + 128))
+    arrays = [scratch.view(place, shape, dtype, (1, 0, 2)) for place in (0, 1)]
+    row = columns * dtype.itemsize
+    for array in arrays:
+        assert array.shape == shape
+        assert array.strides[1] == 3 * array.strides[0]
+        assert row <= array.strides[0] <= row + 112
+        if row > 256:
+            assert array.strides[0] % 64 == 0
+            assert array.strides[0] % 512
+        array[...] = 1
+    assert not np.shares_memory(*arrays)
+
+
+@pytest.mark.parametrize("forward", [True, False])
+def test_one_transform_has_the_factor_of_all_that_are_complex(forward):
+    geometry = PencilGeometry((6, 8, 10, 12), (1, 2, 1, 1), (0, 1, 0, 0), (0, 1, 2, 3), 3)
+    names = {3: "dct2", 2: "r2c", 0: "c2c", 1: "c2c"}
+    transforms = [
+        AxisTransform(axis, (kind, True), inverse_of((kind, True)), n, n)
+        for (axis, kind), n in zip(names.items(), (12, 10, 6, 8), strict=True)
+    ]
+    stages = plan_stages(geometry, transforms, np.dtype(float))
+    steps = {step.axis: step for each in chains(stages, forward) for step in each}
+    assert [steps[axis].normalization(2) for axis in range(4)] == [(0, 1), (0, 1), (2, 48), (2, 1)]
+    assert steps[2].normalization(0) == (0, 1)

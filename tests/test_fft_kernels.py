@@ -99,6 +99,9 @@ LAYOUTS = {
 
 def expected(task, values):
     """What scipy.fft says; real and imaginary part apart for cosine and sine transforms."""
+    if task.others != 1:
+        alone = expected(replace(task, others=1), values)
+        return alone * task.others ** (-0.5 * task.scale)
     norm = (NORM if task.forward else INVERSE)[task.scale]
     if task.kind == "c2c":
         return (scipy.fft.fft if task.forward else scipy.fft.ifft)(
@@ -173,7 +176,7 @@ def test_complex_transforms(kernel, kind, char, layouts):
     cases = done = 0
     for shape, scale in product(SHAPES, range(3)):
         for axis, (forward, in_place) in product(range(len(shape)), variants[kind]):
-            more = {"forward": forward, "scale": scale}
+            more = {"forward": forward, "scale": scale, "others": 6 if axis else 1}
             cases += 1
             done += check(kernel.plan, shape, char, kind, axis, layouts, in_place, **more)
     # mpi4py-fft plans for arrays without gaps in one order only

@@ -20,7 +20,7 @@ from onesided.pencilfft.decomposition import PencilGeometry, memory_order
 from onesided.pencilfft.kernels.memory import empty_packed
 from onesided.pencilfft.kernels.protocol import Kernel, Layout, Task
 from onesided.pencilfft.kernels.registry import installed, load_kernel, resolve_backend
-from onesided.pencilfft.operations import Operation, operations
+from onesided.pencilfft.operations import Operation, chains
 from onesided.pencilfft.settings import NORMS
 from onesided.pencilfft.stages import Stage, plan_stages
 
@@ -67,8 +67,9 @@ class LocalWork:
     ) -> list[_Step]:
         steps: list[_Step] = []
         count = len(stages)
-        for i in range(count) if forward else range(count - 1, -1, -1):
-            for operation in operations(stages[i], forward):
+        order = range(count) if forward else range(count - 1, -1, -1)
+        for i, operations in zip(order, chains(stages, forward), strict=True):
+            for operation in operations:
                 steps.append(self._kernel_step(operation, self._memory[i]))
             k = i if forward else i - 1  # the transpose that follows
             if 0 <= k < len(moved):
@@ -79,15 +80,17 @@ class LocalWork:
 
     def _kernel_step(self, operation: Operation, memory: _Memory) -> _Step:
         source, target = memory.sides(operation)
+        scale, others = operation.normalization(NORMS["forward"][0 if operation.forward else 1])
         task = Task(
             kind=operation.kind,
             axis=operation.axis,
             forward=operation.forward,
-            scale=NORMS["forward"][0 if operation.forward else 1],
+            scale=scale,
             orthogonal=False,
             source=Layout.of(source),
             target=Layout.of(target),
             in_place=source is target,
+            others=others,
         )
         if task.empty:
             return _nothing

@@ -160,7 +160,7 @@ class FftwRun:
         self._plans: dict[bool, tuple[Any, int] | None] = {}
         self._factor: Any = None
         if task.scale:
-            factor = np.longdouble(task.logical_length) ** (-0.5 * task.scale)
+            factor = np.longdouble(task.logical_length * task.others) ** (-0.5 * task.scale)
             self._factor = np.dtype(task.target.char.lower()).type(factor)
 
     def __call__(self, source: NDArray[Any], target: NDArray[Any]) -> None:

@@ -43,8 +43,9 @@ class Task:
     ``kind``: "c2c", "r2c", "c2r", "dct1" to "dct4", "dst1" to "dst4". ``forward``: of c2c the
     negative sign in the exponent; a cosine or sine transform that is not forward is the inverse
     type (dct3 for dct2), without its factor. The result is divided by ``sqrt(M)**scale``, M being
-    :attr:`logical_length`. ``orthogonal``: the rows of the matrix are made orthogonal, as
-    ``scipy.fft.dct(..., orthogonalize=True)`` does. ``in_place``: source and target are one array.
+    :attr:`logical_length`, in complex kinds times ``others``. ``orthogonal``: the rows of the
+    matrix are made orthogonal, as ``scipy.fft.dct(..., orthogonalize=True)`` does. ``in_place``:
+    source and target are one array.
     ``threads``: as many as a library may use, where it has them.
     """
 
@@ -57,6 +58,7 @@ class Task:
     target: Layout
     in_place: bool
     threads: int = 1
+    others: int = 1
 
     @property
     def length(self) -> int:
@@ -75,7 +77,7 @@ class Task:
     @property
     def factor(self) -> float:
         """Local. What the result of the plain sums is multiplied by."""
-        factor: float = float(self.logical_length) ** (-0.5 * self.scale)
+        factor: float = float(self.logical_length * self.others) ** (-0.5 * self.scale)
         return factor
 
     @property
@@ -108,6 +110,7 @@ class Task:
         """Local. All of it on one line."""
         words = [self.kind, "forward" if self.forward else "inverse"]
         words += ["orthogonal"] * self.orthogonal
+        words += [f"of {self.others} more"] * (self.others != 1)
         words += [f"scale {self.scale} axis {self.axis} {self.source}"]
         words += ["in place" if self.in_place else f"to {self.target}"]
         return " ".join(words)

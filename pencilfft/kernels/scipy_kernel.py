@@ -8,6 +8,7 @@ gone or behaves otherwise.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
-from onesided.pencilfft.kernels.pocketfft_calls import complex_call, real_call
+from onesided.pencilfft.kernels.pocketfft_calls import complex_call, real_call, scaled
 from onesided.pencilfft.kernels.protocol import Run, Task, real_view
 
 _Norm = Literal["backward", "ortho", "forward"]
@@ -43,7 +44,9 @@ class ScipyKernel:
 
     name = "scipy"
 
-    def plan(self, task: Task, effort: str) -> Run | None:
+    def plan(self, task: Task, effort: str) -> Run:
+        if task.others != 1 and task.scale:
+            return scaled(self.plan(replace(task, scale=0), effort), task)
         function, arguments = _public_call(task)
         axis, workers = task.axis, task.threads
 
