@@ -65,6 +65,17 @@ def test_the_fastest_way_is_chosen(fakes, array):
     np.testing.assert_allclose(array, scipy.fft.fft(values, axis=0), atol=1e-12)
 
 
+def test_the_fastest_kernel_wins_though_it_is_slow_among_the_ways(fakes, array, monkeypatch):
+    """It is timed once more beside them, but not as often where all are hopeless."""
+    fakes(Fake("first", 0), Fake("second", 0))
+    races = [{"first: direct": 1.0, "second: direct": 1.2}, {"first: direct": 1.5}]
+    monkeypatch.setattr(selection, "measure", lambda runs, task: races.pop(0))
+    chosen = Selection("auto", "measure")
+    chosen.run_for(task_on(array, array.copy(), axis=0))
+    assert not races
+    assert list(chosen.choices.values()) == ["first: direct"]
+
+
 def test_both_directions_are_measured_once(fakes, array, monkeypatch):
     fakes(Fake("slow", SLOW), Fake("fast", 0))
     chosen = Selection("auto", "measure")
