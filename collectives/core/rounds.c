@@ -13,9 +13,9 @@
    calls between two of them where there is no counter to be polled. */
 enum { SPINS = 64, YIELDS = 4, CALLS = 48 };
 
-/* Bytes of a cache line, and of the longest row of a box that is fetched while the one before is
-   copied: of longer ones the processor sees where they go. */
-enum { LINE = 64, LONG_ROW = 4096 };
+/* Bytes of a cache line, and of the shortest and longest row of a box that is fetched while the one
+   before is copied: of longer ones the processor sees where they go. */
+enum { LINE = 64, SHORT_ROW = 256, LONG_ROW = 4096 };
 
 /* One round in so many is timed, so that a decision can be compared with what came of it. */
 enum { SAMPLED = 32 };
@@ -117,7 +117,7 @@ void copy_box(const Box *box, char *to, const char *from)
     int inner = box->axes - 1;
     Py_ssize_t extent = box->shape[inner], row = extent * box->item;
     int dense = box->to[inner] == box->item && box->from[inner] == box->item;
-    int fetched = dense && inner > 0 && row >= LINE && row <= LONG_ROW;
+    int fetched = dense && inner > 0 && row >= SHORT_ROW && row <= LONG_ROW;
     for (;;) {
         if (fetched && at[inner - 1] + 1 < box->shape[inner - 1])
             fetch_row(to + box->to[inner - 1], from + box->from[inner - 1], row);
