@@ -58,7 +58,11 @@ class FileBase(ABC):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        if error is None:
+            self.close()
+        elif self.f is not None:
+            self.f.close()
+            self.f = None
 
     @abstractmethod
     def _opened(self) -> Any:

@@ -9,13 +9,17 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import h5py
+import numpy as np
 from mpi4py import MPI
 
 from onesided.collectives.agreement import agree, agreed, largest
+from onesided.collectives.errors import PatternError
 from onesided.pencilfft.io import loading
-from onesided.pencilfft.io.filebase import FileBase, at_root
+from onesided.pencilfft.io.filebase import MODES, FileBase, at_root
 from onesided.pencilfft.io.fileerrors import FileError, naming
 from onesided.pencilfft.io.nodefiles import writer
 from onesided.pencilfft.io.selection import Selection
@@ -23,15 +27,28 @@ from onesided.pencilfft.io.snapshot import Snapshot, arrays_of, dataset_path, st
 from onesided.pencilfft.io.store import Store
 
 
+@dataclass(frozen=True)
+class _Edit:
+    """A file that is open to be changed: by whom, as which revision, which files of data it had,
+    and its state then, 0 where it was not there."""
+
+    comm: MPI.Comm
+    prefix: str
+    held: set[str]
+    state: int
+
+
 class HDF5File(FileBase):
     """Local. A name for files of distributed arrays; nothing is opened until a read or write.
 
     Arguments as in mpi4py-fft. ``mode`` is "r" to read only, "a" (or "r+", if the file must be
-    there) to add steps, "w" to begin anew: the old file stays until the first write is complete.
+    there) to add steps, "w" to begin anew: the old file stays until the first write, or the
+    first :meth:`close` of a file that was opened to be changed, is complete.
     ``domain`` gives each axis as a pair (origin, length), or as an array of all coordinates; None
     is (0, 2 pi), or what the file has.
 
-    ``comm`` is the communicator of those who read and write, by default that of the arrays.
+    ``comm`` is the communicator of those who read and write, by default that of the arrays, and of
+    those who :meth:`open` the file to change it, by default MPI.COMM_WORLD.
     The data of a step lie in one file for each node, which its ranks write side by side;
     ``ranks_per_node`` makes it a file for so many consecutive ranks of a node. ``driver="mpio"``
     lets all ranks write one file together, where h5py is built with MPI. Further arguments go to
@@ -52,11 +69,92 @@ class HDF5File(FileBase):
         super().__init__(h5name, domain, mode, comm)
         self._store = Store(h5name)
         self._write_parts, self._options = writer(driver, ranks_per_node), kw
+        self._edit: _Edit | None = None
 
     @staticmethod
     def backend() -> str:
         """Local. The name of the file format."""
         return "hdf5"
+
+    def open(self, mode: str = "r+") -> None:
+        """Collective, but Local for "r". Open the file as an h5py.File, :attr:`f`.
+
+        "r" is to look around. To change it ("r+", "a", "w", as h5py has them; "r+" also where the
+        constructor said "a" or "w") every rank gets groups, attributes and datasets in its own
+        memory, and changes them as all others do; :meth:`close` makes it the file's. Fields are
+        added by :meth:`write`. What is assigned to the dataset of a step that is there goes to the
+        file at once. Reads and writes of fields close the file first.
+
+        Raises PatternError for another mode, FileError where the file is missing or the system or
+        HDF5 fails.
+        """
+        self.close()
+        if mode == "r":
+            super().open(mode)
+            return
+        comm = MPI.COMM_WORLD if self._comm is None else self._comm
+        with agreed(comm, ("an open", self.filename, mode)):
+            if mode not in MODES:
+                raise PatternError(f"mode is {mode!r}, not one of {MODES}")
+        store, afresh = self._store, "w" in (mode, self._mode)
+        may_be_new = afresh or "a" in (mode, self._mode)
+
+        def begin() -> tuple[str, set[str], bool]:
+            is_new = afresh or not os.path.exists(store.main)
+            if is_new and not may_be_new:
+                raise FileError(f"{store.main}: there is no such file")
+            return *store.edit(afresh), is_new
+
+        prefix, held, is_new = at_root(comm, begin)
+        try:
+            with agreed(comm), naming(store.new):
+                # HDF5 opens the files of the nodes as it opens this one, for writing: all ranks do
+                self.f = file = h5py.File(
+                    store.new, "r+", driver="core", backing_store=False, locking=False
+                )
+                self._edit = _Edit(comm, prefix, held, 0 if is_new else _state_of(file))
+        except Exception:
+            self._let_go(comm)
+            raise
+
+    def close(self) -> None:
+        """Local; Collective where the file was opened to be changed. Close :attr:`f`; what was
+        changed is then on the disk: all of it or, when the run is killed, nothing.
+
+        Raises PatternError where ranks changed the file in different ways, FileError where the
+        system or HDF5 fails; the file is then as before.
+        """
+        edit, self._edit = self._edit, None
+        if edit is None or self.f is None:
+            super().close()
+            return
+        comm, file, store = edit.comm, self.f, self._store
+        try:
+            with agreed(comm), naming(store.main):
+                file.flush()
+                state, image = _state_of(file), file.id.get_file_image()
+                super().close()
+            most = largest(comm, None, "close", [state, -state])
+            if most[0] != -most[1]:
+                raise PatternError(
+                    f"{store.main}: ranks have changed it in different ways; write() takes what "
+                    f"each rank has of a field"
+                )
+            if state == edit.state:
+                at_root(comm, store.abandon)
+                return
+            at_root(comm, lambda: store.replace(edit.prefix, edit.held, image))
+            self._mode = "a" if self._mode == "w" else self._mode
+        except Exception:
+            self._let_go(comm)
+            raise
+
+    def _let_go(self, comm: MPI.Comm) -> None:
+        """Local. Of a file to be changed nothing is left, as after an agreed error."""
+        self._edit = None
+        super().close()
+        if comm.rank == 0:
+            self._store.abandon()
 
     def write(
         self,
@@ -77,6 +175,7 @@ class HDF5File(FileBase):
         Raises PatternError for arguments that do not fit the file, FileError where the system or
         HDF5 fails; the file is then as before. When it returns the data are on the disk.
         """
+        self.close()
         comm = self._communicator(arrays_of(fields))
         with agreed(comm):
             self._require_writable()
@@ -113,6 +212,7 @@ class HDF5File(FileBase):
         Raises PatternError for an array of another shape or kind of number, FileError for a file,
         field or step that is missing and for files that are missing or cut short.
         """
+        self.close()
         comm, file = self._communicator([u]), None
         try:
             with agreed(comm, ("a read", self.filename, name, step)):
@@ -156,3 +256,33 @@ class HDF5File(FileBase):
             with self._store.open() as file:
                 snapshot.check(file)
         return self._store.begin(self._mode == "w")
+
+
+def _state_of(file: Any) -> int:
+    """Local. A number that differs, almost surely, where groups, attributes or datasets do."""
+    crc = 1
+
+    def add(value: Any) -> None:
+        nonlocal crc
+        array = np.asarray(value)
+        form = repr(array.tolist() if array.dtype.hasobject else (array.dtype.str, array.shape))
+        crc = zlib.crc32(form.encode(), crc)
+        if not array.dtype.hasobject:
+            crc = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8), crc)
+
+    def visit(name: str, item: Any) -> None:
+        add(name)
+        for key in sorted(item.attrs):
+            add(key)
+            add(item.attrs[key])
+        if isinstance(item, h5py.Dataset):
+            add((item.dtype.str, *item.shape))
+            if not item.is_virtual:
+                add(item[()])
+                return
+            for source in item.virtual_sources():
+                add((source.file_name, source.dset_name))
+
+    visit("/", file)
+    file.visititems(visit)
+    return 1 + crc

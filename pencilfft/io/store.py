@@ -44,7 +44,8 @@ class Store:
     def __init__(self, filename: str | os.PathLike[str]) -> None:
         self.main = os.path.realpath(filename)
         self.folder = self.main + ".parts"
-        self._new = self.main + ".new"
+        #: The main file of the revision that is on its way.
+        self.new = self.main + ".new"
         self._journal = os.path.join(self.folder, "journal")
 
     def identity(self) -> tuple[str, int]:
@@ -93,17 +94,46 @@ class Store:
 
         ``change`` gets the h5py.File and returns the files that are no longer wanted.
         """
-        name, revision = prefix.rsplit("-", 1)
         with naming(self.main):
-            dropped = self._copy(prefix, afresh)
-            with written(self._new, afresh=not os.path.exists(self._new)) as file:
-                dropped |= set(change(file))
-                file.attrs[IDENTITY], file.attrs[REVISION] = name, int(revision)
-            to_disk(self.folder)
-            self._announce(name, int(revision), sorted(dropped))
-            os.replace(self._new, self.main)
-            to_disk(os.path.dirname(self.main))
-            self.recover()
+            self._change(prefix, self._copy(prefix, afresh), change)
+
+    def edit(self, afresh: bool) -> tuple[str, set[str]]:
+        """Local. Announce a revision, whose main file is :attr:`new`: a copy of the present one,
+        or an empty one. Its prefix, and the files that it may need no longer; for :meth:`replace`.
+        """
+        prefix = self.begin(afresh)
+        with naming(self.main):
+            held = self._copy(prefix, afresh)
+            if os.path.exists(self.new):
+                with h5py.File(self.new, "r") as file:
+                    held = self.sources(file)
+            else:
+                with written(self.new, afresh=True):
+                    pass
+        return prefix, held
+
+    def replace(self, prefix: str, held: set[str], image: bytes) -> None:
+        """Local. Let the bytes of an edited main file be the main file."""
+        with naming(self.main):
+            journal = self._announced()
+            if not journal or _prefix(journal["store"], journal["revision"]) != prefix:
+                raise FileError(f"{self.main}: it was changed while it was open")
+            Path(self.new).write_bytes(image)
+            self._change(prefix, set(), lambda file: held - self.sources(file))
+
+    def _change(
+        self, prefix: str, dropped: set[str], change: Callable[[Any], Iterable[str]]
+    ) -> None:
+        """Change the new main file, and put it in the place of the present one."""
+        name, revision = prefix.rsplit("-", 1)
+        with written(self.new, afresh=not os.path.exists(self.new)) as file:
+            dropped = dropped | set(change(file))
+            file.attrs[IDENTITY], file.attrs[REVISION] = name, int(revision)
+        to_disk(self.folder)
+        self._announce(name, int(revision), sorted(dropped))
+        os.replace(self.new, self.main)
+        to_disk(os.path.dirname(self.main))
+        self.recover()
 
     def abandon(self) -> None:
         """Local. Take back a revision that was announced and not completed, as far as possible."""
@@ -117,7 +147,7 @@ class Store:
         """
         if not os.path.isdir(self.folder):
             return
-        remove([self._new, self._journal + ".new"])
+        remove([self.new, self._journal + ".new"])
         journal = self._announced()
         if not journal:
             return
@@ -190,7 +220,7 @@ class Store:
             if not light:
                 self._refer(file, self.path(prefix, "base"))
         if light:
-            shutil.copyfile(self.main, self._new)
+            shutil.copyfile(self.main, self.new)
         return set()
 
     def _refer(self, file: Any, base: str) -> None:
@@ -201,7 +231,7 @@ class Store:
             shutil.copyfile(self.main, base)  # no links on this file system
             to_disk(base)
         referred: list[str] = []
-        with written(self._new, afresh=True) as new:
+        with written(self.new, afresh=True) as new:
             new.attrs.update({key: file.attrs[key] for key in file.attrs if key != JOINED})
 
             def visit(name: str, item: Any) -> None:

@@ -115,6 +115,57 @@ def case_global_slices(comm, index, components):
         assert file.steps("u") == [0, 2]
 
 
+@parameters(plain=[False, True])
+def case_open_to_change(comm, plain):
+    """As spectralDNS does it: attributes and groups by all ranks, beside fields by ``write``."""
+    whole = values((5, 6, 7), "f8")
+    with shared_folder(comm) as folder:
+        block = Blocks.part_of(comm, whole)
+
+        def files():
+            return comm.bcast(files_in(folder))
+
+        file = HDF5File(folder / "u.h5", mode="w", comm=comm)
+        file.open()
+        file.f.attrs.create("tstep", 0)
+        file.f.create_group("extra")["numbers"] = np.arange(3)
+        file.close()
+        assert not file.f
+        assert files() == ["u.h5"]
+        for step in range(2):
+            file.write(step, {"U": [block]})
+            if plain and comm.rank == 0:
+                consolidate(folder / "u.h5")
+            comm.Barrier()
+            with file:
+                file.open()
+                file.f.attrs["tstep"] = step
+                file.f["U/3D"].attrs["t"] = 0.5 * step
+                found = file.f[f"U/3D/{step}"][block.local_slice()]
+                assert found.tobytes() == block.tobytes()
+        before = files()
+        file.open()  # changes nothing
+        assert file.f.attrs["tstep"] == 1
+        file.close()
+        assert files() == before
+        file.open("a")
+        del file.f["U/3D/0"]
+        file.read(block, "U", 1)
+        assert block.is_part_of(whole)
+        assert file.steps("U") == [1]
+        file.open("r")
+        assert list(file.f["extra/numbers"]) == [0, 1, 2]
+        assert file.f["U/3D"].attrs["t"] == 0.5
+        with Store(folder / "u.h5").open() as opened:
+            left = Store(folder / "u.h5").sources(opened)
+        assert set(files()) == {"u.h5"} | {f"u.h5.parts/{name}" for name in left}
+        comm.Barrier()
+        file.open("w")
+        assert not list(file.f)
+        file.close()
+        assert files() == ["u.h5"]
+
+
 def case_layout_of_mpi4py_fft(comm):
     whole = values((3, 5, 6, 7), "f8")
     x = [np.linspace(0, 1, n) ** 2 for n in (5, 6, 7)]

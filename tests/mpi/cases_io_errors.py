@@ -134,7 +134,7 @@ def case_attributes_that_hdf5_does_not_know(comm):
 @parameters(what=["mode", "driver", "nodes", "open", "no mpi"])
 def case_wrong_files(comm, what):
     with a_file(comm) as (path, whole, block):
-        file, kind = HDF5File(path, mode="r"), PatternError
+        file, kind = HDF5File(path, mode="r", comm=comm), PatternError
         if what == "mode":
             text = same_error(comm, lambda: HDF5File(path, mode="x"), kind)
         elif what == "driver":
@@ -143,7 +143,22 @@ def case_wrong_files(comm, what):
             assert "=0" in same_error(comm, lambda: HDF5File(path, ranks_per_node=0), kind)
             text = "'"
         elif what == "open":
-            text = same_error(comm, lambda: file.open("r+"), kind)
+            text = same_error(comm, lambda: file.open("x"), kind)
+            missing = HDF5File(path.parent / "w.h5", mode="r", comm=comm)
+            assert "w.h5" in same_error(comm, missing.open, FileError)
+            file.open()
+            file.f.attrs["rank"] = comm.rank  # each rank in its own way
+            if comm.size > 1:
+                assert "different" in same_error(comm, file.close, kind)
+            file.open()
+            file.f.attrs["rank"] = 7
+            HDF5File(path).write(2, {"w": [block]})
+            text = same_error(comm, file.close, FileError)
+            assert "changed while it was open" in text
+            file.open()
+            del file.f["w"]
+            file.close()
+            text = "'"
         elif not h5py.get_config().mpi:
             file = HDF5File(path, driver="mpio")
             text = same_error(comm, lambda: file.write(2, {"u": [block]}), UnsupportedError)
