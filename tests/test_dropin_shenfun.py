@@ -20,6 +20,8 @@ CHOSEN = {
     "test_lagrangian_particles": ["test_lagrangian_particles"],
     "test_fourier": ["test_energy_fourier"],
     "test_forms": ["test_inner"],
+    # as it is it needs an h5py with MPI
+    "test_io": ["test_regular_2D", "test_mixed_2D", "test_regular_3D", "test_mixed_3D"],
 }
 
 pytestmark = pytest.mark.full

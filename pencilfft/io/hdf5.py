@@ -163,6 +163,7 @@ class HDF5File(FileBase):
         *,
         as_scalar: bool = False,
         attributes: Mapping[str, Any] | None = None,
+        forward_output: bool | None = None,
     ) -> None:
         """Collective. Add the fields of a step, all of them or, when the run is killed, none.
 
@@ -170,7 +171,8 @@ class HDF5File(FileBase):
         axis an index or a slice of global indices), which is stored besides as
         ``/u/2D/slice_4_slice/0``. ``as_scalar`` stores the components of tensors as fields of
         their own, u0, u1, ... ``attributes`` are stored with each dataset of the step. What the
-        file has of the step under these names is replaced.
+        file has of the step under these names is replaced. ``forward_output``, which shenfun's
+        programs give, means nothing, as in mpi4py-fft.
 
         Raises PatternError for arguments that do not fit the file, FileError where the system or
         HDF5 fails; the file is then as before. When it returns the data are on the disk.
@@ -203,19 +205,22 @@ class HDF5File(FileBase):
         name: str,
         step: int = 0,
         global_slice: Sequence[Any] | None = None,
+        forward_output: bool | None = None,
     ) -> None:
         """Collective. Read a step of a field into ``u``, however the field was distributed.
 
         With a global slice ``u`` is an array of the slice's shape. Types are converted where
-        nothing but precision is lost.
+        nothing but precision is lost. ``forward_output`` means nothing.
 
         Raises PatternError for an array of another shape or kind of number, FileError for a file,
         field or step that is missing and for files that are missing or cut short.
         """
         self.close()
         comm, file = self._communicator([u]), None
+        # until every rank is here one of them may have the file open, to change it by itself
+        agree(comm, what=("a read", self.filename, name, step))
         try:
-            with agreed(comm, ("a read", self.filename, name, step)):
+            with agreed(comm):
                 identity = self._store.identity()
                 file = self._store.open()
                 with naming(self._store.main):

@@ -57,13 +57,19 @@ class NCFile(FileBase):
         return "netcdf4"
 
     def write(
-        self, step: int, fields: Mapping[str, Any], *, as_scalar: bool = False
+        self,
+        step: int,
+        fields: Mapping[str, Any],
+        *,
+        as_scalar: bool = False,
+        forward_output: bool | None = None,
     ) -> None:
         """Collective. Add the fields of a step, or replace what the file has of it.
 
         ``fields`` has names and lists of arrays, or of pairs of an array and a global slice (per
         axis an index or ``slice(None)``), which becomes the variable ``u_slice_4_slice``.
         ``as_scalar`` stores the components of tensors as fields of their own, u0, u1, ...
+        ``forward_output``, which shenfun's programs give, means nothing, as in mpi4py-fft.
 
         Raises PatternError for arguments that do not fit the file, or numbers that NetCDF has not
         (complex ones), UnsupportedError without netCDF4, FileError where the system or the library
@@ -99,17 +105,22 @@ class NCFile(FileBase):
         finally:  # errors were agreed
             at_root(comm, end)
 
-    def read(self, u: Any, name: str, step: int = 0) -> None:
+    def read(
+        self, u: Any, name: str, step: int = 0, forward_output: bool | None = None
+    ) -> None:
         """Collective. Read snapshot number ``step`` of a field into ``u``, however distributed.
 
         As in mpi4py-fft the snapshots of a file are counted from 0, whatever the steps are called
         with which they were written. Types are converted where nothing but precision is lost.
+        ``forward_output`` means nothing.
 
         Raises PatternError for an array of another shape or kind of number, FileError for a file,
         field or snapshot that is missing.
         """
         comm = self._communicator([u])
-        with agreed(comm, ("a read", self.filename, name, step)), naming(self.filename):
+        # until every rank is here one of them may have the file open, to change it by itself
+        agree(comm, what=("a read", self.filename, name, step))
+        with agreed(comm), naming(self.filename):
             with self._opened() as file:
                 if name not in file.variables:
                     raise FileError(

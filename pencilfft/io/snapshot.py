@@ -173,7 +173,8 @@ def _components(fields: Mapping[str, Any], as_scalar: bool) -> Iterator[tuple[st
                 yield name, array, global_slice
                 continue
             for index in np.ndindex(array.shape[: array.rank]):
-                component = array[index] if index else array
+                # one index as a number: shenfun's arrays take a tuple for a part of the block
+                component = array[index if len(index) > 1 else index[0]] if index else array
                 yield name + "".join(map(str, index)), component, global_slice
 
 

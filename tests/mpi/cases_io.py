@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 
 import h5py
 import numpy as np
@@ -26,10 +27,11 @@ def case_round_trip_bit_for_bit(comm, dtype, kind):
     whole = values(components + shape, dtype)
     with shared_folder(comm) as folder:
         file = HDF5File(folder / "u.h5")
-        file.write(0, {"u": [Blocks.part_of(comm, whole, len(components))]})
+        block = Blocks.part_of(comm, whole, len(components))
+        file.write(0, {"u": [block]}, forward_output=False)
         for axis in range(len(shape)):
             found = Blocks.new(comm, shape, dtype, components, axis)
-            HDF5File(folder / "u.h5", mode="r").read(found, "u")
+            HDF5File(folder / "u.h5", mode="r").read(found, "u", forward_output=False)
             assert found.is_part_of(whole)
         alone = Blocks.new(MPI.COMM_SELF, shape, dtype, components)
         file = HDF5File(folder / "u.h5", mode="r")
@@ -164,6 +166,23 @@ def case_open_to_change(comm, plain):
         assert not list(file.f)
         file.close()
         assert files() == ["u.h5"]
+
+
+def case_read_waits_for_a_rank_that_changes_the_file(comm):
+    """As shenfun's tests let rank 0 write XDMF meanwhile."""
+    whole = values((5, 6), "f8")
+    with shared_folder(comm) as folder:
+        block = Blocks.part_of(comm, whole)
+        HDF5File(folder / "u.h5").write(0, {"u": [block]})
+        found = Blocks.new(comm, whole.shape)
+        if comm.rank == 0:
+            with h5py.File(folder / "u.h5", "r+"):
+                comm.Barrier()
+                time.sleep(0.2)
+        else:
+            comm.Barrier()
+        HDF5File(folder / "u.h5").read(found, "u")
+        assert found.is_part_of(whole)
 
 
 def case_layout_of_mpi4py_fft(comm):

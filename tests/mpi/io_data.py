@@ -42,7 +42,10 @@ class Blocks(np.ndarray):
             setattr(self, name, getattr(source, name, None))
 
     def __getitem__(self, index):
+        """A component is told by a number, as in shenfun, or by several."""
         found = np.ndarray.__getitem__(self, index)
+        if isinstance(index, tuple) and len(index) == 1:
+            return found.view(np.ndarray)
         if isinstance(found, Blocks):
             found.rank = self.rank - (self.ndim - found.ndim)
         return found
