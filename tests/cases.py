@@ -117,8 +117,8 @@ class Choice:
     """Cases whose name contains one of the texts, all where there is none.
 
     Of the numbers of ranks ``among`` which a job's own is, a case runs on one: in the next turn on
-    the next of those on which it applies. With a ``share`` of three a third of the cases is due,
-    in the next turn another one.
+    the next of those on which it applies. With a ``share`` of three a third of the combinations
+    of parameters is due, in the next turn another one; a case without parameters always is.
     """
 
     select: list[str]
@@ -131,9 +131,12 @@ class Choice:
 
     def is_due(self, case: Case, size: int) -> bool:
         """Whether it runs on so many ranks in this turn."""
-        if self._place(case) % self.share:
+        if self._place(case) % self._share(case):
             return False
         return size not in self.among or self._size(case) == size
+
+    def _share(self, case: Case) -> int:
+        return self.share if case.parameters else 1
 
     def _place(self, case: Case) -> int:
         return zlib.crc32(case.name.encode()) + self.turn
@@ -141,7 +144,7 @@ class Choice:
     def _size(self, case: Case) -> int:
         low, high = case.ranks
         fitting = [number for number in self.among if low <= number <= high] or self.among
-        return fitting[self._place(case) // self.share % len(fitting)]
+        return fitting[self._place(case) // self._share(case) % len(fitting)]
 
 
 def _short(value: Any) -> str:

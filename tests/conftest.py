@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,6 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 os.environ.setdefault("ONESIDED_WISDOM", "off")  # nothing is left in the user's cache
 os.environ.setdefault("ONESIDED_TUNING", "off")
 os.environ.setdefault("ONESIDED_MODEL", "off")
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):  # many processes, but each file is compiled once
+    os.environ["PYTHONPYCACHEPREFIX"] = tempfile.mkdtemp(prefix="onesided-compiled-")
 
 import cluster
 import mpi_harness
@@ -54,6 +58,11 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGTERM, _interrupt)
     config.addinivalue_line("markers", "full: takes long; only make test-all runs it")
     config.addinivalue_line("markers", "in_turn(n): of its parameters n are due; in full all are")
+
+
+def pytest_unconfigure() -> None:
+    if sys.dont_write_bytecode:
+        shutil.rmtree(os.environ.pop("PYTHONPYCACHEPREFIX"), ignore_errors=True)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -107,6 +116,19 @@ def run_cases(pytestconfig: pytest.Config):
         return servers.run_cases(*arguments, **options)
 
     return run
+
+
+@pytest.fixture
+def half(pytestconfig: pytest.Config):
+    """``half(seeds)``: the half of a range that is due, in the next turn the other; in full all."""
+
+    def half(seeds: range) -> range:
+        middle, turn = len(seeds) // 2, pytestconfig.getoption("--turn")
+        if is_full(pytestconfig):
+            return seeds
+        return seeds[middle:] if turn % 2 else seeds[:middle]
+
+    return half
 
 
 @pytest.fixture

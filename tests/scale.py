@@ -22,7 +22,7 @@ import numpy as np
 
 PROGRAM = mpi_harness.TESTS / "programs" / "scale_calls.py"
 SETUP = mpi_harness.TESTS / "programs" / "scale_setup.py"
-PARTS = ["exchanges", "halos", "transforms", "matrices"]
+PARTS = ["exchanges", "halos", "transforms", "matrices", "solvers"]
 
 #: Calls whose own pattern has something for every rank, or MPI's.
 DENSE = ("Alltoall_init", "Gather_init", "Reduce_scatter_block_init",

@@ -38,24 +38,24 @@ def test_segments_of_rounds_in_a_row_share_a_ring(nbytes, most):
 
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_broadcasts(run_cases, ranks):
-    run_cases("cases_broadcast", ranks, select=SOME)
+    run_cases("cases_broadcast", ranks, select=SOME, share=2)
 
 
 @pytest.mark.parametrize("nodes", ["1", "2"])
 def test_emulated_nodes(run_cases, nodes):
     run_cases("cases_broadcast", 4, options={"ranks_per_node": nodes},
-              share=3,
+              share=6,
               select=["in_many_segments", "case_roots_in_turn", "case_nobody_waits"])
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_no_legal_program_hangs(run_cases, ranks):
-    run_cases("cases_broadcast", ranks, select=["case_nobody_waits"], among=(2, 4))
+    run_cases("cases_broadcast", ranks, select=["case_nobody_waits"], among=(2, 4), share=2)
 
 
 def test_the_reference_interpreter(run_cases):
     run_cases("cases_broadcast", 3, select=["in_many_segments", "case_nobody_waits", "any_order"],
-              env={"ONESIDED_CORE": "python"}, share=3)
+              env={"ONESIDED_CORE": "python"}, share=6)
 
 
 def test_mistakes(run_cases):

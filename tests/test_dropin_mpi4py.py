@@ -26,9 +26,11 @@ def run(programs, name, ranks, methods):
     assert outcome.kind == "pass", outcome.report()
 
 
-@pytest.mark.parametrize("ranks", [1, 2, *(pytest.param(n, marks=pytest.mark.full)
-                                           for n in (3, 4, 5))])  # fmt: skip
-@pytest.mark.parametrize("name", ["buf", "vec", "ngh_buf"])
+@pytest.mark.in_turn(3)
+@pytest.mark.parametrize(("name", "ranks"), [
+    ("buf", 1), ("vec", 2), ("ngh_buf", 1), ("buf", 2), ("vec", 1), ("ngh_buf", 2),
+    *(pytest.param(name, n, marks=pytest.mark.full)
+      for name in ("buf", "vec", "ngh_buf") for n in (3, 4, 5))])  # fmt: skip
 def test_persistent_collectives(programs, name, ranks):
     run(programs, name, ranks, METHODS[0])
 

@@ -10,38 +10,38 @@ RANKS = [1, 2, 3, 4, pytest.param(7, marks=pytest.mark.full)]
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("module", ["cases_conformance", "cases_order"])
 def test_conformance(run_cases, module, ranks):
-    run_cases(module, ranks, among=(2, 3, 4))
+    run_cases(module, ranks, among=(2, 3, 4), share=2)
 
 
 @pytest.mark.parametrize("ranks", [1, 3, pytest.param(4, marks=pytest.mark.full)])
 def test_operations(run_cases, ranks):
-    run_cases("cases_operations", ranks, share=2)
+    run_cases("cases_operations", ranks, share=4)
 
 
 def test_operations_on_emulated_nodes(run_cases):
     run_cases("cases_operations", 4, select=["case_data[what=All", "case_data[what=Gatherv"],
-              options={"ranks_per_node": "2"}, share=2)
+              options={"ranks_per_node": "2"}, share=4)
 
 
 def test_conformance_on_five_ranks(run_cases):
-    run_cases("cases_conformance", 5, share=3,
+    run_cases("cases_conformance", 5, share=6,
               select=["case_data", "case_boxes", "case_life", "Startall"])
 
 
 @pytest.mark.parametrize("ranks", [1, 3, pytest.param(4, marks=pytest.mark.full)])
 @pytest.mark.parametrize("module", ["cases_validation", "cases_random", "cases_threads"])
 def test_mistakes_random_patterns_and_threads(run_cases, module, ranks):
-    run_cases(module, ranks)
+    run_cases(module, ranks, share=2)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.full)])
 def test_memory(run_cases, ranks):
-    run_cases("cases_memory", ranks, share=2)
+    run_cases("cases_memory", ranks, share=4)
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_debug_mode(run_cases, ranks):
-    run_cases("cases_debug", ranks, env={"ONESIDED_DEBUG": "1"})
+    run_cases("cases_debug", ranks, env={"ONESIDED_DEBUG": "1"}, share=2)
 
 
 @pytest.mark.full
@@ -53,11 +53,11 @@ def test_conformance_with_debugging(run_cases, ranks):
 @pytest.mark.parametrize("nodes", ["1", "2"])
 def test_emulated_nodes(run_cases, nodes):
     """Emulated nodes in one: the off-node paths and the hierarchy without any network."""
-    run_cases("cases_nodes_exchange", 4, options={"ranks_per_node": nodes}, share=2)
+    run_cases("cases_nodes_exchange", 4, options={"ranks_per_node": nodes}, share=4)
 
 
 def test_two_nodes(run_cases, two_nodes):
-    run_cases("cases_nodes_exchange", share=2, **vars(two_nodes))
+    run_cases("cases_nodes_exchange", share=4, **vars(two_nodes))
 
 
 @pytest.mark.full
@@ -93,7 +93,7 @@ def test_progress_without_single_copy(run_cases, mpi_name):
     settings = {"mpich": {"MPIR_CVAR_CH4_CMA_ENABLE": "0"}, "openmpi": {"OMPI_MCA_smsc": "^cma"}}
     for ranks in (2, 3):
         run_cases("cases_order", ranks, select=["big_messages", "late"], env=settings[mpi_name],
-                  among=(2, 3))
+                  among=(2, 3), share=2)
 
 
 @pytest.mark.full

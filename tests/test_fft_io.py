@@ -26,7 +26,7 @@ from onesided.pencilfft.io.xdmf import generate_xdmf
 
 @pytest.mark.parametrize(("module", "ranks"), [("cases_io", 3), ("cases_io_errors", 2)])
 def test_files(run_cases, module, ranks):
-    run_cases(module, ranks)
+    run_cases(module, ranks, share=2)
 
 
 @pytest.mark.full

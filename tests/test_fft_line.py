@@ -250,11 +250,11 @@ def test_chirps_are_even_and_make_a_transform():
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_lines(run_cases, ranks):
-    run_cases("cases_line", ranks, among=(2, 3, 4))
+    run_cases("cases_line", ranks, among=(2, 3, 4), share=2)
 
 
 def test_lines_on_many_ranks(run_cases):
-    run_cases("cases_line", 7, select="case_short_lines[first=1]")
+    run_cases("cases_line", 7, select="case_short_lines[first=1]", share=2)
 
 
 @pytest.mark.full

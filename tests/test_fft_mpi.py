@@ -16,7 +16,7 @@ MODULES = [
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 @pytest.mark.parametrize("module", MODULES)
 def test_fft(run_cases, module, ranks):
-    run_cases(module, ranks, among=(2, 3, 4))
+    run_cases(module, ranks, among=(2, 3, 4), share=2)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.full)])
@@ -25,7 +25,7 @@ def test_programs_for_mpi4py_fft(run_cases, ranks):
 
 
 def test_fft_on_more_ranks_than_planes(run_cases):
-    run_cases("cases_fft", 6, select="case_three_dimensions")
+    run_cases("cases_fft", 6, select="case_three_dimensions", share=2)
 
 
 @pytest.mark.full

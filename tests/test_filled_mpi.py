@@ -11,13 +11,13 @@ DIRECT = [f"method={name}" for name in ("rma-notify", "rma-p2p", "rma-fence,", "
     "ranks", [1, 3, *(pytest.param(ranks, marks=pytest.mark.full) for ranks in (2, 4))]
 )
 def test_filled_rounds(run_cases, ranks):
-    run_cases("cases_filled", ranks, share=2)
+    run_cases("cases_filled", ranks, share=4)
 
 
 @pytest.mark.parametrize("nodes", ["1", pytest.param("2", marks=pytest.mark.full)])
 def test_emulated_nodes(run_cases, nodes):
     """Emulated nodes in one: chunks are Put, credits are messages."""
-    run_cases("cases_filled", 3, select=DIRECT, options={"ranks_per_node": nodes}, share=2)
+    run_cases("cases_filled", 3, select=DIRECT, options={"ranks_per_node": nodes}, share=4)
 
 
 def test_debug_mode(run_cases):

@@ -22,7 +22,7 @@ SOME = [
 
 @pytest.mark.parametrize(("module", "ranks", "select"), SOME)
 def test_halos(run_cases, module, ranks, select):
-    run_cases(module, ranks, select=select)
+    run_cases(module, ranks, select=select, share=2)
 
 
 @pytest.mark.parametrize("module", [*BOTH, "cases_halo_errors"])

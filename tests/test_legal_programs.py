@@ -20,7 +20,7 @@ from legal_programs import (
     smaller,
 )
 
-SEEDS = range(100)
+SEEDS = range(60)
 PLACE = functools.partial(campaign.Place, launch=servers.run)
 ONE_OF_EACH = [  # the longest family once, the others again and again
     "+".join(f"{family}:{names[i % len(names)]}" for family, names in campaign.FAMILIES.items())
@@ -65,8 +65,8 @@ def test_programs_are_legal_full_and_varied():
     assert set(slots) == {0, 1, 2}
     assert len(sizes) > 3
     assert ("wait", "test") in hows
-    assert joined > 50
-    assert differ > 95, "moves are what makes the programs interesting"
+    assert joined > 30
+    assert differ > 56, "moves are what makes the programs interesting"
 
 
 def test_a_seed_gives_one_program_and_json_keeps_it():
@@ -228,18 +228,18 @@ def test_the_programs_are_right_by_plain_mpi(ranks):
 
 @pytest.mark.in_turn(4)
 @pytest.mark.parametrize("methods", ONE_OF_EACH)
-def test_programs_with_one_method_of_each_family(methods):
-    all_pass(methods, 3, range(100, 112))
+def test_programs_with_one_method_of_each_family(half, methods):
+    all_pass(methods, 3, half(range(100, 112)))
 
 
 @SEVERAL
-def test_programs_with_all_methods_mixed(ranks):
-    all_pass("mixed", ranks, range(200, 220))
+def test_programs_with_all_methods_mixed(half, ranks):
+    all_pass("mixed", ranks, half(range(200, 220)))
 
 
 @pytest.mark.parametrize("nodes", ["emulated", "emulated2"])
-def test_programs_on_emulated_nodes(nodes):
-    all_pass("mixed", 4, range(300, 310), nodes)
+def test_programs_on_emulated_nodes(half, nodes):
+    all_pass("mixed", 4, half(range(300, 310)), nodes)
 
 
 @pytest.mark.full

@@ -11,20 +11,20 @@ RANKS = [1, 2, 3, *(pytest.param(ranks, marks=pytest.mark.full) for ranks in (4,
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("module", MODULES)
 def test_partitioned_sends(run_cases, module, ranks):
-    run_cases(module, ranks, among=(2, 3))
+    run_cases(module, ranks, among=(2, 3), share=2)
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_the_core_in_python(run_cases, module):
     """Rounds and marks without the compiled core."""
-    run_cases(module, 2, env={"ONESIDED_CORE": "python"}, share=2)
+    run_cases(module, 2, env={"ONESIDED_CORE": "python"}, share=4)
 
 
 def test_two_nodes(run_cases, two_nodes):
     """Receive memory of another node is Put to by rma; auto sends messages."""
     select = ["method=auto", "method=rma", "disagree", "board"]
-    run_cases("cases_partitioned_limits", select=select, share=2, **vars(two_nodes))
-    run_cases("cases_partitioned_progress", share=2, **vars(two_nodes))
+    run_cases("cases_partitioned_limits", select=select, share=4, **vars(two_nodes))
+    run_cases("cases_partitioned_progress", share=4, **vars(two_nodes))
 
 
 @pytest.mark.full
@@ -33,7 +33,7 @@ def test_two_nodes_in_full(run_cases, two_nodes):
 
 
 def test_debugging(run_cases):
-    run_cases("cases_partitioned_limits", 2, env={"ONESIDED_DEBUG": "1"}, share=2)
+    run_cases("cases_partitioned_limits", 2, env={"ONESIDED_DEBUG": "1"}, share=4)
 
 
 @pytest.mark.full

@@ -30,7 +30,7 @@ def test_mistakes_and_failures(run_cases, ranks):
 
 @pytest.mark.parametrize("ranks", [4, pytest.param(7, marks=full)])
 def test_deeper_trees(run_cases, ranks):
-    run_cases("cases_passive", ranks, select=SOME)
+    run_cases("cases_passive", ranks, select=SOME, share=2)
 
 
 @full

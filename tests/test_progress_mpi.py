@@ -48,24 +48,24 @@ TWO_AND_FOUR = pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest
 @TWO_AND_FOUR
 @pytest.mark.parametrize("case", PROGRESS + ORDER)
 def test_progress_and_order(run_cases, case, ranks):
-    run_cases("cases_progress", ranks, select=case, env=QUICK)
+    run_cases("cases_progress", ranks, select=case, env=QUICK, share=2)
 
 
 @TWO_AND_FOUR
 @pytest.mark.parametrize("case", COMPLETION)
 def test_completion(run_cases, case, ranks):
-    run_cases("cases_completion", ranks, select=case, env=QUICK)
+    run_cases("cases_completion", ranks, select=case, env=QUICK, share=2)
 
 
 @TWO_AND_FOUR
 @pytest.mark.parametrize("case", AGREEMENT)
 def test_agreement(run_cases, case, ranks):
-    run_cases("cases_agreement", ranks, select=case, env=QUICK)
+    run_cases("cases_agreement", ranks, select=case, env=QUICK, share=2)
 
 
 def test_progress_on_four_ranks(run_cases):
     """A few of them with relays and rings that two ranks do not have."""
-    run_cases("cases_progress", 4, env=QUICK, select=[
+    run_cases("cases_progress", 4, env=QUICK, share=2, select=[
         "case_barrier_between_start_and_wait[method=rma-notify", "case_barrier_inside",
         "case_strict_requests_of_two_communicators[method=rma-fence,"])
 
@@ -75,7 +75,7 @@ def test_progress_on_four_ranks(run_cases):
 @pytest.mark.parametrize("case", ON_NODES)
 def test_progress_on_emulated_nodes(run_cases, case, ranks, nodes):
     run_cases("cases_progress", ranks, select=case, options={"ranks_per_node": nodes}, env=QUICK,
-              share=2)
+              share=4)
 
 
 @pytest.mark.full

@@ -11,12 +11,12 @@ RANKS = [1, 2, 3, 4, 5]
 
 @pytest.mark.parametrize("ranks", RANKS[:-1])
 def test_matrices(run_cases, ranks):
-    run_cases("cases_sparse", ranks, among=(2, 3, 4))
+    run_cases("cases_sparse", ranks, among=(2, 3, 4), share=2)
 
 
 def test_matrices_on_more_ranks_than_cores(run_cases):
     names = ["kernel=scipy", "name=square", "name=few rows", "bad_input", "halo", "overlapping"]
-    run_cases("cases_sparse", RANKS[-1], select=names)
+    run_cases("cases_sparse", RANKS[-1], select=names, share=4)
 
 
 @pytest.mark.full

@@ -47,7 +47,7 @@ BLOCKS = ["null_space[solver=cg", "null_space[solver=gmres", "right_hand_sides[s
 
 
 def test_numerics_and_the_table(run_cases):
-    run_cases("cases_numerics", 2, select=[*SEEN, *BLOCKS])
+    run_cases("cases_numerics", 2, select=[*SEEN, *BLOCKS], share=2)
 
 
 def test_matrices_of_matrices_and_multigrid(run_cases):
