@@ -61,8 +61,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure() -> None:
-    if sys.dont_write_bytecode:
-        shutil.rmtree(os.environ.pop("PYTHONPYCACHEPREFIX"), ignore_errors=True)
+    folder = os.environ.get("PYTHONPYCACHEPREFIX", "")
+    if "onesided-compiled-" in folder:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -39,11 +40,18 @@ SOURCES = sorted(
     path for name in PACKAGES for path in (ROOT / name).rglob("*.py") if path != BACKEND
 )
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-OURS = pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+OURS = pytest.mark.parametrize(  # all tests of a file, then those of the next: it is read once
+    "path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)), scope="module"
+)
 
 
 def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(), str(path))
+    return _parsed(path.read_text())
+
+
+@functools.lru_cache(1)
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
 
 
 def imported(path: Path) -> list[str]:
