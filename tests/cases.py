@@ -29,7 +29,7 @@ import time
 import traceback
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -82,10 +82,12 @@ def ranks(at_least: int = 1, at_most: int = 1 << 30) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Case:
-    """One function with one combination of parameters."""
+    """One function with one combination of parameters, of those that are chosen."""
 
     function: Callable[..., None]
     parameters: dict[str, Any]
+    number: int = 0
+    of: int = 1
 
     @property
     def name(self) -> str:
@@ -117,8 +119,8 @@ class Choice:
     """Cases whose name contains one of the texts, all where there is none.
 
     Of the numbers of ranks ``among`` which a job's own is, a case runs on one: in the next turn on
-    the next of those on which it applies. With a ``share`` of three a third of the combinations
-    of parameters is due, in the next turn another one; a case without parameters always is.
+    the next of those on which it applies. With a ``share`` of three a third of a function's
+    cases is due, but one at least, in the next turn another one.
     """
 
     select: list[str]
@@ -136,10 +138,10 @@ class Choice:
         return size not in self.among or self._size(case) == size
 
     def _share(self, case: Case) -> int:
-        return self.share if case.parameters else 1
+        return min(self.share, case.of)
 
     def _place(self, case: Case) -> int:
-        return zlib.crc32(case.name.encode()) + self.turn
+        return zlib.crc32(case.function.__name__.encode()) + case.number + self.turn
 
     def _size(self, case: Case) -> int:
         low, high = case.ranks
@@ -151,8 +153,8 @@ def _short(value: Any) -> str:
     return getattr(value, "__name__", None) or str(value)
 
 
-def collect(module: ModuleType, comm: Any) -> Iterator[Case]:
-    """The cases of a module in the order of their definition."""
+def collect(module: ModuleType, comm: Any, chosen: Choice) -> Iterator[Case]:
+    """The chosen cases of a module in the order of their definition."""
     for name, function in list(vars(module).items()):
         if not name.startswith("case_"):
             continue
@@ -160,8 +162,11 @@ def collect(module: ModuleType, comm: Any) -> Iterator[Case]:
             key: list(_evaluated(value, comm))
             for key, value in getattr(function, "choices", {}).items()
         }
-        for combination in itertools.product(*choices.values()):
-            yield Case(function, dict(zip(choices, combination, strict=True)))
+        combinations = itertools.product(*choices.values())
+        cases = [Case(function, dict(zip(choices, each, strict=True))) for each in combinations]
+        cases = [case for case in cases if case in chosen]
+        for number, case in enumerate(cases):
+            yield replace(case, number=number, of=len(cases))
 
 
 def _evaluated(choice: Any, comm: Any) -> Iterable[Any]:
@@ -249,7 +254,7 @@ def run_module(module: ModuleType, chosen: Choice, options: dict[str, str]) -> i
     faulthandler.enable()
     world = MPI.COMM_WORLD.Dup()
     deadline = Deadline(float(os.environ.get("ONESIDED_CASE_TIMEOUT", "60")))
-    cases = [case for case in collect(module, world) if case in chosen]
+    cases = list(collect(module, world, chosen))
     due = [case for case in cases if chosen.is_due(case, world.size)]
     names = world.allgather([case.name for case in due])
     if any(entry != names[0] for entry in names):

@@ -5,7 +5,7 @@
 
 Rank 0 prints one line of JSON per case; the exit code is 1 when a case failed. With
 ``--among 2 --among 4`` a job of 2 ranks runs some of the cases, and one of 4 ranks the others, with
-``--share 3`` a third of the combinations of parameters; with another ``--turn`` they change places.
+``--share 3`` a third of those of each function; with another ``--turn`` they change places.
 """
 
 from __future__ import annotations

@@ -208,9 +208,9 @@ def run_cases(
 
     At least one case must have run; where every one was skipped the test is skipped, too. Of the
     numbers of ranks ``among`` which it is, a case runs on one only: tests on all of them run each
-    case once, in the next ``turn`` on another one. Of a ``share`` of three a third of the
-    combinations of parameters is due, in the next turn another one; on one rank, where they cost
-    little, all are.
+    case once, in the next ``turn`` on another one. Of a ``share`` of three a third of each
+    function's cases is due, in the next turn another one; on one rank, where they cost little, all
+    are.
     """
     import pytest
 
