@@ -7,6 +7,7 @@ that start ranks themselves, and those that test how a process begins or ends, h
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import subprocess
@@ -76,6 +77,7 @@ def _finished(*words: str, ranks: int | None, timeout: float, fresh: bool) -> Fi
 
 def _here(folder: Path, *words: str) -> Finished:
     """In this process, whose own output waits meanwhile."""
+    gc.freeze()  # the garbage of the command is looked for in the end, not in all of pytest
     with (
         serve.restored(),
         _into(folder / "out", "stdout", 1),
