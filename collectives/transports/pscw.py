@@ -1,8 +1,11 @@
 """Post, start, complete, wait: active target among the ranks that really exchange data.
 
 ``Start`` posts, which is local, and says *ready* to the sources. The access epoch is opened when
-all targets are ready, so ``MPI_Win_start`` never waits for a rank that has not posted, and requests
-may be started and completed in any order.
+all targets are ready, so requests may be started and completed in any order. The messages are all
+that ranks tell each other before an epoch, and MPI is told so (``MPI_MODE_NOCHECK`` at both ends:
+every post has been made before the start that matches it). Otherwise MPI says the same once more,
+and ``MPI_Win_post`` is not local: Open MPI 5.0 keeps 32 posts for a rank, and the 33rd waits until
+that rank opens its epoch, which waits for this one's message.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ class Pscw(OneSided):
         if self._exposure is not None:
             self._exposed = self.own()
             for window in self._exposed:
-                window.Post(self._exposure)
+                window.Post(self._exposure, MPI.MODE_NOCHECK)
         MPI.Prequest.Startall(self._messages)
         self._unsent = self._fresh = True
         for target, source in self.local[slot]:
@@ -69,7 +72,7 @@ class Pscw(OneSided):
             return
         windows = self.own()
         for window in windows:
-            window.Start(self._access)
+            window.Start(self._access, MPI.MODE_NOCHECK)
         for puts, stores in self._stages[self._turn]:
             for put in puts:
                 put.issue()

@@ -60,6 +60,25 @@ def case_ring(comm, method):
     graph.Free()
 
 
+@parameters(method=[*METHODS, "rma-lock", "rma-pscw"])
+def case_all_start_before_their_source(comm, method):
+    """Start is local, however many ranks expect data from one that is late."""
+    each = [5 if comm.rank == 0 else 0] * comm.size
+    wanted = [5, *[0] * (comm.size - 1)]
+    sent = np.zeros(sum(each))
+    request = Alltoallv_init(comm, [sent, each], [np.empty(5), wanted], method=method)
+    for turn in range(2):
+        sent[:] = turn + 1.0
+        if comm.rank:
+            request.Start()
+        comm.Barrier()
+        if comm.rank == 0:
+            request.Start()
+        np.testing.assert_array_equal(request.Wait(), turn + 1.0)
+        comm.Barrier()
+    request.Free()
+
+
 @parameters(root=[0, -1])
 def case_broadcast(comm, root):
     root %= comm.size
