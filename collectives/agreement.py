@@ -106,6 +106,23 @@ def words_of_all(size: int, kind: DTypeLike) -> NDArray[Any]:
     return np.frombuffer(bytearray(size * kind.itemsize), kind)
 
 
+def from_root(comm: MPI.Comm, make: Callable[[], Any]) -> Any:
+    """Collective, among ranks that are known to be in the same call. What ``make()`` returns on
+    rank 0, where alone it is called; its error is raised on every rank."""
+    error: Exception | None = None
+    word = None
+    if comm.rank == 0:
+        try:
+            word = None, make()
+        except Exception as problem:
+            error, word = problem, (portable(problem), None)
+    failed, value = comm.bcast(word)
+    if failed is not None:
+        kind, text = failed
+        raise kind(f"rank 0: {text}" if comm.size > 1 else text) from error
+    return value
+
+
 class agreed:
     """Collective. Agree on the outcome of the block: all ranks go on, or all raise.
 

@@ -156,6 +156,7 @@ class Context:
     def __init__(self, comm: MPI.Intracomm) -> None:
         self.comm: MPI.Intracomm = comm.Dup()
         self.group = self.comm.Get_group()
+        self._firsts = _known_firsts(self.group)
         self.live: dict[Resources, None] = {}
         self.retired: list[Any] = []  # memory.Region
         self.allocations: dict[str, Resources] = {}  # of memory.empty(), by the key of the region
@@ -163,7 +164,11 @@ class Context:
         self.arena: Any = None
         self.shared: dict[object, Any] = {}  # of the communicator's own requests, by what they do
         self.orphaned = False
-        self.key: str = self.comm.bcast(uuid.uuid4().hex if self.comm.rank == 0 else None)
+        name = uuid.uuid4().int >> 66 if self.comm.rank == 0 else 0
+        unknown, name = largest(self.comm, None, "context", [self._firsts is None, name])
+        if unknown:
+            self._firsts = None
+        self.key = f"{name:016x}"
         self._nodes: dict[int | None, Node] = {}
         self._tags = 0
         self._spare_tags: list[int] = []
@@ -188,7 +193,9 @@ class Context:
         ``ranks_per_node`` emulates smaller nodes: consecutive ranks in groups of that size.
         """
         if ranks_per_node not in self._nodes:
-            self._nodes[ranks_per_node] = Node(self, ranks_per_node)
+            if self._firsts is None:
+                self._firsts = _found_firsts(self.comm, self.group)
+            self._nodes[ranks_per_node] = Node(self, self._firsts, ranks_per_node)
         return self._nodes[ranks_per_node]
 
     def world_rank(self, rank: int) -> int:
@@ -284,7 +291,8 @@ class Context:
         while self.retired:
             self.retired.pop(0).unmap()
         for node in self._nodes.values():
-            node.comm.Free()
+            if not node.alone:
+                node.comm.Free()
         self._nodes.clear()
         self.group.Free()
         self.comm.Free()
@@ -293,24 +301,74 @@ class Context:
 class Node:
     """The ranks of a context that share a node: ``comm``, and ``rank_of``, their node ranks.
 
-    ``alone`` is true where every rank of the context is on this node; ``firsts`` has for each rank
-    of the context the lowest one of its node.
+    ``alone`` is true where every rank of the context is on this node, and then ``comm`` is that of
+    the context; ``firsts`` has for each rank of the context the lowest one of its node.
     """
 
-    def __init__(self, context: Context, ranks_per_node: int | None) -> None:
-        rank = context.comm.rank
-        shared: Any = context.comm.Split_type(MPI.COMM_TYPE_SHARED, key=rank)
+    def __init__(
+        self, context: Context, firsts: NDArray[np.int32], ranks_per_node: int | None
+    ) -> None:
+        """Collective where not all ranks are on one node. ``firsts``: of the real nodes."""
+        rank, size = context.comm.rank, context.comm.size
         if ranks_per_node is not None:
-            whole, shared = shared, shared.Split(rank // ranks_per_node)
-            whole.Free()
-        self.comm: MPI.Intracomm = shared
-        ranks = words_of_all(shared.size, np.int32)
-        shared.Allgather(np.array([rank], np.int32), ranks)
-        self.ranks: list[int] = ranks.tolist()
+            firsts = _firsts_of(firsts.astype(np.int64) * size + np.arange(size) // ranks_per_node)
+        self.firsts = firsts
+        self.ranks: list[int] = np.flatnonzero(firsts == firsts[rank]).tolist()
         self.rank_of = {rank: number for number, rank in enumerate(self.ranks)}
-        self.alone = len(self.ranks) == context.comm.size
-        self.firsts: NDArray[np.int32] = words_of_all(context.comm.size, np.int32)
-        context.comm.Allgather(ranks[:1], self.firsts)
+        self.alone = len(self.ranks) == size
+        self.comm: MPI.Intracomm = context.comm
+        if not self.alone:
+            self.comm = context.comm.Split(int(firsts[rank]), rank)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many ranks each node has, in order of their lowest ranks."""
+        return tuple(np.unique(self.firsts, return_counts=True)[1].tolist())
+
+
+#: Which ranks share nodes is asked once, by the largest communicator so far: its ranks in
+#: ``MPI.COMM_WORLD``, ascending, and for each the lowest of those on its node.
+_known: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None
+
+
+def _world_ranks(group: MPI.Group) -> NDArray[np.int32]:
+    """Local. Negative where a rank is not in ``MPI.COMM_WORLD``."""
+    world = MPI.COMM_WORLD.Get_group()
+    ranks = np.array(MPI.Group.Translate_ranks(group, None, world), np.int32)
+    world.Free()
+    return ranks
+
+
+def _firsts_of(nodes: NDArray[Any]) -> NDArray[np.int32]:
+    """Local. The lowest rank of every rank's node, from anything that tells nodes apart."""
+    _, first, node = np.unique(nodes, return_index=True, return_inverse=True)
+    firsts: NDArray[np.int32] = first[node].astype(np.int32)
+    return firsts
+
+
+def _known_firsts(group: MPI.Group) -> NDArray[np.int32] | None:
+    """Local. The lowest rank of every rank's node, where that is known already."""
+    if _known is None:
+        return None
+    ranks, nodes = _world_ranks(group), _known
+    place = np.minimum(np.searchsorted(nodes[0], ranks), len(nodes[0]) - 1)
+    return _firsts_of(nodes[1][place]) if np.array_equal(nodes[0][place], ranks) else None
+
+
+def _found_firsts(comm: MPI.Intracomm, group: MPI.Group) -> NDArray[np.int32]:
+    """Collective. The lowest rank of every rank's node, as MPI tells."""
+    global _known
+    shared: Any = comm.Split_type(MPI.COMM_TYPE_SHARED, key=comm.rank)
+    first = np.array([comm.rank], np.int32)
+    shared.Bcast(first)
+    shared.Free()
+    firsts: NDArray[np.int32] = words_of_all(comm.size, np.int32)
+    comm.Allgather(first, firsts)
+    ranks = _world_ranks(group)
+    if (_known is None or len(_known[0]) < len(ranks)) and ranks.min() >= 0:
+        order = np.argsort(ranks)
+        _known = ranks[order], ranks[firsts[order]]
+    return firsts
 
 
 def refusal(error: MPI.Exception) -> OnesidedError:

@@ -20,7 +20,7 @@ import tempfile
 import threading
 import uuid
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -103,24 +103,29 @@ class Region:
         self.boards = Boards(aligned(nbytes), boards)
         room = nbytes if not boards else aligned(nbytes) + boards * BOARD
         self.window: MPI.Win = MPI.WIN_NULL
-        error: Exception | None = None
+        lock, self.key, error = _space(node, max(room, ALIGNMENT))
         try:
-            with _space(node, max(room, ALIGNMENT)):
-                self._allocate(max(room, ALIGNMENT))
-        except Exception as problem:
-            error = problem
-        try:
+            if error is None:
+                try:
+                    self._allocate(max(room, ALIGNMENT))
+                except Exception as problem:
+                    error = problem
+            if not node.alone:  # other nodes have their own lock, which somebody else may hold
+                node.comm.Barrier()
+                lock.release()
             agree(context.comm, error, "shared memory")
         except Exception:
             if self.window != MPI.WIN_NULL:
                 self.window.Unlock_all()
                 self.window.Free()
             raise
-        self.key: str = node.comm.bcast(uuid.uuid4().hex if node.comm.rank == 0 else None)
+        finally:
+            lock.release()
         self.wide: MPI.Win | None = None
         self.wide_key = ""
         self.users = 0
-        self.freed = False
+        #: What callers may receive in: from where to where, in bytes of this rank's segment.
+        self.lent = [(0, nbytes)]
         self.members = frozenset(world_ranks(node.comm))
         root = self._map()
         self.address: int = root.ctypes.data
@@ -205,7 +210,7 @@ class Region:
     def retire(self) -> None:
         """Local, in the same order on all ranks. Unmap later, when nobody looks any more."""
         self._first = None
-        self.freed = True
+        self.lent.clear()
         self.context.retired.append(self)
 
     def unmap(self) -> None:
@@ -217,8 +222,7 @@ class Region:
         self.window.Free()
 
 
-@contextlib.contextmanager
-def _space(node: Node, nbytes: int) -> Iterator[None]:
+def _space(node: Node, nbytes: int) -> tuple[_FileLock, str, Exception | None]:
     """Collective over the node. MPI shares memory through files in ``/dev/shm``, which may be
     small, and writing to a full one is a bus error.
 
@@ -227,37 +231,36 @@ def _space(node: Node, nbytes: int) -> Iterator[None]:
     communicator of the node does the same: one rank holds a lock of the file system. It takes the
     lock when all are here, so nobody who holds it waits for anybody who is elsewhere.
 
-    Raises :class:`ResourceError` on every rank of the node.
+    Returns the lock, which is to be released when all have touched their memory, a key that nothing
+    else has, and, on every rank of the node, the error where there is too little memory.
     """
-    wanted = node.comm.allreduce(nbytes + (1 << 16))
-    lock = _FileLock() if node.comm.rank == 0 else None
-    try:
-        free = -1
-        if lock is not None:
-            with contextlib.suppress(OSError):  # memory is shared in another way: MPI will tell
-                status = os.statvfs(SHARED)
-                free = status.f_bavail * status.f_frsize
-        free = node.comm.bcast(free)
-        if 0 <= free < wanted:
-            raise ResourceError(
-                f"{wanted:,} bytes of shared memory are wanted on one node and {free:,} are free "
-                f"in its {SHARED}; enlarge it, use fewer ranks on a node, a receive buffer of your "
-                "own, or a method that needs no shared memory (p2p)"
-            )
-        try:
-            yield
-        finally:
-            node.comm.Barrier()
-    finally:
-        if lock is not None:
-            lock.release()
+    mine, wanted = np.array([nbytes + (1 << 16)], np.int64), np.zeros(1, np.int64)
+    node.comm.Reduce(mine, wanted, MPI.SUM, 0)
+    lock = _FileLock(node.comm.rank == 0)
+    free, key = -1, ""
+    if node.comm.rank == 0:
+        key = uuid.uuid4().hex
+        with contextlib.suppress(OSError):  # memory is shared in another way: MPI will tell
+            status = os.statvfs(SHARED)
+            free = status.f_bavail * status.f_frsize
+    free, total, key = node.comm.bcast((free, int(wanted[0]), key))
+    if not 0 <= free < total:
+        return lock, key, None
+    return lock, key, ResourceError(
+        f"{total:,} bytes of shared memory are wanted on one node and {free:,} are free "
+        f"in its {SHARED}; enlarge it, use fewer ranks on a node, a receive buffer of your "
+        "own, or a method that needs no shared memory (p2p)"
+    )
 
 
 class _FileLock:
-    """Local. One process of this node at a time; none where no file can be locked."""
+    """Local. One process of this node at a time, of those that want it; none where no file can be
+    locked."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: bool) -> None:
         self._file: Any = None
+        if not wanted:
+            return
         with contextlib.suppress(OSError):
             folder = SHARED if os.path.isdir(SHARED) else tempfile.gettempdir()
             name = os.path.join(folder, f"onesided-{os.getuid()}.lock")
@@ -282,7 +285,8 @@ def world_ranks(comm: MPI.Intracomm) -> list[int]:
 def find_region(array: NDArray[Any]) -> Region | None:
     """Local. The region that holds the memory of ``array``, None for plain memory.
 
-    Only memory from :func:`empty` counts: what lies in an arena is not the caller's to receive in.
+    Memory from :func:`empty` counts, and what an arena has lent: the rest of it is not the
+    caller's to receive in.
     """
     if not _regions:
         return None
@@ -290,9 +294,11 @@ def find_region(array: NDArray[Any]) -> Region | None:
     if array.size == 0:
         start = end = array.ctypes.data
     for region in list(_regions.values()):
-        inside = region.address <= start and end <= region.address + region.nbytes
-        if inside and (array.size or start == region.address) and not region.freed:
-            return region
+        for first, last in region.lent:
+            begin = region.address + first
+            inside = begin <= start and end <= region.address + last
+            if inside and (array.size or start == begin):
+                return region
     return None
 
 
@@ -325,6 +331,13 @@ class Share:
         self.root: NDArray[np.uint8] | None = root
         self._look = weakref.ref(root)
 
+    def lend(self) -> NDArray[np.uint8]:
+        """Local. The bytes, for a caller to receive in: peers on the node store straight there."""
+        if self.root is None:
+            raise RequestError("the memory has been given back")
+        self.region.lent.append((self.offset, self.offset + self.nbytes))
+        return self.root
+
     def unused(self) -> bool:
         """Local. True where no array shows these bytes any more."""
         return self._look() is None
@@ -332,6 +345,7 @@ class Share:
     def release(self) -> None:
         """Local. The request needs them no more; others get them when nobody looks any more."""
         self.root = None
+        self.region.lent = [part for part in self.region.lent if part[0] != self.offset]
         self._arena.give(self)
 
 
@@ -347,6 +361,7 @@ class Arena:
         self.regions: dict[int, Region] = {}  # by number, the same on all ranks
         self._free: dict[int, list[tuple[int, int]]] = {}  # (start, stop), in order
         self._own: dict[int, Region] = {}  # of one request each
+        self._taken = 0
         self._given: list[Share] = []  # back, but somebody may look at them
         self._born = 0
         self._next = FIRST_REGION
@@ -359,13 +374,27 @@ class Arena:
         arena: Arena = context.arena
         return arena
 
-    def lacks(self, nbytes: int) -> int:
-        """Local. ``nbytes`` where there is no room for them on this rank, 0 where there is."""
+    def claim(
+        self, nbytes: int, what: str, numbers: Sequence[int] = (), error: Exception | None = None
+    ) -> tuple[Share | None, list[int]]:
+        """Collective. Bytes of this rank, as they are, None where no rank wants any; and the
+        largest of each of the ``numbers`` over all ranks. ``what`` names the call.
+
+        Raises the ``error`` of any rank on every rank, and :class:`ResourceError` where a node's
+        shared memory does not suffice.
+        """
         self._reclaim()
         room = aligned(max(nbytes, 1))
-        return 0 if self._place(room) is not None else room
+        lacking = 0 if self._place(room) is not None else room
+        words = [nbytes, lacking, *numbers]
+        wanted, most, *largest_of = largest(self.context.comm, error, what, words)
+        if not wanted:
+            return None, largest_of
+        if most:
+            self._grow(most, lacking)
+        return self._take(room), largest_of
 
-    def grow(self, lacking: int, mine: int) -> None:
+    def _grow(self, lacking: int, mine: int) -> None:
         """Collective. ``lacking``: the largest number of bytes for which a rank has no room,
         ``mine``: those of this rank."""
         own = lacking >= OWN_REGION
@@ -373,7 +402,7 @@ class Arena:
             self._next *= 2
         node = self.context.node()
         region = Region(self.context, node, mine if own else self._next)
-        region.freed = True  # not memory of the caller's
+        region.lent.clear()  # not memory of the caller's
         region.take_root()
         self._born += 1
         self.regions[self._born] = region
@@ -388,12 +417,12 @@ class Arena:
         for number in sorted(self.regions):
             self.regions[number].widen(always=True)
 
-    def take(self, nbytes: int) -> Share:
-        """Local. Bytes of this rank, for which there is room, as they are."""
-        room = aligned(max(nbytes, 1))
+    def _take(self, room: int) -> Share:
+        """Local. Bytes of this rank, for which there is room."""
         place = self._place(room)
         if place is None:
-            raise ResourceError(f"the arena has no room for {nbytes:,} bytes")
+            raise ResourceError(f"the arena has no room for {room:,} bytes")
+        self._taken += 1
         number, gap = place
         start, stop = self._free[number][gap]
         if start + room == stop:
@@ -404,15 +433,19 @@ class Arena:
 
     def give(self, share: Share) -> None:
         """Local. Bytes come back."""
+        self._taken -= 1
         self._given.append(share)
 
-    def shrink(self) -> None:
-        """Collective. Regions of one request whose bytes have come back are given back to MPI."""
+    def shrink(self) -> bool:
+        """Collective. Regions of one request whose bytes have come back are given back to MPI;
+        whether there were any."""
         self._reclaim()
         empty_ones = [n for n, region in self._own.items() if self._free[n] == _gap(region)]
-        for number in self._common(empty_ones):
+        common = self._common(empty_ones)
+        for number in common:
             del self._own[number], self._free[number]
             self.regions.pop(number).retire()
+        return bool(common)
 
     def _common(self, numbers: list[int]) -> list[int]:
         """Collective. Those that are empty on every rank."""
@@ -425,7 +458,7 @@ class Arena:
     def unused(self) -> bool:
         """Local. True where nobody looks at anything that came back, and all has."""
         self._reclaim()
-        return not self._given
+        return not self._given and not self._taken
 
     def close(self) -> None:
         """Collective. All of it is given back to MPI."""
@@ -483,18 +516,13 @@ class Control:
         context, size = operation.context, COUNTERS + room
         self._arena = arena = Arena.of(context)
         self._near = operation.node.rank_of
-        lacking = arena.lacks(size)
-        name = f"memory of request {operation.number}"
-        most = largest(context.comm, None, name, [lacking, int(far)])
-        if most[0]:
-            arena.grow(most[0], lacking)
-        share = arena.take(size)
+        share, most = arena.claim(size, f"memory of request {operation.number}", [int(far)])
+        if share is None or share.root is None:
+            raise ValueError("no control memory")
         resources.on_release(arena.shrink)
         resources.on_release(share.release)
-        if most[1]:
+        if most[0]:
             arena.widen()
-        if share.root is None:
-            raise ValueError("no control memory")
         share.root[:] = 0
         self.number, self.offset = share.number, share.offset
         place = np.array([share.number, share.offset], np.int64)

@@ -28,7 +28,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.agreement import largest, swapped
+from onesided.collectives.agreement import swapped
 from onesided.collectives.context import Resources, refusal
 from onesided.collectives.exchange import Exchange, ExchangeTransport, Wanted
 from onesided.collectives.memory import (
@@ -278,21 +278,18 @@ class OneSided(ExchangeTransport):
     def _take(self, size: int) -> Share:
         """Collective. Bytes of the arena, which grows where it must, and the windows."""
         exchange = self.exchange
-        context = exchange.context
-        arena = Arena.of(context)
+        arena = Arena.of(exchange.context)
         control, data = self._uses()
         control |= self.overlay or (self.counts and self._has_far_peers())
-        lacking = arena.lacks(size)
-        most = largest(context.comm, None, f"memory of request {exchange.number}",
-                       [lacking, int(control), int(data)])
-        if most[0]:
-            arena.grow(most[0], lacking)
-        share = arena.take(size)
+        name = f"memory of request {exchange.number}"
+        share, most = arena.claim(max(size, 1), name, [int(control), int(data)])
+        if share is None:
+            raise ValueError("no control memory")
         self.resources.on_release(arena.shrink)
         self.resources.on_release(share.release)
         if self.own_windows:
-            self._create_windows(share, bool(most[1]), bool(most[2]))
-        elif most[1]:
+            self._create_windows(share, bool(most[0]), bool(most[1]))
+        elif most[0]:
             arena.widen()
         return share
 

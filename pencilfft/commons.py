@@ -1,10 +1,10 @@
 """What belongs to a communicator and not to a plan: window memory, process grids, dropped plans.
 
 MPI has room for some two thousand communicators and windows, and a program may make a plan for
-every array that it meets. So plans on one communicator take their window memory from regions that
-they share, and the sub-communicators of a process grid are made once. What is dropped without
-``destroy`` cannot be freed there and then, because that is collective: it waits here until the
-next collective call of this package on the communicator.
+every array that it meets. So plans take their window memory from that which the requests of a
+communicator share, and the sub-communicators of a process grid are made once. What is dropped
+without ``destroy`` cannot be freed there and then, because that is collective: it waits here until
+the next collective call of this package on the communicator.
 """
 
 from __future__ import annotations
@@ -17,17 +17,10 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives import empty, free
 from onesided.collectives.agreement import agree, largest
 from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import RequestError
-from onesided.collectives.memory import find_region
-
-#: Bytes of a piece that has a region of its own, and of the first region that pieces share.
-OWN_BYTES, FIRST_BYTES = 1 << 20, 1 << 17
-
-#: Pieces begin at multiples of this many bytes: a page.
-ALIGNMENT = 4096
+from onesided.collectives.memory import Arena
 
 
 class Attached(ABC):
@@ -87,13 +80,17 @@ class Freeable(Protocol):
 
 
 class Piece:
-    """Window memory of a plan on this rank; from :meth:`Commons.take`, back by :meth:`give`."""
+    """Window memory of a plan on this rank, a part of what a communicator's requests share."""
 
-    def __init__(
-        self, commons: Commons, region: NDArray[np.uint8], start: int, nbytes: int
-    ) -> None:
+    def __init__(self, comm: MPI.Comm, nbytes: int) -> None:
+        """Collective. ``nbytes``, on each rank as many as it wants.
+
+        ResourceError on every rank where a node's shared memory does not suffice.
+        """
         self.nbytes = nbytes
-        self._commons, self._region, self._start = commons, region, start
+        self._context = context = Context.of(comm)
+        self._share = share = Arena.of(context).claim(nbytes, "window memory")[0]
+        self._memory = np.empty(0, np.uint8) if share is None else share.lend()
 
     def array(
         self, shape: Sequence[int], dtype: np.dtype[Any], order: Sequence[int] | None = None
@@ -101,15 +98,18 @@ class Piece:
         """Local. The first bytes as an array, with its axes in this order of memory."""
         axes = tuple(range(len(shape))) if order is None else order
         count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        start = self._start if count else 0  # nothing counts as window memory at its start only
-        flat = self._region[start : start + count].view(dtype)
+        flat = self._memory[:count].view(dtype)
         return flat.reshape([shape[axis] for axis in axes]).transpose(np.argsort(axes))
 
     def give(self) -> None:
-        """Collective, in the same order on all ranks. Let others have it; no view may be left."""
-        commons, region = self._commons, self._region
-        del self._region
-        commons._take_back(region, self._start, self.nbytes)
+        """Collective, in the same order on all ranks. Let others have it; it stays mapped as long
+        as somebody holds a view."""
+        del self._memory
+        if self._share is None:
+            return
+        self._share.release()
+        if Arena.of(self._context).shrink() or self._context.orphaned:
+            self._context.collect()
 
 
 class Commons(Attached):
@@ -118,16 +118,8 @@ class Commons(Attached):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._made: dict[Any, Any] = {}
-        self._regions: list[NDArray[np.uint8]] = []
-        self._gaps: list[tuple[int, int, int]] = []  # (region, start, stop), in order
-        self._next = FIRST_BYTES
-        self._taken = 0  # pieces that have not come back
         self._plans = 0
         self._dropped: dict[int, Freeable] = {}
-
-    def unused(self) -> bool:
-        """Local. True where the communicator is being freed and nobody has a piece."""
-        return super().unused() and not self._taken
 
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
         """Collective on the first call for a key, local afterwards. What ``make`` makes.
@@ -137,54 +129,6 @@ class Commons(Attached):
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
-
-    # -- window memory ---------------------------------------------------------------------------
-
-    def take(self, nbytes: int) -> Piece:
-        """Collective. ``nbytes`` of window memory, on each rank as many as it wants.
-
-        ResourceError on every rank where a node's shared memory does not suffice.
-        """
-        room = -(-nbytes // ALIGNMENT) * ALIGNMENT
-        lacks = 0 if any(stop - start >= room for _, start, stop in self._gaps) else room
-        most, lacking = largest(self.context.comm, None, "window memory", [room, lacks])
-        if most >= OWN_BYTES:
-            piece = Piece(self, empty(self.context.comm, nbytes, np.uint8, links=0), 0, nbytes)
-        else:
-            if lacking or not self._regions:
-                self._grow(lacking)
-            i, (number, start, stop) = next(
-                (i, gap) for i, gap in enumerate(self._gaps) if gap[2] - gap[1] >= room
-            )
-            self._gaps[i] = (number, start + room, stop)
-            piece = Piece(self, self._regions[number], start, nbytes)
-        self._taken += 1
-        return piece
-
-    def _grow(self, lacking: int) -> None:
-        while self._next < lacking:
-            self._next *= 2
-        region = empty(self.context.comm, self._next, np.uint8, links=0)
-        self._regions.append(region)
-        self._gaps.append((len(self._regions) - 1, 0, region.nbytes))
-        self._next = min(2 * self._next, 4 * OWN_BYTES)
-
-    def _take_back(self, region: NDArray[np.uint8], start: int, nbytes: int) -> None:
-        self._taken -= 1
-        number = next((i for i, each in enumerate(self._regions) if each is region), None)
-        if number is None:
-            free(region)
-            return
-        if self.context.orphaned:
-            self.context.collect()
-        stop = start + -(-nbytes // ALIGNMENT) * ALIGNMENT
-        joined: list[tuple[int, int, int]] = []
-        for gap in sorted([*self._gaps, (number, start, stop)]):
-            if joined and joined[-1][0] == gap[0] and joined[-1][2] == gap[1]:
-                joined[-1] = (gap[0], joined[-1][1], gap[2])
-            elif gap[1] < gap[2]:
-                joined.append(gap)
-        self._gaps = joined
 
     # -- plans -----------------------------------------------------------------------------------
 
@@ -212,8 +156,3 @@ class Commons(Attached):
         self._dropped.clear()
         while self._made:
             getattr(self._made.popitem()[1], "destroy", tuple)()
-        self._gaps.clear()
-        while self._regions:
-            region = self._regions.pop()
-            if find_region(region) is not None:  # else the context has freed it already
-                free(region)

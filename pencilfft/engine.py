@@ -101,21 +101,22 @@ class PencilEngine:
             (ends[1].subshape, settings.spectral_dtype, last),
         )
         self._legs: dict[bool, list[Leg]] = {True: [], False: []}
-        self._workspace = Workspace(comm, every, stages)
+        self._workspace = Workspace(every, stages)
+        builder = Builder(
+            stages, self._workspace, selection, batch, blocking, settings.overwrite_input
+        )
         try:
-            self._workspace.allocate()
-            builder = Builder(
-                comm, stages, self._workspace, selection, method, info, batch, blocking,
-                settings.overwrite_input,
-            )  # fmt: skip
-            for forward in (True, False):
-                self._legs[forward] = builder.legs(forward)
-            with agreed(comm):  # kernels are planned, each rank's own
+            with agreed(comm):
+                builder.passes(self._workspace.least_chunks(info))
+                self._workspace.reserve()
+            with agreed(comm):
+                self._workspace.connect(builder.chunks, method, info)
                 before, after = (array_like(*form) for form in self._forms)  # only as layouts
                 for forward, scale in zip((True, False), NORMS[settings.norm], strict=True):
                     ends_of = (before, after) if forward else (after, before)
+                    self._legs[forward] = builder.legs(forward)
                     for leg in self._legs[forward]:
-                        leg.prepare(*ends_of, scale)
+                        leg.prepare(*ends_of, scale)  # kernels are planned, each rank's own
                 before = after = ends_of = None  # type: ignore[assignment]
             self._workspace.share()
         except Exception:
@@ -138,8 +139,7 @@ class PencilEngine:
 
     def exchanges(self, forward: bool) -> Sequence[Any]:
         """Local. The transposes of one direction, in the order of the forward transform."""
-        transposes = self._workspace.transposes[forward]
-        return transposes if forward else transposes[::-1]
+        return self._workspace.transposes(forward)
 
     def free(self) -> None:
         """Collective. Give everything back; a second call does nothing."""

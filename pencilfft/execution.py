@@ -16,7 +16,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.agreement import agree, agreed, largest
+from onesided.collectives.agreement import agree, agreed, from_root, largest
 from onesided.collectives.errors import ResourceError, UnsupportedError
 from onesided.pencilfft.commons import Commons
 from onesided.pencilfft.kernels.selection import Selection
@@ -159,10 +159,10 @@ class Execution:
         comm = self._commons.context.comm
         mine = self._selection.news()
         most = largest(comm, None, "news", [len(mine)])[0]
-        news = comm.gather(mine) if most else []
-        with agreed(comm):  # a warning may have been made an error
-            if comm.rank == 0 and news is not None:
-                self._selection.keep(news)
+        if most:
+            news = comm.gather(mine)
+            # a warning may have been made an error
+            from_root(comm, lambda: self._selection.keep(news or []))
 
     # -- the end ---------------------------------------------------------------------------------
 

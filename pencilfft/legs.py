@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.agreement import agreed
 from onesided.pencilfft.blocking import Blocking
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.operations import Operation, chains
@@ -81,53 +79,57 @@ class Builder:
     ``overwrites``: the user's input may be written to.
     """
 
-    comm: MPI.Comm
     stages: Sequence[Stage]
     workspace: Workspace
     selection: Selection
-    method: str
-    info: Mapping[str, str] | None
     batch: int
     blocking: Blocking
     overwrites: bool
 
     def __post_init__(self) -> None:
         self._scratch = Scratch()
+        self._passes: dict[bool, list[Pass]] = {True: [], False: []}
+
+    def passes(self, least: Sequence[int]) -> None:
+        """Local. The passes of both directions, before there is memory; ``least``: bytes of a chunk
+        by which each transpose is fed."""
+        last = len(self.stages) - 1
+        for forward, made in self._passes.items() if last else ():
+            steps = list(chains(self.stages, forward))
+            for k, stage in enumerate(self.stages):
+                side, end = (stage.before, stage.after) if forward else (stage.after, stage.before)
+                ends = k == (last if forward else 0)
+                made.append(Pass(
+                    self.selection, steps[k if forward else last - k], side.subshape,
+                    self._scratch, self.blocking, uncut=None if ends else end.axis,
+                    consumes=self.overwrites or k != (0 if forward else last),
+                    least=0 if ends else least[k if forward else k - 1],
+                ))  # fmt: skip
+
+    def chunks(self, k: int, forward: bool) -> tuple[int, Sequence[int]]:
+        """Local. How the source of transpose k is cut."""
+        local = self._passes[forward][k if forward else k + 1]
+        return local.axis, local.stops
 
     def legs(self, forward: bool) -> list[Leg]:
-        """Collective. The legs of one direction; errors are agreed."""
-        if len(self.stages) == 1:
-            with agreed(self.comm):
-                return self._local_legs(forward)
-        count = len(self.stages)
+        """Local. The legs of one direction, when there are transposes between the passes."""
+        passes = self._passes[forward]
+        if not passes:
+            return self._local_legs(forward)
         legs: list[Leg] = []
         source: Transpose | None = None
         reads: NDArray[Any] | None = None
-        order = range(count) if forward else range(count - 1, -1, -1)
-        for i, steps in zip(order, chains(self.stages, forward), strict=True):
-            stage = self.stages[i]
-            side = stage.before if forward else stage.after
-            end = stage.after if forward else stage.before
-            last = len(legs) == count - 1
-            uncut = None if last else end.axis
-            k = i if forward else i - 1  # of the transpose that follows
-            least = 0 if last else self.workspace.least_chunk(k, self.info)
-            with agreed(self.comm):
-                local = Pass(
-                    self.selection, steps, side.subshape, self._scratch, self.blocking,
-                    uncut=uncut, consumes=self.overwrites or reads is not None, least=least,
-                )  # fmt: skip
+        for local in passes if forward else reversed(passes):
+            k = len(legs) if forward else len(passes) - 2 - len(legs)  # of what follows
             transpose = None
-            if not last:
-                transpose = self.workspace.connect(
-                    k, forward, (local.axis, local.stops), self.method, self.info
-                )
-                local.add_route(DIRECT, transpose.routes[DIRECT], transpose.ready)
-                local.add_route(STAGED, transpose.routes[STAGED])
-                legs.append(Leg(local, reads, None, source, transpose))
+            if len(legs) < len(passes) - 1:
+                transpose = self.workspace.transpose(k, forward)
+                routes = transpose.routes()
+                local.add_route(DIRECT, routes[DIRECT], transpose.ready)
+                local.add_route(STAGED, routes[STAGED])
+            legs.append(Leg(local, reads, None, source, transpose))
+            if transpose is not None:
                 reads, source = self.workspace.received(k, forward), transpose
-            else:
-                legs.append(Leg(local, reads, None, source))
         return legs
 
     def _local_legs(self, forward: bool) -> list[Leg]:

@@ -11,7 +11,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
-from onesided.collectives.agreement import agree, agreed
+from onesided.collectives.agreement import agree
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.collectives.hints import Hints
 from onesided.pencilfft.commons import Commons
@@ -160,7 +160,9 @@ class PFFT:
         elif not isinstance(comm, MPI.Comm):
             given = comm
         whole = _whole(comm, given)
-        with agreed(whole):
+        error: Exception | None = None
+        name = ""
+        try:
             words = (
                 padding, transforms, kinds, backend_name(backend), norm, batch, transposed_out,
                 _effort(effort, planner_effort), order, threads, overwrite_input,
@@ -172,7 +174,10 @@ class PFFT:
                 groups = settings.collapsed(sizes or (1,) * len(settings.shape))
                 settings = Settings.of(shape, groups, dtype, *words)
             selection = Selection(settings.backend, settings.effort, wisdom, settings.threads)
-        agree(whole, what=f"{settings.describe()} on grid {sizes or grid!r} by {method}")
+            name = f"{settings.describe()} on grid {sizes or grid!r} by {method}"
+        except Exception as problem:
+            error = problem
+        agree(whole, error, name)
         self._settings, self._comm = settings, whole
         self._given = given if isinstance(given, Subcomm) else None
         self.batch = settings.batch

@@ -18,10 +18,9 @@ import numpy as np
 from mpi4py import MPI
 
 from onesided.collectives import methods
-from onesided.collectives.agreement import agreed
+from onesided.collectives.agreement import from_root
 from onesided.collectives.context import Context
 from onesided.collectives.errors import ResourceError, UnsupportedError
-from onesided.collectives.hardware import Layout
 from onesided.collectives.hints import Hints
 from onesided.collectives.tuning.auto import FAR_ONLY, usual_order
 from onesided.pencilfft.blocking import CACHE_BYTES, Blocking
@@ -114,12 +113,13 @@ class Planner:
             return (*self._usual(sizes, []), [])
         words = self._words(sizes)
         self._wanted = with_lengths(words, settings.lengths)
-        selection, guess = self._selection, None
-        with agreed(self._comm):  # a warning may have been made an error
-            if self._comm.rank == 0:
-                like = selection.recall_like(words, settings.lengths)
-                guess = selection.recall(self._wanted), like
-        recalled, alike = self._comm.bcast(guess)
+        selection = self._selection
+
+        def guess() -> tuple[str | None, str | None]:
+            like = selection.recall_like(words, settings.lengths)
+            return selection.recall(self._wanted), like
+
+        recalled, alike = from_root(self._comm, guess)  # a warning may have been made an error
         known = self._served(recalled, sizes)
         if known is not None:
             try:
@@ -174,10 +174,10 @@ class Planner:
         """What a decision holds for, beside lengths, processor and kernels: the call, the MPI, the
         nodes."""
         library = MPI.Get_library_version().split("\n")[0].strip(" \0")
-        nodes = Commons.of(self._comm).once("layout", lambda: Layout.of(self._comm))
+        nodes = Context.of(self._comm).node()
         return (
             f"{self._settings.describe(lengths=False)} on grid {sizes or AUTO} by {self._method} "
-            f"with {self._hints}; {library}; ranks per node {nodes.ranks_per_node}"
+            f"with {self._hints}; {library}; ranks per node {nodes.counts}"
         )
 
     def _names(self) -> list[str]:

@@ -26,7 +26,7 @@ from onesided.collectives import Alltoallw_init, alternate
 from onesided.collectives.agreement import agreed, largest
 from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError, RequestError, ResourceError
-from onesided.pencilfft.commons import Attached, Commons
+from onesided.pencilfft.commons import Attached, Piece
 from onesided.pencilfft.decomposition import Boxes, block
 
 #: The method where none is asked for. Not "auto": a transfer may be used only once, and measuring
@@ -65,7 +65,7 @@ class Redistribution:
         nbytes = [int(np.prod(local, dtype=np.int64)) * dtype.itemsize for _, local in boxes]
         with agreed(comm):
             send = np.empty(max(nbytes), np.uint8)  # pages that are never written take no memory
-        self._piece = Commons.of(comm).take(max(nbytes))
+        self._piece = Piece(comm, max(nbytes))
         self._ways: list[_Way] = []
         try:
             for source, target in ((0, 1), (1, 0)):

@@ -25,7 +25,7 @@ class Transpose:
     by their coordinate. The arrays are bound. The way back is a second transpose.
 
     The source is made chunk by chunk: ``chunks`` is the axis along which it is cut and the ends
-    of the chunks. ``routes`` says where the parts of a chunk have to be written, in two ways.
+    of the chunks. :meth:`routes` says where the parts of a chunk have to be written, in two ways.
     "direct": to the peers' memory, or to buffers that leave at once; allowed between an
     :meth:`open` that returned true and :meth:`wait`, with :meth:`ready` after every chunk.
     "staged": to ``send``, followed by :meth:`start` and :meth:`wait`. On both routes the block
@@ -71,17 +71,22 @@ class Transpose:
         self.setup_time: float = request.setup_time
         self.open, self.start, self.ready = request.Open, request.Start, request.Ready
         self.wait, self.release = request.Wait, request.Release
-        #: By route and chunk, the parts of the source and the arrays that take them.
-        self.routes: dict[str, list[list[Outlet]]] = {DIRECT: [], STAGED: []}
-        keeps = None if own is None or place is None else (own, receive[place])
-        for k, span in enumerate(_spans(chunks[1])):
-            mine = [] if keeps is None else [_cut(*keeps, chunks[0], span)]
-            kept_range = slice(0, 0) if own is None else own[source.axis]
-            direct = [(part, array) for _, part, array in request.outlets[k]] if send.size else []
-            self.routes[DIRECT].append(direct + mine)
-            self.routes[STAGED].append(
-                _around(source.axis, send, kept_range, chunks[0], span) + mine
-            )
+        self._source, self._send, self._chunks = source, send, chunks
+        self._own, self._place = own, place
+
+    def routes(self) -> dict[str, list[list[Outlet]]]:
+        """Local. By route and chunk, the parts of the source and the arrays that take them."""
+        send, own, along = self._send, self._own, self._chunks[0]
+        routes: dict[str, list[list[Outlet]]] = {DIRECT: [], STAGED: []}
+        keeps = None if own is None or self._place is None else (own, self.receive[self._place])
+        axis = self._source.axis
+        for k, span in enumerate(_spans(self._chunks[1])):
+            mine = [] if keeps is None else [_cut(*keeps, along, span)]
+            kept = slice(0, 0) if own is None else own[axis]
+            outlets = self._request.outlets[k] if send.size else []
+            routes[DIRECT].append([(part, array) for _, part, array in outlets] + mine)
+            routes[STAGED].append(_around(axis, send, kept, along, span) + mine)
+        return routes
 
     @property
     def request(self) -> Any:
@@ -90,7 +95,6 @@ class Transpose:
 
     def free(self) -> None:
         """Collective. Free the request; a second call does nothing."""
-        self.routes = {}
         self._request.Free()
 
 

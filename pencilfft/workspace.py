@@ -14,7 +14,7 @@ rank that runs ahead of a delayed one stages its blocks and waits.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -23,11 +23,10 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import alternate
-from onesided.collectives.agreement import agreed
 from onesided.collectives.context import Context
 from onesided.collectives.hints import Hints
 from onesided.pencilfft.blocking import MESSAGE_BYTES
-from onesided.pencilfft.commons import Commons, Piece
+from onesided.pencilfft.commons import Piece
 from onesided.pencilfft.decomposition import memory_order
 from onesided.pencilfft.stages import Stage
 from onesided.pencilfft.transpose import Transpose
@@ -36,35 +35,28 @@ from onesided.pencilfft.transpose import Transpose
 class Workspace:
     """Memory and transposes of a plan; it owns them."""
 
-    def __init__(self, comm: MPI.Comm, comms: Sequence[MPI.Comm], stages: Sequence[Stage]) -> None:
-        """Local. Errors of its methods are agreed over ``comm``; :meth:`free` gives all back.
+    def __init__(self, comms: Sequence[MPI.Comm], stages: Sequence[Stage]) -> None:
+        """Local. Errors of its methods are not those of all ranks; :meth:`free` gives all back.
 
         ``comms`` holds the communicator of each grid axis, its ranks in the order of their
         coordinates; they are borrowed.
         """
-        self._comm, self._comms, self._stages = comm, comms, stages
+        self._comms, self._stages = comms, stages
+        self._plain: NDArray[np.uint8] = np.empty(0, np.uint8)
         self._pieces: dict[tuple[int, int], Piece] = {}
         self._piece_of: list[tuple[int, int]] = []
-        self._plain: NDArray[np.uint8] = np.empty(0, np.uint8)
-        #: Transposes by direction and by the stage that they leave in forward order.
-        self.transposes: dict[bool, list[Transpose]] = {True: [], False: []}
-
-    def allocate(self) -> None:
-        """Collective. The memory for all transposes."""
-        nbytes: dict[tuple[int, int], int] = {}
-        before: tuple[int, int] | None = None
-        for stage, following in pairwise(self._stages):
+        for stage, following in pairwise(stages):
             grid_axis = stage.after.layout[following.before.axis]
-            before = (grid_axis, 1 if before == (grid_axis, 0) else 0)
+            before = (grid_axis, 0)
+            if self._piece_of and self._piece_of[-1] == before:
+                before = (grid_axis, 1)
             self._piece_of.append(before)
-            need = max(stage.nbytes, following.nbytes)
-            nbytes[before] = max(need, nbytes.get(before, 0))
-        for key, size in nbytes.items():
-            with agreed(self._comm):
-                self._pieces[key] = Commons.of(self._comms[key[0]]).take(size)
+        self._transposes: dict[tuple[bool, int], Transpose] = {}
+
+    def reserve(self) -> None:
+        """Local. The memory of this rank alone."""
         plain = max((stage.nbytes for stage in self._stages), default=0)
-        with agreed(self._comm):
-            self._plain = np.empty(plain if len(self._stages) > 1 else 0, np.uint8)
+        self._plain = np.empty(plain if len(self._stages) > 1 else 0, np.uint8)
 
     def received(self, k: int, forward: bool) -> NDArray[Any]:
         """Local. What arrives by transpose k: the input of stage k + 1, or backward of stage k."""
@@ -91,57 +83,84 @@ class Workspace:
             self._plain = np.empty(nbytes, np.uint8)
         return self._plain[:nbytes].view(dtype).reshape(shape)
 
-    def least_chunk(self, k: int, info: Mapping[str, str] | None) -> int:
-        """Collective. Bytes that a chunk should have by which transpose k is fed: between nodes a
-        message to every peer, each long enough; in shared memory all, as nothing leaves before."""
-        comm = self._over(k)
-        alone = Context.of(comm).node(Hints.of(info).ranks_per_node).alone
-        return sys.maxsize if alone else MESSAGE_BYTES * comm.size
+    def least_chunks(self, info: Mapping[str, str] | None) -> list[int]:
+        """Collective. Bytes that a chunk should have by which each transpose is fed: between nodes
+        a message to every peer, each long enough; in shared memory all of it, as nothing leaves
+        before."""
+        each = Hints.of(info).ranks_per_node
+        least: dict[int, int] = {}
 
-    def _over(self, k: int) -> MPI.Comm:
-        source, target = self._stages[k].after, self._stages[k + 1].before
-        return self._comms[source.layout[target.axis]]
+        def look(axis: int) -> None:
+            comm = self._comms[axis]
+            alone = Context.of(comm).node(each).alone
+            least[axis] = sys.maxsize if alone else MESSAGE_BYTES * comm.size
+
+        self._on_every_axis(look)
+        return [least[axis] for axis, _ in self._piece_of]
 
     def connect(
         self,
-        k: int,
-        forward: bool,
-        chunks: tuple[int, Sequence[int]],
+        chunks: Callable[[int, bool], tuple[int, Sequence[int]]],
         method: str,
         info: Mapping[str, str] | None,
-    ) -> Transpose:
-        """Collective. Transpose k of one direction; its source is cut into ``chunks``."""
-        stages = self._stages[k : k + 2]
-        source, target = stages[0].after, stages[1].before
-        with agreed(self._comm):
-            transpose = Transpose(
-                self._over(k),
-                *((source, target) if forward else (target, source)),
-                self.staged(k, forward),
-                self.received(k, forward),
-                chunks,
-                method=method,
-                info=info,
-            )
-        self.transposes[forward].append(transpose)
-        return transpose
+    ) -> None:
+        """Collective. The memory of all transposes, and the transposes, both directions of each;
+        ``chunks`` tells how the source of one is cut."""
+
+        def join(axis: int) -> None:
+            mine = [k for k, (of, _) in enumerate(self._piece_of) if of == axis]
+            for key in dict.fromkeys(self._piece_of[k] for k in mine):
+                need = [max(self._stages[k].nbytes, self._stages[k + 1].nbytes)
+                        for k in mine if self._piece_of[k] == key]
+                self._pieces[key] = Piece(self._comms[axis], max(need))
+            for k, forward in [(k, True) for k in mine] + [(k, False) for k in reversed(mine)]:
+                source, target = self._stages[k].after, self._stages[k + 1].before
+                self._transposes[forward, k] = Transpose(
+                    self._comms[axis],
+                    *((source, target) if forward else (target, source)),
+                    self.staged(k, forward),
+                    self.received(k, forward),
+                    chunks(k, forward),
+                    method=method,
+                    info=info,
+                )
+
+        self._on_every_axis(join)
+
+    def _on_every_axis(self, call: Callable[[int], None]) -> None:
+        """Collective. Call it with each grid axis that has a transpose. Errors are those of all
+        ranks of a sub-communicator, so all go on to the next axis, where the ranks are others, and
+        the first error is raised at the end."""
+        error: Exception | None = None
+        for axis in dict.fromkeys(axis for axis, _ in self._piece_of):
+            try:
+                call(axis)
+            except Exception as problem:
+                error = error or problem
+        if error is not None:
+            raise error
+
+    def transpose(self, k: int, forward: bool) -> Transpose:
+        """Local. Transpose k of one direction."""
+        return self._transposes[forward, k]
+
+    def transposes(self, forward: bool) -> list[Transpose]:
+        """Local. Those of one direction, by the stage that they leave in forward order."""
+        return [made for (way, _), made in sorted(self._transposes.items()) if way == forward]
 
     def share(self) -> None:
         """Local. Let the transposes that receive into one piece share its credit, and grant it."""
         groups: dict[tuple[int, int], list[Transpose]] = {}
-        for forward, transposes in self.transposes.items():
-            pieces = self._piece_of if forward else self._piece_of[::-1]
-            for key, transpose in zip(pieces, transposes, strict=True):
-                groups.setdefault(key, []).append(transpose)
+        for (_, k), transpose in self._transposes.items():
+            groups.setdefault(self._piece_of[k], []).append(transpose)
         for group in groups.values():
             alternate([transpose.request for transpose in group])
             group[0].release()
 
     def free(self) -> None:
         """Collective. Give back the requests and then the memory."""
-        for transposes in self.transposes.values():
-            while transposes:
-                transposes.pop(0).free()
+        while self._transposes:
+            self._transposes.pop(next(iter(self._transposes))).free()
         while self._pieces:  # unmapped when no view is left, so no name may keep one
             self._pieces.pop(next(iter(self._pieces))).give()
 

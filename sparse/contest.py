@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -56,24 +56,29 @@ class Contest:
             kernels = [name for name in kernels if KERNELS[name].works(self._rows)]
         suited = [name for name in kernels if KERNELS[name].suits(self._rows)]
         flags = [[name not in kernels, name in suited] for name in KERNELS]
-        most = largest(self._comm, None, "kernels", np.ravel(flags).tolist())
+        sizes = self._sizes()
+        most = largest(self._comm, None, "kernels", [*np.ravel(flags).tolist(), *sizes])
+        most, sizes = most[: -len(sizes)], most[-len(sizes) :]
         shared = {name for name, lacks in zip(KERNELS, most[::2], strict=True) if not lacks}
         wanted = {name for name, suits in zip(KERNELS, most[1::2], strict=True) if suits}
         names = [name for name in kernels if name in (shared & wanted or shared)]
         if len(names) == 1:
-            return Choice(names[0], self._made(names[0]))
-        situation = self._situation()
+            return Choice(names[0], self._made(names)[0])
+        situation = self._situation(sizes)
         known = recall(self._comm, situation)
         if known is not None and known.covers(names):
             best = known.ranking(names)[0]
-            return Choice(best, self._made(best))
-        best, champion, least = names[0], self._made(names[0]), 0.0
-        costs = {}
+            return Choice(best, self._made([best])[0])
+        champion, challenger = self._made(names[:2])
+        best, least, costs = names[0], 0.0, {}
         for name in names[1:]:
-            challenger = self._made(name)
+            if name != names[1]:
+                (challenger,) = self._made([name])
             runs = self._call(champion), self._call(challenger)
-            least = least or self._glance(runs[0])
-            seen = self._glance(runs[1])
+            if not least:
+                least, seen = self._glance(runs)
+            else:
+                (seen,) = self._glance(runs[1:])
             if least < _LONG and seen < (1.0 + _CLOSE) * least:
                 least, seen = self._in_turns(*runs, least)
             costs[best], costs[name] = Cost(0.0, least), Cost(0.0, seen)
@@ -82,32 +87,38 @@ class Contest:
         learn(self._comm, situation, Record(costs, {}))
         return Choice(best, champion)
 
-    def _situation(self) -> str:
-        """Collective, the same on all ranks. What rows like these are called."""
+    def _sizes(self) -> list[int]:
+        """Local. Rows, entries and ghosts, and by how many eighths the lengths of rows spread."""
         rows, lengths = self._rows, np.diff(self._rows.indptr)
         spread = float(lengths.std() / max(lengths.mean(), 1.0)) if len(lengths) else 0.0
-        ghosts = rows.n_cols - rows.n_own
-        most = np.array([len(rows), len(rows.data), ghosts, 8 * spread])
-        self._comm.Allreduce(MPI.IN_PLACE, most, op=MPI.MAX)
+        return [len(rows), len(rows.data), rows.n_cols - rows.n_own, round(8 * spread)]
+
+    def _situation(self, most: list[int]) -> str:
+        """Local. What rows like these are called, from the largest sizes of any rank."""
+        rows = self._rows
         return (
             f"sparse product: {self._comm.size} ranks; {size(most[0])} rows, {size(most[1])} "
             f"entries of {rows.data.dtype}, {rows.indices.dtype}; {size(most[2])} ghosts; lengths "
-            f"spread by {round(most[3]) / 8:g}"
+            f"spread by {most[3] / 8:g}"
         )
 
     def _call(self, product: Product) -> Callable[[], object]:
         return partial(product, self._halo, self._x, self._y)
 
-    def _made(self, name: str) -> Product:
+    def _made(self, names: list[str]) -> list[Product]:
         """Collective. One rank without memory is an error on all."""
         with agreed(self._comm):
-            return product(name, self._rows)
+            return [product(name, self._rows) for name in names]
 
-    def _glance(self, call: Callable[[], object]) -> float:
-        """Collective. Seconds of a call that is not the first, by the slowest rank."""
-        first = self._slowest(np.array([_seconds(call, 1)]))[0]
-        count = _GLANCES if first < _LONG else 1
-        return float(self._slowest(np.array([_seconds(call, 1) for _ in range(count)])).min())
+    def _glance(self, calls: Sequence[Callable[[], object]]) -> list[float]:
+        """Collective. Seconds of calls that are not the first, by the slowest rank."""
+        firsts = self._slowest(np.array([_seconds(call, 1) for call in calls]))
+        times = np.full((len(calls), _GLANCES), np.inf)
+        for seconds, call, first in zip(times, calls, firsts, strict=True):
+            for look in range(_GLANCES if first < _LONG else 1):
+                seconds[look] = _seconds(call, 1)
+        found: list[float] = self._slowest(times).min(axis=1).tolist()
+        return found
 
     def _in_turns(
         self, one: Callable[[], object], other: Callable[[], object], seconds: float

@@ -251,14 +251,9 @@ class _Layout:
     ) -> tuple[int, int, NDArray[np.uint8]]:
         """Collective. Control memory: the number of its region, its place there, and its bytes."""
         arena, resources = Arena.of(self.context), self.ghosts.resources
-        lacking = arena.lacks(size)
-        most = largest(self.context.comm, error, f"memory of halo {self.ghosts.number}",
-                       [lacking, size])
-        if not most[1]:
+        share, _ = arena.claim(size, f"memory of halo {self.ghosts.number}", error=error)
+        if share is None:
             return 0, 0, np.zeros(0, np.uint8)
-        if most[0]:
-            arena.grow(most[0], lacking)
-        share = arena.take(size)
         resources.on_release(arena.shrink)
         resources.on_release(share.release)
         if share.root is None:

@@ -110,7 +110,8 @@ def of_exchange(exchange: Exchange) -> Traffic:
             at = 0 if peer in node.rank_of else 2
             row[at : at + 2] += 1.0, size
     of_node = rows[:, 2:4].copy()
-    node.comm.Allreduce(MPI.IN_PLACE, of_node)
+    if not node.alone:
+        node.comm.Allreduce(MPI.IN_PLACE, of_node)
     most = np.concatenate([rows.max(axis=0), of_node.max(axis=0)])
     comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
     nodes = len(np.unique(node.firsts))

@@ -26,7 +26,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.agreement import agreed
+from onesided.collectives.agreement import from_root
 from onesided.collectives.broadcast.operation import Broadcast
 from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import ResourceError, UnsupportedError
@@ -251,8 +251,8 @@ def _compare_at_release(request: Request, situation: str, record: Record) -> Non
 
 
 def _class_of_exchange(wanted: Exchange) -> tuple[str, bool, int]:
-    """Collective, the same on all ranks. The class of an exchange; whether something leaves a node;
-    the most bytes that a rank receives.
+    """Collective, the same on all ranks but for the skew of what is only estimated. The class of an
+    exchange; whether something leaves a node; the most bytes that a rank receives.
 
     The most that a rank sends to others on its node, off it and to itself, in half powers of two,
     the most messages, how far the busiest rank is above the mean, and the kind of receive memory.
@@ -276,7 +276,8 @@ def _class_of_exchange(wanted: Exchange) -> tuple[str, bool, int]:
     )
     mean = np.array([float(total)])
     comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
-    comm.Allreduce(MPI.IN_PLACE, mean, MPI.SUM)
+    if wanted.hints.effort != ESTIMATE:  # nothing is recalled then, nor learnt
+        comm.Allreduce(MPI.IN_PLACE, mean, MPI.SUM)
     mean /= comm.size
     skew = most[5] / mean[0] if mean[0] else 1.0
     memory = ("own", "window", "plain")[int(most[7])]
@@ -380,11 +381,8 @@ def _record(names: Sequence[str], times: Mapping[str, float], parameters: Parame
 
 def _parameters(context: Context, near: bool, far: bool) -> Parameters:
     """Collective. Those of rank 0; levels that it has not measured are assumed."""
-    mine = None
-    with agreed(context.comm, "parameters"):  # a warning may have been made an error
-        if context.comm.rank == 0:
-            mine = known_parameters()
-    found: Parameters = context.comm.bcast(mine)
+    # a warning may have been made an error
+    found: Parameters = from_root(context.comm, known_parameters)
     if near and found.node is None:
         found = replace(found, node=ASSUMED.node)
     if far and found.network is None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from onesided.collectives.agreement import agreed
+from onesided.collectives.agreement import from_root
 from onesided.collectives.errors import PatternError
 from onesided.collectives.hardware import kept_file, processor, replace_file
 
@@ -180,21 +180,24 @@ def open_tuning() -> Tuning | None:
 
 def recall(comm: MPI.Intracomm, situation: str) -> Record | None:
     """Collective. What the file of rank 0 says of a situation on this machine."""
-    known = None
-    with agreed(comm, "recall"):
-        if comm.rank == 0:
-            tuning = open_tuning()
-            known = None if tuning is None else tuning.recall(machine(), situation)
-    found: Record | None = comm.bcast(known)
+
+    def known() -> Record | None:
+        tuning = open_tuning()
+        return None if tuning is None else tuning.recall(machine(), situation)
+
+    found: Record | None = from_root(comm, known)  # a warning may have been made an error
     return found
 
 
 def learn(comm: MPI.Intracomm, situation: str, record: Record) -> None:
     """Collective. Keep a record in the file of rank 0."""
-    with agreed(comm, "learn"):  # a warning may have been made an error
-        tuning = open_tuning() if comm.rank == 0 else None
+
+    def keep() -> None:
+        tuning = open_tuning()
         if tuning is not None:
             tuning.learn(machine(), situation, record)
+
+    from_root(comm, keep)  # a warning may have been made an error
 
 
 def size(number: float) -> str:

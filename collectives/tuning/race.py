@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -51,6 +51,7 @@ class Race:
         """``iterations``: rounds that the caller expects, 0 if that is not known."""
         self._comm, self._iterations = comm, iterations
         self._began = time.perf_counter()
+        self._setups: dict[str, float] = {}  # seconds on this rank, of those that are freed
         self.complete = True  # every candidate has been tried
 
     def run(self, candidates: Iterable[Method], make: Callable[[Method], Request]) -> Record:
@@ -83,7 +84,11 @@ class Race:
             else:
                 champion = self._duel(champion, entrant, costs)
         if champion is not None:
-            self._leave(champion, costs)
+            self._leave(champion)
+            slowest = np.array([self._setups[name] for name in costs])
+            self._comm.Allreduce(MPI.IN_PLACE, slowest, MPI.MAX)
+            costs = {name: replace(known, setup=float(setup))
+                     for (name, known), setup in zip(costs.items(), slowest, strict=True)}
         return Record(costs, refused)
 
     def _spent(self, seconds: float) -> bool:
@@ -100,14 +105,11 @@ class Race:
         setup = time.perf_counter() - began
         return Entrant(name, request, setup)
 
-    def _leave(self, entrant: Entrant, costs: dict[str, Cost]) -> None:
+    def _leave(self, entrant: Entrant) -> None:
         """Collective. Free the request, and count that."""
         began = time.perf_counter()
         entrant.request.Free()
-        setup = entrant.setup + time.perf_counter() - began
-        slowest = self._comm.allreduce(setup, MPI.MAX)
-        known = costs[entrant.name]
-        costs[entrant.name] = Cost(slowest, known.round, known.least)
+        self._setups[entrant.name] = entrant.setup + time.perf_counter() - began
 
     def _alone(self, entrant: Entrant) -> Cost:
         """Collective. What is known of the first candidate."""
@@ -135,13 +137,12 @@ class Race:
         costs[champion.name] = Cost(champion.setup, round_of_champion, float(least[0]))
         costs[entrant.name] = Cost(entrant.setup, round_of_champion * ratio, float(least[1]))
         winner, loser = (champion, entrant) if ratio >= 1 else (entrant, champion)
-        self._leave(loser, costs)
+        self._leave(loser)
         return winner
 
     def _in_a_row(self, pair: list[Entrant]) -> int:
         """Collective. Rounds to be timed in a row; the first rounds of a request warm it up."""
-        for _ in range(2):
-            seconds = float(self._times(pair, 1, 1).min())
+        seconds = float(self._times(pair, 1, 2)[:, 1].min())
         return max(1, min(MOST_IN_A_ROW, int(IN_A_ROW / max(seconds, 1e-7))))
 
     def _times(self, pair: list[Entrant], repeats: int, turns: int) -> NDArray[np.float64]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from onesided.collectives import Alltoallv_init, Alltoallw_init, Request
 from onesided.collectives.agreement import agreed
 from onesided.collectives.errors import RequestError
-from onesided.pencilfft.commons import Commons, Piece
+from onesided.pencilfft.commons import Piece
 from onesided.pencilfft.decomposition import Boxes
 
 #: Shape and dtype of an array.
@@ -39,7 +39,7 @@ class LineWorkspace:
         self._received: Piece | None = None
         with agreed(comm):
             self._sent: NDArray[np.uint8] | None = np.empty(nbytes, np.uint8)
-        self._received = Commons.of(comm).take(nbytes)
+        self._received = Piece(comm, nbytes)
 
     def sent(self, form: Form) -> NDArray[Any]:
         """Local. The piece that is sent from, as an array."""
