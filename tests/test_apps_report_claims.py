@@ -12,8 +12,8 @@ from onesided.apps.cli.report import Row
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.report.claim import Outcome
 from onesided.apps.report.claims import CLAIMS, Judged, judged
-from onesided.apps.report.claims_partitions import Keeps
 from onesided.apps.report.command import findings
+from onesided.apps.report.rules import keeps
 
 FALLS_BEHIND = next(claim for claim in CLAIMS if "lock falls behind" in claim.words)
 
@@ -229,7 +229,7 @@ def test_a_machine_that_was_not_quiet_is_told(tmp_path, spread, quiet):
 
 
 @pytest.mark.parametrize(
-    ("rates", "keeps", "loses"),
+    ("rates", "kept", "lost"),
     [
         ({64: 1, 65536: 19, envelopes.MEBI: 20}, Outcome.HOLDS, Outcome.HOLDS),
         ({64: 1, 65536: 10, envelopes.MEBI: 20}, Outcome.FAILS, Outcome.HOLDS),
@@ -238,9 +238,9 @@ def test_a_machine_that_was_not_quiet_is_told(tmp_path, spread, quiet):
         ({2 * envelopes.MEBI: 1, envelopes.MEBI: 20}, Outcome.HOLDS, Outcome.OPEN),
     ],
 )
-def test_bandwidth_is_kept_or_lost_where_it_is(tmp_path, rates, keeps, loses):
+def test_bandwidth_is_kept_or_lost_where_it_is(tmp_path, rates, kept, lost):
     shapes = {("send", "left-to-right", 1): rates}
     envelopes.write(tmp_path / "a.json", "bench partitioned", envelopes.partitions(shapes))
     found = findings(str(tmp_path)).results
-    kept, lost = Keeps(["send"], 65536, 0.9), Keeps(["send"], 128, 0.9, keeps=False)
-    assert [rule.judge(found)[0].outcome for rule in (kept, lost)] == [keeps, loses]
+    rules = keeps(["send"], 65536, 0.9), keeps(["send"], 128, 0.9, keep=False)
+    assert [rule.judge(found)[0].outcome for rule in rules] == [kept, lost]

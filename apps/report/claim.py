@@ -1,12 +1,17 @@
-"""A claim of a paper, and what was found out about it here."""
+"""A claim of a paper, what was found out about it here, and which measurements a verdict rests on.
+
+More ranks than cores say nothing about speed, so such measurements decide nothing, except between
+nodes, where the network may be what counts; the evidence says so then.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any, TypeAlias
 
+from onesided.apps.cli.report import byte_count
 from onesided.apps.cli.statistics import Interval
 from onesided.apps.report.result import Entry, Result, known
 
@@ -30,11 +35,6 @@ class Outcome(Enum):
         found = list(parts)
         return cls.of(all(each is cls.HOLDS for each in found), cls.FAILS in found)
 
-    @classmethod
-    def some(cls, parts: Iterable[Outcome]) -> Outcome:
-        """Local. Of a claim that says one of several things."""
-        return cls.every(each.opposite for each in parts).opposite
-
     @property
     def opposite(self) -> Outcome:
         """Local. Of the claim that says the contrary."""
@@ -42,29 +42,34 @@ class Outcome(Enum):
         return found.get(self, self)
 
 
-def at_most(found: Interval, bound: float) -> Outcome:
-    """Local. Decided by the whole interval: unclear where the bound lies in it."""
-    return Outcome.of(found.high <= bound, found.low > bound)
+# What a claim says about a ratio. The whole interval decides: unclear where the bound lies in it.
+
+Test: TypeAlias = Callable[[Interval], Outcome]
 
 
-def at_least(found: Interval, bound: float) -> Outcome:
-    """Local. The same from below."""
-    return Outcome.of(found.low >= bound, found.high < bound)
+def at_most(bound: float) -> Test:
+    """Local."""
+    return lambda found: Outcome.of(found.high <= bound, found.low > bound)
 
 
-def below(found: Interval, bound: float) -> Outcome:
+def at_least(bound: float) -> Test:
+    """Local."""
+    return lambda found: Outcome.of(found.low >= bound, found.high < bound)
+
+
+def below(bound: float) -> Test:
     """Local. The bound itself is not below."""
-    return at_least(found, bound).opposite
+    return lambda found: at_least(bound)(found).opposite
 
 
-def above(found: Interval, bound: float) -> Outcome:
+def above(bound: float) -> Test:
     """Local. The bound itself is not above."""
-    return at_most(found, bound).opposite
+    return lambda found: at_most(bound)(found).opposite
 
 
-def between(found: Interval, low: float, high: float) -> Outcome:
+def between(low: float, high: float) -> Test:
     """Local. Both ends are within."""
-    return Outcome.every((at_least(found, low), at_most(found, high)))
+    return lambda found: Outcome.every((at_least(low)(found), at_most(high)(found)))
 
 
 def less(one: Interval, other: Interval) -> Outcome:
@@ -81,12 +86,42 @@ class Finding:
     variant: str = ""
 
 
-class Rule(ABC):
-    """How a claim is decided by what was measured, and by nothing else."""
+def untested(reason: str, variant: str = "") -> Finding:
+    """Local. A finding for want of measurements."""
+    return Finding(Outcome.OPEN, reason, variant)
 
-    @abstractmethod
+
+def told(parts: Mapping[float, object]) -> str:
+    """Local. Ratios, or what else there is, by size in bytes."""
+    return ", ".join(f"{part} at {byte_count(round(size))}" for size, part in parts.items())
+
+
+def decided(
+    variant: str, parts: Mapping[Any, Interval], test: Test, words: str, by: str = ""
+) -> Finding:
+    """Local. Every one of these ratios, of which there is one, must pass; they are told behind
+    ``words``, by size, or as ``by`` says."""
+    outcome = Outcome.every(test(part) for part in parts.values())
+    return Finding(outcome, f"{words} {by or told(parts)}", variant)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How a claim is decided by what a command measured, and by nothing else.
+
+    ``look`` makes the findings; where it makes none, ``missing`` tells what was not measured.
+    """
+
+    command: str
+    look: Callable[[Samples], Iterable[Finding]]
+    missing: str
+
     def judge(self, results: Sequence[Result]) -> list[Finding]:
         """Local. At least one finding, from results of one machine and MPI."""
+        samples = Samples.of(results, self.command)
+        if samples.reason:
+            return [untested(samples.reason)]
+        return list(self.look(samples)) or [samples.untested(self.missing)]
 
 
 @dataclass(frozen=True)
@@ -107,16 +142,6 @@ class Claim:
     words: str
     rule: Rule
 
-
-def untested(reason: str, variant: str = "") -> Finding:
-    """Local. A finding for want of measurements."""
-    return Finding(Outcome.OPEN, reason, variant)
-
-
-# Which measurements a verdict may rest on; pure.
-#
-# More ranks than cores say nothing about speed, so such measurements decide nothing, except between
-# nodes, where the network may be what counts; the evidence says so then.
 
 CLOSE = 0.01  # sizes that differ by so little, because they are whole elements, are the same
 #: Receive memory, the paper's own (an array of the caller) first.
@@ -199,16 +224,17 @@ def of_method(entries: Sequence[Entry], method: str) -> list[Entry]:
     ]
 
 
-def by_memory(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
-    """Local. Rows by the memory that is received into, each kind of which has its own verdict."""
+def by_memory(entries: Sequence[Entry], variant: str) -> dict[str, list[Entry]]:
+    """Local. Rows by the memory that is received into, each kind of which has its own verdict,
+    under the words that name it."""
     kinds = {entry.label("memory") for entry in entries}
     order = [*(kind for kind in MEMORIES if kind in kinds), *sorted(kinds - set(MEMORIES))]
-    return {kind: [e for e in entries if e.label("memory") == kind] for kind in order}
-
-
-def told(variant: str, memory: str) -> str:
-    """Local. Whose verdict it is."""
-    return f"{variant}, {memory} memory" if memory else variant
+    return {
+        f"{variant}, {kind} memory" if kind else variant: [
+            entry for entry in entries if entry.label("memory") == kind
+        ]
+        for kind in order
+    }
 
 
 def within(size: float, low: float, high: float) -> bool:

@@ -1,4 +1,9 @@
-"""The claims beside what was measured, as a table of the report."""
+"""What the papers claim, where in them, and the rule that decides whether it holds here.
+
+The only place that knows the papers' numbers. Numbers that are not a paper's own are what its words
+are taken to mean, and said in the claim: "the same" is within ten percent. The verdicts are a table
+of the report.
+"""
 
 from __future__ import annotations
 
@@ -6,386 +11,236 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
-from onesided.apps.report.claim import Claim, Finding, Outcome, Paper
-from onesided.apps.report.claims_exchanges import (
-    IRREGULAR,
-    UNIFORM,
-    Against,
-    Beside,
-    OverRanks,
-    PaysAtOnce,
-    Saves,
-)
-from onesided.apps.report.claims_partitions import Keeps, Loses, OrderMatters, Threads, Together
-from onesided.apps.report.claims_threads import MANY, Choice, Costs, Quotient, baseline, threads_of
-from onesided.apps.report.claims_trees import (
-    CrossesBy,
-    GainGrows,
-    Overtakes,
-    SlowerNetworksGain,
-    SmallestLinear,
+from onesided.apps.report.claim import (
+    Claim,
+    Finding,
+    Outcome,
+    Paper,
+    Rule,
+    above,
+    at_least,
+    at_most,
+    below,
+    between,
 )
 from onesided.apps.report.figure import NOTHING
 from onesided.apps.report.markup import Paragraph, element
 from onesided.apps.report.page import Section
 from onesided.apps.report.result import Result
-
-# What the papers claim, where in them, and the rule that decides whether it holds here.
-#
-# The only place that knows the papers' numbers. Numbers that are not a paper's own are what its
-# words are taken to mean, and said in the claim: "the same" is within ten percent.
+from onesided.apps.report.rules import (
+    FIRST,
+    GAIN_GROWS,
+    IRREGULAR,
+    MANY,
+    OVERTAKES,
+    SLOWER_NETWORKS_GAIN,
+    SMALLEST_LINEAR,
+    UNIFORM,
+    against,
+    beside,
+    costs,
+    crosses_by,
+    keeps,
+    loses,
+    order_matters,
+    over_one_thread,
+    over_ranks,
+    over_sync,
+    over_two_sided,
+    pays_at_once,
+    quotient,
+    saves,
+    threaded,
+    together,
+)
 
 KIBI, MEBI = 1 << 10, 1 << 20
 FENCE = ("rma-fence", "rma-fence-paper")
 LOCK = ("rma-lock", "rma-lock-paper")
 BESIDE = tuple(zip(FENCE, LOCK, strict=True))
-HIERARCHY = (("rma-fence-hier", "rma-fence"),)
-ORDERS = ("left-to-right", "randomized", "neighborhood")
+ORDERS = (FIRST, "randomized", "neighborhood")
 OURS = ("mpi", "p2p", "p2p-gather", "rma")  # our partitioned sends, which gather partitions
+FASTER, ALIKE = below(1.0), between(0.9, 1.1)
 
-ALLTOALLV = Paper(
-    "paper 000",
-    "Analyzing Persistent Alltoallv RMA Implementations for High-Performance MPI Communication",
-    "up to 448 processes, 28 per node, InfiniBand, MVAPICH2",
-)
-THREADED = Paper(
-    "paper 002",
-    "RMA-MT: A Benchmark Suite for Assessing MPI Multi-threaded RMA Performance",
-    "2 nodes of 16 cores and more, InfiniBand QDR, MVAPICH 2.1 and Open MPI of October 2015",
-)
-BROADCAST = Paper(
-    "paper 003",
-    "Towards Efficient Collectives for MPI Remote Memory Access",
-    "48 processes on 6 nodes, InfiniBand QDR, MVAPICH2 2.3.1; 96 on 12 nodes, Gigabit Ethernet, "
-    "MPICH 3.2.1",
-)
-PARTITIONED = Paper(
-    "paper 004",
-    "Benchmarking the State of MPI Partitioned Communication in Open MPI",
-    "2 processes on 2 nodes, InfiniBand HDR, Open MPI 5.0.3",
-)
+#: By the paper where in it, its words, and the rule.
+BY_PAPER: dict[Paper, Sequence[tuple[str, str, Rule]]] = {
+    Paper(
+        "paper 000",
+        "Analyzing Persistent Alltoallv RMA Implementations for High-Performance MPI Communication",
+        "up to 448 processes, 28 per node, InfiniBand, MVAPICH2",
+    ): (
+        ("Sections 1 and 5, Figure 2",
+         "From 32 KiB per process on, the persistent fence exchange is faster than MPI_Alltoallv.",
+         against(FENCE, FASTER, low=32 * KIBI)),
+        ("Sections 5 and 6, Figure 2",
+         "From 32 KiB per process on, the persistent lock exchange is faster than MPI_Alltoallv.",
+         against(LOCK, FASTER, low=32 * KIBI)),
+        ("Sections 5 and 6, Figure 2",
+         "Up to 16 KiB per process, MPI_Alltoallv is not slower than the persistent exchanges.",
+         against((*FENCE, *LOCK), at_least(1.0), high=16 * KIBI)),
+        ("Section 5, Figure 2",
+         "Fence saves 30.2 % of a call at 32 KiB, 27.1 % at 128 KiB, 27.6 % at 1 MiB and 44.3 % at "
+         "2 MiB, or more.",
+         saves(FENCE, {32 * KIBI: 0.302, 128 * KIBI: 0.271, MEBI: 0.276, 2 * MEBI: 0.443})),
+        ("Section 5, Figure 2",
+         "Lock saves 25.1 % of a call at 32 KiB, 14.7 % at 128 KiB, 17.5 % at 1 MiB and 38.3 % at "
+         "2 MiB, or more.",
+         saves(LOCK, {32 * KIBI: 0.251, 128 * KIBI: 0.147, MEBI: 0.175, 2 * MEBI: 0.383})),
+        ("Section 5, equation 3",
+         "From 32 KiB per process on, the set-up has paid after one iteration.",
+         pays_at_once((*FENCE, *LOCK), low=32 * KIBI)),
+        ("Section 5, Figure 1",
+         "With 2 MiB per process, fence stays ahead of MPI_Alltoallv as processes are added (28 to "
+         "448 there, 38 % ahead at the end).",
+         over_ranks(FENCE, 2 * MEBI, ahead=True)),
+        ("Section 5, Figure 1",
+         "With 2 MiB per process, lock falls behind MPI_Alltoallv as processes are added (Figure 2 "
+         "has it ahead on the 224 processes of that figure, with as many bytes).",
+         over_ranks(LOCK, 2 * MEBI, ahead=False)),
+        ("Sections 1 and 6",
+         "Fence is faster than lock throughout.",
+         beside(UNIFORM, BESIDE, FASTER)),
+        ("Section 5.1, Figure 3",
+         "On the pattern of a sparse matrix, fence and hierarchical fence take the same time "
+         "(within 10 %).",
+         beside(IRREGULAR, [("rma-fence-hier", "rma-fence")], ALIKE)),
+        ("Section 5.1, Figure 3",
+         "On the pattern of a sparse matrix, fence is faster than lock.",
+         beside(IRREGULAR, BESIDE, FASTER)),
+    ),
+    Paper(
+        "paper 002",
+        "RMA-MT: A Benchmark Suite for Assessing MPI Multi-threaded RMA Performance",
+        "2 nodes of 16 cores and more, InfiniBand QDR, MVAPICH 2.1 and Open MPI of October 2015",
+    ): (
+        ("Section V, Figure 1",
+         "With one thread, the latency of one-sided messages is above that of two-sided ones, also "
+         "with the best synchronization, PSCW.",
+         quotient(over_two_sided("latency", "pscw", "put", 0), at_least(1.0))),
+        ("Section VI.A, Figure 3",
+         "The latency of PSCW is less than half of that of lock_all, with one thread and with "
+         "sixteen (44 % and 27 % of it there).",
+         quotient(over_sync("latency", ["pscw"], "lock_all", threads=(1, MANY)), below(0.5))),
+        ("Section VI.A, Figure 3",
+         "From one thread to sixteen, latencies grow at least fourfold (almost 5 times with fence "
+         "and PSCW there, almost 8 times with lock and lock_all).",
+         quotient(over_one_thread("latency", "fence", "pscw", "lock", "lock_all"), at_least(4.0))),
+        ("Section VI.A, Figure 2",
+         "From one thread to sixteen, lock_all loses bandwidth (19 % there).",
+         quotient(over_one_thread("bandwidth", "lock_all"), below(1.0))),
+        ("Section VI.A, Figure 4",
+         "With messages below 2 KiB, lock_all has less than half of the halo exchange rate of the "
+         "two-sided baseline (49.5 % there).",
+         quotient(over_two_sided("rate-halo", "lock_all", "get"), below(0.5), high=2 * KIBI - 1)),
+        ("Section VI.A, Figure 4",
+         "Fence and PSCW have the same halo exchange rate with one thread (2.3 % apart there; "
+         "within 10 %).",
+         quotient(over_sync("rate-halo", ["fence"], "pscw", "get"), ALIKE)),
+        ("Section VI.A, Figure 4",
+         "With messages below 2 KiB, fence loses halo exchange rate from one thread to sixteen "
+         "(68.2 % are left there): at least a quarter of it.",
+         quotient(over_one_thread("rate-halo", "fence", op="get"), below(0.75), high=2 * KIBI - 1)),
+        ("Section VI.B, Figure 5",
+         "With one thread, bandwidths at 1 MiB hardly depend on the synchronization (within 10 %).",
+         quotient(over_sync("bandwidth", ["lock", "pscw"], "fence"), ALIKE, low=MEBI, high=MEBI)),
+        ("Section VI.B, Figure 5",
+         "With sixteen threads, fence has less bandwidth than lock (21 % less there).",
+         quotient(over_sync("bandwidth", ["fence"], "lock", threads=[MANY]), below(1.0))),
+        ("Section VI.B, Figure 5",
+         "From one thread to sixteen, fence loses bandwidth (28 % there).",
+         quotient(over_one_thread("bandwidth", "fence"), below(1.0))),
+        ("Section VI.B, Figure 7",
+         "At 8 bytes, fence has less than half of the halo exchange rate of the two-sided baseline "
+         "(43.4 % there).",
+         quotient(over_two_sided("rate-halo", "fence", "put"), below(0.5), low=8, high=8)),
+        ("Section VI.B, Figure 7",
+         "At 1 MiB, fence has at least 90 % of it (96.4 % there).",
+         quotient(over_two_sided("rate-halo", "fence", "put"), at_least(0.9), MEBI, MEBI)),
+        ("Section VII.A, Figure 8",
+         "In HPCCG, Puts by a thread for every neighbor between lock_all and unlock_all cost at "
+         "most 2.9 % of the time with messages.",
+         costs("hpccg", "lock-all-threads", 0.029)),
+        ("Section VII.B, Figure 8",
+         "In MiniMD, Puts by a thread for every neighbor between two fences cost at most 2.4 % of "
+         "the time with messages (Open MPI; with MVAPICH2 7.8 %).",
+         costs("minimd", "fence-threads", 0.024)),
+        ("Section VII.C, Figure 8",
+         "In MiniFE, Puts by a thread for every neighbor between two fences cost at most 3.0 % of "
+         "the time with messages (Open MPI; with MVAPICH2 44.1 %).",
+         costs("minife", "fence-threads", 0.030)),
+    ),
+    Paper(
+        "paper 003",
+        "Towards Efficient Collectives for MPI Remote Memory Access",
+        "48 processes on 6 nodes, InfiniBand QDR, MVAPICH2 2.3.1; 96 on 12 nodes, Gigabit "
+        "Ethernet, MPICH 3.2.1",
+    ): (
+        ("Section 4, Figures 13 to 16",
+         "From some length on, the binomial tree is faster than the linear broadcast.",
+         OVERTAKES),
+        ("Section 4, Figures 13 to 16",
+         "For small messages the linear broadcast is the faster one.",
+         SMALLEST_LINEAR),
+        ("Sections 4 and 5",
+         "The tree gains with the length of the message and with the number of processes.",
+         GAIN_GROWS),
+        ("Section 4",
+         "The tree gains more on a slower network.",
+         SLOWER_NETWORKS_GAIN),
+        ("Section 4, Figure 14",
+         "10 MiB: the tree is ahead from 32 processes on.",
+         crosses_by(10 * MEBI, 32)),
+        ("Section 4, Figure 14",
+         "16 MiB: the tree is ahead from 24 processes on.",
+         crosses_by(16 * MEBI, 24)),
+        ("Section 4, Figure 16",
+         "16 KiB: the tree is ahead from 80 processes on.",
+         crosses_by(16 * KIBI, 80)),
+        ("Section 4, Figure 16",
+         "34 KiB: the tree is ahead from 32 processes on.",
+         crosses_by(34 * KIBI, 32)),
+    ),
+    Paper(
+        "paper 004",
+        "Benchmarking the State of MPI Partitioned Communication in Open MPI",
+        "2 processes on 2 nodes, InfiniBand HDR, Open MPI 5.0.3",
+    ): (
+        ("Section 5.1, Figure 3",
+         "Persistent and partitioned sends keep the bandwidth of the whole buffer down to "
+         "partitions of 64 KiB (90 % of it).",
+         keeps(("persistent", "psend"), 64 * KIBI, 0.9)),
+        ("Section 5.1, Figure 3",
+         "Blocking sends lose bandwidth soon when the buffer is split (below 90 % at 256 KiB).",
+         keeps(("send",), 256 * KIBI, 0.9, keep=False)),
+        ("Section 5.1, Figure 3",
+         "With small partitions, partitioned sends come down to blocking sends (within a factor of "
+         "1.5 at the smallest).",
+         together("psend", "send", 1 / 1.5, smallest=True)),
+        ("Section 5.1, Figure 3",
+         "With one thread, persistent and partitioned sends are the same (within 10 %).",
+         together("psend", "persistent", 0.9)),
+        ("Section 5.1, Figure 4",
+         "From 1 to 16 threads, persistent sends of large partitions lose a quarter of their "
+         "bandwidth.",
+         threaded("persistent", 16, at_most(0.75))),
+        ("Section 5.1, Figure 4",
+         "From 1 to 16 threads, partitioned sends of large partitions lose less than that.",
+         threaded("psend", 16, above(0.75))),
+        ("Section 5.2, Figure 5",
+         "The order in which partitions are marked does not matter (within 10 %).",
+         order_matters("psend", ORDERS, 0.1)),
+        ("Section 5.3, Figure 6a",
+         "With aggregation, sequential and neighborhood order keep the bandwidth of large "
+         "partitions whatever the size (90 % of it).",
+         keeps(OURS, 0.0, 0.9, grouped=True, orders=(FIRST, "neighborhood"))),
+        ("Section 5.3, Figure 6b",
+         "With aggregation, a random order loses bandwidth (below 90 % of the sequential order's "
+         "with some size).",
+         loses(OURS, "randomized", FIRST, 0.9)),
+    ),
+}  # fmt: skip
 
-CLAIMS = (
-    Claim(
-        ALLTOALLV,
-        "Sections 1 and 5, Figure 2",
-        "From 32 KiB per process on, the persistent fence exchange is faster than MPI_Alltoallv.",
-        Against(FENCE, low=32 * KIBI),
-    ),
-    Claim(
-        ALLTOALLV,
-        "Sections 5 and 6, Figure 2",
-        "From 32 KiB per process on, the persistent lock exchange is faster than MPI_Alltoallv.",
-        Against(LOCK, low=32 * KIBI),
-    ),
-    Claim(
-        ALLTOALLV,
-        "Sections 5 and 6, Figure 2",
-        "Up to 16 KiB per process, MPI_Alltoallv is not slower than the persistent exchanges.",
-        Against((*FENCE, *LOCK), high=16 * KIBI, faster=False),
-    ),
-    Claim(
-        ALLTOALLV,
-        "Section 5, Figure 2",
-        "Fence saves 30.2 % of a call at 32 KiB, 27.1 % at 128 KiB, 27.6 % at 1 MiB and 44.3 % at "
-        "2 MiB, or more.",
-        Saves(FENCE, {32 * KIBI: 0.302, 128 * KIBI: 0.271, MEBI: 0.276, 2 * MEBI: 0.443}),
-    ),
-    Claim(
-        ALLTOALLV,
-        "Section 5, Figure 2",
-        "Lock saves 25.1 % of a call at 32 KiB, 14.7 % at 128 KiB, 17.5 % at 1 MiB and 38.3 % at "
-        "2 MiB, or more.",
-        Saves(LOCK, {32 * KIBI: 0.251, 128 * KIBI: 0.147, MEBI: 0.175, 2 * MEBI: 0.383}),
-    ),
-    Claim(
-        ALLTOALLV,
-        "Section 5, equation 3",
-        "From 32 KiB per process on, the set-up has paid after one iteration.",
-        PaysAtOnce((*FENCE, *LOCK), low=32 * KIBI),
-    ),
-    Claim(
-        ALLTOALLV,
-        "Section 5, Figure 1",
-        "With 2 MiB per process, fence stays ahead of MPI_Alltoallv as processes are added (28 to "
-        "448 there, 38 % ahead at the end).",
-        OverRanks(FENCE, 2 * MEBI, ahead=True),
-    ),
-    Claim(
-        ALLTOALLV,
-        "Section 5, Figure 1",
-        "With 2 MiB per process, lock falls behind MPI_Alltoallv as processes are added (Figure 2 "
-        "has it ahead on the 224 processes of that figure, with as many bytes).",
-        OverRanks(LOCK, 2 * MEBI, ahead=False),
-    ),
-    Claim(
-        ALLTOALLV,
-        "Sections 1 and 6",
-        "Fence is faster than lock throughout.",
-        Beside(UNIFORM, BESIDE),
-    ),
-    Claim(
-        ALLTOALLV,
-        "Section 5.1, Figure 3",
-        "On the pattern of a sparse matrix, fence and hierarchical fence take the same time "
-        "(within 10 %).",
-        Beside(IRREGULAR, HIERARCHY, share=None),
-    ),
-    Claim(
-        ALLTOALLV,
-        "Section 5.1, Figure 3",
-        "On the pattern of a sparse matrix, fence is faster than lock.",
-        Beside(IRREGULAR, BESIDE),
-    ),
-    Claim(
-        THREADED,
-        "Section V, Figure 1",
-        "With one thread, the latency of one-sided messages is above that of two-sided ones, also "
-        "with the best synchronization, PSCW.",
-        Quotient([(Choice("latency", "pscw", "put", 0), baseline("latency"))], least=1.0),
-    ),
-    Claim(
-        THREADED,
-        "Section VI.A, Figure 3",
-        "The latency of PSCW is less than half of that of lock_all, with one thread and with "
-        "sixteen (44 % and 27 % of it there).",
-        Quotient(
-            [
-                (Choice("latency", "pscw", "put", n), Choice("latency", "lock_all", "put", n))
-                for n in (1, MANY)
-            ],
-            most=0.5,
-        ),
-    ),
-    Claim(
-        THREADED,
-        "Section VI.A, Figure 3",
-        "From one thread to sixteen, latencies grow at least fourfold (almost 5 times with fence "
-        "and PSCW there, almost 8 times with lock and lock_all).",
-        Quotient(threads_of("latency", "put", "fence", "pscw", "lock", "lock_all"), least=4.0),
-    ),
-    Claim(
-        THREADED,
-        "Section VI.A, Figure 2",
-        "From one thread to sixteen, lock_all loses bandwidth (19 % there).",
-        Quotient(threads_of("bandwidth", "put", "lock_all"), most=1.0),
-    ),
-    Claim(
-        THREADED,
-        "Section VI.A, Figure 4",
-        "With messages below 2 KiB, lock_all has less than half of the halo exchange rate of the "
-        "two-sided baseline (49.5 % there).",
-        Quotient(
-            [(Choice("rate-halo", "lock_all", "get"), baseline("rate-halo"))],
-            most=0.5,
-            high=2 * KIBI - 1,
-        ),
-    ),
-    Claim(
-        THREADED,
-        "Section VI.A, Figure 4",
-        "Fence and PSCW have the same halo exchange rate with one thread (2.3 % apart there; "
-        "within 10 %).",
-        Quotient(
-            [(Choice("rate-halo", "fence", "get"), Choice("rate-halo", "pscw", "get"))],
-            least=0.9,
-            most=1.1,
-        ),
-    ),
-    Claim(
-        THREADED,
-        "Section VI.A, Figure 4",
-        "With messages below 2 KiB, fence loses halo exchange rate from one thread to sixteen "
-        "(68.2 % are left there): at least a quarter of it.",
-        Quotient(threads_of("rate-halo", "get", "fence"), most=0.75, high=2 * KIBI - 1),
-    ),
-    Claim(
-        THREADED,
-        "Section VI.B, Figure 5",
-        "With one thread, bandwidths at 1 MiB hardly depend on the synchronization (within 10 %).",
-        Quotient(
-            [
-                (Choice("bandwidth", sync, "put"), Choice("bandwidth", "fence", "put"))
-                for sync in ("lock", "pscw")
-            ],
-            least=0.9,
-            most=1.1,
-            low=MEBI,
-            high=MEBI,
-        ),
-    ),
-    Claim(
-        THREADED,
-        "Section VI.B, Figure 5",
-        "With sixteen threads, fence has less bandwidth than lock (21 % less there).",
-        Quotient(
-            [
-                (
-                    Choice("bandwidth", "fence", "put", MANY),
-                    Choice("bandwidth", "lock", "put", MANY),
-                )
-            ],
-            most=1.0,
-        ),
-    ),
-    Claim(
-        THREADED,
-        "Section VI.B, Figure 5",
-        "From one thread to sixteen, fence loses bandwidth (28 % there).",
-        Quotient(threads_of("bandwidth", "put", "fence"), most=1.0),
-    ),
-    Claim(
-        THREADED,
-        "Section VI.B, Figure 7",
-        "At 8 bytes, fence has less than half of the halo exchange rate of the two-sided baseline "
-        "(43.4 % there).",
-        Quotient(
-            [(Choice("rate-halo", "fence", "put"), baseline("rate-halo"))],
-            most=0.5,
-            low=8,
-            high=8,
-        ),
-    ),
-    Claim(
-        THREADED,
-        "Section VI.B, Figure 7",
-        "At 1 MiB, fence has at least 90 % of it (96.4 % there).",
-        Quotient(
-            [(Choice("rate-halo", "fence", "put"), baseline("rate-halo"))],
-            least=0.9,
-            low=MEBI,
-            high=MEBI,
-        ),
-    ),
-    Claim(
-        THREADED,
-        "Section VII.A, Figure 8",
-        "In HPCCG, Puts by a thread for every neighbor between lock_all and unlock_all cost at "
-        "most 2.9 % of the time with messages.",
-        Costs("hpccg", ("lock-all-threads",), 0.029),
-    ),
-    Claim(
-        THREADED,
-        "Section VII.B, Figure 8",
-        "In MiniMD, Puts by a thread for every neighbor between two fences cost at most 2.4 % of "
-        "the time with messages (Open MPI; with MVAPICH2 7.8 %).",
-        Costs("minimd", ("fence-threads",), 0.024),
-    ),
-    Claim(
-        THREADED,
-        "Section VII.C, Figure 8",
-        "In MiniFE, Puts by a thread for every neighbor between two fences cost at most 3.0 % of "
-        "the time with messages (Open MPI; with MVAPICH2 44.1 %).",
-        Costs("minife", ("fence-threads",), 0.030),
-    ),
-    Claim(
-        BROADCAST,
-        "Section 4, Figures 13 to 16",
-        "From some length on, the binomial tree is faster than the linear broadcast.",
-        Overtakes(),
-    ),
-    Claim(
-        BROADCAST,
-        "Section 4, Figures 13 to 16",
-        "For small messages the linear broadcast is the faster one.",
-        SmallestLinear(),
-    ),
-    Claim(
-        BROADCAST,
-        "Sections 4 and 5",
-        "The tree gains with the length of the message and with the number of processes.",
-        GainGrows(),
-    ),
-    Claim(
-        BROADCAST,
-        "Section 4",
-        "The tree gains more on a slower network.",
-        SlowerNetworksGain(),
-    ),
-    Claim(
-        BROADCAST,
-        "Section 4, Figure 14",
-        "10 MiB: the tree is ahead from 32 processes on.",
-        CrossesBy(10 * MEBI, 32),
-    ),
-    Claim(
-        BROADCAST,
-        "Section 4, Figure 14",
-        "16 MiB: the tree is ahead from 24 processes on.",
-        CrossesBy(16 * MEBI, 24),
-    ),
-    Claim(
-        BROADCAST,
-        "Section 4, Figure 16",
-        "16 KiB: the tree is ahead from 80 processes on.",
-        CrossesBy(16 * KIBI, 80),
-    ),
-    Claim(
-        BROADCAST,
-        "Section 4, Figure 16",
-        "34 KiB: the tree is ahead from 32 processes on.",
-        CrossesBy(34 * KIBI, 32),
-    ),
-    Claim(
-        PARTITIONED,
-        "Section 5.1, Figure 3",
-        "Persistent and partitioned sends keep the bandwidth of the whole buffer down to "
-        "partitions of 64 KiB (90 % of it).",
-        Keeps(("persistent", "psend"), size=64 * KIBI, share=0.9),
-    ),
-    Claim(
-        PARTITIONED,
-        "Section 5.1, Figure 3",
-        "Blocking sends lose bandwidth soon when the buffer is split (below 90 % at 256 KiB).",
-        Keeps(("send",), size=256 * KIBI, share=0.9, keeps=False),
-    ),
-    Claim(
-        PARTITIONED,
-        "Section 5.1, Figure 3",
-        "With small partitions, partitioned sends come down to blocking sends (within a factor of "
-        "1.5 at the smallest).",
-        Together(("psend", "send"), share=1 / 1.5, smallest=True),
-    ),
-    Claim(
-        PARTITIONED,
-        "Section 5.1, Figure 3",
-        "With one thread, persistent and partitioned sends are the same (within 10 %).",
-        Together(("psend", "persistent"), share=0.9),
-    ),
-    Claim(
-        PARTITIONED,
-        "Section 5.1, Figure 4",
-        "From 1 to 16 threads, persistent sends of large partitions lose a quarter of their "
-        "bandwidth.",
-        Threads("persistent", 16, 0.25),
-    ),
-    Claim(
-        PARTITIONED,
-        "Section 5.1, Figure 4",
-        "From 1 to 16 threads, partitioned sends of large partitions lose less than that.",
-        Threads("psend", 16, 0.25, loses=False),
-    ),
-    Claim(
-        PARTITIONED,
-        "Section 5.2, Figure 5",
-        "The order in which partitions are marked does not matter (within 10 %).",
-        OrderMatters("psend", ORDERS, 0.1),
-    ),
-    Claim(
-        PARTITIONED,
-        "Section 5.3, Figure 6a",
-        "With aggregation, sequential and neighborhood order keep the bandwidth of large "
-        "partitions whatever the size (90 % of it).",
-        Keeps(OURS, 0.0, 0.9, grouped=True, orders=("left-to-right", "neighborhood")),
-    ),
-    Claim(
-        PARTITIONED,
-        "Section 5.3, Figure 6b",
-        "With aggregation, a random order loses bandwidth (below 90 % of the sequential order's "
-        "with some size).",
-        Loses(OURS, "randomized", "left-to-right", 0.9),
-    ),
-)
+CLAIMS = [Claim(paper, *told) for paper, claims in BY_PAPER.items() for told in claims]
 
 
 WORDS = (
