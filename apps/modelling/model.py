@@ -23,9 +23,11 @@ from onesided.apps.cli.progress import PLAIN_WIDTH, console
 from onesided.apps.cli.report import PLAIN, write_json
 from onesided.apps.modelling.bench_model import load, modelled
 from onesided.apps.modelling.paper import Comparison, compare, draw
-from onesided.apps.modelling.pictures import save_regions
 from onesided.apps.modelling.programs import Core, Scaling
 from onesided.apps.modelling.sweep import Point, Regions, Sweep
+from onesided.apps.report.chart import save
+from onesided.apps.report.figure import Regions as Drawing
+from onesided.apps.report.quantities import RANKS, SIZE
 from onesided.collectives import agreed
 from onesided.collectives.modelling.parameters import BEYOND, MACHINES, Parameters
 
@@ -145,7 +147,15 @@ def _draw(
         return
     label = "bytes of a block" if options.blocks else "bytes that a rank sends"
     title = f"Fastest method: {parameters.name}, {options.per_node} ranks per node"
-    save_regions(path, title, label, regions)
+    words = ["others may be as fast where it is pale"] if regions.undecided.any() else []
+    words += ["hatched: extrapolated"] if regions.extrapolated.any() else []
+    told = f"{title} ({', '.join(words)})" if words else title
+    best = [[regions.methods[number] for number in row] for row in regions.winner]
+    drawing = Drawing(
+        title, told, SIZE.called(label), RANKS, list(regions.nbytes), list(regions.ranks), best,
+        regions.undecided.tolist(), regions.extrapolated.tolist(),
+    )  # fmt: skip
+    save(path, told, [drawing])
 
 
 def _row(point: Point) -> dict[str, Any]:

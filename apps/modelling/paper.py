@@ -12,7 +12,9 @@ from typing import Any
 from rich.table import Table
 
 from onesided.apps.cli.report import byte_count, duration
-from onesided.apps.modelling.pictures import save_points_and_lines
+from onesided.apps.report.chart import save
+from onesided.apps.report.figure import Point, drawn
+from onesided.apps.report.quantities import RANKS, TIME
 from onesided.collectives.modelling.exchanges import predict
 from onesided.collectives.modelling.parameters import Parameters
 from onesided.collectives.modelling.traffic import uniform
@@ -102,17 +104,15 @@ def compare(parameters: Parameters) -> Comparison:
 
 def draw(path: str, comparison: Comparison) -> None:
     """Local. Figure 1: the model's lines, and what the paper tells as points."""
-    points = {
-        method: [
+    lines: dict[str, list[Point]] = {}
+    for method, times in comparison.lines.items():
+        lines[f"{method}, model"] = list(zip(FIGURE_1, times, strict=True))
+        lines[f"{method}, paper"] = [
             (each.ranks, each.seconds)
             for each, _ in comparison.told
             if (each.figure, each.method) == (1, method)
         ]
-        for method in METHODS
-    }
-    lines = {
-        method: list(zip(FIGURE_1, times, strict=True))
-        for method, times in comparison.lines.items()
-    }
+    known = {name: line for name, line in lines.items() if line}
     title = "2 MiB for each pair of ranks (as Figure 1)"
-    save_points_and_lines(path, title, ("ranks", "time in s"), points, lines)
+    apart = [name for name in known if name.endswith("paper")]
+    save(path, title, [drawn(title, RANKS, TIME.called("time"), known, apart=apart)])

@@ -30,6 +30,9 @@ from rich.table import Table
 
 from onesided.apps.cli.report import duration
 from onesided.apps.modelling.sweep import GUESS
+from onesided.apps.report.chart import save
+from onesided.apps.report.figure import drawn
+from onesided.apps.report.quantities import PLAIN, RANKS, TIME
 from onesided.collectives.errors import PatternError
 from onesided.collectives.modelling.exchanges import Costs, contenders, formulas, predict_all
 from onesided.collectives.modelling.parameters import Parameters
@@ -437,37 +440,18 @@ class Scaling:
         )
 
     def draw(self, path: str, steps: Sequence[Step]) -> None:
-        """Local. The time by method, dashed where it is a guess, and the parts of the fastest."""
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(7.0, 6.5), dpi=150, layout="constrained")
-        FigureCanvasAgg(figure)
-        above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2.2, 1.0))
-        ranks = [step.ranks for step in steps]
-        for number, method in enumerate(steps[0].forecasts):
-            color, marker = f"C{number % 10}", "osD^v<>pXP*h"[number % 12]
-            line = [step.forecasts[method] for step in steps]
-            known = [each.seconds if not each.extrapolated else None for each in line]
-            times = [each.seconds for each in line]
-            above.plot(ranks, times, "--", color=color, linewidth=1.0)
-            above.plot(ranks, known, "-", color=color, linewidth=1.8)
-            above.plot(ranks, times, marker, color=color, markersize=3.5, label=method)
-        if any(step.fastest.extrapolated for step in steps):
-            above.plot([], [], "--", color="0.4", label="dashed: extrapolated")
-        above.set_xscale("log", base=2)
-        above.set_yscale("log")
-        above.set_ylabel("seconds of an iteration")
-        above.set_title(self.title, fontsize="medium")
-        above.grid(True, which="major", alpha=0.3)
-        above.legend(fontsize="small", ncols=2)
-        shares = [
-            [100 * step.fastest.parts[part] / step.fastest.seconds for step in steps]
+        """Local. The time by method, hollow where it is a guess, and the parts of the fastest."""
+        methods = list(steps[0].forecasts)
+        times = {m: [(s.ranks, s.forecasts[m].seconds) for s in steps] for m in methods}
+        guessed = {m: {s.ranks for s in steps if s.forecasts[m].extrapolated} for m in methods}
+        shares = {
+            part: [(s.ranks, 100 * s.fastest.parts[part] / s.fastest.seconds) for s in steps]
             for part in PARTS
+        }
+        hollow = " (hollow: extrapolated)" if any(guessed.values()) else ""
+        time, share = TIME.called("time of an iteration"), PLAIN.called("% of the time")
+        panels = [
+            drawn(f"By method{hollow}", RANKS, time, times, guessed=guessed),
+            drawn("Parts of the fastest", RANKS, share, shares, palette=methods),
         ]
-        below.stackplot(ranks, shares, labels=PARTS, colors=("0.75", "C0", "C1", "C3"), alpha=0.8)
-        below.set_xlabel("ranks")
-        below.set_ylabel("% of the fastest")
-        below.set_ylim(0, 100)
-        below.legend(loc="lower left", fontsize="small", ncols=2)
-        figure.savefig(path)
+        save(path, self.title, panels)

@@ -1,66 +1,144 @@
-"""Images, drawn by matplotlib without a display on rank 0.
+"""Images on rank 0: figures of a report, and fields, atoms and traffic; by matplotlib.
 
-Figures of a report, one or several side by side with what they have in common written once, and
-fields, atoms and traffic.
+The figures are painted from the same elements as in the page, one or several side by side with
+what they have in common written once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
+from xml.etree.ElementTree import Element
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.apps.report.figure import Figure
+from onesided.apps.report.figure import WIDTH, Figure
+from onesided.apps.report.markup import element
 
-PANEL = (4.6, 3.6)  # inches
-ALONE = (7.0, 4.8)
-LEGEND = 2.2
 MOST_ACROSS = 3
-WIDEST = 60  # letters of a title in a line
+GAP = 16.0  # around drawings, in their units, of which an inch has 72
+LETTER, LINE = 7.0, 18.0  # width of a letter of a legend or a title, height of a line
 
 
 def save(path: str, title: str, panels: Sequence[Figure]) -> None:
-    """Local. Draw figures into one image by matplotlib; no file is left where there is none.
+    """Local. Draw figures into one image by matplotlib; no file is left where there is none."""
+    if not panels:
+        Path(path).unlink(missing_ok=True)  # of a run before
+        return
+    drawing = sheet(title, panels)
+    width, height = float(drawing.get("width", 0)), float(drawing.get("height", 0))
+    canvas = _canvas((width / 72, height / 72))
+    axes = canvas.add_axes((0.0, 0.0, 1.0, 1.0), xlim=(0.0, width), ylim=(height, 0.0))
+    axes.set_axis_off()
+    _paint(axes, drawing, _inks(), 0.0, 0.0)
+    canvas.savefig(path)
+
+
+def sheet(title: str, panels: Sequence[Figure]) -> Element:
+    """Local. An ``svg`` element with figures side by side.
 
     The titles of several are those of the panels. Names that a reader tells apart stand beside
     the panels, each once.
     """
-    if not panels:
-        Path(path).unlink(missing_ok=True)  # of a run before
-        return
     few = len(panels) <= MOST_ACROSS
     across = len(panels) if few else min(MOST_ACROSS, math.ceil(math.sqrt(len(panels))))
-    down = math.ceil(len(panels) / across)
-    width, height = (ALONE[0], ALONE[1]) if len(panels) == 1 else PANEL
-    size = (width * across + (LEGEND if len(panels) > 1 else 0.0), height * down + 0.4)
-    canvas = _canvas(size)
-    canvas.suptitle(_lines(title, round(WIDEST * size[0] / ALONE[0])), fontsize="large")
-    handles: dict[str, Any] = {}
-    for place, panel in enumerate(panels, 1):
-        axes = canvas.add_subplot(down, across, place)
-        panel.paint(axes)
-        if len(panels) > 1:
-            axes.set_title(panel.title, fontsize="medium")
-        shown, names = axes.get_legend_handles_labels()
-        handles |= dict(zip(names, shown, strict=True))
-    if len(handles) > 1:
-        canvas.legend(list(handles.values()), list(handles), loc="outside right center",
-                      fontsize="small")  # fmt: skip
-    canvas.savefig(path)
+    left = GAP + across * (WIDTH + GAP)
+    parts = _title(title, 0.5 * left, GAP, across)
+    top = GAP + LINE * len(parts)
+    keys: dict[str, Element] = {}
+    for first in range(0, len(panels), across):
+        height = 0.0
+        for place, panel in enumerate(panels[first : first + across]):
+            x = GAP + place * (WIDTH + GAP)
+            told = _title(panel.title, x + 0.5 * WIDTH, top, 1) if len(panels) > 1 else []
+            drawn = panel.drawing()
+            begin = top + LINE * len(told)
+            parts += [*told, element("svg", {"x": x, "y": begin}, *drawn)]
+            height = max(height, begin - top + float(drawn.get("viewBox", "").split()[3]))
+            keys |= panel.keys()
+        top += height + GAP
+    if keys:
+        for place, (name, key) in enumerate(keys.items()):
+            y = GAP + LINE * (place + 2)
+            parts.append(element("svg", {"x": left, "y": y}, *key))
+            parts.append(element("text", {"class": "name", "x": left + 36, "y": y + 11}, name))
+        top = max(top, GAP + LINE * (len(keys) + 3))
+        left += 36 + LETTER * max(map(len, keys)) + GAP
+    return element("svg", {"width": left, "height": top}, *parts)
 
 
-def _lines(title: str, most: int) -> str:
-    """Words in lines of so many letters."""
-    lines = [""]
-    for word in title.split():
-        if len(lines[-1]) + len(word) > most:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return "\n".join(lines)
+def _title(text: str, x: float, y: float, across: int) -> list[Element]:
+    return [
+        element("text", {"class": "head", "x": x, "y": y + LINE * k, "text-anchor": "middle"}, line)
+        for k, line in enumerate(wrap(text, round(across * WIDTH / LETTER)))
+    ]
+
+
+#: Of what :mod:`.figure` draws, by its class: color, width and dashes of lines, and opacity.
+LOOKS: Mapping[str, Mapping[str, Any]] = {
+    "axis": {"color": "black", "linewidth": 1.0},
+    "grid": {"color": "black", "linewidth": 1.0, "alpha": 0.15},
+    "stripes": {"color": "black", "linewidth": 0.7, "alpha": 0.6},
+    "level": {"color": "black", "linewidth": 1.5, "alpha": 0.7, "dashes": (5.0, 3.0)},
+    "line": {"linewidth": 1.8},
+    "mark": {},
+    "hollow": {"facecolor": "white", "linewidth": 1.2},
+    "bar": {"linewidth": 0.0, "antialiased": False},
+}
+ANCHORS = {"start": "left", "middle": "center", "end": "right"}
+
+
+def _inks() -> dict[str, str]:
+    """The colors of the style sheet in light."""
+    style = (files("onesided.apps") / "data" / "report.css").read_text(encoding="utf-8")
+    return dict(re.findall(r"--(c\d): (#\w+)", style[: style.index("@media")]))
+
+
+def _paint(axes: Any, node: Element, inks: Mapping[str, str], x: float, y: float) -> None:
+    """An element and what is in it; x and y: the place of the drawing that it belongs to."""
+    from matplotlib.patches import Polygon, Rectangle
+
+    kinds = node.get("class", "").split()
+    look: dict[str, Any] = {}
+    for kind in kinds:
+        look |= {"color": inks[kind]} if kind in inks else LOOKS.get(kind, {})
+    at = {name: float(node.get(name, 0)) for name in ("x", "y", "x1", "y1", "x2", "y2")}
+    if node.tag in ("svg", "g"):
+        for child in node:
+            _paint(axes, child, inks, x + at["x"], y + at["y"])
+    elif node.tag == "text":
+        axes.text(
+            x + at["x"], y + at["y"], node.text, fontsize=13 if "head" in kinds else 10.5,
+            horizontalalignment=ANCHORS[node.get("text-anchor", "start")],
+            rotation=90 if "transform" in node.attrib else 0, rotation_mode="anchor",
+        )  # fmt: skip
+    elif node.tag == "rect":
+        width, height = float(node.get("width", 0)), float(node.get("height", 0))
+        opacity = float(node.get("fill-opacity", 1))
+        axes.add_patch(Rectangle((x + at["x"], y + at["y"]), width, height, alpha=opacity, **look))
+    elif node.tag == "polygon":
+        points = [(x + one, y + other) for one, other in _points(node.get("points", ""))]
+        edge = {"edgecolor": look.pop("color")} if "hollow" in kinds else {}
+        axes.add_patch(Polygon(points, **look, **edge))
+    elif node.tag == "line":
+        axes.plot([x + at["x1"], x + at["x2"]], [y + at["y1"], y + at["y2"]], **look)
+    elif node.tag in ("polyline", "path"):
+        if "stroke-dasharray" in node.attrib:
+            look["dashes"] = [float(each) for each in node.get("stroke-dasharray", "").split()]
+        for piece in node.get("points", node.get("d", "")).split("M"):
+            points = _points(piece)
+            axes.plot([x + one for one, _ in points], [y + other for _, other in points], **look)
+
+
+def _points(text: str) -> list[tuple[float, float]]:
+    pairs = re.findall(r"(-?[\d.]+)[ ,](-?[\d.]+)", text)
+    return [(float(one), float(other)) for one, other in pairs]
 
 
 def save_slice(
@@ -142,16 +220,16 @@ def save_traffic(
 
 
 def _figure(title: str) -> tuple[Any, Any]:
-    canvas = _canvas((6.0, 5.0))
+    canvas = _canvas((6.0, 5.0), "constrained")
     axes = canvas.add_subplot()
     axes.set_title(title)
     return canvas, axes
 
 
-def _canvas(size: tuple[float, float]) -> Any:
+def _canvas(size: tuple[float, float], layout: Any = "none") -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
 
-    canvas = Canvas(figsize=size, dpi=150, layout="constrained")
+    canvas = Canvas(figsize=size, dpi=150, layout=layout)
     FigureCanvasAgg(canvas)
     return canvas

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby, pairwise
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -99,10 +101,6 @@ class Scale:
 WIDTH, HEIGHT = 460.0, 300.0  # of a drawing, in its own units
 LEFT, RIGHT, TOP, BOTTOM = 74.0, 14.0, 10.0, 46.0  # margins
 COLORS = 8  # how many the style sheet has
-#: Those of the style sheet in light.
-INKS = (
-    "#0072b2", "#c44e00", "#008060", "#a8478a", "#8f6a00", "#2b87c4", "#4d4d4d", "#b0263c"
-)  # fmt: skip
 DASHES = ("", "6 3", "2 3")  # for the first eight names, the next eight, and so on
 NOTHING = "-"
 SHORT = 8  # rows; a longer table below a figure is folded
@@ -116,34 +114,54 @@ class Figure(ABC):
 
     @abstractmethod
     def drawing(self) -> Element:
-        """Local. An ``svg`` element."""
+        """Local. An ``svg`` element, which images are painted from as well."""
 
     @abstractmethod
-    def numbers(self) -> Table:
-        """Local. What is drawn, as a table."""
+    def values(self) -> tuple[list[str], list[list[Any]]]:
+        """Local. The names of the columns, and rows in full precision; None where there is none."""
 
     @abstractmethod
-    def values(self) -> tuple[list[str], list[list[object]]]:
-        """Local. For CSV: the names of the columns, and rows in full precision."""
+    def shown(self, column: int, value: Any) -> str:
+        """Local. One of the values for a person."""
 
+    @property
     @abstractmethod
-    def paint(self, axes: Any) -> None:
-        """Local. The same picture by matplotlib."""
+    def caption(self) -> str:
+        """Local. Of the table of the values."""
 
-    def legend(self) -> Element | None:
-        """Local. Which mark belongs to which name; None where there is nothing to tell apart."""
-        return None
+    def names(self) -> dict[str, int]:
+        """Local. What a reader tells apart, with the number of its color and mark."""
+        return {}
+
+    def key(self, name: str, number: int) -> list[Element]:
+        """Local. What stands for a name in the legend, in 30 by 14."""
+        box = {"x": 8, "y": 1, "width": 20, "height": 12}
+        return [element("rect", {"class": f"bar c{number % COLORS}", **box})]
+
+    def keys(self) -> dict[str, Element]:
+        """Local. The legend, by name."""
+        about = {"viewBox": "0 0 30 14", "class": "key", "aria-hidden": "true"}
+        return {
+            name: element("svg", about, *self.key(name, number))
+            for name, number in self.names().items()
+        }
 
     def block(self) -> Element:
         """Local. For the page."""
         parts = [element("figcaption", None, self.title), self.drawing()]
-        legend = self.legend()
-        if legend is not None:
-            parts.append(legend)
-        table = self.numbers()
-        shown = {"open": "open"} if len(table.rows) <= SHORT else None
+        keys = self.keys()
+        if keys:
+            entries = (element("li", None, key, name) for name, key in keys.items())
+            parts.append(element("ul", {"class": "legend"}, *entries))
+        heads, rows = self.values()
+        cells = [
+            [NOTHING if x is None else self.shown(place, x) for place, x in enumerate(row)]
+            for row in rows
+        ]
+        shown = {"open": "open"} if len(rows) <= SHORT else None
+        table = Table(self.caption, heads, cells).block()
         summary = element("summary", None, "Numbers")
-        return element("figure", None, *parts, element("details", shown, summary, table.block()))
+        return element("figure", None, *parts, element("details", shown, summary, table))
 
     def canvas(self, *parts: Element, height: float = HEIGHT) -> Element:
         """Local. The ``svg`` around what is drawn, which tells its title and words."""
@@ -213,25 +231,13 @@ def scale(numbers: Sequence[float], quantity: Quantity) -> Scale:
     return replace(found, whole=quantity.whole)
 
 
-def mark(number: int, x: float, y: float, told: str = "") -> Element:
+def mark(number: int, x: float, y: float, told: str = "", *, hollow: bool = False) -> Element:
     """Local. The mark of the name with this number: eight colors, and a shape for each of six."""
     shape, size = _SHAPES[number % len(_SHAPES)], 3.6
     points = " ".join(f"{x + size * dx:.1f},{y + size * dy:.1f}" for dx, dy in shape)
     words = [element("title", None, told)] if told else []
-    return element("polygon", {"class": f"mark c{number % COLORS}", "points": points}, *words)
-
-
-def key(number: int, name: str, *, line: bool = True) -> Element:
-    """Local. An entry of a legend."""
-    about = {"viewBox": "0 0 30 14", "class": "key", "aria-hidden": "true"}
-    if line:
-        parts = [stroke(number, [(1.0, 7.0), (29.0, 7.0)]), mark(number, 15.0, 7.0)]
-    else:
-        box: Attributes = {
-            "class": f"bar c{number % COLORS}", "x": 8, "y": 1, "width": 20, "height": 12
-        }
-        parts = [element("rect", box)]
-    return element("li", None, element("svg", about, *parts), name)
+    kind = f"{'hollow' if hollow else 'mark'} c{number % COLORS}"
+    return element("polygon", {"class": kind, "points": points}, *words)
 
 
 def stroke(number: int, points: Sequence[tuple[float, float]]) -> Element:
@@ -282,7 +288,7 @@ class Bars(Figure):
 
     def drawing(self) -> Element:
         """Local. An ``svg`` element."""
-        names = self._names()
+        names = self.names()
         most = max((value for group in self.groups.values() for value in group.values()), default=0)
         unit = (WIDTH - ROOM) / (most if most > 0 else 1.0)
         parts, top = [], 0.0
@@ -306,56 +312,34 @@ class Bars(Figure):
             top += GAP
         return self.canvas(element("g", {"class": "frame"}, *parts), height=max(top, 1.0))
 
-    def legend(self) -> Element | None:
-        """Local. Which color belongs to which name; None for one name."""
-        names = self._names()
-        if len(names) < 2:
-            return None
-        entries = (key(number, name, line=False) for name, number in names.items())
-        return element("ul", {"class": "legend"}, *entries)
+    @property
+    def caption(self) -> str:
+        """Local."""
+        return f"{self.title}: {self.along.name}"
 
-    def numbers(self) -> Table:
+    def values(self) -> tuple[list[str], list[list[Any]]]:
         """Local. A row for every group, a column for every name."""
-        names = self._names()
-        rows = [
-            [group, *(self.along.show(bars[name]) if name in bars else NOTHING for name in names)]
-            for group, bars in self.groups.items()
-        ]
-        return Table(f"{self.title}: {self.along.name}", [self.about, *names], rows)
-
-    def values(self) -> tuple[list[str], list[list[object]]]:
-        """Local. For CSV."""
-        names = self._names()
-        rows: list[list[object]] = [
-            [group, *(bars.get(name, "") for name in names)] for group, bars in self.groups.items()
-        ]
+        names = self.names()
+        rows = [[group, *map(bars.get, names)] for group, bars in self.groups.items()]
         return [self.about, *names], rows
 
-    def paint(self, axes: Any) -> None:
-        """Local. By matplotlib."""
-        names = self._names()
-        thick = 0.8 / max(len(names), 1)
-        for name, number in names.items():
-            shown = [(k, bars[name]) for k, bars in enumerate(self.groups.values()) if name in bars]
-            places = [k + thick * (number - 0.5 * (len(names) - 1)) for k, _ in shown]
-            look = {"color": INKS[number % COLORS], "label": name if len(names) > 1 else None}
-            axes.barh(places, [value for _, value in shown], thick, **look)
-        axes.set_yticks(range(len(self.groups)), list(self.groups))
-        axes.invert_yaxis()
-        axes.xaxis.set_major_formatter(lambda x, place: self.along.tick(x))
-        axes.set_xlabel(self.along.name)
+    def shown(self, column: int, value: Any) -> str:
+        """Local."""
+        return self.along.show(value) if column else value
 
-    def _names(self) -> dict[str, int]:
+    def names(self) -> dict[str, int]:
+        """Local."""
         names = dict.fromkeys(name for bars in self.groups.values() for name in bars)
         return {name: number for number, name in enumerate(names)}
+
+    def keys(self) -> dict[str, Element]:
+        """Local. None for a single name."""
+        return super().keys() if len(self.names()) > 1 else {}
 
 
 # A figure of lines: one quantity over another, a line for every name.
 
 Point = tuple[float, float]
-MARKERS = "s^Dvho"  # of matplotlib, in the order of our own
-STYLES = ("-", "--", ":")
-MOST_MARKS = 20  # of a line as an image
 
 
 @dataclass(frozen=True)
@@ -363,7 +347,8 @@ class Lines(Figure):
     """Points by name, in order of x; ``level`` is drawn across, as what others compare with.
 
     ``palette``: names whose places decide the colors and marks, so that they are the same in
-    several figures. ``spread``: by name and x, how far y may be off.
+    several figures. ``spread``: by name and x, how far y may be off; ``guessed``: by name the x
+    of marks that are hollow; ``apart``: names whose marks are not joined by a line.
 
     What has no place on a logarithmic axis is left out of the picture, and stays in the table.
     """
@@ -376,6 +361,8 @@ class Lines(Figure):
     level: float | None = None
     palette: Sequence[str] = ()
     spread: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
+    guessed: Mapping[str, Container[float]] = field(default_factory=dict)
+    apart: Container[str] = ()
 
     def drawing(self) -> Element:
         """Local. An ``svg`` element."""
@@ -385,13 +372,14 @@ class Lines(Figure):
             ends = [(frame.left(x), frame.top(self.level)) for x in (frame.x.low, frame.x.high)]
             ends_text = " ".join(f"{x:.1f},{y:.1f}" for x, y in ends)
             parts.append(element("polyline", {"class": "level", "points": ends_text}))
-        numbers = self._marks()
+        numbers = self.names()
         for name, line in self.lines.items():
-            number = numbers[name]
+            number, guessed = numbers[name], self.guessed.get(name, ())
             shown = [(x, y) for x, y in line if frame.x.shows(x) and frame.y.shows(y)]
             places = [(frame.left(x), frame.top(y)) for x, y in shown]
             marks = (
-                mark(number, *place, f"{name}, {self.across.show(x)}: {self.up.show(y)}")
+                mark(number, *place, f"{name}, {self.across.show(x)}: {self.up.show(y)}",
+                     hollow=x in guessed)
                 for place, (x, y) in zip(places, shown, strict=True)
             )
             bars = (
@@ -399,7 +387,8 @@ class Lines(Figure):
                 for (x, _), (low, high) in zip(places, self._ends(name, shown), strict=True)
                 if low < high
             )
-            parts.append(element("g", None, stroke(number, places), *bars, *marks))
+            joined = [] if name in self.apart else [stroke(number, places)]
+            parts.append(element("g", None, *joined, *bars, *marks))
         return self.canvas(*parts)
 
     def _ends(self, name: str, shown: Sequence[Point]) -> list[tuple[float, float]]:
@@ -407,66 +396,30 @@ class Lines(Figure):
         known = self.spread.get(name, {})
         return [(max(y - known.get(x, 0.0), 0.01 * y), y + known.get(x, 0.0)) for x, y in shown]
 
-    def legend(self) -> Element:
-        """Local. Which line belongs to which name."""
-        entries = (key(number, name) for name, number in self._marks().items())
-        return element("ul", {"class": "legend"}, *entries)
+    @property
+    def caption(self) -> str:
+        """Local."""
+        return f"{self.title}: {self.up.name} by {self.across.name}"
 
-    def numbers(self) -> Table:
+    def values(self) -> tuple[list[str], list[list[Any]]]:
         """Local. A row for every x, a column for every name."""
         found = [dict(line) for line in self.lines.values()]
-        rows = [
-            [
-                self.across.show(x),
-                *(self.up.show(line[x]) if x in line else NOTHING for line in found),
-            ]
-            for x in self._xs()
-        ]
-        caption = f"{self.title}: {self.up.name} by {self.across.name}"
-        return Table(caption, [self.across.name, *self.lines], rows)
-
-    def values(self) -> tuple[list[str], list[list[object]]]:
-        """Local. For CSV."""
-        found = [dict(line) for line in self.lines.values()]
-        rows: list[list[object]] = [[x, *(line.get(x, "") for line in found)] for x in self._xs()]
+        rows = [[x, *(line.get(x) for line in found)] for x in self._xs()]
         return [self.across.name, *self.lines], rows
 
-    def paint(self, axes: Any) -> None:
-        """Local. By matplotlib."""
-        numbers = self._marks()
-        for name, line in self.lines.items():
-            number = numbers[name]
-            look = {
-                "color": INKS[number % COLORS],
-                "marker": MARKERS[number % len(MARKERS)],
-                "linestyle": STYLES[number // COLORS % len(STYLES)],
-                "markersize": 5,
-                "markevery": -(-len(line) // MOST_MARKS) or 1,
-            }
-            off = [(y - low, high - y) for (_, y), (low, high) in
-                   zip(line, self._ends(name, line), strict=True)]  # fmt: skip
-            bars = {"yerr": list(zip(*off, strict=True)), "capsize": 2} if self.spread else {}
-            # side by side, where bars would hide each other
-            aside = 1.01 ** (number - 0.5 * len(numbers)) if self.spread else 1.0
-            xs = [x * aside for x, _ in line]
-            axes.errorbar(xs, [y for _, y in line], label=name, **bars, **look)
-        if self.level is not None:
-            axes.axhline(self.level, color="gray", linewidth=1.0)
-        frame = self._frame()
-        for quantity, ticks, set_scale, set_ticks in (
-            (self.across, frame.below, axes.set_xscale, axes.set_xticks),
-            (self.up, frame.y.ticks(), axes.set_yscale, axes.set_yticks),
-        ):
-            if quantity.log:
-                set_scale("log", base=quantity.base)
-            set_ticks(ticks, [quantity.tick(tick) for tick in ticks])
-        axes.minorticks_off()
-        wider = 1.01 ** len(numbers) if self.spread else 1.0
-        axes.set_xlim(frame.x.low / wider, frame.x.high * wider)
-        axes.set_ylim(frame.y.low, frame.y.high)
-        axes.set_xlabel(self.across.name)
-        axes.set_ylabel(self.up.name)
-        axes.grid(True, alpha=0.3)
+    def shown(self, column: int, value: Any) -> str:
+        """Local."""
+        return self.up.show(value) if column else self.across.show(value)
+
+    def names(self) -> dict[str, int]:
+        """Local."""
+        places = list(dict.fromkeys([*self.palette, *self.lines]))
+        return {name: places.index(name) for name in self.lines}
+
+    def key(self, name: str, number: int) -> list[Element]:
+        """Local."""
+        joined = [] if name in self.apart else [stroke(number, [(1.0, 7.0), (29.0, 7.0)])]
+        return [*joined, mark(number, 15.0, 7.0)]
 
     def _frame(self) -> Frame:
         """The axes, on which everything can be seen."""
@@ -480,11 +433,6 @@ class Lines(Figure):
         few = self.across.whole and len(xs) <= MOST and all(float(x).is_integer() for x in xs)
         return Frame(scale(xs, self.across), scale(heights, self.up), xs if few else ())
 
-    def _marks(self) -> dict[str, int]:
-        """By name the number of its color and mark."""
-        places = list(dict.fromkeys([*self.palette, *self.lines]))
-        return {name: places.index(name) for name in self.lines}
-
     def _xs(self) -> list[float]:
         return sorted({x for line in self.lines.values() for x, _ in line})
 
@@ -494,17 +442,14 @@ def drawn(
     across: Quantity,
     up: Quantity,
     lines: Mapping[str, Sequence[Point]],
-    *,
-    level: float | None = None,
-    palette: Sequence[str] = (),
-    spread: Mapping[str, Mapping[float, float]] | None = None,
+    **more: Any,
 ) -> Lines:
-    """Local. Lines with the words that tell of them."""
+    """Local. Lines with the words that tell of them; ``more`` as :class:`Lines` has it."""
     words = f"Lines of the {up.name} over {across.name}: {', '.join(lines)}."
-    return Lines(title, words, across, up, lines, level, palette, spread or {})
+    return Lines(title, words, across, up, lines, **more)
 
 
-# A figure of squares: a number for every row and column, or the name of what is best there.
+# A figure of squares: a number for every row and column.
 
 GRID_LEFT, GRID_TOP = 62.0, 8.0
 LARGEST = 40.0  # side of a square
@@ -532,147 +477,135 @@ class Squares(Figure):
         most, least = max(known, default=1.0), min(known, default=1.0)
         span = math.log(most / least) or 1.0
 
-        def square(row: int, column: int) -> Element | None:
-            count = self.counts[row][column]
-            if not count > 0:
-                return None
-            share = 1.0 - math.log(most / count) / span
-            name = f"{self.rows[row]} to {self.columns[column]}: {self.quantity.show(count)}"
-            opacity = f"{FAINTEST + (1 - FAINTEST) * share:.2f}"
-            return element(
-                "rect",
-                {"class": "bar c0", "fill-opacity": opacity},
-                element("title", None, name),
-            )
+        side = min((WIDTH - GRID_LEFT) / max(len(self.columns), 1), LARGEST)
+        parts = []
+        for row, counts in enumerate(self.counts):
+            for column, count in enumerate(counts):
+                if count > 0:
+                    share = 1.0 - math.log(most / count) / span
+                    about: Attributes = {
+                        "class": "bar c0",
+                        "fill-opacity": f"{FAINTEST + (1 - FAINTEST) * share:.2f}",
+                        "x": GRID_LEFT + side * column,
+                        "y": GRID_TOP + side * row,
+                        "width": 0.96 * side,
+                        "height": 0.96 * side,
+                    }
+                    name = f"{self.rows[row]} to {self.columns[column]}"
+                    told = element("title", None, f"{name}: {self.quantity.show(count)}")
+                    parts.append(element("rect", about, told))
+        bottom = GRID_TOP + side * len(self.rows)
+        for row in range(0, len(self.rows), math.ceil(LINE / side)):
+            place: Attributes = {
+                "x": GRID_LEFT - 6, "y": GRID_TOP + side * (row + 0.5) + 4, "text-anchor": "end"
+            }
+            parts.append(element("text", place, self.rows[row]))
+        widest = LETTER * (1 + max((len(name) for name in self.columns), default=0))
+        for column in range(0, len(self.columns), math.ceil(widest / side)):
+            middle = GRID_LEFT + side * (column + 0.5)
+            place = {"x": middle, "y": bottom + 14, "text-anchor": "middle"}
+            parts.append(element("text", place, self.columns[column]))
+        center = GRID_LEFT + 0.5 * side * len(self.columns)
+        place = {"x": center, "y": bottom + 32, "text-anchor": "middle"}
+        parts.append(element("text", place, f"{self.down} (down), {self.across} (across)"))
+        return self.canvas(element("g", {"class": "frame"}, *parts), height=bottom + 40)
 
-        return _squares(self, self.down, self.across, self.rows, self.columns, square)
+    @property
+    def caption(self) -> str:
+        """Local."""
+        return f"{self.title}: {self.quantity.name}"
 
-    def numbers(self) -> Table:
+    def values(self) -> tuple[list[str], list[list[Any]]]:
         """Local. The same rows and columns."""
-        rows = [
-            [name, *(self.quantity.show(count) for count in row)]
-            for name, row in zip(self.rows, self.counts, strict=True)
-        ]
-        caption = f"{self.title}: {self.quantity.name}"
-        return Table(caption, [f"{self.down} / {self.across}", *self.columns], rows)
-
-    def values(self) -> tuple[list[str], list[list[object]]]:
-        """Local. For CSV."""
-        rows: list[list[object]] = [
-            [name, *row] for name, row in zip(self.rows, self.counts, strict=True)
-        ]
+        rows = [[name, *row] for name, row in zip(self.rows, self.counts, strict=True)]
         return [f"{self.down} / {self.across}", *self.columns], rows
 
-    def paint(self, axes: Any) -> None:
-        """Local. By matplotlib."""
-        from matplotlib.colors import LogNorm
+    def shown(self, column: int, value: Any) -> str:
+        """Local."""
+        return self.quantity.show(value) if column else value
 
-        known = [count for row in self.counts for count in row if count > 0]
-        most = max(known, default=2.0)
-        norm = LogNorm(min(min(known, default=1.0), 0.999 * most), most)
-        shown = [[count if count > 0 else math.nan for count in row] for row in self.counts]
-        image = axes.imshow(shown, norm=norm, interpolation="nearest", cmap="viridis")
-        _name_axes(axes, self.down, self.across, self.rows, self.columns)
-        axes.figure.colorbar(image, label=self.quantity.name)
+
+# A figure of areas: which of some names is best, over two quantities with logarithmic axes.
+
+MOST_STRIPES = 30  # of a hatching, from left to right
+PALE = "0.35"  # opacity
 
 
 @dataclass(frozen=True)
 class Regions(Figure):
-    """Rows of names, each with a color: where which of them is best."""
+    """``best[j][i]`` for each ``ys[j]`` and ``xs[i]``, of which there are two or more in order.
+
+    ``pale``: where others may be as good; ``hatched``: where that is a guess.
+    """
 
     title: str
     words: str
-    down: str
-    across: str
-    rows: Sequence[str]
-    columns: Sequence[str]
+    across: Quantity
+    up: Quantity
+    xs: Sequence[float]
+    ys: Sequence[float]
     best: Sequence[Sequence[str]]
+    pale: Sequence[Sequence[bool]] = ()
+    hatched: Sequence[Sequence[bool]] = ()
 
     def drawing(self) -> Element:
         """Local. An ``svg`` element."""
-        names = self._names()
+        x, y = _edges(self.xs), _edges(self.ys)
+        frame = Frame(
+            Scale(x[0], x[-1], self.across.base, self.across.whole),
+            Scale(y[0], y[-1], self.up.base, self.up.whole),
+        )
+        left, top = ([round(to(each), 1) for each in found]
+                     for to, found in ((frame.left, x), (frame.top, y)))  # fmt: skip
+        names = self.names()
+        parts, stripes = [], []
+        for row, best in enumerate(self.best):
+            pale = self.pale[row] if self.pale else [False] * len(best)
+            looks = zip(best, pale, strict=True)
+            for (name, is_pale), run in groupby(enumerate(looks), operator.itemgetter(1)):
+                first, *_, last = [column for column, _ in run] * 2
+                about: Attributes = {
+                    "class": f"bar c{names[name] % COLORS}",
+                    "fill-opacity": PALE if is_pale else "1",
+                    "x": left[first],
+                    "y": top[row + 1],
+                    "width": left[last + 1] - left[first],
+                    "height": top[row] - top[row + 1],
+                }
+                parts.append(element("rect", about, element("title", None, name)))
+        every = -(-len(self.xs) // MOST_STRIPES)
+        for row, hatched in enumerate(self.hatched):
+            for column, is_hatched in enumerate(hatched):
+                if is_hatched and (row - column) % every == 0:
+                    stripes.append(f"M{left[column]:.1f} {top[row]:.1f}"
+                                   f"L{left[column + 1]:.1f} {top[row + 1]:.1f}")  # fmt: skip
+        over = element("path", {"class": "stripes", "d": "".join(stripes)})
+        return self.canvas(
+            element("g", {"class": "frame"}, *parts), *([over] if stripes else []),
+            frame.drawing(self.across, self.up),
+        )  # fmt: skip
 
-        def square(row: int, column: int) -> Element:
-            name = self.best[row][column]
-            told = f"{self.rows[row]}, {self.columns[column]}: {name}"
-            kind = {"class": f"bar c{names[name] % COLORS}"}
-            return element("rect", kind, element("title", None, told))
+    @property
+    def caption(self) -> str:
+        """Local."""
+        return self.title
 
-        return _squares(self, self.down, self.across, self.rows, self.columns, square)
-
-    def legend(self) -> Element:
-        """Local. Which color belongs to which name."""
-        entries = (key(number, name, line=False) for name, number in self._names().items())
-        return element("ul", {"class": "legend"}, *entries)
-
-    def numbers(self) -> Table:
+    def values(self) -> tuple[list[str], list[list[Any]]]:
         """Local. The same rows and columns."""
-        rows = [[name, *row] for name, row in zip(self.rows, self.best, strict=True)]
-        return Table(self.title, [f"{self.down} / {self.across}", *self.columns], rows)
+        rows = [[y, *best] for y, best in zip(self.ys, self.best, strict=True)]
+        return [f"{self.up.name} / {self.across.name}", *map(self.across.show, self.xs)], rows
 
-    def values(self) -> tuple[list[str], list[list[object]]]:
-        """Local. For CSV."""
-        rows: list[list[object]] = [
-            [name, *row] for name, row in zip(self.rows, self.best, strict=True)
-        ]
-        return [f"{self.down} / {self.across}", *self.columns], rows
+    def shown(self, column: int, value: Any) -> str:
+        """Local."""
+        return value if column else self.up.show(value)
 
-    def paint(self, axes: Any) -> None:
-        """Local. By matplotlib."""
-        names = self._names()
-        numbers = [[names[name] % 10 for name in row] for row in self.best]
-        axes.imshow(numbers, vmin=0, vmax=9, cmap="tab10", interpolation="nearest", aspect="auto")
-        _name_axes(axes, self.down, self.across, self.rows, self.columns)
-        for name, number in names.items():
-            axes.plot([], [], "s", color=f"C{number % 10}", label=name)
-
-    def _names(self) -> dict[str, int]:
-        return {
-            name: number
-            for number, name in enumerate(sorted({name for row in self.best for name in row}))
-        }
+    def names(self) -> dict[str, int]:
+        """Local."""
+        every = sorted({name for row in self.best for name in row})
+        return {name: number for number, name in enumerate(every)}
 
 
-def _squares(
-    figure: Figure,
-    down: str,
-    across: str,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    square: Any,
-) -> Element:
-    """The squares with names beside them, of which some are left out where they are many."""
-    side = min((WIDTH - GRID_LEFT) / max(len(columns), 1), LARGEST)
-    parts = []
-    for row in range(len(rows)):
-        for column in range(len(columns)):
-            drawn = square(row, column)
-            if drawn is not None:
-                corner = {"x": GRID_LEFT + side * column, "y": GRID_TOP + side * row}
-                for name, value in (corner | {"width": 0.96 * side, "height": 0.96 * side}).items():
-                    drawn.set(name, f"{value:.1f}")
-                parts.append(drawn)
-    bottom = GRID_TOP + side * len(rows)
-    for row in range(0, len(rows), math.ceil(LINE / side)):
-        middle = GRID_TOP + side * (row + 0.5)
-        place: Attributes = {"x": GRID_LEFT - 6, "y": middle + 4, "text-anchor": "end"}
-        parts.append(element("text", place, rows[row]))
-    widest = LETTER * (1 + max((len(name) for name in columns), default=0))
-    for column in range(0, len(columns), math.ceil(widest / side)):
-        place = {"x": GRID_LEFT + side * (column + 0.5), "y": bottom + 14, "text-anchor": "middle"}
-        parts.append(element("text", place, columns[column]))
-    center = GRID_LEFT + 0.5 * side * len(columns)
-    below: Attributes = {"x": center, "y": bottom + 32, "text-anchor": "middle"}
-    parts.append(element("text", below, f"{down} (down), {across} (across)"))
-    return figure.canvas(element("g", {"class": "frame"}, *parts), height=bottom + 40)
-
-
-def _name_axes(
-    axes: Any, down: str, across: str, rows: Sequence[str], columns: Sequence[str]
-) -> None:
-    """Names beside the axes of matplotlib."""
-    for names, choose in ((rows, axes.set_yticks), (columns, axes.set_xticks)):
-        every = -(-len(names) // MOST) or 1
-        choose(range(0, len(names), every), names[::every])
-    axes.set_ylabel(down)
-    axes.set_xlabel(across)
+def _edges(centers: Sequence[float]) -> list[float]:
+    """Of areas around numbers in order, on a logarithmic axis."""
+    middles = [math.sqrt(one * other) for one, other in pairwise(centers)]
+    return [centers[0] ** 2 / middles[0], *middles, centers[-1] ** 2 / middles[-1]]

@@ -67,12 +67,12 @@ class Model(Kind):
             found.append(
                 Regions(
                     "The fastest method, by the model",
-                    "A square for every number of ranks and of bytes, in the color of a method.",
-                    "bytes",
-                    "ranks",
-                    [SIZE.show(size) for size in sizes],
-                    [RANKS.show(count) for count in ranks],
-                    [[best[count, size] for count in ranks] for size in sizes],
+                    "An area for every number of ranks and of bytes, in the color of a method.",
+                    SIZE,
+                    RANKS,
+                    sizes,
+                    ranks,
+                    [[best[count, size] for size in sizes] for count in ranks],
                 )
             )
         return found + self._paper()
