@@ -100,7 +100,7 @@ def stub(monkeypatch):
         return 0
 
     module = SimpleNamespace(run=run)
-    monkeypatch.setattr(entry, "import_module", lambda name: module)
+    monkeypatch.setattr(entry.Command, "module", module)
     return SimpleNamespace(given=given, module=module)
 
 

@@ -118,6 +118,20 @@ def together(comm: MPI.Intracomm) -> bool:
     return True
 
 
+@contextmanager
+def of_rank_0(comm: MPI.Intracomm) -> Iterator[bool]:
+    """Collective. Yields whether this is rank 0, whose failure in the block is that of all ranks:
+    :class:`CommandError`, also for an OSError."""
+    trouble = ""
+    try:
+        yield comm.rank == 0
+    except (CommandError, OSError) as error:
+        trouble = words(error)
+    trouble = comm.bcast(trouble)
+    if trouble:
+        raise CommandError(trouble)
+
+
 # Giving back what all ranks have made together, where they all go on or all fail alike.
 
 

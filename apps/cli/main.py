@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 from typing import Any
 
 from onesided.apps.cli import failures
@@ -147,5 +146,5 @@ def run(command: Command, options: Options) -> int:
     if options.ranks not in (None, comm.size) and not command.starts_jobs:
         raise CommandError(f"--ranks {options.ranks} inside a job of {comm.size} ranks")
     check_files(comm, options)
-    code: int = import_module(command.module).run(comm, options)
+    code: int = command.module.run(comm, options)
     return code

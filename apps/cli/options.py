@@ -42,63 +42,37 @@ class FolderName(str):
     """A folder that is made where it is not there, for results."""
 
 
-def positive(text: str) -> int:
-    """Local. A whole number above zero."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
-    return number
+def _number(kind: type[int] | type[float], what: str, *, zero: bool) -> Callable[[str], Any]:
+    """Reads a finite number above zero, or ``zero`` as well."""
+
+    def read(text: str) -> Any:
+        try:
+            number = kind(text)
+        except ValueError:
+            number = -1
+        if not 0 <= number < float("inf") or (number == 0 and not zero):
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+        return number
+
+    return read
 
 
-def whole(text: str) -> int:
-    """Local. A whole number, zero or above."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of zero or above")
-    return int(text)
-
-
-def seconds(text: str) -> float:
-    """Local. A time above zero."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time in seconds above zero")
-    return number
-
-
-def above_zero(text: str) -> float:
-    """Local. A finite number above zero."""
-    number = not_negative(text)
-    if number == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above zero")
-    return number
-
-
-def not_negative(text: str) -> float:
-    """Local. A finite number, zero or above."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of zero or above")
-    return number
+positive = _number(int, "a whole number above zero", zero=False)
+whole = _number(int, "a whole number of zero or above", zero=True)
+seconds = _number(float, "a time in seconds above zero", zero=False)
+above_zero = _number(float, "a number above zero", zero=False)
+not_negative = _number(float, "a number of zero or above", zero=True)
 
 
 def size(text: str) -> int:
     """Local. A number of bytes, with K, M or G for powers of 1024: ``32K``."""
     factor = SUFFIXES.get(text[-1:].upper(), 1)
-    return factor * positive(text[:-1] if factor > 1 else text)
+    return factor * int(positive(text[:-1] if factor > 1 else text))
 
 
 def grid_entry(text: str) -> int | str:
     """Local. ``auto``, or one extent of the process grid."""
-    return text if text == "auto" else positive(text)
+    return text if text == "auto" else int(positive(text))
 
 
 def info_entry(text: str) -> tuple[str, str]:
@@ -428,21 +402,3 @@ def transform(parser: Any, shape: str) -> None:
     take(parser, "dtype", "float64", "real types are transformed real to complex")
     take(parser, "backend", "auto")
     take(parser, "grid", "auto")
-
-
-def report(parser: Any) -> None:
-    """Local. Options of ``onesided report``."""
-    add = parser.add_argument
-    add("folder", metavar="DIR", help="folder with the files that commands wrote with --json")
-    take(parser, "output", "report.html", "the page, one file without references to others")
-    add(
-        "--figures",
-        metavar="DIR",
-        type=FolderName,
-        help="write every figure as PNG and CSV into this folder, too",
-    )
-    add(
-        "--mixed",
-        action="store_true",
-        help="take results of different machines and MPIs, and group them by these",
-    )

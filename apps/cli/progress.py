@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -13,6 +14,7 @@ from rich.progress import (
     DownloadColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TextColumn,
     TimeRemainingColumn,
 )
@@ -37,25 +39,32 @@ def console(terminal: int | None) -> Console:
 
 
 @contextmanager
+def _bar(out: Console, title: str, count: ProgressColumn) -> Iterator[Callable[..., None]]:
+    """Yields what to call with changes of the bar, which is drawn now and then."""
+    columns = (TextColumn(title), BarColumn(), count, TimeRemainingColumn())
+    with Progress(*columns, console=out, auto_refresh=False, transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        drawn = time.monotonic() - INTERVAL
+
+        def update(**changes: Any) -> None:
+            nonlocal drawn
+            bar.update(task, **changes)
+            if time.monotonic() - drawn > INTERVAL:
+                bar.refresh()
+                drawn = time.monotonic()
+
+        yield update
+
+
+@contextmanager
 def progress(out: Console | None, title: str, total: int) -> Iterator[Callable[[], None]]:
     """Local. Yields what to call after each step; draws nothing where ``out`` is no terminal."""
     if out is None or not out.is_terminal:
         yield lambda: None
         return
-    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=out, auto_refresh=False, transient=True) as bar:
-        task = bar.add_task(title, total=total)
-        drawn = time.monotonic()
-
-        def tick() -> None:
-            nonlocal drawn
-            bar.advance(task)
-            if time.monotonic() - drawn > INTERVAL:
-                bar.refresh()
-                drawn = time.monotonic()
-
-        bar.refresh()
-        yield tick
+    with _bar(out, title, MofNCompleteColumn()) as update:
+        update(total=total)
+        yield lambda: update(advance=1)
 
 
 @contextmanager
@@ -65,16 +74,5 @@ def reading(out: Console | None, title: str) -> Iterator[Callable[[int, int], No
     if out is None or not out.is_terminal:
         yield None
         return
-    columns = (TextColumn(title), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=out, auto_refresh=False, transient=True) as bar:
-        task = bar.add_task(title, total=None)
-        drawn = time.monotonic() - INTERVAL
-
-        def advance(done: int, total: int) -> None:
-            nonlocal drawn
-            bar.update(task, completed=done, total=total)
-            if time.monotonic() - drawn > INTERVAL:
-                bar.refresh()
-                drawn = time.monotonic()
-
-        yield advance
+    with _bar(out, title, DownloadColumn()) as update:
+        yield lambda done, total: update(completed=done, total=total)

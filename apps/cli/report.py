@@ -16,7 +16,7 @@ from mpi4py import MPI
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from onesided.apps.cli.failures import CommandError, words
+from onesided.apps.cli.failures import CommandError, of_rank_0, words
 from onesided.apps.cli.machine import circumstances, facts, library, versions
 from onesided.apps.cli.options import FileName, FolderName, Options, Picture
 from onesided.apps.cli.progress import PLAIN_WIDTH
@@ -470,18 +470,9 @@ def unwritable(path: str) -> str:
 
 def check_files(comm: MPI.Intracomm, options: Options) -> None:
     """Collective. :class:`CommandError` before the work where a file cannot be written."""
-    trouble = ""
-    if comm.rank == 0:
-        try:
-            for name, value in vars(options).items():
-                _check(name, value)
-        except OSError as error:
-            trouble = words(error)
-        except CommandError as error:
-            trouble = str(error)
-    trouble = comm.bcast(trouble)
-    if trouble:
-        raise CommandError(trouble)
+    with of_rank_0(comm) as mine:
+        for name, value in vars(options).items() if mine else ():
+            _check(name, value)
 
 
 def _check(name: str, value: object) -> None:

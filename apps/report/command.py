@@ -15,9 +15,9 @@ from typing import Any
 
 from mpi4py import MPI
 
-from onesided.apps.cli.failures import CommandError, words
+from onesided.apps.cli.failures import CommandError, of_rank_0, words
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.report import NEEDS_MATPLOTLIB
+from onesided.apps.cli.report import NEEDS_MATPLOTLIB, replace_file
 from onesided.apps.report.chart import save
 from onesided.apps.report.claims import CLAIM_COLUMNS, Judged, judged
 from onesided.apps.report.facts import facts, payoff, unsteady
@@ -192,34 +192,26 @@ Place = tuple[str, str, str]
 PLACE_COLUMNS = ("system", "processor", "mpi")
 
 
-def export(figures: Sequence[Figure], verdicts: Mapping[Place, Judged], path: str) -> list[str]:
+def export(figures: Sequence[Figure], verdicts: Mapping[Place, Judged], path: str) -> str:
     """Local. Write every figure into the folder ``path``, which is made if need be.
 
-    So are the ``verdicts`` about claims, by machine and MPI, into ``claims.csv``. Returns the
-    names of the pictures that were skipped, for want of matplotlib. Figures are numbered, so that
-    none of the same title overwrites another. :class:`CommandError` where nothing can be written.
+    So are the ``verdicts`` about claims, by machine and MPI, into ``claims.csv``. Returns a
+    sentence about pictures that were skipped, for want of matplotlib. Figures are numbered, so that
+    none of the same title overwrites another.
     """
     folder = Path(path)
     drawn = find_spec("matplotlib") is not None
     skipped = []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        rows = ((*place, *row) for place, each in verdicts.items() for row in each.rows())
-        _write_csv(folder / "claims.csv", (*PLACE_COLUMNS, *CLAIM_COLUMNS), rows)
-        for number, figure in enumerate(figures, 1):
-            name = f"{number:02d}-{slug(figure.title)[:LONGEST].strip('-')}"
-            _write_csv(folder / f"{name}.csv", *figure.values())
-            if drawn:
-                save(str(folder / f"{name}.png"), figure.title, [figure])
-            else:
-                skipped.append(f"{name}.png")
-    except OSError as error:
-        raise CommandError(words(error)) from error
-    return skipped
-
-
-def sentence(skipped: Sequence[str]) -> str:
-    """Local. Which pictures are missing, and why; empty where none is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = ((*place, *row) for place, each in verdicts.items() for row in each.rows())
+    _write_csv(folder / "claims.csv", (*PLACE_COLUMNS, *CLAIM_COLUMNS), rows)
+    for number, figure in enumerate(figures, 1):
+        name = f"{number:02d}-{slug(figure.title)[:LONGEST].strip('-')}"
+        _write_csv(folder / f"{name}.csv", *figure.values())
+        if drawn:
+            save(str(folder / f"{name}.png"), figure.title, [figure])
+        else:
+            skipped.append(f"{name}.png")
     return f"PNG skipped, it {NEEDS_MATPLOTLIB}: {', '.join(skipped)}" if skipped else ""
 
 
@@ -235,16 +227,9 @@ TITLE = "Onesided: what was measured"
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command."""
-    trouble = ""
-    if comm.rank == 0:
-        try:
-            for line in make(options):
-                print(line, flush=True)
-        except CommandError as error:
-            trouble = str(error)
-    trouble = comm.bcast(trouble)
-    if trouble:
-        raise CommandError(trouble)
+    with of_rank_0(comm) as mine:
+        for line in make(options) if mine else ():
+            print(line, flush=True)
     return 0
 
 
@@ -264,12 +249,11 @@ def make(options: Options) -> list[str]:
     whole = parts[0][1] if len(parts) == 1 else [_group(*part) for part in parts]
     figures = [figure for each in whole for figure in each.figures]
     skipped = ""
-    if options.figures is not None:
-        skipped = sentence(export(figures, verdicts, options.figures))
-    text = page(TITLE, _intro(found, grouped, told, skipped), whole)
     try:
-        with open(options.output, "w", encoding="utf-8") as file:
-            file.write(text)
+        if options.figures is not None:
+            skipped = export(figures, verdicts, options.figures)
+        text = page(TITLE, _intro(found, grouped, told, skipped), whole)
+        replace_file(Path(options.output), text)
     except OSError as error:
         raise CommandError(words(error)) from error
     lines = [f"{options.output}: {_counted(found)}, {len(figures)} figures", *told]
