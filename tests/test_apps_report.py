@@ -26,7 +26,7 @@ from onesided.apps.report import command as report_command
 from onesided.apps.report.claim import Outcome
 from onesided.apps.report.claims import CLAIMS
 from onesided.apps.report.command import make
-from onesided.apps.report.figure import MOST, Regions, Scale, drawn
+from onesided.apps.report.figure import MOST, Lines, Regions, Scale
 from onesided.apps.report.quantities import RANKS, SIZE, TIME
 
 
@@ -307,14 +307,14 @@ def test_a_result_tells_all_cores_once():
 
 def test_a_guess_looks_otherwise():
     points = [(1.0, 1.0), (2.0, 4.0)]
-    lines = drawn("Both", RANKS, TIME, {"known": points, "told": points},
+    lines = Lines("Both", RANKS, TIME, {"known": points, "told": points},
                   guessed={"known": {2.0}}, apart=["told"])  # fmt: skip
     kinds = [part.get("class").split()[0] for part in lines.drawing().iter("polygon")]
     assert kinds == ["mark", "hollow", "mark", "mark"]
     assert len(list(lines.drawing().iter("polyline"))) == 1
     assert [key.find("polyline") is not None for key in lines.keys().values()] == [True, False]
     best, yes = [["a", "a", "b"], ["a", "b", "b"]], [[False, True, True], [False, False, False]]
-    map_ = Regions("Map", "Who.", SIZE, RANKS, [1, 2, 4], [1, 2], best, yes, yes).drawing()
+    map_ = Regions("Map", SIZE, RANKS, [1, 2, 4], [1, 2], best, yes, yes).drawing()
     looks = [(part.get("class"), part.get("fill-opacity")) for part in map_.iter("rect")]
     pale = [("bar c0", "1"), ("bar c0", "0.35"), ("bar c1", "0.35")]
     assert looks == [*pale, ("bar c0", "1"), ("bar c1", "1")]

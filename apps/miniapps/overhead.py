@@ -16,7 +16,7 @@ from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import NOTHING, Listing, Report, Row
 from onesided.apps.miniapps.stages import STRONG, WEAK, Stage, deviation
 from onesided.apps.report.chart import save
-from onesided.apps.report.figure import Point, drawn
+from onesided.apps.report.figure import Lines, Point
 from onesided.apps.report.quantities import RANKS, RATIO
 from onesided.apps.report.result import DEVIATION, REFERENCE, SECONDS
 from onesided.collectives import agreed
@@ -121,7 +121,7 @@ def draw(options: Options, title: str, rows: Sequence[Row]) -> None:
     }
     words = f"{title}, {scaling} scaling"
     over = RATIO.called(f"time over that of {REFERENCE}")
-    panel = drawn(words, RANKS, over, lines, level=1.0, spread=spread)
+    panel = Lines(words, RANKS, over, lines, level=1.0, spread=spread)
     save(options.picture.of(OVERHEAD), words, [panel])
 
 

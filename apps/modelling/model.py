@@ -152,7 +152,7 @@ def _draw(
     told = f"{title} ({', '.join(words)})" if words else title
     best = [[regions.methods[number] for number in row] for row in regions.winner]
     drawing = Drawing(
-        title, told, SIZE.called(label), RANKS, list(regions.nbytes), list(regions.ranks), best,
+        told, SIZE.called(label), RANKS, list(regions.nbytes), list(regions.ranks), best,
         regions.undecided.tolist(), regions.extrapolated.tolist(),
     )  # fmt: skip
     save(path, told, [drawing])

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from onesided.apps.cli.report import byte_count, duration
 from onesided.apps.report.chart import save
-from onesided.apps.report.figure import Point, drawn
+from onesided.apps.report.figure import Lines, Point
 from onesided.apps.report.quantities import RANKS, TIME
 from onesided.collectives.modelling.exchanges import predict
 from onesided.collectives.modelling.parameters import Parameters
@@ -115,4 +115,4 @@ def draw(path: str, comparison: Comparison) -> None:
     known = {name: line for name, line in lines.items() if line}
     title = "2 MiB for each pair of ranks (as Figure 1)"
     apart = [name for name in known if name.endswith("paper")]
-    save(path, title, [drawn(title, RANKS, TIME.called("time"), known, apart=apart)])
+    save(path, title, [Lines(title, RANKS, TIME.called("time"), known, apart=apart)])

@@ -31,7 +31,7 @@ from rich.table import Table
 from onesided.apps.cli.report import duration
 from onesided.apps.modelling.sweep import GUESS
 from onesided.apps.report.chart import save
-from onesided.apps.report.figure import drawn
+from onesided.apps.report.figure import Lines
 from onesided.apps.report.quantities import PLAIN, RANKS, TIME
 from onesided.collectives.errors import PatternError
 from onesided.collectives.modelling.exchanges import Costs, contenders, formulas, predict_all
@@ -451,7 +451,7 @@ class Scaling:
         hollow = " (hollow: extrapolated)" if any(guessed.values()) else ""
         time, share = TIME.called("time of an iteration"), PLAIN.called("% of the time")
         panels = [
-            drawn(f"By method{hollow}", RANKS, time, times, guessed=guessed),
-            drawn("Parts of the fastest", RANKS, share, shares, palette=methods),
+            Lines(f"By method{hollow}", RANKS, time, times, guessed=guessed),
+            Lines("Parts of the fastest", RANKS, share, shares, palette=methods),
         ]
         save(path, self.title, panels)

@@ -42,7 +42,6 @@ from onesided.apps.papers.rmamt_rows import MatrixReport, failures, failures_rem
 from onesided.apps.papers.rmamt_worker import unbound
 from onesided.apps.report.chart import save
 from onesided.apps.report.result import Entry
-from onesided.apps.report.sections_papers import lines_of
 from onesided.apps.report.threads import panels
 from onesided.collectives.hardware import processor
 
@@ -328,8 +327,8 @@ def _draw(folder: Path, report: Report, second: list[Entry], name: str) -> list[
     if find_spec("matplotlib") is None:
         return [f"no images of Figures 1 to 7: that {NEEDS_MATPLOTLIB}"]
     entries = _entries(report.rows)
-    for panel in panels(entries, second or entries, cores(), name):
-        save(str(folder / f"figure-{panel.name}.png"), panel.title, [lines_of(panel)])
+    for number, lines in panels(entries, second or entries, cores(), name).items():
+        save(str(folder / f"figure-{number}.png"), lines.title, [lines])
     return []
 
 

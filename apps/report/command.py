@@ -18,32 +18,16 @@ from mpi4py import MPI
 from onesided.apps.cli.failures import CommandError, of_rank_0, words
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import NEEDS_MATPLOTLIB, replace_file
+from onesided.apps.report import sections_apps
+from onesided.apps.report import sections_papers as papers
 from onesided.apps.report.chart import save
 from onesided.apps.report.claims import CLAIM_COLUMNS, Judged, judged
 from onesided.apps.report.facts import facts, payoff, unsteady
 from onesided.apps.report.figure import Figure
 from onesided.apps.report.markup import Paragraph, slug
-from onesided.apps.report.page import Section, page
+from onesided.apps.report.page import Block, Section, page
 from onesided.apps.report.result import PARTS, Result
-from onesided.apps.report.sections import Kind
-from onesided.apps.report.sections_apps import (
-    Applications,
-    Experiments,
-    MiniApps,
-    MiniFe,
-    Products,
-    Suite,
-)
-from onesided.apps.report.sections_papers import (
-    Broadcasts,
-    Check,
-    Collectives,
-    Exchanges,
-    Model,
-    Partitions,
-    Patterns,
-    RmaMt,
-)
+from onesided.apps.report.sections import section, usual_figures, usual_tables
 
 # The results in a folder: which files they are, and what to do about others.
 
@@ -150,36 +134,48 @@ def _is_ours(content: Any) -> bool:
     return sum(part in content for part in (*PARTS, "machine")) >= ENOUGH
 
 
-# Which section a command has: one line each; other commands have that of any command.
+# What a command's section shows, where it is not what any command's does.
 
 #: In the order of the page.
-KINDS: Mapping[str, type[Kind]] = {
-    "bench alltoallv": Exchanges,
-    "bench collectives": Collectives,
-    "bench patterns": Patterns,
-    "bench apps": Applications,
-    "bench broadcast": Broadcasts,
-    "bench partitioned": Partitions,
-    "bench partitioned --targets": Suite,
-    "bench rma-mt": RmaMt,
-    "hpccg": MiniApps,
-    "minife": MiniFe,
-    "minimd": MiniApps,
-    "bench fft": Kind,
-    "bench fft --targets": Suite,
-    "bench spmv": Products,
-    "bench spmv --targets": Suite,
-    "bench model": Check,
-    "model": Model,
-    "bench all": Experiments,
+FIGURES: Mapping[str, Callable[[Result], list[Figure]]] = {
+    "bench alltoallv": papers.exchanges,
+    "bench collectives": papers.collectives,
+    "bench patterns": papers.patterns,
+    "bench apps": sections_apps.applications,
+    "bench broadcast": papers.broadcasts,
+    "bench partitioned": papers.partitions,
+    "bench partitioned --targets": sections_apps.comparisons,
+    "bench rma-mt": papers.cells,
+    "hpccg": sections_apps.mini_apps,
+    "minife": sections_apps.minife,
+    "minimd": sections_apps.mini_apps,
+    "bench fft": usual_figures,
+    "bench fft --targets": sections_apps.comparisons,
+    "bench spmv": sections_apps.products,
+    "bench spmv --targets": sections_apps.comparisons,
+    "bench model": papers.fitted,
+    "model": papers.model,
+    "bench all": lambda result: [],
+}
+TABLES: Mapping[str, Callable[[Result], list[Block]]] = {
+    "bench broadcast": papers.broadcasts_tables,
+    "bench rma-mt": papers.cells_tables,
+    "model": papers.model_tables,
+    "bench all": sections_apps.experiments,
 }
 
 
 def kinds_sections(results: Sequence[Result]) -> list[Section]:
     """Local. What the report says of each; other commands come last, by the names of the files."""
-    places = {command: place for place, command in enumerate(KINDS)}
-    ordered = sorted(results, key=lambda result: places.get(result.command, len(places)))
-    return [KINDS.get(result.command, Kind)(result).section() for result in ordered]
+    places = {command: place for place, command in enumerate(FIGURES)}
+    return [
+        section(
+            each,
+            FIGURES.get(each.command, usual_figures),
+            TABLES.get(each.command, usual_tables),
+        )
+        for each in sorted(results, key=lambda each: places.get(each.command, len(places)))
+    ]
 
 
 # The figures of a report as files of their own: PNG where matplotlib is installed, and CSV. And the

@@ -110,7 +110,11 @@ class Figure(ABC):
     """A title, and what the picture shows in words, for those who do not see it."""
 
     title: str
-    words: str
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """Local. What is drawn, in words."""
 
     @abstractmethod
     def drawing(self) -> Element:
@@ -281,10 +285,14 @@ class Bars(Figure):
     """
 
     title: str
-    words: str
     along: Quantity
     groups: Mapping[str, Mapping[str, float]]
     about: str = "case"
+
+    @property
+    def words(self) -> str:
+        """Local."""
+        return f"Bars of the {self.along.name}, in groups: {', '.join(self.groups)}."
 
     def drawing(self) -> Element:
         """Local. An ``svg`` element."""
@@ -354,7 +362,6 @@ class Lines(Figure):
     """
 
     title: str
-    words: str
     across: Quantity
     up: Quantity
     lines: Mapping[str, Sequence[Point]]
@@ -363,6 +370,11 @@ class Lines(Figure):
     spread: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
     guessed: Mapping[str, Container[float]] = field(default_factory=dict)
     apart: Container[str] = ()
+
+    @property
+    def words(self) -> str:
+        """Local."""
+        return f"Lines of the {self.up.name} over {self.across.name}: {', '.join(self.lines)}."
 
     def drawing(self) -> Element:
         """Local. An ``svg`` element."""
@@ -437,16 +449,14 @@ class Lines(Figure):
         return sorted({x for line in self.lines.values() for x, _ in line})
 
 
-def drawn(
-    title: str,
-    across: Quantity,
-    up: Quantity,
-    lines: Mapping[str, Sequence[Point]],
-    **more: Any,
-) -> Lines:
-    """Local. Lines with the words that tell of them; ``more`` as :class:`Lines` has it."""
-    words = f"Lines of the {up.name} over {across.name}: {', '.join(lines)}."
-    return Lines(title, words, across, up, lines, **more)
+def gathered(points: Iterable[tuple[str, float | None, float | None]]) -> dict[str, list[Point]]:
+    """Local. Lines of points by name, in order of x, of which each is there once; a point that has
+    no x or no y is left out."""
+    found: dict[str, dict[float, float]] = {}
+    for name, x, y in points:
+        if x is not None and y is not None:
+            found.setdefault(name, {})[x] = y
+    return {name: sorted(line.items()) for name, line in found.items()}
 
 
 # A figure of squares: a number for every row and column.
@@ -463,13 +473,17 @@ class Squares(Figure):
     """Rows of numbers; the darker a square, the larger its number, by logarithms; zero is empty."""
 
     title: str
-    words: str
     down: str
     across: str
     rows: Sequence[str]
     columns: Sequence[str]
     counts: Sequence[Sequence[float]]
     quantity: Quantity
+
+    @property
+    def words(self) -> str:
+        """Local."""
+        return f"{len(self.counts)} rows of squares, darker where {self.quantity.name} are more."
 
     def drawing(self) -> Element:
         """Local. An ``svg`` element."""
@@ -539,7 +553,6 @@ class Regions(Figure):
     """
 
     title: str
-    words: str
     across: Quantity
     up: Quantity
     xs: Sequence[float]
@@ -547,6 +560,11 @@ class Regions(Figure):
     best: Sequence[Sequence[str]]
     pale: Sequence[Sequence[bool]] = ()
     hatched: Sequence[Sequence[bool]] = ()
+
+    @property
+    def words(self) -> str:
+        """Local."""
+        return f"{self.up.name} over {self.across.name} by what is best: {', '.join(self.names())}."
 
     def drawing(self) -> Element:
         """Local. An ``svg`` element."""

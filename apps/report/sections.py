@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onesided.apps.cli.report import BASELINE, duration
-from onesided.apps.report.figure import NOTHING, Bars, Figure, Lines
+from onesided.apps.report.figure import NOTHING, Bars, Figure, Lines, gathered
 from onesided.apps.report.markup import Fold, Paragraph, Table
 from onesided.apps.report.page import Block, Section
 from onesided.apps.report.quantities import PLAIN, RATIO, SIZE, TIME, Quantity, number
@@ -133,23 +133,30 @@ class Sweep:
 
         ``among``: the rows of several figures, in which a name is to look the same.
         """
-        lines: dict[str, dict[float, float]] = {}
-        for entry in entries:
-            x, y = entry.number(self.key), self.value(entry)
-            if x is not None and y is not None:
-                lines.setdefault(named(entry, self.names), {})[x] = y
-        xs = {x for line in lines.values() for x in line}
-        if not xs:
-            return []
-        if len(xs) == 1:
-            shown = self.across.show(next(iter(xs)))
-            groups = {name: {shown: next(iter(line.values()))} for name, line in lines.items()}
-            words = f"Bars of the {self.up.name} at {shown}."
-            return [Bars(f"{title}, {shown}", words, self.up, groups, " ".join(self.names))]
-        points = {name: sorted(line.items()) for name, line in lines.items()}
-        words = f"Lines of the {self.up.name} over {self.across.name}: {', '.join(lines)}."
-        palette = list(dict.fromkeys(named(entry, self.names) for entry in among))
-        return [Lines(title, words, self.across, self.up, points, self.level, palette)]
+        lines = gathered(
+            (named(entry, self.names), entry.number(self.key), self.value(entry))
+            for entry in entries
+        )
+        xs = {x for line in lines.values() for x, _ in line}
+        if len(xs) > 1:
+            palette = list(dict.fromkeys(named(entry, self.names) for entry in among))
+            return [Lines(title, self.across, self.up, lines, self.level, palette)]
+        shown = "".join(map(self.across.show, xs))
+        groups = {name: {shown: line[0][1]} for name, line in lines.items()}
+        return bars(f"{title}, {shown}", self.up, groups, " ".join(self.names))
+
+
+def bars(
+    title: str, along: Quantity, groups: Mapping[str, Mapping[str, float]], about: str = METHOD
+) -> list[Figure]:
+    """Local. Nothing where there are no groups."""
+    return [Bars(title, along, groups, about)] if groups else []
+
+
+def parts_by_method(title: str, whole: str, along: Quantity, entries: Sequence[Entry]) -> Bars:
+    """Local. The time of a row under the name ``whole``, and its parts."""
+    groups = {e.method: {whole: e.median or 0.0, **numbers(e, "parts")} for e in entries}
+    return Bars(title, along, groups, METHOD)
 
 
 def times_over_bytes(*names: str) -> Sweep:
@@ -207,55 +214,51 @@ FEW_ROWS = 8  # a longer table is folded
 NO_SETTING: tuple[object, ...] = (None, {}, [])
 
 
-class Kind:
-    """The section of a result of any command: rows, lists, verdicts and remarks.
+def usual_figures(result: Result) -> list[Figure]:
+    """Local. The medians over the first label that is a number; else bars of them."""
+    timed = result.timed
+    labels = varying(timed)
+    keys = sorted((name for name in labels if numeric(timed, name)), key=_preference)
+    if keys:
+        return _lines(timed, keys[0], labels)
+    return _bars(f"Time of {result.command}", timed, labels)
 
-    A command that has figures of its own is a class of its own, with other :meth:`figures`.
-    """
 
-    def __init__(self, result: Result) -> None:
-        self.result = result
+def usual_tables(result: Result) -> list[Block]:
+    """Local. The rows, the lists of records beside them, and what was verified."""
+    found: list[Block] = []
+    entries = result.entries
+    if entries:
+        table = rows_table(f"Everything that {result.command} measured", entries)
+        found.append(_folded(f"All {len(entries)} rows", table))
+    for name, listed in result.listings.items():
+        words = name.replace("_", " ")
+        found.append(_folded(f"{words}: all {len(listed)}", records_table(words, listed)))
+    verdicts = result.content.get("verdicts")
+    if verdicts:
+        rows = [[what, text(each)] for what, each in verdicts.items()]
+        found.append(Table("What was verified", ["what", "outcome"], rows, prose=True))
+    return found
 
-    def figures(self) -> list[Figure]:
-        """Local. The medians over the first label that is a number; else bars of them."""
-        timed = self.result.timed
-        labels = varying(timed)
-        keys = sorted((name for name in labels if numeric(timed, name)), key=_preference)
-        if keys:
-            return _lines(timed, keys[0], labels)
-        return _bars(f"Time of {self.result.command}", timed, labels)
 
-    def section(self) -> Section:
-        """Local. Everything."""
-        blocks: list[Block] = [Paragraph(self._about(), "source"), *self.figures()]
-        blocks += self.tables()
-        blocks += [Paragraph(remark, "remark") for remark in self.result.remarks]
-        return Section(f"{self.result.command} ({self.result.layout})", blocks)
+def section(
+    result: Result,
+    figures: Callable[[Result], list[Figure]] = usual_figures,
+    tables: Callable[[Result], list[Block]] = usual_tables,
+) -> Section:
+    """Local. Everything that a result says: figures, tables and remarks."""
+    asked = [f"{k} {text(v)}" for k, v in result.settings.items() if v not in NO_SETTING]
+    about = f"From {result.name}: {', '.join(asked) or 'no settings'}."
+    verified = result.content.get("verified")
+    about += " The data were verified." if verified is True else ""
+    about += " WRONG DATA WERE FOUND." if verified is False else ""
+    blocks: list[Block] = [Paragraph(about, "source"), *figures(result), *tables(result)]
+    blocks += [Paragraph(remark, "remark") for remark in result.remarks]
+    return Section(f"{result.command} ({result.layout})", blocks)
 
-    def tables(self) -> list[Block]:
-        """Local. The rows, the lists of records beside them, and what was verified."""
-        found: list[Block] = []
-        entries = self.result.entries
-        if entries:
-            table = rows_table(f"Everything that {self.result.command} measured", entries)
-            folded = len(entries) > FEW_ROWS
-            found.append(Fold(f"All {len(entries)} rows", table) if folded else table)
-        for name, listed in self.result.listings.items():
-            table = records_table(name.replace("_", " "), listed)
-            many = f"{name.replace('_', ' ')}: all {len(listed)}"
-            found.append(Fold(many, table) if len(listed) > FEW_ROWS else table)
-        verdicts = self.result.content.get("verdicts")
-        if verdicts:
-            rows = [[what, text(each)] for what, each in verdicts.items()]
-            found.append(Table("What was verified", ["what", "outcome"], rows, prose=True))
-        return found
 
-    def _about(self) -> str:
-        asked = [f"{k} {text(v)}" for k, v in self.result.settings.items() if v not in NO_SETTING]
-        verified = self.result.content.get("verified")
-        told = " The data were verified." if verified is True else ""
-        wrong = " WRONG DATA WERE FOUND." if verified is False else ""
-        return f"From {self.result.name}: {', '.join(asked) or 'no settings'}.{told}{wrong}"
+def _folded(summary: str, table: Table) -> Block:
+    return Fold(summary, table) if len(table.rows) > FEW_ROWS else table
 
 
 def _preference(name: str) -> tuple[bool, str]:
@@ -295,5 +298,4 @@ def _bars(title: str, timed: Sequence[Entry], labels: Sequence[str]) -> list[Fig
     for entry in timed:
         name = "time" if METHOD in rest else entry.method or "time"
         groups.setdefault(named(entry, rest), {})[name] = entry.median or 0.0
-    words = f"Bars of the {TIME.name}, in groups: {', '.join(groups)}."
-    return [Bars(title, words, TIME, groups, " ".join(rest) or "case")]
+    return bars(title, TIME, groups, " ".join(rest) or "case")

@@ -1,19 +1,18 @@
-"""``bench broadcast``: Figures 13 to 16 of paper 003, LogGP beside them, and the crossovers."""
+"""What the report draws of the papers' experiments, and of the model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from onesided.apps.cli.report import BASELINE, byte_count, duration
-from onesided.apps.report.figure import NOTHING, Bars, Figure, Lines, Point, Regions, Squares
+from onesided.apps.report.figure import NOTHING, Bars, Figure, Lines, Regions, Squares, gathered
 from onesided.apps.report.markup import Fold, Table
 from onesided.apps.report.page import Block
-from onesided.apps.report.quantities import COUNT, RANKS, RATE, RATIO, SIZE, TIME, Quantity
-from onesided.apps.report.result import METHOD, Entry, known
+from onesided.apps.report.quantities import COUNT, RANKS, RATE, RATIO, SIZE, TIME
+from onesided.apps.report.result import METHOD, Entry, Result, known
 from onesided.apps.report.sections import (
-    Kind,
     Sweep,
     largest,
     median_time,
@@ -24,8 +23,9 @@ from onesided.apps.report.sections import (
     split,
     text,
     times_over_bytes,
+    usual_tables,
 )
-from onesided.apps.report.threads import Panel, panels
+from onesided.apps.report.threads import panels
 
 # ``model``, ``bench model``: what is predicted, which method wins where, and how well it fits.
 
@@ -47,118 +47,78 @@ class Prediction:
         return min(self.seconds, key=lambda method: self.seconds[method])
 
 
-class Model(Kind):
-    """Predictions; nothing was measured."""
+def predictions(result: Result) -> list[Prediction]:
+    """Local. All that have ranks, bytes and seconds."""
+    found = []
+    for entry in result.entries:
+        ranks, nbytes = entry.number("ranks"), entry.number("bytes")
+        seconds = {name: s for name, s in numbers(entry, "seconds").items() if s > 0}
+        if ranks is not None and nbytes is not None and seconds:
+            found.append(Prediction(ranks, nbytes, seconds))
+    return found
 
-    def figures(self) -> list[Figure]:
-        """Local. Over the ranks with most bytes, over the bytes on most ranks; who wins where."""
-        points = self._points()
-        ranks = sorted({point.ranks for point in points})
-        sizes = sorted({point.nbytes for point in points})
-        found: list[Figure] = []
-        if len(ranks) > 1:
-            lines = _lines((p.ranks, p.seconds) for p in points if p.nbytes == sizes[-1])
-            found.append(_figure(f"Prediction, {SIZE.show(sizes[-1])} per rank", RANKS, lines))
-        if len(sizes) > 1:
-            lines = _lines((p.nbytes, p.seconds) for p in points if p.ranks == ranks[-1])
-            found.append(_figure(f"Prediction on {RANKS.show(ranks[-1])} ranks", SIZE, lines))
-        best = {(point.ranks, point.nbytes): point.fastest for point in points}
-        if len(ranks) > 1 and len(sizes) > 1 and len(best) == len(ranks) * len(sizes):
-            found.append(
-                Regions(
-                    "The fastest method, by the model",
-                    "An area for every number of ranks and of bytes, in the color of a method.",
-                    SIZE,
-                    RANKS,
-                    sizes,
-                    ranks,
-                    [[best[count, size] for size in sizes] for count in ranks],
-                )
-            )
-        return found + self._paper()
 
-    def tables(self) -> list[Block]:
-        """Local. All predictions, and those beside what paper 000 tells."""
-        points = self._points()
-        methods = list(dict.fromkeys(method for point in points for method in point.seconds))
-        rows = [
-            [
-                RANKS.show(point.ranks),
-                SIZE.show(point.nbytes),
-                *(duration(point.seconds[m]) if m in point.seconds else NOTHING for m in methods),
-                point.fastest,
-            ]
-            for point in points
-        ]
-        columns = ["ranks", "bytes", *methods, "fastest"]
-        found: list[Block] = [Table("Predictions", columns, rows, heads=2)] if rows else []
-        told = [_told(each) for each in records(self._part("paper").get("told"))]
-        if told:
-            heads = ["figure", "ranks", "block", "method", "paper 000", "model"]
-            found.append(Table("Beside the paper", heads, told, heads=4))
-        return found
-
-    def _points(self) -> list[Prediction]:
-        found = []
-        for entry in self.result.entries:
-            ranks, nbytes = entry.number("ranks"), entry.number("bytes")
-            seconds = {name: s for name, s in numbers(entry, "seconds").items() if s > 0}
-            if ranks is not None and nbytes is not None and seconds:
-                found.append(Prediction(ranks, nbytes, seconds))
-        return found
-
-    def _paper(self) -> list[Figure]:
-        """Local. Figure 1 of paper 000 by the model."""
-        figure = self._part("paper").get("figure_1")
-        if not isinstance(figure, dict) or not isinstance(figure.get("seconds"), dict):
-            return []
-        ranks = figure.get("ranks")
-        lines = {
-            str(method): _points(ranks, times)
+def model(result: Result) -> list[Figure]:
+    """Local. Over the ranks with most bytes, over the bytes on most ranks; who wins where; and
+    Figure 1 of paper 000."""
+    points = predictions(result)
+    ranks = sorted({point.ranks for point in points})
+    sizes = sorted({point.nbytes for point in points})
+    found: list[Figure] = []
+    if len(ranks) > 1:
+        most = [(m, p.ranks, s) for p in points if p.nbytes == sizes[-1]
+                for m, s in p.seconds.items()]  # fmt: skip
+        title = f"Prediction, {SIZE.show(sizes[-1])} per rank"
+        found.append(Lines(title, RANKS, PREDICTED, gathered(most)))
+    if len(sizes) > 1:
+        most = [(m, p.nbytes, s) for p in points if p.ranks == ranks[-1]
+                for m, s in p.seconds.items()]  # fmt: skip
+        title = f"Prediction on {RANKS.show(ranks[-1])} ranks"
+        found.append(Lines(title, SIZE, PREDICTED, gathered(most)))
+    best = {(point.ranks, point.nbytes): point.fastest for point in points}
+    if len(ranks) > 1 and len(sizes) > 1 and len(best) == len(ranks) * len(sizes):
+        winners = [[best[count, size] for size in sizes] for count in ranks]
+        title = "The fastest method, by the model"
+        found.append(Regions(title, SIZE, RANKS, sizes, ranks, winners))
+    figure = _paper(result).get("figure_1")
+    if isinstance(figure, dict) and isinstance(figure.get("seconds"), dict):
+        lines = gathered(
+            (str(method), known(x), known(y))
             for method, times in figure["seconds"].items()
-            if isinstance(ranks, list) and isinstance(times, list)
-        }
-        return [_figure("Figure 1 of paper 000, by the model", RANKS, lines)] if lines else []
-
-    def _part(self, name: str) -> Mapping[str, Any]:
-        part = self.result.content.get(name)
-        return part if isinstance(part, dict) else {}
-
-
-class Check(Kind):
-    """The parameters as they were measured, and predictions beside times."""
-
-    def figures(self) -> list[Figure]:
-        """Local. Two lines for every method."""
-        lines: dict[str, list[Point]] = {}
-        for entry in self.result.timed:
-            size, predicted = entry.number("bytes"), entry.number("predicted us")
-            name = entry.label(METHOD)
-            if size is not None and predicted is not None:
-                lines.setdefault(name, []).append((size, entry.median or 0.0))
-                lines.setdefault(f"{name}, model", []).append((size, predicted * MICRO))
-        ordered = {name: sorted(points) for name, points in lines.items()}
-        return [_figure("The model beside the times", SIZE, ordered, TIME)] if ordered else []
+            if isinstance(figure.get("ranks"), list) and isinstance(times, list)
+            for x, y in zip(figure["ranks"], times, strict=False)
+        )
+        if lines:
+            title = "Figure 1 of paper 000, by the model"
+            found.append(Lines(title, RANKS, PREDICTED, lines))
+    return found
 
 
-def _figure(
-    title: str, across: Quantity, lines: Mapping[str, list[Point]], up: Quantity = PREDICTED
-) -> Lines:
-    words = f"Lines of the {up.name} over {across.name}: {', '.join(lines)}."
-    return Lines(title, words, across, up, lines)
+def model_tables(result: Result) -> list[Block]:
+    """Local. All predictions, and those beside what paper 000 tells."""
+    points = predictions(result)
+    methods = list(dict.fromkeys(method for point in points for method in point.seconds))
+    rows = [
+        [
+            RANKS.show(point.ranks),
+            SIZE.show(point.nbytes),
+            *(duration(point.seconds[m]) if m in point.seconds else NOTHING for m in methods),
+            point.fastest,
+        ]
+        for point in points
+    ]
+    columns = ["ranks", "bytes", *methods, "fastest"]
+    found: list[Block] = [Table("Predictions", columns, rows, heads=2)] if rows else []
+    told = [_told(each) for each in records(_paper(result).get("told"))]
+    if told:
+        heads = ["figure", "ranks", "block", "method", "paper 000", "model"]
+        found.append(Table("Beside the paper", heads, told, heads=4))
+    return found
 
 
-def _lines(points: Any) -> dict[str, list[Point]]:
-    found: dict[str, list[Point]] = {}
-    for x, seconds in points:
-        for method, time in seconds.items():
-            found.setdefault(method, []).append((x, time))
-    return {method: sorted(line) for method, line in found.items()}
-
-
-def _points(xs: Sequence[Any], ys: Sequence[Any]) -> list[Point]:
-    pairs = ((known(x), known(y)) for x, y in zip(xs, ys, strict=False))
-    return [(x, y) for x, y in pairs if x is not None and y is not None]
+def _paper(result: Result) -> Mapping[str, Any]:
+    part = result.content.get("paper")
+    return part if isinstance(part, dict) else {}
 
 
 def _told(record: Mapping[str, Any]) -> list[str]:
@@ -172,39 +132,43 @@ def _told(record: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def fitted(result: Result) -> list[Figure]:
+    """Local. Predictions beside times: two lines for every method."""
+    points: list[tuple[str, float | None, float | None]] = []
+    for entry in result.timed:
+        size, predicted = entry.number("bytes"), entry.number("predicted us")
+        if predicted is not None:
+            points.append((entry.method, size, entry.median))
+            points.append((f"{entry.method}, model", size, predicted * MICRO))
+    lines = gathered(points)
+    return [Lines("The model beside the times", SIZE, TIME, lines)] if lines else []
+
+
 # ``bench partitioned``: Figures 3 to 6 of paper 004, bandwidth over the size of a partition.
 
 PART = "partition_bytes"
-PANELS = ("order", "threads")
 MARKED = "marked"
 PARTITION_NAMES = (METHOD, "aggregate")
 MOST_FIGURES = 12
 
 
-class Partitions(Kind):
-    """Partitioned sends."""
-
-    def figures(self) -> list[Figure]:
-        """Local. By the order, the threads and the way of marking: a line for every mechanism."""
-        timed = self.result.timed
-        sweep = Sweep(PART, SIZE.called("bytes of a partition"), rate, RATE, PARTITION_NAMES)
-        found: list[Figure] = []
-        for words, entries in split(timed, PANELS).items():
-            for marking, marked in by_marking(entries).items():
-                found += sweep.figures(f"Bandwidth: {words}, marked {marking}", marked, timed)
-        return found[:MOST_FIGURES] + self._threads(timed)
-
-    def _threads(self, timed: Sequence[Entry]) -> list[Figure]:
-        """Local. One by one with every number of threads, if there are several."""
-        if len({entry.label("threads") for entry in timed}) < 2:
-            return []
-        names = (*PARTITION_NAMES, "threads")
-        sweep = Sweep(PART, SIZE.called("bytes of a partition"), rate, RATE, names)
-        chosen = [e for e in timed if e.method in ("persistent", "psend")]
-        found: list[Figure] = []
+def partitions(result: Result) -> list[Figure]:
+    """Local. By the order, the threads and the way of marking: a line for every mechanism. Then by
+    the order and the way of marking all numbers of threads, if there are several."""
+    timed = result.timed
+    across = SIZE.called("bytes of a partition")
+    sweep = Sweep(PART, across, rate, RATE, PARTITION_NAMES)
+    found: list[Figure] = []
+    for words, entries in split(timed, ("order", "threads")).items():
+        for marking, marked in by_marking(entries).items():
+            found += sweep.figures(f"Bandwidth: {words}, marked {marking}", marked, timed)
+    sweep = Sweep(PART, across, rate, RATE, (*PARTITION_NAMES, "threads"))
+    threaded: list[Figure] = []
+    if len({entry.label("threads") for entry in timed}) > 1:
+        chosen = [entry for entry in timed if entry.method in ("persistent", "psend")]
         for words, entries in split(chosen, ("order", MARKED)).items():
-            found += sweep.figures(f"Threads: {words}", entries)
-        return found[:MOST_FIGURES]
+            threaded += sweep.figures(f"Threads: {words}", entries)
+    return found[:MOST_FIGURES] + threaded[:MOST_FIGURES]
 
 
 def by_marking(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
@@ -232,44 +196,28 @@ COUNTS = {
 }
 
 
-def lines_of(panel: Panel) -> Lines:
-    """Local. A part of a figure, with the deviations of the runs."""
-    return Lines(
-        panel.title,
-        f"Lines of the {panel.up.name} over {panel.across.name}: {', '.join(panel.lines)}.",
-        panel.across,
-        panel.up,
-        {name: [(x, y) for x, y, _ in line] for name, line in panel.lines.items()},
-        spread={name: {x: off for x, _, off in line} for name, line in panel.lines.items()},
-    )
+def cells(result: Result) -> list[Figure]:
+    """Local. Those that there are data for."""
+    timed = result.timed
+    return list(panels(timed, timed, int(known(result.machine.get("cores")) or 1.0)).values())
 
 
-class RmaMt(Kind):
-    """Cells of the matrix."""
-
-    def figures(self) -> list[Figure]:
-        """Local. Those that there are data for."""
-        timed = self.result.timed
-        cores = known(self.result.machine.get("cores")) or 1.0
-        return [lines_of(panel) for panel in panels(timed, timed, int(cores))]
-
-    def tables(self) -> list[Block]:
-        """Local. How many cells failed and in what way, before all cells."""
-        failures = self.result.pattern.get("failures")
-        if not isinstance(failures, dict):
-            return super().tables()
-        rows = [["cells", text(failures.get("cells"))], ["failed", text(failures.get("failed"))]]
-        rows += [
-            [f"failed, by {words}", text(failures[name])]
-            for name, words in COUNTS.items()
-            if failures.get(name)
-        ]
-        return [Table("Failures", ["what", "how many"], rows, prose=True), *super().tables()]
+def cells_tables(result: Result) -> list[Block]:
+    """Local. How many cells failed and in what way, before all cells."""
+    failures = result.pattern.get("failures")
+    if not isinstance(failures, dict):
+        return usual_tables(result)
+    rows = [["cells", text(failures.get("cells"))], ["failed", text(failures.get("failed"))]]
+    rows += [
+        [f"failed, by {words}", text(failures[name])]
+        for name, words in COUNTS.items()
+        if failures.get(name)
+    ]
+    return [Table("Failures", ["what", "how many"], rows, prose=True), *usual_tables(result)]
 
 
 # ``bench patterns``: Figures 3 and 4 of paper 000, times and counts of irregular exchanges.
 
-CASE = ("matrix", "pattern")
 MOST_RANKS = 64  # of a picture of counts
 
 
@@ -278,41 +226,31 @@ def method_bars(title: str, entries: Sequence[Entry]) -> Bars:
     groups: dict[str, dict[str, float]] = {}
     for entry in entries:
         groups.setdefault(entry.method, {})[entry.label("memory")] = entry.median or 0.0
-    told = f"Bars of the time of an exchange: {', '.join(groups)}."
-    return Bars(title, told, TIME, groups, "method")
+    return Bars(title, TIME, groups, METHOD)
 
 
-class Patterns(Kind):
-    """Exchanges with the patterns of sparse matrices."""
+def patterns(result: Result) -> list[Figure]:
+    """Local. For every matrix and pattern the times, then the counts."""
+    found: list[Figure] = [
+        method_bars(f"Time: {words}", entries)
+        for words, entries in split(result.timed, ("matrix", "pattern")).items()
+    ]
+    for name, pattern, counts in _counts(result.pattern.get("matrices")):
+        if len(counts) <= MOST_RANKS:
+            title = f"Elements from rank to rank: {name}, {pattern}"
+            ranks = [str(rank) for rank in range(len(counts))]
+            elements = COUNT.called("elements")
+            found.append(Squares(title, "from rank", "to rank", ranks, ranks, counts, elements))
+    return found
 
-    def figures(self) -> list[Figure]:
-        """Local. For every matrix and pattern the times, then the counts."""
-        found: list[Figure] = []
-        for words, entries in split(self.result.timed, CASE).items():
-            found.append(method_bars(f"Time: {words}", entries))
-        return found + [
-            Squares(
-                f"Elements from rank to rank: {name}, {pattern}",
-                f"A square for every pair of {len(counts)} ranks, darker where more is sent.",
-                "from rank",
-                "to rank",
-                [str(rank) for rank in range(len(counts))],
-                [str(rank) for rank in range(len(counts))],
-                counts,
-                COUNT.called("elements"),
-            )
-            for name, pattern, counts in self._counts()
-            if len(counts) <= MOST_RANKS
-        ]
 
-    def _counts(self) -> Iterator[tuple[str, str, list[list[float]]]]:
-        matrices = self.result.pattern.get("matrices")
-        for name, matrix in matrices.items() if isinstance(matrices, dict) else ():
-            patterns = matrix.get("patterns") if isinstance(matrix, dict) else None
-            for pattern, record in patterns.items() if isinstance(patterns, dict) else ():
-                counts = record.get("counts") if isinstance(record, dict) else None
-                if counts is not None and _is_square(counts):
-                    yield str(name), str(pattern), counts
+def _counts(matrices: Any) -> Iterator[tuple[str, str, list[list[float]]]]:
+    for name, matrix in matrices.items() if isinstance(matrices, dict) else ():
+        patterns = matrix.get("patterns") if isinstance(matrix, dict) else None
+        for pattern, record in patterns.items() if isinstance(patterns, dict) else ():
+            counts = record.get("counts") if isinstance(record, dict) else None
+            if counts is not None and _is_square(counts):
+                yield str(name), str(pattern), counts
 
 
 def _is_square(counts: Any) -> bool:
@@ -329,53 +267,46 @@ def _is_square(counts: Any) -> bool:
 #
 # ``bench collectives``: the same of every collective.
 
-MEMORY = "memory"
+
+def exchanges(result: Result) -> list[Figure]:
+    """Local. By the memory received into: over the bytes, then over the ranks."""
+    timed = result.timed
+    found: list[Figure] = []
+    for memory, entries in by_memory(timed).items():
+        told = f"receiving into {memory!r} memory"
+        most = largest(entries, "ranks")
+        found += times_over_bytes(METHOD).figures(f"Time over bytes, {told}", most, timed)
+        ratios = ratios_over_bytes("MPI_Alltoallv", METHOD)
+        found += ratios.figures(f"Time over that of MPI_Alltoallv, {told}", most, timed)
+    for memory, entries in by_memory(timed).items():
+        found += _scaling(result, memory, entries)
+    return found
 
 
-class Exchanges(Kind):
-    """Uniform exchanges."""
-
-    def figures(self) -> list[Figure]:
-        """Local. By the memory received into: over the bytes, then over the ranks."""
-        timed = self.result.timed
-        found: list[Figure] = []
-        for memory, entries in by_memory(timed).items():
-            told = f"receiving into {memory!r} memory"
-            most = largest(entries, "ranks")
-            found += times_over_bytes(METHOD).figures(f"Time over bytes, {told}", most, timed)
-            ratios = ratios_over_bytes("MPI_Alltoallv", METHOD)
-            found += ratios.figures(f"Time over that of MPI_Alltoallv, {told}", most, timed)
-        for memory, entries in by_memory(timed).items():
-            found += self._scaling(memory, entries)
-        return found
-
-    def _scaling(self, memory: str, entries: Sequence[Entry]) -> list[Figure]:
-        """Local. Over the ranks, for the most bytes of every series that the command measured."""
-        chosen: dict[str, tuple[float, set[tuple[float | None, float | None]]]] = {}
-        for series in records(self.result.pattern.get("series")):
-            scaling, nbytes = str(series.get("scaling")), known(series.get("bytes"))
-            places = {
-                (known(place.get("ranks")), known(place.get("bytes")))
-                for place in records(series.get("places"))
-            }
-            if nbytes and len(places) > 1 and nbytes > chosen.get(scaling, (0.0, places))[0]:
-                chosen[scaling] = nbytes, places
-        sweep = Sweep("ranks", RANKS, median_time, TIME, [METHOD])
-        found: list[Figure] = []
-        for scaling, (nbytes, places) in chosen.items():
-            rows = [e for e in entries if (e.number("ranks"), e.number("bytes")) in places]
-            told = f"receiving into {memory!r} memory"
-            title = f"Time over ranks, {scaling} scaling, {SIZE.show(nbytes)}, {told}"
-            found += sweep.figures(title, rows, self.result.timed)
-        return found
+def _scaling(result: Result, memory: str, entries: Sequence[Entry]) -> list[Figure]:
+    """Over the ranks, for the most bytes of every series that the command measured."""
+    chosen: dict[str, tuple[float, set[tuple[float | None, float | None]]]] = {}
+    for series in records(result.pattern.get("series")):
+        scaling, nbytes = str(series.get("scaling")), known(series.get("bytes"))
+        places = {
+            (known(place.get("ranks")), known(place.get("bytes")))
+            for place in records(series.get("places"))
+        }
+        if nbytes and len(places) > 1 and nbytes > chosen.get(scaling, (0.0, places))[0]:
+            chosen[scaling] = nbytes, places
+    sweep = Sweep("ranks", RANKS, median_time, TIME, [METHOD])
+    found: list[Figure] = []
+    for scaling, (nbytes, places) in chosen.items():
+        rows = [e for e in entries if (e.number("ranks"), e.number("bytes")) in places]
+        told = f"receiving into {memory!r} memory"
+        title = f"Time over ranks, {scaling} scaling, {SIZE.show(nbytes)}, {told}"
+        found += sweep.figures(title, rows, result.timed)
+    return found
 
 
-class Collectives(Kind):
-    """All collectives: ratios to the MPI's blocking call."""
-
-    def figures(self) -> list[Figure]:
-        """Local. One for every operation."""
-        return over_blocking(self.result.timed, "{0}, time over that of MPI_{0}")
+def collectives(result: Result) -> list[Figure]:
+    """Local. Ratios to the MPI's blocking call, a figure for every operation."""
+    return over_blocking(result.timed, "{0}, time over that of MPI_{0}")
 
 
 def over_blocking(entries: Sequence[Entry], title: str) -> list[Figure]:
@@ -392,90 +323,66 @@ def over_blocking(entries: Sequence[Entry], title: str) -> list[Figure]:
 def by_memory(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
     """Local. Rows by the memory of the request; what needs no set-up belongs to all of them."""
     others = [entry for entry in entries if entry.number("setup_s") is None]
-    kinds = dict.fromkeys(e.label(MEMORY) for e in entries if e.number("setup_s") is not None)
-    found = {
-        kind: [
-            *others,
-            *(e for e in entries if e.number("setup_s") is not None and e.label(MEMORY) == kind),
-        ]
-        for kind in kinds
-    }
+    found: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if entry.number("setup_s") is not None:
+            found.setdefault(entry.label("memory"), [*others]).append(entry)
     return found or {"plain": others}
 
+
+# ``bench broadcast``: Figures 13 to 16 of paper 003, LogGP beside them, and the crossovers.
 
 BROADCAST_NAMES = (METHOD, "order")
 FAR = float(1 << 50)  # bytes: what a model says beyond this is rounding
 
 
-class Broadcasts(Kind):
-    """One rank's data to all."""
+def broadcasts(result: Result) -> list[Figure]:
+    """Local. Over the bytes on most ranks, over the ranks with most bytes, and the model."""
+    timed = result.timed
+    most = largest(timed, "ranks")
+    ranks = RANKS.show(most[0].number("ranks") or 0.0) if most else ""
+    times = times_over_bytes(*BROADCAST_NAMES)
+    found = times.figures(f"Broadcast on {ranks} ranks", most, timed)
+    ratios = ratios_over_bytes("MPI_Bcast", *BROADCAST_NAMES)
+    found += ratios.figures(f"Time over that of MPI_Bcast on {ranks} ranks", most, timed)
+    if len({entry.label("ranks") for entry in timed}) > 1:
+        size = largest(timed, "bytes")
+        told = SIZE.show(size[0].number("bytes") or 0.0)
+        sweep = Sweep("ranks", RANKS, median_time, TIME, BROADCAST_NAMES)
+        found += sweep.figures(f"Broadcast of {told}", size, timed)
+    points: list[tuple[str, float | None, float | None]] = []
+    for entry in most:
+        predicted = numbers(entry, "parts").get("predicted")
+        if predicted is not None:
+            name = named(entry, BROADCAST_NAMES)
+            points.append((name, entry.number("bytes"), entry.median))
+            points.append((f"{name}, LogGP", entry.number("bytes"), predicted))
+    lines = dict(sorted(gathered(points).items()))
+    title = f"LogGP beside the times on {ranks} ranks"
+    return found + ([Lines(title, SIZE, TIME, lines)] if lines else [])
 
-    def figures(self) -> list[Figure]:
-        """Local. Over the bytes on most ranks, over the ranks with most bytes, and the model."""
-        timed = self.result.timed
-        most = largest(timed, "ranks")
-        ranks = RANKS.show(most[0].number("ranks") or 0.0) if most else ""
-        times = times_over_bytes(*BROADCAST_NAMES)
-        found = times.figures(f"Broadcast on {ranks} ranks", most, timed)
-        ratios = ratios_over_bytes("MPI_Bcast", *BROADCAST_NAMES)
-        found += ratios.figures(f"Time over that of MPI_Bcast on {ranks} ranks", most, timed)
-        if len({entry.label("ranks") for entry in timed}) > 1:
-            size = largest(timed, "bytes")
-            told = SIZE.show(size[0].number("bytes") or 0.0)
-            sweep = Sweep("ranks", RANKS, median_time, TIME, BROADCAST_NAMES)
-            found += sweep.figures(f"Broadcast of {told}", size, timed)
-        return found + _predicted(f"LogGP beside the times on {ranks} ranks", most)
 
-    def tables(self) -> list[Block]:
-        """Local. First where a tree overtakes the linear broadcast."""
-        crossings = self.result.pattern.get("crossings")
-        rows = [_crossing(each) for each in records(crossings)]
-        columns = ["tree", "overtakes", "at", "from here on", "from here on, by LogGP"]
-        crossed = Table("Where a tree overtakes the linear broadcast", columns, rows, heads=2)
-        first: list[Block] = [Fold("Crossovers", crossed)] if rows else []
-        return first + super().tables()
+def broadcasts_tables(result: Result) -> list[Block]:
+    """Local. First where a tree overtakes the linear broadcast."""
+    rows = [_crossing(each) for each in records(result.pattern.get("crossings"))]
+    columns = ["tree", "overtakes", "at", "from here on", "from here on, by LogGP"]
+    crossed = Table("Where a tree overtakes the linear broadcast", columns, rows, heads=2)
+    first: list[Block] = [Fold("Crossovers", crossed)] if rows else []
+    return first + usual_tables(result)
 
 
 def _crossing(record: Mapping[str, Any]) -> list[str]:
-    over, at = _OVER.get(str(record.get("over")), (_ranks, _bytes))
+    over, at = (_ranks, SIZE.show) if record.get("over") == "ranks" else (SIZE.show, _ranks)
 
     def told(value: Any) -> str:
         place = known(value)
         return "nowhere" if place is None or not 0 < place < FAR else over(place)
 
     tree = f"{record.get('method')} {record.get('order')}".removesuffix(NOTHING).strip()
-    model = told(record.get("predicted")) if record.get("modelled") else "no model"
+    predicted = told(record.get("predicted")) if record.get("modelled") else "no model"
     held = at(known(record.get("at")) or 0.0)
-    return [tree, str(record.get("other")), held, told(record.get("measured")), model]
-
-
-def _bytes(number: float) -> str:
-    return SIZE.show(number)
+    return [tree, str(record.get("other")), held, told(record.get("measured")), predicted]
 
 
 def _ranks(number: float) -> str:
     return f"{number:.3g} ranks"
-
-
-#: How what is found and what is held fixed are written.
-_OVER: Mapping[str, tuple[Callable[[float], str], Callable[[float], str]]] = {
-    "bytes": (_bytes, _ranks),
-    "ranks": (_ranks, _bytes),
-}
-
-
-def _predicted(title: str, entries: Sequence[Entry]) -> list[Figure]:
-    lines: dict[str, list[Point]] = {}
-    for entry in entries:
-        parts = entry.values.get("parts")
-        predicted = known(parts.get("predicted")) if isinstance(parts, dict) else None
-        nbytes, median = entry.number("bytes"), entry.median
-        if predicted is not None and nbytes is not None and median is not None:
-            name = named(entry, BROADCAST_NAMES)
-            lines.setdefault(name, []).append((nbytes, median))
-            lines.setdefault(f"{name}, LogGP", []).append((nbytes, predicted))
-    if not lines:
-        return []
-    ordered = {name: sorted(points) for name, points in sorted(lines.items())}
-    words = f"Lines over the bytes, measured and by the model LogGP: {', '.join(ordered)}."
-    return [Lines(title, words, SIZE, TIME, ordered)]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
 
+from onesided.apps.report.figure import Lines, Point, gathered
 from onesided.apps.report.quantities import RATE, SIZE, TIME, Quantity, number
 from onesided.apps.report.result import Entry
 
@@ -14,10 +15,7 @@ MAIN = "main"  # the label of cells without threads: the main thread alone trans
 TWO_SIDED, SEND = "two-sided", "send"  # in the places of synchronization and operation
 LOCK_ALL = "lock_all"
 
-Point = tuple[float, float, float]
 LATENCY, BANDWIDTH, HALO = "latency", "bandwidth", "rate-halo"
-BYTES = SIZE.called("bytes of a message")
-TOTAL = SIZE.called("bytes of all threads together")
 
 
 def _rounded(value: float) -> str:
@@ -40,44 +38,38 @@ MEASURES = {
 }
 
 
-@dataclass(frozen=True)
-class Panel:
-    """A part of a figure: points of x, y and the spread of y, by legend."""
-
-    name: str
-    title: str
-    across: Quantity
-    up: Quantity
-    lines: dict[str, list[Point]]
-
-
 def panels(
     entries: Sequence[Entry], second: Sequence[Entry], cores: int, name: str = ""
-) -> list[Panel]:
-    """Local. All that there are data for; ``second``: results of another MPI, or the same.
+) -> dict[str, Lines]:
+    """Local. By their numbers those that there are data for.
 
+    ``second``: results of another MPI, or the same.
     ``cores``: of the machine, for one thread per core; ``name``: of the second MPI, for the titles.
     """
     where = f" ({name})" if name else ""
     many, each = most_threads(entries), per_core(entries, cores)
     others, other_each = most_threads(second), per_core(second, cores)
-    found = [
-        _best("1a", entries, BANDWIDTH),
-        _best("1b", entries, LATENCY),
-        _best("1c", entries, HALO),
-        _threads("2", entries),
-        _syncs("3a", entries, LATENCY, 1),
-        _syncs("3b", entries, LATENCY, many),
-        _syncs("4a", entries, HALO, 1),
-        _syncs("4b", entries, HALO, each),
-        _syncs("5a", second, BANDWIDTH, 1, where),
-        _syncs("5b", second, BANDWIDTH, others, where),
-        _syncs("6a", second, LATENCY, 1, where),
-        _syncs("6b", second, LATENCY, others, where),
-        _syncs("7a", second, HALO, 1, where),
-        _syncs("7b", second, HALO, other_each, where),
-    ]
-    return [panel for panel in found if panel.lines]
+    found = {
+        "1a": _best(entries, BANDWIDTH),
+        "1b": _best(entries, LATENCY),
+        "1c": _best(entries, HALO),
+        "2": _threads(entries),
+        "3a": _syncs(entries, LATENCY, 1),
+        "3b": _syncs(entries, LATENCY, many),
+        "4a": _syncs(entries, HALO, 1),
+        "4b": _syncs(entries, HALO, each),
+        "5a": _syncs(second, BANDWIDTH, 1, where),
+        "5b": _syncs(second, BANDWIDTH, others, where),
+        "6a": _syncs(second, LATENCY, 1, where),
+        "6b": _syncs(second, LATENCY, others, where),
+        "7a": _syncs(second, HALO, 1, where),
+        "7b": _syncs(second, HALO, other_each, where),
+    }
+    return {
+        number: replace(lines, title=f"Figure {number}: {lines.title}")
+        for number, lines in found.items()
+        if lines.lines
+    }
 
 
 def most_threads(entries: Sequence[Entry]) -> int:
@@ -95,31 +87,32 @@ def _counts(entries: Sequence[Entry]) -> list[int]:
     return [int(e.label("threads")) for e in entries if e.label("threads") not in ("", MAIN)]
 
 
-def _best(name: str, entries: Sequence[Entry], pattern: str) -> Panel:
+def _best(entries: Sequence[Entry], pattern: str) -> Lines:
     """The main thread alone: two-sided, and of Put and Get the best synchronization each."""
     here = [
         e
         for e in entries
         if (e.label("pattern"), e.label("threads"), e.label("level")) == (pattern, MAIN, SINGLE)
     ]
-    lines = _lines(here, pattern, lambda e: _words(e, "sync", "op"))
+    title = f"{pattern}, one thread, the best synchronization"
+    whole = _lines(title, here, pattern, _sync_and_op)
+    lines = dict(whole.lines)
     for op in dict.fromkeys(e.label("op") for e in here if e.label("op") != SEND):
         mine = {legend: line for legend, line in lines.items() if legend.endswith(f" {op}")}
         for legend in mine:
             if legend != best(mine, more=MEASURES[pattern].more):
                 del lines[legend]
-    title = f"Figure {name}: {pattern}, one thread, the best synchronization"
-    return Panel(name, title, BYTES, MEASURES[pattern].quantity, lines)
+    return replace(whole, lines=lines)
 
 
-def best(lines: dict[str, list[Point]], *, more: bool) -> str:
+def best(lines: Mapping[str, Sequence[Point]], *, more: bool) -> str:
     """Local. The line that is best on average over the sizes that all have.
 
     At every size a line counts relative to the best there.
     """
-    common = set.intersection(*({x for x, _, _ in line} for line in lines.values()))
+    common = set.intersection(*({x for x, _ in line} for line in lines.values()))
     values = {
-        legend: {x: y for x, y, _ in line if x in common or not common}
+        legend: {x: y for x, y in line if x in common or not common}
         for legend, line in lines.items()
     }
 
@@ -133,7 +126,7 @@ def best(lines: dict[str, list[Point]], *, more: bool) -> str:
     return max(values, key=score)
 
 
-def _threads(name: str, entries: Sequence[Entry]) -> Panel:
+def _threads(entries: Sequence[Entry]) -> Lines:
     """Bandwidth of Put under lock_all, a line for every number of threads, over all their bytes."""
     here = [
         e
@@ -141,19 +134,17 @@ def _threads(name: str, entries: Sequence[Entry]) -> Panel:
         if (e.label("pattern"), e.label("sync"), e.label("op"), e.label("level"))
         == (BANDWIDTH, LOCK_ALL, "put", MULTIPLE)
     ]
-    lines = _lines(
+    whole = _lines(
+        "bandwidth of Put under lock_all",
         here,
         BANDWIDTH,
         lambda e: _counted(int(e.label("threads"))),
         lambda e: int(e.label("threads")),
     )
-    title = f"Figure {name}: bandwidth of Put under lock_all"
-    return Panel(name, title, TOTAL, MEASURES[BANDWIDTH].quantity, lines)
+    return replace(whole, across=SIZE.called("bytes of all threads together"))
 
 
-def _syncs(
-    name: str, entries: Sequence[Entry], pattern: str, threads: int, where: str = ""
-) -> Panel:
+def _syncs(entries: Sequence[Entry], pattern: str, threads: int, where: str = "") -> Lines:
     """All synchronizations and operations at so many threads; rates with the two-sided baseline."""
     here = [
         e
@@ -164,30 +155,33 @@ def _syncs(
             or (pattern == HALO and (e.label("sync"), e.label("level")) == (TWO_SIDED, SINGLE))
         )
     ]
-    one_sided = [e for e in here if e.label("sync") != TWO_SIDED]
-    lines = _lines(here, pattern, lambda e: _words(e, "sync", "op")) if one_sided else {}
-    title = f"Figure {name}: {pattern}, {_counted(threads)}{where}"
-    return Panel(name, title, BYTES, MEASURES[pattern].quantity, lines)
+    one_sided = any(e.label("sync") != TWO_SIDED for e in here)
+    title = f"{pattern}, {_counted(threads)}{where}"
+    return _lines(title, here if one_sided else [], pattern, _sync_and_op)
 
 
 def _lines(
+    title: str,
     entries: Sequence[Entry],
     pattern: str,
     legend: Callable[[Entry], str],
     factor: Callable[[Entry], int] = lambda entry: 1,
-) -> dict[str, list[Point]]:
-    """By legend the points in order; rows without a number are left out, as are wrong data."""
-    measure, found = MEASURES[pattern], dict[str, list[Point]]()
+) -> Lines:
+    """With the deviations of the runs; rows without a number are left out, as are wrong data."""
+    measure, spread = MEASURES[pattern], dict[str, dict[float, float]]()
+    points: list[tuple[str, float, float]] = []
     for entry in entries:
         x, y = entry.number("message_bytes"), entry.number(measure.value)
-        spread = entry.number("relative_spread") or 0.0
         if x is not None and y is not None and y > 0 and entry.values.get("verified") is not False:
-            found.setdefault(legend(entry), []).append((x * factor(entry), y, spread * y))
-    return {name: sorted(points) for name, points in found.items()}
+            name, x = legend(entry), x * factor(entry)
+            points.append((name, x, y))
+            spread.setdefault(name, {})[x] = (entry.number("relative_spread") or 0.0) * y
+    across = SIZE.called("bytes of a message")
+    return Lines(title, across, measure.quantity, gathered(points), spread=spread)
 
 
-def _words(entry: Entry, *names: str) -> str:
-    return " ".join(entry.label(name) for name in names)
+def _sync_and_op(entry: Entry) -> str:
+    return f"{entry.label('sync')} {entry.label('op')}"
 
 
 def _counted(threads: int) -> str:

@@ -27,7 +27,7 @@ from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.report.chart import save
-from onesided.apps.report.figure import drawn
+from onesided.apps.report.figure import Lines
 from onesided.apps.report.quantities import COUNT
 from onesided.apps.solvers.options import conditions
 from onesided.apps.tools.fft import exchanged_bytes, used_method
@@ -407,4 +407,4 @@ def _draw(path: str, title: str, levels: Sequence[Level]) -> None:
         for method in levels[-1].errors
     }
     across, up = COUNT.called("spacing"), COUNT.called("relative error")
-    save(path, title, [drawn(title, across, up, lines)])
+    save(path, title, [Lines(title, across, up, lines)])

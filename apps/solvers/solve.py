@@ -23,7 +23,7 @@ from onesided.apps.cli.progress import console, progress, reading
 from onesided.apps.cli.report import PLAIN, Report, Row
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.report.chart import save
-from onesided.apps.report.figure import drawn
+from onesided.apps.report.figure import Lines
 from onesided.apps.report.quantities import COUNT, TURNS
 from onesided.apps.solvers.options import PRECONDITIONERS, SOLVERS, Named
 from onesided.apps.solvers.vectors import in_file_order, vector, write_solution
@@ -187,7 +187,7 @@ class Runs:
         if comm.rank == 0 and options.picture is not None:
             curves = {name: list(enumerate(values)) for name, values in lines.items()}
             up = COUNT.called(quantity)
-            save(options.picture, title, [drawn(title, TURNS, up, curves)])
+            save(options.picture, title, [Lines(title, TURNS, up, curves)])
         converged = all(each.converged for each in found.values())
         return report.code(comm) or (0 if converged else FAILED)
 
