@@ -64,7 +64,7 @@ def findings(path: str) -> Findings:
         text = _text(file)
         content = _content(file, text) if text.strip() else None
         if content is not None and _is_ours(content):
-            results.append(Result.of(file.name, content))
+            results.append(Result(file.name, content))
         else:
             why = "no result" if text.strip() else "empty, its command did not come to its end"
             left_out.append(f"{file.name} ({why})")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -37,8 +36,8 @@ def payoff(results: Sequence[Result]) -> Section | None:
         if rows:
             caption = f"{result.command}, {result.layout} ({result.name})"
             blocks.append(_counts(f"N: {caption}", rows))
-            labels = list(rows[0].entry.labels)
-            cells = [[*row.entry.labels.values(), *row.times, text(row.count)] for row in rows]
+            labels = list(rows[0][0].labels)
+            cells = [[*entry.labels.values(), *told] for entry, told in rows]
             columns = [*labels, "T_init", "T_MPI", "T_persistent", "N"]
             whole = Table(f"T_init and times: {caption}", columns, cells, heads=len(labels))
             blocks.append(Fold(f"T_init and times of {result.name}", whole))
@@ -64,20 +63,11 @@ def case(entry: Entry) -> tuple[tuple[str, str], ...]:
     return tuple((name, words) for name, words in entry.labels.items() if name not in OWN)
 
 
-@dataclass(frozen=True)
-class _Row:
-    """A method: T_init, T_MPI and T_persistent in words, and N."""
-
-    entry: Entry
-    times: Sequence[str]
-    count: int | str
-
-
-def _rows(result: Result) -> list[_Row]:
-    timed = result.timed
-    calls = plain_calls(timed)
+def _rows(result: Result) -> list[tuple[Entry, list[str]]]:
+    """The methods with a set-up, each with T_init, T_MPI, T_persistent and N in words."""
+    calls = plain_calls(result.timed)
     found = []
-    for entry in timed:
+    for entry in result.timed:
         plain = calls.get(case(entry))
         if plain is None or plain is entry or "opponent" in entry.labels:
             continue
@@ -85,18 +75,18 @@ def _rows(result: Result) -> list[_Row]:
         if count is not None:
             times = (entry.number("setup_s"), plain.median, entry.median)
             told = [duration(time) for time in times if time is not None]
-            found.append(_Row(entry, told, count))
+            found.append((entry, [*told, text(count)]))
     return found
 
 
-def _counts(caption: str, rows: Sequence[_Row]) -> Table:
+def _counts(caption: str, rows: Sequence[tuple[Entry, Sequence[str]]]) -> Table:
     """A row for everything that was done, a column for every method."""
-    names = [name for name in rows[0].entry.labels if name not in COLUMNS]
-    methods = list(dict.fromkeys(named(row.entry, COLUMNS) for row in rows))
+    names = [name for name in rows[0][0].labels if name not in COLUMNS]
+    methods = list(dict.fromkeys(named(entry, COLUMNS) for entry, _ in rows))
     found: dict[tuple[str, ...], dict[str, str]] = {}
-    for row in rows:
-        key = tuple(row.entry.label(name) for name in names)
-        found.setdefault(key, {})[named(row.entry, COLUMNS)] = text(row.count)
+    for entry, told in rows:
+        key = tuple(entry.label(name) for name in names)
+        found.setdefault(key, {})[named(entry, COLUMNS)] = told[-1]
     cells = [
         [*(key or ("all",)), *(counts.get(method, NOTHING) for method in methods)]
         for key, counts in found.items()

@@ -291,11 +291,9 @@ class Bars(Figure):
 
     @property
     def words(self) -> str:
-        """Local."""
         return f"Bars of the {self.along.name}, in groups: {', '.join(self.groups)}."
 
     def drawing(self) -> Element:
-        """Local. An ``svg`` element."""
         names = self.names()
         most = max((value for group in self.groups.values() for value in group.values()), default=0)
         unit = (WIDTH - ROOM) / (most if most > 0 else 1.0)
@@ -322,7 +320,6 @@ class Bars(Figure):
 
     @property
     def caption(self) -> str:
-        """Local."""
         return f"{self.title}: {self.along.name}"
 
     def values(self) -> tuple[list[str], list[list[Any]]]:
@@ -332,11 +329,9 @@ class Bars(Figure):
         return [self.about, *names], rows
 
     def shown(self, column: int, value: Any) -> str:
-        """Local."""
         return self.along.show(value) if column else value
 
     def names(self) -> dict[str, int]:
-        """Local."""
         names = dict.fromkeys(name for bars in self.groups.values() for name in bars)
         return {name: number for number, name in enumerate(names)}
 
@@ -373,11 +368,9 @@ class Lines(Figure):
 
     @property
     def words(self) -> str:
-        """Local."""
         return f"Lines of the {self.up.name} over {self.across.name}: {', '.join(self.lines)}."
 
     def drawing(self) -> Element:
-        """Local. An ``svg`` element."""
         frame = self._frame()
         parts = [frame.drawing(self.across, self.up)]
         if self.level is not None:
@@ -410,7 +403,6 @@ class Lines(Figure):
 
     @property
     def caption(self) -> str:
-        """Local."""
         return f"{self.title}: {self.up.name} by {self.across.name}"
 
     def values(self) -> tuple[list[str], list[list[Any]]]:
@@ -420,16 +412,13 @@ class Lines(Figure):
         return [self.across.name, *self.lines], rows
 
     def shown(self, column: int, value: Any) -> str:
-        """Local."""
         return self.up.show(value) if column else self.across.show(value)
 
     def names(self) -> dict[str, int]:
-        """Local."""
         places = list(dict.fromkeys([*self.palette, *self.lines]))
         return {name: places.index(name) for name in self.lines}
 
     def key(self, name: str, number: int) -> list[Element]:
-        """Local."""
         joined = [] if name in self.apart else [stroke(number, [(1.0, 7.0), (29.0, 7.0)])]
         return [*joined, mark(number, 15.0, 7.0)]
 
@@ -482,11 +471,9 @@ class Squares(Figure):
 
     @property
     def words(self) -> str:
-        """Local."""
         return f"{len(self.counts)} rows of squares, darker where {self.quantity.name} are more."
 
     def drawing(self) -> Element:
-        """Local. An ``svg`` element."""
         known = [count for row in self.counts for count in row if count > 0]
         most, least = max(known, default=1.0), min(known, default=1.0)
         span = math.log(most / least) or 1.0
@@ -526,7 +513,6 @@ class Squares(Figure):
 
     @property
     def caption(self) -> str:
-        """Local."""
         return f"{self.title}: {self.quantity.name}"
 
     def values(self) -> tuple[list[str], list[list[Any]]]:
@@ -535,7 +521,6 @@ class Squares(Figure):
         return [f"{self.down} / {self.across}", *self.columns], rows
 
     def shown(self, column: int, value: Any) -> str:
-        """Local."""
         return self.quantity.show(value) if column else value
 
 
@@ -563,11 +548,9 @@ class Regions(Figure):
 
     @property
     def words(self) -> str:
-        """Local."""
         return f"{self.up.name} over {self.across.name} by what is best: {', '.join(self.names())}."
 
     def drawing(self) -> Element:
-        """Local. An ``svg`` element."""
         x, y = _edges(self.xs), _edges(self.ys)
         frame = Frame(
             Scale(x[0], x[-1], self.across.base, self.across.whole),
@@ -605,7 +588,6 @@ class Regions(Figure):
 
     @property
     def caption(self) -> str:
-        """Local."""
         return self.title
 
     def values(self) -> tuple[list[str], list[list[Any]]]:
@@ -614,11 +596,9 @@ class Regions(Figure):
         return [f"{self.up.name} / {self.across.name}", *map(self.across.show, self.xs)], rows
 
     def shown(self, column: int, value: Any) -> str:
-        """Local."""
         return value if column else self.up.show(value)
 
     def names(self) -> dict[str, int]:
-        """Local."""
         every = sorted({name for row in self.best for name in row})
         return {name: number for number, name in enumerate(every)}
 

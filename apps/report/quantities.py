@@ -47,19 +47,11 @@ def _round_time(value: float) -> str:
     return f"{value / factor:.3g} {unit}"
 
 
-def _two_digits(value: float) -> str:
-    return f"{value:.2f}"
-
-
-def _three_figures(value: float) -> str:
-    return f"{value:.3g}"
-
-
 TIME = Quantity("median time of an iteration", duration, _round_time)
 SIZE = Quantity("bytes", _bytes, _round_bytes, base=2)
 RANKS = Quantity("ranks", number, number, base=2, whole=True)
-RATIO = Quantity("time over that of MPI", _two_digits, number)
-RATE = Quantity("GB/s", _three_figures, number)
+RATIO = Quantity("time over that of MPI", "{:.2f}".format, number)
+RATE = Quantity("GB/s", "{:.3g}".format, number)
 COUNT = Quantity("count", number, number)
 PLAIN = Quantity("number", number, number, log=False)
 TURNS = Quantity("iterations", number, number, log=False, whole=True)

@@ -26,7 +26,6 @@ OTHERS: Mapping[str, type] = {
     "remarks": list,
     "verdicts": dict,
 }
-OWN = frozenset((*PARTS, *OTHERS, "schema", "verified"))
 METHOD = "method"
 #: The ways of mini-applications are compared with this one.
 REFERENCE = "two-sided"
@@ -128,15 +127,14 @@ class Entry:
         return str(self.values.get("reason", ""))
 
 
-@dataclass(frozen=True)
 class Result:
-    """An envelope: ``name`` is that of its file, ``content`` what it holds."""
+    """An envelope: ``name`` is that of its file, ``content`` what it holds.
 
-    name: str
-    content: Mapping[str, Any]
+    ``settings``: what the ``command`` was given, ``pattern``: what was exchanged, ``machine``:
+    where it was measured, empty for what is no measurement, ``versions``: with which software.
+    """
 
-    @classmethod
-    def of(cls, name: str, content: Mapping[str, Any]) -> Result:
+    def __init__(self, name: str, content: Mapping[str, Any]) -> None:
         """Local. :class:`CommandError` for another version, and for parts of a wrong type."""
         version = content.get("schema")
         if version != SCHEMA or isinstance(version, bool):
@@ -145,25 +143,21 @@ class Result:
                 f"{name}: the file has {told} of what commands write, this program reads "
                 f"version {SCHEMA}; measure again"
             )
-        for part, kind in PARTS.items():
-            if not isinstance(content.get(part), kind):
+        whole = {part: kind() for part, kind in OTHERS.items()} | dict(content)
+        for part, kind in {**PARTS, **OTHERS}.items():
+            if not isinstance(whole.get(part), kind):
                 raise CommandError(f"{name}: {part!r} is no {_WORDS[kind]}")
-        for part, kind in OTHERS.items():
-            if not isinstance(content.get(part, kind()), kind):
-                raise CommandError(f"{name}: {part!r} is no {_WORDS[kind]}")
-        if not all(isinstance(row, dict) for row in content.get("rows", [])):
+        if not all(isinstance(row, dict) for row in whole["rows"]):
             raise CommandError(f"{name}: a row is no {_WORDS[dict]}")
-        return cls(name, content)
-
-    @property
-    def command(self) -> str:
-        """Local. Which command it was."""
-        return str(self.content["command"])
-
-    @property
-    def entries(self) -> list[Entry]:
-        """Local. Its rows."""
-        return [Entry.of(row) for row in self.content.get("rows", [])]
+        self.name, self.content = name, content
+        self.command: str = whole["command"]
+        self.settings: Mapping[str, Any] = whole["settings"]
+        self.versions: Mapping[str, Any] = whole["versions"]
+        self.pattern: Mapping[str, Any] = whole["pattern"]
+        self.machine: Mapping[str, Any] = whole["machine"]
+        self.entries = [Entry.of(row) for row in whole["rows"]]
+        self.date = str(whole["circumstances"].get("date", ""))  # in a form that sorts
+        self.remarks = [str(remark) for remark in whole["remarks"]]
 
     @property
     def timed(self) -> list[Entry]:
@@ -171,47 +165,12 @@ class Result:
         return [entry for entry in self.entries if entry.median is not None]
 
     @property
-    def pattern(self) -> Mapping[str, Any]:
-        """Local. What was exchanged."""
-        found: Mapping[str, Any] = self.content.get("pattern", {})
-        return found
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """Local. What the command was given."""
-        found: Mapping[str, Any] = self.content["settings"]
-        return found
-
-    @property
-    def machine(self) -> Mapping[str, Any]:
-        """Local. Where it was measured; empty for what is no measurement."""
-        found: Mapping[str, Any] = self.content.get("machine", {})
-        return found
-
-    @property
-    def date(self) -> str:
-        """Local. When it was measured, in a form that sorts; empty where that is not known."""
-        found = self.content.get("circumstances")
-        return str(found.get("date", "")) if isinstance(found, dict) else ""
-
-    @property
-    def versions(self) -> Mapping[str, Any]:
-        """Local. With which software."""
-        found: Mapping[str, Any] = self.content["versions"]
-        return found
-
-    @property
-    def remarks(self) -> list[str]:
-        """Local. What the command said below its table."""
-        return [str(remark) for remark in self.content.get("remarks", [])]
-
-    @property
     def listings(self) -> dict[str, Sequence[Mapping[str, Any]]]:
         """Local. Lists of records beside the rows, by name."""
         return {
             name: value
             for name, value in self.content.items()
-            if name not in OWN
+            if name not in OTHERS
             and isinstance(value, list)
             and value
             and all(isinstance(record, dict) for record in value)

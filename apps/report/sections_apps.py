@@ -78,7 +78,7 @@ def _overheads(result: Result) -> Iterator[Figure]:
 
 
 AXES = ("x", "y", "z")
-ERROR = Quantity("relative error", lambda value: f"{value:.2e}", number)
+ERROR = Quantity("relative error", "{:.2e}".format, number)
 
 
 def minife(result: Result) -> list[Figure]:

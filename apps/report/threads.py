@@ -18,10 +18,6 @@ LOCK_ALL = "lock_all"
 LATENCY, BANDWIDTH, HALO = "latency", "bandwidth", "rate-halo"
 
 
-def _rounded(value: float) -> str:
-    return f"{value:.3g}"
-
-
 @dataclass(frozen=True)
 class Measure:
     """What a pattern is about: the number of a row and its axis; whether more is better."""
@@ -34,7 +30,7 @@ class Measure:
 MEASURES = {
     LATENCY: Measure("latency_s", TIME.called("latency"), False),
     BANDWIDTH: Measure("mean_gigabytes_per_s", RATE, True),
-    HALO: Measure("messages_per_s", Quantity("messages/s", _rounded, number), True),
+    HALO: Measure("messages_per_s", Quantity("messages/s", "{:.3g}".format, number), True),
 }
 
 
