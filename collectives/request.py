@@ -225,7 +225,10 @@ class Persistent(Rounds, Scoped):
 class Request(Persistent):
     """A persistent collective; made by an initialization function, never directly.
 
-    ``setup_time`` is the time that initialization took on this rank, in seconds.
+    ``setup_time`` is the time that initialization took on this rank, in seconds. ``chosen_by``
+    says by what ``auto`` chose the method, empty where the caller did: by measuring, now or
+    before, by a model of which it says whether its parameters were measured or assumed, or by
+    what usually wins.
     """
 
     def __init__(self, operation: Operation, transport: Transport, resources: Resources) -> None:
@@ -236,6 +239,7 @@ class Request(Persistent):
         self.operation, self.transport, self.resources = operation, transport, resources
         self.method = operation.method
         self.setup_time = 0.0
+        self.chosen_by = ""
         self.watch: Any = None
         self._outlets: list[list[list[Outlet]]] = []  # by slot and chunk, from their first use
         self._written = bytearray(transport.chunks)
@@ -315,8 +319,8 @@ class Request(Persistent):
         return f"{self.transport.waiting_for(self._number)}{where}"
 
     def __repr__(self) -> str:
-        number = self.operation.number
-        return f"<{self.method} request {number}: {self.state}, {self.rounds} starts>"
+        number, by = self.operation.number, f", by {self.chosen_by}" if self.chosen_by else ""
+        return f"<{self.method} request {number}{by}: {self.state}, {self.rounds} starts>"
 
     # -- the verbs: Start, Wait and Test are the interpreter's ------------------------------------
 

@@ -58,6 +58,9 @@ MOST = 1 << 24
 #: copy in and one out cost more than what MPI does.
 PLAIN = 1 << 14
 
+#: By what a request may have been chosen, beside the parameters of the model.
+MEASURED, RECALLED, USUAL = "measuring now", "what was measured before", "what usually wins"
+
 #: By what factor production must contradict a record, and how often it may.
 DOUBT, DOUBTS = 1.6, 3
 
@@ -136,7 +139,7 @@ def reduction(wanted: Reduction) -> Request:
     return _choose(
         context, situation, able,
         lambda method: make(method, wanted.elsewhere(context.next_tag())),
-        lambda method: make(method, wanted), lambda names: Record({}, {}), hints,
+        lambda method: make(method, wanted), lambda names: (Record({}, {}), USUAL), hints,
     )  # fmt: skip
 
 
@@ -173,25 +176,25 @@ def _choose(
     candidates: Sequence[Method],
     trial: Callable[[Method], Request],
     make: Callable[[Method], Request],
-    estimate: Callable[[Sequence[str]], Record],
+    estimate: Callable[[Sequence[str]], tuple[Record, str]],
     hints: Hints,
 ) -> Request:
     """Collective. The request of the best candidate for this situation.
 
     ``trial`` is a collective call that makes a request to be tried, on memory of its own, and
-    ``estimate`` one that asks the model instead.
+    ``estimate`` one that asks the model instead, and says by which parameters.
 
     Raises :class:`UnsupportedError` where none of them works here.
     """
     by_name = {method.name: method for method in candidates}
     record: Record | None = None
     if hints.effort == ESTIMATE:
-        record = estimate(list(by_name))
+        record, by = estimate(list(by_name))
     else:
-        record = recall(context.comm, situation)
+        record, by = recall(context.comm, situation), RECALLED
         if record is None or not record.covers(by_name):
             times = 1 if record is None else record.times + 1
-            record = _measured(context, situation, candidates, trial, hints, times)
+            record, by = _measured(context, situation, candidates, trial, hints, times), MEASURED
     reasons = dict(record.refused)
     for name in record.ranking(by_name, hints.expected_iterations):
         try:
@@ -199,6 +202,7 @@ def _choose(
         except (UnsupportedError, ResourceError) as error:
             reasons[name] = str(error)
             continue
+        request.chosen_by = by if name in record.costs else USUAL
         if context.comm.rank == 0:
             _compare_at_release(request, situation, record)
         return request
@@ -345,28 +349,29 @@ def _scratch_memory(wanted: Broadcast, resources: Resources) -> NDArray[np.uint8
 # -- the model -----------------------------------------------------------------------------------
 
 
-def _estimate_exchange(wanted: Exchange, names: Sequence[str]) -> Record:
-    """Collective, the same on all ranks. Seconds of a round by the model of each method."""
+def _estimate_exchange(wanted: Exchange, names: Sequence[str]) -> tuple[Record, str]:
+    """Collective, the same on all ranks. Seconds of a round by the model of each method, and whose
+    parameters it has."""
     traffic = replace(traffic_of(wanted), slots=wanted.least_slots)
     near, far = bool(traffic.near_messages), bool(traffic.far_messages)
-    parameters = _parameters(wanted.context, near, far)
+    parameters, by = _parameters(wanted.context, near, far)
     known = [name for name in names if name in formulas()]
     times = predict(traffic, parameters, known)
-    return _record(names, times, parameters)
+    return _record(names, times, parameters), by
 
 
-def _estimate_broadcast(wanted: Broadcast, names: Sequence[str]) -> Record:
+def _estimate_broadcast(wanted: Broadcast, names: Sequence[str]) -> tuple[Record, str]:
     """Collective, the same on all ranks. By LogGP between nodes, for the methods it describes."""
     nodes, nbytes = len(np.unique(wanted.node.firsts)), wanted.nbytes
     if nodes < 2:
-        return Record({}, {})
-    parameters = _parameters(wanted.context, False, True)
+        return Record({}, {}), USUAL
+    parameters, by = _parameters(wanted.context, False, True)
     network = parameters.level("network").messages.at(nbytes)
     times = {
         name: formula(network, nodes, max(nbytes, 1), wanted.hints.child_order)
         for name, formula in broadcast_formulas().items()
     }
-    return _record(names, times, parameters)
+    return _record(names, times, parameters), by
 
 
 def _record(names: Sequence[str], times: Mapping[str, float], parameters: Parameters) -> Record:
@@ -379,12 +384,17 @@ def _record(names: Sequence[str], times: Mapping[str, float], parameters: Parame
     return Record(costs, {})
 
 
-def _parameters(context: Context, near: bool, far: bool) -> Parameters:
-    """Collective. Those of rank 0; levels that it has not measured are assumed."""
+def _parameters(context: Context, near: bool, far: bool) -> tuple[Parameters, str]:
+    """Collective. Those of rank 0, and in words whether they were measured; levels that it has not
+    measured are assumed."""
     # a warning may have been made an error
     found: Parameters = from_root(context.comm, known_parameters)
-    if near and found.node is None:
-        found = replace(found, node=ASSUMED.node)
-    if far and found.network is None:
-        found = replace(found, network=ASSUMED.network)
-    return found
+    lacking = [
+        which for which, wanted in (("node", near), ("network", far))
+        if wanted and getattr(found, which) is None
+    ]
+    if lacking:
+        found = replace(found, **{which: getattr(ASSUMED, which) for which in lacking})
+    if found.measured is None:
+        return found, "assumed parameters"
+    return found, f"assumed parameters of the {lacking[0]}" if lacking else "measured parameters"

@@ -24,7 +24,7 @@ from onesided.collectives import (
 )
 from onesided.collectives.modelling.loggp import LogGP, PiecewiseLogGP, Segment
 from onesided.collectives.modelling.parameters import VARIABLE as MODEL
-from onesided.collectives.modelling.parameters import Level, Parameters, keep_parameters
+from onesided.collectives.modelling.parameters import Level, Parameters, Validity, keep_parameters
 from onesided.collectives.program import SAMPLED
 from onesided.collectives.tuning import auto, race
 from onesided.collectives.tuning.decisions import (
@@ -373,6 +373,36 @@ def case_an_estimate_goes_by_the_parameters(comm):
         with tuning_file(comm), parameters_of(comm, Parameters(stores, level, level)):
             got = exchange(comm, info={"effort": "estimate"})
             assert got.startswith("rma-") == stored, got
+
+
+@ranks(at_least=2)
+def case_a_request_says_by_what_it_was_chosen(comm):
+    """Assumed parameters of the model are called so, and levels that nobody has measured."""
+    wire = PiecewiseLogGP((Segment(0, LogGP(1e-6, 0, 0)),))
+    level, fitted = Level(wire, wire, 1e-6, 1e-6), Validity(2, 8, 1 << 20)
+    estimate = {"effort": "estimate"}
+    apart, assumed = {**estimate, "ranks_per_node": "1"}, "assumed parameters"
+    with tuning_file(comm):
+        assert chosen_by(comm, {}, "p2p") == ""
+        assert chosen_by(comm, {}) == auto.MEASURED
+        assert chosen_by(comm, {}) == auto.RECALLED
+        assert chosen_by(comm, {"expected_iterations": "1", "slots": "1"}) == auto.USUAL
+        with parameters_file(comm):
+            assert chosen_by(comm, estimate) == assumed
+        with parameters_of(comm, Parameters(wire, level, level)):
+            assert chosen_by(comm, estimate) == assumed
+        with parameters_of(comm, Parameters(wire, level, level, measured=fitted)):
+            assert chosen_by(comm, apart) == "measured parameters"
+        with parameters_of(comm, Parameters(wire, level, None, measured=fitted)):
+            assert chosen_by(comm, apart) == f"{assumed} of the network"
+
+
+def chosen_by(comm, info, method="auto"):
+    with Alltoallv_init(comm, np.zeros(32 * comm.size), None, method=method, info=info) as request:
+        said = request.chosen_by
+        assert f", by {said}: " in repr(request) if said else ", by " not in repr(request)
+    assert len(set(comm.allgather(said))) == 1
+    return said
 
 
 @contextmanager
