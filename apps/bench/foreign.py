@@ -7,7 +7,6 @@ sleeps until it is asked, and the job that asks sleeps until it has the answer.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import select
@@ -17,14 +16,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from mpi4py import MPI
 
 from onesided.apps.bench.race import rest
+from onesided.apps.bench.ranks import of_first
+from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.launch import launcher_environment, launcher_flags
 from onesided.collectives import agreed
 from onesided.collectives.hardware import Layout
@@ -59,7 +60,7 @@ SPEAKING = 120.0  # seconds that a compiler, or another program that is asked on
 ENDING = 5.0  # seconds for the job to leave by itself
 
 
-class ForeignError(Exception):
+class ForeignError(CommandError):
     """A program of another MPI cannot be run here; the text says why."""
 
 
@@ -89,19 +90,13 @@ class Foreign:
         self._comm = comm
         self._job: _Job | None = None
         self._times: dict[str, list[float]] = {}
-        trouble, facts = "", {}
-        if comm.rank == 0:
-            try:
-                self._job = _Job(comm.size, prepare)
-                facts = self._job.facts
-            except ForeignError as error:
-                trouble = str(error)
-        rest(comm)
-        trouble, facts = comm.bcast((trouble, facts))
-        if trouble:
-            raise ForeignError(trouble)
+
+        def begin() -> dict[str, Any]:
+            self._job = _Job(comm.size, prepare)
+            return self._job.facts
+
         #: What the program says of itself, "ranks" among it.
-        self.facts: dict[str, Any] = facts
+        self.facts = of_first(comm, begin)
 
     def run(self, question: str) -> None:
         """Local, for rank 0. One question, one answer; other ranks should sleep."""
@@ -126,91 +121,82 @@ class _Job:
     """Local. The running program, in a folder that goes with it."""
 
     def __init__(self, ranks: int, prepare: Callable[[Path], Program]) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="onesided-foreign-"))
-        self._errors = self._folder / "errors"
-        self._process: subprocess.Popen[bytes] | None = None
-        try:
-            self._process = self._started(prepare(self._folder), ranks)
-            self.facts = json.loads(self._answer())
+        with ExitStack() as stack:
+            folder = Path(tempfile.mkdtemp(prefix="onesided-foreign-"))
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            self._errors = folder / "errors"
+            self._process = _started(prepare(folder), ranks, folder, self._errors)
+            self._questions: Any = self._process.stdin
+            self._answers: Any = self._process.stdout
+            stack.callback(self._leave)
+            try:
+                self.facts: dict[str, Any] = json.loads(self._answer())
+            except ValueError as error:
+                raise ForeignError(f"it does not begin as it should: {error}") from error
             if self.facts.get("ranks") != ranks:
                 raise ForeignError(f"it was started on {ranks} ranks, and says {self.facts}")
-        except ValueError as error:
-            self.end()
-            raise ForeignError(f"it does not begin as it should: {error}") from error
-        except BaseException:
-            self.end()
-            raise
-
-    def _started(self, program: Program, ranks: int) -> subprocess.Popen[bytes]:
-        launcher = program.launcher
-        version = said([str(launcher), "--version"])
-        with every_core() as cores:
-            command = [str(launcher), *launcher_flags(version, ranks, cores)]
-            command += ["-n", str(ranks), *program.words]
-            root = os.geteuid() == 0
-            needed = launcher_environment(version, ranks, cores, root=root, embedded=False)
-            with open(self._errors, "wb") as errors:
-                return subprocess.Popen(
-                    command,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                    env=clean_environment(launcher.parent) | needed | dict(program.variables),
-                    cwd=self._folder,
-                    bufsize=0,
-                    start_new_session=True,
-                )
+            #: Let it leave, or make it; then remove the folder.
+            self.end = stack.pop_all().close
 
     def ask(self, question: str) -> float:
         """The number that answers a question."""
-        process = self._running()
         try:
-            _pipe(process.stdin).write(f"{question}\n".encode())
+            self._questions.write(f"{question}\n".encode())
         except OSError as error:
             raise ForeignError(self._last_words()) from error
         return float(self._answer())
 
     def _answer(self) -> bytes:
         """The next line that begins like an answer; launchers may say things in between."""
-        out = _pipe(self._running().stdout)
         limit = time.monotonic() + ANSWERING
         while True:
             left = limit - time.monotonic()
-            if left <= 0 or not select.select([out], [], [], left)[0]:
+            if left <= 0 or not select.select([self._answers], [], [], left)[0]:
                 raise ForeignError(f"no answer within {ANSWERING:.0f} s")
-            line = out.readline()
+            line: bytes = self._answers.readline()
             if not line:
                 raise ForeignError(self._last_words())
             if line[:1] in b"{0123456789":
                 return line
 
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            raise ForeignError("the program has ended")
-        return self._process
-
     def _last_words(self) -> str:
-        text = self._errors.read_text(errors="replace") if self._errors.exists() else ""
-        words = [line.strip() for line in text.splitlines() if line.strip(" -")]
-        return f"the program ended: {words[0] if words else 'it said nothing'}"
+        lines = self._errors.read_text(errors="replace").splitlines()
+        spoken = (line.strip() for line in lines if line.strip(" -"))
+        return f"the program ended: {next(spoken, 'it said nothing')}"
 
-    def end(self) -> None:
-        """Let it leave, or make it; then remove the folder."""
-        process, self._process = self._process, None
-        if process is not None:
-            with contextlib.suppress(OSError):
-                _pipe(process.stdin).close()
+    def _leave(self) -> None:
+        with suppress(OSError):
+            self._questions.close()
+        for make in (self._process.terminate, self._process.kill, lambda: None):
             try:
-                process.wait(ENDING)
+                self._process.wait(ENDING)
+                break
             except subprocess.TimeoutExpired:
-                process.terminate()
-                try:
-                    process.wait(ENDING)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
-            _pipe(process.stdout).close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+                make()
+        self._answers.close()
+
+
+def _started(
+    program: Program, ranks: int, folder: Path, errors: Path
+) -> subprocess.Popen[bytes]:
+    """Local. The program under its launcher, with pipes to ask it and to hear it."""
+    launcher = program.launcher
+    version = said([str(launcher), "--version"])
+    with every_core() as cores, open(errors, "wb") as out:
+        command = [str(launcher), *launcher_flags(version, ranks, cores)]
+        command += ["-n", str(ranks), *program.words]
+        root = os.geteuid() == 0
+        needed = launcher_environment(version, ranks, cores, root=root, embedded=False)
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=out,
+            env=clean_environment(launcher.parent) | needed | dict(program.variables),
+            cwd=folder,
+            bufsize=0,
+            start_new_session=True,
+        )
 
 
 def foreign_folders() -> Iterator[Path]:
@@ -243,11 +229,11 @@ def _is_ours(folder: Path) -> bool:
     return sys.prefix != sys.base_prefix and folder.is_relative_to(own)
 
 
-@contextlib.contextmanager
+@contextmanager
 def every_core() -> Iterator[int]:
     """Local. Within, children may use all cores, as many as it yields, though we may be bound."""
     before = os.sched_getaffinity(0)
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
     try:
         yield len(os.sched_getaffinity(0))
@@ -282,9 +268,3 @@ def said(command: Sequence[str]) -> str:
     """Local. All that a program prints; :class:`ForeignError` where it cannot be run."""
     done = finished(command)
     return done.stdout + done.stderr
-
-
-def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
-    if stream is None:
-        raise ForeignError("the program has no pipe")
-    return stream

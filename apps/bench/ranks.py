@@ -1,4 +1,4 @@
-"""The first so many ranks of a job at work, while the others sleep."""
+"""Some ranks of a job at work, while the others sleep."""
 
 from __future__ import annotations
 
@@ -12,6 +12,22 @@ from onesided.apps.cli.failures import CommandError, together, user_errors
 from onesided.collectives import agree
 
 Found = TypeVar("Found")
+
+
+def of_first(comm: MPI.Intracomm, work: Callable[[], Found]) -> Found:
+    """Collective. What ``work`` gives rank 0, on all ranks; so is its :class:`CommandError`."""
+    given: list[Found] = []
+    trouble: CommandError | None = None
+    if comm.rank == 0:
+        try:
+            given.append(work())
+        except CommandError as error:
+            trouble = type(error)(str(error))
+    rest(comm)
+    given, trouble = comm.bcast((given, trouble))
+    if trouble is not None:
+        raise trouble
+    return given[0]
 
 
 class Alone(Exception):

@@ -74,18 +74,34 @@ def _free(made: Any) -> None:
     made.free()
 
 
+class Candidates(list[Candidate[Made]]):
+    """What every method made, in their order."""
+
+    @property
+    def made(self) -> dict[str, Made]:
+        """Local. By method what is there."""
+        return {each.method: each.made for each in self if each.made is not None}
+
+    def refused(self, **labels: str) -> list[Row]:
+        """Local. A row for every method that could not; ``labels`` come before its own."""
+        return [
+            Row({**labels, "method": each.method}, reason=each.reason)
+            for each in self if each.reason
+        ]  # fmt: skip
+
+
 def prepare(
     comm: MPI.Intracomm,
     names: Sequence[str],
     make: Callable[[str], Made],
     free: Callable[[Made], object] = _free,
-) -> list[Candidate[Made]]:
+) -> Candidates[Made]:
     """Collective. Let each method make its object; what this MPI cannot do is kept as a reason.
 
     :class:`CommandError` where none of the methods asked for (the baseline does not count) works,
     or where what the user asked for is wrong with any method.
     """
-    candidates: list[Candidate[Made]] = []
+    candidates: Candidates[Made] = Candidates()
     try:
         with user_errors():
             for name in names:

@@ -19,7 +19,7 @@ from rich.table import Table
 from onesided.apps.cli.failures import CommandError, of_rank_0, words
 from onesided.apps.cli.machine import circumstances, facts, library, versions
 from onesided.apps.cli.options import FileName, FolderName, Options, Picture
-from onesided.apps.cli.progress import PLAIN_WIDTH
+from onesided.apps.cli.progress import PLAIN_WIDTH, console
 from onesided.apps.cli.statistics import Interval, Target, Verdict, break_even, paired, quartiles
 from onesided.collectives.hardware import Layout
 
@@ -412,6 +412,12 @@ class Report:
             write_json(path, content)
             if not interrupted:
                 beside(path).unlink(missing_ok=True)
+
+    def end(self, comm: MPI.Intracomm, options: Options) -> int:
+        """Collective. Finish it as the options say; returns the exit code of the command."""
+        out = console(options.terminal) if comm.rank == 0 else None
+        self.finish(comm, out, options.json)
+        return self.code(comm, strict=options.strict)
 
 
 PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}

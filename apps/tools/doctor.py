@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,7 @@ class Trial:
     works: bool
     supported: bool
     used: str
-    words: str
+    reason: str = ""
 
 
 def try_method(comm: MPI.Intracomm, method: str, info: Mapping[str, str]) -> Trial:
@@ -65,9 +65,8 @@ def try_method(comm: MPI.Intracomm, method: str, info: Mapping[str, str]) -> Tri
         wrong = comm.allreduce(wrong)
         used = request.method
         request.Free()
-    if wrong:
-        return Trial(method, False, True, used, f"{wrong} wrong entries in {ROUNDS} rounds")
-    return Trial(method, True, True, used, "")
+    reason = f"{wrong} wrong entries in {ROUNDS} rounds" if wrong else ""
+    return Trial(method, not wrong, True, used, reason)
 
 
 def _round(comm: MPI.Intracomm, request: Request, sent: NDArray[Any], number: int) -> int:
@@ -105,7 +104,6 @@ def _patience(method: str) -> Iterator[None]:
 # All of it was observed with the versions named, or is in the library's public list of issues.
 
 Version = tuple[int, int, int]
-ANY_LATER: Version = (1 << 30, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -118,137 +116,62 @@ class Defect:
     what: str
     here: str
 
-    def concerns(self, vendor: str, version: Version) -> bool:
-        """Local. Whether this library has it."""
-        return vendor == self.vendor and self.first <= version <= self.last
 
-
-DEFECTS = (
-    Defect(
-        "MPICH",
-        (5, 0, 0),
-        (5, 0, 2),
-        "a Put outside the target's window corrupts memory in silence",
-        "ranges are checked at initialization",
-    ),
-    Defect(
-        "MPICH",
-        (5, 0, 0),
-        (5, 0, 2),
-        "MPI_Alltoallv_init truncates blocks in silence where counts do not match",
-        "counts are compared at initialization",
-    ),
-    Defect(
-        "MPICH",
-        (5, 0, 0),
-        (5, 0, 2),
-        "an active persistent request can be freed without an error",
-        "Free refuses on an active request",
-    ),
-    Defect(
-        "MPICH",
-        (5, 0, 0),
-        (5, 0, 2),
-        "no more than 2046 windows and communicators at a time",
-        "a clear error names the limit",
-    ),
-    Defect(
-        "MPICH",
-        (5, 0, 0),
-        (5, 0, 2),
-        "a job in which a rank left early with code 0 counts as a success",
-        "the tests count ranks that came to the end",
-    ),
-    Defect(
-        "MPICH",
-        (5, 0, 0),
-        (5, 0, 2),
-        "a segment of 4 MB stays in /dev/shm after every job that was killed",
-        "remove mpich_shm_* files by hand",
-    ),
-    Defect(
-        "MPICH",
-        (5, 0, 0),
-        (5, 0, 2),
-        "MPI_Win_allocate_shared crashes where no communicator is left",
-        "a duplicate of the communicator is tried first",
-    ),
-    Defect(
-        "MPICH",
-        (5, 0, 0),
-        (5, 0, 2),
-        "a probe on MPI_COMM_SELF drives no progress for other ranks",
-        "waiting ranks probe the communicator of the request",
-    ),
-    Defect(
-        "MPICH",
-        (4, 0, 0),
-        (4, 1, 2),
-        "a persistent collective may send the data of its initialization (issue 7078)",
-        "use another method than mpi-persistent",
-    ),
-    Defect(
-        "Open MPI",
-        (4, 0, 0),
-        (4, 1, 99),
-        "windows on user memory may fail: no one-sided component (issue 9871)",
-        "use p2p; onesided doctor tells",
-    ),
-    Defect(
-        "Open MPI",
-        (5, 0, 0),
-        (5, 0, 11),
-        "partitioned communication corrupts data from the second round on (issue 12328)",
-        "it is not used",
-    ),
-    Defect(
-        "Open MPI",
-        (5, 0, 0),
-        (5, 0, 11),
-        "a persistent collective crashes once its communicator is freed",
-        "requests keep a communicator of their own",
-    ),
-    Defect(
-        "Open MPI",
-        (5, 0, 0),
-        (5, 0, 11),
-        "counts above 2**31 - 1 are refused (MPI 3.1 interface)",
-        "large blocks are split or given as larger types",
-    ),
-    Defect(
-        "Open MPI",
-        (5, 0, 0),
-        (5, 0, 11),
-        "freeing a window with an open epoch gives no error",
-        "requests close their epochs first",
-    ),
-    Defect(
-        "Open MPI",
-        (5, 0, 0),
-        (5, 0, 11),
-        "osc/rdma over OFI crashes with several ranks on a node (issue 14203)",
-        "choose another one-sided component, or p2p",
-    ),
-    Defect(
-        "Open MPI",
-        (5, 0, 0),
-        (5, 0, 11),
-        "Puts of strided data travel element by element off the node",
-        "blocks are packed before they leave the node",
-    ),
-    Defect(
-        "Open MPI",
-        (5, 0, 0),
-        (5, 0, 11),
-        "Cartesian neighbor collectives swap the sides on a periodic axis of extent 1 or 2",
-        "mpi and mpi-persistent refuse such a grid",
-    ),
-)
+DEFECTS = tuple(
+    Defect(vendor, first, last, what, here)
+    for (vendor, first, last), known in {
+        ("MPICH", (5, 0, 0), (5, 0, 2)): (
+            ("a Put outside the target's window corrupts memory in silence",
+             "ranges are checked at initialization"),
+            ("MPI_Alltoallv_init truncates blocks in silence where counts do not match",
+             "counts are compared at initialization"),
+            ("an active persistent request can be freed without an error",
+             "Free refuses on an active request"),
+            ("no more than 2046 windows and communicators at a time",
+             "a clear error names the limit"),
+            ("a job in which a rank left early with code 0 counts as a success",
+             "the tests count ranks that came to the end"),
+            ("a segment of 4 MB stays in /dev/shm after every job that was killed",
+             "remove mpich_shm_* files by hand"),
+            ("MPI_Win_allocate_shared crashes where no communicator is left",
+             "a duplicate of the communicator is tried first"),
+            ("a probe on MPI_COMM_SELF drives no progress for other ranks",
+             "waiting ranks probe the communicator of the request"),
+        ),
+        ("MPICH", (4, 0, 0), (4, 1, 2)): (
+            ("a persistent collective may send the data of its initialization (issue 7078)",
+             "use another method than mpi-persistent"),
+        ),
+        ("Open MPI", (4, 0, 0), (4, 1, 99)): (
+            ("windows on user memory may fail: no one-sided component (issue 9871)",
+             "use p2p; onesided doctor tells"),
+        ),
+        ("Open MPI", (5, 0, 0), (5, 0, 11)): (
+            ("partitioned communication corrupts data from the second round on (issue 12328)",
+             "it is not used"),
+            ("a persistent collective crashes once its communicator is freed",
+             "requests keep a communicator of their own"),
+            ("counts above 2**31 - 1 are refused (MPI 3.1 interface)",
+             "large blocks are split or given as larger types"),
+            ("freeing a window with an open epoch gives no error",
+             "requests close their epochs first"),
+            ("osc/rdma over OFI crashes with several ranks on a node (issue 14203)",
+             "choose another one-sided component, or p2p"),
+            ("Puts of strided data travel element by element off the node",
+             "blocks are packed before they leave the node"),
+            ("Cartesian neighbor collectives swap the sides on a periodic axis of extent 1 or 2",
+             "mpi and mpi-persistent refuse such a grid"),
+        ),
+    }.items()
+    for what, here in known
+)  # fmt: skip
 
 
 def known_defects(vendor: str, version: Version) -> list[Defect]:
     """Local. The defects of this library."""
-    return [defect for defect in DEFECTS if defect.concerns(vendor, version)]
+    return [
+        each for each in DEFECTS if each.vendor == vendor and each.first <= version <= each.last
+    ]
 
 
 SHARED_MEMORY = "/dev/shm"
@@ -258,38 +181,41 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a method moved wrong data."""
     names = chosen(options.comm, baseline=False)
     out = console(options.terminal) if comm.rank == 0 else None
-    found = facts(comm)
+    found, defects = facts(comm), known_defects(*machine.vendor())
     trials = []
     with progress(out, "trying", len(names)) as tick:
         for name in names:
             trials.append(try_method(comm, name, dict(options.info)))
             tick()
     if out is not None:
-        show(out, found, trials)
+        show(out, found, trials, defects)
         if options.json is not None:
-            write_json(options.json, _record(options, found, trials))
+            write_json(options.json, {
+                "command": "doctor",
+                "settings": options.settings(),
+                "machine": found,
+                "defects": [{"defect": each.what, "here": each.here} for each in defects],
+                "methods": [asdict(trial) for trial in trials],
+            })
     return FAILED if any(trial.supported and not trial.works for trial in trials) else 0
 
 
 def facts(comm: MPI.Intracomm) -> dict[str, Any]:
     """Collective. What is known about MPI and machine without trying anything."""
-    name, version = machine.vendor()
+    mine = interpreter(), ", ".join(available()), entries.parser(), shared_memory()
+    interpreters, kernels, parsers, memories = zip(*comm.allgather(mine), strict=True)
+    known = known_parameters()
+    estimates = known.provenance or known.name
+    if known is ASSUMED:
+        estimates = "assumed parameters: none were measured here (onesided bench model --keep)"
     return {
         **machine.facts(comm),
-        "versions": machine.versions(),
-        "interpreters": sorted(set(comm.allgather(interpreter()))),
+        "interpreters": sorted(set(interpreters)),
         "layout": str(Layout.of(comm)),
-        "kernels": "; ".join(sorted(set(comm.allgather(", ".join(available()))))),
-        "shared_memory": min(
-            (each for each in comm.allgather(shared_memory()) if each is not None),
-            key=lambda each: each["free"],
-            default=None,
-        ),
-        "parser": "; ".join(sorted(set(comm.allgather(entries.parser())))),
-        "estimates": _estimates(),
-        "defects": [
-            {"defect": defect.what, "here": defect.here} for defect in known_defects(name, version)
-        ],
+        "kernels": "; ".join(sorted(set(kernels))),
+        "shared_memory": min(filter(None, memories), key=lambda each: each["free"], default=None),
+        "parser": "; ".join(sorted(set(parsers))),
+        "estimates": estimates,
     }
 
 
@@ -302,17 +228,13 @@ def shared_memory() -> dict[str, int] | None:
     return {"total": usage.total, "free": usage.free}
 
 
-def _estimates() -> str:
-    """Local. What ``effort=estimate`` knows of this machine."""
-    known = known_parameters()
-    if known is ASSUMED:
-        return "assumed parameters: none were measured here (onesided bench model --keep)"
-    return known.provenance or known.name
-
-
-def show(out: Console, found: dict[str, Any], trials: list[Trial]) -> None:
+def show(
+    out: Console, found: Mapping[str, Any], trials: list[Trial], defects: list[Defect]
+) -> None:
     """Local. Print everything for a person."""
-    versions, memory = found["versions"], found["shared_memory"]
+    versions, memory, free = machine.versions(), found["shared_memory"], "none"
+    if memory is not None:
+        free = f"{byte_count(memory['free'])} of {byte_count(memory['total'])} free"
     lines = {
         "MPI library": versions["mpi library"],
         "MPI standard": f"{versions['mpi standard']} (standard ABI: {versions['mpi abi']})",
@@ -323,25 +245,12 @@ def show(out: Console, found: dict[str, Any], trials: list[Trial]) -> None:
         "rounds are run by": "; ".join(found["interpreters"]),
         "layout": found["layout"],
         "sparse kernels": found["kernels"],
-        SHARED_MEMORY: "none"
-        if memory is None
-        else f"{byte_count(memory['free'])} of {byte_count(memory['total'])} free",
+        SHARED_MEMORY: free,
         "matrices are parsed by": found["parser"],
         "estimates go by": found["estimates"],
     }
     for name, value in lines.items():
         out.print(f"{name:>22}  {value}", **PLAIN)
-    out.print(_table(trials))
-    for trial in trials:
-        if trial.words:
-            out.print(f"{trial.method}: {trial.words}", **PLAIN)
-    defects = found["defects"]
-    out.print(f"\nKnown defects of this version: {len(defects) or 'none'}", **PLAIN)
-    for entry in defects:
-        out.print(f"- {entry['defect']} (here: {entry['here']})", **PLAIN)
-
-
-def _table(trials: list[Trial]) -> Table:
     known = methods()
     table = Table(title="A small exchange with every method", title_justify="left")
     for name in ("method", "works", "order of starts", "how it moves data"):
@@ -352,26 +261,10 @@ def _table(trials: list[Trial]) -> Table:
         order = "any" if method.any_order else "same on all ranks"
         shown = trial.method if trial.used == trial.method else f"{trial.method} ({trial.used})"
         table.add_row(shown, works, order, method.summary)
-    return table
-
-
-def _record(options: Options, found: dict[str, Any], trials: list[Trial]) -> dict[str, Any]:
-    return {
-        "command": "doctor",
-        "settings": options.settings(),
-        "versions": found["versions"],
-        "machine": {
-            name: value for name, value in found.items() if name not in ("versions", "defects")
-        },
-        "defects": found["defects"],
-        "methods": [
-            {
-                "method": trial.method,
-                "works": trial.works,
-                "supported": trial.supported,
-                "used": trial.used,
-                "reason": trial.words,
-            }
-            for trial in trials
-        ],
-    }
+    out.print(table)
+    for trial in trials:
+        if trial.reason:
+            out.print(f"{trial.method}: {trial.reason}", **PLAIN)
+    out.print(f"\nKnown defects of this version: {len(defects) or 'none'}", **PLAIN)
+    for each in defects:
+        out.print(f"- {each.what} (here: {each.here})", **PLAIN)

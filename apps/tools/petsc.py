@@ -27,7 +27,6 @@ from onesided.apps.bench.foreign import (
     said,
     shared_folder,
 )
-from onesided.apps.bench.race import rest
 from onesided.apps.cli.launch import is_open_mpi
 from onesided.apps.tools.rowblock import RowBlock
 from onesided.collectives import agreed
@@ -68,11 +67,11 @@ class Petsc(Foreign):
     def __init__(
         self,
         comm: MPI.Intracomm,
-        installation: Installation | None,
+        installation: Installation,
         block: RowBlock,
         x: NDArray[Any],
     ) -> None:
-        """Collective. ``x``: the whole vector, on every rank; rank 0 has the installation.
+        """Collective. ``x``: the whole vector, on every rank.
 
         :class:`ForeignError` on every rank where the matrix is not one for this build, where it
         does not start, or where its product is not SciPy's to rounding.
@@ -82,8 +81,6 @@ class Petsc(Foreign):
             _save(comm, block, x, folder)
 
             def prepare(_: Path) -> Program:
-                if installation is None:
-                    raise ForeignError("rank 0 knows of no installation")
                 words = [str(installation.python), str(SOURCE), str(folder)]
                 return Program(installation.launcher, words, installation.variables)
 
@@ -111,21 +108,6 @@ def cg_question(steps: int, lead: float) -> str:
 def residual_question() -> str:
     """Local. Asks how far the residual of the last ones lies off their recurrence's."""
     return "residual 1 0"
-
-
-def find(comm: MPI.Intracomm) -> Installation | None:
-    """Collective. What rank 0 finds, None on others; :class:`ForeignError` on all without one."""
-    found, trouble = None, ""
-    if comm.rank == 0:
-        try:
-            found = installed()
-        except ForeignError as error:
-            trouble = str(error)
-    rest(comm)
-    trouble = comm.bcast(trouble)
-    if trouble:
-        raise ForeignError(trouble)
-    return found
 
 
 def installed() -> Installation:

@@ -60,6 +60,11 @@ class RowBlock:
         """Collective. Entries stored on all ranks."""
         return int(comm.allreduce(self.entries.nnz))
 
+    def nbytes(self, comm: MPI.Intracomm) -> int:
+        """Collective. The arrays of all ranks together."""
+        mine = self.entries
+        return int(comm.allreduce(mine.data.nbytes + mine.indices.nbytes + mine.indptr.nbytes))
+
     def maker(self, comm: MPI.Intracomm, info: Info) -> Callable[[str], DistMatrix]:
         """Local. What makes the matrix with a method, Collective; see :class:`Maker`."""
         entries, rows, columns = self.entries, self.rows, self.columns

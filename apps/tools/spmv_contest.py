@@ -1,4 +1,4 @@
-"""One matrix multiplied by our methods, by PETSc and by SciPy in turns: who takes part, and times.
+"""The table of the sparse benchmark: matrices, opponents, and what is to be reached.
 
 PETSc multiplies the same rows in the same partition, in a job of its own. SciPy has the whole
 matrix on rank 0, alone; meanwhile the other ranks sleep.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,26 +18,16 @@ import numpy as np
 from mpi4py import MPI
 
 from onesided.apps.bench.foreign import ForeignError
-from onesided.apps.bench.race import (
-    LEAD,
-    STEADY,
-    Contestant,
-    Race,
-    repeats,
-    steady,
-    timed,
-    unchecked,
-)
-from onesided.apps.bench.selection import BASELINE, Candidate, hints, prepare, release
+from onesided.apps.bench.ranks import of_first
+from onesided.apps.bench.selection import BASELINE
 from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console
 from onesided.apps.cli.statistics import Target
-from onesided.apps.tools.petsc import Installation, Petsc, find, question
+from onesided.apps.tools.petsc import Installation, Petsc, installed
 from onesided.apps.tools.rowblock import RowBlock
-from onesided.apps.tools.spmv import against_scipy, product, traffic, vector
-from onesided.collectives import agreed
-from onesided.sparse import DistMatrix, Partition, stencil27, trace_mesh
+from onesided.apps.tools.spmv import PETSC as PETSC
+from onesided.apps.tools.spmv import SCIPY as SCIPY
+from onesided.sparse import Partition, stencil27, trace_mesh
 from onesided.sparse.files.matrixmarket import read_header
 from onesided.sparse.files.textfile import TextFile
 
@@ -71,16 +61,9 @@ def cases(comm: MPI.Intracomm, options: Options) -> tuple[list[SparseCase], str]
 
     :class:`.CommandError` on every rank for a folder that is not there, or a file with no header.
     """
-    named = options.matrices or [each for each in (os.environ.get(FOLDER, ""),) if each]
-    named = comm.bcast(named)  # launchers need not pass the environment on
-    found: list[Path] = []
-    with user_errors(), agreed(comm):
-        if comm.rank == 0:
-            found = _large_enough(map(Path, named), options.entries)
-    files = [
-        SparseCase(NAME.sub(r"\1", path.name), partial(_of_file, path=path), False)
-        for path in comm.bcast(found)
-    ]
+    named, found = of_first(comm, partial(_large_enough, options))
+    files = [SparseCase(NAME.sub(r"\1", path.name), partial(_of_file, path=path), False)
+             for path in found]  # fmt: skip
     reason = "" if named else f"no matrices of files: {FOLDER} and --matrices name none"
     if named and not files:
         where = " ".join(named)
@@ -88,17 +71,17 @@ def cases(comm: MPI.Intracomm, options: Options) -> tuple[list[SparseCase], str]
     return [*files, *_made(shrink(options))], reason
 
 
-def _large_enough(named: Iterable[Path], entries: int) -> list[Path]:
-    """Local. The files whose headers say that they may have more entries, of folders by name.
-
-    A symmetric matrix has at most twice as many as its file.
-    """
+def _large_enough(options: Options) -> tuple[list[str], list[Path]]:
+    """Local. What names files and folders, and the files whose headers say that they may have more
+    entries than ``--entries``; a symmetric matrix has at most twice as many as its file."""
+    named = options.matrices or [each for each in (os.environ.get(FOLDER, ""),) if each]
     files: list[Path] = []
-    for path in named:
-        folder = path.is_dir()
-        inside = (each for each in path.iterdir() if NAME.fullmatch(each.name)) if folder else ()
-        files += sorted(inside) if folder else [path]
-    return [path for path in files if _most_entries(path) > entries]
+    with user_errors():
+        for path in map(Path, named):
+            inside = path.iterdir() if path.is_dir() else ()
+            files += sorted(each for each in inside if NAME.fullmatch(each.name))
+            files += [] if path.is_dir() else [path]
+        return named, [path for path in files if _most_entries(path) > options.entries]
 
 
 def _most_entries(path: Path) -> int:
@@ -141,7 +124,6 @@ def _made(divisor: int) -> list[SparseCase]:
 
 # What the sparse matrix has to reach, and against whom: the numbers of the benchmark's table.
 
-PETSC, SCIPY = "PETSc", "SciPy"
 RANKS = 2  # for which the targets hold
 ONE_SIDED = "rma-"  # how the names of the one-sided methods begin
 
@@ -204,7 +186,7 @@ def _own_size(entry: Path, siblings: str) -> int:
 
 @dataclass(frozen=True)
 class Opponent:
-    """PETSc, as it was found: rank 0 has the installation, all have the reason if there is none."""
+    """PETSc, as it was found, or the reason where there is none."""
 
     installation: Installation | None
     reason: str = ""
@@ -213,89 +195,12 @@ class Opponent:
     def found(cls, comm: MPI.Intracomm) -> Opponent:
         """Collective."""
         try:
-            return cls(find(comm))
+            return cls(of_first(comm, installed))
         except ForeignError as error:
             return cls(None, str(error))
 
     def start(self, comm: MPI.Intracomm, block: RowBlock, x: Any) -> Petsc:
         """Collective. :class:`ForeignError` on every rank where it cannot take part."""
-        if self.reason:
+        if self.installation is None:
             raise ForeignError(self.reason)
         return Petsc(comm, self.installation, block, x)
-
-
-@dataclass
-class Outcome:
-    """What came out: the race of products, and what there is to say about the matrix.
-
-    ``products`` tells by method how it multiplies; ``absent`` why an opponent did not take part;
-    ``facts`` what PETSc says of itself. ``nbytes``: the arrays of the whole matrix; ``moved``:
-    what one product reads and writes at least.
-    """
-
-    race: Race
-    candidates: list[Candidate[DistMatrix]]
-    products: dict[str, str]
-    shape: tuple[int, int]
-    nnz: int
-    nbytes: int
-    moved: int
-    absent: dict[str, str] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
-
-
-def contest(
-    comm: MPI.Intracomm, options: Options, block: RowBlock, names: Sequence[str], petsc: Opponent
-) -> Outcome:
-    """Collective. Time products of all of them with the same matrix."""
-    info = hints(options)
-    candidates = prepare(comm, names, block.maker(comm, info), DistMatrix.Free)
-    matrices = {each.method: each.made for each in candidates if each.made is not None}
-    first = next(iter(matrices.values()))
-    outcome = Outcome(
-        Race(),
-        candidates,
-        {name: each.kernel_name for name, each in matrices.items()},
-        block.shape,
-        first.nnz,
-        _bytes(comm, block),
-        traffic(first),
-    )
-    x = vector(*first.col_range, first.dtype)
-    alone = first.gather()  # on rank 0
-    contestants = [
-        steady(comm, name, product(each, x), partial(against_scipy, comm, each, alone))
-        for name, each in matrices.items()
-    ]
-    contestants.append(_serial(comm, first, alone))
-    whole = vector(0, first.shape[1], first.dtype)
-    job: Petsc | None = None
-    try:
-        job = petsc.start(comm, block, whole)
-        outcome.facts = job.facts
-        asked = question(repeats(comm, contestants[0].call, STEADY), LEAD)
-        why = unchecked("a library in a job of its own, with the rows that SciPy has, too")
-        own = partial(job.times, asked)  # its clock does not see the question and the answer
-        contestants.append(Contestant(PETSC, partial(job.run, asked), why, alone=True, own=own))
-    except ForeignError as error:
-        outcome.absent[PETSC] = str(error)
-    out = console(options.terminal) if comm.rank == 0 else None
-    outcome.race = timed(comm, contestants, options, out, "multiplying")
-    if job is not None:
-        job.close()
-    release(comm, candidates, DistMatrix.Free)
-    return outcome
-
-
-def _serial(comm: MPI.Intracomm, matrix: DistMatrix, whole: Any) -> Contestant:
-    """Collective. SciPy's product with the whole matrix, on rank 0 alone."""
-    x = vector(0, matrix.shape[1], matrix.dtype)
-    why = unchecked("SciPy is what others are checked against")
-    return steady(comm, SCIPY, lambda: whole @ x if whole is not None else None, why, alone=True)
-
-
-def _bytes(comm: MPI.Intracomm, block: RowBlock) -> int:
-    """Collective. The arrays of the matrix on all ranks together."""
-    entries = block.entries
-    mine = entries.data.nbytes + entries.indices.nbytes + entries.indptr.nbytes
-    return int(comm.allreduce(mine))

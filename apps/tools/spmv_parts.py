@@ -12,7 +12,7 @@ from mpi4py import MPI
 from scipy import sparse
 
 from onesided.apps.bench.race import LEAD, Contestant, steady, timed, unchecked
-from onesided.apps.bench.selection import Candidate, hints, prepare, release
+from onesided.apps.bench.selection import hints, prepare, release
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import Row, compared
@@ -148,23 +148,15 @@ def _compared(
     part: Part,
 ) -> list[Row]:
     """Collective. A row for every method, timed in turns; or why it is missing."""
-    info = hints(options)
-    make = block.maker(comm, info)
-    candidates: list[Candidate[DistMatrix]] = prepare(comm, names, make, DistMatrix.Free)
-    matrices = {each.method: each.made for each in candidates if each.made is not None}
-    entered = {name: part.contestants(comm, name, matrix) for name, matrix in matrices.items()}
+    candidates = prepare(comm, names, block.maker(comm, hints(options)), DistMatrix.Free)
+    entered = {name: part.contestants(comm, name, each) for name, each in candidates.made.items()}
     out = console(options.terminal) if comm.rank == 0 else None
     found = timed(comm, [each for some in entered.values() for each in some], options, out, case)
     rows: list[Row] = []
-    for name, matrix in matrices.items():
+    for name, matrix in candidates.made.items():
         labels = {"case": case, **label(name, matrix)}
         row = part.row(labels, matrix, [found.times[each.name] for each in entered[name]])
         row.verdict = found.verdicts[entered[name][0].name]
         rows.append(row)
-    rows += [
-        Row({"case": case, "method": each.method}, reason=each.reason)
-        for each in candidates
-        if each.reason
-    ]
     release(comm, candidates, DistMatrix.Free)
-    return rows
+    return rows + candidates.refused(case=case)

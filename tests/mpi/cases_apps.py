@@ -152,7 +152,7 @@ def _turned(target):
 def case_trial_of_every_method(comm, method):
     trial = try_method(comm, method, {})
     assert trial.works or not trial.supported, trial
-    assert trial.works or trial.words
+    assert trial.works or trial.reason
 
 
 def case_a_trial_sees_wrong_data(comm):
@@ -171,7 +171,7 @@ def case_a_trial_sees_wrong_data(comm):
         Request.Wait = wait
     assert not trial.works
     assert trial.supported
-    assert "wrong entries" in trial.words
+    assert "wrong entries" in trial.reason
 
 
 class Made:
