@@ -18,24 +18,19 @@ from onesided.apps.bench.race import setup_time
 from onesided.apps.bench.selection import BASELINE, chosen
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import Report, Row, compared, conclusions
 from onesided.apps.cli.statistics import Target, Verdict, conclusion, ratio
-from onesided.apps.tools.fft import plan_maker
-from onesided.apps.tools.fft_contest import (
-    BUDGET,
+from onesided.apps.tools.fft import (
     DIRECTIONS,
     FFTW_MPI,
     LOCAL,
-    OPPONENTS,
     PEER,
-    SLOW_LINK,
-    Case,
     Outcome,
-    cases,
     contest,
     in_words,
+    plan_maker,
 )
+from onesided.apps.tools.fft_contest import BUDGET, OPPONENTS, SLOW_LINK, Case, cases
 from onesided.collectives import methods
 from onesided.pencilfft import PFFT
 
@@ -49,6 +44,8 @@ TARGETS_REMARK = (
 )
 #: What the shapes are divided by with ``--quick``.
 SHRINK = 16
+#: Seconds for which a transform runs before it is timed: see :mod:`onesided.apps.bench.race`.
+LEAD = 0.1
 #: How often a plan is made.
 PLANS = 5
 
@@ -70,7 +67,7 @@ def run_targets(comm: MPI.Intracomm, options: Options) -> int:
         def measure(part: Part, case: Case = case, own: Options = own) -> None:
             if case.setups and PEER in opponents and find_spec("mpi4py_fft") is not None:
                 part.rows += _setups(comm, own, case, names[0])
-            outcome = contest(comm, own, names, opponents)
+            outcome = contest(comm, own, names, opponents, lead=LEAD)
             plans = {**outcome.choices, FFTW_MPI: outcome.facts, PEER: outcome.best_peer}
             part.pattern["plans"] = {case.name: plans}
             part.rows += _target_rows(case, outcome)
@@ -84,8 +81,7 @@ def run_targets(comm: MPI.Intracomm, options: Options) -> int:
     nothing = f"no targets are set for these shapes on {comm.size} ranks"
     report.remarks += conclusions(report.rows, nothing)
     report.remarks.append(conclusion(verdicts, against))
-    report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
-    return report.code(comm, strict=options.strict)
+    return report.end(comm, options)
 
 
 def _setups(comm: MPI.Intracomm, options: Options, case: Case, method: str) -> list[Row]:
@@ -126,48 +122,37 @@ def _seconds(comm: MPI.Intracomm, make: Callable[[], Any]) -> list[float]:
     return times
 
 
-def _with_case(options: Options, case: Case, count: int) -> Any:
+def _with_case(options: Options, case: Case, count: int) -> Options:
     """The options of one case; the time is shared by all."""
-    own = {
-        "shape": list(case.shape),
-        "dtype": case.dtype,
-        "backend": case.backend if case.backend != "auto" else options.backend,
-        "grid": ["auto"] if case.grid is None else list(case.grid),
-        "seconds": options.seconds / count,
-    }
-    return options.but(**own)
+    return options.but(
+        shape=list(case.shape),
+        dtype=case.dtype,
+        backend=case.backend if case.backend != "auto" else options.backend,
+        grid=["auto"] if case.grid is None else list(case.grid),
+        seconds=options.seconds / count,
+    )
 
 
 def _target_rows(case: Case, outcome: Outcome) -> list[Row]:
     """A row for every direction, method and opponent, and why a method is missing."""
-    rows: list[Row] = [
-        _row(case, outcome, direction, method, opponent)
+    usual = {each: Target(each, 0.0, least=each != LOCAL) for each in (PEER, LOCAL, FFTW_MPI)}
+    set_ = {each.opponent: each for each in case.targets}
+    rows = [
+        compared(
+            {"case": case.name, "direction": direction, "method": outcome.labels[method]},
+            outcome.times[method, direction],
+            outcome.times[opponent, direction],
+            set_.get(opponent, target),
+            wanted=opponent in set_,
+            nbytes=outcome.nbytes,
+            verdict=outcome.verdicts.get(method),
+        )
         for direction in DIRECTIONS
         for method in outcome.methods
-        for opponent in (PEER, LOCAL, FFTW_MPI)
+        for opponent, target in usual.items()
         if (opponent, direction) in outcome.times
     ]
-    rows += [
-        Row({"case": case.name, "method": each.method}, reason=each.reason)
-        for each in outcome.candidates
-        if each.reason
-    ]
-    return rows
-
-
-def _row(case: Case, outcome: Outcome, direction: str, method: str, opponent: str) -> Row:
-    target = next((each for each in case.targets if each.opponent == opponent), None)
-    usual = Target(opponent, 0.0, least=opponent != LOCAL)
-    labels = {"case": case.name, "direction": direction, "method": outcome.labels[method]}
-    return compared(
-        labels,
-        outcome.times[method, direction],
-        outcome.times[opponent, direction],
-        target or usual,
-        wanted=target is not None,
-        nbytes=outcome.nbytes,
-        verdict=outcome.verdicts.get(method),
-    )
+    return rows + outcome.candidates.refused(case=case.name)
 
 
 REMARK = (
@@ -185,14 +170,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     if options.targets:
         return run_targets(comm, options)
     opponents = [OPPONENTS[word] for word in options.against or USUAL]
-    outcome = contest(comm, options, chosen(options.comm), opponents)
-    pattern = {
-        "shape": list(options.shape),
-        "dtype": options.dtype,
-        "ranks": comm.size,
-        "plans": outcome.choices,
-        "FFTW-MPI": outcome.facts,
-    }
+    outcome = contest(comm, options, chosen(options.comm), opponents, lead=LEAD)
+    pattern = {**outcome.pattern, "plans": outcome.choices, FFTW_MPI: outcome.facts}
     report = Report("bench fft", options.settings(), pattern, remarks=[REMARK])
     report.rows = _rows(outcome)
     report.remarks += [f"{name}: {reason}" for name, reason in outcome.absent.items()]
@@ -202,34 +181,29 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         report.remarks.append(f"{PEER}: by its fastest kernel, {outcome.best_peer}")
     report.remarks += _methods_compared(outcome)
     report.remarks.append(conclusion(outcome.verdicts.values(), outcome.against))
-    report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
-    return report.code(comm)
+    return report.end(comm, options)
 
 
 def _rows(outcome: Outcome) -> list[Row]:
     """A row for each direction of everybody, and why a method is missing."""
-    setups = {each.method: each.setup + each.freeing for each in outcome.candidates}
     rows = []
     for direction in DIRECTIONS:
-        against = {
-            name: outcome.times[name, direction]
-            for name in (PEER, FFTW_MPI, LOCAL, BASELINE)
-            if (name, direction) in outcome.times
-        }
-        for name, way in outcome.times:
-            if way == direction and name != PEER:
-                labels = {"direction": direction, "method": outcome.labels.get(name, name)}
-                nbytes = 0 if name == LOCAL else outcome.nbytes
-                times = outcome.times[name, direction]
-                row = Row(labels, times, setups.get(name), nbytes, against, hidden=("error",))
-                row.verdict = outcome.verdicts.get(name)
-                rows.append(row)
-    rows += [
-        Row({"method": each.method}, reason=each.reason)
-        for each in outcome.candidates
-        if each.reason
-    ]
-    return rows
+        timed = {name: times for (name, way), times in outcome.times.items() if way == direction}
+        against = {name: timed[name] for name in (PEER, FFTW_MPI, LOCAL, BASELINE) if name in timed}
+        rows += [
+            Row(
+                {"direction": direction, "method": outcome.labels.get(name, name)},
+                times,
+                outcome.setup(name),
+                0 if name == LOCAL else outcome.nbytes,
+                against,
+                verdict=outcome.verdicts.get(name),
+                hidden=("error",),
+            )
+            for name, times in timed.items()
+            if name != PEER
+        ]
+    return rows + outcome.candidates.refused()
 
 
 def _speeds(outcome: Outcome) -> list[str]:

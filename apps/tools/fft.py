@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from importlib.util import find_spec
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -11,13 +14,17 @@ import scipy.fft
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.race import Contestant, Race, timed, unchecked
-from onesided.apps.bench.selection import BASELINE, Candidate, chosen, hints, prepare, release
+from onesided.apps.bench.foreign import ForeignError
+from onesided.apps.bench.race import Check, Contestant, timed, unchecked
+from onesided.apps.bench.selection import BASELINE, Candidates, chosen, hints, prepare, release
+from onesided.apps.cli.failures import user_errors, words
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import Report, Row, byte_count
 from onesided.apps.cli.statistics import Verdict, conclusion
-from onesided.collectives import sums
+from onesided.apps.tools.fftw_mpi import FftwMpi
+from onesided.apps.tools.local_work import LocalWork
+from onesided.collectives import agreed, sums
 from onesided.pencilfft import PFFT, newDistArray
 
 # Is a parallel Fourier transform right? Two ways to know, by the size of the array.
@@ -200,91 +207,129 @@ def used_method(plan: PFFT, method: str) -> str:
     return method if used in ([], [method]) else f"{method} ({', '.join(used)})"
 
 
-def run(comm: MPI.Intracomm, options: Options) -> int:
-    """Collective. The command; its exit code is 1 where a verification failed."""
-    names = chosen(options.comm)
-    candidates = prepare(comm, names, plan_maker(comm, options), PFFT.destroy)
-    ready = [each for each in candidates if each.made is not None]
-    plans = {each.method: each.made for each in ready if each.made is not None}
-    plan = next(iter(plans.values()))
-    report = Report("fft", options.settings(), _pattern(comm, plan), remarks=[REMARK])
-    source = random_input(comm, plan)
-    check = FourierCheck(comm, plan, source) if options.verify else None
-    found = _measured(comm, options, plans, source, check)
-    if check is not None:
-        report.remarks.append(conclusion(found.verdicts.values(), check.against))
-    nbytes = exchanged_bytes(comm, plan)
-    labels = {method: used_method(plan, method) for method, plan in plans.items()}
-    release(comm, candidates, PFFT.destroy)
-    report.rows = _rows(candidates, labels, list(found.times.values()), nbytes)
-    for row, each in zip(report.rows, candidates, strict=True):
-        row.verdict = found.verdicts.get(f"{each.method} forward")
-    report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
-    return report.code(comm)
+# Transforms in turns: by our methods, and by others if they are asked for.
+#
+# Others are mpi4py-fft with every kernel it has here, the local work of our own plan, and FFTW-MPI
+# in C. Plans of mpi4py-fft transform their own arrays, so that they copy nothing, and FFTW plans by
+# measuring, which is its default; the fastest of them is the opponent. With ``--backend``
+# fftw, numpy, scipy or mkl_fft both sides have that kernel.
+
+PEER, LOCAL, FFTW_MPI = "mpi4py-fft", "local work", "FFTW-MPI"
+DIRECTIONS = ("forward", "backward")
+
+#: Kernels of mpi4py-fft, and the modules that they need.
+KERNELS = {"fftw": "mpi4py_fft.fftw", "scipy": "scipy", "numpy": "numpy", "mkl_fft": "mkl_fft"}
+
+Calls = tuple[Callable[[], object], Callable[[], object]]
 
 
-REMARK = (
-    "An iteration is a forward and a backward transform. GB/s: bytes that a rank sends to others, "
-    "per second of the whole iteration. Set-up: making and freeing the plan."
-)
+@dataclass
+class Outcome:
+    """What came out: seconds by name and direction, and what there is to say about each method.
+
+    ``pattern`` is of the first plan; ``choices`` tells by method what its plan has decided;
+    ``absent`` why an opponent did not take part; ``facts`` what FFTW-MPI says of itself. ``nbytes``
+    a rank sends in one direction. ``best_peer``: which kernel of mpi4py-fft is the fastest, and
+    stands for it; ``against``: what results are compared with.
+    """
+
+    candidates: Candidates[PFFT]
+    pattern: dict[str, Any]
+    labels: dict[str, str]
+    choices: dict[str, dict[str, Any]]
+    nbytes: int
+    times: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    best_peer: str = ""
+    absent: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    against: str = ""
+
+    @property
+    def methods(self) -> list[str]:
+        """Local. Names of the methods that were timed."""
+        return list(self.labels)
+
+    def both(self, name: str) -> list[float]:
+        """Local. Seconds of forward and backward together, by round."""
+        pairs = zip(*(self.times[name, direction] for direction in DIRECTIONS), strict=True)
+        return [one + other for one, other in pairs]
+
+    def setup(self, method: str) -> float | None:
+        """Local. Seconds of making and freeing a plan; None of what is no method."""
+        found = (each.setup + each.freeing for each in self.candidates if each.method == method)
+        return next(found, None)
 
 
-def _measured(
+def contest(
     comm: MPI.Intracomm,
     options: Options,
-    plans: Mapping[str, PFFT],
-    source: Any,
-    check: FourierCheck | None,
-) -> Race:
-    """Collective. Forward and backward, one after the other for every plan."""
+    names: Sequence[str],
+    opponents: Sequence[str] = (),
+    *,
+    verify: bool = True,
+    lead: float = 0.0,
+) -> Outcome:
+    """Collective. Time the methods and the opponents on ``--shape``, ``--dtype`` and ``--grid``.
+
+    ``lead``: seconds for which a transform runs before it is timed.
+    """
+    candidates = prepare(comm, names, plan_maker(comm, options), PFFT.destroy)
+    plans = candidates.made
     first = next(iter(plans.values()))
+    labels = {method: used_method(plan, method) for method, plan in plans.items()}
+    choices = {method: choice(plan, labels[method]) for method, plan in plans.items()}
+    nbytes = exchanged_bytes(comm, first) // len(DIRECTIONS)
+    outcome = Outcome(candidates, _pattern(comm, first), labels, choices, nbytes)
+    source = random_input(comm, first)
+    entered: dict[str, tuple[Calls, Check]] = {}
+    peers = _peers(comm, options, opponents, outcome)
+    for name, peer in peers.items():
+        array = peer.forward.input_array
+        array[...] = source if array.shape == source.shape else 0.5
+        entered[name] = (peer.forward, peer.backward), _peer_check(comm, peer)
+    local = _local_work(comm, options, first, opponents, outcome)
+    if local is not None:
+        why = unchecked("zeros, which stay zeros: a lower bound, and no transform")
+        entered[LOCAL] = (local.forward, local.backward), why
+    check = FourierCheck(comm, first, source) if verify else None
+    outcome.against = "" if check is None else check.against
     spectrum, back = newDistArray(first, True), newDistArray(first, False)
-    contestants = []
-    for method, plan in plans.items():
-        verify = unchecked("without --verify") if check is None else partial(check, plan)
-        calls = _call(plan.forward, source, spectrum), _call(plan.backward, spectrum, back)
-        contestants += [
-            Contestant(f"{method} forward", calls[0], verify),
-            Contestant(f"{method} backward", calls[1], unchecked("with the forward transform")),
-        ]
+    first.forward(source, spectrum)
+    for name, plan in plans.items():
+        calls = partial(plan.forward, source, spectrum), partial(plan.backward, spectrum, back)
+        mine = unchecked("without --verify") if check is None else partial(check, plan)
+        entered[name] = calls, mine
+    contestants = {}
+    for name, (calls, each) in entered.items():
+        for direction, call in zip(DIRECTIONS, calls, strict=True):
+            title = f"{name} {direction}"
+            contestants[name, direction] = Contestant(title, call, each, lead=lead)
+            each = unchecked("with the forward transform")
+    fftw = _fftw_mpi(comm, options, first, opponents, outcome, lead)
+    if fftw is not None:  # by its own clock, which does not see the question and the answer
+        why = unchecked("its program checks a round trip by itself")
+        for direction in DIRECTIONS:
+            run, own = partial(fftw.run, direction), partial(fftw.times, direction)
+            name = f"{FFTW_MPI} {direction}"
+            contestants[FFTW_MPI, direction] = Contestant(name, run, why, alone=True, own=own)
     out = console(options.terminal) if comm.rank == 0 else None
-    return timed(comm, contestants, options, out, "transforming")
-
-
-def _call(transform: Callable[..., Any], source: Any, target: Any) -> Callable[[], object]:
-    return lambda: transform(source, target)
-
-
-def _rows(
-    candidates: Sequence[Candidate[PFFT]],
-    labels: dict[str, str],
-    times: Sequence[Sequence[float]],
-    nbytes: int,
-) -> list[Row]:
-    """Local. A row for every method."""
-    ready = [each.method for each in candidates if not each.reason]
-    parts = dict(zip(ready, zip(times[::2], times[1::2], strict=True), strict=True))
-    whole = {
-        method: [one + other for one, other in zip(*pair, strict=True)]
-        for method, pair in parts.items()
-    }
-    rows = []
-    for each in candidates:
-        if each.reason:
-            rows.append(Row({"method": each.method}, reason=each.reason))
-            continue
-        forward, backward = parts[each.method]
-        rows.append(
-            Row(
-                {"method": labels[each.method]},
-                whole[each.method],
-                setup=each.setup + each.freeing,
-                nbytes=nbytes,
-                against={name: whole[name] for name in (BASELINE,) if name in whole},
-                details={"forward": forward, "backward": backward},
-            )
-        )
-    return rows
+    found = timed(comm, list(contestants.values()), options, out, "transforming")
+    outcome.times = {key: found.times[each.name] for key, each in contestants.items()}
+    outcome.verdicts = {
+        name: found.verdicts[f"{name} {direction}"]
+        for name, direction in contestants if f"{name} {direction}" in found.verdicts
+    }  # fmt: skip
+    if peers:
+        outcome.best_peer = min(peers, key=lambda name: median(outcome.both(name)))
+        for direction in DIRECTIONS:
+            outcome.times[PEER, direction] = outcome.times[outcome.best_peer, direction]
+    if fftw is not None:
+        fftw.close()
+    release(comm, candidates, PFFT.destroy)
+    for peer in peers.values():
+        peer.destroy()
+    return outcome
 
 
 def _pattern(comm: MPI.Intracomm, plan: PFFT) -> dict[str, Any]:
@@ -296,3 +341,130 @@ def _pattern(comm: MPI.Intracomm, plan: PFFT) -> dict[str, Any]:
         "kernel": plan.backend,
         "ranks": comm.size,
     }
+
+
+def choice(plan: PFFT, label: str) -> dict[str, Any]:
+    """Local. What a plan has decided: method, process grid, kernel, and bytes of a block."""
+    return {
+        "method": label,
+        "grid": list(plan.grid),
+        "kernel": plan.backend,
+        "block_bytes": plan.choice.blocking.nbytes,
+    }
+
+
+def in_words(choices: Mapping[str, dict[str, Any]]) -> list[str]:
+    """Local. The same for a person; methods whose plans decided alike share a sentence."""
+    alike: dict[str, list[str]] = {}
+    for decided in choices.values():
+        grid = " x ".join(map(str, decided["grid"]))
+        block = decided["block_bytes"]
+        blocks = "" if block is None else f", blocks of {byte_count(block)}"
+        words = f"grid {grid}, kernel {decided['kernel']}{blocks}"
+        alike.setdefault(words, []).append(decided["method"])
+    return [f"{', '.join(names)}: {words}" for words, names in alike.items()]
+
+
+def _peer_check(comm: MPI.Intracomm, peer: Any) -> Check:
+    """Collective. As of our plans, with its own input and arrays."""
+    from mpi4py_fft import newDistArray as peers_array
+
+    return partial(FourierCheck(comm, peer, np.array(peer.forward.input_array), peers_array), peer)
+
+
+def _peers(
+    comm: MPI.Intracomm, options: Options, opponents: Sequence[str], outcome: Outcome
+) -> dict[str, Any]:
+    """Collective. Plans of mpi4py-fft by name, on the grid that was asked for or its own."""
+    if PEER not in opponents:
+        return {}
+    if find_spec("mpi4py_fft") is None:
+        outcome.absent[PEER] = "it is not installed (it needs FFTW)"
+        return {}
+    from mpi4py_fft import PFFT as PeerPFFT
+
+    grid = options.process_grid
+    shape = tuple(options.shape)
+    kernels = [each for each, needs in KERNELS.items() if find_spec(needs) is not None]
+    if options.backend in kernels:  # a kernel by name: the same on both sides
+        kernels = [options.backend]
+    found = {}
+    for kernel in kernels:
+        name = f"{PEER} ({kernel})"
+        try:
+            plan = PeerPFFT(comm, shape, dtype=options.dtype, grid=grid, backend=kernel)
+            plan.forward.input_array[...] = 0
+            plan.forward()
+            plan.backward()
+        except Exception as error:  # alike on all ranks: a dtype or a shape that it has not
+            why = words(error)
+            outcome.absent[name] = f"it has not {options.dtype} of this shape ({why})"
+            continue
+        found[name] = plan
+    return found
+
+
+def _local_work(
+    comm: MPI.Intracomm, options: Options, plan: PFFT, opponents: Sequence[str], outcome: Outcome
+) -> LocalWork | None:
+    """Collective."""
+    if LOCAL not in opponents:
+        return None
+    if len(options.shape) == 1:
+        outcome.absent[LOCAL] = "of one-dimensional arrays it is not told apart"
+        return None
+    with user_errors(), agreed(comm):
+        return LocalWork(plan, options.backend)
+
+
+def _fftw_mpi(
+    comm: MPI.Intracomm,
+    options: Options,
+    plan: PFFT,
+    opponents: Sequence[str],
+    outcome: Outcome,
+    lead: float,
+) -> FftwMpi | None:
+    """Collective. FFTW-MPI, where this is what its program can do: a real array in slabs."""
+    if FFTW_MPI not in opponents:
+        return None
+    try:
+        if len(options.shape) != 3 or options.dtype != "float64":
+            raise ForeignError("its program transforms three-dimensional float64 arrays")
+        if plan.grid != (comm.size, 1, 1):
+            raise ForeignError(f"it splits the first axis alone, as --grid {comm.size} does")
+        fftw = FftwMpi(comm, options.shape, lead)
+    except ForeignError as error:
+        outcome.absent[FFTW_MPI] = str(error)
+        return None
+    outcome.facts = fftw.facts
+    return fftw
+
+
+REMARK = (
+    "An iteration is a forward and a backward transform. GB/s: bytes that a rank sends to others, "
+    "per second of the whole iteration. Set-up: making and freeing the plan."
+)
+
+
+def run(comm: MPI.Intracomm, options: Options) -> int:
+    """Collective. The command; its exit code is 1 where a verification failed."""
+    outcome = contest(comm, options, chosen(options.comm), verify=options.verify)
+    report = Report("fft", options.settings(), outcome.pattern, remarks=[REMARK])
+    if options.verify:
+        report.remarks.append(conclusion(outcome.verdicts.values(), outcome.against))
+    whole = {method: outcome.both(method) for method in outcome.methods}
+    for each in outcome.candidates:
+        row, method = Row({"method": each.method}, reason=each.reason), each.method
+        if not each.reason:
+            row = Row(
+                {"method": outcome.labels[method]},
+                whole[method],
+                setup=outcome.setup(method),
+                nbytes=len(DIRECTIONS) * outcome.nbytes,
+                against={name: whole[name] for name in (BASELINE,) if name in whole},
+                details={direction: outcome.times[method, direction] for direction in DIRECTIONS},
+                verdict=outcome.verdicts.get(method),
+            )
+        report.rows.append(row)
+    return report.end(comm, options)
