@@ -8,21 +8,22 @@ methods themselves run on all ranks, and their times stand beside those that the
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from mpi4py import MPI
 
+from onesided.apps.bench.ranks import of_first
 from onesided.apps.bench.selection import chosen, hints
 from onesided.apps.cli.failures import CommandError, user_errors, words
 from onesided.apps.cli.machine import library
 from onesided.apps.cli.options import ALL, Options
-from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import Listing, Report
 from onesided.apps.modelling.check import Outcome, check
 from onesided.apps.modelling.measuring import Findings, find
 from onesided.apps.modelling.nodes import node_of_ranks
-from onesided.collectives import OnesidedError, agreed
+from onesided.collectives import OnesidedError
 from onesided.collectives.hardware import Layout
 from onesided.collectives.hints import Hints
 from onesided.collectives.modelling.exchanges import formulas
@@ -50,10 +51,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     names = modelled(options.comm) if options.verify else []
     with user_errors():
         ranks_per_node = Hints.of(hints(options)).ranks_per_node
-    out = console(options.terminal) if comm.rank == 0 else None
     nodes = node_of_ranks(comm, ranks_per_node)
-    found = f"measured: {library()}, {Layout.of(comm)}"
-    findings = _findings(comm, options, nodes, found)
+    findings = _findings(comm, options, nodes)
     outcome = Outcome([], {})
     if names:
         with user_errors():
@@ -78,9 +77,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         listings=listings(findings.parameters),
     )
     if options.keep:
-        report.remarks.append(_kept(comm, findings.parameters))
-    report.finish(comm, out, options.json)
-    return 0
+        report.remarks.append(of_first(comm, partial(_kept, findings.parameters)))
+    return report.end(comm, options)
 
 
 def _checked(comm: MPI.Intracomm, parameters: Parameters, outcome: Outcome) -> Parameters:
@@ -93,12 +91,12 @@ def _checked(comm: MPI.Intracomm, parameters: Parameters, outcome: Outcome) -> P
     return replace(parameters, error=most, measured=measured)
 
 
-def _kept(comm: MPI.Intracomm, parameters: Parameters) -> str:
-    """Collective. A sentence about the file of rank 0; :class:`CommandError` on all ranks."""
-    with agreed(comm, "keep"):
-        path = keep_parameters(parameters) if comm.rank == 0 else None
-        if comm.rank == 0 and path is None:
-            raise CommandError(f"no file for the parameters: {VARIABLE} is off, or no home")
+def _kept(parameters: Parameters) -> str:
+    """Local. A sentence about the file; :class:`CommandError` where there is none."""
+    with user_errors():
+        path = keep_parameters(parameters)
+    if path is None:
+        raise CommandError(f"no file for the parameters: {VARIABLE} is off, or no home")
     return f"The parameters are kept in {path}"
 
 
@@ -112,16 +110,15 @@ def modelled(text: str) -> list[str]:
     return names
 
 
-def _findings(
-    comm: MPI.Intracomm, options: Options, nodes: list[int], provenance: str
-) -> Findings:
+def _findings(comm: MPI.Intracomm, options: Options, nodes: list[int]) -> Findings:
     """Collective. Measured now, or read from a file."""
     if options.parameters is not None:
         return Findings(load(comm, options.parameters))
     with user_errors():
         share = FOUND if options.verify else 1.0
         findings = find(comm, options.but(seconds=share * options.seconds), nodes)
-    parameters: Parameters = replace(findings.parameters, name="measured", provenance=provenance)
+    origin = f"measured: {library()}, {Layout.of(comm)}"
+    parameters: Parameters = replace(findings.parameters, name="measured", provenance=origin)
     return replace(findings, parameters=parameters)
 
 
@@ -163,31 +160,27 @@ def listings(parameters: Parameters) -> dict[str, Listing]:
             continue
         for kind in ("messages", "collective", "puts"):
             transfer: PiecewiseLogGP | None = getattr(level, kind)
-            if transfer is None:
-                continue
-            title = f"{kind.capitalize()}, {which}"
-            found[f"{kind} {which}"] = Listing(title, SEGMENTS, _rows(transfer))
-        columns = {f"{name.replace('_', ' ')} (us)": ".4g" for name in SYNCHRONIZATION}
-        numbers = [getattr(level, name) * 1e6 for name in SYNCHRONIZATION]
-        found[f"synchronization {which}"] = Listing(
-            f"Synchronization, {which}", columns, [numbers]
-        )
+            if transfer is not None:
+                title = f"{kind.capitalize()}, {which}"
+                found[f"{kind} {which}"] = Listing(title, SEGMENTS, _rows(transfer))
+        seconds = {name.replace("_", " "): getattr(level, name) for name in SYNCHRONIZATION}
+        found[f"synchronization {which}"] = _of_one_row(f"Synchronization, {which}", seconds)
     if parameters.setup:
-        columns = {f"{method} (us)": ".4g" for method in parameters.setup}
-        numbers = [seconds * 1e6 for seconds in parameters.setup.values()]
-        found["setup"] = Listing("Making and freeing a request", columns, [numbers])
+        found["setup"] = _of_one_row("Making and freeing a request", parameters.setup)
     return found
 
 
+def _of_one_row(title: str, seconds: Mapping[str, float]) -> Listing:
+    columns = {f"{name} (us)": ".4g" for name in seconds}
+    return Listing(title, columns, [[each * 1e6 for each in seconds.values()]])
+
+
 def _rows(transfer: PiecewiseLogGP) -> list[Sequence[float | None]]:
-    rows: list[Sequence[float | None]] = []
-    for segment in transfer.segments:
-        each = segment.loggp
-        rows.append(
-            [segment.start, each.latency * 1e6, each.overhead * 1e6, each.gap * 1e6,
-             each.byte_gap * 1e9]
-        )  # fmt: skip
-    return rows
+    return [
+        [each.start, loggp.latency * 1e6, loggp.overhead * 1e6, loggp.gap * 1e6,
+         loggp.byte_gap * 1e9]
+        for each in transfer.segments for loggp in [each.loggp]
+    ]  # fmt: skip
 
 
 # The parameters in a file, as ``onesided bench model --json`` writes them.
@@ -195,24 +188,17 @@ def _rows(transfer: PiecewiseLogGP) -> list[Sequence[float | None]]:
 
 def load(comm: MPI.Intracomm, path: str) -> Parameters:
     """Collective. Read by rank 0; :class:`CommandError` on all ranks for what is no such file."""
-    parameters: Parameters | None = None
-    trouble = ""
-    if comm.rank == 0:
-        parameters, trouble = _read(path)
-    parameters, trouble = comm.bcast((parameters, trouble))
-    if parameters is None:
-        raise CommandError(trouble)
-    return parameters
+    return of_first(comm, partial(_read, path))
 
 
-def _read(path: str) -> tuple[Parameters | None, str]:
+def _read(path: str) -> Parameters:
     try:
         with open(path, encoding="utf-8") as file:
             content = json.load(file)
         if isinstance(content, dict) and isinstance(content.get("pattern"), dict):
             content = content["pattern"].get("parameters")  # the report of the benchmark
-        return of_record(content), ""
+        return of_record(content)
     except OSError as error:
-        return None, words(error)
+        raise CommandError(words(error)) from error
     except (OnesidedError, ValueError) as error:  # JSON's errors and Unicode's are ValueErrors
-        return None, f"{path}: {words(error)}"
+        raise CommandError(f"{path}: {words(error)}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from mpi4py import MPI
 
-from onesided.apps.bench.race import Contestant, race, repeats, rest, unchecked
+from onesided.apps.bench.race import Contestant, race, repeats, rest, setup_time, unchecked
 from onesided.apps.bench.selection import BASELINE, hints
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.statistics import quartiles
@@ -148,20 +148,15 @@ def _software(node: MPI.Intracomm, options: Options, seconds: float) -> dict[str
 
 def _setups(comm: MPI.Intracomm, options: Options) -> dict[str, float]:
     """Collective. Seconds of making and freeing a request on all ranks, by method."""
-    sent, info = np.zeros(comm.size, np.uint8), hints(options)
+    blocks, info = [np.zeros(comm.size, np.uint8), [1] * comm.size], hints(options)
     found = {}
     for method in formulas():
-        times = []
-        try:
-            for _ in range(SETUPS):
-                comm.Barrier()
-                start = MPI.Wtime()
-                blocks = [sent, [1] * comm.size]
-                Alltoallv_init(comm, blocks, None, method=method, info=info).Free()
-                times.append(comm.allreduce(MPI.Wtime() - start, MPI.MAX))
-        except UnsupportedError:  # on every rank
-            continue
-        found[method] = quick(times)
+
+        def once(method: str = method) -> None:
+            Alltoallv_init(comm, blocks, None, method=method, info=info).Free()
+
+        with suppress(UnsupportedError):  # on every rank
+            found[method] = quick([setup_time(comm, once) for _ in range(SETUPS)])
     return found
 
 
