@@ -199,15 +199,21 @@ def _started(
         )
 
 
-def foreign_folders() -> Iterator[Path]:
-    """Local. The folders of PATH, without that of our own virtual environment.
+def foreign_programs(*names: str) -> Iterator[Path]:
+    """Local. Programs of these names on PATH, each once, by folder and then by name; not those of
+    our own virtual environment.
 
     The MPIs of the package index have no libraries of others beside them.
     """
+    seen = set()
     for entry in os.environ.get("PATH", "").split(os.pathsep):
         folder = Path(entry).resolve()  # Open MPI does not start from a link such as /bin
-        if entry and not _is_ours(folder):
-            yield folder
+        for path in (folder / name for name in names):
+            if not entry or _is_ours(folder) or not os.access(path, os.X_OK):
+                continue
+            if path.resolve() not in seen:
+                seen.add(path.resolve())
+                yield path
 
 
 def clean_environment(first: Path) -> dict[str, str]:

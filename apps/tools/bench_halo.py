@@ -7,7 +7,7 @@ types. Three fields in one update are compared with one field, and with three up
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -61,12 +61,10 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     parts = Parts(comm, report, options.json)
     with progress(out, "exchanging", len(shapes)) as tick:
         for shape in shapes:
-            contest = partial(_contest, comm, shape, options)
-            parts.add("x".join(map(str, shape)), contest)
+            parts.add("x".join(map(str, shape)), partial(_contest, comm, shape, options))
             tick()
     report.remarks += conclusions(report.rows, "no targets are set for these grids")
-    report.finish(comm, out, options.json)
-    return report.code(comm, strict=options.strict)
+    return report.end(comm, options)
 
 
 def _contest(
@@ -79,7 +77,11 @@ def _contest(
         stack.callback(grid.Free)
         cart = comm.Create_cart(grid.dims, [True] * len(shape), reorder=False)
         stack.callback(cart.Free)
-        entrants = [_update(grid, OURS, 1), _update(grid, JOINT, FIELDS), _updates(grid)]
+        entrants = [
+            _entrant(grid, OURS, [1]),
+            _entrant(grid, JOINT, [FIELDS]),
+            _entrant(grid, APART, [1] * FIELDS),
+        ]
         for title, kind in ((PACKED, Packed), (TYPED, Typed)):
             hand = kind(cart, np.zeros_like(entrants[0].fields[0]))
             stack.callback(hand.free)
@@ -105,21 +107,15 @@ def _contest(
         ))  # fmt: skip
 
 
-def _update(grid: Grid, name: str, count: int) -> Entrant:
-    """Collective."""
-    fields = [grid.zeros() for _ in range(count)]
-    return Entrant(name, fields, lambda: grid.update(*fields))
-
-
-def _updates(grid: Grid) -> Entrant:
-    """Collective."""
-    fields = [grid.zeros() for _ in range(FIELDS)]
+def _entrant(grid: Grid, name: str, together: Sequence[int]) -> Entrant:
+    """Collective. Fields that are updated so many at a time."""
+    groups = [[grid.zeros() for _ in range(count)] for count in together]
 
     def exchange() -> None:
-        for field in fields:
-            grid.update(field)
+        for group in groups:
+            grid.update(*group)
 
-    return Entrant(APART, fields, exchange)
+    return Entrant(name, [field for group in groups for field in group], exchange)
 
 
 def _verdict(comm: MPI.Intracomm, grid: Grid, entrant: Entrant) -> Verdict:

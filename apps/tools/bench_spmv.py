@@ -30,9 +30,14 @@ from onesided.apps.tools.spmv_contest import (
     grid,
     product_aims,
 )
-from onesided.apps.tools.spmv_parts import CG_REMARK, HALO_REMARK, cg_rows, halo_rows
-from onesided.apps.tools.spmv_reading import REMARK as READING_REMARK
-from onesided.apps.tools.spmv_reading import reading_rows
+from onesided.apps.tools.spmv_parts import (
+    CG_REMARK,
+    HALO_REMARK,
+    READING_REMARK,
+    cg_rows,
+    halo_rows,
+    reading_rows,
+)
 from onesided.sparse import DistMatrix, stencil27
 
 # ``onesided bench spmv --targets``: many matrices, and parts of a product, with what to reach.

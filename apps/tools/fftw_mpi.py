@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from onesided.apps.bench.foreign import Foreign, ForeignError, Program, finished, foreign_folders
+from onesided.apps.bench.foreign import Foreign, ForeignError, Program, finished, foreign_programs
 
 SOURCE = Path(__file__).parents[1] / "data" / "fftw_mpi.c"
 LIBRARIES = ("-lfftw3_mpi", "-lfftw3", "-lm")
@@ -60,15 +60,10 @@ def compilers() -> Iterator[tuple[Path, Path]]:
 
     The MPIs of the package index have no FFTW, and a library built for another MPI may link.
     """
-    seen = set()
-    for folder in foreign_folders():
-        for name in COMPILERS:
-            compiler, launcher = folder / name, folder / name.replace("mpicc", "mpiexec")
-            if not (os.access(compiler, os.X_OK) and os.access(launcher, os.X_OK)):
-                continue
-            if compiler.resolve() not in seen:
-                seen.add(compiler.resolve())
-                yield compiler, launcher
+    for compiler in foreign_programs(*COMPILERS):
+        launcher = compiler.with_name(compiler.name.replace("mpicc", "mpiexec"))
+        if os.access(launcher, os.X_OK):
+            yield compiler, launcher
 
 
 def _first_error(text: str) -> str:

@@ -13,7 +13,6 @@ from mpi4py import MPI
 from onesided.apps.bench.race import setup_time
 from onesided.apps.cli.failures import CommandError, user_errors
 from onesided.apps.cli.options import Options, edge
-from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.tools.spmv import vector
@@ -115,8 +114,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     report.rows = [Row({"step": "make"}, [making]), Row({"step": "write"}, [writing])]
     if options.verify:
         report.verdicts["products with the file's matrix"] = _verdict(comm, options, rows)
-    report.finish(comm, console(options.terminal) if comm.rank == 0 else None, options.json)
-    return report.code(comm)
+    return report.end(comm, options)
 
 
 def _verdict(comm: MPI.Intracomm, options: Options, rows: Any) -> Verdict:

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from onesided.apps.bench.foreign import (
     ForeignError,
     Program,
     finished,
-    foreign_folders,
+    foreign_programs,
     said,
     shared_folder,
 )
@@ -125,12 +126,7 @@ def installed() -> Installation:
 
 def pythons() -> Iterator[Path]:
     """Local. Every python3 on PATH but that of our own virtual environment."""
-    seen = set()
-    for folder in foreign_folders():
-        python = folder / "python3"
-        if os.access(python, os.X_OK) and python.resolve() not in seen:
-            seen.add(python.resolve())
-            yield python
+    return foreign_programs("python3")
 
 
 def _ways() -> list[dict[str, str]]:
@@ -153,15 +149,11 @@ def _probed(python: Path, variables: Mapping[str, str]) -> Installation:
 
 def _launcher(compiler: str, library: str) -> Path:
     """Local. The launcher of the MPI of this compiler, whose library says what it is."""
-    folders = [Path(compiler).resolve().parent] if compiler else []
-    folders += [Path(compiler).parent] if compiler else []
-    for folder in (*folders, *foreign_folders()):
-        for name in LAUNCHERS:
-            path = folder / name
-            if os.access(path, os.X_OK) and is_open_mpi(said([str(path), "--version"])) == (
-                "Open MPI" in library
-            ):
-                return path
+    folders = [Path(compiler).resolve().parent, Path(compiler).parent] if compiler else []
+    beside = (folder / name for folder in folders for name in LAUNCHERS)
+    for path in (*filter(partial(os.access, mode=os.X_OK), beside), *foreign_programs(*LAUNCHERS)):
+        if is_open_mpi(said([str(path), "--version"])) == ("Open MPI" in library):
+            return path
     raise ForeignError(f"no launcher of {library.splitlines()[0]}")
 
 
