@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -95,53 +97,36 @@ def check(
 ) -> Outcome:
     """Collective. Exchanges of every pattern and size, predicted and timed."""
     outcome = Outcome([], {name: [] for name in names})
-    for pattern in dict.fromkeys(options.patterns):
-        for size in sorted(set(options.sizes)):
-            _one(comm, options, names, nodes, parameters, (pattern, size), outcome)
-    return outcome
-
-
-def _one(
-    comm: MPI.Intracomm,
-    options: Options,
-    names: Sequence[str],
-    nodes: Sequence[int],
-    parameters: Parameters,
-    which: tuple[str, int],
-    outcome: Outcome,
-) -> None:
-    pattern, size = which
-    table = PATTERNS[pattern](size / ITEM, nodes)
-    counts = table[comm.rank].tolist()
-    sent = np.arange(sum(counts), dtype=np.float64)
-    info = hints(options)
-
-    def make(method: str) -> Request:
-        return Alltoallv_init(comm, [sent, counts], None, method=method, info=info)
-
-    candidates = prepare(comm, names, make, Request.Free)
-    made = {each.method: each.made for each in candidates if each.made is not None}
-    calls = {method: round_of(request) for method, request in made.items()}
+    points = list(product(dict.fromkeys(options.patterns), sorted(set(options.sizes))))
+    info, seconds = hints(options), options.seconds / len(points)
     why = unchecked("the bytes do not matter to the model, and tests look at them")
-    contestants = [Contestant(name, call, why, repeats(comm, call)) for name, call in calls.items()]
-    seconds = options.seconds / len(set(options.sizes)) / len(set(options.patterns))
-    found = race(comm, contestants, iterations=options.iterations, seconds=seconds)
-    release(comm, candidates, Request.Free)
-    traffic, nbytes = of_matrix(table * ITEM, nodes), int(table.sum(axis=1).max()) * ITEM
-    expected = predict(traffic, parameters, names)
-    timed = found.times
-    fastest = min(timed, key=lambda name: quick(timed[name]))
-    among = {name: expected[name] for name in timed}
-    outcome.choices.append((contenders(among, parameters.error), fastest))
-    for each in candidates:
-        labels = {"pattern": pattern, "bytes": byte_count(nbytes), "method": each.method}
-        if each.method not in timed:
-            outcome.rows.append(Row(labels, reason=each.reason))
-            continue
-        seen = quick(timed[each.method])
-        error = expected[each.method] / seen - 1.0
-        outcome.errors[each.method].append(abs(error))
-        values = {"predicted us": expected[each.method] * 1e6, "error %": 100 * error}
-        outcome.rows.append(
-            Row(labels, timed[each.method], nbytes=nbytes, values=values)
-        )
+    for pattern, size in points:
+        table = PATTERNS[pattern](size / ITEM, nodes)
+        counts = table[comm.rank].tolist()
+        blocks = [np.arange(sum(counts), dtype=np.float64), counts]
+
+        def make(method: str, blocks: Sequence[Any] = blocks) -> Request:
+            return Alltoallv_init(comm, blocks, None, method=method, info=info)
+
+        candidates = prepare(comm, names, make, Request.Free)
+        calls = {method: round_of(request) for method, request in candidates.made.items()}
+        contestants = [
+            Contestant(name, call, why, repeats(comm, call)) for name, call in calls.items()
+        ]
+        timed = race(comm, contestants, iterations=options.iterations, seconds=seconds).times
+        release(comm, candidates, Request.Free)
+        traffic, nbytes = of_matrix(table * ITEM, nodes), int(table.sum(axis=1).max()) * ITEM
+        expected = predict(traffic, parameters, names)
+        seen = {name: quick(times) for name, times in timed.items()}
+        among = contenders({name: expected[name] for name in timed}, parameters.error)
+        outcome.choices.append((among, min(seen, key=seen.__getitem__)))
+        for each in candidates:
+            name = each.method
+            row = Row({"pattern": pattern, "bytes": byte_count(nbytes), "method": name})
+            if name in timed:
+                error = expected[name] / seen[name] - 1.0
+                outcome.errors[name].append(abs(error))
+                values = {"predicted us": expected[name] * 1e6, "error %": 100 * error}
+                row = replace(row, times=timed[name], nbytes=nbytes, values=values)
+            outcome.rows.append(replace(row, reason=each.reason))
+    return outcome

@@ -25,23 +25,18 @@ SPINS = 200
 Call = Callable[[], object]
 
 
-class Places:
-    """Two places in turn for every size, each in memory of its own, as slots of requests are.
+def places(sizes: Sequence[int]) -> tuple[dict[int, tuple[int, int]], int]:
+    """Local. By size where its two places begin, and the bytes of all.
 
-    What is measured of one size finds no more of its memory in the cache than a method does whose
-    rounds alternate with those of others.
+    Each has memory of its own, and they take turns, as slots of requests do: what is measured of
+    one size finds no more of its memory in the cache than a method does whose rounds alternate
+    with those of others.
     """
-
-    def __init__(self, sizes: Sequence[int]) -> None:
-        self._at: dict[int, tuple[int, int]] = {}
-        self.nbytes = 0
-        for nbytes in sizes:
-            self._at[nbytes] = (self.nbytes, self.nbytes + nbytes)
-            self.nbytes += 2 * nbytes
-
-    def of(self, nbytes: int) -> tuple[int, int]:
-        """Local. Where the two places of this size begin."""
-        return self._at[nbytes]
+    at, end = {}, 0
+    for nbytes in sizes:
+        at[nbytes] = (end, end + nbytes)
+        end += 2 * nbytes
+    return at, end
 
 
 class Probes:
@@ -62,9 +57,9 @@ class Probes:
         self._sizes = list(sizes)
         self._own = own
         longest = max(2 * max(sizes), IN_A_ROW * SHORT)
-        self._places = Places([*sizes, *(2 * nbytes for nbytes in sizes)])
+        self._places, self._all = places([*sizes, *(2 * nbytes for nbytes in sizes)])
         self._out = np.ones(longest, np.uint8)
-        self._into = np.zeros(max(longest, self._places.nbytes), np.uint8)
+        self._into = np.zeros(max(longest, self._all), np.uint8)
         self.calls: dict[str, Call] = {}
         self._messages()
         self._puts()
@@ -88,7 +83,7 @@ class Probes:
         pair, other = self._pair, self._other
         for nbytes in self._sizes:
             out = [self._out, nbytes, MPI.BYTE]
-            starts = self._places.of(nbytes)
+            starts = self._places[nbytes]
             turn = cycle([[self._into[at : at + nbytes], nbytes, MPI.BYTE] for at in starts])
 
             def exchange(out: Any = out, turn: Any = turn) -> None:
@@ -109,7 +104,7 @@ class Probes:
             counts[self._pair.rank] = 0
         layout = (counts, np.array([0, nbytes], np.intc))
         out = [self._out, layout, MPI.BYTE]
-        starts = self._places.of(2 * nbytes)
+        starts = self._places[2 * nbytes]
         turn = cycle([[self._into[at : at + 2 * nbytes], layout, MPI.BYTE] for at in starts])
         return lambda: self._pair.Alltoallv(out, next(turn))
 
@@ -131,11 +126,11 @@ class Probes:
         return call
 
     def _puts(self) -> None:
-        window, other = self._window(self._places.nbytes), self._other
+        window, other = self._window(self._all), self._other
         window.Lock_all()
         self._stack.callback(window.Unlock_all)
         for nbytes in self._sizes:
-            put = self._putter(window, nbytes, self._places.of(nbytes))
+            put = self._putter(window, nbytes, self._places[nbytes])
 
             def flushed(put: Call = put, times: int = 1) -> None:
                 for _ in range(times):
@@ -239,8 +234,8 @@ class SharedProbes:
     def __init__(self, node: MPI.Intracomm, sizes: Sequence[int], stack: ExitStack) -> None:
         """Collective over ranks of one node, possibly one alone."""
         longest = max(sizes)
-        at = Places([*sizes, IN_A_ROW * SHORT])
-        window = MPI.Win.Allocate_shared(at.nbytes + SHORT, 1, MPI.INFO_NULL, node)
+        at, end = places(sizes)
+        window = MPI.Win.Allocate_shared(end + SHORT, 1, MPI.INFO_NULL, node)
         stack.callback(window.Free)
         window.Lock_all(MPI.MODE_NOCHECK)
         stack.callback(window.Unlock_all)
@@ -251,8 +246,8 @@ class SharedProbes:
         out = memoryview(ones)
         self.calls: dict[str, Call] = {}
         for nbytes in sizes:
-            places = cycle([theirs[start : start + nbytes] for start in at.of(nbytes)])
-            self.calls[f"stores {nbytes}"] = self._store(places, out[:nbytes])
+            turn = cycle([theirs[start : start + nbytes] for start in at[nbytes]])
+            self.calls[f"stores {nbytes}"] = self._store(turn, out[:nbytes])
         few = [theirs[i * SHORT : (i + 1) * SHORT] for i in range(IN_A_ROW)]
         data = out[:SHORT]
 
@@ -261,16 +256,16 @@ class SharedProbes:
                 place[:] = data
 
         self.calls["stores in a row"] = in_a_row
-        self._flag = theirs[at.nbytes :].cast("q")
-        self._seen = mine[at.nbytes :].cast("q")
+        self._flag = theirs[end:].cast("q")
+        self._seen = mine[end:].cast("q")
         self._round = 0
         if node.size > 1:
             self.calls["counter"] = self._notify
 
     @staticmethod
-    def _store(places: Any, data: memoryview) -> Call:
+    def _store(turn: Any, data: memoryview) -> Call:
         def store() -> None:
-            next(places)[:] = data
+            next(turn)[:] = data
 
         return store
 
