@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import h5py
@@ -68,14 +69,8 @@ KINDS = {
     ),
 }
 
-Writer = Callable[[MPI.Intracomm, str, Any, Form, list[str]], None]
 
-
-def _market(comm: MPI.Intracomm, path: str, rows: Any, form: Form, comments: list[str]) -> None:
-    write_matrixmarket(comm, path, rows, form=form, comments=comments)
-
-
-def _store(comm: MPI.Intracomm, path: str, rows: Any, form: Form, comments: list[str]) -> None:
+def _store(comm: MPI.Intracomm, path: str, rows: Any, *, form: Form, comments: list[str]) -> None:
     blocks = Partition.from_lengths(np.array(comm.allgather(rows.shape[0]), np.int64))
     with DistMatrix(comm, rows, blocks, blocks, method="p2p", kernel="scipy") as matrix:
         write(matrix, path)
@@ -85,7 +80,7 @@ def _store(comm: MPI.Intracomm, path: str, rows: Any, form: Form, comments: list
                 file.attrs["comments"] = comments
 
 
-WRITERS: dict[str, Writer] = {".mtx": _market, ".h5": _store}
+WRITERS: dict[str, Callable[..., object]] = {".mtx": write_matrixmarket, ".h5": _store}
 
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
@@ -103,9 +98,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     with user_errors():
         making = setup_time(comm, lambda: made.append(kind.make(comm, options)))
         rows = made[0]
-        writing = setup_time(
-            comm, lambda: WRITERS[endings[0]](comm, options.output, rows, kind.form, comments)
-        )
+        write_rows = partial(WRITERS[endings[0]], comm, options.output, rows)
+        writing = setup_time(comm, partial(write_rows, form=kind.form, comments=comments))
     shape = comm.allreduce(rows.shape[0]), rows.shape[1]
     nonzeros = comm.allreduce(rows.nnz)
     pattern = {"matrix": words, "shape": list(shape), "nonzeros": nonzeros, "ranks": comm.size}
