@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.fft
@@ -220,6 +220,7 @@ DIRECTIONS = ("forward", "backward")
 #: Kernels of mpi4py-fft, and the modules that they need.
 KERNELS = {"fftw": "mpi4py_fft.fftw", "scipy": "scipy", "numpy": "numpy", "mkl_fft": "mkl_fft"}
 
+Made = TypeVar("Made")
 Calls = tuple[Callable[[], object], Callable[[], object]]
 
 
@@ -255,6 +256,16 @@ class Outcome:
         pairs = zip(*(self.times[name, direction] for direction in DIRECTIONS), strict=True)
         return [one + other for one, other in pairs]
 
+    def unless_absent(
+        self, name: str, opponents: Sequence[str], make: Callable[[], Made]
+    ) -> Made | None:
+        """Collective. The opponent, where it is asked for and can take part."""
+        try:
+            return make() if name in opponents else None
+        except ForeignError as error:
+            self.absent[name] = str(error)
+            return None
+
     def setup(self, method: str) -> float | None:
         """Local. Seconds of making and freeing a plan; None of what is no method."""
         found = (each.setup + each.freeing for each in self.candidates if each.method == method)
@@ -288,7 +299,7 @@ def contest(
         array = peer.forward.input_array
         array[...] = source if array.shape == source.shape else 0.5
         entered[name] = (peer.forward, peer.backward), _peer_check(comm, peer)
-    local = _local_work(comm, options, first, opponents, outcome)
+    local = outcome.unless_absent(LOCAL, opponents, partial(_local_work, comm, options, first))
     if local is not None:
         why = unchecked("zeros, which stay zeros: a lower bound, and no transform")
         entered[LOCAL] = (local.forward, local.backward), why
@@ -306,13 +317,15 @@ def contest(
             title = f"{name} {direction}"
             contestants[name, direction] = Contestant(title, call, each, lead=lead)
             each = unchecked("with the forward transform")
-    fftw = _fftw_mpi(comm, options, first, opponents, outcome, lead)
+    start = partial(_fftw_mpi, comm, options, first, lead)
+    fftw = outcome.unless_absent(FFTW_MPI, opponents, start)
     if fftw is not None:  # by its own clock, which does not see the question and the answer
         why = unchecked("its program checks a round trip by itself")
         for direction in DIRECTIONS:
             run, own = partial(fftw.run, direction), partial(fftw.times, direction)
             name = f"{FFTW_MPI} {direction}"
             contestants[FFTW_MPI, direction] = Contestant(name, run, why, alone=True, own=own)
+        outcome.facts = fftw.facts
     out = console(options.terminal) if comm.rank == 0 else None
     found = timed(comm, list(contestants.values()), options, out, "transforming")
     outcome.times = {key: found.times[each.name] for key, each in contestants.items()}
@@ -404,41 +417,21 @@ def _peers(
     return found
 
 
-def _local_work(
-    comm: MPI.Intracomm, options: Options, plan: PFFT, opponents: Sequence[str], outcome: Outcome
-) -> LocalWork | None:
-    """Collective."""
-    if LOCAL not in opponents:
-        return None
+def _local_work(comm: MPI.Intracomm, options: Options, plan: PFFT) -> LocalWork:
+    """Collective. :class:`ForeignError` where it is not told apart."""
     if len(options.shape) == 1:
-        outcome.absent[LOCAL] = "of one-dimensional arrays it is not told apart"
-        return None
+        raise ForeignError("of one-dimensional arrays it is not told apart")
     with user_errors(), agreed(comm):
         return LocalWork(plan, options.backend)
 
 
-def _fftw_mpi(
-    comm: MPI.Intracomm,
-    options: Options,
-    plan: PFFT,
-    opponents: Sequence[str],
-    outcome: Outcome,
-    lead: float,
-) -> FftwMpi | None:
+def _fftw_mpi(comm: MPI.Intracomm, options: Options, plan: PFFT, lead: float) -> FftwMpi:
     """Collective. FFTW-MPI, where this is what its program can do: a real array in slabs."""
-    if FFTW_MPI not in opponents:
-        return None
-    try:
-        if len(options.shape) != 3 or options.dtype != "float64":
-            raise ForeignError("its program transforms three-dimensional float64 arrays")
-        if plan.grid != (comm.size, 1, 1):
-            raise ForeignError(f"it splits the first axis alone, as --grid {comm.size} does")
-        fftw = FftwMpi(comm, options.shape, lead)
-    except ForeignError as error:
-        outcome.absent[FFTW_MPI] = str(error)
-        return None
-    outcome.facts = fftw.facts
-    return fftw
+    if len(options.shape) != 3 or options.dtype != "float64":
+        raise ForeignError("its program transforms three-dimensional float64 arrays")
+    if plan.grid != (comm.size, 1, 1):
+        raise ForeignError(f"it splits the first axis alone, as --grid {comm.size} does")
+    return FftwMpi(comm, options.shape, lead)
 
 
 REMARK = (
