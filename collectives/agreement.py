@@ -110,7 +110,7 @@ def from_root(comm: MPI.Comm, make: Callable[[], Any]) -> Any:
     """Collective, among ranks that are known to be in the same call. What ``make()`` returns on
     rank 0, where alone it is called; its error is raised on every rank."""
     error: Exception | None = None
-    word = None
+    word: Any = None
     if comm.rank == 0:
         try:
             word = None, make()

@@ -316,7 +316,7 @@ class Node:
         self.ranks: list[int] = np.flatnonzero(firsts == firsts[rank]).tolist()
         self.rank_of = {rank: number for number, rank in enumerate(self.ranks)}
         self.alone = len(self.ranks) == size
-        self.comm: MPI.Intracomm = context.comm
+        self.comm: Any = context.comm  # of Comm only an Intracomm can allocate shared memory
         if not self.alone:
             self.comm = context.comm.Split(int(firsts[rank]), rank)
 

@@ -24,7 +24,7 @@ from typing import Any
 from mpi4py import MPI
 
 from onesided.apps.bench.race import rest
-from onesided.apps.bench.ranks import of_first
+from onesided.apps.bench.ranks import from_rank_0
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.launch import launcher_environment, launcher_flags
 from onesided.collectives import agreed
@@ -96,7 +96,7 @@ class Foreign:
             return self._job.facts
 
         #: What the program says of itself, "ranks" among it.
-        self.facts = of_first(comm, begin)
+        self.facts = from_rank_0(comm, begin)
 
     def run(self, question: str) -> None:
         """Local, for rank 0. One question, one answer; other ranks should sleep."""

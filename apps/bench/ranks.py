@@ -9,25 +9,34 @@ from mpi4py import MPI
 
 from onesided.apps.bench.race import rest
 from onesided.apps.cli.failures import CommandError, together, user_errors
-from onesided.collectives import agree
 
 Found = TypeVar("Found")
 
 
-def of_first(comm: MPI.Intracomm, work: Callable[[], Found]) -> Found:
-    """Collective. What ``work`` gives rank 0, on all ranks; so is its :class:`CommandError`."""
-    given: list[Found] = []
+def by_rank_0(comm: MPI.Intracomm, work: Callable[[], Found]) -> Found | None:
+    """Collective. What rank 0 comes to while the others, which get None, sleep.
+
+    :class:`CommandError` on every rank where rank 0 cannot do it.
+    """
+    found: Found | None = None
     trouble: CommandError | None = None
     if comm.rank == 0:
         try:
-            given.append(work())
+            with user_errors():
+                found = work()
         except CommandError as error:
             trouble = type(error)(str(error))
     rest(comm)
-    given, trouble = comm.bcast((given, trouble))
+    trouble = comm.bcast(trouble)
     if trouble is not None:
         raise trouble
-    return given[0]
+    return found
+
+
+def from_rank_0(comm: MPI.Intracomm, work: Callable[[], Found]) -> Found:
+    """Collective. The same, but all ranks get it."""
+    found: Found = comm.bcast(by_rank_0(comm, work))
+    return found
 
 
 class Alone(Exception):
@@ -58,23 +67,6 @@ def among(comm: MPI.Intracomm, count: int, work: Callable[[MPI.Intracomm], None]
     trouble = comm.bcast(trouble)
     if trouble:
         raise CommandError(trouble)
-
-
-def by_rank_0(comm: MPI.Intracomm, work: Callable[[], Found], what: str) -> Found | None:
-    """Collective. What rank 0 comes to while the others, which get None, sleep.
-
-    :class:`CommandError` on every rank where rank 0 cannot do it; ``what`` names it.
-    """
-    found, error = None, None
-    if comm.rank == 0:
-        try:
-            found = work()
-        except Exception as problem:  # raised on all ranks below
-            error = problem
-    rest(comm)
-    with user_errors():
-        agree(comm, error, what)
-    return found
 
 
 def counted(size: int, asked: Sequence[int] | None, usual: Sequence[int]) -> list[int]:

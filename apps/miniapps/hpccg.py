@@ -10,7 +10,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.ranks import by_rank_0
+from onesided.apps.bench.ranks import from_rank_0
 from onesided.apps.bench.selection import ways_of
 from onesided.apps.bench.store import Part
 from onesided.apps.cli.failures import closing
@@ -61,7 +61,8 @@ def product(x: NDArray[Any]) -> NDArray[Any]:
         lower = (slice(None),) * axis + (slice(None, -1),)
         around[upper] += before[lower]
         around[lower] += before[upper]
-    return (DIAGONAL + 1.0) * x - around  # what is around has the point itself
+    found: NDArray[Any] = (DIAGONAL + 1.0) * x - around  # what is around has the point itself
+    return found
 
 
 def residuals(grid: Grid, iterations: int) -> list[float]:
@@ -130,10 +131,7 @@ def judge(
     expected: list[float] | None = None
     if options.verify:
         grid, iterations = system.grid, options.iterations
-        expected = by_rank_0(
-            comm, lambda: residuals(grid, iterations), "the residuals of rank 0 alone"
-        )
-        expected = comm.bcast(expected)
+        expected = from_rank_0(comm, lambda: residuals(grid, iterations))
     histories = []
     for ran in runs:
         row, solution = ran.row, ran.solver.last

@@ -64,9 +64,7 @@ def alone(system: System, options: Options) -> Values | None:
 
     :class:`.CommandError` on every rank where rank 0 has no room for it.
     """
-    return by_rank_0(
-        system.comm, lambda: _solved(system, options), "the solution of rank 0 alone"
-    )
+    return by_rank_0(system.comm, lambda: _solved(system, options))
 
 
 def _solved(system: System, options: Options) -> Values:

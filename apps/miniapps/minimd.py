@@ -14,7 +14,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from onesided.apps.bench.ranks import by_rank_0
+from onesided.apps.bench.ranks import from_rank_0
 from onesided.apps.bench.selection import ways_of
 from onesided.apps.bench.store import Part
 from onesided.apps.cli.failures import CommandError, user_errors, words
@@ -137,7 +137,7 @@ def base_problem(comm: MPI.Intracomm, options: Options) -> tuple[Problem, bool]:
     :class:`CommandError` on all ranks for a file that cannot be read, and for numbers that do
     not fit each other.
     """
-    problem = comm.bcast(by_rank_0(comm, lambda: _read(options.input), "the input file"))
+    problem = from_rank_0(comm, lambda: _read(options.input))
     given: dict[str, Any] = {
         name: getattr(options, option)
         for option, name in NUMBERS.items()

@@ -12,8 +12,8 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.race import Contestant, Race, Stopwatch, race, unchecked
-from onesided.apps.bench.ranks import by_rank_0
-from onesided.apps.bench.selection import prepare, release
+from onesided.apps.bench.ranks import from_rank_0
+from onesided.apps.bench.selection import Candidates, prepare, release
 from onesided.apps.bench.store import Part
 from onesided.apps.cli.failures import CommandError, user_errors
 from onesided.apps.cli.options import Options
@@ -169,7 +169,7 @@ def experiment(
         cart, axes = simulation.cart, simulation.axes
         return Links(cart, axes, wanted[name], info, simulation.needed)
 
-    candidates = []
+    candidates: Candidates[Links] = Candidates()
     try:
         candidates += prepare(comm, list(wanted), make, Links.free)
         links = {each.method: each.made for each in candidates if each.made is not None}
@@ -197,11 +197,8 @@ def experiment(
     simulation.free()
     if options.verify:
         part.verdicts[ENERGY] = conservation(problem, course.outputs)
-        expected = by_rank_0(
-            comm, lambda: alone(problem, kernel, steps), "the output of rank 0 alone"
-        )
-        expected = comm.bcast(expected)
-        part.verdicts[ALONE] = agreement(problem, course.outputs, expected or ())
+        expected = from_rank_0(comm, lambda: alone(problem, kernel, steps))
+        part.verdicts[ALONE] = agreement(problem, course.outputs, expected)
 
 
 def _row(

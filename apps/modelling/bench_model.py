@@ -14,7 +14,7 @@ from functools import partial
 
 from mpi4py import MPI
 
-from onesided.apps.bench.ranks import of_first
+from onesided.apps.bench.ranks import from_rank_0
 from onesided.apps.bench.selection import chosen, hints
 from onesided.apps.cli.failures import CommandError, user_errors, words
 from onesided.apps.cli.machine import library
@@ -77,7 +77,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         listings=listings(findings.parameters),
     )
     if options.keep:
-        report.remarks.append(of_first(comm, partial(_kept, findings.parameters)))
+        report.remarks.append(from_rank_0(comm, partial(_kept, findings.parameters)))
     return report.end(comm, options)
 
 
@@ -188,7 +188,7 @@ def _rows(transfer: PiecewiseLogGP) -> list[Sequence[float | None]]:
 
 def load(comm: MPI.Intracomm, path: str) -> Parameters:
     """Collective. Read by rank 0; :class:`CommandError` on all ranks for what is no such file."""
-    return of_first(comm, partial(_read, path))
+    return from_rank_0(comm, partial(_read, path))
 
 
 def _read(path: str) -> Parameters:

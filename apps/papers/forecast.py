@@ -380,11 +380,12 @@ def crossings(
 
     Only what was timed; ``sizes`` and ``counts`` ascend.
     """
-    found = []
+    found: list[Crossing] = []
 
     def add(over: str, at: int, seen: dict[int, float], model: float | None, known: bool) -> None:
         measured = crossing(list(seen), list(seen.values()))
-        found.append(Crossing(*who, over, at, model, measured, known))
+        method, order, other = who
+        found.append(Crossing(method, order, other, over, at, model, measured, known))
 
     for each in entered:
         other = dict(PAIRS).get(each.method, "")

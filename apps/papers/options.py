@@ -34,7 +34,7 @@ LARGEST = "4M"
 
 def few(text: str) -> int:
     """Local. A number of threads or neighbors of a rank."""
-    number = positive(text)
+    number: int = positive(text)
     if number > MOST_THREADS:
         raise argparse.ArgumentTypeError(f"{number}: at most {MOST_THREADS} of a rank")
     return number

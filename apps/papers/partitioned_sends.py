@@ -165,8 +165,10 @@ def ours(method: str, aggregate: int, compiled: bool = True) -> Callable[[Lane],
 
 
 def _runner(lane: Lane, request: Any) -> Runner:
-    marks = (request.Pready, request.Pready_range) if lane.is_sender else (None, None)
-    return Runner(request.Start, *marks, request.Wait, request.Free)
+    runner = Runner(request.Start, wait=request.Wait, free=request.Free)
+    if lane.is_sender:
+        runner.mark, runner.mark_range = request.Pready, request.Pready_range
+    return runner
 
 
 # In which order partitions are marked ready, and by which thread: geometry without any MPI.

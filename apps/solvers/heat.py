@@ -231,7 +231,7 @@ def verified(comm: MPI.Intracomm, runs: Runs) -> dict[str, Verdict]:
     """Collective. Compare with all steps computed on rank 0: the part of the points that differ."""
     first = next(iter(runs.values()))
     whole = tuple(slice(0, length) for length in first.problem.shape)
-    expected = by_rank_0(comm, lambda: serial(first.problem, first.steps), "all steps on rank 0")
+    expected = by_rank_0(comm, lambda: serial(first.problem, first.steps))
     verdicts = {}
     for method, each in runs.items():
         field = each.gathered(whole)

@@ -19,7 +19,7 @@ import numpy as np
 from mpi4py import MPI
 
 from onesided.apps.bench.race import Contestant, race, unchecked
-from onesided.apps.bench.ranks import by_rank_0
+from onesided.apps.bench.ranks import from_rank_0
 from onesided.apps.bench.selection import BASELINE, chosen, prepare, release
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Options, box
@@ -423,7 +423,7 @@ def _alone(
         finally:
             alone.destroy()
 
-    error = comm.bcast(by_rank_0(comm, difference, "the same steps on rank 0 alone"))
+    error = from_rank_0(comm, difference)
     return {"difference from rank 0 alone": Verdict(float(error), DIFFERENCE)}
 
 

@@ -114,7 +114,7 @@ def conditions(names: Sequence[str], axes: int) -> Sequence[str]:
 
 def damping(text: str) -> float:
     """Local. A number from zero to below one."""
-    number = not_negative(text)
+    number: float = not_negative(text)
     if number >= 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to below 1")
     return number

@@ -19,7 +19,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.race import Contestant, timed, unchecked
-from onesided.apps.bench.ranks import by_rank_0
+from onesided.apps.bench.ranks import from_rank_0
 from onesided.apps.bench.selection import BASELINE, chosen, hints, prepare, release
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Options
@@ -380,7 +380,7 @@ def _alone(
         differences = [np.max(np.abs(each - whole[at]), initial=0.0) for at, each in blocks]
         return float(np.max(differences)) / float(np.max(np.abs(equation.exact)))
 
-    return float(comm.bcast(by_rank_0(comm, difference, "the solution of rank 0 alone")))
+    return float(from_rank_0(comm, difference))
 
 
 def _error(

@@ -308,9 +308,9 @@ def contest(
     spectrum, back = newDistArray(first, True), newDistArray(first, False)
     first.forward(source, spectrum)
     for name, plan in plans.items():
-        calls = partial(plan.forward, source, spectrum), partial(plan.backward, spectrum, back)
+        both = partial(plan.forward, source, spectrum), partial(plan.backward, spectrum, back)
         mine = unchecked("without --verify") if check is None else partial(check, plan)
-        entered[name] = calls, mine
+        entered[name] = both, mine
     contestants = {}
     for name, (calls, each) in entered.items():
         for direction, call in zip(DIRECTIONS, calls, strict=True):

@@ -18,7 +18,7 @@ import numpy as np
 from mpi4py import MPI
 
 from onesided.apps.bench.foreign import ForeignError
-from onesided.apps.bench.ranks import of_first
+from onesided.apps.bench.ranks import from_rank_0
 from onesided.apps.bench.selection import BASELINE
 from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import Options
@@ -61,7 +61,7 @@ def cases(comm: MPI.Intracomm, options: Options) -> tuple[list[SparseCase], str]
 
     :class:`.CommandError` on every rank for a folder that is not there, or a file with no header.
     """
-    named, found = of_first(comm, partial(_large_enough, options))
+    named, found = from_rank_0(comm, partial(_large_enough, options))
     files = [SparseCase(NAME.sub(r"\1", path.name), partial(_of_file, path=path), False)
              for path in found]  # fmt: skip
     reason = "" if named else f"no matrices of files: {FOLDER} and --matrices name none"
@@ -195,7 +195,7 @@ class Opponent:
     def found(cls, comm: MPI.Intracomm) -> Opponent:
         """Collective."""
         try:
-            return cls(of_first(comm, installed))
+            return cls(from_rank_0(comm, installed))
         except ForeignError as error:
             return cls(None, str(error))
 

@@ -273,7 +273,7 @@ def _state_of(file: Any) -> int:
         form = repr(array.tolist() if array.dtype.hasobject else (array.dtype.str, array.shape))
         crc = zlib.crc32(form.encode(), crc)
         if not array.dtype.hasobject:
-            crc = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8), crc)
+            crc = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, crc)
 
     def visit(name: str, item: Any) -> None:
         add(name)
