@@ -156,7 +156,12 @@ class Context:
     def __init__(self, comm: MPI.Intracomm) -> None:
         self.comm: MPI.Intracomm = comm.Dup()
         self.group = self.comm.Get_group()
-        self._firsts = _known_firsts(self.group)
+        self._firsts: NDArray[np.int32] | None = None
+        error: Exception | None = None
+        try:
+            self._firsts = _known_firsts(self.group)
+        except Exception as problem:
+            error = problem
         self.live: dict[Resources, None] = {}
         self.retired: list[Any] = []  # memory.Region
         self.allocations: dict[str, Resources] = {}  # of memory.empty(), by the key of the region
@@ -165,7 +170,7 @@ class Context:
         self.shared: dict[object, Any] = {}  # of the communicator's own requests, by what they do
         self.orphaned = False
         name = uuid.uuid4().int >> 66 if self.comm.rank == 0 else 0
-        unknown, name = largest(self.comm, None, "context", [self._firsts is None, name])
+        unknown, name = largest(self.comm, error, "context", [self._firsts is None, name])
         if unknown:
             self._firsts = None
         self.key = f"{name:016x}"
@@ -341,9 +346,8 @@ def _world_ranks(group: MPI.Group) -> NDArray[np.int32]:
 
 def _firsts_of(nodes: NDArray[Any]) -> NDArray[np.int32]:
     """Local. The lowest rank of every rank's node, from anything that tells nodes apart."""
-    _, first, node = np.unique(nodes, return_index=True, return_inverse=True)
-    firsts: NDArray[np.int32] = first[node].astype(np.int32)
-    return firsts
+    lowest: dict[int, int] = {}
+    return np.array([lowest.setdefault(node, k) for k, node in enumerate(nodes.tolist())], np.int32)
 
 
 def _known_firsts(group: MPI.Group) -> NDArray[np.int32] | None:

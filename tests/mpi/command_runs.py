@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from importlib import import_module
 
 from cases import skip
 from mpi4py import MPI
@@ -17,7 +16,7 @@ def run_command(comm, words):
     """Exit code of the command, and what it wrote as JSON, on every rank."""
     path = comm.bcast(_new_file() if comm.rank == 0 else None)
     options = build_parser().parse_args([*words.split(), "--json", path])
-    code = import_module(options.command.module).run(comm, options)
+    code = options.command.module.run(comm, options)
     found = None
     if comm.rank == 0:
         with open(path, encoding="utf-8") as file:
