@@ -127,5 +127,5 @@ def _scattered(
         return array[starts[root] : starts[root] + counts[root]].copy()
     part = np.empty(int(counts[comm.rank]), array.dtype)
     for first in range(0, len(part), _ITEMS_AT_ONCE):
-        comm.Recv(part[first : first + _ITEMS_AT_ONCE], source=root)
+        comm.Recv(part[first : first + _ITEMS_AT_ONCE], source=root, tag=0)
     return part

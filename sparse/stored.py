@@ -86,5 +86,5 @@ def _joined(comm: MPI.Intracomm, part: NDArray[Any], lengths: list[int] | None, 
             whole[start:stop] = part
             continue
         for first in range(start, stop, _ITEMS_AT_ONCE):
-            comm.Recv(whole[first : min(first + _ITEMS_AT_ONCE, stop)], source=rank)
+            comm.Recv(whole[first : min(first + _ITEMS_AT_ONCE, stop)], source=rank, tag=0)
     return whole

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,8 @@ def write_solution(
         if comm.rank != 0:
             comm.send(block, dest=0)
             return
-        pieces = (block if rank == 0 else comm.recv(source=rank) for rank in range(comm.size))
+        others = (comm.recv(source=rank, tag=0) for rank in range(1, comm.size))
+        pieces = chain([block], others)
         try:
             _write(path, lengths, pieces, attributes)
         except OSError as error:

@@ -157,7 +157,7 @@ def gathered(
     whole[where] = block
     for rank in range(1, comm.size):
         part = np.empty_like(whole[places[rank]], order="C")
-        comm.Recv(part, source=rank)
+        comm.Recv(part, source=rank, tag=0)
         whole[places[rank]] = part
     return whole
 

@@ -389,7 +389,7 @@ class Grid(Scoped):
             part = mine if rank == root else np.empty(extents(place), field.dtype)
             if rank != root:
                 for piece in pieces(part):
-                    comm.Recv([piece, MPI.BYTE], rank)
+                    comm.Recv([piece, MPI.BYTE], rank, 0)
             whole[place] = part
         return whole
 
@@ -416,7 +416,7 @@ class Grid(Scoped):
             return
         mine = np.empty_like(field[self.owned], order="C")
         for piece in pieces(mine):
-            comm.Recv([piece, MPI.BYTE], root)
+            comm.Recv([piece, MPI.BYTE], root, 0)
         field[self.owned] = mine
 
     # -- items that move --------------------------------------------------------------------------

@@ -171,7 +171,7 @@ class NCFile(FileBase):
                 data = piece.data
                 if rank != comm.rank:
                     data = np.empty([part.stop - part.start for part in box], piece.dtype)
-                    comm.Recv(_bytes(data), rank)
+                    comm.Recv(_bytes(data), rank, 0)
                 try:
                     if error is None:
                         with naming(self.filename):

@@ -113,9 +113,9 @@ def _dealt(
     the last; the others receive theirs."""
     if next_block is None:
         head = np.empty(2, np.int64)
-        comm.Recv(head, source=0)
+        comm.Recv(head, source=0, tag=0)
         block: Any = bytearray(int(head[1]))
-        comm.Recv([block, MPI.BYTE], source=0)
+        comm.Recv([block, MPI.BYTE], source=0, tag=0)
         return int(head[0]), block, None
     failure: Exception | None = None
     line, text = 0, b""

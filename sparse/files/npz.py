@@ -199,7 +199,7 @@ class _Source:
             except Exception as error:
                 failure = error
         else:
-            while data := self.comm.recv(source=0):
+            while data := self.comm.recv(source=0, tag=0):
                 pieces.append(data)
         with agreed(self.comm):
             if failure is not None:

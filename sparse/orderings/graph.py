@@ -71,7 +71,7 @@ def gathered(comm: MPI.Intracomm, part: NDArray[Any]) -> NDArray[Any] | None:
     for source in range(1, comm.size):
         stop = filled + lengths[source]
         for first in range(filled, stop, _ITEMS_AT_ONCE):
-            comm.Recv(whole[first : min(first + _ITEMS_AT_ONCE, stop)], source=source)
+            comm.Recv(whole[first : min(first + _ITEMS_AT_ONCE, stop)], source=source, tag=0)
         filled = stop
     return whole
 
@@ -90,5 +90,5 @@ def dealt(comm: MPI.Intracomm, whole: NDArray[Any] | None, given: Partition) -> 
         return whole[start:stop]
     part = np.empty(stop - start, dtype)
     for begin in range(0, len(part), _ITEMS_AT_ONCE):
-        comm.Recv(part[begin : begin + _ITEMS_AT_ONCE], source=0)
+        comm.Recv(part[begin : begin + _ITEMS_AT_ONCE], source=0, tag=0)
     return part

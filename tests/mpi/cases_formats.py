@@ -15,6 +15,7 @@ import scipy.io
 from boeing import boeing_file
 from cases import parameters, ranks
 from cases_sparse_reading import SHIPPED, file_of, same_error
+from mpi4py import MPI
 from scipy import sparse
 
 from onesided.collectives import MismatchError
@@ -133,6 +134,19 @@ def case_scipy_reads_the_same_boeing_file(comm):
             scipy.io.hb_write(path, sparse.csc_array(whole))
         comm.Barrier()
         check(comm, path, scipy.io.hb_read(path, spmatrix=False))
+
+
+@ranks(at_least=2)
+def case_a_message_that_a_freed_communicator_left(comm):
+    """An MPI may give its number to the communicator over which a file is dealt out."""
+    whole = random_matrix((17, 29), "real")
+    with file_of(comm, boeing_file(whole, "real", "u", False), "m.rua") as path:
+        left = comm.Dup()
+        if comm.rank == 0:
+            left.send(b"nobody receives this", 1, tag=left.Get_attr(MPI.TAG_UB))
+        comm.Barrier()
+        left.Free()
+        check(comm, path, whole)
 
 
 def broken(change):
