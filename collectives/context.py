@@ -397,9 +397,15 @@ def _contexts() -> list[Context]:
 
 def _communicator_freed(comm: MPI.Comm, keyval: int, attachment: Attachment) -> None:
     """The caller frees the communicator: requests and views of memory keep the context."""
-    context, attachment.context = attachment.context, None
-    if context is not None and context.number in Context._all:
+    context, mailbox = attachment.context, attachment.mailbox
+    lives = context is not None and context.number in Context._all
+    if context is not None and lives:
         context.drop_shared()
+        context.comm.Barrier()  # now every letter has been sent
+    if mailbox is not None and comm != MPI.COMM_WORLD:
+        mailbox.close(comm)
+    attachment.context = None
+    if context is not None and lives:
         context.orphaned = True
         context.collect()
 

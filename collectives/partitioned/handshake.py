@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -149,6 +150,7 @@ class Matching:
         self._blocks: dict[int, int] = {}  # tags in use: the first, and how many
         self._lock = threading.Lock()
         self._asked: defaultdict[Queue, int] = defaultdict(int)
+        self._came: defaultdict[Queue, int] = defaultdict(int)
         self._waiting: dict[Position, tuple[Parameters, bool]] = {}
         self._mine_private: set[Position] = set()
         self._left: set[Position] = set()
@@ -224,7 +226,7 @@ class Matching:
             self._receive_from(private)
         self._receive_from(self.comm)
 
-    def _receive_from(self, comm: MPI.Intracomm) -> None:
+    def _receive_from(self, comm: MPI.Comm) -> None:
         while (message := comm.improbe(MPI.ANY_SOURCE, self._tag, self._status)) is not None:
             peer, words = self._status.source, message.recv()
             if len(words) > 3:
@@ -232,7 +234,8 @@ class Matching:
                 self.failures[(peer, side, tag), number] = kind(f"rank {peer}: {text}")
                 continue
             number, parameters, private = words
-            position = ((peer, parameters.side, parameters.tag), number)
+            position = (queue := (peer, parameters.side, parameters.tag), number)
+            self._came[queue] += 1
             if position in self._left:
                 self._left.remove(position)
             else:
@@ -244,6 +247,21 @@ class Matching:
             self._mine_private.discard(position)
             if self._waiting.pop(position, None) is None:
                 self._left.add(position)
+
+    def close(self, comm: MPI.Comm) -> None:
+        """Local, while every rank frees the communicator. Take the answers that are still to come,
+        for requests that were freed before they met: the next communicator with the number of this
+        one would take them for its own. Waits for a second where a peer never answers.
+        """
+        with self._lock:
+            given_up = time.monotonic() + 1
+            while True:
+                for each in (self._private(), comm):
+                    if each is not None:
+                        self._receive_from(each)
+                unanswered = any(self._came[queue] < n for queue, n in self._asked.items())
+                if not unanswered or time.monotonic() > given_up:
+                    return
 
     def take_tags(self, count: int) -> int:
         """Local. The first of ``count`` tags that no other request of this rank sends with."""

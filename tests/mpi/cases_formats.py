@@ -141,12 +141,19 @@ def case_a_message_that_a_freed_communicator_left(comm):
     """An MPI may give its number to the communicator over which a file is dealt out."""
     whole = random_matrix((17, 29), "real")
     with file_of(comm, boeing_file(whole, "real", "u", False), "m.rua") as path:
-        left = comm.Dup()
+        readers, left = comm.Dup(), comm.Dup()
         if comm.rank == 0:
             left.send(b"nobody receives this", 1, tag=left.Get_attr(MPI.TAG_UB))
         comm.Barrier()
         left.Free()
-        check(comm, path, whole)
+        check(readers, path, whole)
+        readers.Free()
+        others = [comm.Dup() for _ in range(30)]  # let no later case find it
+        for other in others:
+            while (message := other.improbe()) is not None:
+                message.recv()
+        for other in others:
+            other.Free()
 
 
 def broken(change):

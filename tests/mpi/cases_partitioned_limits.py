@@ -397,6 +397,35 @@ def case_memory_of_a_receive_that_was_never_started(comm):
     free(memory)
 
 
+@parameters(own=[True, False], late=["sender", "receiver"])
+@ranks(at_least=2)
+def case_nothing_is_left_on_a_freed_communicator(comm, own, late):
+    """What the sides have told each other is not taken for a message of the next communicator,
+    which may get the number of the freed one."""
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    for turn in range(TURNS):
+        before = comm.Dup()
+        if own:  # a communicator of the package's own
+            free(empty(before, 8))
+        send = Psend_init(before, np.zeros(8), 4, right)
+        if late == "receiver" and comm.rank == 0:
+            time.sleep(0.02)
+        receive = Precv_init(before, np.zeros(8), 4, left)
+        if late == "sender" and comm.rank == 0:
+            time.sleep(0.02)
+        send.Free()
+        receive.Free()
+        before.Free()
+        after = comm.Dup()
+        got, status = np.zeros(4096, np.uint8), MPI.Status()
+        request = after.Irecv([got, MPI.BYTE], MPI.ANY_SOURCE, MPI.ANY_TAG)
+        after.Send([np.full(9, turn + 1, np.uint8), MPI.BYTE], right, 5)
+        request.Wait(status)
+        assert (status.Get_count(MPI.BYTE), status.source, status.tag) == (9, left, 5)
+        assert (got[:9] == turn + 1).all()
+        after.Free()
+
+
 @parameters(method=METHODS)
 def case_beside_other_messages(comm, method, seed):
     """Messages of the caller with the same tag are not disturbed."""
