@@ -40,7 +40,7 @@ def loop(tmp_path_factory):
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
 def test_cells(run_cases, ranks, loop):
-    run_cases("cases_rmamt", ranks, options=loop, share=2)
+    run_cases("cases_rmamt", ranks, options=loop, share=6)
 
 
 @pytest.mark.full
