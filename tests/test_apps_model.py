@@ -14,6 +14,7 @@ import holdout
 import mpi_harness
 import pytest
 import servers
+import simulated
 
 from onesided.apps.cli.options import rank_counts
 from onesided.apps.modelling import check
@@ -306,6 +307,15 @@ def test_predictions_off_what_was_fitted():
             assert row["low"] <= row["error"] <= row["high"] <= row["worst"] < 20
     four = [row["error"] for row in rows if (row["ranks"], row["method"]) == (4, "p2p")]
     assert four[0] < 1.0  # a factor of two
+
+
+@pytest.mark.full
+def test_programs_are_simulated_beside_themselves():
+    found = simulated.compared([16], seconds=5.0)
+    assert {program for program, _, _ in found} == {"fft", "spmv", "cg"}
+    assert {method for _, method, _ in found} == set(simulated.METHODS)
+    assert all(one > 0 and two > 0 for one, two in found.values())
+    assert len(simulated.results(found)["rows"]) == len(found)
 
 
 @pytest.mark.full
