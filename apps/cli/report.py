@@ -59,7 +59,8 @@ class Row:
     compare with, by name; break-even counts refer to ``mpi``. ``details``: parts of an iteration.
     ``values``: other numbers, by name; None where there is none. ``verdict``: of a verification,
     if there was one. ``aim``: what the ratio to the opponent that it names is to be; it is a
-    target where ``wanted``. ``used``: the method that ``auto`` chose.
+    target where ``wanted``; ``in_full``: the table has it beside all else, and does not only
+    compare the two. ``used``: the method that ``auto`` chose.
 
     ``facts`` are for JSON alone. Of the table ``shown`` has more cells, and ``hidden`` names
     those that it leaves out, and so does what is right about an error.
@@ -76,6 +77,7 @@ class Row:
     reason: str = ""
     aim: Target | None = None
     wanted: bool = False
+    in_full: bool = False
     used: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
     shown: Mapping[str, str] = field(default_factory=dict)
@@ -186,9 +188,10 @@ class Row:
         shown = dict(self.labels)
         if self.used:
             shown["method"] = f"{self.labels['method']} ({self.used})"
-        if self.aim is not None and self.reached is not None:
+        reached = self.reached
+        if self.aim is not None and reached is not None and not self.in_full:
             shown.pop("bound", None)
-            return shown | self._compared(self.aim, self.reached)
+            return shown | self._compared(self.aim, reached)
         first, middle, third = quartiles(self.times)
         if self.setup is not None:
             shown["set-up"] = duration(self.setup)
@@ -204,6 +207,8 @@ class Row:
             shown["error"] = str(self.verdict)
         for name, number in self.values.items():
             shown[name] = NOTHING if number is None else f"{number:.2f}"
+        if self.aim is not None and reached is not None and self.wanted:
+            shown |= self._target(self.aim, reached)
         left_out = [name for name in self.hidden if name != "error"]
         return {name: text for name, text in shown.items() if name not in left_out} | dict(
             self.shown
@@ -216,16 +221,18 @@ class Row:
             "ours": duration(median(self.times)),
             "opponent's": duration(median(theirs)) if theirs else NOTHING,
             "reached": str(reached),
-            "target": NOTHING,
-            "": "",
+            **self._target(aim, reached),
         }
-        if self.wanted:
-            told["target"] = f"{aim.words} {aim.bound:.2f}"
-            sure = "" if aim.sure(reached) else "?"
-            told[""] = ("met" if aim.met(reached.median) else "MISSED") + sure
         if self.verdict is not None and not self.verdict.passed:
             told["error"] = str(self.verdict)
         return told
+
+    def _target(self, aim: Target, reached: Interval) -> dict[str, str]:
+        if not self.wanted:
+            return {"target": NOTHING, "": ""}
+        met = "met" if aim.met(reached.median) else "MISSED"
+        sure = "" if aim.sure(reached) else "?"
+        return {"target": f"{aim.words} {aim.bound:.2f}", "": met + sure}
 
 
 def compared(
