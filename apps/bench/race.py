@@ -28,6 +28,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 from rich.console import Console
 
+from onesided.apps.cli.failures import rest
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import progress
 from onesided.apps.cli.statistics import Verdict, worst
@@ -260,13 +261,6 @@ def _region(comm: MPI.Intracomm, contestant: Contestant) -> tuple[float, list[fl
     contestant.after()
     spent = [(late - early) / len(count) for early, late in zip(begun, ended, strict=True)]
     return elapsed / len(count), spent
-
-
-def rest(comm: MPI.Intracomm) -> None:
-    """Collective. A barrier that sleeps, so that who is still at work has the machine."""
-    arrived = comm.Ibarrier()
-    while not arrived.Test():
-        time.sleep(0.0005)
 
 
 @contextmanager

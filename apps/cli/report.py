@@ -16,7 +16,7 @@ from mpi4py import MPI
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from onesided.apps.cli.failures import CommandError, of_rank_0, words
+from onesided.apps.cli.failures import CommandError, by_rank_0, words
 from onesided.apps.cli.machine import circumstances, facts, library, versions
 from onesided.apps.cli.options import FileName, FolderName, Options, Picture
 from onesided.apps.cli.progress import PLAIN_WIDTH, console
@@ -483,9 +483,12 @@ def unwritable(path: str) -> str:
 
 def check_files(comm: MPI.Intracomm, options: Options) -> None:
     """Collective. :class:`CommandError` before the work where a file cannot be written."""
-    with of_rank_0(comm) as mine:
-        for name, value in vars(options).items() if mine else ():
+
+    def check() -> None:
+        for name, value in vars(options).items():
             _check(name, value)
+
+    by_rank_0(comm, check)
 
 
 def _check(name: str, value: object) -> None:

@@ -10,10 +10,9 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.ranks import from_rank_0
 from onesided.apps.bench.selection import ways_of
 from onesided.apps.bench.store import Part
-from onesided.apps.cli.failures import closing
+from onesided.apps.cli.failures import closing, from_rank_0
 from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.report import Report
 from onesided.apps.cli.statistics import Verdict, worst

@@ -16,10 +16,9 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.ranks import by_rank_0
 from onesided.apps.bench.selection import ways_of
 from onesided.apps.bench.store import Part
-from onesided.apps.cli.failures import CommandError, closing, user_errors
+from onesided.apps.cli.failures import CommandError, by_rank_0, closing, user_errors
 from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import Listing, Report

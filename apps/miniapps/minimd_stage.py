@@ -12,10 +12,9 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.race import Contestant, Race, Stopwatch, race, unchecked
-from onesided.apps.bench.ranks import from_rank_0
 from onesided.apps.bench.selection import Candidates, prepare, release
 from onesided.apps.bench.store import Part
-from onesided.apps.cli.failures import CommandError, user_errors
+from onesided.apps.cli.failures import CommandError, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Row
 from onesided.apps.cli.statistics import Verdict

@@ -98,7 +98,7 @@ def measured(
                 name = f"{stage.scaling} {stage.ranks} {stage.shares}"
                 found.append(parts.add(name, measure, keep=stage is not drawn))
 
-            among(comm, stage.ranks, run)
+            among(comm, range(stage.ranks), run)
     for what in report.verdicts:
         each = [part.verdicts[what] for part in found if what in part.verdicts]
         report.verdicts[what] = worst(each)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
 
 import numpy as np
 from mpi4py import MPI
 
-from onesided.apps.bench.race import Contestant, race, repeats, rest, setup_time, unchecked
+from onesided.apps.bench.race import Contestant, race, repeats, setup_time, unchecked
+from onesided.apps.bench.ranks import among
 from onesided.apps.bench.selection import BASELINE, hints
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.statistics import quartiles
@@ -20,8 +20,6 @@ from onesided.collectives import Alltoallv_init, Request, UnsupportedError
 from onesided.collectives.modelling.exchanges import formulas
 from onesided.collectives.modelling.loggp import Fit, PiecewiseLogGP, fit
 from onesided.collectives.modelling.parameters import Level, Parameters, Validity
-
-R = TypeVar("R")
 
 #: Bytes of the messages, Puts and stores through whose times lines are laid.
 SIZES = tuple(SHORT if power == 3 else 1 << power for power in (3, *range(8, 23)))
@@ -84,19 +82,6 @@ def find(comm: MPI.Intracomm, options: Options, nodes: Sequence[int]) -> Finding
         measured=Validity(2, SIZES[0], SIZES[-1]),
     )
     return Findings(parameters, errors, times)
-
-
-def among(comm: MPI.Intracomm, members: Sequence[int], work: Callable[[MPI.Intracomm], R]) -> R:
-    """Collective. What ``work`` gives rank 0, the first member; the others sleep meanwhile."""
-    color = 0 if comm.rank in members else MPI.UNDEFINED
-    few: Any = comm.Split(color, members.index(comm.rank) if comm.rank in members else 0)
-    done = None
-    if few != MPI.COMM_NULL:
-        done = work(few)
-        few.Free()
-    rest(comm)
-    result: R = comm.bcast(done)
-    return result
 
 
 def quick(times: Sequence[float]) -> float:

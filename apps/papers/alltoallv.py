@@ -176,7 +176,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
                     parts.add(f"{place.ranks} {place.count}", measure)
 
         for count in counts:
-            among(comm, count, compare)
+            among(comm, range(count), compare)
     if comm.rank == 0:
         draw(options.picture, scaling_figures(every), report.rows)
     report.remarks.append(wrong_elements(report.rows, "the number of the rank that sent it"))

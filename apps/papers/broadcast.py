@@ -114,7 +114,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     )
     with progress(out, "broadcasting", len(counts) * len(sizes) * options.iterations) as tick:
         for count in counts:
-            among(comm, count, partial(course.sizes, parts, sizes, tick))
+            among(comm, range(count), partial(course.sizes, parts, sizes, tick))
     times = {_place(row): row.times for row in report.rows if not row.reason}
     found = crossings(forecast, field, sizes, counts, times) if comm.rank == 0 else []
     report.pattern = {**report.pattern, "crossings": [asdict(each) for each in found]}

@@ -18,10 +18,9 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.race import Contestant, race, unchecked
-from onesided.apps.bench.ranks import by_rank_0
 from onesided.apps.bench.selection import prepare, release, ways_of
 from onesided.apps.bench.team import Team, check_threads
-from onesided.apps.cli.failures import CommandError, user_errors
+from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import Report, Row, conclusions
@@ -234,9 +233,8 @@ def verified(comm: MPI.Intracomm, runs: Runs) -> dict[str, Verdict]:
     expected = by_rank_0(comm, lambda: serial(first.problem, first.steps))
     verdicts = {}
     for method, each in runs.items():
-        field = each.gathered(whole)
-        wrong = 0.0 if field is None or expected is None else differing(field, expected)
-        verdicts[method] = Verdict(comm.bcast(wrong), 0.0)
+        wrong = partial(differing, each.gathered(whole), expected)
+        verdicts[method] = Verdict(from_rank_0(comm, wrong), 0.0)
     return verdicts
 
 
@@ -248,7 +246,7 @@ def judgement(verdicts: Mapping[str, Verdict]) -> str:
     return "Verified: every byte is that of one rank alone."
 
 
-def differing(field: NDArray[Any], expected: NDArray[Any]) -> float:
+def differing(field: Any, expected: Any) -> float:
     """Local. The part of the points whose bytes are not the same."""
     bits = np.dtype(f"u{field.dtype.itemsize}")
     one, other = (np.ascontiguousarray(array).view(bits) for array in (field, expected))

@@ -19,9 +19,8 @@ import numpy as np
 from mpi4py import MPI
 
 from onesided.apps.bench.race import Contestant, race, unchecked
-from onesided.apps.bench.ranks import from_rank_0
 from onesided.apps.bench.selection import BASELINE, chosen, prepare, release
-from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.failures import CommandError, from_rank_0
 from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import Listing, Report, Row

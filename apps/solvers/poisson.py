@@ -19,9 +19,8 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.race import Contestant, timed, unchecked
-from onesided.apps.bench.ranks import from_rank_0
 from onesided.apps.bench.selection import BASELINE, chosen, hints, prepare, release
-from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.failures import CommandError, from_rank_0
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import Report, Row

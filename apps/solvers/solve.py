@@ -17,7 +17,7 @@ from rich.console import Console
 from onesided import sparse
 from onesided.apps.bench.race import Contestant, race, unchecked
 from onesided.apps.bench.selection import BASELINE, Candidate, chosen, prepare, release
-from onesided.apps.cli.failures import FAILED, CommandError, user_errors
+from onesided.apps.cli.failures import FAILED, CommandError, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress, reading
 from onesided.apps.cli.report import PLAIN, Report, Row
@@ -295,15 +295,17 @@ def _by_scipy(
     least_squares: bool,
 ) -> float:
     """Collective. The relative residual by the whole matrix on rank 0."""
-    whole, xs, sides = matrix.gather(), comm.gather(x), comm.gather(side)
-    error = 0.0
-    if whole is not None and xs is not None and sides is not None:
+    whole: Any = matrix.gather()
+    xs, sides = comm.gather(x) or [], comm.gather(side) or []
+
+    def residual() -> float:
         b = np.concatenate(sides)
         rest = b - whole @ np.concatenate(xs)
         norm = np.linalg.norm
         over = norm(whole.data) * norm(rest) if least_squares else norm(b)
-        error = float(norm(whole.conj().T @ rest if least_squares else rest) / (over or 1.0))
-    return float(comm.bcast(error))
+        return float(norm(whole.conj().T @ rest if least_squares else rest) / (over or 1.0))
+
+    return from_rank_0(comm, residual)
 
 
 def _norm(comm: MPI.Intracomm, block: NDArray[Any]) -> float:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from onesided.apps.bench.foreign import ForeignError
 from onesided.apps.bench.race import Check, Contestant, timed, unchecked
 from onesided.apps.bench.selection import BASELINE, Candidates, chosen, hints, prepare, release
-from onesided.apps.cli.failures import user_errors, words
+from onesided.apps.cli.failures import from_rank_0, user_errors, words
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import Report, Row, byte_count
@@ -56,7 +56,7 @@ class FourierCheck:
         epsilon = float(np.finfo(plan.dtype(False)).eps)
         self._tolerance = float(SLACK * epsilon * max(1.0, np.log2(count)))
         self._gathers = total <= GATHER_LIMIT
-        self._reference: NDArray[Any] | None = None
+        self._reference: Any = None
         limit = byte_count(GATHER_LIMIT)
         if self._gathers:
             whole = gathered(comm, source, plan.local_slice(False), shape)
@@ -84,12 +84,14 @@ class FourierCheck:
         return Verdict(error, self._tolerance)
 
     def _against_scipy(self, plan: PFFT, spectrum: NDArray[Any]) -> float:
-        whole = gathered(self._comm, spectrum, plan.local_slice(True), plan.global_shape(True))
-        error = 0.0
-        if whole is not None and self._reference is not None:
+        shape = plan.global_shape(True)
+        whole: Any = gathered(self._comm, spectrum, plan.local_slice(True), shape)
+
+        def error() -> float:
             scale = np.linalg.norm(self._reference) or 1.0
-            error = float(np.linalg.norm(whole - self._reference) / scale)
-        return float(self._comm.bcast(error))
+            return float(np.linalg.norm(whole - self._reference) / scale)
+
+        return from_rank_0(self._comm, error)
 
     def _parseval(self, plan: PFFT, spectrum: NDArray[Any]) -> float:
         """Sums of squares in both spaces; half a spectrum counts its inner part twice."""

@@ -29,7 +29,7 @@ from onesided.apps.bench.race import (
     unchecked,
 )
 from onesided.apps.bench.selection import BASELINE, Candidates, chosen, hints, prepare, release
-from onesided.apps.cli.failures import CommandError, user_errors
+from onesided.apps.cli.failures import CommandError, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, reading
 from onesided.apps.cli.report import Report, Row
@@ -246,14 +246,15 @@ SCIPY_READERS: Mapping[str, Callable[[Path], Any]] = {
 
 def _error(comm: MPI.Intracomm, matrix: DistMatrix, whole: Any, phase: float) -> float:
     """Collective. Largest error of an entry of A x relative to the largest entry of |A||x|."""
-    blocks = comm.gather(_product(matrix, phase))
-    error = 0.0
-    if blocks is not None:
+    blocks = comm.gather(_product(matrix, phase)) or []
+
+    def error() -> float:
         x = vector(0, matrix.shape[1], matrix.dtype, phase)
         difference = np.abs(np.concatenate(blocks) - whole @ x)
         scale = float(np.max(abs(whole) @ np.abs(x), initial=0.0))
-        error = float(np.max(difference, initial=0.0)) / (scale or 1.0)
-    return float(comm.bcast(error))
+        return float(np.max(difference, initial=0.0)) / (scale or 1.0)
+
+    return from_rank_0(comm, error)
 
 
 def _product(matrix: DistMatrix, phase: float) -> NDArray[Any]:
