@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from mpi4py import MPI
@@ -32,6 +32,8 @@ from onesided.apps.cli.failures import rest
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import progress
 from onesided.apps.cli.statistics import Verdict, worst
+
+Made = TypeVar("Made")
 
 REGION = 2e-4  # seconds that a timed region lasts at least
 STEADY = 5e-3  # the same, of a contestant that is made by :func:`steady`
@@ -226,10 +228,13 @@ def steady(
     return Contestant(name, call, check, count, alone, LEAD)
 
 
-def setup_time(comm: MPI.Intracomm, call: Callable[[], object]) -> float:
-    """Collective. Seconds of one call, by the slowest rank."""
-    elapsed, _ = _region(comm, Contestant("setup", call, unchecked("a set-up")))
-    return float(comm.allreduce(elapsed, op=MPI.MAX))
+def clocked(comm: MPI.Intracomm, call: Callable[[], Made]) -> tuple[Made, float]:
+    """Collective. What one call gives, and its seconds by the slowest rank."""
+    comm.Barrier()
+    begin = time.perf_counter()
+    made = call()
+    elapsed = time.perf_counter() - begin
+    return made, float(comm.allreduce(elapsed, op=MPI.MAX))
 
 
 def _region(comm: MPI.Intracomm, contestant: Contestant) -> tuple[float, list[float]]:

@@ -6,9 +6,9 @@ the same number of iterations of conjugate gradients, on the last mesh or on tho
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import log, prod
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.apps.bench.race import clocked
 from onesided.apps.bench.selection import ways_of
 from onesided.apps.bench.store import Part
 from onesided.apps.cli.failures import CommandError, by_rank_0, closing, user_errors
@@ -213,9 +214,8 @@ def converged(
         with closing() as stack:
             system = System(comm, elements, problem, options.distort)
             stack.callback(system.Free)
-            began = time.perf_counter()
-            solution = system.solution(system.matrix, options.rtol, options.maxiter)
-            seconds = comm.allreduce(time.perf_counter() - began, op=MPI.MAX)
+            solve = partial(system.solution, system.matrix, options.rtol, options.maxiter)
+            solution, seconds = clocked(comm, solve)
             level = Level(
                 elements,
                 system.unknowns,

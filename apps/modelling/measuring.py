@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from mpi4py import MPI
 
-from onesided.apps.bench.race import Contestant, race, repeats, setup_time, unchecked
+from onesided.apps.bench.race import Contestant, clocked, race, repeats, unchecked
 from onesided.apps.bench.ranks import among
 from onesided.apps.bench.selection import BASELINE, hints
 from onesided.apps.cli.options import Options
@@ -141,7 +141,7 @@ def _setups(comm: MPI.Intracomm, options: Options) -> dict[str, float]:
             Alltoallv_init(comm, blocks, None, method=method, info=info).Free()
 
         with suppress(UnsupportedError):  # on every rank
-            found[method] = quick([setup_time(comm, once) for _ in range(SETUPS)])
+            found[method] = quick([clocked(comm, once)[1] for _ in range(SETUPS)])
     return found
 
 

@@ -24,8 +24,8 @@ from onesided.apps.bench.race import (
     Race,
     Stopwatch,
     WatchedComm,
+    clocked,
     race,
-    setup_time,
 )
 from onesided.apps.bench.selection import BASELINE, chosen, hints, prepare, release
 from onesided.apps.bench.store import Part, Parts
@@ -134,7 +134,7 @@ def transforms(
     peer = _peer(comm, options, source)
     found = run_all(comm, [*entrants, peer], options, seconds, tick)
     release(comm, candidates, PFFT.destroy)
-    freeing = setup_time(comm, peer.close)
+    _, freeing = clocked(comm, peer.close)
     if peer.setup is not None:
         peer.setup += freeing
     for entrant, candidate in zip(entrants, candidates, strict=True):
@@ -173,12 +173,10 @@ def _peer(comm: MPI.Intracomm, options: Options, source: Any) -> Entrant:
     from mpi4py_fft import PFFT as PeerPFFT
     from mpi4py_fft import newDistArray as peers_array
 
-    made: list[Any] = []
-    shape = tuple(options.shape)
-    setup = setup_time(
-        comm, lambda: made.append(PeerPFFT(comm, shape, dtype=options.dtype, backend="fftw"))
+    shape, stopwatch = tuple(options.shape), Stopwatch()
+    plan, setup = clocked(
+        comm, lambda: PeerPFFT(comm, shape, dtype=options.dtype, backend="fftw")
     )
-    plan, stopwatch = made[0], Stopwatch()
     for transfer in plan.transfer:
         transfer.comm = WatchedComm(transfer.comm, stopwatch)
     if plan.forward.input_array.shape == source.shape:

@@ -360,13 +360,7 @@ def made_ready(contestant: Contestant, lane: Lane, team: Team) -> Runner:
         marking = contestant.markings[-1]  # in bulk, where it can
         works = [marking.work(runner, share, None)]
         round_ = Round(runner, team, [work for work in works if work is not None])
-        pace = float("inf")
-        for _ in range(TRIALS):
-            begin = time.perf_counter()
-            round_()
-            slower = lane.comm.allreduce(time.perf_counter() - begin, op=MPI.MAX)
-            pace = min(pace, slower)
-        runner.pace = pace
+        runner.pace = min(racing.clocked(lane.comm, round_)[1] for _ in range(TRIALS))
     except Exception:
         for each in made:
             each.free()

@@ -13,8 +13,7 @@ from statistics import median
 
 from mpi4py import MPI
 
-from onesided.apps.bench.memory import Exchanger
-from onesided.apps.bench.race import setup_time
+from onesided.apps.bench.race import clocked
 from onesided.apps.bench.selection import BASELINE, chosen
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.options import Options
@@ -111,11 +110,11 @@ def _compare(
 def _setup(comm: MPI.Intracomm, method: str, part: Part) -> None:
     """Collective. Seconds to initialize a request on a communicator that has had some."""
     make = exchangers(comm, uniform(comm, 1), "slots", {})
-    made: list[Exchanger] = []
     seconds = []
     for _ in range(SETUPS):
-        seconds.append(setup_time(comm, lambda: made.append(make(method))))
-        made.pop().free()
+        exchanger, taken = clocked(comm, partial(make, method))
+        exchanger.free()
+        seconds.append(taken)
     aim = Target(f"{1e3 * SETUP_TARGET:.1f} ms", 1.0, least=False, seconds=SETUP_TARGET)
     labels = {"bytes": "set-up", "method": method, "memory": "slots"}
     part.rows.append(compared(labels, seconds[2:], (), aim, wanted=True))
