@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 
 import numpy as np
 from mpi4py import MPI
@@ -89,12 +90,13 @@ def quick(times: Sequence[float]) -> float:
     return quartiles(times)[0]
 
 
-def _times(
-    comm: MPI.Intracomm, calls: Mapping[str, Call], options: Options, seconds: float
+def seconds_of(
+    comm: MPI.Intracomm, calls: Mapping[str, Call], rounds: int, seconds: float = inf
 ) -> dict[str, float]:
+    """Collective. What each takes, by the slowest rank; all take turns in so many rounds."""
     why = unchecked("a probe moves bytes that nobody reads")
     contestants = [Contestant(name, call, why, repeats(comm, call)) for name, call in calls.items()]
-    found = race(comm, contestants, iterations=options.iterations, seconds=seconds)
+    found = race(comm, contestants, iterations=rounds, seconds=seconds)
     return {name: quick(times) for name, times in found.times.items()}
 
 
@@ -103,7 +105,9 @@ def _stores(
 ) -> tuple[PiecewiseLogGP, float, float]:
     """Collective. Copies into shared memory, a counter in it, and the error of the lines."""
     with ExitStack() as stack:
-        times = _times(node, SharedProbes(node, SIZES, stack).calls, options, seconds)
+        times = seconds_of(
+                node, SharedProbes(node, SIZES, stack).calls, options.iterations, seconds
+            )
     lines = _fit(times, "stores")
     each = times["stores in a row"] / IN_A_ROW
     return lines.piecewise(each, each, 1), times.get("counter", 0.0), lines.typical_error
@@ -124,7 +128,7 @@ def _software(node: MPI.Intracomm, options: Options, seconds: float) -> dict[str
                     calls[f"own {nbytes}"] = round_of(request)
             except UnsupportedError:
                 continue
-            times = _times(node, calls, options, seconds / len(formulas()))
+            times = seconds_of(node, calls, options.iterations, seconds / len(formulas()))
             node.Barrier()
         found[method] = _fit(times, "own", OWN_SIZES).piecewise(0.0, 0.0, 1)
     alone.Free()
@@ -164,8 +168,8 @@ def _level(
     """Collective over two ranks. The level, the errors of its lines, and what was timed."""
     with ExitStack() as stack:
         probes = Probes(pair, SIZES, stack, own=near)
-        overhead = probes.overhead()
-        times = _times(pair, probes.calls, options, seconds)
+        overhead = probes.puts.overhead()
+        times = seconds_of(pair, probes.calls, options.iterations, seconds)
         pair.Barrier()
     calling = float(software[BASELINE].time(1, 0)) if BASELINE in software else 0.0
     for nbytes in SIZES:  # without what the call takes in any case
