@@ -26,7 +26,6 @@ from typing import Any, TypeVar
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
-from rich.console import Console
 
 from onesided.apps.cli.failures import rest
 from onesided.apps.cli.options import Options
@@ -200,11 +199,10 @@ def timed(
     comm: MPI.Intracomm,
     contestants: Sequence[Contestant],
     options: Options,
-    out: Console | None,
     title: str,
 ) -> Race:
-    """Collective. A race by ``--iterations`` and ``--seconds``, with progress on ``out``."""
-    with progress(out, title, options.iterations * len(contestants)) as tick:
+    """Collective. A race by ``--iterations`` and ``--seconds``, with its progress."""
+    with progress(comm, options, title, options.iterations * len(contestants)) as tick:
         return race(
             comm, contestants, iterations=options.iterations, seconds=options.seconds, tick=tick
         )

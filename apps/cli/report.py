@@ -13,13 +13,13 @@ from statistics import fmean, median
 from typing import Any, Self
 
 from mpi4py import MPI
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 
 from onesided.apps.cli.failures import CommandError, by_rank_0, words
 from onesided.apps.cli.machine import circumstances, facts, library, versions
 from onesided.apps.cli.options import FileName, FolderName, Options, Picture
-from onesided.apps.cli.progress import PLAIN_WIDTH, console
+from onesided.apps.cli.progress import PLAIN_WIDTH, on_rank_0
 from onesided.apps.cli.statistics import Interval, Target, Verdict, break_even, paired, quartiles
 from onesided.collectives.hardware import Layout
 
@@ -369,12 +369,7 @@ class Report:
         return facts(comm)
 
     def finish(
-        self,
-        comm: MPI.Intracomm,
-        out: Console | None,
-        path: str | None,
-        *,
-        interrupted: bool = False,
+        self, comm: MPI.Intracomm, options: Options, *, interrupted: bool = False
     ) -> None:
         """Collective. Print the table on rank 0, and write the JSON file where one is wanted.
 
@@ -382,7 +377,8 @@ class Report:
         """
         machine, around = self.machine(comm), circumstances(comm)
         layout = Layout.of(comm)
-        if comm.rank != 0 or out is None:
+        out, path = on_rank_0(comm, options), options.json
+        if out is None:
             return
         title = f"onesided {self.command}: {library()}, {layout}"
         wide: dict[str, Any] = {"width": max(out.width, PLAIN_WIDTH), "crop": False}
@@ -422,8 +418,7 @@ class Report:
 
     def end(self, comm: MPI.Intracomm, options: Options) -> int:
         """Collective. Finish it as the options say; returns the exit code of the command."""
-        out = console(options.terminal) if comm.rank == 0 else None
-        self.finish(comm, out, options.json)
+        self.finish(comm, options)
         return self.code(comm, strict=options.strict)
 
 

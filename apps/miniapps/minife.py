@@ -21,7 +21,7 @@ from onesided.apps.bench.selection import ways_of
 from onesided.apps.bench.store import Part
 from onesided.apps.cli.failures import CommandError, by_rank_0, closing, user_errors
 from onesided.apps.cli.options import Options, box
-from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import Listing, Report
 from onesided.apps.cli.statistics import Verdict, worst
 from onesided.apps.miniapps import overhead
@@ -352,8 +352,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
             seconds = [system.seconds[each] for each in _PARTS]
             part.more = [sub.size, system.unknowns, system.matrix.nnz, *seconds]
 
-    out = console(options.terminal) if comm.rank == 0 else None
-    with progress(out, "converging", len(meshes)) as tick:
+    with progress(comm, options, "converging", len(meshes)) as tick:
         levels = converged(comm, options, problem, meshes, look, tick)
     pattern = {
         "problem": options.problem,

@@ -12,7 +12,6 @@ from rich.table import Table
 
 from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import NOTHING, Listing, Report, Row
 from onesided.apps.miniapps.stages import STRONG, WEAK, Stage, deviation
 from onesided.apps.report.chart import save
@@ -145,8 +144,7 @@ def finish(comm: MPI.Intracomm, options: Options, report: Report, title: str) ->
     with drawing(comm):
         if comm.rank == 0:
             draw(options, title, report.rows)
-    report.finish(comm, console(options.terminal), options.json)
-    return report.code(comm)
+    return report.end(comm, options)
 
 
 def told(every: Sequence[Stage], size: Callable[[Stage], dict[str, Any]]) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from onesided.apps.bench.ranks import among, counted
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import worst
 
@@ -87,8 +87,7 @@ def measured(
     :class:`CommandError` on all ranks for what any stage cannot do.
     """
     parts, found = Parts(comm, report, options.json), []
-    out = console(options.terminal) if comm.rank == 0 else None
-    with progress(out, report.command, len(every) * turns) as tick:
+    with progress(comm, options, report.command, len(every) * turns) as tick:
         for stage in every:
 
             def run(sub: MPI.Intracomm, stage: Stage = stage) -> None:

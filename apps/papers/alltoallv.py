@@ -18,7 +18,7 @@ from onesided.apps.bench.ranks import among, counted
 from onesided.apps.bench.selection import BASELINE, chosen
 from onesided.apps.bench.store import Parts
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import Report, byte_count
 from onesided.apps.papers.exchange import REMARK, Contest, uniform, wrong_elements
 from onesided.apps.papers.figures import Figure, draw
@@ -163,10 +163,9 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         },
         remarks=[BYTES_REMARK, REMARK],
     )
-    out = console(options.terminal) if comm.rank == 0 else None
     share = options.seconds / len(table)
     parts = Parts(comm, report, options.json)
-    with progress(out, "exchanging", len(table) * options.iterations) as tick:
+    with progress(comm, options, "exchanging", len(table) * options.iterations) as tick:
         def compare(sub: MPI.Intracomm) -> None:
             for place in table:
                 if place.ranks == sub.size:
@@ -180,5 +179,4 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     if comm.rank == 0:
         draw(options.picture, scaling_figures(every), report.rows)
     report.remarks.append(wrong_elements(report.rows, "the number of the rank that sent it"))
-    report.finish(comm, out, options.json)
-    return report.code(comm)
+    return report.end(comm, options)

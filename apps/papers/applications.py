@@ -31,7 +31,7 @@ from onesided.apps.bench.selection import BASELINE, chosen, hints, prepare, rele
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.failures import CommandError, user_errors
 from onesided.apps.cli.options import Options, edge
-from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict, conclusion
 from onesided.apps.tools.fft import FourierCheck, plan_maker, random_input, used_method
@@ -317,10 +317,9 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     if options.matrix is not None:
         given["matrix"] = Path(options.matrix).name
     report = Report("bench apps", given, pattern)
-    out = console(options.terminal) if comm.rank == 0 else None
     share = options.seconds / len(wanted)
     parts = Parts(comm, report, options.json)
-    with progress(out, "running", len(wanted) * options.iterations) as tick:
+    with progress(comm, options, "running", len(wanted) * options.iterations) as tick:
         for name in wanted:
             application, remark = APPLICATIONS[name]
 
@@ -331,5 +330,4 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
             report.remarks.append(remark)
     verdicts = [row.verdict for row in report.rows if row.verdict is not None]
     report.remarks += [REMARK, conclusion(verdicts, "serial transforms, and residuals")]
-    report.finish(comm, out, options.json)
-    return report.code(comm)
+    return report.end(comm, options)

@@ -23,7 +23,7 @@ from onesided.apps.bench.selection import BASELINE, Candidate, hints, prepare, r
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.failures import CommandError, user_errors
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import NOTHING, Listing, Report, Row, byte_count
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.modelling.nodes import node_of_ranks
@@ -92,7 +92,6 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     info = hints(options)
     with user_errors():
         ranks_per_node = Hints.of(info).ranks_per_node
-    out = console(options.terminal) if comm.rank == 0 else None
     nodes = node_of_ranks(comm, ranks_per_node)
     timeouts = (options.waiter_timeout, options.flush_timeout)
     report = Report(
@@ -112,7 +111,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     course = Course(
         options, field, info, timeouts, forecast, options.seconds / (len(sizes) * len(counts))
     )
-    with progress(out, "broadcasting", len(counts) * len(sizes) * options.iterations) as tick:
+    turns = len(counts) * len(sizes) * options.iterations
+    with progress(comm, options, "broadcasting", turns) as tick:
         for count in counts:
             among(comm, range(count), partial(course.sizes, parts, sizes, tick))
     times = {_place(row): row.times for row in report.rows if not row.reason}
@@ -124,8 +124,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     report.remarks += _sentences(found)
     if comm.rank == 0:
         draw(options.picture, figures(sizes, counts), report.rows)
-    report.finish(comm, out, options.json)
-    return report.code(comm)
+    return report.end(comm, options)
 
 
 def _place(row: Row) -> tuple[int, int, str]:

@@ -28,7 +28,7 @@ from onesided.apps.bench.selection import BASELINE, Candidate, named, prepare, r
 from onesided.apps.bench.store import Part, Parts, Store
 from onesided.apps.cli.machine import library, versions
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import NOTHING, Report, Row, beside, byte_count, conclusions, duration
 from onesided.apps.cli.statistics import Target, Verdict, paired, quartiles
 from onesided.apps.papers.goals import Goal, wanted
@@ -215,9 +215,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     report = CollectivesReport("bench collectives", given, {"ranks": comm.size}, remarks=[REMARK])
     parts = _parts(comm, report, options)
     cells = _cells(comm, options)
-    out = console(options.terminal) if comm.rank == 0 else None
     share = options.seconds / max(1, sum(name not in parts.done for name in cells))
-    with progress(out, "collectives", len(cells)) as tick:
+    with progress(comm, options, "collectives", len(cells)) as tick:
         for name, (operation, nbytes) in cells.items():
             parts.add(name, partial(measure, comm, operation, nbytes, options, names, share))
             tick()
@@ -226,8 +225,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         entries = [Entry.of(row.record()) for row in report.rows if row.against]
         title = f"Time over that of the MPI's blocking call ({library()})"
         save(options.picture, title, over_blocking(entries, "{}"))
-    report.finish(comm, out, options.json)
-    return report.code(comm, strict=options.strict)
+    return report.end(comm, options)
 
 
 def conclude(report: Report, layout: Layout) -> None:

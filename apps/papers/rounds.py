@@ -17,7 +17,7 @@ from onesided.apps.bench.race import clocked
 from onesided.apps.bench.selection import BASELINE, chosen
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import Report, byte_count, compared, conclusions, duration
 from onesided.apps.cli.statistics import Target
 from onesided.apps.papers.exchange import Contest, exchangers, uniform
@@ -53,11 +53,10 @@ REMARK = (
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; 1 after wrong data, with ``--strict`` after a missed target."""
     names = chosen(options.comm, baseline=False)
-    out = console(options.terminal) if comm.rank == 0 else None
     report = Report("bench rounds", options.settings(), {"ranks": comm.size}, remarks=[REMARK])
     sizes = sorted(set(options.sizes))
     parts = Parts(comm, report, options.json)
-    with progress(out, "rounds", len(sizes) * len(options.memory)) as tick:
+    with progress(comm, options, "rounds", len(sizes) * len(options.memory)) as tick:
         for memory in options.memory:
             for nbytes in sizes:
                 measure = partial(_compare, comm, memory, nbytes, names, options)
@@ -66,8 +65,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     for method in ("rma-notify", "rma-p2p", "p2p"):
         parts.add(f"set-up {method}", partial(_setup, comm, method))
     report.remarks += conclusions(report.rows, "no targets are set for this MPI")
-    report.finish(comm, out, options.json)
-    return report.code(comm, strict=options.strict)
+    return report.end(comm, options)
 
 
 def _compare(

@@ -22,7 +22,7 @@ from onesided.apps.bench.selection import prepare, release, ways_of
 from onesided.apps.bench.team import Team, check_threads
 from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import Report, Row, conclusions
 from onesided.apps.cli.statistics import Target, Verdict
 from onesided.apps.report.chart import save_slice
@@ -305,7 +305,6 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         with user_errors():
             check_threads(f"--threads {options.threads}")
     grid = grid_of(comm, options, problem)
-    out = console(options.terminal) if comm.rank == 0 else None
     arrays = grid.zeros(dtype=problem.dtype), grid.zeros(dtype=problem.dtype)  # walls are 0
     with Team(options.threads, stencil_settings) as team:
 
@@ -320,7 +319,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         else:
             start = load(options.restart, done, grid, arrays[0])
         counts = rounds_of(options)
-        with progress(out, "heating", len(counts) * len(runs)) as tick:
+        with progress(comm, options, "heating", len(counts) * len(runs)) as tick:
 
             turns = count(1)
 

@@ -22,7 +22,7 @@ from onesided.apps.bench.race import Contestant, race, unchecked
 from onesided.apps.bench.selection import BASELINE, chosen, prepare, release
 from onesided.apps.cli.failures import CommandError, from_rank_0
 from onesided.apps.cli.options import Options, box
-from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import Listing, Report, Row
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.report.chart import save_slice
@@ -270,9 +270,9 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     candidates = prepare(comm, names, make, Flow.destroy)
     begin = state
     flows = {each.method: each.made for each in candidates if each.made is not None}
-    out = console(options.terminal) if comm.rank == 0 else None
     history = History(state.shape, state.nu, state.dt)
-    with progress(out, "following", steps * len(flows)) as tick, np.errstate(all="ignore"):
+    turns = steps * len(flows)
+    with progress(comm, options, "following", turns) as tick, np.errstate(all="ignore"):
         times, state = _follow(comm, options, flows, state, steps, history, tick)
     first = next(iter(flows.values()))
     report = Report("navier-stokes", options.settings(), _pattern(comm, state, flows))
@@ -289,8 +289,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     }
     release(comm, candidates, Flow.destroy)
     report.rows = [each.row(rows, {}) for each in candidates]
-    report.finish(comm, out, options.json)
-    return report.code(comm)
+    return report.end(comm, options)
 
 
 def _start(comm: MPI.Intracomm, options: Options, names: list[str]) -> State:

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
-from rich.console import Console
 
 from onesided import sparse
 from onesided.apps.bench.race import Contestant, race, unchecked
 from onesided.apps.bench.selection import BASELINE, Candidate, chosen, prepare, release
 from onesided.apps.cli.failures import FAILED, CommandError, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console, progress, reading
+from onesided.apps.cli.progress import on_rank_0, progress, reading
 from onesided.apps.cli.report import PLAIN, Report, Row
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.report.chart import save
@@ -110,9 +109,8 @@ class Runs:
         names = chosen(options.comm, baseline=False)
         self.comm, self.options = comm, options
         info = {"expected_iterations": PRODUCTS, **dict(options.info)}
-        self.out: Console | None = console(options.terminal) if comm.rank == 0 else None
         how: dict[str, Any] = {"info": info, "partition": options.partition}
-        with reading(self.out, f"reading {Path(options.file).name}") as advance:
+        with reading(on_rank_0(comm, options), f"reading {Path(options.file).name}") as advance:
             self._candidates: list[Candidate[DistMatrix]] = prepare(
                 comm,
                 names,
@@ -150,9 +148,11 @@ class Runs:
         contestants = [
             Contestant(method, partial(run, method), why, warm_up=_nothing) for method in calls
         ]
-        repeats = self.options.repeats
-        with progress(self.out, self.report.command, repeats * len(calls)) as tick, user_errors():
-            times = race(self.comm, contestants, iterations=repeats, tick=tick).times
+        comm, options, repeats = self.comm, self.options, self.options.repeats
+        with user_errors(), progress(
+            comm, options, self.report.command, repeats * len(calls)
+        ) as tick:
+            times = race(comm, contestants, iterations=repeats, tick=tick).times
         return {
             method: Outcome(found[method], times[method], verdict(matrix, found[method]))
             for method, matrix in self.matrices.items()
@@ -181,9 +181,10 @@ class Runs:
         }
         report.pattern = {**report.pattern, "outcomes": facts}
         title = f"{report.command} {Path(options.file).name}: {quantity}"
-        if self.out is not None:
-            self.out.print(text_plot(title, lines), **PLAIN)
-        report.finish(comm, self.out, options.json)
+        out = on_rank_0(comm, options)
+        if out is not None:
+            out.print(text_plot(title, lines), **PLAIN)
+        report.finish(comm, options)
         if comm.rank == 0 and options.picture is not None:
             curves = {name: list(enumerate(values)) for name, values in lines.items()}
             up = COUNT.called(quantity)

@@ -21,7 +21,7 @@ from onesided.apps.bench.selection import chosen
 from onesided.apps.cli import machine
 from onesided.apps.cli.failures import FAILED, words
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.progress import on_rank_0, progress
 from onesided.apps.cli.report import PLAIN, byte_count, write_json
 from onesided.collectives import Alltoallv_init, OnesidedError, Request, interpreter, methods
 from onesided.collectives.hardware import Layout
@@ -180,10 +180,10 @@ SHARED_MEMORY = "/dev/shm"
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a method moved wrong data."""
     names = chosen(options.comm, baseline=False)
-    out = console(options.terminal) if comm.rank == 0 else None
+    out = on_rank_0(comm, options)
     found, defects = facts(comm), known_defects(*machine.vendor())
     trials = []
-    with progress(out, "trying", len(names)) as tick:
+    with progress(comm, options, "trying", len(names)) as tick:
         for name in names:
             trials.append(try_method(comm, name, dict(options.info)))
             tick()

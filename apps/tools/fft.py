@@ -19,7 +19,6 @@ from onesided.apps.bench.race import Check, Contestant, timed, unchecked
 from onesided.apps.bench.selection import BASELINE, Candidates, chosen, hints, prepare, release
 from onesided.apps.cli.failures import from_rank_0, user_errors, words
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import Report, Row, byte_count
 from onesided.apps.cli.statistics import Verdict, conclusion
 from onesided.apps.tools.fftw_mpi import FftwMpi
@@ -328,8 +327,7 @@ def contest(
             name = f"{FFTW_MPI} {direction}"
             contestants[FFTW_MPI, direction] = Contestant(name, run, why, alone=True, own=own)
         outcome.facts = fftw.facts
-    out = console(options.terminal) if comm.rank == 0 else None
-    found = timed(comm, list(contestants.values()), options, out, "transforming")
+    found = timed(comm, list(contestants.values()), options, "transforming")
     outcome.times = {key: found.times[each.name] for key, each in contestants.items()}
     outcome.verdicts = {
         name: found.verdicts[f"{name} {direction}"]

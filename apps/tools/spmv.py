@@ -31,7 +31,7 @@ from onesided.apps.bench.race import (
 from onesided.apps.bench.selection import BASELINE, Candidates, chosen, hints, prepare, release
 from onesided.apps.cli.failures import CommandError, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console, reading
+from onesided.apps.cli.progress import on_rank_0, reading
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict, conclusion
 from onesided.apps.report.chart import save_traffic
@@ -135,8 +135,7 @@ def contest(
             contestants.append(Contestant(PETSC, partial(job.run, asked), why, alone=True, own=own))
         except ForeignError as error:
             outcome.absent[PETSC] = str(error)
-    out = console(options.terminal) if comm.rank == 0 else None
-    outcome.race = timed(comm, contestants, options, out, "multiplying")
+    outcome.race = timed(comm, contestants, options, "multiplying")
     if job is not None:
         job.close()
     release(comm, candidates, DistMatrix.Free)
@@ -164,8 +163,7 @@ def shipped() -> Any:
 
 def _run(comm: MPI.Intracomm, options: Options, names: list[str], path: Path, shown: str) -> int:
     info = hints(options)
-    with reading(console(options.terminal) if comm.rank == 0 else None,
-                 f"reading {Path(shown).name}") as advance:  # fmt: skip
+    with reading(on_rank_0(comm, options), f"reading {Path(shown).name}") as advance:
         make = partial(
             read, comm, path, info=info, partition=options.partition, progress=advance
         )

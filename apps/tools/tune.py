@@ -18,7 +18,7 @@ from rich.table import Table
 from onesided.apps.cli.failures import CommandError, user_errors
 from onesided.apps.cli.machine import facts, versions
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.progress import on_rank_0, progress
 from onesided.apps.cli.report import duration, write_json
 from onesided.collectives import Alltoallv_init, Bcast_init, agreed, empty, free
 from onesided.collectives.tuning.decisions import VARIABLE, Record, Tuning, machine, open_tuning
@@ -34,10 +34,9 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         tuning = _file() if comm.rank == 0 else None
         if tuning is not None and options.afresh:
             tuning.forget()
-    out = console(options.terminal) if comm.rank == 0 else None
     if not options.show:
-        _measure(comm, options, out)
-    place = facts(comm)
+        _measure(comm, options)
+    place, out = facts(comm), on_rank_0(comm, options)
     if tuning is not None and out is not None:
         show(out, tuning)
         if options.json is not None:
@@ -55,13 +54,14 @@ def _file() -> Tuning:
     return tuning
 
 
-def _measure(comm: MPI.Intracomm, options: Options, out: Console | None) -> None:
+def _measure(comm: MPI.Intracomm, options: Options) -> None:
     """Collective. Let ``auto`` decide in every situation; requests are freed at once."""
     steps: list[Callable[[MPI.Intracomm, int, dict[str, str]], None]] = [
         _into_slots, _into_window_memory, _broadcast
     ]
     info = dict(options.info)
-    with progress(out, "measuring", len(options.sizes) * len(steps)) as tick, user_errors():
+    turns = len(options.sizes) * len(steps)
+    with progress(comm, options, "measuring", turns) as tick, user_errors():
         for nbytes in options.sizes:
             for step in steps:
                 step(comm, nbytes, info)

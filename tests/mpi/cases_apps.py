@@ -17,6 +17,7 @@ from onesided.apps.bench.race import Contestant, race, repeats, unchecked
 from onesided.apps.bench.ranks import among
 from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0
 from onesided.apps.cli.machine import facts
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.tools import fft
@@ -254,7 +255,7 @@ def case_layout(comm, options):
 
 
 def case_a_report_without_json_writes_nothing(comm):
-    Report("nothing", {}, {}, [Row({"method": "p2p"}, reason="none")]).finish(comm, None, None)
+    Report("nothing", {}, {}, [Row({"method": "p2p"}, reason="none")]).finish(comm, Options())
 
 
 @parameters(dtype=["float32", "float64", "complex64", "complex128"])
