@@ -28,7 +28,6 @@ from onesided.apps.miniapps import overhead
 from onesided.apps.miniapps.halos import ways
 from onesided.apps.miniapps.minife_mesh import PROBLEMS, Problem, Triple, fits
 from onesided.apps.miniapps.minife_system import Errors, System
-from onesided.apps.miniapps.overhead import drawing
 from onesided.apps.miniapps.solving import ITERATION_REMARK, Ran, run_ways
 from onesided.apps.miniapps.stages import Stage, Tick, measured, stages, tell
 from onesided.apps.report.chart import save_slice
@@ -309,14 +308,14 @@ def draw(system: System, x: Values, path: str) -> None:
     """Collective. An image of the temperature in the middle of the last axis, by rank 0."""
     mesh = system.mesh
     a, b, c = mesh.points
-    values = gathered(system, x, (*mesh.whole[:2], slice(c // 2, c // 2 + 1)))
-    with drawing(system.comm):
-        if values is not None:
-            shape = "" if not mesh.distortion else ", distorted"
-            place = (c // 2) / mesh.elements[2]
-            title = f"Temperature at z = {place:.3g}, {words(mesh.elements)} elements{shape}"
-            lengths = a / mesh.elements[0], b / mesh.elements[1]
-            save_slice(path, title, ("x", "y"), values[:, :, 0], lengths)
+    values: Any = gathered(system, x, (*mesh.whole[:2], slice(c // 2, c // 2 + 1)))
+    shape = "" if not mesh.distortion else ", distorted"
+    place = (c // 2) / mesh.elements[2]
+    title = f"Temperature at z = {place:.3g}, {words(mesh.elements)} elements{shape}"
+    lengths = a / mesh.elements[0], b / mesh.elements[1]
+    by_rank_0(
+        system.comm, lambda: save_slice(path, title, ("x", "y"), values[:, :, 0], lengths)
+    )
 
 
 REMARKS = (

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from onesided.apps.bench.race import Contestant, Race, Stopwatch, race, unchecked
 from onesided.apps.bench.selection import Candidates, prepare, release
 from onesided.apps.bench.store import Part
-from onesided.apps.cli.failures import CommandError, from_rank_0, user_errors
+from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Row
 from onesided.apps.cli.statistics import Verdict
@@ -29,7 +29,6 @@ from onesided.apps.miniapps.minimd_simulation import (
     agreement,
     conservation,
 )
-from onesided.apps.miniapps.overhead import drawing
 from onesided.apps.miniapps.solving import finished
 from onesided.apps.miniapps.stages import HIDDEN, Stage, Tick, tell
 from onesided.apps.report.chart import save_atoms
@@ -249,14 +248,15 @@ def _draw(comm: MPI.Intracomm, simulation: Simulation, grid: Parts, picture: str
     x = atoms.x[:, own] % np.array(problem.lengths)[:, None]
     inside = np.abs(x[AXES - 1] - 0.5 * problem.lengths[2]) <= 0.5 * problem.constant
     speed = np.sqrt(np.einsum("an,an->n", atoms.v[:, own], atoms.v[:, own]))
-    parts = comm.gather(np.stack([x[0], x[1], speed])[:, inside])
-    with drawing(comm):
-        if parts is not None:
-            x, y, speed = np.concatenate(parts, axis=1)
-            title = f"Atoms in the middle of the box, step {problem.steps}"
-            lengths = problem.lengths[:2]
-            cuts = [
-                [length * number / count for number in range(1, count)]
-                for length, count in zip(lengths, grid[:2], strict=True)
-            ]
-            save_atoms(picture, title, (x, y), speed, lengths, cuts)
+    parts = comm.gather(np.stack([x[0], x[1], speed])[:, inside]) or []
+    title, lengths = f"Atoms in the middle of the box, step {problem.steps}", problem.lengths[:2]
+    cuts = [
+        [length * number / count for number in range(1, count)]
+        for length, count in zip(lengths, grid[:2], strict=True)
+    ]
+
+    def paint() -> None:
+        x, y, speed = np.concatenate(parts, axis=1)
+        save_atoms(picture, title, (x, y), speed, lengths, cuts)
+
+    by_rank_0(comm, paint)

@@ -176,7 +176,6 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 
         for count in counts:
             among(comm, range(count), compare)
-    if comm.rank == 0:
-        draw(options.picture, scaling_figures(every), report.rows)
+    draw(comm, options.picture, scaling_figures(every), report.rows)
     report.remarks.append(wrong_elements(report.rows, "the number of the rank that sent it"))
     return report.end(comm, options)

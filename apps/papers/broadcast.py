@@ -122,8 +122,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         f"parameters of {name}": _listing(name, each) for name, each in networks.items()
     }
     report.remarks += _sentences(found)
-    if comm.rank == 0:
-        draw(options.picture, figures(sizes, counts), report.rows)
+    draw(comm, options.picture, figures(sizes, counts), report.rows)
     return report.end(comm, options)
 
 

@@ -26,6 +26,7 @@ from onesided.apps.bench.memory import receiving
 from onesided.apps.bench.race import Contestant, Race, race, repeats
 from onesided.apps.bench.selection import BASELINE, Candidate, named, prepare, release
 from onesided.apps.bench.store import Part, Parts, Store
+from onesided.apps.cli.failures import by_rank_0
 from onesided.apps.cli.machine import library, versions
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import progress
@@ -221,11 +222,15 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
             parts.add(name, partial(measure, comm, operation, nbytes, options, names, share))
             tick()
     conclude(report, Layout.of(comm))
-    if comm.rank == 0 and options.picture is not None:
-        entries = [Entry.of(row.record()) for row in report.rows if row.against]
-        title = f"Time over that of the MPI's blocking call ({library()})"
-        save(options.picture, title, over_blocking(entries, "{}"))
+    if options.picture is not None:
+        by_rank_0(comm, lambda: _draw(options.picture, report.rows))
     return report.end(comm, options)
+
+
+def _draw(path: str, rows: Sequence[Row]) -> None:
+    entries = [Entry.of(row.record()) for row in rows if row.against]
+    title = f"Time over that of the MPI's blocking call ({library()})"
+    save(path, title, over_blocking(entries, "{}"))
 
 
 def conclude(report: Report, layout: Layout) -> None:

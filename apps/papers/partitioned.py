@@ -312,8 +312,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     with progress(comm, options, "sending", len(places)) as tick:
         sweep.run(comm, places, tick, Parts(comm, measured, options.json))
     rows = measured.rows
-    if comm.rank == 0:
-        draw(options.picture, figures(options), rows)
+    draw(comm, options.picture, figures(options), rows)
     report = goal_report(options, field, rows) if options.targets else _report(options, rows)
     report.finish(comm, options)
     missed = comm.bcast(options.strict and any_missed(report.rows))

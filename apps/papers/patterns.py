@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from onesided.apps.bench.selection import BASELINE, chosen
 from onesided.apps.bench.store import Parts
-from onesided.apps.cli.failures import user_errors
+from onesided.apps.cli.failures import by_rank_0, user_errors
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import on_rank_0, progress
+from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import PLAIN, Report
 from onesided.apps.papers.exchange import REMARK, Contest, Problem, wrong_elements
 from onesided.apps.report.chart import save, save_traffic
@@ -207,12 +207,15 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
             problem = each.traffic[pattern].problem(comm.rank)
 
             parts.add(f"{each.name} {pattern}", partial(contest.add, problem, tick))
-    out = on_rank_0(comm, options)
-    if out is not None:
+
+    def tell() -> None:
+        out = console(options.terminal)
         for each, pattern in pairs:
             title = f"{each.name}, {pattern}: elements from rank (down) to rank (across)"
             out.print(f"{title}\n{each.traffic[pattern].heat_map()}", **PLAIN)
             _draw(options, report, each, pattern)
+
+    by_rank_0(comm, tell)
     report.remarks.append(wrong_elements(report.rows, "the one that its sender made for it"))
     return report.end(comm, options)
 

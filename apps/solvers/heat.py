@@ -263,11 +263,14 @@ def draw(comm: MPI.Intracomm, one: Simulation, path: str) -> None:
         middle = problem.shape[0] // 2
         wanted[0] = slice(middle, middle + 1)
         place = f" at x = {middle * problem.spacing:.3g}"
-    plane = one.gathered(tuple(wanted))
-    if plane is not None:
-        title = f"Temperature{place}, time {one.steps * problem.step:.4g}"
-        plane = plane.reshape(plane.shape[-2:])
-        save_slice(path, title, (names[-2], names[-1]), plane, (lengths[-2], lengths[-1]))
+    plane: Any = one.gathered(tuple(wanted))
+    title = f"Temperature{place}, time {one.steps * problem.step:.4g}"
+
+    def paint() -> None:
+        values = plane.reshape(plane.shape[-2:])
+        save_slice(path, title, (names[-2], names[-1]), values, (lengths[-2], lengths[-1]))
+
+    by_rank_0(comm, paint)
 
 
 def rounds_of(options: Options) -> list[int]:

@@ -20,7 +20,7 @@ from mpi4py import MPI
 
 from onesided.apps.bench.race import Contestant, race, unchecked
 from onesided.apps.bench.selection import BASELINE, chosen, prepare, release
-from onesided.apps.cli.failures import CommandError, from_rank_0
+from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0
 from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import Listing, Report, Row
@@ -282,7 +282,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     if options.verify:
         report.verdicts |= _alone(comm, options, begin, steps, first)
     if options.picture is not None:
-        _draw(first, state, options.picture)
+        _draw(comm, first, state, options.picture)
     rows = {
         method: Row({"method": used_method(flow.plan, method)}, times[method])
         for method, flow in flows.items()
@@ -436,16 +436,19 @@ def _differences(comm: MPI.Intracomm, flows: dict[str, Flow]) -> dict[str, Verdi
     return {f"difference of the {len(flows)} methods": Verdict(apart, DIFFERENCE)}
 
 
-def _draw(flow: Flow, state: State, path: str) -> None:
+def _draw(comm: MPI.Intracomm, flow: Flow, state: State, path: str) -> None:
     """Collective. The size of the vorticity in the plane through the middle of the first axis."""
     flow.find_vorticity()
     points = flow.plan.global_shape(False)[-3:]
-    plane = flow.vorticity.get((slice(None), points[0] // 2, slice(None), slice(None)))
-    if plane is not None:
-        x = 2 * (points[0] // 2) / points[0]
-        title = f"Vorticity at x = {x:.3g} pi, time {state.time:.4g}"
+    plane: Any = flow.vorticity.get((slice(None), points[0] // 2, slice(None), slice(None)))
+    x = 2 * (points[0] // 2) / points[0]
+    title = f"Vorticity at x = {x:.3g} pi, time {state.time:.4g}"
+
+    def paint() -> None:
         size = np.sqrt((plane**2).sum(axis=0))
         save_slice(path, title, ("y", "z"), size, (2 * np.pi, 2 * np.pi))
+
+    by_rank_0(comm, paint)
 
 
 def _pattern(comm: MPI.Intracomm, state: State, flows: dict[str, Flow]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from onesided.apps.bench.race import Contestant, timed, unchecked
 from onesided.apps.bench.selection import BASELINE, chosen, hints, prepare, release
-from onesided.apps.cli.failures import CommandError, from_rank_0
+from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict
@@ -245,9 +245,9 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         report.verdicts[f"difference of the {methods} methods"] = Verdict(apart, allowed)
     report.pattern = {**report.pattern, "levels": [level.name for level in levels]}
     report.finish(comm, options)
-    if comm.rank == 0 and options.picture is not None:
+    if options.picture is not None:
         title = f"Poisson, {' '.join(options.boundary)}, {options.eigenvalues} eigenvalues"
-        _draw(options.picture, title, levels)
+        by_rank_0(comm, lambda: _draw(options.picture, title, levels))
     return report.code(comm)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from onesided import sparse
 from onesided.apps.bench.race import Contestant, race, unchecked
 from onesided.apps.bench.selection import BASELINE, Candidate, chosen, prepare, release
-from onesided.apps.cli.failures import FAILED, CommandError, from_rank_0, user_errors
+from onesided.apps.cli.failures import FAILED, CommandError, by_rank_0, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import on_rank_0, progress, reading
 from onesided.apps.cli.report import PLAIN, Report, Row
@@ -185,10 +185,10 @@ class Runs:
         if out is not None:
             out.print(text_plot(title, lines), **PLAIN)
         report.finish(comm, options)
-        if comm.rank == 0 and options.picture is not None:
+        if options.picture is not None:
             curves = {name: list(enumerate(values)) for name, values in lines.items()}
-            up = COUNT.called(quantity)
-            save(options.picture, title, [Lines(title, TURNS, up, curves)])
+            panel = Lines(title, TURNS, COUNT.called(quantity), curves)
+            by_rank_0(comm, lambda: save(options.picture, title, [panel]))
         converged = all(each.converged for each in found.values())
         return report.code(comm) or (0 if converged else FAILED)
 

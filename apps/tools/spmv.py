@@ -29,7 +29,7 @@ from onesided.apps.bench.race import (
     unchecked,
 )
 from onesided.apps.bench.selection import BASELINE, Candidates, chosen, hints, prepare, release
-from onesided.apps.cli.failures import CommandError, from_rank_0, user_errors
+from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import on_rank_0, reading
 from onesided.apps.cli.report import Report, Row
@@ -173,8 +173,8 @@ def _run(comm: MPI.Intracomm, options: Options, names: list[str], path: Path, sh
     report = Report("spmv", options.settings(), _pattern(comm, matrix, shown), remarks=[REMARK])
     if options.picture is not None:
         sent = matrix.report().sent
-        if comm.rank == 0:
-            save_traffic(options.picture, f"{Path(shown).name} on {comm.size} ranks", sent)
+        title = f"{Path(shown).name} on {comm.size} ranks"
+        by_rank_0(comm, partial(save_traffic, options.picture, title, sent))
     whole = partial(_by_scipy, comm, path) if options.verify else None
     outcome = contest(comm, options, candidates, whole, serial=False)
     if options.verify:

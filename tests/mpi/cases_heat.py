@@ -127,6 +127,19 @@ def case_a_missed_target_is_a_failure_if_asked(comm, bound):
         heat.TARGETS, heat.WITH_TARGET = before
 
 
+def case_a_picture_that_cannot_be_written_is_the_error_of_all(comm):
+    def full(*_):
+        raise OSError(28, "No space left on device", "heat.png")
+
+    before, heat.save_slice = heat.save_slice, full
+    options = build_parser().parse_args("heat --shape 9 8 --steps 2 --picture heat.png".split())
+    try:
+        with pytest.raises(CommandError, match="No space left on device"):
+            heat.run(comm, options)
+    finally:
+        heat.save_slice = before
+
+
 @ranks(at_least=2)
 def case_last_bits_are_noticed(comm):
     unpack = Strip.unpack
