@@ -58,8 +58,8 @@ def unchecked(why: str) -> Unchecked:
 Check = Callable[[], Verdict] | Unchecked
 
 
-def _nothing() -> None:
-    """Local."""
+def nothing() -> None:
+    """Local. In the place of a call where nothing is to be done."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class Contestant:
     alone: bool = False
     lead: float = 0.0
     apart: bool = False
-    before: Callable[[], object] = _nothing
-    after: Callable[[], object] = _nothing
+    before: Callable[[], object] = nothing
+    after: Callable[[], object] = nothing
     parts: Mapping[str, Callable[[], float]] = field(default_factory=dict)
     warm_up: Callable[[], object] | None = None
     own: Callable[[int], list[float]] | None = None
@@ -110,7 +110,7 @@ def race(
     *,
     iterations: int,
     seconds: float = float("inf"),
-    tick: Callable[[], object] = _nothing,
+    tick: Callable[[], object] = nothing,
     seed: int = SEED,
 ) -> Race:
     """Collective. Everything about each contestant, the same on every rank but for ``mine``.

@@ -11,7 +11,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.race import Contestant, Race, Stopwatch, race, unchecked
+from onesided.apps.bench.race import Contestant, Race, Stopwatch, nothing, race, unchecked
 from onesided.apps.bench.selection import Candidates, prepare, release
 from onesided.apps.bench.store import Part
 from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0, user_errors
@@ -170,7 +170,7 @@ def experiment(
     candidates: Candidates[Links] = Candidates()
     try:
         candidates += prepare(comm, list(wanted), make, Links.free)
-        links = {each.method: each.made for each in candidates if each.made is not None}
+        links = candidates.made
         course = Course(simulation, links, steps)
         course.follow(tick)
         rows = {name: _row(comm, stage, simulation, name, links[name], course) for name in links}
@@ -236,7 +236,7 @@ def alone(problem: Problem, kernel: str, steps: Sequence[int]) -> Sequence[Outpu
         make = ways()[REFERENCE]
         links = Links(simulation.cart, simulation.axes, make, {}, simulation.needed)
         course = Course(simulation, {REFERENCE: links}, steps)
-        course.follow(lambda: None)
+        course.follow(nothing)
         return course.outputs
     finally:
         simulation.free()

@@ -25,6 +25,7 @@ from onesided.apps.bench.race import (
     Stopwatch,
     WatchedComm,
     clocked,
+    nothing,
     race,
 )
 from onesided.apps.bench.selection import BASELINE, chosen, hints, prepare, release
@@ -63,7 +64,7 @@ class Entrant:
     setup: float | None = None
     used: str = ""
     reason: str = ""
-    close: Callable[[], object] = lambda: None
+    close: Callable[[], object] = nothing
 
 
 def run_all(
@@ -121,7 +122,7 @@ def transforms(
     make = plan_maker(comm, options)
     release(comm, prepare(comm, names, make, PFFT.destroy), PFFT.destroy)  # wisdom is known now
     candidates = prepare(comm, names, make, PFFT.destroy)
-    first = next(each.made for each in candidates if each.made is not None)
+    first = next(iter(candidates.made.values()))
     source = random_input(comm, first)
     arrays = source, newDistArray(first, True), newDistArray(first, False)
     check = FourierCheck(comm, first, source)

@@ -162,7 +162,7 @@ class Course:
         """Collective. All contestants with one size."""
         comm, entered = track.comm, {each.name: each for each in self.entrants}
         made = prepare(comm, list(entered), lambda name: entered[name].ready(track))
-        runners = {each.method: each.made for each in made if each.made is not None}
+        runners = made.made
         numbers = itertools.count()
 
         def check(runner: Runner) -> Verdict:

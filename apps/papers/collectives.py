@@ -138,7 +138,7 @@ class Course:
         """Collective. One for each contestant."""
         comm = self.comm
         made = prepare(comm, names, self.make)
-        calls = {each.method: each.made for each in made if each.made is not None}
+        calls = made.made
         used = {name: getattr(each.request, "method", "") for name, each in calls.items()}
         try:
             field = [self.contestant(name, each.call) for name, each in calls.items()]

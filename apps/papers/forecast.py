@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from onesided.apps.bench.race import nothing
 from onesided.apps.cli.failures import words
 from onesided.apps.cli.report import byte_count
 from onesided.apps.cli.statistics import ratio
@@ -93,7 +94,7 @@ def one_sided_hop(pair: MPI.Intracomm) -> float:
     data = np.zeros(SHORT, np.uint8)
     window = MPI.Win.Allocate(SHORT, 1, comm=pair)
     send = partial(bcast_linear, window, data, 0, 0)
-    seconds = _hop(pair, send if pair.rank == 0 else lambda: None)
+    seconds = _hop(pair, send if pair.rank == 0 else nothing)
     window.Free()
     return seconds
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from onesided.apps.bench import race as racing
 from onesided.apps.bench.memory import receiving
-from onesided.apps.bench.race import WARM_UP, race, unchecked
+from onesided.apps.bench.race import WARM_UP, nothing, race, unchecked
 from onesided.apps.bench.selection import Candidate, prepare, release
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.bench.team import Team
@@ -41,7 +41,6 @@ from onesided.apps.papers.partitioned_sends import (
     Work,
     busy,
     entries,
-    nothing,
 )
 from onesided.collectives import agreed
 

@@ -13,7 +13,7 @@ from statistics import median
 
 from mpi4py import MPI
 
-from onesided.apps.bench.race import clocked
+from onesided.apps.bench.race import clocked, nothing
 from onesided.apps.bench.selection import BASELINE, chosen
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.options import Options
@@ -86,7 +86,7 @@ def _compare(
         comm, given, [AUTO, *names], {"bytes": byte_count(nbytes)}, seconds, copies=False,
         region=IN_A_ROW,
     )  # fmt: skip
-    rows = {row.labels["method"]: row for row in contest.rows(problem, lambda: None)}
+    rows = {row.labels["method"]: row for row in contest.rows(problem, nothing)}
     for name, row in rows.items():
         row.hidden = ("error", "GB/s", "mean", "set-up", "break-even")
         if name == BASELINE:

@@ -315,7 +315,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
             return Simulation(grid, problem, arrays, team, wanted[name], options)
 
         candidates = prepare(comm, list(wanted), make, Simulation.free)
-        runs = {each.method: each.made for each in candidates if each.made is not None}
+        runs = candidates.made
         first = next(iter(runs.values()))
         if options.restart is None:
             start = problem.initial(grid.box)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from onesided.apps.bench.race import Contestant, race, unchecked
+from onesided.apps.bench.race import Contestant, nothing, race, unchecked
 from onesided.apps.bench.selection import BASELINE, chosen, prepare, release
 from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0
 from onesided.apps.cli.options import Options, box
@@ -269,7 +269,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     make = partial(_made, comm, options, state, steps)
     candidates = prepare(comm, names, make, Flow.destroy)
     begin = state
-    flows = {each.method: each.made for each in candidates if each.made is not None}
+    flows = candidates.made
     history = History(state.shape, state.nu, state.dt)
     turns = steps * len(flows)
     with progress(comm, options, "following", turns) as tick, np.errstate(all="ignore"):
@@ -386,7 +386,7 @@ def _follow(
     why = unchecked("the velocities of all methods are compared at the end")
     dt = state.dt
     contestants = [
-        Contestant(name, partial(flow.step, dt), why, warm_up=lambda: None)
+        Contestant(name, partial(flow.step, dt), why, warm_up=nothing)
         for name, flow in flows.items()
     ]
     times = race(comm, contestants, iterations=steps, tick=told).times

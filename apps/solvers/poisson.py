@@ -322,7 +322,7 @@ def _solved(
     """Collective. Solve on one grid with every method: a row for each."""
     make = partial(planned, comm, options, level.axes)
     candidates = prepare(comm, names, make, PFFT.destroy)
-    plans = {each.method: each.made for each in candidates if each.made is not None}
+    plans = candidates.made
     plan = next(iter(plans.values()))
     equation = Equation(plan, level.axes, options.eigenvalues)
     solvers = {method: equation.solver(each) for method, each in plans.items()}

@@ -14,8 +14,8 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided import sparse
-from onesided.apps.bench.race import Contestant, race, unchecked
-from onesided.apps.bench.selection import BASELINE, Candidate, chosen, prepare, release
+from onesided.apps.bench.race import Contestant, nothing, race, unchecked
+from onesided.apps.bench.selection import BASELINE, Candidates, chosen, prepare, release
 from onesided.apps.cli.failures import FAILED, CommandError, by_rank_0, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import on_rank_0, progress, reading
@@ -88,10 +88,6 @@ PRODUCTS = "1000"  # that the methods are told to expect
 Solve = Callable[[], Solution]
 
 
-def _nothing() -> None:
-    """Local. In the place of a warm-up: a solution is long."""
-
-
 @dataclass
 class Outcome:
     """What a method came to: its solution, seconds of every run, and the verdict."""
@@ -111,7 +107,7 @@ class Runs:
         info = {"expected_iterations": PRODUCTS, **dict(options.info)}
         how: dict[str, Any] = {"info": info, "partition": options.partition}
         with reading(on_rank_0(comm, options), f"reading {Path(options.file).name}") as advance:
-            self._candidates: list[Candidate[DistMatrix]] = prepare(
+            self._candidates: Candidates[DistMatrix] = prepare(
                 comm,
                 names,
                 Maker(
@@ -120,7 +116,7 @@ class Runs:
                 ),
                 DistMatrix.Free,
             )
-        self.matrices = {each.method: each.made for each in self._candidates if each.made}
+        self.matrices = self._candidates.made
         self.matrix = next(iter(self.matrices.values()))
         pattern = {
             "file": Path(options.file).name,
@@ -146,7 +142,7 @@ class Runs:
 
         why = unchecked("the residuals of all solutions are judged at the end")
         contestants = [
-            Contestant(method, partial(run, method), why, warm_up=_nothing) for method in calls
+            Contestant(method, partial(run, method), why, warm_up=nothing) for method in calls
         ]
         comm, options, repeats = self.comm, self.options, self.options.repeats
         with user_errors(), progress(

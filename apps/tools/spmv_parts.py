@@ -15,7 +15,7 @@ from mpi4py import MPI
 from scipy import sparse
 
 from onesided.apps.bench.foreign import every_core, shared_folder
-from onesided.apps.bench.race import LEAD, Contestant, race, steady, timed, unchecked
+from onesided.apps.bench.race import LEAD, Contestant, nothing, race, steady, timed, unchecked
 from onesided.apps.bench.selection import hints, prepare, release
 from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import Options
@@ -233,7 +233,7 @@ def _timed_rows(
     if reader:  # so slow that a few rounds of its own must do
         old = Contestant(READ_BEFORE_AIM.opponent, partial(_read_before, path), why, alone=True)
         pair = [replace(each, warm_up=each.call) for each in contestants[:2]]
-        pair.append(replace(old, warm_up=lambda: None))
+        pair.append(replace(old, warm_up=nothing))
         races[READ_BEFORE_AIM] = race(comm, pair, iterations=FEW)
     nbytes = path.stat().st_size
     rows: list[Row] = []
