@@ -12,7 +12,7 @@ from mpi4py import MPI
 from onesided.apps.bench.ranks import among, counted
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.failures import CommandError
-from onesided.apps.cli.options import Options
+from onesided.apps.cli.options import Options, doubling
 from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import worst
@@ -60,8 +60,7 @@ def stages(size: int, options: Options) -> list[Stage]:
         if options.ranks_list:
             raise CommandError("--ranks-list is for --scaling weak or strong")
         return [Stage(size, size)]
-    usual = [1 << power for power in range(size.bit_length()) if 1 << power < size]
-    counts = counted(size, options.ranks_list, [*usual, size])
+    counts = counted(size, options.ranks_list, doubling(1, size))
     most = max(counts)
     return [
         Stage(count, count if scaling == WEAK else most, scaling)

@@ -17,7 +17,7 @@ from mpi4py import MPI
 from onesided.apps.bench.ranks import among, counted
 from onesided.apps.bench.selection import BASELINE, chosen
 from onesided.apps.bench.store import Parts
-from onesided.apps.cli.options import Options
+from onesided.apps.cli.options import Options, doubling
 from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import Report, byte_count
 from onesided.apps.papers.exchange import REMARK, Contest, uniform, wrong_elements
@@ -93,11 +93,6 @@ def places(every: Sequence[Series]) -> list[Place]:
     return sorted({place for each in every for place in each.places})
 
 
-def doubling(size: int) -> list[int]:
-    """Local. 2, 4, 8 ... and the number itself."""
-    return sorted({size, *(1 << power for power in range(1, size.bit_length()))})
-
-
 # Figures 1 and 2 of paper 000: times over the number of ranks, and over bytes.
 
 PAPERS_BYTES = 2 << 20  # of Figure 1
@@ -149,7 +144,7 @@ BYTES_REMARK = (
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where wrong data came."""
     names = [name for name in chosen(options.comm) if name != BASELINE]
-    counts = counted(comm.size, options.ranks_list, doubling(comm.size))
+    counts = counted(comm.size, options.ranks_list, doubling(2, comm.size))
     every = series(options.scaling, counts, sorted(set(options.sizes)))
     table = places(every)
     report = Report(
