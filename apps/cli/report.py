@@ -13,13 +13,13 @@ from statistics import fmean, median
 from typing import Any, Self
 
 from mpi4py import MPI
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
 from rich.table import Table
 
 from onesided.apps.cli.failures import CommandError, by_rank_0, words
 from onesided.apps.cli.machine import circumstances, facts, library, versions
 from onesided.apps.cli.options import FileName, FolderName, Options, Picture
-from onesided.apps.cli.progress import PLAIN_WIDTH, on_rank_0
+from onesided.apps.cli.progress import PLAIN_WIDTH, console
 from onesided.apps.cli.statistics import Interval, Target, Verdict, break_even, paired, quartiles
 from onesided.collectives.hardware import Layout
 
@@ -374,13 +374,21 @@ class Report:
         """Collective. Print the table on rank 0, and write the JSON file where one is wanted.
 
         What was kept beside the file to go on with is needed no longer, unless ``interrupted``.
+        :class:`CommandError` on every rank where it cannot be written.
         """
-        machine, around = self.machine(comm), circumstances(comm)
-        layout = Layout.of(comm)
-        out, path = on_rank_0(comm, options), options.json
-        if out is None:
-            return
-        title = f"onesided {self.command}: {library()}, {layout}"
+        place = {"machine": dict(self.machine(comm)), "circumstances": circumstances(comm)}
+        title = f"onesided {self.command}: {library()}, {Layout.of(comm)}"
+
+        def tell() -> None:
+            self._show(console(options.terminal), title)
+            if options.json is not None:
+                write_json(options.json, self._content(place))
+                if not interrupted:
+                    beside(options.json).unlink(missing_ok=True)
+
+        by_rank_0(comm, tell)
+
+    def _show(self, out: Console, title: str) -> None:
         wide: dict[str, Any] = {"width": max(out.width, PLAIN_WIDTH), "crop": False}
         for listing in self.listings.values():
             out.print(listing.table(), **wide)
@@ -392,29 +400,27 @@ class Report:
             out.print(f"{what}: {verdict} (at most {verdict.tolerance:.1e})", **PLAIN)
         for remark in self.remarks:
             out.print(remark, **PLAIN)
-        if path is not None:
-            content = {
-                "command": self.command,
-                "settings": dict(self.settings),
-                "pattern": dict(self.pattern),
-                "machine": dict(machine),
-                "circumstances": around,
-                "verified": self.verified,
-                "verdicts": {
-                    what: {
-                        "error": each.error,
-                        "tolerance": each.tolerance,
-                        "verified": each.passed,
-                    }
-                    for what, each in self.verdicts.items()
-                },
-                "remarks": self.remarks,
-                **{name: each.records() for name, each in self.listings.items()},
-                "rows": [row.record() for row in self.rows],
-            }
-            write_json(path, content)
-            if not interrupted:
-                beside(path).unlink(missing_ok=True)
+
+    def _content(self, place: Mapping[str, Any]) -> dict[str, Any]:
+        """Local. For JSON."""
+        return {
+            "command": self.command,
+            "settings": dict(self.settings),
+            "pattern": dict(self.pattern),
+            **place,
+            "verified": self.verified,
+            "verdicts": {
+                what: {
+                    "error": each.error,
+                    "tolerance": each.tolerance,
+                    "verified": each.passed,
+                }
+                for what, each in self.verdicts.items()
+            },
+            "remarks": self.remarks,
+            **{name: each.records() for name, each in self.listings.items()},
+            "rows": [row.record() for row in self.rows],
+        }
 
     def end(self, comm: MPI.Intracomm, options: Options) -> int:
         """Collective. Finish it as the options say; returns the exit code of the command."""

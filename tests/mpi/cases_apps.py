@@ -254,8 +254,11 @@ def case_layout(comm, options):
     assert facts(comm)["nodes"] == nodes
 
 
-def case_a_report_without_json_writes_nothing(comm):
-    Report("nothing", {}, {}, [Row({"method": "p2p"}, reason="none")]).finish(comm, Options())
+def case_a_report_without_json_writes_nothing_and_one_that_cannot_be_written_fails_on_all(comm):
+    report = Report("nothing", {}, {}, [Row({"method": "p2p"}, reason="none")])
+    report.finish(comm, Options())
+    with pytest.raises(CommandError, match="No such file"):
+        report.finish(comm, Options(json="/no/such/folder/out.json"))
 
 
 @parameters(dtype=["float32", "float64", "complex64", "complex128"])
