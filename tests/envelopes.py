@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import random
@@ -14,8 +13,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 from mpi4py import MPI
-from rich.console import Console
 
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Report, Row, byte_count, write_json
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.papers.rmamt_cell import THREADS, Cell, Outcome, Run
@@ -34,7 +33,7 @@ def write(
 ) -> Path:
     """Write what a command of so many ranks and nodes would write; there are enough cores."""
     report = Report(command, {"iterations": 3}, pattern or {}, rows=list(rows), remarks=["Said."])
-    report.finish(MPI.COMM_SELF, Console(file=io.StringIO()), str(path))
+    report.finish(MPI.COMM_SELF, Options(json=str(path)))
     content = json.loads(path.read_text())
     content["machine"] |= {
         "ranks": ranks,

@@ -10,7 +10,6 @@ import pytest
 import servers
 
 from onesided.apps.cli.failures import CommandError
-from onesided.apps.papers import forecast
 from onesided.apps.papers.broadcast import figures
 from onesided.apps.papers.broadcasters import (
     BINOMIAL,
@@ -221,4 +220,3 @@ def test_the_rest_of_a_hop_is_waiting():
     assert hop(with_hop(NETWORK, 1.0), 1) == pytest.approx(1.0)
     assert with_hop(NETWORK, 0.0).waiting == 0.0
     assert NETWORK.overhead + GAPS * NETWORK.gap + NETWORK.latency < hop(NETWORK, 1)
-    assert forecast.PERSISTENT.parts == 2

@@ -21,11 +21,10 @@ from mpi4py import MPI
 from onesided.apps.bench.race import Contestant, Stopwatch, WatchedComm, orders, race, unchecked
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.main import build_parser, run
-from onesided.apps.cli.options import Options, Picture
+from onesided.apps.cli.options import Options, Picture, doubling
 from onesided.apps.cli.report import Row, byte_count
 from onesided.apps.papers.alltoallv import (
     Place,
-    doubling,
     places,
     scaling_figures,
     series,
@@ -135,9 +134,10 @@ def test_strong_scaling_splits_what_the_fewest_ranks_send():
 def test_a_rank_sends_an_element_to_everyone_at_least():
     assert Place.nearest(16, 8) == Place(16, 1)
     assert Place.nearest(2, 1000).nbytes == 992
-    assert doubling(1) == [1]
-    assert doubling(6) == [2, 4, 6]
-    assert doubling(8) == [2, 4, 8]
+    assert doubling(2, 1) == [1]
+    assert doubling(2, 6) == [2, 4, 6]
+    assert doubling(2, 8) == [2, 4, 8]
+    assert doubling(1, 6) == [1, 2, 4, 6]
 
 
 def test_one_number_of_ranks_has_no_scaling_figure():
@@ -373,7 +373,7 @@ def test_a_mistake_among_some_ranks_is_one_sentence():
 def test_the_numbers_of_ranks_are_those_that_the_job_has():
     from onesided.apps.bench.ranks import counted
 
-    assert counted(6, None, doubling(6)) == [2, 4, 6]
+    assert counted(6, None, doubling(2, 6)) == [2, 4, 6]
     assert counted(6, [6, 3, 3], []) == [3, 6]
     with pytest.raises(CommandError, match="--ranks-list 7: the job has 6 ranks"):
         counted(6, [7], [])

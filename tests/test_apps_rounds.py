@@ -8,7 +8,7 @@ import pytest
 import servers
 from mpi4py import MPI
 
-from onesided.apps.bench.memory import PLACES
+from onesided.apps.bench.memory import PLACES, Exchanger
 from onesided.apps.bench.store import Part
 from onesided.apps.cli.options import Options
 from onesided.apps.papers import rounds
@@ -45,8 +45,8 @@ def test_rounds(tmp_path, ranks):
 
 def test_wrong_data_are_counted(monkeypatch):
     """A method that delivers something else is not only timed."""
-    good = rounds.Exchanger.round
-    monkeypatch.setattr(rounds.Exchanger, "round", lambda self: good(self) + 1)
+    good = Exchanger.round
+    monkeypatch.setattr(Exchanger, "round", lambda self: good(self) + 1)
     options = Options(iterations=2, seconds=5.0, memory=["slots"], sizes=[64])
     part = Part()
     rounds._compare(MPI.COMM_SELF, "slots", 64, ["p2p"], options, part)

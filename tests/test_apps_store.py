@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 from importlib import import_module
 
 import pytest
 from mpi4py import MPI
-from rich.console import Console
 
 from onesided.apps.bench.store import Part, Parts, Store
 from onesided.apps.cli.failures import CommandError
@@ -45,7 +43,7 @@ def benchmark(path, killed_at=None, **given):
 
     for name in ("one", "two", "three"):
         assert parts.add(name, lambda part, name=name: measure(part, name)).more == [name]
-    report.finish(COMM, Console(file=io.StringIO()), str(path))
+    report.finish(COMM, Options(json=str(path)))
     return report, measured
 
 

@@ -23,9 +23,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from onesided.apps.bench.race import rest
-from onesided.apps.bench.ranks import from_rank_0
-from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.failures import CommandError, from_rank_0, rest
 from onesided.apps.cli.launch import launcher_environment, launcher_flags
 from onesided.collectives import agreed
 from onesided.collectives.hardware import Layout

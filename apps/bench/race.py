@@ -21,16 +21,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
-from rich.console import Console
 
+from onesided.apps.cli.failures import rest
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import progress
 from onesided.apps.cli.statistics import Verdict, worst
+
+Made = TypeVar("Made")
 
 REGION = 2e-4  # seconds that a timed region lasts at least
 STEADY = 5e-3  # the same, of a contestant that is made by :func:`steady`
@@ -56,8 +58,8 @@ def unchecked(why: str) -> Unchecked:
 Check = Callable[[], Verdict] | Unchecked
 
 
-def _nothing() -> None:
-    """Local."""
+def nothing() -> None:
+    """Local. In the place of a call where nothing is to be done."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,8 @@ class Contestant:
     alone: bool = False
     lead: float = 0.0
     apart: bool = False
-    before: Callable[[], object] = _nothing
-    after: Callable[[], object] = _nothing
+    before: Callable[[], object] = nothing
+    after: Callable[[], object] = nothing
     parts: Mapping[str, Callable[[], float]] = field(default_factory=dict)
     warm_up: Callable[[], object] | None = None
     own: Callable[[int], list[float]] | None = None
@@ -108,7 +110,7 @@ def race(
     *,
     iterations: int,
     seconds: float = float("inf"),
-    tick: Callable[[], object] = _nothing,
+    tick: Callable[[], object] = nothing,
     seed: int = SEED,
 ) -> Race:
     """Collective. Everything about each contestant, the same on every rank but for ``mine``.
@@ -197,11 +199,10 @@ def timed(
     comm: MPI.Intracomm,
     contestants: Sequence[Contestant],
     options: Options,
-    out: Console | None,
     title: str,
 ) -> Race:
-    """Collective. A race by ``--iterations`` and ``--seconds``, with progress on ``out``."""
-    with progress(out, title, options.iterations * len(contestants)) as tick:
+    """Collective. A race by ``--iterations`` and ``--seconds``, with its progress."""
+    with progress(comm, options, title, options.iterations * len(contestants)) as tick:
         return race(
             comm, contestants, iterations=options.iterations, seconds=options.seconds, tick=tick
         )
@@ -225,10 +226,13 @@ def steady(
     return Contestant(name, call, check, count, alone, LEAD)
 
 
-def setup_time(comm: MPI.Intracomm, call: Callable[[], object]) -> float:
-    """Collective. Seconds of one call, by the slowest rank."""
-    elapsed, _ = _region(comm, Contestant("setup", call, unchecked("a set-up")))
-    return float(comm.allreduce(elapsed, op=MPI.MAX))
+def clocked(comm: MPI.Intracomm, call: Callable[[], Made]) -> tuple[Made, float]:
+    """Collective. What one call gives, and its seconds by the slowest rank."""
+    comm.Barrier()
+    begin = time.perf_counter()
+    made = call()
+    elapsed = time.perf_counter() - begin
+    return made, float(comm.allreduce(elapsed, op=MPI.MAX))
 
 
 def _region(comm: MPI.Intracomm, contestant: Contestant) -> tuple[float, list[float]]:
@@ -260,13 +264,6 @@ def _region(comm: MPI.Intracomm, contestant: Contestant) -> tuple[float, list[fl
     contestant.after()
     spent = [(late - early) / len(count) for early, late in zip(begun, ended, strict=True)]
     return elapsed / len(count), spent
-
-
-def rest(comm: MPI.Intracomm) -> None:
-    """Collective. A barrier that sleeps, so that who is still at work has the machine."""
-    arrived = comm.Ibarrier()
-    while not arrived.Test():
-        time.sleep(0.0005)
 
 
 @contextmanager

@@ -3,70 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from mpi4py import MPI
 
-from onesided.apps.bench.race import rest
-from onesided.apps.cli.failures import CommandError, together, user_errors
-
-Found = TypeVar("Found")
-
-
-def by_rank_0(comm: MPI.Intracomm, work: Callable[[], Found]) -> Found | None:
-    """Collective. What rank 0 comes to while the others, which get None, sleep.
-
-    :class:`CommandError` on every rank where rank 0 cannot do it.
-    """
-    found: Found | None = None
-    trouble: CommandError | None = None
-    if comm.rank == 0:
-        try:
-            with user_errors():
-                found = work()
-        except CommandError as error:
-            trouble = type(error)(str(error))
-    rest(comm)
-    trouble = comm.bcast(trouble)
-    if trouble is not None:
-        raise trouble
-    return found
-
-
-def from_rank_0(comm: MPI.Intracomm, work: Callable[[], Found]) -> Found:
-    """Collective. The same, but all ranks get it."""
-    found: Found = comm.bcast(by_rank_0(comm, work))
-    return found
+from onesided.apps.cli.failures import LONGEST_WAIT, CommandError, Found, rest, user_errors
 
 
 class Alone(Exception):
     """What one rank cannot do while others wait for it; it ends the job."""
 
 
-def among(comm: MPI.Intracomm, count: int, work: Callable[[MPI.Intracomm], None]) -> None:
-    """Collective. Call ``work`` with a communicator of the first ``count`` ranks, on these alone.
+def among(
+    comm: MPI.Intracomm, members: Sequence[int], work: Callable[[MPI.Intracomm], Found]
+) -> Found:
+    """Collective. What ``work``, called on these ranks alone with a communicator of them, gives
+    rank 0, which is one of them; the others sleep.
 
     :class:`CommandError` on all ranks, also for what those that slept cannot know. An error that a
     rank turns out to have alone, because the others do not come, is :class:`Alone` there.
     """
-    taking_part = comm.rank < count
+    taking_part = comm.rank in members
     sub: Any = comm.Split(0 if taking_part else MPI.UNDEFINED, comm.rank)
-    trouble = ""
+    found, trouble = None, ""
     if taking_part:
         try:
             with user_errors():
-                work(sub)
+                found = work(sub)
         except CommandError as error:
             trouble = str(error)
-            if not together(comm):
+            if not rest(comm, LONGEST_WAIT):
                 raise Alone(f"rank {comm.rank} alone: {trouble}") from error
     if not trouble:
         rest(comm)
     if taking_part:
         sub.Free()
-    trouble = comm.bcast(trouble)
+    result, trouble = comm.bcast((found, trouble))
     if trouble:
         raise CommandError(trouble)
+    told: Found = result
+    return told
 
 
 def counted(size: int, asked: Sequence[int] | None, usual: Sequence[int]) -> list[int]:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Any, Generic
 
 from mpi4py import MPI
 
-from onesided.apps.bench.race import setup_time
+from onesided.apps.bench.race import Made, clocked
 from onesided.apps.cli.failures import CommandError, user_errors, words
 from onesided.apps.cli.options import ALL, Options
 from onesided.apps.cli.report import BASELINE as BASELINE
 from onesided.apps.cli.report import Row
 from onesided.collectives import ResourceError, UnsupportedError, methods
-
-Made = TypeVar("Made")
 
 
 def named(text: str, known: Iterable[str], of: str = "") -> list[str]:
@@ -117,12 +116,10 @@ def prepare(
 
 
 def _prepare(comm: MPI.Intracomm, name: str, make: Callable[[str], Made]) -> Candidate[Made]:
-    made: list[Made] = []
     try:
-        seconds = setup_time(comm, lambda: made.append(make(name)))
+        return Candidate(name, *clocked(comm, partial(make, name)))
     except (UnsupportedError, ResourceError) as error:
         return Candidate(name, reason=words(error))
-    return Candidate(name, made[0], seconds)
 
 
 def release(
@@ -132,7 +129,6 @@ def release(
 ) -> None:
     """Collective. Free what was made, in reverse order, and note how long it took."""
     for candidate in reversed(candidates):
-        made = candidate.made
-        if made is not None:
-            candidate.freeing = setup_time(comm, lambda made=made: free(made))  # type: ignore[misc]
+        if candidate.made is not None:
+            _, candidate.freeing = clocked(comm, partial(free, candidate.made))
             candidate.made = None

@@ -16,7 +16,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from onesided.apps.cli.failures import CommandError, words
+from onesided.apps.cli.failures import CommandError, from_rank_0, words
 from onesided.apps.cli.machine import commit, library
 from onesided.apps.cli.report import Report, Row, beside, replace_file
 from onesided.apps.cli.statistics import Verdict
@@ -173,23 +173,17 @@ class Parts:
             "commit": commit(),
             "processor": processor(),
         }
-        if store is None and path is not None:
-            store = Store(beside(path))
-            if comm.rank == 0 and store.settings() != plain(begun):
-                store.path.unlink(missing_ok=True)
+        own = None if store is not None or path is None else Store(beside(path))
         self._report = report
-        self._store = store if comm.rank == 0 else None
+        self._store = (store or own) if comm.rank == 0 else None
+
+        def begin() -> dict[str, Part]:
+            if own is not None and own.settings() != plain(begun):
+                own.path.unlink(missing_ok=True)
+            return {} if self._store is None else self._store.begin(begun)
+
         #: Those that are done, by name.
-        self.done: dict[str, Part] = {}
-        trouble = ""
-        if self._store is not None:
-            try:
-                self.done = self._store.begin(begun)
-            except (CommandError, OSError) as error:
-                trouble = words(error)
-        self.done, trouble = comm.bcast((self.done, trouble))
-        if trouble:
-            raise CommandError(trouble)
+        self.done = from_rank_0(comm, begin)
 
     def add(self, name: str, measure: Callable[[Part], object], *, keep: bool = True) -> Part:
         """Collective over those that take part. Measure a part if it is not there, and add it.

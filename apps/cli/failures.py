@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+Found = TypeVar("Found")
 
 # What the environment says about the MPI job that this process belongs to.
 #
@@ -80,7 +83,7 @@ def fail(error: CommandError) -> int:
         return USAGE
     if comm.rank == 0:
         print(sentence, file=sys.stderr, flush=True)
-    if not together(comm):
+    if not rest(comm, LONGEST_WAIT):
         if comm.rank != 0:
             print(f"{sentence} (rank {comm.rank} alone)", file=sys.stderr, flush=True)
         comm.Abort(USAGE)
@@ -107,29 +110,42 @@ def _world() -> MPI.Intracomm | None:
     return MPI.COMM_WORLD
 
 
-def together(comm: MPI.Intracomm) -> bool:
-    """Collective. Wait, asleep, for all ranks; false where they do not come in time."""
+def rest(comm: MPI.Intracomm, longest: float = math.inf) -> bool:
+    """Collective. A barrier that sleeps, so that who is still at work has the machine; false where
+    not all ranks come within ``longest`` seconds."""
     arrived = comm.Ibarrier()
-    deadline = time.monotonic() + LONGEST_WAIT
+    deadline = time.monotonic() + longest
     while not arrived.Test():
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.001)
+        time.sleep(0.0005)
     return True
 
 
-@contextmanager
-def of_rank_0(comm: MPI.Intracomm) -> Iterator[bool]:
-    """Collective. Yields whether this is rank 0, whose failure in the block is that of all ranks:
-    :class:`CommandError`, also for an OSError."""
-    trouble = ""
-    try:
-        yield comm.rank == 0
-    except (CommandError, OSError) as error:
-        trouble = words(error)
+def by_rank_0(comm: MPI.Intracomm, work: Callable[[], Found]) -> Found | None:
+    """Collective. What rank 0 comes to while the others, which get None, sleep.
+
+    :class:`CommandError` on every rank where rank 0 cannot do it.
+    """
+    found: Found | None = None
+    trouble: CommandError | None = None
+    if comm.rank == 0:
+        try:
+            with user_errors():
+                found = work()
+        except CommandError as error:
+            trouble = type(error)(str(error))
+    rest(comm)
     trouble = comm.bcast(trouble)
-    if trouble:
-        raise CommandError(trouble)
+    if trouble is not None:
+        raise trouble
+    return found
+
+
+def from_rank_0(comm: MPI.Intracomm, work: Callable[[], Found]) -> Found:
+    """Collective. The same, but all ranks get it."""
+    found: Found = comm.bcast(by_rank_0(comm, work))
+    return found
 
 
 # Giving back what all ranks have made together, where they all go on or all fail alike.

@@ -92,10 +92,16 @@ def rank_counts(text: str) -> list[int]:
     most = positive(last)
     if most < least:
         raise argparse.ArgumentTypeError(f"{text!r} goes down")
-    counts = [least]
-    while counts[-1] * 2 < most:
-        counts.append(counts[-1] * 2)
-    return counts if most == least else [*counts, most]
+    return doubling(least, most)
+
+
+def doubling(first: int, last: int) -> list[int]:
+    """Local. The first number and its doubles below the last, and that itself."""
+    counts = []
+    while first < last:
+        counts.append(first)
+        first *= 2
+    return [*counts, last]
 
 
 class _Counts(argparse.Action):

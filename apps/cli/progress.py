@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import (
@@ -20,6 +20,10 @@ from rich.progress import (
 )
 
 from onesided.apps.cli.failures import in_job
+from onesided.apps.cli.options import Options
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 PLAIN_WIDTH = 160  # columns where the output is a file or a pipe
 INTERVAL = 0.2  # seconds between two drawings
@@ -36,6 +40,11 @@ def console(terminal: int | None) -> Console:
     if sys.stdout.isatty() and not in_job():
         return Console()
     return Console(width=PLAIN_WIDTH, force_terminal=False)
+
+
+def on_rank_0(comm: MPI.Intracomm, options: Options) -> Console | None:
+    """Local. Standard output, as ``--terminal`` says; None on other ranks."""
+    return console(options.terminal) if comm.rank == 0 else None
 
 
 @contextmanager
@@ -57,8 +66,11 @@ def _bar(out: Console, title: str, count: ProgressColumn) -> Iterator[Callable[.
 
 
 @contextmanager
-def progress(out: Console | None, title: str, total: int) -> Iterator[Callable[[], None]]:
-    """Local. Yields what to call after each step; draws nothing where ``out`` is no terminal."""
+def progress(
+    comm: MPI.Intracomm, options: Options, title: str, total: int
+) -> Iterator[Callable[[], None]]:
+    """Local. Yields what to call after each step; draws on a terminal, on rank 0."""
+    out = on_rank_0(comm, options)
     if out is None or not out.is_terminal:
         yield lambda: None
         return

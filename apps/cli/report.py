@@ -16,7 +16,7 @@ from mpi4py import MPI
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from onesided.apps.cli.failures import CommandError, of_rank_0, words
+from onesided.apps.cli.failures import CommandError, by_rank_0, words
 from onesided.apps.cli.machine import circumstances, facts, library, versions
 from onesided.apps.cli.options import FileName, FolderName, Options, Picture
 from onesided.apps.cli.progress import PLAIN_WIDTH, console
@@ -59,7 +59,8 @@ class Row:
     compare with, by name; break-even counts refer to ``mpi``. ``details``: parts of an iteration.
     ``values``: other numbers, by name; None where there is none. ``verdict``: of a verification,
     if there was one. ``aim``: what the ratio to the opponent that it names is to be; it is a
-    target where ``wanted``. ``used``: the method that ``auto`` chose.
+    target where ``wanted``; ``in_full``: the table has it beside all else, and does not only
+    compare the two. ``used``: the method that ``auto`` chose.
 
     ``facts`` are for JSON alone. Of the table ``shown`` has more cells, and ``hidden`` names
     those that it leaves out, and so does what is right about an error.
@@ -76,6 +77,7 @@ class Row:
     reason: str = ""
     aim: Target | None = None
     wanted: bool = False
+    in_full: bool = False
     used: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
     shown: Mapping[str, str] = field(default_factory=dict)
@@ -186,9 +188,10 @@ class Row:
         shown = dict(self.labels)
         if self.used:
             shown["method"] = f"{self.labels['method']} ({self.used})"
-        if self.aim is not None and self.reached is not None:
+        reached = self.reached
+        if self.aim is not None and reached is not None and not self.in_full:
             shown.pop("bound", None)
-            return shown | self._compared(self.aim, self.reached)
+            return shown | self._compared(self.aim, reached)
         first, middle, third = quartiles(self.times)
         if self.setup is not None:
             shown["set-up"] = duration(self.setup)
@@ -204,6 +207,8 @@ class Row:
             shown["error"] = str(self.verdict)
         for name, number in self.values.items():
             shown[name] = NOTHING if number is None else f"{number:.2f}"
+        if self.aim is not None and reached is not None and self.wanted:
+            shown |= self._target(self.aim, reached)
         left_out = [name for name in self.hidden if name != "error"]
         return {name: text for name, text in shown.items() if name not in left_out} | dict(
             self.shown
@@ -216,16 +221,18 @@ class Row:
             "ours": duration(median(self.times)),
             "opponent's": duration(median(theirs)) if theirs else NOTHING,
             "reached": str(reached),
-            "target": NOTHING,
-            "": "",
+            **self._target(aim, reached),
         }
-        if self.wanted:
-            told["target"] = f"{aim.words} {aim.bound:.2f}"
-            sure = "" if aim.sure(reached) else "?"
-            told[""] = ("met" if aim.met(reached.median) else "MISSED") + sure
         if self.verdict is not None and not self.verdict.passed:
             told["error"] = str(self.verdict)
         return told
+
+    def _target(self, aim: Target, reached: Interval) -> dict[str, str]:
+        if not self.wanted:
+            return {"target": NOTHING, "": ""}
+        met = "met" if aim.met(reached.median) else "MISSED"
+        sure = "" if aim.sure(reached) else "?"
+        return {"target": f"{aim.words} {aim.bound:.2f}", "": met + sure}
 
 
 def compared(
@@ -362,22 +369,26 @@ class Report:
         return facts(comm)
 
     def finish(
-        self,
-        comm: MPI.Intracomm,
-        out: Console | None,
-        path: str | None,
-        *,
-        interrupted: bool = False,
+        self, comm: MPI.Intracomm, options: Options, *, interrupted: bool = False
     ) -> None:
         """Collective. Print the table on rank 0, and write the JSON file where one is wanted.
 
         What was kept beside the file to go on with is needed no longer, unless ``interrupted``.
+        :class:`CommandError` on every rank where it cannot be written.
         """
-        machine, around = self.machine(comm), circumstances(comm)
-        layout = Layout.of(comm)
-        if comm.rank != 0 or out is None:
-            return
-        title = f"onesided {self.command}: {library()}, {layout}"
+        place = {"machine": dict(self.machine(comm)), "circumstances": circumstances(comm)}
+        title = f"onesided {self.command}: {library()}, {Layout.of(comm)}"
+
+        def tell() -> None:
+            self._show(console(options.terminal), title)
+            if options.json is not None:
+                write_json(options.json, self._content(place))
+                if not interrupted:
+                    beside(options.json).unlink(missing_ok=True)
+
+        by_rank_0(comm, tell)
+
+    def _show(self, out: Console, title: str) -> None:
         wide: dict[str, Any] = {"width": max(out.width, PLAIN_WIDTH), "crop": False}
         for listing in self.listings.values():
             out.print(listing.table(), **wide)
@@ -389,34 +400,31 @@ class Report:
             out.print(f"{what}: {verdict} (at most {verdict.tolerance:.1e})", **PLAIN)
         for remark in self.remarks:
             out.print(remark, **PLAIN)
-        if path is not None:
-            content = {
-                "command": self.command,
-                "settings": dict(self.settings),
-                "pattern": dict(self.pattern),
-                "machine": dict(machine),
-                "circumstances": around,
-                "verified": self.verified,
-                "verdicts": {
-                    what: {
-                        "error": each.error,
-                        "tolerance": each.tolerance,
-                        "verified": each.passed,
-                    }
-                    for what, each in self.verdicts.items()
-                },
-                "remarks": self.remarks,
-                **{name: each.records() for name, each in self.listings.items()},
-                "rows": [row.record() for row in self.rows],
-            }
-            write_json(path, content)
-            if not interrupted:
-                beside(path).unlink(missing_ok=True)
+
+    def _content(self, place: Mapping[str, Any]) -> dict[str, Any]:
+        """Local. For JSON."""
+        return {
+            "command": self.command,
+            "settings": dict(self.settings),
+            "pattern": dict(self.pattern),
+            **place,
+            "verified": self.verified,
+            "verdicts": {
+                what: {
+                    "error": each.error,
+                    "tolerance": each.tolerance,
+                    "verified": each.passed,
+                }
+                for what, each in self.verdicts.items()
+            },
+            "remarks": self.remarks,
+            **{name: each.records() for name, each in self.listings.items()},
+            "rows": [row.record() for row in self.rows],
+        }
 
     def end(self, comm: MPI.Intracomm, options: Options) -> int:
         """Collective. Finish it as the options say; returns the exit code of the command."""
-        out = console(options.terminal) if comm.rank == 0 else None
-        self.finish(comm, out, options.json)
+        self.finish(comm, options)
         return self.code(comm, strict=options.strict)
 
 
@@ -476,9 +484,12 @@ def unwritable(path: str) -> str:
 
 def check_files(comm: MPI.Intracomm, options: Options) -> None:
     """Collective. :class:`CommandError` before the work where a file cannot be written."""
-    with of_rank_0(comm) as mine:
-        for name, value in vars(options).items() if mine else ():
+
+    def check() -> None:
+        for name, value in vars(options).items():
             _check(name, value)
+
+    by_rank_0(comm, check)
 
 
 def _check(name: str, value: object) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.apps.bench.race import nothing
 from onesided.apps.bench.team import Team, Work, check_threads
 from onesided.apps.report.result import REFERENCE
 from onesided.collectives import (
@@ -296,7 +297,7 @@ class _Puts(Packed):
         self._slots = np.split(self._landing.memory, slots)
         near = neighbors(need.pattern)
         puts = [self._landing.puts(near, self._packed, slot * count) for slot in range(slots)]
-        self._works = [[_nothing, *each] if threads else [partial(_all, each)] for each in puts]
+        self._works = [[nothing, *each] if threads else [partial(_all, each)] for each in puts]
         self._team = Team(1)
         try:
             with agreed(comm):
@@ -320,10 +321,6 @@ def _team(threads: int) -> Team:
         return Team(threads)
     except RuntimeError as error:
         raise ResourceError(f"{threads - 1} threads: {error}") from error
-
-
-def _nothing() -> None:
-    """Local. The work of the thread that computes."""
 
 
 def _all(works: list[Work]) -> None:

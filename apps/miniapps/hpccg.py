@@ -10,10 +10,9 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.ranks import from_rank_0
 from onesided.apps.bench.selection import ways_of
 from onesided.apps.bench.store import Part
-from onesided.apps.cli.failures import closing
+from onesided.apps.cli.failures import by_rank_0, closing, from_rank_0
 from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.report import Report
 from onesided.apps.cli.statistics import Verdict, worst
@@ -40,12 +39,14 @@ def draw(comm: MPI.Intracomm, grid: Grid, solver: Solver, path: str) -> None:
     middle = nx // 2
     solution = solver.solved(0.0, max(1, solver.last.iterations // DRAWN))
     own = np.ascontiguousarray(solution.x.reshape(-1, ny, nx)[:, :, middle])
-    parts = comm.gather(own)
+    parts = comm.gather(own) or []
     title = f"log10 |x - 1| after {solution.iterations} iterations, plane {middle} of {nx} in x"
-    with overhead.drawing(comm):
-        if parts is not None:
-            errors = np.log10(np.maximum(np.abs(np.concatenate(parts) - 1.0), LEAST))
-            save_slice(path, title, ("y", "z"), errors.T, (float(ny), float(grid.shape[0])))
+
+    def paint() -> None:
+        errors = np.log10(np.maximum(np.abs(np.concatenate(parts) - 1.0), LEAST))
+        save_slice(path, title, ("y", "z"), errors.T, (float(ny), float(grid.shape[0])))
+
+    by_rank_0(comm, paint)
 
 
 # The same conjugate gradients on one rank, without a matrix: what a run is compared with.

@@ -6,9 +6,9 @@ the same number of iterations of conjugate gradients, on the last mesh or on tho
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import log, prod
 from typing import Any
 
@@ -16,19 +16,18 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.ranks import by_rank_0
+from onesided.apps.bench.race import clocked
 from onesided.apps.bench.selection import ways_of
 from onesided.apps.bench.store import Part
-from onesided.apps.cli.failures import CommandError, closing, user_errors
+from onesided.apps.cli.failures import CommandError, by_rank_0, closing, user_errors
 from onesided.apps.cli.options import Options, box
-from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import Listing, Report
 from onesided.apps.cli.statistics import Verdict, worst
 from onesided.apps.miniapps import overhead
 from onesided.apps.miniapps.halos import ways
 from onesided.apps.miniapps.minife_mesh import PROBLEMS, Problem, Triple, fits
 from onesided.apps.miniapps.minife_system import Errors, System
-from onesided.apps.miniapps.overhead import drawing
 from onesided.apps.miniapps.solving import ITERATION_REMARK, Ran, run_ways
 from onesided.apps.miniapps.stages import Stage, Tick, measured, stages, tell
 from onesided.apps.report.chart import save_slice
@@ -214,9 +213,8 @@ def converged(
         with closing() as stack:
             system = System(comm, elements, problem, options.distort)
             stack.callback(system.Free)
-            began = time.perf_counter()
-            solution = system.solution(system.matrix, options.rtol, options.maxiter)
-            seconds = comm.allreduce(time.perf_counter() - began, op=MPI.MAX)
+            solve = partial(system.solution, system.matrix, options.rtol, options.maxiter)
+            solution, seconds = clocked(comm, solve)
             level = Level(
                 elements,
                 system.unknowns,
@@ -310,14 +308,14 @@ def draw(system: System, x: Values, path: str) -> None:
     """Collective. An image of the temperature in the middle of the last axis, by rank 0."""
     mesh = system.mesh
     a, b, c = mesh.points
-    values = gathered(system, x, (*mesh.whole[:2], slice(c // 2, c // 2 + 1)))
-    with drawing(system.comm):
-        if values is not None:
-            shape = "" if not mesh.distortion else ", distorted"
-            place = (c // 2) / mesh.elements[2]
-            title = f"Temperature at z = {place:.3g}, {words(mesh.elements)} elements{shape}"
-            lengths = a / mesh.elements[0], b / mesh.elements[1]
-            save_slice(path, title, ("x", "y"), values[:, :, 0], lengths)
+    values: Any = gathered(system, x, (*mesh.whole[:2], slice(c // 2, c // 2 + 1)))
+    shape = "" if not mesh.distortion else ", distorted"
+    place = (c // 2) / mesh.elements[2]
+    title = f"Temperature at z = {place:.3g}, {words(mesh.elements)} elements{shape}"
+    lengths = a / mesh.elements[0], b / mesh.elements[1]
+    by_rank_0(
+        system.comm, lambda: save_slice(path, title, ("x", "y"), values[:, :, 0], lengths)
+    )
 
 
 REMARKS = (
@@ -353,8 +351,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
             seconds = [system.seconds[each] for each in _PARTS]
             part.more = [sub.size, system.unknowns, system.matrix.nnz, *seconds]
 
-    out = console(options.terminal) if comm.rank == 0 else None
-    with progress(out, "converging", len(meshes)) as tick:
+    with progress(comm, options, "converging", len(meshes)) as tick:
         levels = converged(comm, options, problem, meshes, look, tick)
     pattern = {
         "problem": options.problem,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -13,7 +13,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 from scipy import sparse
 
-from onesided.apps.bench.race import setup_time
+from onesided.apps.bench.race import clocked
 from onesided.apps.cli.failures import user_errors
 from onesided.apps.miniapps.minife_mesh import (
     CORNERS,
@@ -63,22 +63,25 @@ def assembled(comm: MPI.Intracomm, mesh: Mesh, problem: Problem) -> Equations:
     ``ValueError`` on every rank where an element is turned inside out, ``MemoryError`` where a
     rank has no room.
     """
-    began = time.perf_counter()
-    with agreed(comm, f"assembly of {mesh.elements} elements"):
-        sums = Sums(mesh, comm.rank)
-        for box in _slabs(mesh.blocks.box(comm.rank)):
-            sums.add(box, *_integrated(mesh, problem, box))
-    middle = time.perf_counter()
-    with Grid(comm, mesh.elements, [GHOSTS] * 3, dims=mesh.blocks.dims) as grid:
-        grid.accumulate(*sums.fields)
-    with agreed(comm):
-        rows, side = sums.rows(), sums.side()
+
+    def integrate() -> Sums:
+        with agreed(comm, f"assembly of {mesh.elements} elements"):
+            sums = Sums(mesh, comm.rank)
+            for box in _slabs(mesh.blocks.box(comm.rank)):
+                sums.add(box, *_integrated(mesh, problem, box))
+        return sums
+
+    def share() -> tuple[Any, Any]:
+        with Grid(comm, mesh.elements, [GHOSTS] * 3, dims=mesh.blocks.dims) as grid:
+            grid.accumulate(*sums.fields)
+        with agreed(comm):
+            return sums.rows(), sums.side()
+
+    sums, integrating = clocked(comm, integrate)
+    (rows, side), sharing = clocked(comm, share)
     box = mesh.own(comm.rank)
     guess = _given(problem, mesh.surface(box), mesh.coordinates(box)).reshape(-1)
-    times = np.array([middle - began, time.perf_counter() - middle])
-    comm.Allreduce(MPI.IN_PLACE, times, op=MPI.MAX)
-    seconds = dict(zip(("integration", "sharing"), times.tolist(), strict=True))
-    return Equations(rows, side, guess, seconds)
+    return Equations(rows, side, guess, {"integration": integrating, "sharing": sharing})
 
 
 def _slabs(box: Box) -> Iterator[Box]:
@@ -174,13 +177,11 @@ class System:
     ) -> None:
         """Collective. :class:`CommandError` where the mesh does not fit the ranks or the memory."""
         self.comm, self.problem = comm, problem
-        made: list[DistMatrix] = []
         with user_errors():
             self.mesh = mesh = Mesh.of(elements, comm.size, distortion)
             equations = assembled(comm, mesh, problem)
-            seconds = setup_time(comm, lambda: made.append(_matrix(comm, mesh, equations.rows)))
+            self.matrix, seconds = clocked(comm, partial(_matrix, comm, mesh, equations.rows))
         self.side, self.guess = equations.side, equations.guess
-        self.matrix = made[0]
         self.seconds = {**equations.seconds, "matrix": seconds}
         self._known: tuple[NDArray[np.intp], Values] | None = None
 

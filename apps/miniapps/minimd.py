@@ -14,10 +14,9 @@ from typing import Any
 
 from mpi4py import MPI
 
-from onesided.apps.bench.ranks import from_rank_0
 from onesided.apps.bench.selection import ways_of
 from onesided.apps.bench.store import Part
-from onesided.apps.cli.failures import CommandError, user_errors, words
+from onesided.apps.cli.failures import CommandError, from_rank_0, user_errors, words
 from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.report import Listing, Report, Row
 from onesided.apps.miniapps import overhead

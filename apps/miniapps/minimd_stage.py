@@ -11,11 +11,10 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.race import Contestant, Race, Stopwatch, race, unchecked
-from onesided.apps.bench.ranks import from_rank_0
+from onesided.apps.bench.race import Contestant, Race, Stopwatch, nothing, race, unchecked
 from onesided.apps.bench.selection import Candidates, prepare, release
 from onesided.apps.bench.store import Part
-from onesided.apps.cli.failures import CommandError, user_errors
+from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Row
 from onesided.apps.cli.statistics import Verdict
@@ -30,7 +29,6 @@ from onesided.apps.miniapps.minimd_simulation import (
     agreement,
     conservation,
 )
-from onesided.apps.miniapps.overhead import drawing
 from onesided.apps.miniapps.solving import finished
 from onesided.apps.miniapps.stages import HIDDEN, Stage, Tick, tell
 from onesided.apps.report.chart import save_atoms
@@ -172,7 +170,7 @@ def experiment(
     candidates: Candidates[Links] = Candidates()
     try:
         candidates += prepare(comm, list(wanted), make, Links.free)
-        links = {each.method: each.made for each in candidates if each.made is not None}
+        links = candidates.made
         course = Course(simulation, links, steps)
         course.follow(tick)
         rows = {name: _row(comm, stage, simulation, name, links[name], course) for name in links}
@@ -238,7 +236,7 @@ def alone(problem: Problem, kernel: str, steps: Sequence[int]) -> Sequence[Outpu
         make = ways()[REFERENCE]
         links = Links(simulation.cart, simulation.axes, make, {}, simulation.needed)
         course = Course(simulation, {REFERENCE: links}, steps)
-        course.follow(lambda: None)
+        course.follow(nothing)
         return course.outputs
     finally:
         simulation.free()
@@ -250,14 +248,15 @@ def _draw(comm: MPI.Intracomm, simulation: Simulation, grid: Parts, picture: str
     x = atoms.x[:, own] % np.array(problem.lengths)[:, None]
     inside = np.abs(x[AXES - 1] - 0.5 * problem.lengths[2]) <= 0.5 * problem.constant
     speed = np.sqrt(np.einsum("an,an->n", atoms.v[:, own], atoms.v[:, own]))
-    parts = comm.gather(np.stack([x[0], x[1], speed])[:, inside])
-    with drawing(comm):
-        if parts is not None:
-            x, y, speed = np.concatenate(parts, axis=1)
-            title = f"Atoms in the middle of the box, step {problem.steps}"
-            lengths = problem.lengths[:2]
-            cuts = [
-                [length * number / count for number in range(1, count)]
-                for length, count in zip(lengths, grid[:2], strict=True)
-            ]
-            save_atoms(picture, title, (x, y), speed, lengths, cuts)
+    parts = comm.gather(np.stack([x[0], x[1], speed])[:, inside]) or []
+    title, lengths = f"Atoms in the middle of the box, step {problem.steps}", problem.lengths[:2]
+    cuts = [
+        [length * number / count for number in range(1, count)]
+        for length, count in zip(lengths, grid[:2], strict=True)
+    ]
+
+    def paint() -> None:
+        x, y, speed = np.concatenate(parts, axis=1)
+        save_atoms(picture, title, (x, y), speed, lengths, cuts)
+
+    by_rank_0(comm, paint)

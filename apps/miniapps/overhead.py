@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from mpi4py import MPI
 from rich.table import Table
 
-from onesided.apps.cli.failures import user_errors
+from onesided.apps.cli.failures import by_rank_0
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import NOTHING, Listing, Report, Row
 from onesided.apps.miniapps.stages import STRONG, WEAK, Stage, deviation
 from onesided.apps.report.chart import save
 from onesided.apps.report.figure import Lines, Point
 from onesided.apps.report.quantities import RANKS, RATIO
 from onesided.apps.report.result import DEVIATION, REFERENCE, SECONDS
-from onesided.collectives import agreed
 
 REMARK = (
     f"Overhead as in Figure 8 of the paper: the mean time of the runs over that of {REFERENCE} on "
@@ -128,13 +125,6 @@ def draw(options: Options, title: str, rows: Sequence[Row]) -> None:
 # What the commands of mini-applications end with.
 
 
-@contextmanager
-def drawing(comm: MPI.Intracomm) -> Iterator[None]:
-    """Collective. What rank 0 draws in the block; where it cannot, that is every rank's error."""
-    with user_errors(), agreed(comm):
-        yield
-
-
 def finish(comm: MPI.Intracomm, options: Options, report: Report, title: str) -> int:
     """Collective. Overheads, pictures, tables and JSON; the exit code, 1 where a result is wrong.
 
@@ -142,11 +132,8 @@ def finish(comm: MPI.Intracomm, options: Options, report: Report, title: str) ->
     """
     report.remarks.append(REMARK)
     report.listings |= listings(report.rows)
-    with drawing(comm):
-        if comm.rank == 0:
-            draw(options, title, report.rows)
-    report.finish(comm, console(options.terminal), options.json)
-    return report.code(comm)
+    by_rank_0(comm, lambda: draw(options, title, report.rows))
+    return report.end(comm, options)
 
 
 def told(every: Sequence[Stage], size: Callable[[Stage], dict[str, Any]]) -> list[dict[str, Any]]:

@@ -171,7 +171,7 @@ def run_ways(
             Solver.free,
         )
         stack.callback(release, comm, candidates, Solver.free)
-        runs = {each.method: each.made for each in candidates if each.made is not None}
+        runs = candidates.made
         why = unchecked("the mini-application judges the solutions of all ways together")
         contestants = [
             Contestant(name, solver.run, why, parts=solver.parts, warm_up=solver.warm_up)

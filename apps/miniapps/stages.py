@@ -12,8 +12,8 @@ from mpi4py import MPI
 from onesided.apps.bench.ranks import among, counted
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.failures import CommandError
-from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.options import Options, doubling
+from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import worst
 
@@ -60,8 +60,7 @@ def stages(size: int, options: Options) -> list[Stage]:
         if options.ranks_list:
             raise CommandError("--ranks-list is for --scaling weak or strong")
         return [Stage(size, size)]
-    usual = [1 << power for power in range(size.bit_length()) if 1 << power < size]
-    counts = counted(size, options.ranks_list, [*usual, size])
+    counts = counted(size, options.ranks_list, doubling(1, size))
     most = max(counts)
     return [
         Stage(count, count if scaling == WEAK else most, scaling)
@@ -87,8 +86,7 @@ def measured(
     :class:`CommandError` on all ranks for what any stage cannot do.
     """
     parts, found = Parts(comm, report, options.json), []
-    out = console(options.terminal) if comm.rank == 0 else None
-    with progress(out, report.command, len(every) * turns) as tick:
+    with progress(comm, options, report.command, len(every) * turns) as tick:
         for stage in every:
 
             def run(sub: MPI.Intracomm, stage: Stage = stage) -> None:
@@ -98,7 +96,7 @@ def measured(
                 name = f"{stage.scaling} {stage.ranks} {stage.shares}"
                 found.append(parts.add(name, measure, keep=stage is not drawn))
 
-            among(comm, stage.ranks, run)
+            among(comm, range(stage.ranks), run)
     for what in report.verdicts:
         each = [part.verdicts[what] for part in found if what in part.verdicts]
         report.verdicts[what] = worst(each)

@@ -14,9 +14,8 @@ from functools import partial
 
 from mpi4py import MPI
 
-from onesided.apps.bench.ranks import from_rank_0
 from onesided.apps.bench.selection import chosen, hints
-from onesided.apps.cli.failures import CommandError, user_errors, words
+from onesided.apps.cli.failures import CommandError, from_rank_0, user_errors, words
 from onesided.apps.cli.machine import library
 from onesided.apps.cli.options import ALL, Options
 from onesided.apps.cli.report import Listing, Report

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from math import inf
 
 import numpy as np
 from mpi4py import MPI
 
-from onesided.apps.bench.race import Contestant, race, repeats, rest, setup_time, unchecked
+from onesided.apps.bench.race import Contestant, clocked, race, repeats, unchecked
+from onesided.apps.bench.ranks import among
 from onesided.apps.bench.selection import BASELINE, hints
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.statistics import quartiles
@@ -20,8 +21,6 @@ from onesided.collectives import Alltoallv_init, Request, UnsupportedError
 from onesided.collectives.modelling.exchanges import formulas
 from onesided.collectives.modelling.loggp import Fit, PiecewiseLogGP, fit
 from onesided.collectives.modelling.parameters import Level, Parameters, Validity
-
-R = TypeVar("R")
 
 #: Bytes of the messages, Puts and stores through whose times lines are laid.
 SIZES = tuple(SHORT if power == 3 else 1 << power for power in (3, *range(8, 23)))
@@ -86,30 +85,18 @@ def find(comm: MPI.Intracomm, options: Options, nodes: Sequence[int]) -> Finding
     return Findings(parameters, errors, times)
 
 
-def among(comm: MPI.Intracomm, members: Sequence[int], work: Callable[[MPI.Intracomm], R]) -> R:
-    """Collective. What ``work`` gives rank 0, the first member; the others sleep meanwhile."""
-    color = 0 if comm.rank in members else MPI.UNDEFINED
-    few: Any = comm.Split(color, members.index(comm.rank) if comm.rank in members else 0)
-    done = None
-    if few != MPI.COMM_NULL:
-        done = work(few)
-        few.Free()
-    rest(comm)
-    result: R = comm.bcast(done)
-    return result
-
-
 def quick(times: Sequence[float]) -> float:
     """Local. The first quartile: other programs on the machine only ever add to a time."""
     return quartiles(times)[0]
 
 
-def _times(
-    comm: MPI.Intracomm, calls: Mapping[str, Call], options: Options, seconds: float
+def seconds_of(
+    comm: MPI.Intracomm, calls: Mapping[str, Call], rounds: int, seconds: float = inf
 ) -> dict[str, float]:
+    """Collective. What each takes, by the slowest rank; all take turns in so many rounds."""
     why = unchecked("a probe moves bytes that nobody reads")
     contestants = [Contestant(name, call, why, repeats(comm, call)) for name, call in calls.items()]
-    found = race(comm, contestants, iterations=options.iterations, seconds=seconds)
+    found = race(comm, contestants, iterations=rounds, seconds=seconds)
     return {name: quick(times) for name, times in found.times.items()}
 
 
@@ -118,7 +105,9 @@ def _stores(
 ) -> tuple[PiecewiseLogGP, float, float]:
     """Collective. Copies into shared memory, a counter in it, and the error of the lines."""
     with ExitStack() as stack:
-        times = _times(node, SharedProbes(node, SIZES, stack).calls, options, seconds)
+        times = seconds_of(
+                node, SharedProbes(node, SIZES, stack).calls, options.iterations, seconds
+            )
     lines = _fit(times, "stores")
     each = times["stores in a row"] / IN_A_ROW
     return lines.piecewise(each, each, 1), times.get("counter", 0.0), lines.typical_error
@@ -139,7 +128,7 @@ def _software(node: MPI.Intracomm, options: Options, seconds: float) -> dict[str
                     calls[f"own {nbytes}"] = round_of(request)
             except UnsupportedError:
                 continue
-            times = _times(node, calls, options, seconds / len(formulas()))
+            times = seconds_of(node, calls, options.iterations, seconds / len(formulas()))
             node.Barrier()
         found[method] = _fit(times, "own", OWN_SIZES).piecewise(0.0, 0.0, 1)
     alone.Free()
@@ -156,7 +145,7 @@ def _setups(comm: MPI.Intracomm, options: Options) -> dict[str, float]:
             Alltoallv_init(comm, blocks, None, method=method, info=info).Free()
 
         with suppress(UnsupportedError):  # on every rank
-            found[method] = quick([setup_time(comm, once) for _ in range(SETUPS)])
+            found[method] = quick([clocked(comm, once)[1] for _ in range(SETUPS)])
     return found
 
 
@@ -179,8 +168,8 @@ def _level(
     """Collective over two ranks. The level, the errors of its lines, and what was timed."""
     with ExitStack() as stack:
         probes = Probes(pair, SIZES, stack, own=near)
-        overhead = probes.overhead()
-        times = _times(pair, probes.calls, options, seconds)
+        overhead = probes.puts.overhead()
+        times = seconds_of(pair, probes.calls, options.iterations, seconds)
         pair.Barrier()
     calling = float(software[BASELINE].time(1, 0)) if BASELINE in software else 0.0
     for nbytes in SIZES:  # without what the call takes in any case

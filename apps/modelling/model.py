@@ -17,7 +17,7 @@ from mpi4py import MPI
 from rich.console import Console
 from rich.table import Table
 
-from onesided.apps.cli.failures import user_errors
+from onesided.apps.cli.failures import by_rank_0, user_errors
 from onesided.apps.cli.options import Options, edge
 from onesided.apps.cli.progress import PLAIN_WIDTH, console
 from onesided.apps.cli.report import PLAIN, write_json
@@ -28,7 +28,6 @@ from onesided.apps.modelling.sweep import Point, Regions, Sweep
 from onesided.apps.report.chart import save
 from onesided.apps.report.figure import Regions as Drawing
 from onesided.apps.report.quantities import RANKS, SIZE
-from onesided.collectives import agreed
 from onesided.collectives.modelling.parameters import BEYOND, MACHINES, Parameters
 
 DEFAULT = "paper"
@@ -47,8 +46,9 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         points = sweep.points(counts, sizes)
         regions = sweep.regions(counts, sizes)
         comparison = compare(parameters) if options.paper else None
-    out = console(options.terminal)
-    if comm.rank == 0:
+
+    def tell() -> None:
+        out = console(options.terminal)
         _tell(out, options, parameters, names, points, regions)
         if comparison is not None:
             out.print(comparison.table())
@@ -58,6 +58,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
             write_json(
                 options.json, _content(options, parameters, points, regions, comparison)
             )
+
+    by_rank_0(comm, tell)
     return 0
 
 
@@ -72,9 +74,9 @@ def _follow(
     core = Core(memory=options.bandwidth, operations=options.flops)
     points, weak = float(edge(options)) ** 3, "weak" in options.scaling
     scaling = Scaling(options.program, parameters, core, options.per_node, points, weak)
-    with user_errors(), agreed(comm):
-        steps = scaling.steps(counts, names) if comm.rank == 0 else []
-    if comm.rank == 0:
+
+    def tell() -> None:
+        steps = scaling.steps(counts, names)
         out = console(options.terminal)
         out.print(scaling.table(steps), width=max(out.width, PLAIN_WIDTH), crop=False)
         for sentence in _trust(parameters, any(step.fastest.extrapolated for step in steps)):
@@ -86,6 +88,8 @@ def _follow(
             pattern |= {"points": points, "weak": weak, "parameters": parameters.record()}
             content = {"command": "model", "settings": options.settings(), "pattern": pattern}
             write_json(options.json, {**content, "rows": [step.record() for step in steps]})
+
+    by_rank_0(comm, tell)
     return 0
 
 

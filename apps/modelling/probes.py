@@ -10,12 +10,14 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import cycle
 from statistics import median
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 SHORT = 8  # bytes
 IN_A_ROW = 8
@@ -39,6 +41,74 @@ def places(sizes: Sequence[int]) -> tuple[dict[int, tuple[int, int]], int]:
     return at, end
 
 
+def _putter(
+    window: MPI.Win, target: int, data: NDArray[np.uint8], starts: Sequence[int] = (0,)
+) -> Call:
+    """Local. Puts the data, to these places in turn."""
+    origin = [data, MPI.BYTE]
+    targets = cycle([[start, data.size, MPI.BYTE] for start in starts])
+    return lambda: window.Put(origin, target, next(targets))
+
+
+class Puts:
+    """Puts from each of two ranks to the other, in a passive epoch.
+
+    ``calls`` are by name: ``"puts 1024"`` and short ones, all flushed; ``"notice"`` is a short one
+    and a flag.
+    """
+
+    def __init__(
+        self, pair: MPI.Intracomm, sizes: Sequence[int], stack: ExitStack, *, allocated: bool
+    ) -> None:
+        """Collective. The window, of memory that MPI allocates or of our own, goes with the stack,
+        which is left collectively."""
+        self._pair, other = pair, 1 - pair.rank
+        at, end = places(sizes)
+        if allocated:
+            window = MPI.Win.Allocate(end, 1, comm=pair)
+        else:
+            window = MPI.Win.Create(np.zeros(end, np.uint8), 1, comm=pair)
+        stack.callback(window.Free)
+        window.Lock_all()
+        stack.callback(window.Unlock_all)
+        data = np.ones(max(*sizes, SHORT), np.uint8)
+        short = _putter(window, other, data[:SHORT])
+        word, place = [data[:SHORT], 1, MPI.INT64_T], [0, 1, MPI.INT64_T]
+
+        def flushed(put: Call, times: int = 1) -> None:
+            for _ in range(times):
+                put()
+            window.Flush(other)
+
+        def notice() -> None:
+            flushed(short)
+            window.Accumulate(word, other, place, MPI.REPLACE)
+            window.Flush(other)
+
+        self.calls: dict[str, Call] = {
+            f"puts {nbytes}": partial(flushed, _putter(window, other, data[:nbytes], at[nbytes]))
+            for nbytes in sizes
+        }
+        self.calls["put"] = partial(flushed, short)
+        self.calls["puts in a row"] = partial(flushed, short, IN_A_ROW)
+        self.calls["notice"] = notice
+        self._issue: tuple[Call, Call] = (short, partial(window.Flush, other))
+
+    def overhead(self) -> float:
+        """Collective. Seconds that the call of a short Put takes, by the slower rank."""
+        put, flush = self._issue
+        times = []
+        for _ in range(ISSUES):
+            self._pair.Barrier()
+            began = time.perf_counter()
+            put()
+            times.append(time.perf_counter() - began)
+            flush()
+        self._pair.Barrier()
+        slower: float = self._pair.allreduce(median(times), MPI.MAX)
+        return slower
+
+
 class Probes:
     """The operations between the two ranks of a communicator, and the windows they need.
 
@@ -57,27 +127,25 @@ class Probes:
         self._sizes = list(sizes)
         self._own = own
         longest = max(2 * max(sizes), IN_A_ROW * SHORT)
-        self._places, self._all = places([*sizes, *(2 * nbytes for nbytes in sizes)])
+        self._places, end = places([*sizes, *(2 * nbytes for nbytes in sizes)])
         self._out = np.ones(longest, np.uint8)
-        self._into = np.zeros(max(longest, self._all), np.uint8)
-        self.calls: dict[str, Call] = {}
+        self._into = np.zeros(max(longest, end), np.uint8)
+        self.puts = Puts(pair, sizes, stack, allocated=False)
+        self.calls: dict[str, Call] = dict(self.puts.calls)
         self._messages()
-        self._puts()
+        self._done()
         self._fences()
         self._epochs()
         self._locks()
 
-    def _window(self, nbytes: int = SHORT) -> MPI.Win:
+    def _window(self) -> MPI.Win:
         """A window of its own for every kind of synchronization."""
-        memory = np.zeros(nbytes, np.uint8)
-        window = MPI.Win.Create(memory, 1, MPI.INFO_NULL, self._pair)
+        window = MPI.Win.Create(np.zeros(SHORT, np.uint8), 1, MPI.INFO_NULL, self._pair)
         self._stack.callback(window.Free)
         return window
 
-    def _putter(self, window: MPI.Win, nbytes: int, starts: Sequence[int] = (0,)) -> Call:
-        origin = [self._out, nbytes, MPI.BYTE]
-        targets = cycle([[start, nbytes, MPI.BYTE] for start in starts])
-        return lambda: window.Put(origin, self._other, next(targets))
+    def _putter(self, window: MPI.Win) -> Call:
+        return _putter(window, self._other, self._out[:SHORT])
 
     def _messages(self) -> None:
         pair, other = self._pair, self._other
@@ -125,57 +193,20 @@ class Probes:
 
         return call
 
-    def _puts(self) -> None:
-        window, other = self._window(self._all), self._other
-        window.Lock_all()
-        self._stack.callback(window.Unlock_all)
-        for nbytes in self._sizes:
-            put = self._putter(window, nbytes, self._places[nbytes])
-
-            def flushed(put: Call = put, times: int = 1) -> None:
-                for _ in range(times):
-                    put()
-                window.Flush(other)
-
-            self.calls[f"puts {nbytes}"] = flushed
-        short = self._putter(window, SHORT)
-        self.calls["put"] = lambda: flushed(short)
-        self.calls["puts in a row"] = lambda: flushed(short, IN_A_ROW)
-        word, place = [self._out, 1, MPI.INT64_T], [0, 1, MPI.INT64_T]
-
-        exchange_signals = self._started(1, 0)
-
-        def notice() -> None:
-            flushed(short)
-            window.Accumulate(word, other, place, MPI.REPLACE)
-            window.Flush(other)
+    def _done(self) -> None:
+        put, exchange_signals = self.calls["put"], self._started(1, 0)
 
         def done() -> None:
-            flushed(short)
+            put()
             exchange_signals()
 
-        self.calls["notice"], self.calls["done"] = notice, done
-        self._issue: tuple[Call, Call] = (short, lambda: window.Flush(other))
-
-    def overhead(self) -> float:
-        """Collective. Seconds that the call of a short Put takes, by the slower rank."""
-        put, flush = self._issue
-        times = []
-        for _ in range(ISSUES):
-            self._pair.Barrier()
-            began = time.perf_counter()
-            put()
-            times.append(time.perf_counter() - began)
-            flush()
-        self._pair.Barrier()
-        slower: float = self._pair.allreduce(median(times), MPI.MAX)
-        return slower
+        self.calls["done"] = done
 
     def _fences(self) -> None:
         window = self._window()
         window.Fence(MPI.MODE_NOPRECEDE)
         self._stack.callback(window.Fence, MPI.MODE_NOSUCCEED)
-        put, fence = self._putter(window, SHORT), window.Fence
+        put, fence = self._putter(window), window.Fence
 
         def fenced() -> None:
             put()
@@ -194,7 +225,7 @@ class Probes:
         group = everyone.Incl([self._other])
         everyone.Free()
         self._stack.callback(group.Free)
-        put, ready = self._putter(window, SHORT), self._started(1, 0)
+        put, ready = self._putter(window), self._started(1, 0)
 
         def epoch() -> None:
             window.Post(group)
@@ -211,7 +242,7 @@ class Probes:
         window, rank, barrier = self._window(), self._pair.rank, self._pair.Barrier
         window.Lock(rank, MPI.LOCK_EXCLUSIVE)
         self._stack.callback(window.Unlock, rank)
-        put = self._putter(window, SHORT)
+        put = self._putter(window)
 
         def relock() -> None:
             window.Unlock(rank)

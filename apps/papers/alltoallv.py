@@ -17,8 +17,8 @@ from mpi4py import MPI
 from onesided.apps.bench.ranks import among, counted
 from onesided.apps.bench.selection import BASELINE, chosen
 from onesided.apps.bench.store import Parts
-from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.options import Options, doubling
+from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import Report, byte_count
 from onesided.apps.papers.exchange import REMARK, Contest, uniform, wrong_elements
 from onesided.apps.papers.figures import Figure, draw
@@ -93,11 +93,6 @@ def places(every: Sequence[Series]) -> list[Place]:
     return sorted({place for each in every for place in each.places})
 
 
-def doubling(size: int) -> list[int]:
-    """Local. 2, 4, 8 ... and the number itself."""
-    return sorted({size, *(1 << power for power in range(1, size.bit_length()))})
-
-
 # Figures 1 and 2 of paper 000: times over the number of ranks, and over bytes.
 
 PAPERS_BYTES = 2 << 20  # of Figure 1
@@ -149,7 +144,7 @@ BYTES_REMARK = (
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where wrong data came."""
     names = [name for name in chosen(options.comm) if name != BASELINE]
-    counts = counted(comm.size, options.ranks_list, doubling(comm.size))
+    counts = counted(comm.size, options.ranks_list, doubling(2, comm.size))
     every = series(options.scaling, counts, sorted(set(options.sizes)))
     table = places(every)
     report = Report(
@@ -163,10 +158,9 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         },
         remarks=[BYTES_REMARK, REMARK],
     )
-    out = console(options.terminal) if comm.rank == 0 else None
     share = options.seconds / len(table)
     parts = Parts(comm, report, options.json)
-    with progress(out, "exchanging", len(table) * options.iterations) as tick:
+    with progress(comm, options, "exchanging", len(table) * options.iterations) as tick:
         def compare(sub: MPI.Intracomm) -> None:
             for place in table:
                 if place.ranks == sub.size:
@@ -176,9 +170,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
                     parts.add(f"{place.ranks} {place.count}", measure)
 
         for count in counts:
-            among(comm, count, compare)
-    if comm.rank == 0:
-        draw(options.picture, scaling_figures(every), report.rows)
+            among(comm, range(count), compare)
+    draw(comm, options.picture, scaling_figures(every), report.rows)
     report.remarks.append(wrong_elements(report.rows, "the number of the rank that sent it"))
-    report.finish(comm, out, options.json)
-    return report.code(comm)
+    return report.end(comm, options)

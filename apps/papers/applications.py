@@ -24,14 +24,15 @@ from onesided.apps.bench.race import (
     Race,
     Stopwatch,
     WatchedComm,
+    clocked,
+    nothing,
     race,
-    setup_time,
 )
 from onesided.apps.bench.selection import BASELINE, chosen, hints, prepare, release
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.failures import CommandError, user_errors
 from onesided.apps.cli.options import Options, edge
-from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict, conclusion
 from onesided.apps.tools.fft import FourierCheck, plan_maker, random_input, used_method
@@ -63,7 +64,7 @@ class Entrant:
     setup: float | None = None
     used: str = ""
     reason: str = ""
-    close: Callable[[], object] = lambda: None
+    close: Callable[[], object] = nothing
 
 
 def run_all(
@@ -121,7 +122,7 @@ def transforms(
     make = plan_maker(comm, options)
     release(comm, prepare(comm, names, make, PFFT.destroy), PFFT.destroy)  # wisdom is known now
     candidates = prepare(comm, names, make, PFFT.destroy)
-    first = next(each.made for each in candidates if each.made is not None)
+    first = next(iter(candidates.made.values()))
     source = random_input(comm, first)
     arrays = source, newDistArray(first, True), newDistArray(first, False)
     check = FourierCheck(comm, first, source)
@@ -134,7 +135,7 @@ def transforms(
     peer = _peer(comm, options, source)
     found = run_all(comm, [*entrants, peer], options, seconds, tick)
     release(comm, candidates, PFFT.destroy)
-    freeing = setup_time(comm, peer.close)
+    _, freeing = clocked(comm, peer.close)
     if peer.setup is not None:
         peer.setup += freeing
     for entrant, candidate in zip(entrants, candidates, strict=True):
@@ -173,12 +174,10 @@ def _peer(comm: MPI.Intracomm, options: Options, source: Any) -> Entrant:
     from mpi4py_fft import PFFT as PeerPFFT
     from mpi4py_fft import newDistArray as peers_array
 
-    made: list[Any] = []
-    shape = tuple(options.shape)
-    setup = setup_time(
-        comm, lambda: made.append(PeerPFFT(comm, shape, dtype=options.dtype, backend="fftw"))
+    shape, stopwatch = tuple(options.shape), Stopwatch()
+    plan, setup = clocked(
+        comm, lambda: PeerPFFT(comm, shape, dtype=options.dtype, backend="fftw")
     )
-    plan, stopwatch = made[0], Stopwatch()
     for transfer in plan.transfer:
         transfer.comm = WatchedComm(transfer.comm, stopwatch)
     if plan.forward.input_array.shape == source.shape:
@@ -319,10 +318,9 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     if options.matrix is not None:
         given["matrix"] = Path(options.matrix).name
     report = Report("bench apps", given, pattern)
-    out = console(options.terminal) if comm.rank == 0 else None
     share = options.seconds / len(wanted)
     parts = Parts(comm, report, options.json)
-    with progress(out, "running", len(wanted) * options.iterations) as tick:
+    with progress(comm, options, "running", len(wanted) * options.iterations) as tick:
         for name in wanted:
             application, remark = APPLICATIONS[name]
 
@@ -333,5 +331,4 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
             report.remarks.append(remark)
     verdicts = [row.verdict for row in report.rows if row.verdict is not None]
     report.remarks += [REMARK, conclusion(verdicts, "serial transforms, and residuals")]
-    report.finish(comm, out, options.json)
-    return report.code(comm)
+    return report.end(comm, options)

@@ -23,7 +23,7 @@ from onesided.apps.bench.selection import BASELINE, Candidate, hints, prepare, r
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.failures import CommandError, user_errors
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import NOTHING, Listing, Report, Row, byte_count
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.modelling.nodes import node_of_ranks
@@ -92,7 +92,6 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     info = hints(options)
     with user_errors():
         ranks_per_node = Hints.of(info).ranks_per_node
-    out = console(options.terminal) if comm.rank == 0 else None
     nodes = node_of_ranks(comm, ranks_per_node)
     timeouts = (options.waiter_timeout, options.flush_timeout)
     report = Report(
@@ -112,9 +111,10 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     course = Course(
         options, field, info, timeouts, forecast, options.seconds / (len(sizes) * len(counts))
     )
-    with progress(out, "broadcasting", len(counts) * len(sizes) * options.iterations) as tick:
+    turns = len(counts) * len(sizes) * options.iterations
+    with progress(comm, options, "broadcasting", turns) as tick:
         for count in counts:
-            among(comm, count, partial(course.sizes, parts, sizes, tick))
+            among(comm, range(count), partial(course.sizes, parts, sizes, tick))
     times = {_place(row): row.times for row in report.rows if not row.reason}
     found = crossings(forecast, field, sizes, counts, times) if comm.rank == 0 else []
     report.pattern = {**report.pattern, "crossings": [asdict(each) for each in found]}
@@ -122,10 +122,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         f"parameters of {name}": _listing(name, each) for name, each in networks.items()
     }
     report.remarks += _sentences(found)
-    if comm.rank == 0:
-        draw(options.picture, figures(sizes, counts), report.rows)
-    report.finish(comm, out, options.json)
-    return report.code(comm)
+    draw(comm, options.picture, figures(sizes, counts), report.rows)
+    return report.end(comm, options)
 
 
 def _place(row: Row) -> tuple[int, int, str]:
@@ -164,7 +162,7 @@ class Course:
         """Collective. All contestants with one size."""
         comm, entered = track.comm, {each.name: each for each in self.entrants}
         made = prepare(comm, list(entered), lambda name: entered[name].ready(track))
-        runners = {each.method: each.made for each in made if each.made is not None}
+        runners = made.made
         numbers = itertools.count()
 
         def check(runner: Runner) -> Verdict:

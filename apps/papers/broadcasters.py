@@ -16,6 +16,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.apps.bench.race import nothing
 from onesided.apps.bench.selection import BASELINE, named
 from onesided.collectives import (
     Bcast_init,
@@ -62,7 +63,7 @@ class Runner:
     call: Callable[[], object]
     memory: NDArray[np.uint8]
     free: Callable[[], object]
-    look: Callable[[], object] = lambda: None
+    look: Callable[[], object] = nothing
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ def window_memory(window: MPI.Win) -> NDArray[np.uint8]:
 def _plain(order: str, track: Track) -> Runner:
     """Local. The baseline: mpi4py's call, and nothing around it."""
     call = partial(track.comm.Bcast, [track.message, MPI.BYTE], ROOT)
-    return Runner(call, track.message, lambda: None)
+    return Runner(call, track.message, nothing)
 
 
 def _persistent(method: str, order: str, track: Track) -> Runner:
@@ -174,5 +175,5 @@ def _one_sided(order: str, track: Track) -> Runner:
         window.Lock(track.comm.rank)
         window.Unlock(track.comm.rank)
 
-    call = send if track.is_root else lambda: None
+    call = send if track.is_root else nothing
     return Runner(call, window_memory(window), window.Free, look)

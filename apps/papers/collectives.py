@@ -26,9 +26,10 @@ from onesided.apps.bench.memory import receiving
 from onesided.apps.bench.race import Contestant, Race, race, repeats
 from onesided.apps.bench.selection import BASELINE, Candidate, named, prepare, release
 from onesided.apps.bench.store import Part, Parts, Store
+from onesided.apps.cli.failures import by_rank_0
 from onesided.apps.cli.machine import library, versions
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import NOTHING, Report, Row, beside, byte_count, conclusions, duration
 from onesided.apps.cli.statistics import Target, Verdict, paired, quartiles
 from onesided.apps.papers.goals import Goal, wanted
@@ -137,7 +138,7 @@ class Course:
         """Collective. One for each contestant."""
         comm = self.comm
         made = prepare(comm, names, self.make)
-        calls = {each.method: each.made for each in made if each.made is not None}
+        calls = made.made
         used = {name: getattr(each.request, "method", "") for name, each in calls.items()}
         try:
             field = [self.contestant(name, each.call) for name, each in calls.items()]
@@ -215,19 +216,21 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     report = CollectivesReport("bench collectives", given, {"ranks": comm.size}, remarks=[REMARK])
     parts = _parts(comm, report, options)
     cells = _cells(comm, options)
-    out = console(options.terminal) if comm.rank == 0 else None
     share = options.seconds / max(1, sum(name not in parts.done for name in cells))
-    with progress(out, "collectives", len(cells)) as tick:
+    with progress(comm, options, "collectives", len(cells)) as tick:
         for name, (operation, nbytes) in cells.items():
             parts.add(name, partial(measure, comm, operation, nbytes, options, names, share))
             tick()
     conclude(report, Layout.of(comm))
-    if comm.rank == 0 and options.picture is not None:
-        entries = [Entry.of(row.record()) for row in report.rows if row.against]
-        title = f"Time over that of the MPI's blocking call ({library()})"
-        save(options.picture, title, over_blocking(entries, "{}"))
-    report.finish(comm, out, options.json)
-    return report.code(comm, strict=options.strict)
+    if options.picture is not None:
+        by_rank_0(comm, lambda: _draw(options.picture, report.rows))
+    return report.end(comm, options)
+
+
+def _draw(path: str, rows: Sequence[Row]) -> None:
+    entries = [Entry.of(row.record()) for row in rows if row.against]
+    title = f"Time over that of the MPI's blocking call ({library()})"
+    save(path, title, over_blocking(entries, "{}"))
 
 
 def conclude(report: Report, layout: Layout) -> None:

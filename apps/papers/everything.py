@@ -189,7 +189,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         finally:
             while series.waiting:
                 series.tell(series.waiting[0], Ended(LEFT_OUT, 0.0, "interrupted"))
-            series.report.finish(comm, series.out, series.manifest, interrupted=interrupted)
+            series.report.finish(comm, options, interrupted=interrupted)
         if not options.only:
             series.last(REPORT)
     return FAILED if series.failures else 0
@@ -217,13 +217,13 @@ class Series:
         self._count = len(self.waiting)
         self._known = {command.name for command in commands.COMMANDS}
         self._draws = find_spec("matplotlib") is not None
-        self.manifest = str(self._output / MANIFEST)
+        self._options.json = str(self._output / MANIFEST)
         given = options.settings() | {"matrices": [file.name for file in matrices]}
         pictures = "drawn" if self._draws else NO_PICTURES
         pattern = {"ranks": options.ranks, "pictures": pictures, "files": {}}
         self.report = Report("bench all", given, pattern)
         self.report.remarks = [] if self._draws else [NO_PICTURES]
-        self._parts = Parts(comm, self.report, self.manifest)
+        self._parts = Parts(comm, self.report, self._options.json)
 
     def run(self, experiment: Experiment) -> None:
         """Run one and keep a row about it; a command that is not there is no failure."""

@@ -19,7 +19,7 @@ import numpy as np
 from mpi4py import MPI
 
 from onesided.apps.bench.memory import PLACES, Array, Exchanger
-from onesided.apps.bench.race import REGION, Check, Contestant, race, repeats, unchecked
+from onesided.apps.bench.race import REGION, Check, Contestant, nothing, race, repeats, unchecked
 from onesided.apps.bench.selection import BASELINE, Candidate, hints, prepare, release
 from onesided.apps.bench.store import Part
 from onesided.apps.cli.failures import CommandError
@@ -238,17 +238,13 @@ def _release(
 ) -> None:
     """Collective. Free every exchange, in reverse order, and note how long it took."""
     for entrant in running:
-        entrant.call = _nothing  # no view of the memory is left
+        entrant.call = nothing  # no view of the memory is left
     for _, candidate in reversed(made):
         release(comm, [candidate])
     freed = {f"{candidate.method} {place}": candidate.freeing for place, candidate in made}
     for entrant in running:
         if entrant.inits:
             entrant.frees.append(freed[entrant.name])
-
-
-def _nothing() -> None:
-    """In the place of a call that is over."""
 
 
 def wrong_elements(rows: Sequence[Row], against: str) -> str:

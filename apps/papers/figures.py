@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from mpi4py import MPI
+
+from onesided.apps.cli.failures import by_rank_0
 from onesided.apps.cli.options import Picture
 from onesided.apps.cli.report import Row
 from onesided.apps.report import figure
@@ -35,9 +38,13 @@ class Figure:
         ]
 
 
-def draw(picture: Picture | None, figures: Iterable[Figure], rows: Sequence[Row]) -> None:
-    """Local. Write the images, on rank 0, where any are wanted."""
-    if picture is None:
-        return
-    for each in figures:
-        save(picture.of(each.name), each.title, each.drawings(rows))
+def draw(
+    comm: MPI.Intracomm, picture: Picture | None, figures: Iterable[Figure], rows: Sequence[Row]
+) -> None:
+    """Collective. Rank 0, which has the rows, writes the images where any are wanted."""
+
+    def paint() -> None:
+        for each in figures if picture is not None else ():
+            save(picture.of(each.name), each.title, each.drawings(rows))
+
+    by_rank_0(comm, paint)

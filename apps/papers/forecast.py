@@ -8,21 +8,21 @@ rank there is nothing to predict. The other two send to every rank.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from statistics import median
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
+from onesided.apps.bench.race import nothing
 from onesided.apps.cli.failures import words
 from onesided.apps.cli.report import byte_count
 from onesided.apps.cli.statistics import ratio
+from onesided.apps.modelling.measuring import seconds_of
+from onesided.apps.modelling.probes import IN_A_ROW, SHORT, Call, Puts
 from onesided.apps.papers.broadcasters import BINOMIAL, LINEAR, ONE_SIDED, PASSIVE, Entrant
 from onesided.collectives import Bcast_init, OneSidedBroadcast, OnesidedError, bcast_linear
 from onesided.collectives.modelling.broadcasts import GAPS, binomial, linear
@@ -39,97 +39,30 @@ from onesided.collectives.trees import LARGEST_FIRST
 # the two by the method itself, so that it holds its software as well. The other ranks meanwhile
 # wait in MPI, as they do in a broadcast.
 
-SHORT = 8  # bytes
 LONG = (1 << 16, 1 << 18, 1 << 20)  # bytes, for the slope
-IN_A_ROW = 8
 WITH_FLAG = 2  # messages that a persistent method sends to one rank: data and flag
 ROUNDS = 20
-WARM_UP = 5
 
 
-@dataclass(frozen=True)
-class Transport:
-    """How a method sends: its window, a short message to one rank, and of how many that counts."""
+def of_puts(pair: MPI.Intracomm, *, flagged: bool) -> LogGP:
+    """Collective over two ranks. What Puts cost; ``o_r`` is zero.
 
-    window: Callable[[MPI.Intracomm], MPI.Win]
-    message: Callable[[MPI.Win, NDArray[np.uint8]], None]
-    parts: int
-
-
-def _over_memory(pair: MPI.Intracomm) -> MPI.Win:
-    return MPI.Win.Create(np.zeros(LONG[-1], np.uint8), 1, comm=pair)
-
-
-def _allocated(pair: MPI.Intracomm) -> MPI.Win:
-    return MPI.Win.Allocate(LONG[-1], 1, comm=pair)
-
-
-def _with_flag(window: MPI.Win, data: NDArray[np.uint8]) -> None:
-    _bare(window, data)
-    window.Flush(1)
-    flag, place = [data[:SHORT], 1, MPI.INT64_T], [0, 1, MPI.INT64_T]
-    window.Accumulate(flag, 1, place, MPI.REPLACE)
-    window.Flush(1)
-
-
-def _bare(window: MPI.Win, data: NDArray[np.uint8]) -> None:
-    window.Put([data, SHORT, MPI.BYTE], 1, [0, SHORT, MPI.BYTE])
-
-
-#: The persistent methods flag every message; the others leave the flushing to the end.
-PERSISTENT = Transport(_over_memory, _with_flag, WITH_FLAG)
-IN_WINDOW = Transport(_allocated, _bare, 1)
-
-
-def of_puts(pair: MPI.Intracomm, transport: Transport) -> LogGP:
-    """Collective over two ranks. What Puts from rank 0 to rank 1 cost; ``o_r`` is zero."""
-    window = transport.window(pair)
-    network = LogGP(0.0, 0.0, 0.0)
-    if pair.rank == 0:
-        window.Lock_all()
-        network = _measured(window, transport)
-        window.Unlock_all()
-    pair.Barrier()
-    window.Free()
-    agreed: LogGP = pair.bcast(network)
-    return agreed
-
-
-def _measured(window: MPI.Win, transport: Transport) -> LogGP:
-    """Local, at the origin."""
-    data = np.ones(LONG[-1], np.uint8)
-
-    def put(nbytes: int) -> None:
-        window.Put([data, nbytes, MPI.BYTE], 1, [0, nbytes, MPI.BYTE])
-
-    def flushed(call: Callable[[], object], count: int = 1) -> float:
-        def several() -> None:
-            for _ in range(count):
-                call()
-            window.Flush(1)
-
-        return _usual(several)
-
-    overhead = _usual(partial(put, SHORT), partial(window.Flush, 1))
-    long = [flushed(partial(put, nbytes)) for nbytes in LONG]
-    row, one = (flushed(partial(transport.message, window, data), n) for n in (IN_A_ROW, 1))
+    ``flagged``: as the persistent methods send, into memory of the caller, and a flag after every
+    message; the others leave the flushing to the end, and have memory of MPI's.
+    """
+    with ExitStack() as stack:
+        puts = Puts(pair, LONG, stack, allocated=not flagged)
+        overhead = puts.overhead()
+        times = seconds_of(pair, puts.calls, ROUNDS)
+        pair.Barrier()
+    in_a_row = max(times["puts in a row"] - times["put"], 0.0) / (IN_A_ROW - 1)
+    slope = np.polyfit(LONG, [times[f"puts {nbytes}"] for nbytes in LONG], 1)[0]
     return LogGP(
-        latency=max(flushed(partial(put, SHORT)) - overhead, 0.0) / 2,
+        latency=max(times["put"] - overhead, 0.0) / 2,
         overhead=overhead,
-        gap=max(row - one, 0.0) / (IN_A_ROW - 1) / transport.parts,
-        byte_gap=max(float(np.polyfit(LONG, long, 1)[0]), 0.0),
+        gap=times["notice"] / WITH_FLAG if flagged else in_a_row,
+        byte_gap=max(float(slope), 0.0),
     )
-
-
-def _usual(call: Callable[[], object], after: Callable[[], object] = lambda: None) -> float:
-    """Local. Seconds of a call, the median of some; ``after`` each comes what does not count."""
-    times = []
-    for _ in range(WARM_UP + ROUNDS):
-        began = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - began)
-        after()
-    return median(times[WARM_UP:])
 
 
 def with_hop(network: LogGP, hop: float) -> LogGP:
@@ -153,20 +86,17 @@ def persistent_hop(pair: MPI.Intracomm) -> float:
                 request.Start()
                 request.Wait()
 
-        return _half(pair, to_and_fro)
+        return _hop(pair, to_and_fro) / 2
 
 
 def one_sided_hop(pair: MPI.Intracomm) -> float:
     """Collective over two ranks. Seconds of a short linear broadcast, opened and closed."""
     data = np.zeros(SHORT, np.uint8)
-    window = _allocated(pair)
-    seconds = 0.0
-    if pair.rank == 0:
-        seconds = _usual(partial(bcast_linear, window, data, 0, 0))
-    pair.Barrier()
+    window = MPI.Win.Allocate(SHORT, 1, comm=pair)
+    send = partial(bcast_linear, window, data, 0, 0)
+    seconds = _hop(pair, send if pair.rank == 0 else nothing)
     window.Free()
-    hop: float = pair.bcast(seconds)
-    return hop
+    return seconds
 
 
 def passive_hop(pair: MPI.Intracomm, timeouts: tuple[float, float]) -> float:
@@ -188,18 +118,15 @@ def passive_hop(pair: MPI.Intracomm, timeouts: tuple[float, float]) -> float:
                     else:
                         runtime.wait(wid, epoch, root)
 
-            half = _half(pair, to_and_fro)
+            seconds = _hop(pair, to_and_fro)
             runtime.flush()
     finally:
         window.Free()
-    return half
+    return seconds / 2
 
 
-def _half(pair: MPI.Intracomm, to_and_fro: Callable[[], None]) -> float:
-    """Collective over two ranks. Half of the time to and fro."""
-    pair.Barrier()
-    half: float = pair.bcast(_usual(to_and_fro) / 2)
-    return half
+def _hop(pair: MPI.Intracomm, call: Call) -> float:
+    return seconds_of(pair, {"hop": call}, ROUNDS)["hop"]
 
 
 def parameters(
@@ -213,15 +140,15 @@ def parameters(
     networks: dict[str, LogGP] = {}
     reasons: dict[str, str] = {}
     if pair != MPI.COMM_NULL:
-        hops: dict[str, tuple[Transport, Callable[[], float]]] = {
-            BINOMIAL: (PERSISTENT, partial(persistent_hop, pair)),
-            PASSIVE: (IN_WINDOW, partial(passive_hop, pair, timeouts)),
-            ONE_SIDED: (IN_WINDOW, partial(one_sided_hop, pair)),
+        flagged, bare = of_puts(pair, flagged=True), of_puts(pair, flagged=False)
+        hops: dict[str, tuple[LogGP, Callable[[], float]]] = {
+            BINOMIAL: (flagged, partial(persistent_hop, pair)),
+            PASSIVE: (bare, partial(passive_hop, pair, timeouts)),
+            ONE_SIDED: (bare, partial(one_sided_hop, pair)),
         }
-        bare = {transport: of_puts(pair, transport) for transport in (PERSISTENT, IN_WINDOW)}
-        for method, (transport, hop) in hops.items():
+        for method, (network, hop) in hops.items():
             try:
-                networks[method] = with_hop(bare[transport], hop())
+                networks[method] = with_hop(network, hop())
             except OnesidedError as error:
                 reasons[method] = words(error)
         pair.Free()

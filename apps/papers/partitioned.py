@@ -17,7 +17,7 @@ from rich.table import Table
 from onesided.apps.bench.store import Parts
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import ALL, Options, size
-from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import (
     NOTHING,
     Report,
@@ -307,16 +307,14 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     places = whole_sweep(
         parts, list(dict.fromkeys(options.orders)), list(dict.fromkeys(options.threads))
     )
-    out = console(options.terminal) if comm.rank == 0 else None
     measured = Report("bench partitioned", options.settings(), {})
     sweep = Measurement(options, field, options.seconds / len(places))
-    with progress(out, "sending", len(places)) as tick:
+    with progress(comm, options, "sending", len(places)) as tick:
         sweep.run(comm, places, tick, Parts(comm, measured, options.json))
     rows = measured.rows
-    if comm.rank == 0:
-        draw(options.picture, figures(options), rows)
+    draw(comm, options.picture, figures(options), rows)
     report = goal_report(options, field, rows) if options.targets else _report(options, rows)
-    report.finish(comm, out, options.json)
+    report.finish(comm, options)
     missed = comm.bcast(options.strict and any_missed(report.rows))
     foreign = {each.labels["method"] for each in field if each.foreign}
     return int(missed or any(

@@ -14,6 +14,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.apps.bench.race import nothing
 from onesided.apps.bench.selection import named
 from onesided.apps.cli.options import ALL
 from onesided.apps.cli.report import NOTHING, byte_count
@@ -24,10 +25,6 @@ from onesided.collectives.program import COMPILED
 
 SENDER, RECEIVER = 0, 1
 RANKS = 2
-
-
-def nothing() -> None:
-    """Local. A step that a contestant does not have."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from onesided.apps.bench import race as racing
 from onesided.apps.bench.memory import receiving
-from onesided.apps.bench.race import WARM_UP, race, unchecked
+from onesided.apps.bench.race import WARM_UP, nothing, race, unchecked
 from onesided.apps.bench.selection import Candidate, prepare, release
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.bench.team import Team
@@ -41,7 +41,6 @@ from onesided.apps.papers.partitioned_sends import (
     Work,
     busy,
     entries,
-    nothing,
 )
 from onesided.collectives import agreed
 
@@ -360,13 +359,7 @@ def made_ready(contestant: Contestant, lane: Lane, team: Team) -> Runner:
         marking = contestant.markings[-1]  # in bulk, where it can
         works = [marking.work(runner, share, None)]
         round_ = Round(runner, team, [work for work in works if work is not None])
-        pace = float("inf")
-        for _ in range(TRIALS):
-            begin = time.perf_counter()
-            round_()
-            slower = lane.comm.allreduce(time.perf_counter() - begin, op=MPI.MAX)
-            pace = min(pace, slower)
-        runner.pace = pace
+        runner.pace = min(racing.clocked(lane.comm, round_)[1] for _ in range(TRIALS))
     except Exception:
         for each in made:
             each.free()

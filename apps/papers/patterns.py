@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from onesided.apps.bench.selection import BASELINE, chosen
 from onesided.apps.bench.store import Parts
-from onesided.apps.cli.failures import user_errors
+from onesided.apps.cli.failures import by_rank_0, user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import PLAIN, Report
@@ -198,24 +198,26 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         {"ranks": comm.size, "matrices": {each.name: each.record() for each in subjects}},
         remarks=[BYTES_REMARK, REMARK],
     )
-    out = console(options.terminal) if comm.rank == 0 else None
     share = options.seconds / len(pairs)
     parts = Parts(comm, report, options.json)
-    with progress(out, "exchanging", len(pairs) * options.iterations) as tick:
+    with progress(comm, options, "exchanging", len(pairs) * options.iterations) as tick:
         for each, pattern in pairs:
             labels = {"matrix": each.name, "pattern": pattern}
             contest = Contest(comm, options, names, labels, share)
             problem = each.traffic[pattern].problem(comm.rank)
 
             parts.add(f"{each.name} {pattern}", partial(contest.add, problem, tick))
-    if out is not None:
+
+    def tell() -> None:
+        out = console(options.terminal)
         for each, pattern in pairs:
             title = f"{each.name}, {pattern}: elements from rank (down) to rank (across)"
             out.print(f"{title}\n{each.traffic[pattern].heat_map()}", **PLAIN)
             _draw(options, report, each, pattern)
+
+    by_rank_0(comm, tell)
     report.remarks.append(wrong_elements(report.rows, "the one that its sender made for it"))
-    report.finish(comm, out, options.json)
-    return report.code(comm)
+    return report.end(comm, options)
 
 
 def _subjects(comm: MPI.Intracomm, options: Options) -> list[Subject]:

@@ -23,7 +23,7 @@ from onesided.apps.bench.store import Part, Store
 from onesided.apps.cli.failures import FAILED, USAGE, CommandError
 from onesided.apps.cli.machine import cores, library, versions
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import NEEDS_MATPLOTLIB, Report, Row, byte_count
 from onesided.apps.papers.rmamt_cell import (
     SINGLE,
@@ -261,10 +261,9 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         build(folder / LOOP)
     except ForeignError as error:
         sweep.library, lack = "", [f"No loop in C: {error}"]
-    out = console(options.terminal)
     with signals_interrupt():
         try:
-            with progress(out, "measuring", len(cells)) as tick:
+            with progress(comm, options, "measuring", len(cells)) as tick:
 
                 def ticks(count: int) -> None:
                     for _ in range(count):
@@ -277,7 +276,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
             report = _report(options, plan, rows, len(cells) - len(rows))
             report.place = store.machine()
             report.remarks += [*lack, *_draw(folder, report, *second)]
-            report.finish(comm, out, options.json)
+            report.finish(comm, options)
     failed = any(each.reason for each in rows.values()) or len(rows) < len(cells)
     missed = options.strict and any_goal_missed(rows)
     return FAILED if failed or missed else 0

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from onesided.apps.bench.race import nothing
 from onesided.apps.bench.team import Team, Work
 from onesided.apps.papers.rmamt_cell import ALONE, PATTERNS, RELEASED, THREADS, C, Cell, Plan, Route
 from onesided.apps.papers.rmamt_compiled import Bytes, Compiled, Layout, Memory, Step, messages_of
@@ -44,10 +45,6 @@ def steps_of(layout: Layout, outgoing: Sequence[int]) -> list[list[Step]]:
         [(outgoing[slot], place) for slot, place in layout.places(thread)] if outgoing else []
         for thread in range(layout.threads)
     ]
-
-
-def _nothing() -> None:
-    """What the main thread does while others transfer."""
 
 
 def python_loop(
@@ -86,7 +83,7 @@ class Epoch:
 
     open: Work
     close: Work
-    free: Work = lambda: None
+    free: Work = nothing
 
 
 def fence(win: MPI.Win, route: Route) -> Epoch:
@@ -140,7 +137,7 @@ def lock(win: MPI.Win, route: Route) -> Epoch:
 
 def lock_all(win: MPI.Win, route: Route) -> Epoch:
     """Local. One call locks all ranks."""
-    return Epoch(win.Lock_all, win.Unlock_all) if route.outgoing else Epoch(_nothing, _nothing)
+    return Epoch(win.Lock_all, win.Unlock_all) if route.outgoing else Epoch(nothing, nothing)
 
 
 LOCK_ALL = "lock_all"
@@ -246,7 +243,7 @@ class OneSided(Stage):
         threaded, alone = names
         if threaded:
             works = [loop(part) for part in steps]
-            whole = partial(self._team.run, [_nothing, *works]) if self._team else works[0]
+            whole = partial(self._team.run, [nothing, *works]) if self._team else works[0]
             self._transfers[threaded] = whole
         if alone:
             self._transfers[alone] = loop(list(chain.from_iterable(steps)))

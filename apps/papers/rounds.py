@@ -13,12 +13,11 @@ from statistics import median
 
 from mpi4py import MPI
 
-from onesided.apps.bench.memory import Exchanger
-from onesided.apps.bench.race import setup_time
+from onesided.apps.bench.race import clocked, nothing
 from onesided.apps.bench.selection import BASELINE, chosen
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import Report, byte_count, compared, conclusions, duration
 from onesided.apps.cli.statistics import Target
 from onesided.apps.papers.exchange import Contest, exchangers, uniform
@@ -54,11 +53,10 @@ REMARK = (
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; 1 after wrong data, with ``--strict`` after a missed target."""
     names = chosen(options.comm, baseline=False)
-    out = console(options.terminal) if comm.rank == 0 else None
     report = Report("bench rounds", options.settings(), {"ranks": comm.size}, remarks=[REMARK])
     sizes = sorted(set(options.sizes))
     parts = Parts(comm, report, options.json)
-    with progress(out, "rounds", len(sizes) * len(options.memory)) as tick:
+    with progress(comm, options, "rounds", len(sizes) * len(options.memory)) as tick:
         for memory in options.memory:
             for nbytes in sizes:
                 measure = partial(_compare, comm, memory, nbytes, names, options)
@@ -67,8 +65,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     for method in ("rma-notify", "rma-p2p", "p2p"):
         parts.add(f"set-up {method}", partial(_setup, comm, method))
     report.remarks += conclusions(report.rows, "no targets are set for this MPI")
-    report.finish(comm, out, options.json)
-    return report.code(comm, strict=options.strict)
+    return report.end(comm, options)
 
 
 def _compare(
@@ -89,7 +86,7 @@ def _compare(
         comm, given, [AUTO, *names], {"bytes": byte_count(nbytes)}, seconds, copies=False,
         region=IN_A_ROW,
     )  # fmt: skip
-    rows = {row.labels["method"]: row for row in contest.rows(problem, lambda: None)}
+    rows = {row.labels["method"]: row for row in contest.rows(problem, nothing)}
     for name, row in rows.items():
         row.hidden = ("error", "GB/s", "mean", "set-up", "break-even")
         if name == BASELINE:
@@ -111,11 +108,11 @@ def _compare(
 def _setup(comm: MPI.Intracomm, method: str, part: Part) -> None:
     """Collective. Seconds to initialize a request on a communicator that has had some."""
     make = exchangers(comm, uniform(comm, 1), "slots", {})
-    made: list[Exchanger] = []
     seconds = []
     for _ in range(SETUPS):
-        seconds.append(setup_time(comm, lambda: made.append(make(method))))
-        made.pop().free()
+        exchanger, taken = clocked(comm, partial(make, method))
+        exchanger.free()
+        seconds.append(taken)
     aim = Target(f"{1e3 * SETUP_TARGET:.1f} ms", 1.0, least=False, seconds=SETUP_TARGET)
     labels = {"bytes": "set-up", "method": method, "memory": "slots"}
     part.rows.append(compared(labels, seconds[2:], (), aim, wanted=True))

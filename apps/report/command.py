@@ -15,7 +15,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from onesided.apps.cli.failures import CommandError, of_rank_0, words
+from onesided.apps.cli.failures import CommandError, by_rank_0, words
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import NEEDS_MATPLOTLIB, replace_file
 from onesided.apps.report import sections_apps
@@ -223,9 +223,12 @@ TITLE = "Onesided: what was measured"
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command."""
-    with of_rank_0(comm) as mine:
-        for line in make(options) if mine else ():
+
+    def tell() -> None:
+        for line in make(options):
             print(line, flush=True)
+
+    by_rank_0(comm, tell)
     return 0
 
 

@@ -18,12 +18,11 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from onesided.apps.bench.race import Contestant, race, unchecked
-from onesided.apps.bench.ranks import from_rank_0
+from onesided.apps.bench.race import Contestant, nothing, race, unchecked
 from onesided.apps.bench.selection import BASELINE, chosen, prepare, release
-from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0
 from onesided.apps.cli.options import Options, box
-from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import Listing, Report, Row
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.report.chart import save_slice
@@ -270,10 +269,10 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     make = partial(_made, comm, options, state, steps)
     candidates = prepare(comm, names, make, Flow.destroy)
     begin = state
-    flows = {each.method: each.made for each in candidates if each.made is not None}
-    out = console(options.terminal) if comm.rank == 0 else None
+    flows = candidates.made
     history = History(state.shape, state.nu, state.dt)
-    with progress(out, "following", steps * len(flows)) as tick, np.errstate(all="ignore"):
+    turns = steps * len(flows)
+    with progress(comm, options, "following", turns) as tick, np.errstate(all="ignore"):
         times, state = _follow(comm, options, flows, state, steps, history, tick)
     first = next(iter(flows.values()))
     report = Report("navier-stokes", options.settings(), _pattern(comm, state, flows))
@@ -283,15 +282,14 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     if options.verify:
         report.verdicts |= _alone(comm, options, begin, steps, first)
     if options.picture is not None:
-        _draw(first, state, options.picture)
+        _draw(comm, first, state, options.picture)
     rows = {
         method: Row({"method": used_method(flow.plan, method)}, times[method])
         for method, flow in flows.items()
     }
     release(comm, candidates, Flow.destroy)
     report.rows = [each.row(rows, {}) for each in candidates]
-    report.finish(comm, out, options.json)
-    return report.code(comm)
+    return report.end(comm, options)
 
 
 def _start(comm: MPI.Intracomm, options: Options, names: list[str]) -> State:
@@ -388,7 +386,7 @@ def _follow(
     why = unchecked("the velocities of all methods are compared at the end")
     dt = state.dt
     contestants = [
-        Contestant(name, partial(flow.step, dt), why, warm_up=lambda: None)
+        Contestant(name, partial(flow.step, dt), why, warm_up=nothing)
         for name, flow in flows.items()
     ]
     times = race(comm, contestants, iterations=steps, tick=told).times
@@ -438,16 +436,19 @@ def _differences(comm: MPI.Intracomm, flows: dict[str, Flow]) -> dict[str, Verdi
     return {f"difference of the {len(flows)} methods": Verdict(apart, DIFFERENCE)}
 
 
-def _draw(flow: Flow, state: State, path: str) -> None:
+def _draw(comm: MPI.Intracomm, flow: Flow, state: State, path: str) -> None:
     """Collective. The size of the vorticity in the plane through the middle of the first axis."""
     flow.find_vorticity()
     points = flow.plan.global_shape(False)[-3:]
-    plane = flow.vorticity.get((slice(None), points[0] // 2, slice(None), slice(None)))
-    if plane is not None:
-        x = 2 * (points[0] // 2) / points[0]
-        title = f"Vorticity at x = {x:.3g} pi, time {state.time:.4g}"
+    plane: Any = flow.vorticity.get((slice(None), points[0] // 2, slice(None), slice(None)))
+    x = 2 * (points[0] // 2) / points[0]
+    title = f"Vorticity at x = {x:.3g} pi, time {state.time:.4g}"
+
+    def paint() -> None:
         size = np.sqrt((plane**2).sum(axis=0))
         save_slice(path, title, ("y", "z"), size, (2 * np.pi, 2 * np.pi))
+
+    by_rank_0(comm, paint)
 
 
 def _pattern(comm: MPI.Intracomm, state: State, flows: dict[str, Flow]) -> dict[str, Any]:

@@ -64,6 +64,7 @@ def heat(parser: argparse.ArgumentParser) -> None:
     take(parser, "grid", "auto")
     run_options(parser, COMM)
     take(parser, "verify", note="all steps on rank 0 alone; every byte must be the same")
+    take(parser, "strict")
     take(parser, "picture", note="the temperature at the end")
     _checkpoints(parser)
 

@@ -8,6 +8,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.apps.cli.failures import from_rank_0
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Listing
 from onesided.apps.cli.statistics import Verdict
@@ -61,15 +62,16 @@ def _verdict(
 ) -> Verdict:
     """Collective. As many iterations with SciPy's products of the whole matrix on rank 0."""
     whole = matrix.gather()
-    blocks = comm.gather(solution.x)
-    error = 0.0
-    if whole is not None and blocks is not None:
+    blocks = comm.gather(solution.x) or []
+
+    def error() -> float:
         x = _serial(whole, damping, solution.iterations + 1)
         largest = float(np.max(x, initial=0.0))
         found = np.concatenate(blocks)
-        error = float(np.max(np.abs(found - x), initial=0.0)) / (largest or 1.0)
+        return float(np.max(np.abs(found - x), initial=0.0)) / (largest or 1.0)
+
     allowed = TOLERANCE * float(np.finfo(matrix.dtype).eps)
-    return Verdict(float(comm.bcast(error)), allowed)
+    return Verdict(from_rank_0(comm, error), allowed)
 
 
 def _serial(whole: Any, damping: float, iterations: int) -> NDArray[Any]:

@@ -19,11 +19,9 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.race import Contestant, timed, unchecked
-from onesided.apps.bench.ranks import from_rank_0
 from onesided.apps.bench.selection import BASELINE, chosen, hints, prepare, release
-from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.report.chart import save
@@ -246,11 +244,10 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         apart = max(level.apart for level in levels)
         report.verdicts[f"difference of the {methods} methods"] = Verdict(apart, allowed)
     report.pattern = {**report.pattern, "levels": [level.name for level in levels]}
-    out = console(options.terminal) if comm.rank == 0 else None
-    report.finish(comm, out, options.json)
-    if comm.rank == 0 and options.picture is not None:
+    report.finish(comm, options)
+    if options.picture is not None:
         title = f"Poisson, {' '.join(options.boundary)}, {options.eigenvalues} eigenvalues"
-        _draw(options.picture, title, levels)
+        by_rank_0(comm, lambda: _draw(options.picture, title, levels))
     return report.code(comm)
 
 
@@ -325,7 +322,7 @@ def _solved(
     """Collective. Solve on one grid with every method: a row for each."""
     make = partial(planned, comm, options, level.axes)
     candidates = prepare(comm, names, make, PFFT.destroy)
-    plans = {each.method: each.made for each in candidates if each.made is not None}
+    plans = candidates.made
     plan = next(iter(plans.values()))
     equation = Equation(plan, level.axes, options.eigenvalues)
     solvers = {method: equation.solver(each) for method, each in plans.items()}
@@ -340,8 +337,7 @@ def _solved(
         level.alone = _alone(comm, options, level, plan.local_slice(False), first)
     why = unchecked("the error of the solution is told by level, and judged there")
     contestants = [Contestant(method, solve, why) for method, solve in solvers.items()]
-    out = console(options.terminal) if comm.rank == 0 else None
-    times = timed(comm, contestants, options, out, f"solving {level.name}").times
+    times = timed(comm, contestants, options, f"solving {level.name}").times
     nbytes = exchanged_bytes(comm, plan)
     rows = {
         method: Row(

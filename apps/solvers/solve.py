@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
-from rich.console import Console
 
 from onesided import sparse
-from onesided.apps.bench.race import Contestant, race, unchecked
-from onesided.apps.bench.selection import BASELINE, Candidate, chosen, prepare, release
-from onesided.apps.cli.failures import FAILED, CommandError, user_errors
+from onesided.apps.bench.race import Contestant, nothing, race, unchecked
+from onesided.apps.bench.selection import BASELINE, Candidates, chosen, prepare, release
+from onesided.apps.cli.failures import FAILED, CommandError, by_rank_0, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console, progress, reading
+from onesided.apps.cli.progress import on_rank_0, progress, reading
 from onesided.apps.cli.report import PLAIN, Report, Row
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.report.chart import save
@@ -89,10 +88,6 @@ PRODUCTS = "1000"  # that the methods are told to expect
 Solve = Callable[[], Solution]
 
 
-def _nothing() -> None:
-    """Local. In the place of a warm-up: a solution is long."""
-
-
 @dataclass
 class Outcome:
     """What a method came to: its solution, seconds of every run, and the verdict."""
@@ -110,10 +105,9 @@ class Runs:
         names = chosen(options.comm, baseline=False)
         self.comm, self.options = comm, options
         info = {"expected_iterations": PRODUCTS, **dict(options.info)}
-        self.out: Console | None = console(options.terminal) if comm.rank == 0 else None
         how: dict[str, Any] = {"info": info, "partition": options.partition}
-        with reading(self.out, f"reading {Path(options.file).name}") as advance:
-            self._candidates: list[Candidate[DistMatrix]] = prepare(
+        with reading(on_rank_0(comm, options), f"reading {Path(options.file).name}") as advance:
+            self._candidates: Candidates[DistMatrix] = prepare(
                 comm,
                 names,
                 Maker(
@@ -122,7 +116,7 @@ class Runs:
                 ),
                 DistMatrix.Free,
             )
-        self.matrices = {each.method: each.made for each in self._candidates if each.made}
+        self.matrices = self._candidates.made
         self.matrix = next(iter(self.matrices.values()))
         pattern = {
             "file": Path(options.file).name,
@@ -148,11 +142,13 @@ class Runs:
 
         why = unchecked("the residuals of all solutions are judged at the end")
         contestants = [
-            Contestant(method, partial(run, method), why, warm_up=_nothing) for method in calls
+            Contestant(method, partial(run, method), why, warm_up=nothing) for method in calls
         ]
-        repeats = self.options.repeats
-        with progress(self.out, self.report.command, repeats * len(calls)) as tick, user_errors():
-            times = race(self.comm, contestants, iterations=repeats, tick=tick).times
+        comm, options, repeats = self.comm, self.options, self.options.repeats
+        with user_errors(), progress(
+            comm, options, self.report.command, repeats * len(calls)
+        ) as tick:
+            times = race(comm, contestants, iterations=repeats, tick=tick).times
         return {
             method: Outcome(found[method], times[method], verdict(matrix, found[method]))
             for method, matrix in self.matrices.items()
@@ -181,13 +177,14 @@ class Runs:
         }
         report.pattern = {**report.pattern, "outcomes": facts}
         title = f"{report.command} {Path(options.file).name}: {quantity}"
-        if self.out is not None:
-            self.out.print(text_plot(title, lines), **PLAIN)
-        report.finish(comm, self.out, options.json)
-        if comm.rank == 0 and options.picture is not None:
+        out = on_rank_0(comm, options)
+        if out is not None:
+            out.print(text_plot(title, lines), **PLAIN)
+        report.finish(comm, options)
+        if options.picture is not None:
             curves = {name: list(enumerate(values)) for name, values in lines.items()}
-            up = COUNT.called(quantity)
-            save(options.picture, title, [Lines(title, TURNS, up, curves)])
+            panel = Lines(title, TURNS, COUNT.called(quantity), curves)
+            by_rank_0(comm, lambda: save(options.picture, title, [panel]))
         converged = all(each.converged for each in found.values())
         return report.code(comm) or (0 if converged else FAILED)
 
@@ -295,15 +292,17 @@ def _by_scipy(
     least_squares: bool,
 ) -> float:
     """Collective. The relative residual by the whole matrix on rank 0."""
-    whole, xs, sides = matrix.gather(), comm.gather(x), comm.gather(side)
-    error = 0.0
-    if whole is not None and xs is not None and sides is not None:
+    whole: Any = matrix.gather()
+    xs, sides = comm.gather(x) or [], comm.gather(side) or []
+
+    def residual() -> float:
         b = np.concatenate(sides)
         rest = b - whole @ np.concatenate(xs)
         norm = np.linalg.norm
         over = norm(whole.data) * norm(rest) if least_squares else norm(b)
-        error = float(norm(whole.conj().T @ rest if least_squares else rest) / (over or 1.0))
-    return float(comm.bcast(error))
+        return float(norm(whole.conj().T @ rest if least_squares else rest) / (over or 1.0))
+
+    return from_rank_0(comm, residual)
 
 
 def _norm(comm: MPI.Intracomm, block: NDArray[Any]) -> float:

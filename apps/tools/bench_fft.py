@@ -14,7 +14,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from onesided.apps.bench.race import setup_time
+from onesided.apps.bench.race import clocked
 from onesided.apps.bench.selection import BASELINE, chosen
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.options import Options
@@ -116,9 +116,9 @@ def _seconds(comm: MPI.Intracomm, make: Callable[[], Any]) -> list[float]:
     """Collective. To make a plan, several times."""
     times = []
     for _ in range(PLANS):
-        made: list[Any] = []
-        times.append(setup_time(comm, lambda made=made: made.append(make())))  # type: ignore[misc]
-        made[0].destroy()
+        plan, seconds = clocked(comm, make)
+        plan.destroy()
+        times.append(seconds)
     return times
 
 

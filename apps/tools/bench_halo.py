@@ -21,7 +21,7 @@ from onesided.apps.bench.race import race, steady
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.failures import closing
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console, progress
+from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import Report, compared, conclusions
 from onesided.apps.cli.statistics import Target, Verdict
 from onesided.collectives import Grid
@@ -55,11 +55,10 @@ class Entrant:
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; 1 where ghosts are wrong, or, if that is asked, a target missed."""
-    out = console(options.terminal) if comm.rank == 0 else None
     report = Report("bench halo", options.settings(), {"ranks": comm.size}, remarks=[REMARK])
     shapes = [tuple(shape) for shape in options.shape] or [*WITH_TARGET, SEVERAL]
     parts = Parts(comm, report, options.json)
-    with progress(out, "exchanging", len(shapes)) as tick:
+    with progress(comm, options, "exchanging", len(shapes)) as tick:
         for shape in shapes:
             parts.add("x".join(map(str, shape)), partial(_contest, comm, shape, options))
             tick()

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from onesided.apps.bench.selection import chosen
 from onesided.apps.cli import machine
-from onesided.apps.cli.failures import FAILED, words
+from onesided.apps.cli.failures import FAILED, by_rank_0, words
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import PLAIN, byte_count, write_json
@@ -180,15 +180,15 @@ SHARED_MEMORY = "/dev/shm"
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a method moved wrong data."""
     names = chosen(options.comm, baseline=False)
-    out = console(options.terminal) if comm.rank == 0 else None
     found, defects = facts(comm), known_defects(*machine.vendor())
     trials = []
-    with progress(out, "trying", len(names)) as tick:
+    with progress(comm, options, "trying", len(names)) as tick:
         for name in names:
             trials.append(try_method(comm, name, dict(options.info)))
             tick()
-    if out is not None:
-        show(out, found, trials, defects)
+
+    def tell() -> None:
+        show(console(options.terminal), found, trials, defects)
         if options.json is not None:
             write_json(options.json, {
                 "command": "doctor",
@@ -197,6 +197,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
                 "defects": [{"defect": each.what, "here": each.here} for each in defects],
                 "methods": [asdict(trial) for trial in trials],
             })
+
+    by_rank_0(comm, tell)
     return FAILED if any(trial.supported and not trial.works for trial in trials) else 0
 
 

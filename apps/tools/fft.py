@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from onesided.apps.bench.foreign import ForeignError
 from onesided.apps.bench.race import Check, Contestant, timed, unchecked
 from onesided.apps.bench.selection import BASELINE, Candidates, chosen, hints, prepare, release
-from onesided.apps.cli.failures import user_errors, words
+from onesided.apps.cli.failures import from_rank_0, user_errors, words
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import Report, Row, byte_count
 from onesided.apps.cli.statistics import Verdict, conclusion
 from onesided.apps.tools.fftw_mpi import FftwMpi
@@ -56,7 +55,7 @@ class FourierCheck:
         epsilon = float(np.finfo(plan.dtype(False)).eps)
         self._tolerance = float(SLACK * epsilon * max(1.0, np.log2(count)))
         self._gathers = total <= GATHER_LIMIT
-        self._reference: NDArray[Any] | None = None
+        self._reference: Any = None
         limit = byte_count(GATHER_LIMIT)
         if self._gathers:
             whole = gathered(comm, source, plan.local_slice(False), shape)
@@ -84,12 +83,14 @@ class FourierCheck:
         return Verdict(error, self._tolerance)
 
     def _against_scipy(self, plan: PFFT, spectrum: NDArray[Any]) -> float:
-        whole = gathered(self._comm, spectrum, plan.local_slice(True), plan.global_shape(True))
-        error = 0.0
-        if whole is not None and self._reference is not None:
+        shape = plan.global_shape(True)
+        whole: Any = gathered(self._comm, spectrum, plan.local_slice(True), shape)
+
+        def error() -> float:
             scale = np.linalg.norm(self._reference) or 1.0
-            error = float(np.linalg.norm(whole - self._reference) / scale)
-        return float(self._comm.bcast(error))
+            return float(np.linalg.norm(whole - self._reference) / scale)
+
+        return from_rank_0(self._comm, error)
 
     def _parseval(self, plan: PFFT, spectrum: NDArray[Any]) -> float:
         """Sums of squares in both spaces; half a spectrum counts its inner part twice."""
@@ -326,8 +327,7 @@ def contest(
             name = f"{FFTW_MPI} {direction}"
             contestants[FFTW_MPI, direction] = Contestant(name, run, why, alone=True, own=own)
         outcome.facts = fftw.facts
-    out = console(options.terminal) if comm.rank == 0 else None
-    found = timed(comm, list(contestants.values()), options, out, "transforming")
+    found = timed(comm, list(contestants.values()), options, "transforming")
     outcome.times = {key: found.times[each.name] for key, each in contestants.items()}
     outcome.verdicts = {
         name: found.verdicts[f"{name} {direction}"]

@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 from mpi4py import MPI
 
-from onesided.apps.bench.race import setup_time
+from onesided.apps.bench.race import clocked
 from onesided.apps.cli.failures import CommandError, user_errors
 from onesided.apps.cli.options import Options, edge
 from onesided.apps.cli.report import Report, Row
@@ -94,12 +94,10 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         f"Generated, not from any application: {words}",
         f"onesided generate {options.kind} --shape {edge(options)} --seed {options.seed}",
     ]
-    made: list[Any] = []
     with user_errors():
-        making = setup_time(comm, lambda: made.append(kind.make(comm, options)))
-        rows = made[0]
+        rows, making = clocked(comm, partial(kind.make, comm, options))
         write_rows = partial(WRITERS[endings[0]], comm, options.output, rows)
-        writing = setup_time(comm, partial(write_rows, form=kind.form, comments=comments))
+        _, writing = clocked(comm, partial(write_rows, form=kind.form, comments=comments))
     shape = comm.allreduce(rows.shape[0]), rows.shape[1]
     nonzeros = comm.allreduce(rows.nnz)
     pattern = {"matrix": words, "shape": list(shape), "nonzeros": nonzeros, "ranks": comm.size}

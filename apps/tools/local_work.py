@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onesided.apps.bench.race import nothing
 from onesided.collectives import UnsupportedError
 from onesided.pencilfft import PFFT
 from onesided.pencilfft.decomposition import PencilGeometry, memory_order
@@ -93,7 +94,7 @@ class LocalWork:
             others=others,
         )
         if task.empty:
-            return _nothing
+            return nothing
         runs = {name: kernel.plan(task, "brief") for name, kernel in self._kernels.items()}
         calls = {name: partial(run, source, target) for name, run in runs.items() if run}
         if not calls:
@@ -164,7 +165,3 @@ def _seconds(call: _Step) -> float:
     began = perf_counter()
     call()
     return perf_counter() - began
-
-
-def _nothing() -> None:
-    """No data on this rank."""

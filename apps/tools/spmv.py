@@ -29,9 +29,9 @@ from onesided.apps.bench.race import (
     unchecked,
 )
 from onesided.apps.bench.selection import BASELINE, Candidates, chosen, hints, prepare, release
-from onesided.apps.cli.failures import CommandError, user_errors
+from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console, reading
+from onesided.apps.cli.progress import on_rank_0, reading
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict, conclusion
 from onesided.apps.report.chart import save_traffic
@@ -135,8 +135,7 @@ def contest(
             contestants.append(Contestant(PETSC, partial(job.run, asked), why, alone=True, own=own))
         except ForeignError as error:
             outcome.absent[PETSC] = str(error)
-    out = console(options.terminal) if comm.rank == 0 else None
-    outcome.race = timed(comm, contestants, options, out, "multiplying")
+    outcome.race = timed(comm, contestants, options, "multiplying")
     if job is not None:
         job.close()
     release(comm, candidates, DistMatrix.Free)
@@ -164,8 +163,7 @@ def shipped() -> Any:
 
 def _run(comm: MPI.Intracomm, options: Options, names: list[str], path: Path, shown: str) -> int:
     info = hints(options)
-    with reading(console(options.terminal) if comm.rank == 0 else None,
-                 f"reading {Path(shown).name}") as advance:  # fmt: skip
+    with reading(on_rank_0(comm, options), f"reading {Path(shown).name}") as advance:
         make = partial(
             read, comm, path, info=info, partition=options.partition, progress=advance
         )
@@ -175,8 +173,8 @@ def _run(comm: MPI.Intracomm, options: Options, names: list[str], path: Path, sh
     report = Report("spmv", options.settings(), _pattern(comm, matrix, shown), remarks=[REMARK])
     if options.picture is not None:
         sent = matrix.report().sent
-        if comm.rank == 0:
-            save_traffic(options.picture, f"{Path(shown).name} on {comm.size} ranks", sent)
+        title = f"{Path(shown).name} on {comm.size} ranks"
+        by_rank_0(comm, partial(save_traffic, options.picture, title, sent))
     whole = partial(_by_scipy, comm, path) if options.verify else None
     outcome = contest(comm, options, candidates, whole, serial=False)
     if options.verify:
@@ -246,14 +244,15 @@ SCIPY_READERS: Mapping[str, Callable[[Path], Any]] = {
 
 def _error(comm: MPI.Intracomm, matrix: DistMatrix, whole: Any, phase: float) -> float:
     """Collective. Largest error of an entry of A x relative to the largest entry of |A||x|."""
-    blocks = comm.gather(_product(matrix, phase))
-    error = 0.0
-    if blocks is not None:
+    blocks = comm.gather(_product(matrix, phase)) or []
+
+    def error() -> float:
         x = vector(0, matrix.shape[1], matrix.dtype, phase)
         difference = np.abs(np.concatenate(blocks) - whole @ x)
         scale = float(np.max(abs(whole) @ np.abs(x), initial=0.0))
-        error = float(np.max(difference, initial=0.0)) / (scale or 1.0)
-    return float(comm.bcast(error))
+        return float(np.max(difference, initial=0.0)) / (scale or 1.0)
+
+    return from_rank_0(comm, error)
 
 
 def _product(matrix: DistMatrix, phase: float) -> NDArray[Any]:

@@ -18,9 +18,8 @@ import numpy as np
 from mpi4py import MPI
 
 from onesided.apps.bench.foreign import ForeignError
-from onesided.apps.bench.ranks import from_rank_0
 from onesided.apps.bench.selection import BASELINE
-from onesided.apps.cli.failures import user_errors
+from onesided.apps.cli.failures import from_rank_0, user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.statistics import Target
 from onesided.apps.tools.petsc import Installation, Petsc, installed

@@ -15,11 +15,10 @@ from mpi4py import MPI
 from scipy import sparse
 
 from onesided.apps.bench.foreign import every_core, shared_folder
-from onesided.apps.bench.race import LEAD, Contestant, race, steady, timed, unchecked
+from onesided.apps.bench.race import LEAD, Contestant, nothing, race, steady, timed, unchecked
 from onesided.apps.bench.selection import hints, prepare, release
 from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import Row, compared
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.tools.rowblock import RowBlock
@@ -161,8 +160,7 @@ def _compared(
     """Collective. A row for every method, timed in turns; or why it is missing."""
     candidates = prepare(comm, names, block.maker(comm, hints(options)), DistMatrix.Free)
     entered = {name: part.contestants(comm, name, each) for name, each in candidates.made.items()}
-    out = console(options.terminal) if comm.rank == 0 else None
-    found = timed(comm, [each for some in entered.values() for each in some], options, out, case)
+    found = timed(comm, [each for some in entered.values() for each in some], options, case)
     rows: list[Row] = []
     for name, matrix in candidates.made.items():
         labels = {"case": case, **label(name, matrix)}
@@ -230,13 +228,12 @@ def _timed_rows(
         Contestant(ENTRIES, lambda: read_triplets(comm, path, None, BLOCK_BYTES), why),
         Contestant(READ_AIM.opponent, partial(_mmread, path), why, alone=True),
     ]
-    out = console(options.terminal) if comm.rank == 0 else None
-    races = {READ_AIM: timed(comm, contestants, options, out, case)}
+    races = {READ_AIM: timed(comm, contestants, options, case)}
     reader = comm.bcast(_reader_before() is not None)
     if reader:  # so slow that a few rounds of its own must do
         old = Contestant(READ_BEFORE_AIM.opponent, partial(_read_before, path), why, alone=True)
         pair = [replace(each, warm_up=each.call) for each in contestants[:2]]
-        pair.append(replace(old, warm_up=lambda: None))
+        pair.append(replace(old, warm_up=nothing))
         races[READ_BEFORE_AIM] = race(comm, pair, iterations=FEW)
     nbytes = path.stat().st_size
     rows: list[Row] = []

@@ -8,6 +8,7 @@ is not measured again. The file is that of rank 0 (``ONESIDED_TUNING``).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,12 @@ from mpi4py import MPI
 from rich.console import Console
 from rich.table import Table
 
-from onesided.apps.cli.failures import CommandError, user_errors
+from onesided.apps.cli.failures import CommandError, by_rank_0, user_errors
 from onesided.apps.cli.machine import facts, versions
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import duration, write_json
-from onesided.collectives import Alltoallv_init, Bcast_init, agreed, empty, free
+from onesided.collectives import Alltoallv_init, Bcast_init, empty, free
 from onesided.collectives.tuning.decisions import VARIABLE, Record, Tuning, machine, open_tuning
 
 AUTO = "auto"
@@ -28,40 +29,42 @@ AUTO = "auto"
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command."""
-    with user_errors(), agreed(comm, "tune"):
-        if options.comm != AUTO:
-            raise CommandError(f"--comm {options.comm}: tune is about the method {AUTO}")
-        tuning = _file() if comm.rank == 0 else None
-        if tuning is not None and options.afresh:
-            tuning.forget()
-    out = console(options.terminal) if comm.rank == 0 else None
+    if options.comm != AUTO:
+        raise CommandError(f"--comm {options.comm}: tune is about the method {AUTO}")
+    tuning: Any = by_rank_0(comm, partial(_file, afresh=options.afresh))
     if not options.show:
-        _measure(comm, options, out)
+        _measure(comm, options)
     place = facts(comm)
-    if tuning is not None and out is not None:
-        show(out, tuning)
+
+    def tell() -> None:
+        show(console(options.terminal), tuning)
         if options.json is not None:
             write_json(options.json, {
                 "command": "tune", "settings": options.settings(), "versions": versions(),
                 "machine": place, "measured_on": machine(), "records": _records(tuning),
             })
+
+    by_rank_0(comm, tell)
     return 0
 
 
-def _file() -> Tuning:
+def _file(*, afresh: bool) -> Tuning:
     tuning = open_tuning()
     if tuning is None:
         raise CommandError(f"there is no file for what is measured: {VARIABLE} is off, or no home")
+    if afresh:
+        tuning.forget()
     return tuning
 
 
-def _measure(comm: MPI.Intracomm, options: Options, out: Console | None) -> None:
+def _measure(comm: MPI.Intracomm, options: Options) -> None:
     """Collective. Let ``auto`` decide in every situation; requests are freed at once."""
     steps: list[Callable[[MPI.Intracomm, int, dict[str, str]], None]] = [
         _into_slots, _into_window_memory, _broadcast
     ]
     info = dict(options.info)
-    with progress(out, "measuring", len(options.sizes) * len(steps)) as tick, user_errors():
+    turns = len(options.sizes) * len(steps)
+    with progress(comm, options, "measuring", turns) as tick, user_errors():
         for nbytes in options.sizes:
             for step in steps:
                 step(comm, nbytes, info)

@@ -12,9 +12,12 @@ from cases import parameters
 
 from onesided.apps.bench import race as racing
 from onesided.apps.bench import selection
+from onesided.apps.bench.foreign import ForeignError
 from onesided.apps.bench.race import Contestant, race, repeats, unchecked
-from onesided.apps.cli.failures import CommandError
+from onesided.apps.bench.ranks import among
+from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0
 from onesided.apps.cli.machine import facts
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.tools import fft
@@ -74,6 +77,24 @@ def case_what_rank_0_does_alone(comm):
     found = race(comm, [Contestant("alone", call, WHY, alone=True)], iterations=2, seconds=60)
     assert bool(calls) == (comm.rank == 0)
     assert min(found.times["alone"]) >= PAUSE
+
+
+def case_what_some_ranks_find_or_cannot_do_is_that_of_all(comm):
+    assert from_rank_0(comm, lambda: comm.rank + 5) == 5
+    assert by_rank_0(comm, lambda: "found") == ("found" if comm.rank == 0 else None)
+    members = {0, comm.size - 1}
+    ranks = among(comm, sorted(members), lambda few: (few.size, few.allreduce(comm.rank)))
+    assert ranks == (len(members), sum(members))
+
+    def fail(*_):
+        raise ForeignError("nobody there")
+
+    with pytest.raises(ForeignError, match="nobody there"):
+        from_rank_0(comm, fail)
+    with pytest.raises(CommandError, match="No such file"):
+        by_rank_0(comm, lambda: open("/no/such/file"))
+    with pytest.raises(CommandError, match="nobody there"):
+        among(comm, sorted(members), fail)
 
 
 def case_what_is_timed_is_checked_before_and_after(comm):
@@ -233,8 +254,11 @@ def case_layout(comm, options):
     assert facts(comm)["nodes"] == nodes
 
 
-def case_a_report_without_json_writes_nothing(comm):
-    Report("nothing", {}, {}, [Row({"method": "p2p"}, reason="none")]).finish(comm, None, None)
+def case_a_report_without_json_writes_nothing_and_one_that_cannot_be_written_fails_on_all(comm):
+    report = Report("nothing", {}, {}, [Row({"method": "p2p"}, reason="none")])
+    report.finish(comm, Options())
+    with pytest.raises(CommandError, match="No such file"):
+        report.finish(comm, Options(json="/no/such/folder/out.json"))
 
 
 @parameters(dtype=["float32", "float64", "complex64", "complex128"])

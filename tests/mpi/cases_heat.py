@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -107,6 +108,36 @@ def case_wrong_ghosts_are_noticed(comm):
         "blocking": True,
     }
     assert any("WRONG: p2p differ" in remark for remark in found["remarks"])
+
+
+@parameters(bound=[0.0, 1e9])
+def case_a_missed_target_is_a_failure_if_asked(comm, bound):
+    """On the grids that have targets, for those ways that have one."""
+    before = heat.TARGETS, heat.WITH_TARGET
+    heat.TARGETS = {name: replace(aim, bound=bound) for name, aim in heat.TARGETS.items()}
+    heat.WITH_TARGET = ((16, 18),)
+    try:
+        for shape, strict, expected in (("16 18", "", 0), ("16 18", "--strict", bound == 0.0),
+                                        ("16 17", "--strict", 0)):  # fmt: skip
+            code, found = run(comm, f"--shape {shape} --steps 4 --repeats 2 --comm halo {strict}")
+            assert code == expected
+            targets = {row["method"]: row.get("target") for row in found["rows"]}
+            assert targets == {"persistent": None, "halo": bound if shape == "16 18" else None}
+    finally:
+        heat.TARGETS, heat.WITH_TARGET = before
+
+
+def case_a_picture_that_cannot_be_written_is_the_error_of_all(comm):
+    def full(*_):
+        raise OSError(28, "No space left on device", "heat.png")
+
+    before, heat.save_slice = heat.save_slice, full
+    options = build_parser().parse_args("heat --shape 9 8 --steps 2 --picture heat.png".split())
+    try:
+        with pytest.raises(CommandError, match="No space left on device"):
+            heat.run(comm, options)
+    finally:
+        heat.save_slice = before
 
 
 @ranks(at_least=2)
