@@ -223,7 +223,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
             tick()
     conclude(report, Layout.of(comm))
     if options.picture is not None:
-        by_rank_0(comm, lambda: _draw(options.picture, report.rows))
+        by_rank_0(comm, partial(_draw, options.picture, report.rows))
     return report.end(comm, options)
 
 

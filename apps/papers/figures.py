@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from mpi4py import MPI
 
@@ -43,8 +44,9 @@ def draw(
 ) -> None:
     """Collective. Rank 0, which has the rows, writes the images where any are wanted."""
 
-    def paint() -> None:
-        for each in figures if picture is not None else ():
+    def paint(picture: Picture) -> None:
+        for each in figures:
             save(picture.of(each.name), each.title, each.drawings(rows))
 
-    by_rank_0(comm, paint)
+    if picture is not None:
+        by_rank_0(comm, partial(paint, picture))

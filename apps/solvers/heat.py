@@ -233,8 +233,8 @@ def verified(comm: MPI.Intracomm, runs: Runs) -> dict[str, Verdict]:
     expected = by_rank_0(comm, lambda: serial(first.problem, first.steps))
     verdicts = {}
     for method, each in runs.items():
-        wrong = partial(differing, each.gathered(whole), expected)
-        verdicts[method] = Verdict(from_rank_0(comm, wrong), 0.0)
+        wrong = from_rank_0(comm, partial(differing, each.gathered(whole), expected))
+        verdicts[method] = Verdict(wrong, 0.0)
     return verdicts
 
 
@@ -250,7 +250,7 @@ def differing(field: Any, expected: Any) -> float:
     """Local. The part of the points whose bytes are not the same."""
     bits = np.dtype(f"u{field.dtype.itemsize}")
     one, other = (np.ascontiguousarray(array).view(bits) for array in (field, expected))
-    return float(np.count_nonzero(one != other)) / field.size
+    return float(np.count_nonzero(one != other) / field.size)
 
 
 def draw(comm: MPI.Intracomm, one: Simulation, path: str) -> None:

@@ -247,7 +247,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     report.finish(comm, options)
     if options.picture is not None:
         title = f"Poisson, {' '.join(options.boundary)}, {options.eigenvalues} eigenvalues"
-        by_rank_0(comm, lambda: _draw(options.picture, title, levels))
+        by_rank_0(comm, partial(_draw, options.picture, title, levels))
     return report.code(comm)
 
 

@@ -184,7 +184,7 @@ class Runs:
         if options.picture is not None:
             curves = {name: list(enumerate(values)) for name, values in lines.items()}
             panel = Lines(title, TURNS, COUNT.called(quantity), curves)
-            by_rank_0(comm, lambda: save(options.picture, title, [panel]))
+            by_rank_0(comm, partial(save, options.picture, title, [panel]))
         converged = all(each.converged for each in found.values())
         return report.code(comm) or (0 if converged else FAILED)
 
