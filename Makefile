@@ -13,6 +13,7 @@ endif
 DEMO := .venv-demo-$(MPI)
 TEST := .venv-$(MPI)
 BENCH := .venv-bench-$(MPI)
+LOWEST := .venv-lowest-$(MPI)
 LINT := .venv-lint
 PETSC := .venv-petsc
 # Debian's petsc4py, for its own Python and Open MPI
@@ -26,7 +27,7 @@ PIP := bin/python -m pip install --quiet --disable-pip-version-check
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-all test-petsc lint docs gallery bench clean
+.PHONY: demo test test-all test-lowest test-petsc lint docs gallery bench clean
 
 demo: $(DEMO)/ready
 	$(ONESIDED) fft --shape 64 64 64 --ranks $(RANKS) --comm rma-fence --iterations 20 --verify
@@ -38,6 +39,10 @@ test: $(TEST)/ready
 # larger matrices from the folder that ONESIDED_MATRICES names, when it is set
 test-all: $(TEST)/ready
 	$(TEST)/bin/python -m pytest --full $(PYTEST_ARGS)
+
+# with the oldest packages that pyproject.toml allows; PYTHON=python3.12 and so on: another Python
+test-lowest: $(LOWEST)/ready
+	$(LOWEST)/bin/python -m pytest $(PYTEST_ARGS)
 
 # PETSc's solvers on our matrices, with the package python3-petsc4py
 test-petsc: $(PETSC)/ready
@@ -72,7 +77,7 @@ bench: $(BENCH)/ready
 	$(BENCH)/bin/onesided bench spmv --targets --seconds 120 --ranks $(BENCH_RANKS)
 
 clean:
-	rm -rf $(DEMO) $(TEST) $(BENCH) $(LINT) $(DOCS) $(PETSC) docs/_build build dist *.egg-info
+	rm -rf $(DEMO) $(TEST) $(LOWEST) $(BENCH) $(LINT) $(DOCS) $(PETSC) docs/_build build dist *.egg-info
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find $(PACKAGES) tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -94,7 +99,7 @@ $(PETSC)/ready: $(SOURCES)
 	$(if $(PETSC4PY),,$(error python3-petsc4py is not installed))
 	/usr/bin/python3 -m venv $(PETSC)
 	rm -rf build
-	$(PETSC)/$(PIP) "numpy<2" "scipy>=1.13,<1.16" "mpi4py>=4.1" h5py rich pytest hypothesis
+	$(PETSC)/$(PIP) "numpy<2" "scipy>=1.15,<1.16" "mpi4py>=4.1" h5py rich pytest hypothesis
 	$(PETSC)/$(PIP) --no-deps .
 	printf '%s\n' $(PETSC4PY) 'import numpy, types; numpy.lib.array_utils = types.SimpleNamespace(byte_bounds=numpy.byte_bounds)' \
 		> $$($(PETSC)/bin/python -c 'import site; print(site.getsitepackages()[0])')/petsc.pth
@@ -127,4 +132,14 @@ $(TEST)/ready: pyproject.toml
 	-$(TEST)/$(PIP) -e ".[$(MPI),gzip]"
 	-$(TEST)/$(PIP) -e ".[$(MPI),md]"
 	-$(TEST)/$(PIP) -e ".[$(MPI),compare]"
+	touch $@
+
+$(LOWEST)/ready: pyproject.toml tests/lowest.py
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python tests/lowest.py > $(LOWEST)/constraints.txt
+	$(LOWEST)/$(PIP) -c $(LOWEST)/constraints.txt -e ".[$(MPI),plot,test]"
+	-$(LOWEST)/$(PIP) -c $(LOWEST)/constraints.txt -e ".[$(MPI),fast]"
+	-$(LOWEST)/$(PIP) -c $(LOWEST)/constraints.txt -e ".[$(MPI),partition]"
+	-$(LOWEST)/$(PIP) -c $(LOWEST)/constraints.txt -e ".[$(MPI),gzip]"
+	-$(LOWEST)/$(PIP) -c $(LOWEST)/constraints.txt -e ".[$(MPI),compare]"
 	touch $@

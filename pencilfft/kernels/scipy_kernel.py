@@ -1,4 +1,4 @@
-"""Kernel: SciPy's pocketfft, always there.
+"""Kernel: SciPy's own, pocketfft or, from SciPy 1.18 on, its successor ducc; always there.
 
 ``scipy.fft`` allocates its results. The extension module under it writes into a given array; it
 is private, so it is tried out at import, and the public functions take its place where it is
@@ -20,6 +20,8 @@ from onesided.pencilfft.kernels.pocketfft_calls import complex_call, real_call, 
 from onesided.pencilfft.kernels.protocol import Run, Task, real_view
 
 _Norm = Literal["backward", "ortho", "forward"]
+#: The extension module under ``scipy.fft``, of newer and of older versions.
+_EXTENSIONS = ("scipy.fft._duccfft.pyduccfft", "scipy.fft._pocketfft.pypocketfft")
 #: By power of 1/sqrt(n): of a forward transform, and of an inverse one.
 _NORMS: tuple[_Norm, ...] = ("backward", "ortho", "forward")
 _INVERSE_NORMS: tuple[_Norm, ...] = ("forward", "ortho", "backward")
@@ -74,24 +76,31 @@ def _public_call(task: Task) -> tuple[Callable[..., Any], dict[str, Any]]:
 
 
 def _choose() -> PocketfftKernel | ScipyKernel:
-    """The kernel on the private module where that does what is expected of it."""
+    """The kernel on a private module, where there is one that does what is expected of it."""
+    for name in _EXTENSIONS:
+        try:
+            extension = import_module(name)
+            if _writes_in_place(extension):
+                return PocketfftKernel(extension)
+        except (ImportError, AttributeError, TypeError, ValueError, RuntimeError):
+            continue
+    return ScipyKernel()
+
+
+def _writes_in_place(extension: Any) -> bool:
+    """Whether its functions write into a given array what the public ones return."""
     real = np.arange(6.0).reshape(2, 3)
     half, back = np.empty((2, 2), complex), np.empty((2, 3))
-    try:
-        extension = import_module("scipy.fft._pocketfft.pypocketfft")
-        extension.r2c(real, (1,), True, 0, half, 1)
-        extension.c2c(half, (0,), True, 0, half, 1)
-        right = np.allclose(half, scipy.fft.rfft2(real))
-        extension.c2c(half, (0,), False, 2, half, 1)
-        extension.c2r(half, (1,), 3, False, 2, back, 1)
-        right = right and np.allclose(back, real)
-        extension.dct(real, 2, (1,), 1, back, 1, True)
-        right = right and np.allclose(back, scipy.fft.dct(real, norm="ortho"))
-        extension.dst(real, 1, (1,), 0, back, 1, False)
-        right = right and np.allclose(back, scipy.fft.dst(real, 1))
-    except (ImportError, AttributeError, TypeError, ValueError, RuntimeError):
-        return ScipyKernel()
-    return PocketfftKernel(extension) if right else ScipyKernel()
+    extension.r2c(real, (1,), True, 0, half, 1)
+    extension.c2c(half, (0,), True, 0, half, 1)
+    right = np.allclose(half, scipy.fft.rfft2(real))
+    extension.c2c(half, (0,), False, 2, half, 1)
+    extension.c2r(half, (1,), 3, False, 2, back, 1)
+    right = right and np.allclose(back, real)
+    extension.dct(real, 2, (1,), 1, back, 1, True)
+    right = right and np.allclose(back, scipy.fft.dct(real, norm="ortho"))
+    extension.dst(real, 1, (1,), 0, back, 1, False)
+    return right and np.allclose(back, scipy.fft.dst(real, 1))
 
 
 KERNEL = _choose()

@@ -24,6 +24,10 @@ METHODS = [name for name in names() if name != "auto"]
 #: These keep packed blocks of their own, on both sides of every exchange.
 PACKING = ["p2p", "rma-fence-paper", "rma-lock-paper"]
 
+#: Older versions of NumPy have buffers of their own where complex arrays take a real factor.
+OLD = np.lib.NumpyVersion(np.__version__) < "2.4.0"
+BUFFERS = 3 * 16 * np.getbufsize() if OLD else 0
+
 
 @contextmanager
 def blocks(nbytes, in_source, in_target):
@@ -153,4 +157,4 @@ def case_memory_of_a_plan_and_its_calls(comm, method, char, transposed_out):
     for used in (before, made):
         used += pieces - users
         assert used <= volumes * volume + (3 << 20), (used, pieces, volume, volumes)
-    assert grown < volume / 20, (grown, volume)
+    assert grown < volume / 20 + BUFFERS, (grown, volume)
