@@ -115,16 +115,21 @@ def results(rows: list[dict]) -> dict:
     }
 
 
+def tell(found: dict, output: Path | None) -> None:
+    """Print results, and write them where that is wanted."""
+    text = json.dumps(found, indent=1)
+    print(text)
+    if output is not None:
+        output.write_text(text + "\n", encoding="utf-8")
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--output", type=Path, default=None)
     parser.add_argument("--seconds", type=float, default=30.0, help="of each of four jobs")
     parser.add_argument("--iterations", type=int, default=9)
     options = parser.parse_args(arguments)
-    text = json.dumps(results(held_out(options.seconds, options.iterations)), indent=1)
-    print(text)
-    if options.output is not None:
-        options.output.write_text(text + "\n", encoding="utf-8")
+    tell(results(held_out(options.seconds, options.iterations)), options.output)
     return 0
 
 

@@ -16,6 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import holdout
 import mpi_harness
 from mpi4py import MPI
 
@@ -99,10 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=20.0, help="for the parameters")
     parser.add_argument("-o", "--output", type=Path, default=None)
     options = parser.parse_args(arguments)
-    text = json.dumps(results(compared(options.sizes, options.seconds)), indent=1)
-    print(text)
-    if options.output is not None:
-        options.output.write_text(text + "\n", encoding="utf-8")
+    holdout.tell(results(compared(options.sizes, options.seconds)), options.output)
     return 0
 
 

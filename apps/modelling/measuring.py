@@ -105,9 +105,8 @@ def _stores(
 ) -> tuple[PiecewiseLogGP, float, float]:
     """Collective. Copies into shared memory, a counter in it, and the error of the lines."""
     with ExitStack() as stack:
-        times = seconds_of(
-                node, SharedProbes(node, SIZES, stack).calls, options.iterations, seconds
-            )
+        calls = SharedProbes(node, SIZES, stack).calls
+        times = seconds_of(node, calls, options.iterations, seconds)
     lines = _fit(times, "stores")
     each = times["stores in a row"] / IN_A_ROW
     return lines.piecewise(each, each, 1), times.get("counter", 0.0), lines.typical_error
