@@ -17,11 +17,10 @@ from onesided.sparse.linear import Linear, LinearOperator
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.orderings.ordering import Ordering, partitioned
 from onesided.sparse.partition import Partition
-from onesided.sparse.preconditioners import AMG, SSOR, BlockILU, Jacobi, Preconditioner
+from onesided.sparse.preconditioners import AMG, SSOR, BlockILU, BlockLU, Jacobi, Preconditioner
 from onesided.sparse.report import MatrixReport
 from onesided.sparse.scatter import from_rows, from_scipy
 from onesided.sparse.solvers import (
-    Eigenpair,
     Eigenpairs,
     Solution,
     bicgstab,
@@ -45,9 +44,9 @@ __all__ = [
     "SSOR",
     "Assembler",
     "BlockILU",
+    "BlockLU",
     "DistMatrix",
     "DistVector",
-    "Eigenpair",
     "Eigenpairs",
     "Halo",
     "HaloPattern",

@@ -99,10 +99,6 @@ class Adjoint(Linear):
         wide: Any = self.matrix.promoted(dtype)
         return self if wide is self.matrix else wide.view(self.transposed, self.conjugated)
 
-    def magnitude(self) -> float:
-        """Collective. That of the matrix."""
-        return self.matrix.magnitude()
-
     def _times(self, other: Linear) -> Any:
         return self.matrix.times(other, self.transposed, self.conjugated)
 

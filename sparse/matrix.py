@@ -17,31 +17,17 @@ from onesided.collectives.context import Scoped
 from onesided.sparse import rows as moving
 from onesided.sparse import stored
 from onesided.sparse.adjoint import Adjoint, Transposable, TransposedProduct
+from onesided.sparse.alike import common_dtype, entries_dtype, values_dtype, vector_dtype
 from onesided.sparse.contest import Contest
 from onesided.sparse.halo import Halo, HaloPattern, Info, ReverseHalo
 from onesided.sparse.kernels.registry import KERNELS, named, product
 from onesided.sparse.kernels.scipy_calls import Csr, add_product
-from onesided.sparse.linear import DTYPES, Linear, entries_dtype
+from onesided.sparse.linear import Linear
 from onesided.sparse.moving import moved, of_all
 from onesided.sparse.orderings.ordering import Ordering
-from onesided.sparse.partition import Integers, Partition, split_columns
+from onesided.sparse.partition import Integers, Partition, index_dtype, split_columns
 from onesided.sparse.product import Product
 from onesided.sparse.report import MatrixReport, report
-
-
-def vector_dtype(values: np.dtype[Any], wanted: DTypeLike | None) -> np.dtype[Any]:
-    """Local. The dtype of a matrix with such values: the wanted one, or theirs, or float64.
-
-    float32, float64, complex64 and complex128 stay; integers and bools become float64. Raises
-    ``TypeError`` for other dtypes, and where complex values would have to become real.
-    """
-    given = np.dtype(wanted) if wanted is not None else values
-    if wanted is None and given.kind in "biu":
-        given = np.dtype(np.float64)
-    if given not in DTYPES or (values.kind == "c" and given.kind != "c"):
-        names = ", ".join(kind.name for kind in DTYPES)
-        raise TypeError(f"values of {values} in a matrix of {given}, which can be {names}")
-    return given
 
 
 class DistMatrix(Transposable, Scoped):
@@ -94,9 +80,13 @@ class DistMatrix(Transposable, Scoped):
         fit, ``TypeError`` for the dtype, and the errors of ``Alltoallw_init``.
         """
         with agreed(comm, f"DistMatrix with dtype={dtype}, kernel={kernel}"):
-            self.dtype = vector_dtype(rows.dtype, dtype)
             _check_rows(comm, rows, row_partition, col_partition)
             kernels = named(kernel)
+            if not rows.has_canonical_format:
+                rows = rows.copy()
+                rows.sum_duplicates()
+        self.dtype = values_dtype(comm, rows.data, dtype)
+        with agreed(comm):
             columns = split_columns(rows.indices, col_partition, comm.rank)
             data = np.ascontiguousarray(rows.data, self.dtype)
             indptr = rows.indptr.astype(columns.indices.dtype, copy=False)
@@ -118,7 +108,6 @@ class DistMatrix(Transposable, Scoped):
         self._method, self._info = method, info
         self._views: dict[tuple[bool, bool], Adjoint] = {}
         self._promoted: dict[np.dtype[Any], DistMatrix] = {}
-        self._magnitude = -1, 0.0
         self._halos: dict[int, Halo] = {}
         self._reverse_halos: dict[int, ReverseHalo] = {}
         self.halo = self._halo(1)
@@ -271,7 +260,7 @@ class DistMatrix(Transposable, Scoped):
             shape = stop - start, self.shape[1]
             kind = np.result_type(self.dtype, value)
             ones = np.full(stop - start, value, kind)
-            rows = self.local_rows() + sparse.csr_array((ones, places), shape=shape)
+            rows = moving.added(self.local_rows(), sparse.csr_array((ones, places), shape=shape))
         return self.derived(rows, self)
 
     def times(self, other: Linear, transposed: bool, conjugated: bool) -> DistMatrix:
@@ -310,6 +299,21 @@ class DistMatrix(Transposable, Scoped):
         rows = moving.product(self.comm, _scipy(local, data), pattern, b)
         return self._made(rows, self.row_partition, other.col_partition)
 
+    def galerkin(self, P: DistMatrix) -> DistMatrix:
+        """Collective. P.H A P, without the matrix A P: the matrix of a coarser space whose vectors
+        the columns of P are. ``ValueError`` on every rank where P's rows are not A's columns."""
+        with agreed(self.comm, "galerkin"):
+            self._check_alive()
+            self.check_square("P.H A P")
+            if not np.array_equal(P.row_partition.starts, self.col_partition.starts):
+                raise ValueError(f"P.H A P with matrices of shapes {P.shape} and {self.shape}")
+        image = moving.product(self.comm, self.local(), self.pattern, P.local_rows(), False)
+        left = P.local()
+        if left.dtype.kind == "c":
+            left = left.conj()
+        rows = moving.transposed_product(self.comm, left, P.pattern, image)
+        return self._made(rows, P.col_partition, P.col_partition)
+
     def _times(self, other: Linear) -> DistMatrix:
         return self.times(other, False, False)
 
@@ -317,8 +321,8 @@ class DistMatrix(Transposable, Scoped):
         """Collective. This rank's rows of A.T, with global columns."""
         self._check_alive()
         start = self.row_range[0]
-        kind = self._rows.indices.dtype
-        places = np.ones(self._n_rows, self.dtype), start + np.arange(self._n_rows, dtype=kind)
+        kind = index_dtype(self.shape[0])
+        places = np.ones(self._n_rows, self.dtype), np.arange(start, start + self._n_rows, dtype=kind)
         indptr = np.arange(self._n_rows + 1, dtype=kind)
         unit = sparse.csr_array((*places, indptr), shape=(self._n_rows, self.shape[0]))
         a = _scipy(self._rows, self._rows.data)
@@ -351,11 +355,13 @@ class DistMatrix(Transposable, Scoped):
         self, number: Any, values: Callable[[NDArray[Any]], NDArray[Any]]
     ) -> DistMatrix:
         with agreed(self.comm, f"a matrix by {number!r}"):
-            if np.ndim(number) or np.asarray(number).dtype.kind not in "biufc":
+            kind = np.asarray(number).dtype
+            if np.ndim(number) or kind.kind not in "biufc":
                 raise TypeError(
                     f"A * s and A / s take a number, not {type(number).__name__}; vectors and "
                     "matrices are multiplied by A @ x, rows by A.scale_rows"
                 )
+            common_dtype("the number", kind, self.dtype)
         return self._with(lambda: values(self._rows.data))
 
     def _sum(self, other: Any, sign: int) -> DistMatrix:
@@ -373,8 +379,7 @@ class DistMatrix(Transposable, Scoped):
                     )
         theirs = other.local_rows()
         with agreed(self.comm):
-            mine = self.local_rows()
-            rows = mine + theirs if sign > 0 else mine - theirs
+            rows = moving.added(self.local_rows(), theirs if sign > 0 else -theirs)
         return self.derived(rows, self)
 
     def __repr__(self) -> str:
@@ -427,12 +432,6 @@ class DistMatrix(Transposable, Scoped):
             data = self._factors(values, self._rows.data.shape).copy()
         self._replace(data)
 
-    def magnitude(self) -> float:
-        """Collective. The largest absolute value of the entries."""
-        if self._magnitude[0] != self.version:
-            self._magnitude = self.version, float(self.norm("max"))
-        return self._magnitude[1]
-
     def norm(self, ord: Any = "fro") -> float:
         """Collective. "fro" (Frobenius), 1, inf, or "max", the largest absolute value.
 
@@ -446,12 +445,12 @@ class DistMatrix(Transposable, Scoped):
         sizes = np.abs(self._rows.data).astype(np.float64)
         if ord == np.inf:
             lengths = np.diff(self._rows.indptr)
-            sizes = np.bincount(np.repeat(np.arange(self._n_rows), lengths), weights=sizes)
+            sizes = _summed(np.repeat(np.arange(self._n_rows), lengths), sizes, self._n_rows)
         elif ord == 1:
-            local = np.bincount(self._rows.indices, weights=sizes, minlength=self._rows.n_cols)
+            local = _summed(self._rows.indices, sizes, self._rows.n_cols)
             n_own, pattern = self.pattern.n_own, self.pattern
             came = moved(self.comm, local[n_own:], pattern.recv_counts, pattern.send_counts)
-            sizes = local[:n_own] + np.bincount(pattern.send_index, came, minlength=n_own)
+            sizes = local[:n_own] + _summed(pattern.send_index, came, n_own)
         largest = float(np.max(of_all(self.comm, sizes.max(initial=0.0))))
         if ord != "fro" or not 0 < largest < np.inf:
             return largest
@@ -599,6 +598,11 @@ def _scipy(rows: Csr, data: NDArray[Any]) -> sparse.csr_array:
     """Local. The rows with their local columns, in the same memory."""
     parts = data, rows.indices, rows.indptr
     return sparse.csr_array(parts, shape=(len(rows), rows.n_cols))
+
+
+def _summed(places: Integers, sizes: NDArray[Any], length: int) -> NDArray[np.float64]:
+    """Local. The sums of the sizes of each place; NumPy gives integers where there are none."""
+    return np.bincount(places, weights=sizes, minlength=length).astype(np.float64, copy=False)
 
 
 def _numbers(rows: Any, size: int) -> NDArray[np.int64]:

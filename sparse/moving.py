@@ -129,14 +129,6 @@ def blocks_of(comm: MPI.Intracomm, shape: tuple[int, int]) -> Partition:
     return Partition.from_lengths(everyone[:, 0])
 
 
-def shared_dtype(comm: MPI.Intracomm, kind: np.dtype[Any]) -> np.dtype[Any]:
-    """Collective. The one that holds those of all ranks, in this machine's order of bytes."""
-    kind = kind.newbyteorder("=")
-    numbers = np.array([kind.num, -kind.num], np.int64)
-    comm.Allreduce(MPI.IN_PLACE, numbers, op=MPI.MAX)
-    return kind if numbers[0] == -numbers[1] else np.result_type(*comm.allgather(kind))
-
-
 def before(comm: MPI.Intracomm, number: int) -> tuple[int, int]:
     """Collective. The sum of the numbers of lower ranks, and that of all."""
     mine, lower, total = np.array([number], np.int64), np.zeros(1, np.int64), np.zeros(1, np.int64)

@@ -12,7 +12,7 @@ from scipy import sparse
 from onesided.collectives import agreed
 from onesided.sparse.assembly import Choices, from_blocks
 from onesided.sparse.halo import Info
-from onesided.sparse.matrix import DistMatrix, vector_dtype
+from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import blocks_of, of_all
 from onesided.sparse.orderings.numbering import How
 from onesided.sparse.partition import Partition
@@ -49,7 +49,7 @@ def from_scipy(
         if not 0 <= root < comm.size:
             raise ValueError(f"root {root} on {comm.size} ranks")
         if comm.rank == root:
-            csr = _as_csr(matrix, dtype)
+            csr = _as_csr(matrix)
     shape, index, values = comm.bcast((csr.shape, csr.indices.dtype, csr.data.dtype), root=root)
     entries = np.diff(csr.indptr)
     rows = comm.bcast(Partition.balanced(entries + 1, comm.size), root=root)
@@ -93,7 +93,7 @@ def from_rows(
     """
     csr = sparse.csr_array((0, 0))
     with agreed(comm):
-        csr = _as_csr(rows, dtype)
+        csr = _as_csr(rows)
         if copy:
             csr = csr.copy()
     given = blocks_of(comm, csr.shape)
@@ -101,7 +101,7 @@ def from_rows(
     return from_blocks(comm, csr, given, choices)
 
 
-def _as_csr(matrix: Any, dtype: DTypeLike | None) -> sparse.csr_array:
+def _as_csr(matrix: Any) -> sparse.csr_array:
     """Local. The matrix as CSR; it shares the memory of one that is CSR already."""
     if not sparse.issparse(matrix):
         kind = type(matrix).__name__
@@ -109,7 +109,6 @@ def _as_csr(matrix: Any, dtype: DTypeLike | None) -> sparse.csr_array:
     whole: Any = matrix
     if whole.ndim != 2:
         raise ValueError(f"two dimensions expected, not shape {whole.shape}")
-    vector_dtype(whole.dtype, dtype)
     return sparse.csr_array(whole)
 
 

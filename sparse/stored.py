@@ -11,7 +11,7 @@ from scipy import sparse
 
 from onesided.sparse.halo import HaloPattern
 from onesided.sparse.kernels.scipy_calls import Csr
-from onesided.sparse.moving import shared_dtype
+from onesided.sparse.alike import shared_dtype
 from onesided.sparse.partition import Partition, index_dtype
 
 _ITEMS_AT_ONCE = 1 << 26  # below what a 32-bit count of bytes can say

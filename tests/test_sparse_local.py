@@ -22,7 +22,7 @@ from onesided.sparse.kernels import mkl_kernel
 from onesided.sparse.kernels import scipy_calls as kernels
 from onesided.sparse.kernels.registry import KERNELS
 from onesided.sparse.kernels.scipy_calls import Csr
-from onesided.sparse.matrix import vector_dtype
+from onesided.sparse.alike import vector_dtype
 from onesided.sparse.preconditioners import amg
 from onesided.sparse.report import MatrixReport
 

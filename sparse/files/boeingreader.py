@@ -17,7 +17,7 @@ from onesided.sparse.files.compressed import check_indices, major_indices
 from onesided.sparse.files.dealing import Advance, turns
 from onesided.sparse.files.harwell import BoeingHeader, Section, parse_fields, read_boeing_header
 from onesided.sparse.files.textfile import TextFile
-from onesided.sparse.matrix import vector_dtype
+from onesided.sparse.alike import vector_dtype
 from onesided.sparse.partition import Partition, index_dtype
 from onesided.sparse.triplets import Triplets, sent_to
 

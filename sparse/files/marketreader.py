@@ -21,7 +21,7 @@ from onesided.sparse.files.entries import Block, excess_line, parse_block
 from onesided.sparse.files.matrixmarket import Header, quoted, read_header
 from onesided.sparse.files.ownlines import read_own_lines
 from onesided.sparse.files.textfile import TextFile
-from onesided.sparse.matrix import vector_dtype
+from onesided.sparse.alike import vector_dtype
 from onesided.sparse.partition import index_dtype
 from onesided.sparse.triplets import Triplets
 

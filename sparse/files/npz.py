@@ -18,8 +18,8 @@ from onesided.collectives import agreed
 from onesided.sparse.errors import MatrixFileError, naming
 from onesided.sparse.files.compressed import check_indices, major_indices
 from onesided.sparse.files.dealing import Advance
-from onesided.sparse.linear import DTYPES
-from onesided.sparse.matrix import vector_dtype
+from onesided.sparse.alike import DTYPES
+from onesided.sparse.alike import vector_dtype
 from onesided.sparse.partition import Partition, index_dtype
 from onesided.sparse.triplets import Triplets
 
