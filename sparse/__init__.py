@@ -10,8 +10,7 @@ from onesided.sparse.files.marketwriter import write_matrixmarket
 from onesided.sparse.files.packages import read_vector
 from onesided.sparse.files.readers import read
 from onesided.sparse.files.store import write
-from onesided.sparse.generators.grids import stencil7, stencil27
-from onesided.sparse.generators.mesh import trace_mesh
+from onesided.sparse.grids import stencil7, stencil27
 from onesided.sparse.halo import Halo, HaloPattern
 from onesided.sparse.linear import Linear, LinearOperator
 from onesided.sparse.matrix import DistMatrix
@@ -83,7 +82,6 @@ __all__ = [
     "read_vector",
     "stencil7",
     "stencil27",
-    "trace_mesh",
     "write",
     "write_matrixmarket",
 ]

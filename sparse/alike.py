@@ -1,4 +1,4 @@
-"""What ranks pass, made alike on all of them, or refused on all: dtypes, indices, blocks of vectors.
+"""What ranks pass, made alike or refused on all of them: dtypes, indices, blocks of vectors.
 
 A rank may have no rows, and no entries; what it passes for them (an empty list, SciPy's empty
 matrix of float64) does not decide anything. What a function here refuses it refuses on this rank:
@@ -15,12 +15,12 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from onesided.collectives import agreed
 from onesided.collectives.agreement import largest
+from onesided.sparse.moving import shared_dtype
 from onesided.sparse.partition import Integers, index_dtype
 from onesided.sparse.vector import DistVector
 
 DTYPES = tuple(np.dtype(kind) for kind in ("f4", "f8", "c8", "c16"))
 _NAMES = ", ".join(kind.name for kind in DTYPES)
-_NUMBERED = {np.dtype(char).num: np.dtype(char) for char in "?bBhHiIlLqQefdgFDG"}
 
 
 # -- dtypes --------------------------------------------------------------------------------------
@@ -53,22 +53,6 @@ def common_dtype(name: str, vector: np.dtype[Any], matrix: np.dtype[Any]) -> np.
 def entries_dtype(matrix: np.dtype[Any], wanted: np.dtype[Any]) -> np.dtype[Any]:
     """Local. What a matrix is cast to for products of the wanted dtype; a real one stays real."""
     return wanted if matrix.kind == "c" else np.empty(0, wanted).real.dtype
-
-
-def shared_dtype(comm: MPI.Intracomm, kind: np.dtype[Any], counts: bool = True) -> np.dtype[Any]:
-    """Collective. The one that holds those of all ranks, in this machine's order of bytes.
-
-    That of a rank where it does not count is left out, unless it counts nowhere.
-    """
-    kind = kind.newbyteorder("=")
-    numbers = np.array([kind.num, -kind.num] if counts else [-1 << 60] * 2, np.int64)
-    comm.Allreduce(MPI.IN_PLACE, numbers, op=MPI.MAX)
-    if numbers[0] == -numbers[1] and int(numbers[0]) in _NUMBERED:
-        return _NUMBERED[int(numbers[0])]
-    everyone = comm.allgather((kind, counts))
-    counted = [each for each, has in everyone if has] or [each for each, _ in everyone]
-    with agreed(comm):
-        return np.result_type(*counted)
 
 
 def values_dtype(

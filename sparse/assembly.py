@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, DTypeLike
 from scipy import sparse
 
 from onesided.collectives import agreed
-from onesided.sparse.halo import Info
 from onesided.sparse.alike import places, values_dtype, vector_dtype
+from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import Route
 from onesided.sparse.orderings.numbering import How

@@ -13,15 +13,16 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from onesided.collectives import RequestError, agreed
+from onesided.collectives.agreement import largest
 from onesided.collectives.context import Scoped
 from onesided.sparse import rows as moving
 from onesided.sparse import stored
-from onesided.sparse.adjoint import Adjoint, Transposable, TransposedProduct
+from onesided.sparse.adjoint import Adjoint, TransposedProduct
 from onesided.sparse.alike import common_dtype, entries_dtype, values_dtype, vector_dtype
-from onesided.sparse.contest import Contest
 from onesided.sparse.halo import Halo, HaloPattern, Info, ReverseHalo
-from onesided.sparse.kernels.registry import KERNELS, named, product
-from onesided.sparse.kernels.scipy_calls import Csr, add_product
+from onesided.sparse.kernels.compiled import compiled
+from onesided.sparse.kernels.registry import KERNELS, check, product, usual
+from onesided.sparse.kernels.rows import Csr, add_product
 from onesided.sparse.linear import Linear
 from onesided.sparse.moving import moved, of_all
 from onesided.sparse.orderings.ordering import Ordering
@@ -30,7 +31,7 @@ from onesided.sparse.product import Product
 from onesided.sparse.report import MatrixReport, report
 
 
-class DistMatrix(Transposable, Scoped):
+class DistMatrix(Linear, Scoped):
     """A sparse matrix in contiguous blocks of rows, one block a rank.
 
     ``A @ x`` takes this rank's block of x (``A.col_range``), (n,) or (n, k), and returns its block
@@ -69,19 +70,18 @@ class DistMatrix(Transposable, Scoped):
     ) -> None:
         """Collective. Build from the rows of each rank, CSR with global columns.
 
-        ``kernel`` names the local product: the compiled ones are "csr", rows as they are, and
-        "sell" (SELL-C-sigma), 8 rows of like lengths at a time, for real matrices; they multiply
-        rows that need no ghosts while these are coming. "scipy", and "mkl" where it is installed,
-        wait for the ghosts first, with a copy of x beside them. "auto" measures where there is a
-        choice, in some tenths of a second for a large matrix; results may then differ by rounding
-        from run to run. "sell" and "mkl" keep another copy of the entries.
+        ``kernel`` names the local product. The compiled ones multiply rows that need no ghosts
+        while these are coming: "csr", rows as they are, which "auto" takes for complex matrices,
+        and "sell" (SELL-C-sigma), 8 rows of like lengths at a time, with a copy of the entries,
+        which it takes for real ones. "scipy" waits for the ghosts, with a copy of x beside them;
+        "auto" takes it where a rank has nothing compiled. The same kernel gives the same bits.
 
         Raises the same error on every rank: ``ValueError`` where rows and partitions do not
         fit, ``TypeError`` for the dtype, and the errors of ``Alltoallw_init``.
         """
         with agreed(comm, f"DistMatrix with dtype={dtype}, kernel={kernel}"):
             _check_rows(comm, rows, row_partition, col_partition)
-            kernels = named(kernel)
+            check(kernel)
             if not rows.has_canonical_format:
                 rows = rows.copy()
                 rows.sum_duplicates()
@@ -100,8 +100,11 @@ class DistMatrix(Transposable, Scoped):
         self._transposed: TransposedProduct | None = None
         self.pattern = HaloPattern.of(comm, columns, col_partition)
         self._plan(method, info)
-        choice = Contest(comm, local, self.halo).choose(kernels)
-        self.kernel_name, self._product = choice.kernel, choice.run
+        if kernel == "auto":
+            lacks = largest(comm, None, "kernels", [int(not compiled())])[0]
+            kernel = "scipy" if lacks else usual(self.dtype)
+        with agreed(comm):
+            self.kernel_name, self._product = kernel, product(kernel, local)
 
     def _plan(self, method: str, info: Info) -> None:
         """Collective. The halo of one vector; those of blocks and of transposes come later."""
@@ -195,15 +198,12 @@ class DistMatrix(Transposable, Scoped):
         self._reverse_halos[k] = ReverseHalo(self.comm, self.pattern, self.dtype, k, **how)
         return self._reverse_halos[k]
 
-    def as_linear_operator(self, blocks: bool = False) -> Any:
-        """Local. A ``scipy.sparse.linalg.LinearOperator``; every use of it is Collective.
+    def as_linear_operator(self) -> Any:
+        """Local. A ``scipy.sparse.linalg.LinearOperator`` of whole vectors, the same on every rank;
+        every use of it is Collective. See :class:`.WholeOperator`."""
+        from onesided.sparse.operator import WholeOperator  # slow to import
 
-        Of whole vectors, the same on every rank, unless ``blocks``: see :class:`.WholeOperator`,
-        which is right with SciPy's solvers, and :class:`.BlockOperator`, which is not.
-        """
-        from onesided.sparse.operator import BlockOperator, WholeOperator  # slow to import
-
-        return BlockOperator(self) if blocks else WholeOperator(self)
+        return WholeOperator(self)
 
     def promoted(self, dtype: np.dtype[Any]) -> Linear:
         """Collective. This matrix for vectors of a wider dtype, made once and freed with it."""
@@ -272,7 +272,7 @@ class DistMatrix(Transposable, Scoped):
         inner = self.row_partition if transposed else self.col_partition
         with agreed(self.comm, "the product of two matrices"):
             self._check_alive()
-            if not isinstance(other, Transposable | Adjoint):
+            if not isinstance(other, DistMatrix | Adjoint):
                 super()._times(other)
             if inner.size != other.shape[0]:
                 mine = self.shape[::-1] if transposed else self.shape
@@ -322,7 +322,8 @@ class DistMatrix(Transposable, Scoped):
         self._check_alive()
         start = self.row_range[0]
         kind = index_dtype(self.shape[0])
-        places = np.ones(self._n_rows, self.dtype), np.arange(start, start + self._n_rows, dtype=kind)
+        numbers = np.arange(start, start + self._n_rows, dtype=kind)
+        places = np.ones(self._n_rows, self.dtype), numbers
         indptr = np.arange(self._n_rows + 1, dtype=kind)
         unit = sparse.csr_array((*places, indptr), shape=(self._n_rows, self.shape[0]))
         a = _scipy(self._rows, self._rows.data)

@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives import agreed, sums
 from onesided.collectives.reduction.operation import FEW
+from onesided.sparse.moving import gathered, scattered
 from onesided.sparse.partition import Partition
 
 
@@ -133,8 +134,28 @@ class DistVector:
         with agreed(self.comm, ("DistVector.gather", root)):
             if not 0 <= root < self.comm.size:
                 raise ValueError(f"root {root} on {self.comm.size} ranks")
-        blocks = self.comm.gather(self.array, root=root)
-        return None if blocks is None else np.concatenate(blocks)
+        return gathered(self.comm, self.array, root)
+
+    @classmethod
+    def scatter(
+        cls, comm: MPI.Intracomm, whole: NDArray[Any] | None, partition: Partition, root: int = 0
+    ) -> Self:
+        """Collective. The vector that ``root`` has whole, (n,) or (n, k); others pass None.
+
+        Raises the same error on every rank: ``ValueError`` where it does not fit the partition,
+        ``TypeError`` for what are no numbers.
+        """
+        with agreed(comm, ("DistVector.scatter", root)):
+            if not 0 <= root < comm.size:
+                raise ValueError(f"root {root} on {comm.size} ranks")
+            if comm.rank == root:
+                whole = np.asarray(whole)
+                if whole.dtype.kind not in "biufc":
+                    raise TypeError(f"a vector of {whole.dtype}")
+                if whole.ndim not in (1, 2) or len(whole) != partition.size:
+                    raise ValueError(f"shape {whole.shape} for {partition.size} entries")
+                whole = whole.astype(whole.dtype.newbyteorder("="), copy=False)
+        return cls(comm, partition, scattered(comm, whole, partition, root))
 
     def _total(self, mine: Any) -> Any:
         part = np.atleast_1d(mine)

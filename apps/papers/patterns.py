@@ -32,7 +32,8 @@ from onesided.apps.report.chart import save, save_traffic
 from onesided.apps.report.result import Entry
 from onesided.apps.report.sections_papers import method_bars
 from onesided.apps.tools.spmv import shipped
-from onesided.sparse import DistMatrix, from_rows, read, trace_mesh
+from onesided.apps.tools.trace_mesh import trace_mesh
+from onesided.sparse import DistMatrix, from_rows, read
 
 # Who sends how much to whom: the exchange patterns of a matrix, and pictures of them in text.
 #

@@ -156,7 +156,7 @@ def solve(parser: argparse.ArgumentParser) -> None:
     take(parser, "verify", note="the residual by SciPy's product on rank 0")
     add("--basis", metavar="N", type=positive, default=30, help="of gmres, fgmres: restarted (30)")
     add("--omega", metavar="W", type=above_zero, default=1.0, help="of ssor, below 2 (1)")
-    add("--fill", metavar="F", type=above_zero, default=1.0, help="of ilu: memory factor (1)")
+    add("--fill", metavar="F", type=above_zero, help="of ilu: SuperLU's, with this memory factor")
 
 
 def pagerank(parser: argparse.ArgumentParser) -> None:

@@ -228,7 +228,8 @@ class _Level:
         self.radius = self._spectral_radius()
         self.P = P
         self.PH: Linear = A if PH is None else PH
-        self.right = self._x[:0] if P is None else np.zeros(P.col_range[1] - P.col_range[0], A.dtype)
+        width = 0 if P is None else P.col_range[1] - P.col_range[0]
+        self.right = np.zeros(width, A.dtype)
 
     def _spectral_radius(self) -> float:
         """Collective. About the largest absolute eigenvalue of the scaled matrix.
@@ -361,7 +362,7 @@ def _aggregates(
         found = _around(graph.indptr, graph.indices, graph.data)[nodes]
     if coupled.all():
         return found
-    used, numbers = np.unique(found[coupled], return_inverse=True)
+    numbers = np.unique(found[coupled], return_inverse=True)[1]
     found = np.full(n, -1, np.int64)
     found[coupled] = numbers
     return found

@@ -12,7 +12,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agreed
 from onesided.sparse.linear import Linear

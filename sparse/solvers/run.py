@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec
 
 import numpy as np
-from numpy.typing import NDArray
 
 from onesided.collectives import sums
 from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.errors import RequestError
 from onesided.sparse.alike import block, columns, shared_dtype
 from onesided.sparse.linear import Linear
-from onesided.sparse.preconditioners.preconditioner import Preconditioner, preconditioner
+from onesided.sparse.preconditioners.preconditioner import preconditioner
 from onesided.sparse.solvers.solution import BREAKDOWN, CONVERGED, LEAST_SQUARES, LIMIT, Solution
 from onesided.sparse.solvers.space import Scalar, Space, Vector
 from onesided.sparse.vector import DistVector

@@ -20,6 +20,7 @@ def same(mine, theirs):
 def case_pieces(comm, name, seed):
     rng = np.random.default_rng(seed)
     whole = sparse.csr_array(MATRICES[name](rng)).astype("f8")
+    whole.sum_duplicates()
     with distributed(comm, whole) as matrix:
         mine = matrix.local_rows()
         rows, columns = slice(*matrix.row_range), slice(*matrix.col_range)

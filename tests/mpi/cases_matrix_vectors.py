@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
-from cases import need, parameters, ranks
+from cases import need, parameters
 from cases_matrix import block, complex_values, distributed
 from cases_sparse import raised
 from scipy import sparse
@@ -205,24 +205,6 @@ def case_scipys_eigenvalues_with_whole_vectors(comm, seed):
         assert np.allclose(largest, expected[-1])
 
 
-@ranks(at_least=2)
-def case_scipys_cg_is_wrong_with_blocks(comm):
-    """As documented: on blocks of its own, a rank solves another system than the whole one."""
-    whole = positive(np.random.default_rng(1), 12 * comm.size)
-    with from_scipy(comm, whole, method="p2p") as matrix:
-        blocks = matrix.as_linear_operator(blocks=True)
-        n = blocks.shape[0]
-        b = np.random.default_rng(comm.rank).standard_normal(n)
-        expected = linalg.spsolve(whole.tocsc(), np.concatenate(comm.allgather(b)))
-        x, _ = linalg.cg(blocks, b, rtol=0.0, atol=0.0, maxiter=5)
-        right = matrix.as_linear_operator()
-        whole_b = np.concatenate(comm.allgather(b))
-        best, _ = linalg.cg(right, whole_b, rtol=0.0, atol=0.0, maxiter=5)
-        mine = slice(*matrix.row_range)
-        error = comm.allreduce(np.linalg.norm(x - expected[mine]) ** 2)
-        assert error > 1.0001 * np.linalg.norm(best - expected) ** 2
-
-
 @parameters(dtype=["f8", "c16"])
 def case_operators_of_scipy(comm, dtype, seed):
     rng = np.random.default_rng(seed)
@@ -230,22 +212,19 @@ def case_operators_of_scipy(comm, dtype, seed):
     if dtype == "c16":
         whole = complex_values(whole, rng)
     with distributed(comm, whole) as matrix:
-        for blocks in (False, True):
-            taken = matrix.as_linear_operator(blocks=blocks)
-            assert isinstance(taken, linalg.LinearOperator)
-            assert taken.dtype == np.dtype(dtype)
-            columns = slice(*matrix.col_range) if blocks else slice(None)
-            rows = slice(*matrix.row_range) if blocks else slice(None)
-            for k in (None, 1, 3):
-                x, y = block(rng, 20, k, dtype), block(rng, 30, k, dtype)
-                assert np.allclose(taken @ x[columns], (whole @ x)[rows])
-                assert np.allclose(taken.H @ y[rows], (whole.conj().T @ y)[columns])
-                assert np.allclose(taken.T @ y[rows], (whole.T @ y)[columns])
-                back = (2 * taken.H) @ taken
-                assert np.allclose(back @ x[columns], 2 * (whole.conj().T @ (whole @ x))[columns])
-            y = block(rng, 30, None, dtype)
-            assert np.allclose(taken.rmatvec(y[rows]), (whole.conj().T @ y)[columns])
-            assert np.allclose(taken.matvec(x[columns, :1]), (whole @ x[:, :1])[rows])
+        taken = matrix.as_linear_operator()
+        assert isinstance(taken, linalg.LinearOperator)
+        assert taken.dtype == np.dtype(dtype)
+        for k in (None, 1, 3):
+            x, y = block(rng, 20, k, dtype), block(rng, 30, k, dtype)
+            assert np.allclose(taken @ x, whole @ x)
+            assert np.allclose(taken.H @ y, whole.conj().T @ y)
+            assert np.allclose(taken.T @ y, whole.T @ y)
+            back = (2 * taken.H) @ taken
+            assert np.allclose(back @ x, 2 * (whole.conj().T @ (whole @ x)))
+        y = block(rng, 30, None, dtype)
+        assert np.allclose(taken.rmatvec(y), whole.conj().T @ y)
+        assert np.allclose(taken.matvec(x[:, :1]), whole @ x[:, :1])
 
 
 @parameters(dtype=["f8", "c16"])

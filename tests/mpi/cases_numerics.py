@@ -24,45 +24,6 @@ def true_residual(comm, whole, b, x):
     return np.linalg.norm(b - whole @ joined(comm, x))
 
 
-@parameters(solver=[*SOLVERS, "chebyshev"], dtype=["f4", "f8"], where=["b", "A", "both"])
-def case_scales(comm, solver, dtype, where, seed):
-    """Squares of these numbers vanish or overflow; the solution is that of an ordinary system."""
-    kind = np.dtype(dtype)
-    small, large = {4: (1e-23, 1e20), 8: (1e-170, 1e160)}[kind.itemsize]
-    whole = DEFINITE["grid"]().astype(dtype)
-    b = np.random.default_rng(seed).standard_normal(512).astype(dtype)
-    A = distributed(comm, whole)
-    mine = b[slice(*A.row_range)]
-    solve = getattr(ours, solver)
-    rtol = 1e-4
-    usual = joined(comm, solve(A, mine, rtol=rtol).x)
-    A.Free()
-    for scale in (small, large):
-        factors = kind.type(scale if where != "b" else 1), kind.type(scale if where != "A" else 1)
-        A = distributed(comm, (whole * factors[0]).astype(dtype))
-        with np.errstate(over="raise", invalid="raise"):
-            found = solve(A, mine * factors[1], rtol=rtol)
-        assert found.converged, found.reason
-        assert found.x.dtype == kind
-        x = joined(comm, found.x).astype("g") * (np.longdouble(factors[0]) / factors[1])
-        np.testing.assert_allclose(x, usual, rtol=0, atol=0.02 * abs(usual).max())
-        size = np.linalg.norm(b.astype("g")) * factors[1]
-        assert 0 < found.true_residual <= rtol * size * (1 + 1e-6)
-        A.Free()
-
-
-@parameters(scale=[1e-170, 1e160])
-def case_scales_of_eigenvalues(comm, scale):
-    whole = DEFINITE["grid"]()
-    values = np.linalg.eigvalsh(whole.toarray())
-    A = distributed(comm, whole * scale)
-    found = ours.power_iteration(A, rtol=1e-6, maxiter=20000)
-    assert found.converged, found.reason
-    np.testing.assert_allclose(found.eigenvalue / scale, values[-1], rtol=1e-5)
-    np.testing.assert_allclose(ours.lobpcg(A, 2, rtol=1e-6).values / scale, values[:2], rtol=1e-8)
-    A.Free()
-
-
 @parameters(solver=[*SOLVERS, "chebyshev"], bad=[np.inf, np.nan])
 def case_what_is_no_number_is_a_breakdown(comm, solver, bad):
     A = distributed(comm, DEFINITE["grid"]())

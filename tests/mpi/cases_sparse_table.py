@@ -1,6 +1,6 @@
-"""One table: every constructor, operator, solver, preconditioner, reader and writer of sparse/, with
-a rank that has no rows, with more ranks than rows, with dtypes that differ between ranks, matrix
-and vectors, and by both ways of multiplying. A row is a function of a :class:`Cell`."""
+"""One table: every constructor, operator, solver, preconditioner, reader and writer of sparse/,
+with a rank that has no rows, with more ranks than rows, with dtypes that differ between ranks,
+matrix and vectors, and by both ways of multiplying. A row is a function of a :class:`Cell`."""
 
 import os
 import shutil
@@ -174,7 +174,8 @@ class Cell:
 
     def close(self, block, expected, bound=None):
         found = self.joined(block)
-        limit = (100 * self.eps if bound is None else bound) * max(1.0, np.abs(expected).max(initial=0))
+        limit = 100 * self.eps if bound is None else bound
+        limit *= max(1.0, np.abs(expected).max(initial=0))
         assert found.shape == expected.shape, (found.shape, expected.shape)
         assert np.all(np.abs(found - expected) <= limit), (found, expected)
 
@@ -300,7 +301,8 @@ def other_partitions(cell, how):
 def written_and_read(cell, ending):
     path = cell.path(f".{ending}")
     ours.write(cell.A, path)
-    cell.same(ours.read(cell.comm, path, partition=cell.rows, dtype=cell.dtype, **cell.how), cell.whole)
+    made = ours.read(cell.comm, path, partition=cell.rows, dtype=cell.dtype, **cell.how)
+    cell.same(made, cell.whole)
 
 
 @row("npz", "mat", "mtx.gz", "petsc", "h5ad")
@@ -374,7 +376,8 @@ def products(cell, name):
     alike = len(set(cell.comm.allgather(x.dtype))) == 1
     if alike:
         assert (SIDES[side](A) @ x).dtype == np.result_type(cell.dtype, x.dtype)
-    out = np.empty((SIDES[side](A).row_range[1] - SIDES[side](A).row_range[0], *x.shape[1:]), cell.result)
+    start, stop = SIDES[side](A).row_range
+    out = np.empty((stop - start, *x.shape[1:]), cell.result)
     if alike and out.dtype == np.result_type(cell.dtype, x.dtype):
         SIDES[side](A).dot(x, out)
         cell.close(out, expected @ all_of_x)
@@ -717,7 +720,8 @@ def page_ranks(cell, start):
     A = cell.distributed(links)
     x0 = None
     if start == "x0":
-        x0 = np.arange(1.0, cell.n + 1)[slice(*A.row_range)].astype(cell.vector_kind.type(0).real.dtype)
+        kind = cell.vector_kind.type(0).real.dtype
+        x0 = np.arange(1.0, cell.n + 1)[slice(*A.row_range)].astype(kind)
     found = ours.pagerank(A, x0, atol=1e-6)
     assert found.converged, found.reason
     cell.close(found.x, np.full(cell.n, 1 / cell.n), 1e-5)

@@ -1,6 +1,6 @@
-"""SciPy's CSR and CSC kernels, which add to their result in place, for vectors and for blocks.
+"""The rows of one rank, and SciPy's kernels, which add to their result in place.
 
-They are not public: where this SciPy has no such names its public products serve, which allocate.
+They are for vectors and for blocks; not public in SciPy, but older than its public arrays.
 """
 
 from __future__ import annotations
@@ -10,40 +10,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
+from scipy.sparse._sparsetools import csc_matvec, csc_matvecs, csr_matvec, csr_matvecs
 
 from onesided.sparse.partition import Integers, index_dtype
 
-try:
-    from scipy.sparse._sparsetools import csc_matvec, csc_matvecs, csr_matvec, csr_matvecs
-except ImportError:
-
-    def csr_matvec(n_row: int, n_col: int, /, *arrays: NDArray[Any]) -> None:  # type: ignore[misc]
-        """y += A x by SciPy's public product; ``arrays``: indptr, indices, data, x, y."""
-        indptr, indices, data, x, y = arrays
-        y += sparse.csr_array((data, indices, indptr), shape=(n_row, n_col)) @ x
-
-    def csr_matvecs(  # type: ignore[misc]
-        n_row: int, n_col: int, k: int, /, *arrays: NDArray[Any]
-    ) -> None:
-        """Y += A X; ``arrays``: indptr, indices, data, and X and Y, row after row."""
-        indptr, indices, data, x, y = arrays
-        matrix = sparse.csr_array((data, indices, indptr), shape=(n_row, n_col))
-        y += (matrix @ x.reshape(n_col, k)).reshape(-1)
-
-    def csc_matvec(n_row: int, n_col: int, /, *arrays: NDArray[Any]) -> None:  # type: ignore[misc]
-        """y += A x; ``arrays``: indptr, indices and data of A's CSC, x, y."""
-        indptr, indices, data, x, y = arrays
-        y += sparse.csc_array((data, indices, indptr), shape=(n_row, n_col)) @ x
-
-    def csc_matvecs(  # type: ignore[misc]
-        n_row: int, n_col: int, k: int, /, *arrays: NDArray[Any]
-    ) -> None:
-        """Y += A X; ``arrays``: indptr, indices, data of A's CSC, and X and Y, row after row."""
-        indptr, indices, data, x, y = arrays
-        matrix = sparse.csc_array((data, indices, indptr), shape=(n_row, n_col))
-        y += (matrix @ x.reshape(n_col, k)).reshape(-1)
-
+#: Rows that are set to zero, and then added to, while they are in the cache.
+ROWS_AT_ONCE = 1 << 15
 
 _Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
@@ -78,6 +50,23 @@ def add_product(csr: Csr, x: NDArray[Any], y: NDArray[Any]) -> None:
         csr_matvec(*size, *arrays, x, y)
     else:
         csr_matvecs(*size, x.shape[1], *arrays, x.reshape(-1), y.reshape(-1))
+
+
+class PlainKernel:
+    """Local. y = A x by SciPy, for x [owned | ghost]. Shares the memory of the rows."""
+
+    def __init__(self, csr: Csr) -> None:
+        self._parts = [
+            (slice(start, start + ROWS_AT_ONCE), csr.part(start, start + ROWS_AT_ONCE))
+            for start in range(0, len(csr), ROWS_AT_ONCE)
+        ]
+
+    def __call__(self, x: NDArray[Any], y: NDArray[Any]) -> None:
+        """Local. Both are contiguous and of the rows' dtype, (n,) or (n, k)."""
+        for rows, part in self._parts:
+            block = y[rows]
+            block.fill(0)
+            add_product(part, x, block)
 
 
 class IndexedSum:

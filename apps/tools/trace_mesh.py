@@ -10,8 +10,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 from scipy import sparse
 
-from onesided.collectives import agreed
-from onesided.sparse.generators.triangles import (
+from onesided.apps.tools.triangles import (
     LEAST_REACH,
     Curves,
     Refinement,
@@ -19,6 +18,7 @@ from onesided.sparse.generators.triangles import (
     refined,
     uniform,
 )
+from onesided.collectives import agreed
 from onesided.sparse.partition import Partition, index_dtype
 
 _ROOT_LEVEL = 13  # at most 16384 triangles are refined one by one
