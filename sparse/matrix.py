@@ -19,6 +19,7 @@ from onesided.sparse import rows as moving
 from onesided.sparse import stored
 from onesided.sparse.adjoint import Adjoint, TransposedProduct
 from onesided.sparse.alike import common_dtype, entries_dtype, values_dtype, vector_dtype
+from onesided.sparse.boundary import Marked, diagonal_places
 from onesided.sparse.halo import Halo, HaloPattern, Info, ReverseHalo
 from onesided.sparse.kernels.compiled import compiled
 from onesided.sparse.kernels.registry import KERNELS, check, product, usual
@@ -29,6 +30,8 @@ from onesided.sparse.orderings.ordering import Ordering
 from onesided.sparse.partition import Integers, Partition, index_dtype, split_columns
 from onesided.sparse.product import Product
 from onesided.sparse.report import MatrixReport, report
+from onesided.sparse.triplets import sent_to
+from onesided.sparse.vector import DistVector
 
 
 class DistMatrix(Linear, Scoped):
@@ -396,12 +399,22 @@ class DistMatrix(Linear, Scoped):
         """Collective. Whole rows by their global numbers, from wherever they are, as SciPy's CSR.
 
         Each rank asks for what it wants: a number, a slice, or an array of numbers, in any order;
-        none is ``A[[]]``. Columns are taken of the result: ``A[rows][:, cols]``. ``IndexError`` on
-        every rank for a number that is out of range.
+        none is ``A[[]]``. ``A[rows, cols]`` takes these columns of them, every one of the rows with
+        every one of the columns. ``IndexError`` on every rank for a number that is out of range.
         """
+        cols: Any = None
         with agreed(self.comm, "A[rows]"):
             self._check_alive()
+            if isinstance(rows, tuple):
+                if len(rows) != 2:
+                    raise TypeError(f"A[rows, cols] takes two, not {len(rows)}")
+                rows, cols = rows[0], _numbers(rows[1], self.shape[1])
             wanted = _numbers(rows, self.shape[0])
+        found = self._fetched(wanted)
+        return found if cols is None else sparse.csr_array(found[:, cols])
+
+    def _fetched(self, wanted: Integers) -> sparse.csr_array:
+        """Collective. Rows by their global numbers."""
         return moving.fetched(self.comm, wanted, self.row_partition, self.local_rows())
 
     @property
@@ -558,6 +571,77 @@ class DistMatrix(Linear, Scoped):
         local = np.concatenate([factors, self.halo.update(factors)])
         self._replace(self._rows.data * local[self._rows.indices])
 
+    def set_diagonal(self, values: Any) -> None:
+        """Collective. Other values on the diagonal: a number, or this rank's block of a vector.
+
+        Raises the same error on every rank: ``ValueError`` where a diagonal entry has no place
+        (``A.shifted(0)`` has them all), or a length differs, ``TypeError`` where values are complex
+        and the matrix real.
+        """
+        with agreed(self.comm, "set_diagonal"):
+            self._check_alive()
+            self.check_square("set_diagonal")
+            every = np.ones(self._n_rows, np.bool_)
+            places = diagonal_places(self._rows, self.row_range[0], every)
+            given = values.array if isinstance(values, DistVector) else values
+            data = self._rows.data.copy()
+            data[places] = self._factors(given, () if np.ndim(given) == 0 else (self._n_rows,))
+        self._replace(data)
+
+    def zero_rows(
+        self, rows: Any, diagonal: complex = 1.0, x: Any = None, b: Any = None,
+        *, columns: bool = False,
+    ) -> None:  # fmt: skip
+        """Collective. Make rows those of ``diagonal`` times the identity, as for boundary values.
+
+        ``rows``: global numbers, of which each rank passes any, as in ``A[rows]``. With this rank's
+        blocks of ``x``, whose entries of these rows are the boundary values, and of the right-hand
+        side ``b``, which is changed, the solution has these values. With ``columns`` the columns
+        are zeroed, too, and what they added goes to b: a Hermitian matrix stays one. All places are
+        kept, so the halo is, and assembling again works; AMG keeps such rows off its coarse levels.
+
+        Raises the same error on every rank: ``IndexError`` for a row out of range, ``ValueError``
+        where the matrix is not square, a diagonal entry has no place (``A.shifted(0)`` has them
+        all), one of x and b is given alone, or a block does not fit, ``TypeError`` where numbers
+        are complex and the matrix real.
+        """
+        with agreed(self.comm, ("zero_rows", diagonal, x is None, b is None, columns)):
+            self._check_alive()
+            self.check_square("zero_rows")
+            wanted = _numbers(rows, self.shape[0])
+            value = self._factors(diagonal, ())
+            if (x is None) != (b is None):
+                raise ValueError("zero_rows takes x and b together")
+            given = [v.array if isinstance(v, DistVector) else v for v in (x, b)]
+            if x is not None:
+                known = self._factors(given[0], (self._n_rows,))
+                right: Any = given[1]
+                if not isinstance(right, np.ndarray) or right.shape != (self._n_rows,):
+                    raise ValueError(f"b is no array of this rank's {self._n_rows} entries")
+                if not np.can_cast(self.dtype, right.dtype, casting="same_kind"):
+                    raise TypeError(f"b is {right.dtype}, the matrix {self.dtype}")
+        (came,) = sent_to(self.comm, self.row_partition.owners(wanted), [wanted])
+        mine = np.zeros(self._n_rows, np.bool_)
+        mine[came - self.row_range[0]] = True
+        ghosts = self.halo.update(mine.astype(self.dtype)) != 0
+        marked = Marked(self._rows, mine, np.concatenate([mine, ghosts]))
+        with agreed(self.comm):
+            diagonal_places(self._rows, self.row_range[0], mine)
+            data = marked.without(value, columns)
+        if b is not None:
+            if columns:
+                both = np.concatenate([known, self.halo.update(known)])
+                right -= marked.lifted(both).astype(right.dtype)
+            right[mine] = value * known[mine]
+        self._replace(data)
+
+    def eliminate_zeros(self) -> DistMatrix:
+        """Collective. This matrix without the places whose value is zero."""
+        with agreed(self.comm, "eliminate_zeros"):
+            rows = self.local_rows()
+            rows.eliminate_zeros()
+        return self.derived(rows, self)
+
     def _factors(self, factors: Any, shape: tuple[int, ...]) -> NDArray[Any]:
         array = np.asarray(factors)
         if array.shape != shape:
@@ -610,8 +694,6 @@ def _numbers(rows: Any, size: int) -> NDArray[np.int64]:
     """Local. Row numbers as an array; those below zero count from the end."""
     if isinstance(rows, slice):
         return np.arange(*rows.indices(size))
-    if isinstance(rows, tuple):
-        raise TypeError("A[rows, cols] is not there: take columns of whole rows, A[rows][:, cols]")
     wanted = np.atleast_1d(np.asarray(rows))
     if wanted.ndim != 1 or (len(wanted) and wanted.dtype.kind not in "iu"):
         raise TypeError(f"A[rows] takes a number, a slice or an array of numbers, not {rows!r:.60}")

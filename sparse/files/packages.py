@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -161,12 +162,17 @@ def load_matlab(path: str, progress: Advance) -> Any:
 def read_vector(
     comm: MPI.Intracomm, path: str | os.PathLike[str], partition: Partition | None = None
 ) -> DistVector:
-    """Collective. A vector (n,), or block of k (n, k), from NumPy's ``.npy``; each rank its part.
+    """Collective. A vector (n,), or block of k (n, k), each rank its part, from a file.
+
+    NumPy's ``.npy``, or a Matrix Market file (``.mtx``, ``.mtx.gz``), as SuiteSparse's right-hand sides are, which
+    rank 0 reads; a file of one column is a vector.
 
     ``partition`` None: even blocks. Raises the same error on every rank: ``OSError`` where a rank
     cannot read the file, :class:`MatrixFileError` where it holds no such array.
     """
     name = os.fspath(path)
+    if re.search(r"\.(mtx|mm)(\.gz)?\Z", name, re.IGNORECASE):
+        return _market_vector(comm, name, partition)
     block: NDArray[Any] = np.zeros(0)
     with agreed(comm, ("read_vector", name)):
         with open(name, "rb"):
@@ -184,3 +190,22 @@ def read_vector(
             native = whole.dtype.newbyteorder("=")
             block = np.array(whole[start:stop], native, order="C")
     return DistVector(comm, rows, block)
+
+
+def _market_vector(comm: MPI.Intracomm, name: str, partition: Partition | None) -> DistVector:
+    """Collective. What rank 0 reads of a Matrix Market file."""
+    whole: Any = None
+    with agreed(comm, ("read_vector", name)):
+        if comm.rank == 0:
+            import scipy.io  # slow to import
+
+            with open(name, "rb"), naming(name):
+                found: Any = scipy.io.mmread(name)
+                whole = found.toarray() if sparse.issparse(found) else np.asarray(found)
+            whole = whole[:, 0].copy() if whole.shape[1] == 1 else whole
+            if partition is not None and partition.size != len(whole):
+                raise MatrixFileError(
+                    f"{name}: {len(whole)} entries, the partition has {partition.size}"
+                )
+    rows = partition or Partition.even(comm.bcast(None if whole is None else len(whole)), comm.size)
+    return DistVector.scatter(comm, whole, rows)

@@ -5,6 +5,7 @@ from onesided.sparse.solvers.cg import cg
 from onesided.sparse.solvers.chebyshev import chebyshev, eigenvalue_bounds
 from onesided.sparse.solvers.eigen import lobpcg, power_iteration
 from onesided.sparse.solvers.gmres import fgmres, gmres
+from onesided.sparse.solvers.inner import inner
 from onesided.sparse.solvers.lsqr import lsmr, lsqr
 from onesided.sparse.solvers.minres import minres
 from onesided.sparse.solvers.pagerank import pagerank
@@ -20,6 +21,7 @@ __all__ = [
     "eigenvalue_bounds",
     "fgmres",
     "gmres",
+    "inner",
     "lobpcg",
     "lsmr",
     "lsqr",

@@ -29,7 +29,7 @@ class Inner:
 
 
 def inner(A: Linear, solver: Callable[..., Solution], **how: Any) -> Inner:
-    """Local. A preconditioner that solves A x = r, by ``solver(A, r, **how)``, as far as it is told.
+    """Local. A preconditioner that solves A x = r by ``solver(A, r, **how)``, as far as told.
 
     As in ``fgmres(A, b, M=inner(A, cg, maxiter=5))``. ``how`` is the same on every rank.
     """

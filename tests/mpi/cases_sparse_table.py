@@ -10,6 +10,7 @@ from functools import cached_property
 
 import numpy as np
 import scipy.io
+import scipy.sparse.linalg
 from cases import parameters
 from scipy import sparse
 
@@ -549,7 +550,101 @@ def other_values(cell, way):
     cell.made.pop()
 
 
+@row("x and b", "columns", "alone")
+def boundary_values(cell, way):
+    """Every third row, told by the rank that does not own it."""
+    fixed = np.arange(0, cell.n, 3)
+    told = fixed[cell.comm.rank :: cell.comm.size]
+    dense, x = cell.whole.toarray(), np.arange(1.0, cell.n + 1)
+    b = np.arange(cell.n) % 4.0
+    ranks = slice(*cell.rows.range(cell.comm.rank))
+    mine = b[ranks].astype(cell.result)
+    if way == "alone":
+        cell.A.zero_rows(told, 2)
+    else:
+        cell.A.zero_rows(told, 2, x[ranks].astype("f4"), mine, columns=way == "columns")
+    expected = b - (dense[:, fixed] @ x[fixed] if way == "columns" else 0)
+    expected[fixed] = 2 * x[fixed]
+    if way != "alone":
+        cell.close(mine, expected)
+    dense[fixed] = 0
+    if way == "columns":
+        dense[:, fixed] = 0
+    dense[fixed, fixed] = 2
+    cell.same(cell.A, sparse.csr_array(dense))
+    assert cell.A.nnz == cell.whole.nnz
+    smaller = cell.A.eliminate_zeros()
+    assert smaller.nnz == np.count_nonzero(dense)
+    cell.same(smaller, sparse.csr_array(dense))
+    del cell.made[-2]
+
+
+@row("number", "block")
+def another_diagonal(cell, way):
+    d, whole = cell.vector(seed=4)
+    d, whole = d.real, whole.real
+    cell.A.set_diagonal(3 if way == "number" else DistVector(cell.comm, cell.rows, d))
+    dense = cell.whole.toarray()
+    np.fill_diagonal(dense, 3 if way == "number" else whole)
+    cell.close(cell.A.local_rows().toarray(), dense)
+
+
+@row()
+def entries_from_anywhere(cell):
+    found = cell.A[[cell.n - 1, 0], 0:2]
+    assert np.array_equal(found.toarray(), cell.whole.toarray()[[cell.n - 1, 0]][:, 0:2])
+
+
+@row()
+def projected(cell):
+    p = drawn(cell.n, max(cell.n // 2, 1), 0, 9).real.astype("f8")
+    P = cell.kept(from_rows(cell.comm, p[slice(*cell.rows.range(cell.comm.rank))], **cell.how))
+    expected = sparse.csr_array(p.T @ cell.whole @ p)
+    cell.same(cell.A.galerkin(P), expected, np.result_type(cell.dtype, "f8"))
+
+
 # -- vectors -------------------------------------------------------------------------------------
+
+
+@row("0", "2")
+def functions_of_vectors(cell, k):
+    x, whole = cell.vector(k=int(k))
+    y, other = cell.vector(seed=1, k=int(k))
+    X, Y = (DistVector(cell.comm, cell.rows, each.astype(cell.result)) for each in (x, y))
+    cell.close(np.exp(X / 4).array, np.exp(whole / 4))
+    cell.close(np.multiply(X, Y).array, whole * other)
+    assert np.allclose(X @ Y, (whole * other).sum(axis=0))
+    X.axpy(3, Y)
+    cell.close(X[...], whole + 3 * other)
+    X[...] = Y
+    cell.close(X.real.array, other.real)
+    assert X.astype("c16").dtype == np.complex128
+    if cell.result.kind != "c":
+        assert np.array_equal(X.min(), other.real.min(axis=0))
+        assert np.array_equal(X.max(), other.real.max(axis=0))
+
+
+@row("0", "2")
+def vectors_of_one_rank(cell, k):
+    root = cell.comm.size - 1
+    _, whole = cell.vector(k=int(k))
+    mine = whole if cell.comm.rank == root else None
+    made = DistVector.scatter(cell.comm, mine, cell.rows, root)
+    cell.close(made.array, whole)
+    found = made.gather(root)
+    assert (found is None) == (cell.comm.rank != root)
+    assert found is None or np.array_equal(found, whole)
+
+
+@row("1", "2")
+def vectors_of_matrix_market(cell, k):
+    _, whole = cell.vector(k=int(k))
+    path = cell.path("_b.mtx")
+    if cell.comm.rank == 0:
+        scipy.io.mmwrite(path, whole)
+    cell.comm.Barrier()
+    found = ours.read_vector(cell.comm, path, cell.rows)
+    cell.close(found.array, whole[:, 0] if k == "1" else whole)
 
 
 @row("0", "2")
@@ -605,6 +700,43 @@ def solvers(cell, name):
     if hasattr(M, "Free"):
         cell.kept(M)
     solved(cell, solver, cell.A, cell.whole, M)
+
+
+MAPS = {
+    "function": lambda A, inverse: lambda r: inverse * r,
+    "Linear": lambda A, inverse: ours.LinearOperator(
+        A.comm, A.row_partition, A.col_partition,
+        lambda x, y: np.multiply(x.T, inverse, out=y.T), dtype=A.dtype,
+    ),
+    "SciPy": lambda A, inverse: scipy.sparse.linalg.LinearOperator(
+        (len(inverse), len(inverse)), matvec=lambda r: inverse * r, dtype=inverse.dtype
+    ),
+    "BlockLU": lambda A, inverse: ours.BlockLU(A),
+    "inner": lambda A, inverse: ours.inner(A, ours.cg, maxiter=2),
+    "ILUTP": lambda A, inverse: ours.BlockILU(A, fill_factor=2, drop_tol=1e-3),
+    "AMG, single": lambda A, inverse: ours.AMG(A, coarsest=3, dtype=A.dtype.char.replace("d", "f")
+                                               .replace("D", "F")),
+    "AMG, reused": lambda A, inverse: ours.AMG(A, coarsest=3, reuse=True),
+}
+
+
+@row(*MAPS)
+def other_preconditioners(cell, kind):
+    """What a solver takes for M; then with other values of the matrix."""
+    M = MAPS[kind](cell.A, 1.0 / cell.A.diagonal().real)
+    if hasattr(M, "Free"):
+        cell.kept(M)
+    solved(cell, "fgmres", cell.A, cell.whole, M)
+    if kind in ("inner", "ILUTP"):
+        try:
+            ours.cg(cell.A, cell.vector()[0], M=M)
+        except ValueError as error:
+            assert "cg needs a Hermitian preconditioner" in str(error)
+        else:
+            raise AssertionError("cg took it")
+        return
+    cell.A.scale(3)
+    solved(cell, "cg", cell.A, cell.whole * 3, M)
 
 
 @row("lsqr", "lsmr")
