@@ -164,8 +164,8 @@ def read_vector(
 ) -> DistVector:
     """Collective. A vector (n,), or block of k (n, k), each rank its part, from a file.
 
-    NumPy's ``.npy``, or a Matrix Market file (``.mtx``, ``.mtx.gz``), as SuiteSparse's right-hand sides are, which
-    rank 0 reads; a file of one column is a vector.
+    NumPy's ``.npy``, or a Matrix Market file (``.mtx``, ``.mtx.gz``), as SuiteSparse's right-hand
+    sides are, which rank 0 reads; a file of one column is a vector.
 
     ``partition`` None: even blocks. Raises the same error on every rank: ``OSError`` where a rank
     cannot read the file, :class:`MatrixFileError` where it holds no such array.
