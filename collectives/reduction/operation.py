@@ -20,6 +20,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,33 +43,28 @@ Info = Mapping[str, str] | MPI.Info | None
 
 @dataclass(frozen=True)
 class Share:
-    """What one rank wants: bytes of the vector, over the ranks ``low`` to ``high`` - 1 (none:
-    nothing)."""
+    """What one rank wants: bytes of the vector, over the first ``over`` ranks (none: nothing)."""
 
     part: slice
-    low: int
-    high: int
+    over: int
 
     @property
     def nbytes(self) -> int:
         """Bytes of the part."""
         return int(self.part.stop - self.part.start)
 
-    @property
-    def ranks(self) -> range:
-        """Whose contributions are reduced."""
-        return range(self.low, self.high)
-
 
 @dataclass
 class Reduction:
     """All that a transport needs to know.
 
-    ``source`` is this rank's contribution, ``target`` where its share goes, as bytes; they are the
-    same memory, or have none in common: where the caller wants the result over other elements of
-    the contribution, that is copied aside ``before`` a round. ``shares`` are those of all ranks,
-    the same everywhere. ``out`` and ``into`` are the caller's buffers as MPI's own function of this
-    ``name`` takes them (``out`` is None for ``MPI.IN_PLACE``), ``rest`` are its other arguments.
+    ``source`` is this rank's contribution, ``target`` where its share goes, as bytes, aligned; they
+    are the same memory, or have none in common. Where the caller wants the result over other
+    elements of the contribution, or where his memory is not aligned, the contribution is copied
+    aside ``before`` a round; where that is not aligned or the type has gaps, the result is copied
+    to him ``after`` it. ``shares`` are those of all ranks, the same everywhere. ``out`` and
+    ``into`` are the caller's buffers as MPI's own function of this ``name`` takes them (``out`` is
+    None for ``MPI.IN_PLACE``), ``rest`` are its other arguments.
     """
 
     name: str
@@ -101,6 +97,8 @@ class Reduction:
         """Local. Those of MPI's own function."""
         if self.name == "Barrier":
             return ()
+        if self.scatters_in_place:
+            return ([self.source, datatype], [self.target, datatype], *self.rest)
         out = MPI.IN_PLACE if self.out is None else [self.out.memory, datatype]
         into = None if self.into is None else [self.into.memory, datatype]
         return (out, into, *self.rest)
@@ -118,7 +116,7 @@ class Reduction:
             memory = np.zeros_like(target if part else self.into.memory)
             into, target = Message(memory, element, memory), memory[: target.size]
         return replace(self, source=source, target=target, number=number, before=None,
-                       out=Message(source, element, source), into=into)
+                       after=None, out=Message(source, element, source), into=into)
 
     @property
     def rank(self) -> int:
@@ -148,23 +146,31 @@ class Reduction:
     @property
     def everybody_wants_all(self) -> bool:
         """Whether all ranks have the same result in the end."""
-        return all(s.part == slice(0, self.nbytes) and len(s.ranks) == self.ranks
-                   for s in self.shares)
+        return all(s.part == slice(0, self.nbytes) and s.over == self.ranks for s in self.shares)
 
     @property
     def everybody_wants_parts(self) -> bool:
         """Whether the vector is divided among the ranks, each of which wants its part over all."""
         edge = 0
         for share in self.shares:
-            if share.part.start != edge or len(share.ranks) != self.ranks:
+            if share.part.start != edge or share.over != self.ranks:
                 return False
             edge = share.part.stop
         return edge == self.nbytes and self.ranks > 1
 
     @property
+    def scatters_in_place(self) -> bool:
+        """Whether the contribution is where the result, a part of it, shall be.
+
+        MPI's own gets the copies that are made ``before`` a round: MPICH 5.0.1 ends the program in
+        the middle of an uneven one (MPI-4.1 section 6.10.2 allows it).
+        """
+        return self.out is None and self.everybody_wants_parts
+
+    @property
     def by_prefix(self) -> bool:
         """Whether ranks want the vector over some of the ranks only."""
-        return any(0 < len(share.ranks) < self.ranks for share in self.shares)
+        return any(0 < share.over < self.ranks for share in self.shares)
 
 
 class ReductionTransport(Transport):
@@ -207,7 +213,7 @@ def Barrier_init(comm: MPI.Comm, *, method: str = "auto", info: Info = None) -> 
         size = context.comm.size
         nothing = Message.read(bytearray(0), "send")
         fold = Fold(MPI.BOR, nothing.element)
-        return _Form(fold, nothing, nothing, [Share(slice(0, 0), 0, size)] * size)
+        return _Form(fold, nothing, nothing, [Share(slice(0, 0), size)] * size)
 
     return _initialize("Barrier", comm, read, method, info)
 
@@ -231,8 +237,8 @@ def Reduce_init(
         out = into if into is not None and sendbuf is MPI.IN_PLACE else None
         out = Message.read(sendbuf, "send") if out is None else out
         whole = slice(0, out.memory.size)
-        shares = [Share(whole if r == origin else slice(0, 0), 0, size if r == origin else 0)
-                  for r in range(size)]
+        shares = [Share(slice(0, 0), 0)] * size
+        shares[origin] = Share(whole, size)
         return _Form(Fold(op, out.element), out, into, shares, (op, origin), f"to {origin}")
 
     return _initialize("Reduce", comm, read, method, info)
@@ -275,7 +281,7 @@ def Allreduce_init(
         size = context.comm.size
         into = Message.read(recvbuf, "recv")
         out = into if sendbuf is MPI.IN_PLACE else Message.read(sendbuf, "send")
-        shares = [Share(slice(0, out.memory.size), 0, size)] * size
+        shares = [Share(slice(0, out.memory.size), size)] * size
         return _Form(Fold(op, out.element), out, into, shares, (op,))
 
     return _initialize("Allreduce", comm, read, method, info)
@@ -362,10 +368,10 @@ def _prefix(
     def read(context: Context) -> _Form:
         into = Message.read(recvbuf, "recv")
         out = into if sendbuf is MPI.IN_PLACE else Message.read(sendbuf, "send")
-        shares = [Share(slice(0, out.memory.size), 0, rank + own)
+        shares = [Share(slice(0, out.memory.size), rank + own)
                   for rank in range(context.comm.size)]
         if not own:
-            shares[0] = Share(slice(0, 0), 0, 0)
+            shares[0] = Share(slice(0, 0), 0)
         return _Form(Fold(op, out.element), out, into, shares, (op,))
 
     return _initialize(name, comm, read, method, info)
@@ -416,7 +422,7 @@ def _shares_of(counts: Sequence[int], element: Element) -> list[Share]:
     shares, start = [], 0
     for count in counts:
         stop = start + count * element.extent
-        shares.append(Share(slice(start, stop), 0, len(counts)))
+        shares.append(Share(slice(start, stop), len(counts)))
         start = stop
     return shares
 
@@ -481,19 +487,24 @@ def _reduction(
     name: str, method: str, any_order: bool, context: Context, hints: Hints, form: _Form
 ) -> Reduction:
     shares, into = form.shares or [], form.into
-    mine, source, before = shares[context.comm.rank], form.out.memory, None
+    mine, source = shares[context.comm.rank], form.out.memory
     target = np.empty(0, np.uint8) if into is None else into.memory[: mine.nbytes]
+    element, before, after = form.fold.element, None, None
     out = None if form.out is into and name != "Barrier" else form.out
-    if out is None and not form.whole:
+    if not element.aligned(source) or (out is None and not form.whole):
         source, before = _aside(source)
+    if not element.aligned(target) or (element.gaps and target.size):
+        after, goal = partial(element.copy, target), np.empty_like(target)
+        target = source if out is None and form.whole and before is not None else goal
     return Reduction(
         name, method, any_order, context, hints, context.next_tag(), form.fold, source, target,
-        shares, out, into, form.rest, before,
+        shares, out, into, form.rest, before, after,
     )  # fmt: skip
 
 
 def _aside(contribution: Bytes) -> tuple[Bytes, Callable[[], object]]:
-    """Local. Other memory for a contribution that the result will be written over."""
+    """Local. Other memory for a contribution that the result will be written over, or whose
+    elements lie at odd addresses; it is copied there before a round."""
     private = np.empty_like(contribution)
 
     def keep() -> None:
