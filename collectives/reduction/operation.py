@@ -260,9 +260,11 @@ def Allreduce_init(
     recvbuf
         The same for the result, which ``Wait`` returns as it was given.
     op
-        A predefined operation, or one of the caller's. Contributions are reduced in the order of
-        the ranks, whether it commutes or not. The result has the same bits on every rank and in
-        every round.
+        A predefined operation, or one of the caller's, which has to live until ``Free``.
+        Contributions are reduced in the order of the ranks, whether it commutes or not; where the
+        ranks of a node do not follow each other, commuting operations node by node. The result has
+        the same bits on every rank and in every round of the request; another method may round in
+        another way.
     method
         A name from ``methods("reduction")``.
     info
