@@ -286,11 +286,6 @@ def test_a_mistake_is_one_sentence_under_mpiexec(tmp_path):
     failed(commands.onesided("bench", "model", "--verify", "--comm", "auto", ranks=2), "of auto")
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_the_traffic_of_an_exchange(run_cases, ranks):
-    run_cases("cases_modelling", ranks)
-
-
 @pytest.mark.full
 def test_predictions_off_what_was_fitted():
     """More ranks, other sizes and patterns than the two ranks that gave the parameters."""
