@@ -294,7 +294,6 @@ COLLECTIVES = {
         *full(1, 2, 3, 4, 6, 8), *two_nodes(full=True),
     ],
     "cases_many": [*on(4), *full(64, 128)],
-    "cases_modelling": on(2, 4),
     "cases_tuning": [*on(1, 2), *full(3), *two_nodes(full=True)],
     "cases_transport": on(1, 3),
 }  # fmt: skip

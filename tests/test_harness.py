@@ -15,6 +15,7 @@ import processes
 import pytest
 import servers
 from cases import covering
+from jobs import JOBS
 
 MODULE = mpi_harness.TESTS / "programs" / "harness_items.py"
 FAULTS = mpi_harness.TESTS / "programs" / "faults.py"
@@ -129,6 +130,11 @@ def test_a_covering_has_all_combinations_and_is_small(strength):
         found = {tuple(rows[place][key] for key in keys) for place in places}
         assert found == {tuple(row[key] for key in keys) for row in rows}
     assert len(places) <= {1: 7, 2: 20, 3: 30}[strength]
+
+
+def test_every_module_of_cases_has_jobs():
+    modules = {path.stem for path in (mpi_harness.TESTS / "mpi").glob("cases_*.py")}
+    assert JOBS.keys() - {"harness_items"} == modules
 
 
 def pytest_on_items(*words):
