@@ -137,6 +137,7 @@ def emulated(ranks: int, *nodes: str, **more: object) -> list[Job]:
 
 PYTHON = {"ONESIDED_CORE": "python"}
 DEBUG = {"ONESIDED_DEBUG": "1"}
+ALONE = {"MPI_JOB": "alone"}  # in no job with others: what it registers stays
 QUICK = {"ONESIDED_CASE_TIMEOUT": "30"}
 SLOW = {"ONESIDED_CASE_TIMEOUT": "500"}
 ALL_FFT = {"ONESIDED_FFT_CASES": "all"}
@@ -295,7 +296,7 @@ COLLECTIVES = {
     ],
     "cases_many": [*on(4), *full(64, 128)],
     "cases_tuning": [*on(1, 2), *full(3), *two_nodes(full=True)],
-    "cases_transport": on(1, 3),
+    "cases_transport": on(1, 3, env=ALONE),
 }  # fmt: skip
 
 # -- pencilfft ------------------------------------------------------------------------------------
