@@ -29,7 +29,12 @@ def any_order():
 
 def info_of(options):
     """Emulated nodes where the options ask for them."""
-    return {"ranks_per_node": options["nodes"]} if "nodes" in options else None
+    return dict(options) or None
+
+
+def on_nodes(options):
+    """The same for a row."""
+    return {"nodes": options.get("ranks_per_node", "")}
 
 
 # -- results -------------------------------------------------------------------------------------
@@ -114,7 +119,7 @@ def case_nobody_passes_a_barrier_before_all_have_come(comm, method, options):
 @parameters(name=OPERATIONS, method=names)
 def case_ranks_that_run_ahead(comm, name, method, options, seed):
     """Delays of one rank after the other; nobody waits for anything but the request."""
-    several = [Reduced(comm, Row(name=name, method=method, bytes=8 * count, **options))
+    several = [Reduced(comm, Row(name=name, method=method, bytes=8 * count, **on_nodes(options)))
                for count in (5, 200, 9000)]
     for turn in range(9):
         for reduced in several:
@@ -138,7 +143,7 @@ def case_ranks_that_run_ahead(comm, name, method, options, seed):
 def case_message_between_start_and_wait(comm, name, method, count, memory, options):
     """Rank 0 is in a blocking receive until all others have completed their round."""
     reduced = Reduced(comm, Row(name=name, method=method, bytes=8 * count, memory=memory,
-                                **options))
+                                **on_nodes(options)))
     for turn in range(2):
         if comm.rank == 0:
             reduced.start(turn)
