@@ -8,14 +8,14 @@ FULL = [pytest.param(ranks, marks=pytest.mark.full) for ranks in (1, 2, 3, 4, 6,
 BOTH = ["cases_halo", "cases_halo_flow", "cases_grid"]
 SOME = [
     ("cases_halo", 1, ["case_grids", "way=store", "dtypes"]),
-    ("cases_halo", 2, ["case_grids", "case_ways", "partitions=2,layers=1"]),
+    ("cases_halo", 2, ["case_grids", "case_ways", "layers=1"]),
     ("cases_halo", 3, ["every_rank", "case_random"]),
     ("cases_halo", 4, ["grid=((2, 2)", "case_four_axes"]),
-    ("cases_halo_flow", 2, ["beside", "orders", "case_threads", "one_way", "several"]),
-    ("cases_halo_flow", 4, ["case_many_neighbors", "case_arrivals", "graphs", "store,late=mark"]),
+    ("cases_halo_flow", 2, ["beside", "orders", "one_way", "several"]),
+    ("cases_halo_flow", 4, ["case_many_neighbors", "graphs", "store,late=start"]),
     ("cases_halo_errors", 2, []),
     ("cases_grid", 2, []),
-    ("cases_grid", 3, ["case_update", "case_accumulate_is", "case_folds", "case_migrate"]),
+    ("cases_grid", 3, ["case_update", "case_accumulate_is", "case_migrate", "burst"]),
     ("cases_grid", 4, ["case_update[form=((9", "case_accumulate_is", "along_axes"]),
 ]
 
@@ -39,7 +39,7 @@ def test_more_halos_than_mpi_has_windows(run_cases):
 
 def test_two_nodes(run_cases, two_nodes):
     """Messages between nodes, stores on them."""
-    run_cases("cases_halo", select=["memory=shared,partitions=2", "store,partitions=3"],
+    run_cases("cases_halo", select=["memory=shared", "way=store"],
               **vars(two_nodes))
 
 
@@ -53,7 +53,7 @@ def test_everything_on_two_nodes(run_cases, two_nodes, module):
 def test_without_single_copy(run_cases, mpi_name):
     """Large messages need both sides' progress where one side cannot copy them alone."""
     settings = {"mpich": {"MPIR_CVAR_CH4_CMA_ENABLE": "0"}, "openmpi": {"OMPI_MCA_smsc": "^cma"}}
-    run_cases("cases_halo_flow", 2, select=["case_late", "in_different_orders", "case_threads"],
+    run_cases("cases_halo_flow", 2, select=["case_late", "in_different_orders"],
               env=settings[mpi_name])
 
 
