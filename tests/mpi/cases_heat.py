@@ -56,9 +56,8 @@ def case_grids(comm, which, threads):
     code, found = run(comm, words)
     assert code == 0
     verified = [row["verified"] for row in found["rows"] if "reason" not in row]
-    assert verified == [True] * 5, found["rows"]
+    assert verified == [True] * 4, found["rows"]
     assert found["pattern"]["halo_bytes"] > 0 or comm.size == 1
-    assert code == 0
 
 
 @ranks(at_least=2)
