@@ -276,11 +276,10 @@ COLLECTIVES = {
     ],
     "cases_halo_flow": [
         *on(2, select=["beside", "orders", "one_way", "several"], thin=True),
-        *on(4, select=["case_many_neighbors", "case_arrivals", "graphs", "store,late=mark"],
+        *on(4, select=["case_many_neighbors", "graphs", "store,late=start"],
             thin=True),
         *full(1, 2, 3, 4, 6, 8), *two_nodes(full=True),
-        *without_single_copy(2, select=["case_late", "in_different_orders"],
-                             full=True),
+        *without_single_copy(2, select=["case_late", "in_different_orders"], full=True),
         *at_level("funneled", "serialized", select=["beside"], full=True),
     ],
     "cases_halo_errors": [
@@ -289,7 +288,7 @@ COLLECTIVES = {
     ],
     "cases_grid": [
         *on(2, thin=True),
-        *on(3, select=["case_update", "case_accumulate_is", "case_folds", "case_migrate"],
+        *on(3, select=["case_update", "case_accumulate_is", "case_migrate", "burst"],
             thin=True),
         *on(4, select=["case_update[form=((9", "case_accumulate_is", "along_axes"], thin=True),
         *full(1, 2, 3, 4, 6, 8), *two_nodes(full=True),
