@@ -18,6 +18,11 @@ def test_operations(run_cases, ranks):
     run_cases("cases_operations", ranks, share=4)
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_the_same_pattern_on_other_buffers(run_cases, ranks):
+    run_cases("cases_like", ranks)
+
+
 def test_operations_on_emulated_nodes(run_cases):
     run_cases("cases_operations", 4, select=["case_data[what=All", "case_data[what=Gatherv"],
               options={"ranks_per_node": "2"}, share=4)
