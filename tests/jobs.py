@@ -294,6 +294,8 @@ COLLECTIVES = {
         *full(1, 2, 3, 4, 6, 8), *two_nodes(full=True),
     ],
     "cases_many": [*on(4), *full(64, 128)],
+    "cases_auto": [*on(2), *on(3, thin=True), *full(3)],
+    "cases_like": [*on(1, 2, 3, thin=True), *full(2, 3)],
     "cases_tuning": [*on(1, 2), *full(3), *two_nodes(full=True)],
     "cases_transport": on(1, 3, env=ALONE),
 }  # fmt: skip
