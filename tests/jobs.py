@@ -329,7 +329,7 @@ SOLUTIONS = [
     "single_precision[dtype=c8", "complex_side", "distributed_vectors[solver=cg",
 ]  # fmt: skip
 RUNS = ["nothing", "more_ranks", "limit", "callback", "breakdown", "bad", "factors", "reductions"]
-SEEN = ["number", "zero", "converged_means", "least", "afterwards", "table[", "scales",
+SEEN = ["number", "zero", "converged_means", "least", "afterwards", "table[",
         "null_space[solver=cg", "null_space[solver=gmres",
         "right_hand_sides[solver=cg"]  # fmt: skip
 ORDERINGS = [*on(1), *on(3, 4, alike=True), *full(2, 7)]
@@ -339,6 +339,7 @@ SPARSE = {
         *on(5, thin=True, select=["kernel=scipy", "name=square", "name=few rows", "bad_input",
                                   "halo", "overlapping"]),
     ],
+    "cases_sparse_table": [*on(1, 2, 3, thin=True), *full(1, 2, 3, 4, 5)],
     "cases_sparse_reading": [
         *on(1, select=READING), *on(2, 3, 4, 5, alike=True, select=READING),
         *full(1, 2, 3, 4, 5, 7, select="case_large", env=SLOW),
