@@ -4,7 +4,7 @@ SciPy on the whole matrix."""
 import numpy as np
 from cases import parameters
 from cases_formats import whole_of
-from cases_solvers import DEFINITE, GENERAL, distributed, joined, random
+from cases_solvers import DEFINITE, distributed, joined, random
 from cases_sparse import WAYS, raised
 from scipy import sparse
 
@@ -42,21 +42,6 @@ def same(comm, matrix, whole, free=True):
 
 
 SHAPES = [((20, 13), (13, 17)), ((3, 40), (40, 2)), ((0, 4), (4, 5))]
-
-
-@parameters(shapes=SHAPES, dtype=["f8", "c16"])
-def case_products_of_matrices(comm, shapes, dtype, seed):
-    a, b = some(shapes[0], dtype, seed), some(shapes[1], "f8", seed + 1)
-    c = some((shapes[0][0], 6), "f8", seed + 2)
-    A, B = distributed(comm, a), distributed(comm, b)
-    C = from_rows(comm, c[slice(*A.row_range)], method="p2p")
-    same(comm, A @ B, sparse.csr_array(a @ b))
-    same(comm, A.T @ C, sparse.csr_array(a.T @ c))
-    same(comm, A.H @ A, sparse.csr_array(a.conj().T @ a))
-    same(comm, A @ A.H, sparse.csr_array(a @ a.conj().T))
-    same(comm, B.T @ A.T, sparse.csr_array((a @ b).T)) if comm.size == 1 else None
-    for matrix in (A, B, C):
-        matrix.Free()
 
 
 def case_an_operation_that_there_is_not_is_named(comm):
@@ -134,24 +119,6 @@ def case_an_assembler(comm, seed):
         same(comm, A, sparse.csr_array(whole), free=False)
     assert A.pattern is pattern
     assert "shape" in raised(lambda: assembler.assemble(np.ones(3)), ValueError)
-    A.Free()
-
-
-@parameters(dtype=["f8", "c16"])
-def case_a_map_without_entries(comm, dtype, seed):
-    whole = DEFINITE["grid"]().astype(dtype)
-    if dtype == "c16":
-        whole = sparse.csr_array(GENERAL["complex"]())
-    A = distributed(comm, whole)
-    how = {"multiply_adjoint": A.H.multiply, "dtype": dtype}
-    operator = LinearOperator(comm, A.row_partition, A.col_partition, A.multiply, **how)
-    x = random(whole.shape[0], dtype, seed)[slice(*A.col_range)]
-    for one, other in ((operator, A), (operator.T, A.T), (operator.H, A.H), (operator.T.H, A.T.H)):
-        np.testing.assert_allclose(one @ x, other @ x, rtol=1e-12, atol=1e-12)
-    for solver in ("gmres", "bicgstab", "lsqr"):
-        found, expected = (getattr(ours, solver)(each, x, rtol=1e-8) for each in (operator, A))
-        assert found.converged
-        np.testing.assert_allclose(found.x, expected.x, rtol=1e-5, atol=1e-6)
     A.Free()
 
 

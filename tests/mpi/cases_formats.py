@@ -442,29 +442,6 @@ def case_cut_store(comm, cut):
         same_error(comm, lambda: read(comm, stored), MatrixFileError)
 
 
-@parameters(kind=["real", "complex"], index=["i4", "i8", "u4"])
-def case_entries_of_each_rank(comm, kind, index, seed):
-    shape, rng = (13, 9), np.random.default_rng([seed, comm.rank])
-    count = 40 * comm.rank  # rank 0 has none
-    rows = rng.integers(0, shape[0], count).astype(index)
-    cols = rng.integers(0, shape[1], count).astype(index)
-    values = np.round(rng.standard_normal(count) * 50) + (1j if kind == "complex" else 0)
-    parts = zip(*comm.allgather((rows, cols, values)), strict=True)
-    joined = [np.concatenate(part) for part in parts]
-    place = joined[2], (joined[0].astype(int), joined[1].astype(int))
-    whole = sparse.coo_array(place, shape=shape).tocsr()
-    assert comm.size == 1 or whole.nnz < len(joined[2])
-    with from_triplets(comm, rows, cols, values, shape, method="p2p") as matrix:
-        assert matrix.nnz == whole.nnz
-        assert np.array_equal(whole_of(comm, matrix), whole.toarray())
-
-
-def case_lists_are_entries(comm):
-    rows, cols, values = ([0, 1, 1], [2, 0, 0], [1, 2, 3]) if comm.rank == 0 else ([], [], [])
-    with from_triplets(comm, rows, cols, values, (2, 3), method="p2p") as matrix:
-        assert np.array_equal(whole_of(comm, matrix), [[0, 0, 1], [5, 0, 0]])
-
-
 WRONG = {
     "lengths": (([0, 1], [0], [1.0]), ValueError, "shapes (2,), (1,), (1,)"),
     "row": (([2], [0], [1.0]), ValueError, "row index 2 of entry 0 is out of range, there are 2"),
@@ -706,19 +683,6 @@ def case_petsc_binary(comm, index, values, shape):
         both = data + np.array([1211214, 2], ">i4").tobytes() + bytes(16)
         with file_of(comm, both, "m.petsc") as path:  # a vector behind it, as KSPView writes
             check(comm, path, whole)
-
-
-def case_anndata(comm):
-    whole = random_matrix((12, 7), "real").tocsr()
-    buffer = io.BytesIO()
-    with h5py.File(buffer, "w") as file:
-        file.attrs["encoding-type"] = "anndata"
-        group = file.create_group("X")
-        group.attrs["encoding-type"], group.attrs["shape"] = "csr_matrix", whole.shape
-        for name in ("indptr", "indices", "data"):
-            group[name] = getattr(whole, name)
-    with file_of(comm, buffer.getvalue(), "m.h5ad") as path:
-        check(comm, path, whole)
 
 
 @parameters(dtype=["f4", "c16", "i8"], k=[None, 3])

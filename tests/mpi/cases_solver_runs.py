@@ -6,7 +6,7 @@ from unittest import mock
 
 import numpy as np
 from cases import parameters, ranks
-from cases_solvers import DEFINITE, distributed, joined, shipped, system
+from cases_solvers import DEFINITE, distributed, shipped, system
 from cases_sparse import raised
 from scipy import sparse
 
@@ -48,17 +48,6 @@ def case_an_empty_matrix(comm, solver):
     found = getattr(ours, solver)(A, np.zeros(0))
     assert found.converged
     assert found.iterations == 0
-    A.Free()
-
-
-@parameters(solver=ALL)
-def case_more_ranks_than_rows(comm, solver):
-    whole = sparse.csr_array([[4.0, 1.0], [1.0, 3.0]])
-    A = distributed(comm, whole)
-    b = np.array([1.0, 2.0])
-    how = {"bounds": (2.0, 5.0)} if solver == "chebyshev" else {}
-    found = getattr(ours, solver)(A, b[slice(*A.row_range)], rtol=1e-10, maxiter=100, **how)
-    np.testing.assert_allclose(joined(comm, found.x), np.linalg.solve(whole.toarray(), b))
     A.Free()
 
 

@@ -164,21 +164,6 @@ def case_from_rows_of_a_grid(comm, method, seed):
         assert matrix.halo.neighbors <= comm.size - 1
 
 
-@parameters(values=["f4", "f8", "c8", "c16", "i4", "b1"], wanted=[None, "f4", "f8", "c8", "c16"])
-def case_dtypes(comm, values, wanted, seed):
-    rng = np.random.default_rng(seed)
-    whole = sparse.random_array((30, 30), density=0.3, rng=rng, data_sampler=None)
-    whole = sparse.csr_array((10 * whole.tocsr() - whole.T.tocsr()).astype(values))
-    make = lambda: from_scipy(comm, whole if comm.rank == 0 else None, method="p2p", dtype=wanted)  # noqa: E731
-    if wanted in ("f4", "f8") and values in ("c8", "c16"):
-        assert "values of complex" in raised(make, TypeError)
-        return
-    with make() as matrix:
-        keep = values if values in ("f4", "f8", "c8", "c16") else "f8"
-        assert matrix.dtype == np.dtype(wanted or keep)
-        check(comm, matrix, whole.astype(matrix.dtype), rng, dtype=matrix.dtype)
-
-
 def case_products_have_the_dtype_that_numpy_gives_them(comm, seed):
     rng = np.random.default_rng(seed)
     whole = sparse.random_array((25, 25), density=0.3, rng=rng).tocsr()
