@@ -318,7 +318,8 @@ PENCILFFT = {
 READING = ["shipped", "blocks", "array_files", "newline", "nan", "case_dtype", "bad_file", "fault",
            "gzip", "opened", "error", "routed", "those_only"]  # fmt: skip
 SIDES = ["sides[name=square", "sides[name=dense row", "sides[name=empty ends", "method=rma-notify",
-         "method=p2p", "planned_once", "allocate", "dot_product", "out", "wrong", "free"]  # fmt: skip
+         "method=p2p", "planned_once", "allocate", "dot_product", "out", "wrong",
+         "free"]  # fmt: skip
 SOLUTIONS = [
     "cg[solver=cg,name=grid", "cg[solver=pipelined_cg,name=complex",
     "general[solver=bicgstab,name=drift,precond=ilu",
