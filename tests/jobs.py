@@ -330,7 +330,7 @@ SOLUTIONS = [
 ]  # fmt: skip
 RUNS = ["nothing", "limit", "callback", "breakdown", "bad", "factors", "reductions"]
 SEEN = ["number", "zero", "converged_means", "least", "afterwards", "table[",
-        "null_space[solver=cg", "null_space[solver=gmres",
+        "null_space[solver=cg", "null_space[solver=gmres", "not_normal",
         "right_hand_sides[solver=cg"]  # fmt: skip
 ORDERINGS = [*on(1), *on(3, 4, alike=True), *full(2, 7)]
 SPARSE = {

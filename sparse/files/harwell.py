@@ -225,8 +225,14 @@ def parse_fields(path: str, section: Section, text: bytes, line: int, first: int
     lines[:, :-1] = fields
     joined = lines.tobytes()
     if not form.integer:
-        joined = _BARE_EXPONENT.sub(rb"E\1", joined.translate(_TO_E))
+        joined, text = (
+            _BARE_EXPONENT.sub(rb"E\1", part.translate(_TO_E)) for part in (joined, text)
+        )
     words = joined.split(b"\n")[:-1]
+    apart = text.split()
+    pointed = form.integer or text.count(b".") == count
+    if len(apart) == count and pointed and not form.scale:
+        words = apart  # programs that write other widths than they say leave blanks
     number = int if form.integer else float
     kind = np.dtype(np.int64 if form.integer else np.float64)
     try:
@@ -243,7 +249,7 @@ def parse_fields(path: str, section: Section, text: bytes, line: int, first: int
                     f"{path}, line {line + place // form.repeat}: {section.name}: {what}"
                 ) from error
         raise
-    return values if form.integer else _scaled(values, fields, form)
+    return values if form.integer or words is apart else _scaled(values, fields, form)
 
 
 def _cells(path: str, text: bytes, form: Format, line: int) -> NDArray[np.uint8]:

@@ -51,7 +51,7 @@ def case_an_operation_that_there_is_not_is_named(comm):
         (lambda: A @ None, TypeError, "takes this rank's block of x"),
         (lambda: A @ operator, TypeError, "A @ B needs a DistMatrix"),
         (lambda: np.ones(3) @ A, TypeError, "x @ A takes no DistMatrix"),
-        (lambda: A[0, 1], TypeError, "A[rows, cols] is not there"),
+        (lambda: A[0, 1, 2], TypeError, "takes two, not 3"),
         (lambda: operator @ A, TypeError, "A @ B needs a DistMatrix"),
         (lambda: A + 1, TypeError, "A.shifted(s)"),
         (lambda: A * np.ones(3), TypeError, "A * s and A / s take a number"),

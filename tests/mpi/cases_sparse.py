@@ -59,7 +59,8 @@ def vector(rng, size, dtype=np.float64):
 
 def check(comm, matrix, whole, rng, times=3, dtype=np.float64):
     """Several products, each with another x, against SciPy's."""
-    whole = whole.tocsr()
+    whole = sparse.csr_array(whole)
+    whole.sum_duplicates()
     if matrix.shape != whole.shape or matrix.nnz != whole.nnz:
         raise AssertionError(f"{matrix.shape}, {matrix.nnz}: not {whole.shape}, {whole.nnz}")
     bound = 40 * np.finfo(matrix.dtype).eps
