@@ -105,6 +105,7 @@ FORMS = {
     "signs for exponents": ("(3E24.16)", lambda x: f"{x:.16E}".replace("E", "").rjust(24)),
     "fixed": ("(8F10.3)", lambda x: f"{x:10.3f}"),
     "without points": ("(8F10.3)", lambda x: f"{round(x * 1000):10d}"),
+    "narrower than they say": ("(3E26.16)", lambda x: f"{x:25.16E}"),
     "one a line": ("(E30.16)", lambda x: f"{x:30.16E}"),
     "scale of fixed": ("(2PF12.3)", lambda x: f"{x * 100:12.3f}"),
     "pairs over lines": ("(3D25.16)", lambda x: f"{x:25.16E}".replace("E", "d")),
