@@ -22,7 +22,7 @@ from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.pencil import Communicators, Subcomm
 from onesided.pencilfft.planner import AUTO, Planner
 from onesided.pencilfft.settings import (
-    ADAPTIVE,
+    BRIEF,
     C_ORDER,
     ESTIMATE,
     NORMS,
@@ -86,10 +86,10 @@ class PFFT:
         distributed like the input. Of one-dimensional arrays: whether it stays in the order of
         the four-step algorithm (default: no).
     effort
-        "adaptive": the plan is there at once, as an earlier one like it or a guess, and what is not
-        known of kernels, methods and block sizes is measured after some of the first transforms,
-        which take no more than half as long again for it; results differ by rounding then.
-        "measure" measures before the plan is there; "estimate" never, and asks no file.
+        What is measured before the plan is there; nothing is afterwards, and equal calls give
+        equal bits. "brief" (default): kernels, for some 50 ms, where wisdom does not know them;
+        "measure": all of them, methods, block sizes and ``grid="auto"``; "estimate": nothing, and
+        no file is asked.
     wisdom
         File of what was measured before: None for the usual one, a path, or False for none.
     order
@@ -99,7 +99,7 @@ class PFFT:
         Threads of a kernel, where it has them: scipy, ducc0, pyfftw, mpi4py-fft; not mkl.
     planner_effort
         As in mpi4py-fft: FFTW_ESTIMATE, FFTW_MEASURE, FFTW_PATIENT and FFTW_EXHAUSTIVE are
-        "estimate", "adaptive", "measure" and "measure".
+        "estimate", "brief", "measure" and "measure".
     overwrite_input
         True: transforms may be made in the caller's input, which saves copies, and memory where
         nothing is transposed; what it holds afterwards is not defined. Otherwise, and with FFTW's
@@ -336,7 +336,7 @@ def _aligned_first(darray: Any) -> list[int]:
 def _effort(effort: Any, planner_effort: Any) -> Any:
     """Ours, from mpi4py-fft's words where they are given."""
     if planner_effort is None:
-        return ADAPTIVE if effort is None else effort
+        return BRIEF if effort is None else effort
     if effort is not None:
         raise PatternError(f"{effort=} and {planner_effort=} exclude each other")
     if planner_effort not in PLANNER_EFFORTS:

@@ -14,7 +14,7 @@ from mpi4py import MPI
 
 from onesided import pencilfft, sparse
 
-REPEATS, IN_A_ROW, WARM_UP = 15, 4, 30  # an adaptive plan finds its kernels meanwhile
+REPEATS, IN_A_ROW, WARM_UP = 15, 4, 30
 FEW, MANY = 10, 30  # iterations of CG; the difference has nothing of its beginning
 
 
