@@ -286,8 +286,8 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         domain: Sequence[Any] | None = None,
         as_scalar: bool = False,
     ) -> None:
-        """Collective. Write to an :class:`HDF5File`; or, where the name ends with ".nc" or where
-        it is one, to an :class:`NCFile`."""
+        """Collective. Write to an :class:`HDF5File` where the name ends with ".h5" or ".hdf5", or
+        where it is one; else to an :class:`NCFile`, as in mpi4py-fft."""
         from onesided.pencilfft.io.files import write
 
         write(self, filename, name, step, global_slice, domain, as_scalar)

@@ -10,7 +10,9 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agree, from_root, largest
+from onesided.collectives.errors import RequestError
 from onesided.pencilfft.commons import Commons
+from onesided.pencilfft.engine import Flight
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.planner import Planner
 
@@ -30,37 +32,81 @@ class Execution:
         sizes: tuple[int, ...] | None,
     ) -> None:
         """Collective. Errors are agreed."""
-        self._commons = commons
+        self._commons, self._comm = commons, commons.context.comm
         #: What was decided, and what carries it out.
         self.choice, self.engine = planner.plan(sizes)
+        #: Whether data travel between ranks.
+        self.transposes = bool(self.engine.exchanges(True))
         self._number = commons.count()
         self._destroyed = False
+        self._flight: Flight | None = None  # a transform that was begun
+        self._left: Exception | None = None  # of one, which the other ranks do not know of
         self._flag, self._flags = np.zeros(1, np.int64), np.zeros(1, np.int64)
         selection.settle()
         self._keep(selection)
 
-    def agree(self, error: Exception | None) -> None:
-        """Collective. Raise on every rank what one of them has to say; cheap where none has."""
-        comm = self._commons.context.comm
-        self._flag[0] = error is not None
-        comm.Allreduce(self._flag, self._flags, MPI.MAX)
-        if self._flags[0]:
-            agree(comm, error, "a transform")
+    def run(
+        self,
+        forward: bool,
+        source: NDArray[Any],
+        target: NDArray[Any],
+        scale: int,
+        error: Exception | None,
+    ) -> None:
+        """Collective. Transform, or raise on every rank what one of them has to say.
+
+        Ranks agree once, at the end, when the arguments and what the kernels did are known.
+        """
+        error = error or self._left
+        self._agree(Flight(self.engine, forward, source, target, scale, error).wait())
+
+    def start(
+        self,
+        forward: bool,
+        source: NDArray[Any],
+        target: NDArray[Any],
+        scale: int,
+        error: Exception | None,
+    ) -> None:
+        """Collective. Begin a transform; raise on every rank what one of them has to say of the
+        arguments, or of what the kernels did in one that was begun before."""
+        self._agree(error or self._left)
+        self._flight = Flight(self.engine, forward, source, target, scale)
+
+    def test(self) -> bool:
+        """Local. Go on with the transform that was begun; whether it is complete."""
+        return self._flight is None or self._flight.test()
+
+    def wait(self) -> None:
+        """Collective. Complete the transform that was begun; raise what this rank has to say. The
+        others hear of it when they begin the next one."""
+        flight, self._flight = self._flight, None
+        if flight is not None:
+            self._left = flight.wait()
+            if self._left is not None:
+                raise self._left
 
     @property
-    def transposes(self) -> bool:
-        """Local. Whether data travel between ranks."""
-        return bool(self.engine.exchanges(True))
+    def active(self) -> bool:
+        """Local. Whether a transform was begun and is not completed."""
+        return self._flight is not None
 
-    def run(
-        self, forward: bool, source: NDArray[Any], target: NDArray[Any], scale: int
-    ) -> None:
-        """Collective. Transform."""
-        self.engine.run(forward)(source, target, scale)
+    @property
+    def any_order(self) -> bool:
+        """Local. Whether ranks may go on with this plan and others in different orders."""
+        both = (*self.engine.exchanges(True), *self.engine.exchanges(False))
+        return all(each.request.any_order for each in both)
+
+    def _agree(self, error: Exception | None) -> None:
+        self._flag[0] = error is not None
+        self._comm.Allreduce(self._flag, self._flags, MPI.MAX)
+        if self._flags[0]:
+            self._left = None
+            agree(self._comm, error, "a transform")
 
     def _keep(self, selection: Selection) -> None:
         """Collective. What has been measured, by any rank, into the file of rank 0."""
-        comm = self._commons.context.comm
+        comm = self._comm
         mine = selection.news()
         if largest(comm, None, "news", [len(mine)])[0]:
             news = comm.gather(mine)
@@ -75,7 +121,10 @@ class Execution:
     # -- the end ---------------------------------------------------------------------------------
 
     def free(self) -> None:
-        """Collective. Give everything back; a second call does nothing."""
+        """Collective. Give everything back; a second call does nothing. RequestError while a
+        transform is under way."""
+        if self._flight is not None:
+            raise RequestError("a plan cannot be destroyed while a transform is under way")
         if not self._destroyed:
             self._destroyed = True
             self.engine.free()

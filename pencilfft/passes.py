@@ -317,8 +317,9 @@ class Pass:
         return self._scratch.view(place, shape, dtype, self._order)
 
     def _run(self, step: Operation, source: Layout, target: NDArray[Any] | None, scale: int) -> Run:
+        orthogonal = scale == ORTHONORMAL and step.transform.kind in REAL_KINDS
         if not step.is_kernel:
-            return resizer(step)
+            return resizer(step, orthogonal)
         own, others = step.normalization(scale)
         return self._selection.run_for(
             Task(
@@ -326,7 +327,7 @@ class Pass:
                 axis=step.axis,
                 forward=step.forward,
                 scale=own,
-                orthogonal=scale == ORTHONORMAL and step.kind in REAL_KINDS,
+                orthogonal=orthogonal,
                 source=source,
                 target=source if target is None else Layout.of(target),
                 in_place=target is None,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from onesided.collectives.agreement import agree
 from onesided.collectives.errors import PatternError, UnsupportedError
@@ -19,8 +19,9 @@ from onesided.pencilfft.decomposition import choose_grid
 from onesided.pencilfft.engine import Engine
 from onesided.pencilfft.execution import Execution
 from onesided.pencilfft.kernels.selection import Selection
-from onesided.pencilfft.pencil import Communicators, Subcomm
+from onesided.pencilfft.pencil import Communicators, Pencil, Subcomm
 from onesided.pencilfft.planner import AUTO, Planner
+from onesided.pencilfft.redistribution import Transfer
 from onesided.pencilfft.settings import (
     BRIEF,
     C_ORDER,
@@ -30,6 +31,7 @@ from onesided.pencilfft.settings import (
     Settings,
     backend_name,
 )
+from onesided.pencilfft.stages import COMPLEX
 from onesided.pencilfft.transform import SharedArrays, Side, Transform
 
 
@@ -83,8 +85,7 @@ class PFFT:
         they hold travels in one message.
     transposed_out
         Whether the output stays in the layout of the last stage (default, as in mpi4py-fft) or is
-        distributed like the input. Of one-dimensional arrays: whether it stays in the order of
-        the four-step algorithm (default: no).
+        distributed like the input. One-dimensional spectra are always in their natural order.
     effort
         What is measured before the plan is there; nothing is afterwards, and equal calls give
         equal bits. "brief" (default): kernels, for some 50 ms, where wisdom does not know them;
@@ -104,6 +105,9 @@ class PFFT:
         True: transforms may be made in the caller's input, which saves copies, and memory where
         nothing is transposed; what it holds afterwards is not defined. Otherwise, and with FFTW's
         flags, which are mpi4py-fft's words for a copy of its own, inputs are never written to.
+
+    comm_backend
+        As in later versions of mpi4py-fft: "MPI".
 
     Errors (PatternError, UnsupportedError, MethodError, MismatchError where ranks disagree) are
     raised by all ranks. Memory beside the user's arrays, in local volumes of the larger of the
@@ -150,6 +154,7 @@ class PFFT:
         threads: int = 1,
         planner_effort: str | None = None,
         overwrite_input: bool | str = False,
+        comm_backend: str = "MPI",
     ) -> None:
         began = time.perf_counter()
         given = None
@@ -163,6 +168,8 @@ class PFFT:
         error: Exception | None = None
         name = ""
         try:
+            if comm_backend != "MPI":
+                raise UnsupportedError(f"comm_backend={comm_backend!r}; there is MPI")
             words = (
                 padding, transforms, kinds, backend_name(backend), norm, batch, transposed_out,
                 _effort(effort, planner_effort), order, threads, overwrite_input,
@@ -232,14 +239,28 @@ class PFFT:
 
     @property
     def transfer(self) -> Sequence[Any]:
-        """Between two groups of axes each, the exchange of a forward transform, or None: those
-        within a group come last. Empty after :meth:`destroy`."""
-        if self._transfer is not None:
-            given: Sequence[Any] = self._transfer
-            return given
-        exchanges = self._engine.exchanges(True)
-        gaps = max(len(self.axes) - 1, 0) if self._execution.alive else 0
-        return (*exchanges, *[None] * (gaps - len(exchanges)))[:gaps]
+        """Between two groups of axes each, the :class:`Transfer` of a forward transform, for any
+        arrays. Empty after :meth:`destroy`."""
+        if self._transfer is None:
+            self._transfer = tuple(self._transfers())
+        given: Sequence[Any] = self._transfer
+        return given
+
+    def _transfers(self) -> Iterator[Transfer]:
+        batch, dtype, pencil = self.batch, self._settings.dtype, self.pencil[0]
+        for steps, following in zip(self.xfftn, reversed(self.axes[:-1]), strict=False):
+            geometry = pencil.geometry
+            for step in steps:
+                geometry = geometry.resized(step.axis, step.spectral)
+                dtype = COMPLEX[dtype.char] if step.kind == "r2c" else dtype
+            before = Pencil.of(geometry, pencil.subcomm)
+            pencil = before.pencil(following[-1])
+            plain = before.transfer(pencil, dtype)
+            yield Transfer(
+                plain.comm, batch + plain.shape, dtype,
+                batch + plain.subshapeA, plain.axisA + len(batch),
+                batch + plain.subshapeB, plain.axisB + len(batch),
+            )  # fmt: skip
 
     @transfer.setter
     def transfer(self, transfers: Any) -> None:
@@ -290,21 +311,14 @@ class PFFT:
         """Local. The memory order of arrays that the plan makes, outermost axis first."""
         return self._sides[bool(forward_output)].order if self._sides else None
 
-    def frequencies(self) -> NDArray[np.int64]:
-        """Local. Of a one-dimensional plan: the frequency of every coefficient of this rank."""
-        line = getattr(self._engine, "frequencies", None)
-        if line is None:
-            raise UnsupportedError(f"frequencies() of {self.dimensions} dimensions")
-        found: NDArray[np.int64] = line()
-        return found
-
     def _pencil(self, forward_output: bool) -> Any:
         return self.forward.output_pencil if forward_output else self.forward.input_pencil
 
     def destroy(self) -> None:
         """Collective. Free requests, window memory and communicators; twice is once."""
-        self._arrays.forget()
         self._execution.free()
+        self._arrays.forget()
+        self._transfer = ()
         if self._given is not None:
             self._given.destroy()
 

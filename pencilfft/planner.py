@@ -26,10 +26,10 @@ from onesided.collectives.tuning.auto import FAR_ONLY, usual_order
 from onesided.pencilfft.blocking import CACHE_BYTES, Blocking
 from onesided.pencilfft.commons import Commons
 from onesided.pencilfft.decomposition import choose_grid, factorizations
-from onesided.pencilfft.engine import Engine, PencilEngine, array_like
+from onesided.pencilfft.engine import Engine, Flight, PencilEngine, array_like
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.kernels.wisdom import with_lengths
-from onesided.pencilfft.line.engine import LineEngine
+from onesided.pencilfft.line import LineEngine
 from onesided.pencilfft.pencil import Subcomm
 from onesided.pencilfft.settings import ESTIMATE, MEASURE, Settings
 
@@ -189,9 +189,8 @@ class Planner:
         usual = self._usual_blocking
         choices = [Choice(grid, name, usual) for grid in grids for name in self._names()]
         best = fastest(comm, choices, self.make, self._nbytes)
-        if len(settings.shape) > 1:
-            for others in (self._other_ways, self._other_sizes):
-                best = fastest(comm, [best, *others(best)], self.make, self._nbytes)
+        for others in (self._other_ways, self._other_sizes):
+            best = fastest(comm, [best, *others(best)], self.make, self._nbytes)
         return best
 
     def make(self, choice: Choice) -> Engine:
@@ -199,7 +198,9 @@ class Planner:
         which plans share."""
         settings = self._settings
         if len(settings.shape) == 1:
-            return LineEngine(self._comm, settings, self._selection, choice.method, self._info)
+            return LineEngine(
+                self._comm, settings, self._selection, choice.method, self._info, choice.blocking
+            )
         comms = self._given
         if comms is None:
             comms = Commons.of(self._comm).once(
@@ -232,10 +233,10 @@ def _read(text: str | None) -> Choice | None:
 def _require_line(settings: Settings) -> None:
     """Raise where a one-dimensional plan asks for what only more dimensions have."""
     step = settings.transforms[0]
-    if settings.batch or step.words not in ("c2c", "r2c") or step.physical != step.length:
+    if settings.transposed_out or step.words not in ("c2c", "r2c") or step.physical != step.length:
         raise UnsupportedError(
-            "one-dimensional arrays are transformed c2c or r2c, without batch and padding, not "
-            f"{settings.describe()}"
+            "one-dimensional arrays are transformed c2c or r2c, to the natural order, without "
+            f"padding, not {settings.describe()}"
         )
 
 
@@ -324,15 +325,16 @@ def seconds_of(comm: MPI.Intracomm, engine: Engine, lead: float = 0.0) -> float:
     sides = [array_like(*engine.form(side)) for side in (False, True)]
     for array in sides:
         array.fill(0)
-    forward, backward = engine.run(True), engine.run(False)
     first = math.inf
     times: list[float] = []
     total = 0.0
     while len(times) < ROUNDS and total < SECONDS:
         comm.Barrier()
         began = time.perf_counter()
-        forward(sides[0], sides[1], 0)
-        backward(sides[1], sides[0], 0)
+        for forward in (True, False):
+            error = Flight(engine, forward, sides[not forward], sides[forward], 0).wait()
+            if error is not None:
+                raise error
         mine = time.perf_counter() - began
         taken = float(comm.allreduce(mine, MPI.MAX))
         total += taken

@@ -143,7 +143,7 @@ class Settings:
     def real_axis(self) -> int | None:
         """The axis, batch axes counted, of lines that become half spectra; None where none do."""
         axes = [step.axis for step in self.transforms if step.kind == "r2c"]
-        return len(self.batch) + axes[0] if axes and len(self.shape) > 1 else None
+        return len(self.batch) + axes[0] if axes else None
 
     @property
     def lengths(self) -> tuple[int, ...]:

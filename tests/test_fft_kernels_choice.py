@@ -477,7 +477,8 @@ def test_files_are_pruned_and_open_to_others(path, monkeypatch):
     """The latest decisions are kept, those of this machine among them."""
     monkeypatch.setattr(wisdom, "MOST_SECTIONS", 2)
     monkeypatch.setattr(wisdom, "MOST_DECISIONS", 3)
-    old = {f"machine {k}": {"auto a": wisdom.Decision("scipy: direct", "brief", 0.0)} for k in range(4)}
+    one = wisdom.Decision("scipy: direct", "brief", 0.0)
+    old = {f"machine {k}": {"auto a": one} for k in range(4)}
     wisdom.write_decisions(path, old)
     mine = open_wisdom()
     for k in (1, 2, 3, 4, 2):

@@ -8,6 +8,8 @@ MODULES = [
     "cases_fft",
     "cases_fft_errors",
     "cases_fft_kinds",
+    "cases_fft_line",
+    "cases_fft_nonblocking",
     "cases_fft_random",
     "cases_fft_wisdom",
 ]

@@ -88,7 +88,66 @@ def case_fields_together(comm, batch, shape, char, seed):
         assert rounds == [len(single.transposes)]  # all fields travel in one exchange
 
 
-@parameters(shape=[(8, 8, 8), (7, 9, 10), (6, 5)], char="dDf")
+#: Kind -> where its points lie, of n, and its functions there, by number.
+SERIES = {
+    "dct1": (lambda n: np.arange(n) / (n - 1), lambda k, x: np.cos(np.pi * k * x)),
+    "dct2": (lambda n: (np.arange(n) + 0.5) / n, lambda k, x: np.cos(np.pi * k * x)),
+    "dct3": (lambda n: np.arange(n) / n, lambda k, x: np.cos(np.pi * (k + 0.5) * x)),
+    "dct4": (lambda n: (np.arange(n) + 0.5) / n, lambda k, x: np.cos(np.pi * (k + 0.5) * x)),
+    "dst1": (lambda n: np.arange(1, n + 1) / (n + 1), lambda k, x: np.sin(np.pi * (k + 1) * x)),
+    "dst2": (lambda n: (np.arange(n) + 0.5) / n, lambda k, x: np.sin(np.pi * (k + 1) * x)),
+    "dst3": (lambda n: np.arange(1, n + 1) / n, lambda k, x: np.sin(np.pi * (k + 0.5) * x)),
+    "dst4": (lambda n: (np.arange(n) + 0.5) / n, lambda k, x: np.sin(np.pi * (k + 0.5) * x)),
+}
+
+
+#: The points that orthogonal transforms of a kind count as roots of a half.
+ENDS = {"dct1": [0, -1], "dct3": [0], "dst3": [-1]}
+
+
+def interpolant(values, kind, axis, count, orthogonal):
+    """The functions of a kind through these values, at ``count`` points."""
+    if kind not in SERIES:
+        return resample(values, count, axis=axis)
+    points, function = SERIES[kind]
+    n = values.shape[axis]
+    here, there = (function(np.arange(n), points(m)[:, None]) for m in (n, count))
+    if orthogonal:
+        for matrix in (here, there):
+            matrix[ENDS.get(kind, [])] *= np.sqrt(0.5)
+    lines = np.moveaxis(values, axis, 0).reshape(n, -1)
+    fine = (there @ np.linalg.solve(here, lines)).reshape(count, *np.delete(values.shape, axis))
+    return np.moveaxis(fine, 0, axis)
+
+
+@parameters(kind=["r2c d", "c2c D", *(f"{kind} d" for kind in SERIES), "dct1 D", "dst2 D"],
+            norm=["forward", "ortho"], axis=[0, 1])
+def case_padded_transforms_interpolate(comm, kind, norm, axis, seed):
+    """Every length and number of points, along the first axis or the last; both ways."""
+    kind, char = kind.split()
+    for n in (2, 3, 4, 5, 6, 7):
+        for more in {1, 2, n}:
+            shape = (n, 3) if axis == 0 else (4, n)
+            factor = (n + more + 0.01) / n
+            options = {"kinds": {axis: kind}, "dtype": char, "norm": norm, "axes": (axis,)}
+            options |= {"grid": (1, -1) if axis == 0 else (-1,), **OPTIONS}
+            values = random(shape, char, seed)
+            fine = interpolant(values, kind, axis, n + more, norm == "ortho")
+            with (
+                PFFT(comm, shape, **options) as plain,
+                PFFT(comm, shape, padding=factor, **options) as padded,
+            ):
+                assert padded.global_shape(False) == fine.shape
+                spectrum = plain.forward(block(plain, values, False))
+                physical = padded.backward(spectrum)
+                if norm == "ortho":  # a function has the norm that its points give it
+                    modes = [plan.xfftn[0][0].modes for plan in (plain, padded)]
+                    fine = fine * np.sqrt(modes[0] / modes[1])
+                close(physical, fine[padded.local_slice(False)])
+                close(padded.forward(physical), spectrum)
+
+
+@parameters(shape=[(8, 8, 8), (7, 9, 10), (6, 5), (4, 2)], char="dDf")
 def case_padding(comm, shape, char, seed):
     """The padded transform interpolates, and loses nothing on the way back."""
     values = random(shape, char, seed)
@@ -129,22 +188,6 @@ def case_output_in_the_layout_of_the_input(comm, grid, char, seed):
         u_hat = plan.forward(u)
         close(u_hat, expected[plan.local_slice()])
         close(plan.backward(u_hat), u)
-
-
-@parameters(n=[1, 2, 7, 16, 60, 97, 1009], char="dDf", transposed=[False, True])
-def case_lines(comm, n, char, transposed, seed):
-    values = random((n,), char, seed)
-    options = {"transposed_out": transposed, "norm": "backward", "dtype": char, **OPTIONS}
-    with PFFT(comm, (n,), **options) as plan:
-        u = block(plan, values, False)
-        u_hat = plan.forward(u)
-        full = scipy.fft.fft(values)
-        frequencies = plan.frequencies()
-        assert len(frequencies) == u_hat.size
-        if not transposed:
-            np.testing.assert_array_equal(frequencies, np.arange(n)[plan.local_slice()[0]])
-        close(u_hat, full[frequencies], char)
-        close(plan.backward(u_hat), u, char)
 
 
 @ranks(at_least=2)

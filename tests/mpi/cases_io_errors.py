@@ -97,7 +97,6 @@ WRONG_WRITES = {
     "other shape": (lambda c, b: {"u": [Blocks.new(c, (6, 5, 5))]}, {}, "(6, 5, 4) and rank 0"),
     "other rank": (lambda c, b: {"u": [Blocks.new(c, SHAPE, float, (2,))]}, {}, "rank 1"),
     "two shapes": (lambda c, b: {"w": [b, Blocks.new(c, (2, 2))]}, {}, "different shape"),
-    "twice": (lambda c, b: {"w": [b, b]}, {}, "given twice"),
     "name": (lambda c, b: {"a/b": [b]}, {}, "'a/b'"),
     "triple": (lambda c, b: {"w": [(b, b, b)]}, {}, "3 things"),
     "no fields": (lambda c, b: {}, {}, "{}"),
