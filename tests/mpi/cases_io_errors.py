@@ -130,7 +130,7 @@ def case_attributes_that_hdf5_does_not_know(comm):
         check_file(comm, path, whole)
 
 
-@parameters(what=["mode", "driver", "nodes", "open", "no mpi"])
+@parameters(what=["mode", "driver", "nodes", "open"])
 def case_wrong_files(comm, what):
     with a_file(comm) as (path, whole, block):
         file, kind = HDF5File(path, mode="r", comm=comm), PatternError
@@ -157,11 +157,6 @@ def case_wrong_files(comm, what):
             file.open()
             del file.f["w"]
             file.close()
-            text = "'"
-        elif not h5py.get_config().mpi:
-            file = HDF5File(path, driver="mpio")
-            text = same_error(comm, lambda: file.write(2, {"u": [block]}), UnsupportedError)
-        else:
             text = "'"
         assert "'" in text
         check_file(comm, path, whole)
