@@ -99,6 +99,13 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
             self.fill(val)
         return self
 
+    @classmethod
+    def over(cls, block: NDArray[Any], pencil: Pencil | PencilGeometry, rank: int) -> Self:
+        """Local. A plain array as the block of a pencil, sharing memory."""
+        self = block.view(cls)
+        self._p0, self._rank = pencil, rank
+        return self
+
     def __array_finalize__(self, array: NDArray[Any] | None) -> None:
         pencil = getattr(array, "_p0", None)
         if pencil is None:

@@ -54,6 +54,7 @@ class Engine:
             stages, self._workspace, selection, len(settings.batch), blocking,
             settings.overwrite_input,
         )  # fmt: skip
+        self._scratch = builder.scratch
         try:
             with agreed(comm):
                 builder.passes(self._workspace.least_chunks(info))
@@ -85,6 +86,11 @@ class Engine:
     def exchanges(self, forward: bool) -> Sequence[Any]:
         """Local. The transposes of one direction, in the order of the forward transform."""
         return self._workspace.transposes(forward)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory on this rank: between the stages, and of blocks."""
+        return self._workspace.nbytes + self._scratch.nbytes
 
     def free(self) -> None:
         """Collective. Give everything back; a second call does nothing."""

@@ -114,7 +114,8 @@ class Builder:
     overwrites: bool
 
     def __post_init__(self) -> None:
-        self._scratch = Scratch()
+        #: The memory of blocks that are worked on.
+        self.scratch = Scratch()
         self._passes: dict[bool, list[Pass]] = {True: [], False: []}
 
     def passes(self, least: Sequence[int]) -> None:
@@ -128,7 +129,7 @@ class Builder:
                 ends = k == (last if forward else 0)
                 made.append(Pass(
                     self.selection, steps[k if forward else last - k], side.subshape,
-                    self._scratch, self.blocking, uncut=None if ends else end.axis,
+                    self.scratch, self.blocking, uncut=None if ends else end.axis,
                     consumes=self.overwrites or k != (0 if forward else last),
                     least=0 if ends else least[k if forward else k - 1],
                 ))  # fmt: skip
@@ -193,7 +194,7 @@ class Builder:
         self, steps: Sequence[Operation], shape: Sequence[int], blocking: Blocking, ours: bool
     ) -> Leg:
         return Leg(
-            Pass(self.selection, steps, shape, self._scratch, blocking, consumes=ours)
+            Pass(self.selection, steps, shape, self.scratch, blocking, consumes=ours)
         )
 
 

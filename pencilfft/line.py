@@ -179,7 +179,8 @@ class LineEngine(Engine):
         self.geometries = (pencils[0], pencils[1])
         self.comms = ((comm,), (comm,))
         self._forms: tuple[Form, Form] = (forms[0], forms[1])
-        self.ends = (ends[0], ends[1])
+        self.ends: tuple[LineEnd, LineEnd] = (ends[0], ends[1])
+        self._tables = 0
         every = [MPI.COMM_SELF] * lead + [comm, MPI.COMM_SELF]
         super().__init__(comm, every, stages, settings, selection, method, info, blocking)
         if comm.size > 1:
@@ -189,6 +190,12 @@ class LineEngine(Engine):
             table = twiddles(range(n1), range(*after.ranges[lead + 1]), n, kind)
             self._twist(False, 2, np.conjugate(table, out=table))
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory on this rank, roots of unity among them."""
+        work = sum(end.work.nbytes for end in self.ends if end.work is not None)
+        return super().nbytes + work + self._tables
+
     def _twist(self, forward: bool, leg: int, table: NDArray[Any]) -> None:
         """Multiply what a leg has received by a table before it goes on."""
 
@@ -197,6 +204,7 @@ class LineEngine(Engine):
                 np.multiply(received, table, out=received)
 
         self._legs[forward][leg].before = times
+        self._tables += table.nbytes
 
     @staticmethod
     def pencil(geometry: Any, comms: Sequence[MPI.Comm]) -> Any:

@@ -9,9 +9,9 @@ from typing import Any, Self
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
-from onesided.collectives.agreement import agree
+from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.collectives.hints import Hints
 from onesided.pencilfft.commons import Commons
@@ -21,6 +21,7 @@ from onesided.pencilfft.execution import Execution
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.pencil import Communicators, Pencil, Subcomm
 from onesided.pencilfft.planner import AUTO, Planner
+from onesided.pencilfft.points import carried, points, wavenumbers
 from onesided.pencilfft.redistribution import Transfer
 from onesided.pencilfft.settings import (
     BRIEF,
@@ -31,8 +32,8 @@ from onesided.pencilfft.settings import (
     Settings,
     backend_name,
 )
-from onesided.pencilfft.stages import COMPLEX
-from onesided.pencilfft.transform import SharedArrays, Side, Transform
+from onesided.pencilfft.stages import COMPLEX, AxisTransform
+from onesided.pencilfft.transform import SharedArrays, Side, Transform, in_one_memory
 
 
 class PFFT:
@@ -106,6 +107,10 @@ class PFFT:
         nothing is transposed; what it holds afterwards is not defined. Otherwise, and with FFTW's
         flags, which are mpi4py-fft's words for a copy of its own, inputs are never written to.
 
+    in_place
+        The plan's own arrays, :attr:`Transform.input_array` and ``output_array``, are one memory,
+        as FFTW's are: a call without arrays transforms what is there, real lines to their spectra.
+        Inputs may be overwritten then.
     comm_backend
         As in later versions of mpi4py-fft: "MPI".
 
@@ -154,6 +159,7 @@ class PFFT:
         threads: int = 1,
         planner_effort: str | None = None,
         overwrite_input: bool | str = False,
+        in_place: bool = False,
         comm_backend: str = "MPI",
     ) -> None:
         began = time.perf_counter()
@@ -172,7 +178,7 @@ class PFFT:
                 raise UnsupportedError(f"comm_backend={comm_backend!r}; there is MPI")
             words = (
                 padding, transforms, kinds, backend_name(backend), norm, batch, transposed_out,
-                _effort(effort, planner_effort), order, threads, overwrite_input,
+                _effort(effort, planner_effort), order, threads, in_place or overwrite_input,
             )  # fmt: skip
             settings = Settings.of(shape, axes, dtype, *words)
             hints = Hints.of(info)
@@ -204,6 +210,15 @@ class PFFT:
             _side(engine, settings, self.pencil[out], out) for out in (False, True)
         )
         self._arrays = SharedArrays(sides)
+        if in_place:
+            transposes = execution.transposes
+            with agreed(whole):
+                padded = any(step.physical != step.length for step in settings.transforms)
+                if padded and not transposes:
+                    raise UnsupportedError("padded transforms in one memory need a transpose")
+                axis = settings.real_axis
+                arrays = in_one_memory(sides, -1 if axis is None else axis, transposes)
+            self._arrays = SharedArrays(sides, arrays)
         scales = NORMS[settings.norm]
         #: The transform from physical to spectral space.
         self.forward = Transform(
@@ -311,6 +326,85 @@ class PFFT:
         """Local. The memory order of arrays that the plan makes, outermost axis first."""
         return self._sides[bool(forward_output)].order if self._sides else None
 
+    def local_mesh(self, domain: Sequence[Any] | None = None) -> list[NDArray[Any]]:
+        """Local. The coordinates of this rank's points in physical space, one array for each axis,
+        which broadcast against each other and against the arrays of the plan.
+
+        ``domain`` gives each axis as a pair (origin, length), or as a length from 0; None is
+        (0, 2 pi). Points are those of a period, without its end, or of the kind of cosines and
+        sines of the axis, in an interval.
+        """
+        pencil, steps = self.forward.input_pencil, self._steps
+        given = _per_axis("domain", domain, len(pencil.shape), 2 * np.pi)
+        pairs = [entry if np.iterable(entry) else (0.0, entry) for entry in given]
+        return self._open_mesh(False, [
+            origin + length * points(steps.get(axis), count)
+            for axis, (count, (origin, length)) in enumerate(zip(pencil.shape, pairs, strict=True))
+        ])  # fmt: skip
+
+    def wavenumbers(self, scaled: Sequence[float] | float | None = None) -> list[NDArray[Any]]:
+        """Local. What this rank's coefficients belong to, one array for each axis, which broadcast
+        against each other and against the arrays of the plan.
+
+        Of Fourier transforms the waves in a period, negative ones too, of cosines and sines the
+        half waves in the interval; 0 along axes that are not transformed. With ``scaled``, the
+        lengths of the domain (or one for all axes), per unit of length: 2 pi k / L, or pi k / L.
+        """
+        pencil, steps = self.forward.output_pencil, self._steps
+        lengths = _per_axis("scaled", scaled, len(pencil.shape), None)
+        return self._open_mesh(True, [
+            wavenumbers(steps.get(axis), count, length)
+            for axis, (count, length) in enumerate(zip(pencil.shape, lengths, strict=True))
+        ])  # fmt: skip
+
+    def mask(self, fraction: float = 2 / 3) -> NDArray[np.bool_]:
+        """Local. True where a coefficient of this rank is below ``fraction`` of the highest
+        wavenumber along every axis: the 2/3 rule, where arrays are not padded."""
+        pencil, steps = self.forward.output_pencil, self._steps
+        kept = self._open_mesh(True, [
+            carried(steps.get(axis), count, fraction) for axis, count in enumerate(pencil.shape)
+        ])  # fmt: skip
+        found: NDArray[np.bool_] = np.ones(tuple(pencil.subshape), bool)
+        for each in kept:
+            found &= each
+        return found
+
+    @property
+    def _steps(self) -> dict[int, AxisTransform]:
+        return {step.axis: step for step in self._settings.transforms}
+
+    def _open_mesh(self, output: bool, lines: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """This rank's part of a line of numbers for each axis."""
+        own = self._pencil(output).local_slice()
+        parts = [line[span] for line, span in zip(lines, own, strict=True)]
+        return [np.asarray(part) for part in np.meshgrid(*parts, indexing="ij", sparse=True)]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that this rank has for the plan, beside arrays of the caller's and the
+        plan's own."""
+        return self._engine.nbytes
+
+    def explain(self) -> str:
+        """Local. What the plan does, for people: grid, method and blocks, and in both directions
+        each step with the kernel and the way that does it, and each exchange."""
+        settings, choice = self._settings, self.choice
+        lines = [
+            settings.describe(),
+            f"process grid {choice.grid}, {self.nbytes} bytes, made in {self.setup_time:.3f} s",
+            f"blocks of {choice.blocking.nbytes} bytes"
+            + ", transformed where they are read" * choice.blocking.in_source
+            + ", transformed where they are written" * choice.blocking.in_target,
+        ]
+        for forward in (True, False):
+            lines.append("forward:" if forward else "backward:")
+            for leg in self._engine.legs(forward):
+                lines += [f"  {words}" for words in leg.local.describe()]
+                if leg.transpose is not None:
+                    sent = leg.transpose.nbytes
+                    lines.append(f"  exchange by {leg.transpose.method}, sends {sent} bytes")
+        return "\n".join(lines)
+
     def _pencil(self, forward_output: bool) -> Any:
         return self.forward.output_pencil if forward_output else self.forward.input_pencil
 
@@ -334,6 +428,16 @@ class PFFT:
         """Collective on normal exit; on an exception nothing collective is called."""
         if error is None:
             self.destroy()
+
+
+def _per_axis(name: str, given: Any, count: int, usual: Any) -> list[Any]:
+    """One entry for each axis, from a sequence of them or from one for all."""
+    if given is None:
+        return [usual] * count
+    entries = list(given) if np.iterable(given) else [given] * count
+    if len(entries) != count:
+        raise PatternError(f"{name} has {len(entries)} entries for {count} axes")
+    return entries
 
 
 def _side(engine: Engine, settings: Settings, pencil: Any, output: bool) -> Side:

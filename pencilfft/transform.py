@@ -46,6 +46,17 @@ class Side:
         """Local. A new array of this side, not initialized for None."""
         return DistArray.of(self.pencil, self.dtype, val, self.batch, self.order)
 
+    def array_in(self, memory: NDArray[Any], order: Sequence[int], row: int) -> Any:
+        """Local. The array of this side at the beginning of some memory, its axes in this order,
+        outermost first, and its rows ``row`` bytes apart."""
+        strides, step = [0] * len(self.shape), row
+        strides[order[-1]] = self.dtype.itemsize
+        for axis in reversed(order[:-1]):
+            strides[axis] = step
+            step *= self.shape[axis]
+        block = np.ndarray(self.shape, self.dtype, memory, 0, strides)
+        return DistArray.over(block, self.pencil, len(self.batch))
+
     def local_slice(self) -> tuple[slice, ...]:
         """Local. This rank's block as slices of the global array."""
         local: tuple[slice, ...] = self.pencil.local_slice()
@@ -58,12 +69,12 @@ class SharedArrays:
     As in mpi4py-fft, what is the output of one direction is the input of the other. A result that
     a caller has taken in an array of its own is copied to that of the plan when somebody looks at
     it: at once where somebody has kept it, else when it is asked for, from the caller's array as it
-    is then. Where that is gone, it holds NaN.
+    is then. Where that is gone, it holds NaN. ``arrays`` are there from the beginning.
     """
 
-    def __init__(self, sides: Sequence[Side]) -> None:
+    def __init__(self, sides: Sequence[Side], arrays: Sequence[Any] = ()) -> None:
         self._sides = sides
-        self._arrays: dict[int, Any] = {}
+        self._arrays: dict[int, Any] = dict(enumerate(arrays))
         self._taken: dict[int, weakref.ref[Any]] = {}  # results that the plan's array has not
 
     def get(self, side: Side) -> Any:
@@ -108,6 +119,25 @@ class SharedArrays:
         if place not in self._arrays:
             self._arrays[place] = self._sides[place].array(0)
         return self._arrays[place]
+
+
+def in_one_memory(sides: Sequence[Side], axis: int, transposes: bool) -> list[Any]:
+    """Local. The arrays of both sides in one memory.
+
+    Where nothing is transposed lines along ``axis`` begin at the same places, as FFTW's padded
+    ones.
+    """
+    ndim = len(sides[0].shape)
+    order, rows = list(range(ndim)), [side.shape[-1] * side.dtype.itemsize for side in sides]
+    if not transposes:
+        order = [*(each for each in order if each != axis), axis]
+        rows = [max(side.shape[axis] * side.dtype.itemsize for side in sides)] * 2
+    sizes = [
+        row * int(np.prod([side.shape[each] for each in order[:-1]]))
+        for row, side in zip(rows, sides, strict=True)
+    ]
+    memory = np.zeros(max(*sizes, 1), np.uint8)
+    return [side.array_in(memory, order, row) for side, row in zip(sides, rows, strict=True)]
 
 
 class Transform:

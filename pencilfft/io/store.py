@@ -54,7 +54,6 @@ class Store:
         self.new = self.main + ".new"
         self._journal = os.path.join(self.folder, "journal")
         self._lock: int | None = None  # of the revision that this object has begun
-        self._prefix = ""
         self._before = ("", 0)  # what the main file was then
 
     def identity(self) -> tuple[str, int]:
@@ -100,7 +99,6 @@ class Store:
                 prefix = f"{name}-{revision + 1:06d}-{uuid.uuid4().hex[:8]}"
                 os.makedirs(self.folder, exist_ok=True)
                 self._announce(prefix, [])
-                self._prefix = prefix
             except BaseException:
                 self._give_lock()
                 raise
@@ -159,10 +157,10 @@ class Store:
 
     def abandon(self) -> None:
         """Local. Take back a revision that was announced and not completed, as far as possible."""
-        with contextlib.suppress(OSError):
-            if self._lock is None and os.path.exists(self._journal):
-                self._take_lock()
-            if self._lock is not None and self._announced().get("prefix") == self._prefix:
+        with contextlib.suppress(OSError):  # where somebody else is changing it, too
+            if os.path.isdir(self.folder):
+                if self._lock is None:
+                    self._take_lock()
                 self.recover(careless=True)
         self._give_lock()
 

@@ -99,6 +99,10 @@ class Selection:
             self._runs[task] = self._choose(replace(task, threads=self._threads))
         return self._runs[task]
 
+    def choice_of(self, task: Task) -> str:
+        """Local. The kernel and the way of a task that was asked for."""
+        return self.choices.get(str(replace(task, threads=self._threads)), "nothing")
+
     def settle(self) -> None:
         """Local. The plan is made: from now on nothing is measured while a transform waits."""
         self._left = 0.0

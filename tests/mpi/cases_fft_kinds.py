@@ -258,3 +258,74 @@ def case_grid_and_method_are_measured(comm, method, seed):
     with PFFT(comm, values.shape, grid="auto", method=method, wisdom=False) as plan:
         u = block(plan, values, False)
         close(plan.forward(u), scipy.fft.rfftn(values, norm="forward")[plan.local_slice()])
+
+
+def plane_wave(kind, number, x):
+    """The function that one coefficient of a kind stands for, of ``number`` waves or half waves."""
+    if kind in ("r2c", "c2c"):
+        return np.exp(1j * number * x)
+    return np.cos(number * x) if kind.startswith("dct") else np.sin(number * x)
+
+
+@parameters(kind=["c2c", *SERIES], axis=[0, 1, 2])
+def case_meshes_and_wavenumbers(comm, kind, axis):
+    """One function of the mesh has one coefficient, where its number says."""
+    length = 3.0
+    shape = [5, 6, 4]
+    shape[axis] = 8
+    char = "D" if kind == "c2c" else "d"
+    options = {"axes": (axis,), "kinds": {axis: kind}, "grid": (1, -1) if axis == 0 else (-1,)}
+    with PFFT(comm, shape, dtype=char, **options, **OPTIONS) as plan:
+        mesh, scaled = plan.local_mesh((length,) * 3), plan.wavenumbers(length)
+        numbers = plan.wavenumbers()
+        for each in (mesh, scaled, numbers):
+            assert [a.shape[i] for i, a in enumerate(each)] == [
+                plan.shape(each is not mesh)[i] for i in range(3)
+            ]
+        for place in (1, 3, 6):
+            every = np.unique(np.concatenate(comm.allgather(numbers[axis].ravel())))
+            wanted = every[place]
+            unit = (2 if kind == "c2c" else 1) * np.pi / length
+            u = newDistArray(plan, False)
+            u[...] = plane_wave(kind, wanted * unit, mesh[axis])
+            u_hat = np.abs(plan.forward(u))
+            there = np.broadcast_to(numbers[axis] == wanted, u_hat.shape)
+            assert np.all(u_hat[~there] < 1e-12)
+            assert np.all(u_hat[there] > 0.4)
+        np.testing.assert_allclose(scaled[axis], numbers[axis] * unit)
+        assert all(not np.any(scaled[other]) for other in range(3) if other != axis)
+
+
+@parameters(shape=[(12, 9, 10), (16,)], batch=[(), (2,)])
+def case_a_derivative(comm, shape, batch):
+    """As the guide does it, on any domain; and the mask of the 2/3 rule."""
+    n = shape if len(shape) > 1 else (max(16, 4 * comm.size**2),)
+    with PFFT(comm, n, batch=batch, **OPTIONS) as plan:
+        lengths = [2.0 + axis for axis in range(len(n))]
+        x, k = plan.local_mesh([(1.0, length) for length in lengths]), plan.wavenumbers(lengths)
+        phases = [2 * np.pi * (c - 1.0) / length for c, length in zip(x, lengths, strict=True)]
+        u = newDistArray(plan, False)
+        u[...] = np.sin(phases[0])
+        u_hat = plan.forward(u)
+        for axis in range(len(n)):
+            expected = np.cos(phases[0]) * 2 * np.pi / lengths[0] if axis == 0 else 0
+            found = plan.backward(1j * k[axis] * u_hat)
+            np.testing.assert_allclose(found, np.broadcast_to(expected, u.shape), atol=1e-12)
+        whole = np.ones(plan.global_shape(True)[len(batch):], bool)
+        for axis, number in enumerate(whole.shape):
+            last = axis == len(n) - 1
+            waves = np.arange(number) if last else np.fft.fftfreq(number, 1 / number)
+            small = np.abs(waves) < n[axis] / 3
+            whole &= small.reshape([-1 if i == axis else 1 for i in range(len(n))])
+        np.testing.assert_array_equal(plan.mask(), whole[plan.local_slice()[len(batch):]])
+
+
+@parameters(shape=[(8, 9, 10), (400,)])
+def case_a_plan_explains_itself(comm, shape):
+    with PFFT(comm, shape, dtype=complex, **OPTIONS) as plan:
+        text = plan.explain()
+        assert f"{plan.nbytes} bytes" in text
+        for word in ("process grid", "forward:", "backward:", "c2c along axis", ": direct"):
+            assert word in text
+        assert text.count("exchange by rma-notify") == len(plan.transposes)
+        assert plan.nbytes >= sum(each.nbytes for each in plan.transposes) / 6
