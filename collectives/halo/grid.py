@@ -47,20 +47,25 @@ from onesided.collectives.halo.faces import (
     Blocks,
     Face,
     Place,
+    bytes_off,
     choose_dims,
     common,
     directions,
     extents,
     grid_faces,
     listed_faces,
+    order_by_node,
+    read_sizes,
     read_width,
     text,
     within,
 )
 from onesided.collectives.halo.migration import Migration
 from onesided.collectives.halo.plan import Combine, Fill
+from onesided.collectives.halo.redistribution import Part, Redistribution
+from onesided.collectives.hints import Hints
 from onesided.collectives.memory import Region, empty, find_region, free
-from onesided.collectives.pattern import full_box, pieces
+from onesided.collectives.pattern import Box, full_box, pieces
 from onesided.collectives.program import address
 
 #: What ``accumulate`` does with what comes, and what is left in the ghosts.
@@ -98,6 +103,9 @@ class Grid(Scoped):
         boundary: Any = None,
         ghosts: str = "all",
         corners: str = DIRECT,
+        sizes: Sequence[Sequence[int]] | None = None,
+        reorder: bool = True,
+        info: Info = None,
     ) -> None:
         """Collective. All arguments are the same on all ranks.
 
@@ -127,6 +135,14 @@ class Grid(Scoped):
             ``"faces"``, ``"edges"`` (faces and edges) or ``"all"``, corners too.
         corners
             How all ghosts come: ``"direct"`` or ``"axes"``, as for :class:`HaloExchange`.
+        sizes
+            Per axis, the cells of the blocks along it, one number per block; even blocks by
+            default.
+        reorder
+            Blocks may be given to ranks in another than their C order, so that neighbors share
+            nodes. On one node they are in order.
+        info
+            As for :class:`HaloExchange`, for all requests of the grid.
 
         Raises :class:`PatternError` on every rank for what makes no sense, for more ranks than can
         have a block, and for blocks with fewer layers than the halo.
@@ -134,8 +150,12 @@ class Grid(Scoped):
         self._context = Context.of(comm)
         self.comm = comm
         rank, size = self._context.comm.rank, self._context.comm.size
-        given = f"Grid {shape} {halo} {periodic} {dims} {bounds} {ghosts} {corners}"
-        with agreed(self._context.comm, given):
+        given = f"Grid {shape} {halo} {periodic} {dims} {bounds} {ghosts} {corners} {sizes}"
+        self._info, hints = info, Hints()
+        with agreed(self._context.comm, f"{given} {reorder} {info}"):
+            hints = Hints.of(info)
+        nodes = self._context.node(hints.ranks_per_node).firsts.tolist()
+        with agreed(self._context.comm):
             self.shape = tuple(operator.index(n) for n in shape)
             axes = len(self.shape)
             if not axes or min(self.shape) < 1:
@@ -145,19 +165,29 @@ class Grid(Scoped):
             if len(each) != axes or any(p not in (False, True) for p in each):
                 raise PatternError(f"periodic is {periodic!r}, not one truth per axis of {axes}")
             self.periodic = tuple(bool(p) for p in each)
-            self.dims = choose_dims(self.shape, size, self.layers, dims)
+            cuts = () if sizes is None else read_sizes(sizes, self.shape, self.layers)
+            if cuts and math.prod(map(len, cuts)) != size:
+                raise PatternError(f"{math.prod(map(len, cuts))} blocks of given sizes for {size} "
+                                   "ranks")
+            self.dims = tuple(map(len, cuts)) or choose_dims(self.shape, size, self.layers, dims)
             ends = [(0.0, float(n)) for n in self.shape] if bounds is None else list(bounds)
             self.bounds = tuple((float(low), float(high)) for low, high in ends)
             if len(self.bounds) != axes or any(low >= high for low, high in self.bounds):
                 raise PatternError(f"bounds is {bounds!r}, not (low, high) for each of {axes} axes")
             read_conditions(boundary, axes)
             self.ghosts, self.corners, self._boundary = ghosts, corners, boundary
-            self.blocks = Blocks(self.shape, self.dims)
+            block = [n / parts for n, parts in zip(self.shape, self.dims, strict=True)]
+            areas = [math.prod(block) / n * sum(layers)
+                     for n, layers in zip(block, self.layers, strict=True)]
+            order = order_by_node(self.dims, self.periodic, areas, nodes) if reorder else ()
+            self.blocks = Blocks(self.shape, self.dims, cuts, order)
+            self._nodes = [nodes[rank] for rank in order or range(size)]  # by place
             self.coords = self.blocks.coords(rank)
             self.box = self.blocks.box(rank)
-            self._place = Place(self.dims, self.periodic, self.coords)
+            self._place = Place(self.dims, self.periodic, self.coords, order)
             self._faces(np.empty(self._extents(()), np.uint8), None)
         self._plans: dict[tuple[Wanted, Any], HaloExchange] = {}  # by the memory of the fields
+        self._moves: dict[Any, Redistribution] = {}
         self._migration: Migration | None = None
         self._fields: list[NDArray[Any]] = []
         self._compares, self._warned = debug.enabled(), False
@@ -289,6 +319,36 @@ class Grid(Scoped):
         call; what they are is planned, not which. ``t`` is handed to functions. Raises as
         :meth:`halo` does.
         """
+        return self._updating(fields, boundary, ghosts, t).exchange()
+
+    def overlap(
+        self, function: Callable[[tuple[Any, ...]], object], *fields: Any, boundary: Any = None,
+        ghosts: str | None = None, t: Any = None,
+    ) -> Any:
+        """Collective in the sense of MPI. Update fields, and call a function for every cell that
+        this rank owns, on the interior while ghosts travel, then on the rim.
+
+        ``function(where)`` gets the index of cells in any field, :attr:`interior` first, then each
+        box of :attr:`boundary`; boxes without cells are left out. It must not write to the fields
+        that are updated. Returns the fields. The other arguments are those of :meth:`update`. What
+        the function raises in the interior is raised when all ghosts have come.
+        """
+        plan = self._updating(fields, boundary, ghosts, t)
+        plan.Start()
+        try:
+            if not self._thin and all(extents(_bounded(self.interior, self._extents(())))):
+                function(self.interior)
+        finally:
+            given = plan.Wait()
+        for where in self.boundary:
+            if all(extents(_bounded(where, self._extents(())))):
+                function(where)
+        return given
+
+    def _updating(
+        self, fields: Sequence[Any], boundary: Any, ghosts: str | None, t: Any
+    ) -> HaloExchange:
+        """The request that updates these fields, with these conditions."""
         wanted = ("update", ghosts, kinds(boundary))
         plan = self._planned(wanted, fields)
         if plan is None:
@@ -296,7 +356,7 @@ class Grid(Scoped):
         elif boundary is not None:
             plan.boundary.set(self._conditions(fields, boundary))
         plan.boundary.time = t
-        return plan.exchange()
+        return plan
 
     def halo(
         self, *fields: Any, boundary: Any = None, ghosts: str | None = None,
@@ -318,7 +378,8 @@ class Grid(Scoped):
         fills = partial(self._fills, fields, forms, shown, None)
         return HaloExchange.of(
             self.comm, self._given(fields),
-            partial(self._faces, table=neighbors, ghosts=ghosts), info,
+            partial(self._faces, table=neighbors, ghosts=ghosts),
+            self._info if info is None else info,
             fills=None if shown.empty else fills, boundary=shown,
         )  # fmt: skip
 
@@ -363,6 +424,68 @@ class Grid(Scoped):
         more = np.subtract(shape[len(shape) - axes :], self.shape).tolist()
         whole = tuple(slice(0, n) for n in shape[: len(shape) - axes])
         return (*whole, *self.blocks.box(rank, more))
+
+    def redistribute(
+        self, field: NDArray[Any], other: Grid, out: NDArray[Any] | None = None
+    ) -> NDArray[Any]:
+        """Collective. Bring a field to another grid of the same shape, however that is cut, and
+        with whatever ghosts; these are not filled.
+
+        ``out`` is a field of the other grid, a new one by default. The exchange for two fields is
+        planned once and kept by both grids; later calls only wait for ranks that share cells.
+
+        Raises :class:`PatternError` on every rank where shapes, components, dtypes or ranks
+        differ.
+        """
+        shape = self.global_shape(field)
+        lead = field.ndim - len(self.shape)
+        if out is None:
+            more = np.subtract(shape[lead:], self.shape)
+            out = other.empty(shape[:lead], field.dtype, np.flatnonzero(more).tolist())
+        key = _places((field, out))
+        known = self._moves.get(key)
+        if known is None or known.freed:
+            with agreed(self._context.comm, f"redistribute {shape} {field.dtype}"):
+                same = other._context.comm.size == self._context.comm.size
+                if not same or out.dtype != field.dtype:
+                    raise PatternError(
+                        f"a field of {field.dtype} on {self._context.comm.size} ranks, and one of "
+                        f"{out.dtype} on {other._context.comm.size}"
+                    )
+            theirs = other.global_shape(out)
+            with agreed(self._context.comm, f"redistribute to {theirs}"):
+                if theirs != shape:
+                    raise PatternError(f"a field of shape {shape}, and one of {theirs}")
+            while len(self._moves) >= MOST_PLANS:
+                self._moves.pop(next(iter(self._moves))).Free()
+            known = Redistribution(self.comm, self._part_of(field, shape),
+                                   other._part_of(out, shape))
+            for grid in (self, other):  # whichever is freed first gives the exchange back
+                grid._moves[key] = known
+        return known.move()
+
+    def report(self) -> str:
+        """Local. In words: blocks, ghosts, and the bytes of a field of doubles that leave nodes in
+        an update, by faces, beside those with ranks in C order."""
+        block = [n / parts for n, parts in zip(self.shape, self.dims, strict=True)]
+        areas = [8 * math.prod(block) / n * sum(layers) / 2
+                 for n, layers in zip(block, self.layers, strict=True)]
+        in_order = self._nodes
+        if self.blocks.order:
+            in_order = [self._nodes[self.blocks.order.index(r)] for r in range(len(self._nodes))]
+        here, there = (bytes_off(self.dims, self.periodic, areas, nodes)
+                       for nodes in (self._nodes, in_order))
+        return (
+            f"{self.shape} cells on {self.dims} ranks of {len(set(self._nodes))} nodes, ghosts "
+            f"{self.layers}: {here:.0f} bytes leave nodes ({there:.0f} with ranks in C order)"
+        )
+
+    def _part_of(self, field: NDArray[Any], shape: Sequence[int]) -> Part:
+        """Local. A field as what ranks own of its global array."""
+        lead = field.ndim - len(self.shape)
+        origin = [*[0] * lead, *(low for low, _ in self.layers)]
+        ranks = range(self._context.comm.size)
+        return Part(field, origin, [self.part(rank, shape) for rank in ranks])
 
     def gather(
         self, field: NDArray[Any], root: int = 0, box: Any = None
@@ -448,21 +571,25 @@ class Grid(Scoped):
             beside = {self._place.neighbor(offset) for offset in directions(len(axes), len(axes))}
             beside -= {None, self._context.comm.rank}
             self._migration = Migration(
-                self._context, self.comm, edges, self.periodic, place,
+                self._context, self.comm, edges, self.periodic, place, self.blocks.order,
                 sorted(rank for rank in beside if rank is not None),
             )  # fmt: skip
         moved = self._migration.move([*arrays, positions], outside)
         return moved[:-1], moved[-1]
 
     def Free(self) -> None:
-        """Collective. Give back all requests of :meth:`update`, :meth:`accumulate` and
-        :meth:`migrate`, and the memory of all fields, which stays mapped while it is looked at.
+        """Collective. Give back all requests of :meth:`update`, :meth:`accumulate`,
+        :meth:`redistribute` and :meth:`migrate`, and the memory of all fields, which stays mapped
+        while it is looked at.
 
         Requests of :meth:`halo` are the caller's to be freed before. A second call does nothing.
         """
         for plan in self._plans.values():
             plan.Free()
         self._plans.clear()
+        for move in self._moves.values():
+            move.Free()
+        self._moves.clear()
         if self._migration is not None:
             self._migration.Free()
             self._migration = None
@@ -483,7 +610,7 @@ class Grid(Scoped):
     @property
     def _form(self) -> tuple[Any, ...]:
         """What fields have to have in common."""
-        return self.shape, self.dims, self.layers
+        return self.shape, self.blocks.starts, self.layers
 
     def _last(self, axis: int) -> bool:
         return not self.periodic[axis] and self.coords[axis] == self.dims[axis] - 1
@@ -498,7 +625,7 @@ class Grid(Scoped):
     def _edges(self, axis: int) -> NDArray[np.float64]:
         """Where blocks begin along an axis, in coordinates, and the end."""
         low, high = self.bounds[axis]
-        edges = low + np.array(self.blocks.edges(axis)) * self.spacing[axis]
+        edges = low + np.array(self.blocks.starts[axis]) * self.spacing[axis]
         edges[-1] = high
         return edges
 
@@ -561,8 +688,8 @@ class Grid(Scoped):
                     made = self._form if region is None else _MADE.get(region, self._form)
                     if made != self._form:
                         raise PatternError(
-                            f"a field of another grid, of shape {made[0]} on {made[1]} ranks with "
-                            f"{made[2]} layers of ghosts"
+                            f"a field of another grid, of shape {made[0]} with {made[2]} layers of "
+                            "ghosts"
                         )
                     found |= np.subtract(level.shape[level.ndim - axes :], self._extents(()))
                 more += found.tolist()
@@ -632,8 +759,8 @@ class Grid(Scoped):
         combine, empties = OPERATIONS[op]
         shown = Boundary(conditions, [_first(field).dtype for field in fields])
         return HaloExchange.of(
-            self.comm, self._given(fields), partial(self._faces, ghosts=ghosts), None, combine,
-            empties, partial(self._fills, fields, forms, shown, (combine, empties)), shown,
+            self.comm, self._given(fields), partial(self._faces, ghosts=ghosts), self._info,
+            combine, empties, partial(self._fills, fields, forms, shown, (combine, empties)), shown,
         )  # fmt: skip
 
     def _planned(self, wanted: Wanted, fields: Sequence[Any]) -> HaloExchange | None:
@@ -661,6 +788,11 @@ class Grid(Scoped):
                 )  # fmt: skip
             self._plans.pop(next(iter(self._plans))).Free()
         return plan
+
+
+def _bounded(where: tuple[Any, ...], shape: Sequence[int]) -> Box:
+    """The box of an index of a field, without its components."""
+    return tuple(slice(*part.indices(n)[:2]) for part, n in zip(where[1:], shape, strict=True))
 
 
 def _first(field: Any) -> NDArray[Any]:
