@@ -15,11 +15,10 @@ has been updated, planned at the first call.
 from __future__ import annotations
 
 import math
-import operator
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import product
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -41,22 +40,16 @@ from onesided.collectives.halo.boundary import (
     kinds,
     read_conditions,
 )
+from onesided.collectives.halo.decomposition import Decomposition
 from onesided.collectives.halo.exchange import HaloExchange, Info
 from onesided.collectives.halo.faces import (
     DIRECT,
-    Blocks,
     Face,
-    Place,
-    bytes_off,
-    choose_dims,
     common,
     directions,
     extents,
     grid_faces,
     listed_faces,
-    order_by_node,
-    read_sizes,
-    read_width,
     text,
     within,
 )
@@ -83,12 +76,10 @@ MOST_PLANS = 32
 _MADE: WeakKeyDictionary[Region, tuple[Any, ...]] = WeakKeyDictionary()
 
 
-class Grid(Scoped):
+class Grid(Decomposition, Scoped):
     """A grid of cells in blocks, one per rank, with ghost layers around them.
 
-    ``shape``, ``dims`` (ranks per axis), ``coords`` (this rank's place), ``periodic``, and
-    ``layers`` (ghost layers, (low, high)) have an entry per axis. ``owned`` indexes what a rank
-    owns in any field, components included; ``box`` is where it is in the global array.
+    What is where is told by its :class:`~.decomposition.Decomposition`.
     """
 
     def __init__(
@@ -149,42 +140,18 @@ class Grid(Scoped):
         """
         self._context = Context.of(comm)
         self.comm = comm
-        rank, size = self._context.comm.rank, self._context.comm.size
         given = f"Grid {shape} {halo} {periodic} {dims} {bounds} {ghosts} {corners} {sizes}"
         self._info, hints = info, Hints()
         with agreed(self._context.comm, f"{given} {reorder} {info}"):
             hints = Hints.of(info)
         nodes = self._context.node(hints.ranks_per_node).firsts.tolist()
         with agreed(self._context.comm):
-            self.shape = tuple(operator.index(n) for n in shape)
-            axes = len(self.shape)
-            if not axes or min(self.shape) < 1:
-                raise PatternError(f"no grid of shape {self.shape}")
-            self.layers = read_width(halo, tuple(1 << 40 for _ in self.shape), axes)
-            each = [periodic] * axes if isinstance(periodic, bool | np.bool_) else list(periodic)
-            if len(each) != axes or any(p not in (False, True) for p in each):
-                raise PatternError(f"periodic is {periodic!r}, not one truth per axis of {axes}")
-            self.periodic = tuple(bool(p) for p in each)
-            cuts = () if sizes is None else read_sizes(sizes, self.shape, self.layers)
-            if cuts and math.prod(map(len, cuts)) != size:
-                raise PatternError(f"{math.prod(map(len, cuts))} blocks of given sizes for {size} "
-                                   "ranks")
-            self.dims = tuple(map(len, cuts)) or choose_dims(self.shape, size, self.layers, dims)
-            ends = [(0.0, float(n)) for n in self.shape] if bounds is None else list(bounds)
-            self.bounds = tuple((float(low), float(high)) for low, high in ends)
-            if len(self.bounds) != axes or any(low >= high for low, high in self.bounds):
-                raise PatternError(f"bounds is {bounds!r}, not (low, high) for each of {axes} axes")
-            read_conditions(boundary, axes)
+            Decomposition.__init__(
+                self, shape, halo, self._context.comm.rank, nodes, periodic, dims, bounds, sizes,
+                reorder,
+            )  # fmt: skip
+            read_conditions(boundary, len(self.shape))
             self.ghosts, self.corners, self._boundary = ghosts, corners, boundary
-            block = [n / parts for n, parts in zip(self.shape, self.dims, strict=True)]
-            areas = [math.prod(block) / n * sum(layers)
-                     for n, layers in zip(block, self.layers, strict=True)]
-            order = order_by_node(self.dims, self.periodic, areas, nodes) if reorder else ()
-            self.blocks = Blocks(self.shape, self.dims, cuts, order)
-            self._nodes = [nodes[rank] for rank in order or range(size)]  # by place
-            self.coords = self.blocks.coords(rank)
-            self.box = self.blocks.box(rank)
-            self._place = Place(self.dims, self.periodic, self.coords, order)
             self._faces(np.empty(self._extents(()), np.uint8), None)
         self._plans: dict[tuple[Wanted, Any], HaloExchange] = {}  # by the memory of the fields
         self._moves: dict[Any, Redistribution] = {}
@@ -194,69 +161,6 @@ class Grid(Scoped):
 
     def __repr__(self) -> str:
         return f"<grid of {self.shape} on {self.dims} ranks, here {text(self.box)}>"
-
-    # -- what is where ----------------------------------------------------------------------------
-
-    @property
-    def local_shape(self) -> tuple[int, ...]:
-        """Local. Cells of this rank, without ghosts."""
-        return extents(self.box)
-
-    @cached_property
-    def owned(self) -> tuple[Any, ...]:
-        """Local. The index of what this rank owns, in any field."""
-        return (..., *(slice(low, -high or None) for low, high in self.layers))
-
-    @cached_property
-    def interior(self) -> tuple[Any, ...]:
-        """Local. The index of what can be computed before ghosts have come."""
-        if self._thin:
-            return (..., *(slice(0, 0) for _ in self.shape))
-        return (..., *(slice(2 * low, -2 * high or None) for low, high in self.layers))
-
-    @cached_property
-    def boundary(self) -> list[tuple[Any, ...]]:
-        """Local. Indices of the rest of what this rank owns, each cell in one of them."""
-        if self._thin:
-            return [self.owned]
-        found = []
-        for axis, (low, high) in enumerate(self.layers):
-            before, after = self.interior[1 : axis + 1], self.owned[axis + 2 :]
-            if low:
-                found.append((..., *before, slice(low, 2 * low), *after))
-            if high:
-                found.append((..., *before, slice(-2 * high, -high), *after))
-        return found
-
-    @property
-    def _thin(self) -> bool:
-        """Whether some axis has no interior."""
-        return any(n < sum(ghosts)
-                   for n, ghosts in zip(self.local_shape, self.layers, strict=True))
-
-    @property
-    def spacing(self) -> tuple[float, ...]:
-        """Local. Between cells, by axis."""
-        ends = zip(self.bounds, self.shape, strict=True)
-        return tuple((high - low) / n for (low, high), n in ends)
-
-    def coordinates(
-        self, staggered: int | Sequence[int] = (), ghosts: bool = False
-    ) -> list[NDArray[np.float64]]:
-        """Local. By axis, the coordinates of this rank's points, shaped to be broadcast.
-
-        Of the middles of cells, and along ``staggered`` axes of their lower ends. With ``ghosts``
-        also of the ghosts, which go on beyond the ends.
-        """
-        axes = self._axes(staggered)
-        found = []
-        for axis, count in enumerate(self._extents(axes, False)):
-            low, high = self.layers[axis] if ghosts else (0, 0)
-            start = self.box[axis].start
-            points = np.arange(start - low, start + count + high, dtype=float)
-            points = self.bounds[axis][0] + (points + 0.5 * (axis not in axes)) * self.spacing[axis]
-            found.append(points.reshape([-1 if a == axis else 1 for a in range(len(self.shape))]))
-        return found
 
     # -- fields -----------------------------------------------------------------------------------
 
@@ -418,13 +322,6 @@ class Grid(Scoped):
                                                          strict=True))
         return (*lead, *ends)
 
-    def part(self, rank: int, shape: Sequence[int]) -> tuple[slice, ...]:
-        """Local. What a rank owns of a global array of this :meth:`global_shape`."""
-        axes = len(self.shape)
-        more = np.subtract(shape[len(shape) - axes :], self.shape).tolist()
-        whole = tuple(slice(0, n) for n in shape[: len(shape) - axes])
-        return (*whole, *self.blocks.box(rank, more))
-
     def redistribute(
         self, field: NDArray[Any], other: Grid, out: NDArray[Any] | None = None
     ) -> NDArray[Any]:
@@ -463,22 +360,6 @@ class Grid(Scoped):
             for grid in (self, other):  # whichever is freed first gives the exchange back
                 grid._moves[key] = known
         return known.move()
-
-    def report(self) -> str:
-        """Local. In words: blocks, ghosts, and the bytes of a field of doubles that leave nodes in
-        an update, by faces, beside those with ranks in C order."""
-        block = [n / parts for n, parts in zip(self.shape, self.dims, strict=True)]
-        areas = [8 * math.prod(block) / n * sum(layers) / 2
-                 for n, layers in zip(block, self.layers, strict=True)]
-        in_order = self._nodes
-        if self.blocks.order:
-            in_order = [self._nodes[self.blocks.order.index(r)] for r in range(len(self._nodes))]
-        here, there = (bytes_off(self.dims, self.periodic, areas, nodes)
-                       for nodes in (self._nodes, in_order))
-        return (
-            f"{self.shape} cells on {self.dims} ranks of {len(set(self._nodes))} nodes, ghosts "
-            f"{self.layers}: {here:.0f} bytes leave nodes ({there:.0f} with ranks in C order)"
-        )
 
     def _part_of(self, field: NDArray[Any], shape: Sequence[int]) -> Part:
         """Local. A field as what ranks own of its global array."""
@@ -599,35 +480,6 @@ class Grid(Scoped):
                 free(field)
 
     # -- inside -----------------------------------------------------------------------------------
-
-    def _axes(self, axes: int | Sequence[int]) -> tuple[int, ...]:
-        given = (axes,) if isinstance(axes, int) else tuple(axes)
-        for axis in given:
-            if not -len(self.shape) <= axis < len(self.shape):
-                raise PatternError(f"axis {axis} of a grid of {len(self.shape)}")
-        return tuple(axis % len(self.shape) for axis in given)
-
-    @property
-    def _form(self) -> tuple[Any, ...]:
-        """What fields have to have in common."""
-        return self.shape, self.blocks.starts, self.layers
-
-    def _last(self, axis: int) -> bool:
-        return not self.periodic[axis] and self.coords[axis] == self.dims[axis] - 1
-
-    def _extents(self, staggered: Sequence[int], ghosts: bool = True) -> tuple[int, ...]:
-        """Of a field on this rank."""
-        return tuple(
-            n + (axis in staggered and self._last(axis)) + ghosts * sum(self.layers[axis])
-            for axis, n in enumerate(self.local_shape)
-        )
-
-    def _edges(self, axis: int) -> NDArray[np.float64]:
-        """Where blocks begin along an axis, in coordinates, and the end."""
-        low, high = self.bounds[axis]
-        edges = low + np.array(self.blocks.starts[axis]) * self.spacing[axis]
-        edges[-1] = high
-        return edges
 
     def _faces(
         self, array: NDArray[Any], table: Sequence[Any] | None = None, ghosts: str | None = None
