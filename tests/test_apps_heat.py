@@ -202,32 +202,6 @@ def test_the_last_of_several_tiles_makes_the_call():
     assert counts == [0, 0, 1, 1, 1, 2, 2]
 
 
-@pytest.mark.parametrize("ranks", [2, pytest.param(1, marks=pytest.mark.full)])
-def test_heat(run_cases, ranks):
-    run_cases("cases_heat", ranks, share=2)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("ranks", [3, 4, 6])
-def test_heat_on_more_ranks(run_cases, ranks):
-    run_cases("cases_heat", ranks)
-
-
-def test_grids_on_four_ranks(run_cases):
-    run_cases("cases_heat", 4, select="which=periodic,threads=1")
-
-
-@pytest.mark.full
-def test_grids_on_two_nodes(run_cases, two_nodes):
-    run_cases(
-        "cases_heat",
-        two_nodes.ranks,
-        select="which=periodic",
-        env=two_nodes.env,
-        nodes=two_nodes.nodes,
-    )
-
-
 def test_the_command_draws_and_tells(tmp_path):
     pytest.importorskip("matplotlib", reason="the picture needs matplotlib")
     files = tmp_path / "out.json", tmp_path / "out.png"
