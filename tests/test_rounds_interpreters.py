@@ -38,7 +38,8 @@ def test_random_rounds_visit_everything():
     """What the verbs have come to, and which hooks and steps there were."""
     seen = sum((run(chunk) for chunk in range(4)), Counter())
     rare = {"start ArmedError", "test ArmedError", "wait ArmedError", "wait RequestError",
-            "test RequestError", "test StuckError", "wait slot 2", "advance True", "grant None", "_delist"}
+            "test RequestError", "test StuckError", "wait slot 2", "advance True",
+            "grant None", "_delist"}
     often = {"start None", "start RequestError", "wait slot 0", "wait slot 1", "wait StuckError",
              "test True", "test False", "advance False", "open None", "fill None",
              "call", "breaks", "_enlist", "_drive", "_fill", "_before_start", "_after_start",
