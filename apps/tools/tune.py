@@ -50,10 +50,11 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 
 def _file(*, afresh: bool) -> Tuning:
     tuning = open_tuning()
-    if tuning is None:
+    if tuning.path is None:
         raise CommandError(f"there is no file for what is measured: {VARIABLE} is off, or no home")
     if afresh:
-        tuning.forget()
+        with user_errors():
+            tuning.forget()
     return tuning
 
 
