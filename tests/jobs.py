@@ -159,10 +159,8 @@ PROGRESS_ON_NODES = [
     "case_barrier_between", "case_barrier_inside", "case_message_between", "case_collective_calls",
     "case_a_rank_computes",
 ]  # fmt: skip
-REDUCTIONS_ON_NODES = [
-    "case_results", "case_the_order", "case_the_same_bits", "case_nobody_passes", "case_ranks_that",
-    "case_message",
-]  # fmt: skip
+REDUCTIONS_ON_NODES = ["case_the_same_bits", "case_nobody_passes", "case_ranks_that_run",
+                       "case_message"]  # fmt: skip
 BROADCASTS = ["life", "specifications", "in_many_segments", "memory_in_use", "one_copy",
               "child_order"]  # fmt: skip
 DIRECT = [f"method={name}" for name in ("rma-notify", "rma-p2p", "rma-fence,", "rma-fence]", "p2p")]
@@ -205,11 +203,10 @@ COLLECTIVES = {
         *two_nodes(full=True),
     ],
     "cases_reduction": [
-        *on(1), *on(2, 3, alike=True, thin=True), *full(4),
+        *on(2, 3, thin=True), *full(1, 4, 5),
         *emulated(3, "1", select=REDUCTIONS_ON_NODES, thin=True),
         *emulated(5, "2", select=REDUCTIONS_ON_NODES, thin=True),
         *on(3, name="python", env=PYTHON, thin=True),
-        *on(4, name="dealt", select="case_nodes_that_do_not"),
         *two_nodes(REDUCTIONS_ON_NODES, thin=True),
     ],
     "cases_broadcast": [
@@ -268,20 +265,19 @@ COLLECTIVES = {
     "cases_protocols": on(2, 3, alike=True),
     "cases_halo": [
         *on(1, select=["case_grids", "way=store", "dtypes"], thin=True),
-        *on(2, select=["case_grids", "case_ways", "partitions=2,layers=1"], thin=True),
+        *on(2, select=["case_grids", "case_ways", "layers=1"], thin=True),
         *on(3, select=["every_rank", "case_random"], thin=True),
         *on(4, select=["grid=((2, 2)", "case_four_axes"], thin=True),
-        *two_nodes(["memory=shared,partitions=2", "store,partitions=3"]),
+        *two_nodes(["memory=shared", "way=store"]),
         *full(1, 2, 3, 4, 6, 8),
     ],
     "cases_halo_flow": [
-        *on(2, select=["beside", "orders", "case_threads", "one_way", "several"], thin=True),
-        *on(4, select=["case_many_neighbors", "case_arrivals", "graphs", "store,late=mark"],
+        *on(2, select=["beside", "orders", "one_way", "several"], thin=True),
+        *on(4, select=["case_many_neighbors", "graphs", "store,late=start"],
             thin=True),
         *full(1, 2, 3, 4, 6, 8), *two_nodes(full=True),
-        *without_single_copy(2, select=["case_late", "in_different_orders", "case_threads"],
-                             full=True),
-        *at_level("funneled", "serialized", select=["beside", "case_threads"], full=True),
+        *without_single_copy(2, select=["case_late", "in_different_orders"], full=True),
+        *at_level("funneled", "serialized", select=["beside"], full=True),
     ],
     "cases_halo_errors": [
         *on(2, thin=True), *full(1, 3, 4, 6, 8),
@@ -289,7 +285,7 @@ COLLECTIVES = {
     ],
     "cases_grid": [
         *on(2, thin=True),
-        *on(3, select=["case_update", "case_accumulate_is", "case_folds", "case_migrate"],
+        *on(3, select=["case_update", "case_accumulate_is", "case_migrate", "burst"],
             thin=True),
         *on(4, select=["case_update[form=((9", "case_accumulate_is", "along_axes"], thin=True),
         *full(1, 2, 3, 4, 6, 8), *two_nodes(full=True),
