@@ -96,7 +96,7 @@ def _shortened(side: Side, factor: int, fresh: bool) -> Side:
     which they lay. ``fresh``: memory of the caller's is replaced by other memory."""
     every = side.blocks if side.kept is None else (*side.blocks, side.kept)
     room, at, starts, ends = side.shape[0], 0, {}, 0
-    made: dict[Block, Block] = {}
+    made: dict[int, Block] = {}
     for block in sorted(every, key=lambda block: block.box[0].start):
         unit = 1 if block.element is None else block.element.itemsize // side.dtype.itemsize
         shape = _shorter(block.shape, unit, factor)
@@ -108,15 +108,15 @@ def _shortened(side: Side, factor: int, fresh: bool) -> Side:
             at += shape[0]
         first = slice(starts[start], starts[start] + shape[0])
         ends = max(ends, first.stop)
-        made[block] = replace(block, box=(first, *block.box[1:]), shape=shape)
+        made[id(block)] = replace(block, box=(first, *block.box[1:]), shape=shape)
     array, shape = side.array, (ends, *side.shape[1:])
     if array is not None and fresh:
         array = np.empty_like(array[:ends])  # its axes lie in the same order
     elif array is not None:
         shape = side.shape
     return replace(
-        side, array=array, shape=shape, blocks=tuple(made[block] for block in side.blocks),
-        kept=None if side.kept is None else made[side.kept],
+        side, array=array, shape=shape, blocks=tuple(made[id(block)] for block in side.blocks),
+        kept=None if side.kept is None else made[id(side.kept)],
     )  # fmt: skip
 
 
@@ -228,9 +228,11 @@ class Exchange(Operation):
 
     def shortened(self, factor: int) -> Exchange:
         """Local. The same exchange with blocks that are shorter by a factor, of at most
-        :meth:`most_factor`, which are not cut; where the caller receives, into memory of its own.
+        :meth:`most_factor`, which are not cut; into other memory than the caller's.
         """
         send, recv = _shortened(self.send, factor, False), _shortened(self.recv, factor, True)
+        if self.region is not None:
+            recv = replace(recv, array=None)
         words, said = (
             {peer: each.shortened(factor) for peer, each in table.items()}
             for table in (self.words, self.said)

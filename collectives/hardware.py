@@ -43,18 +43,10 @@ def named_in(cpuinfo: str) -> str:
     return f"ARM implementer {maker.group(1)}, part {' and '.join(sorted(set(parts)))}"
 
 
-#: Environment variables by which MPIs and their libraries are told which network to use.
-NETWORK = ("FI_PROVIDER", "UCX_TLS", "UCX_NET_DEVICES", "MPIR_CVAR_CH4_NETMOD", "OMPI_MCA_pml",
-           "OMPI_MCA_btl", "OMPI_MCA_osc")  # fmt: skip
-
-
 def network() -> str:
-    """Local. Between nodes: the device that the MPI was built with, and what the environment says
-    about it; empty where neither does."""
+    """Local. The device between nodes that the MPI was built with, empty where it does not say."""
     device = re.search(r"^MPICH Device:\s*(.+)$", MPI.Get_library_version(), re.MULTILINE)
-    found = [device.group(1).strip("\x00 ")] if device else []
-    found += [f"{name}={os.environ[name]}" for name in NETWORK if os.environ.get(name)]
-    return ", ".join(found)
+    return device.group(1).strip("\x00 ") if device else ""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ from onesided.collectives.tuning.decisions import Cost, Record
 
 #: Seconds that a race may take where nothing leaves a node, and where something does.
 SECONDS, SECONDS_FAR = 0.2, 0.5
+#: The same for who measures ahead (``onesided tune``).
+AHEAD_OF_TIME = 10.0
 
 #: The turns of each in a duel, and those between two looks at who is ahead.
 TURNS, GLANCES = 24, 4
