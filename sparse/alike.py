@@ -100,6 +100,20 @@ def places(
     return row, col
 
 
+def row_numbers(rows: Any, size: int) -> NDArray[np.int64]:
+    """Local. Row numbers as an array; those below zero count from the end."""
+    if isinstance(rows, slice):
+        return np.arange(*rows.indices(size))
+    wanted = np.atleast_1d(np.asarray(rows))
+    if wanted.ndim != 1 or (len(wanted) and wanted.dtype.kind not in "iu"):
+        raise TypeError(f"A[rows] takes a number, a slice or an array of numbers, not {rows!r:.60}")
+    wanted = wanted.astype(np.int64)
+    bad = np.flatnonzero((wanted < -size) | (wanted >= size))
+    if len(bad):
+        raise IndexError(f"row {wanted[bad[0]]}, there are {size}")
+    return np.where(wanted < 0, wanted + size, wanted)
+
+
 # -- blocks of vectors ---------------------------------------------------------------------------
 
 

@@ -18,7 +18,13 @@ from onesided.collectives.context import Scoped
 from onesided.sparse import rows as moving
 from onesided.sparse import stored
 from onesided.sparse.adjoint import Adjoint, TransposedProduct
-from onesided.sparse.alike import common_dtype, entries_dtype, values_dtype, vector_dtype
+from onesided.sparse.alike import (
+    common_dtype,
+    entries_dtype,
+    row_numbers,
+    values_dtype,
+    vector_dtype,
+)
 from onesided.sparse.boundary import Marked, diagonal_places
 from onesided.sparse.halo import Halo, HaloPattern, Info, ReverseHalo
 from onesided.sparse.kernels.compiled import compiled
@@ -30,6 +36,7 @@ from onesided.sparse.orderings.ordering import Ordering
 from onesided.sparse.partition import Integers, Partition, index_dtype, split_columns
 from onesided.sparse.product import Product
 from onesided.sparse.report import MatrixReport, report
+from onesided.sparse.stored import summed
 from onesided.sparse.triplets import sent_to
 from onesided.sparse.vector import DistVector
 
@@ -408,8 +415,8 @@ class DistMatrix(Linear, Scoped):
             if isinstance(rows, tuple):
                 if len(rows) != 2:
                     raise TypeError(f"A[rows, cols] takes two, not {len(rows)}")
-                rows, cols = rows[0], _numbers(rows[1], self.shape[1])
-            wanted = _numbers(rows, self.shape[0])
+                rows, cols = rows[0], row_numbers(rows[1], self.shape[1])
+            wanted = row_numbers(rows, self.shape[0])
         found = self._fetched(wanted)
         return found if cols is None else sparse.csr_array(found[:, cols])
 
@@ -459,12 +466,12 @@ class DistMatrix(Linear, Scoped):
         sizes = np.abs(self._rows.data).astype(np.float64)
         if ord == np.inf:
             lengths = np.diff(self._rows.indptr)
-            sizes = _summed(np.repeat(np.arange(self._n_rows), lengths), sizes, self._n_rows)
+            sizes = summed(np.repeat(np.arange(self._n_rows), lengths), sizes, self._n_rows)
         elif ord == 1:
-            local = _summed(self._rows.indices, sizes, self._rows.n_cols)
+            local = summed(self._rows.indices, sizes, self._rows.n_cols)
             n_own, pattern = self.pattern.n_own, self.pattern
             came = moved(self.comm, local[n_own:], pattern.recv_counts, pattern.send_counts)
-            sizes = local[:n_own] + _summed(pattern.send_index, came, n_own)
+            sizes = local[:n_own] + summed(pattern.send_index, came, n_own)
         largest = float(np.max(of_all(self.comm, sizes.max(initial=0.0))))
         if ord != "fro" or not 0 < largest < np.inf:
             return largest
@@ -608,7 +615,7 @@ class DistMatrix(Linear, Scoped):
         with agreed(self.comm, ("zero_rows", diagonal, x is None, b is None, columns)):
             self._check_alive()
             self.check_square("zero_rows")
-            wanted = _numbers(rows, self.shape[0])
+            wanted = row_numbers(rows, self.shape[0])
             value = self._factors(diagonal, ())
             if (x is None) != (b is None):
                 raise ValueError("zero_rows takes x and b together")
@@ -683,25 +690,6 @@ def _scipy(rows: Csr, data: NDArray[Any]) -> sparse.csr_array:
     """Local. The rows with their local columns, in the same memory."""
     parts = data, rows.indices, rows.indptr
     return sparse.csr_array(parts, shape=(len(rows), rows.n_cols))
-
-
-def _summed(places: Integers, sizes: NDArray[Any], length: int) -> NDArray[np.float64]:
-    """Local. The sums of the sizes of each place; NumPy gives integers where there are none."""
-    return np.bincount(places, weights=sizes, minlength=length).astype(np.float64, copy=False)
-
-
-def _numbers(rows: Any, size: int) -> NDArray[np.int64]:
-    """Local. Row numbers as an array; those below zero count from the end."""
-    if isinstance(rows, slice):
-        return np.arange(*rows.indices(size))
-    wanted = np.atleast_1d(np.asarray(rows))
-    if wanted.ndim != 1 or (len(wanted) and wanted.dtype.kind not in "iu"):
-        raise TypeError(f"A[rows] takes a number, a slice or an array of numbers, not {rows!r:.60}")
-    wanted = wanted.astype(np.int64)
-    bad = np.flatnonzero((wanted < -size) | (wanted >= size))
-    if len(bad):
-        raise IndexError(f"row {wanted[bad[0]]}, there are {size}")
-    return np.where(wanted < 0, wanted + size, wanted)
 
 
 def _check_rows(

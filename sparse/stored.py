@@ -12,7 +12,7 @@ from scipy import sparse
 from onesided.sparse import moving
 from onesided.sparse.halo import HaloPattern
 from onesided.sparse.kernels.rows import Csr
-from onesided.sparse.partition import Partition, index_dtype
+from onesided.sparse.partition import Integers, Partition, index_dtype
 
 
 def global_rows(
@@ -61,3 +61,8 @@ def gathered(comm: MPI.Intracomm, rows: sparse.csr_array, root: int) -> sparse.c
     indptr = np.concatenate([np.zeros(1, kind), np.cumsum(per_row, dtype=kind)])
     whole = data, indices.astype(kind, copy=False), indptr
     return sparse.csr_array(whole, shape=(len(per_row), rows.shape[1]))
+
+
+def summed(places: Integers, sizes: NDArray[Any], length: int) -> NDArray[np.float64]:
+    """Local. The sums of the sizes of each place; NumPy gives integers where there are none."""
+    return np.bincount(places, weights=sizes, minlength=length).astype(np.float64, copy=False)
