@@ -47,6 +47,9 @@ from onesided.collectives.passive.runtime import OneSidedBroadcast
 from onesided.collectives.passive.windows import Extents, bcast_linear, extents_of
 from onesided.collectives.program import interpreter
 from onesided.collectives.progress import (
+    Get_status_all,
+    Get_status_any,
+    Get_status_some,
     Startall,
     Testall,
     Testany,
@@ -85,6 +88,9 @@ __all__ = [
     "Face",
     "Gather_init",
     "Gatherv_init",
+    "Get_status_all",
+    "Get_status_any",
+    "Get_status_some",
     "Grid",
     "HaloExchange",
     "Method",

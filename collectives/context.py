@@ -49,11 +49,6 @@ class Resources:
         possible only where every rank has completed the same rounds."""
         self._closing.append((action, in_step))
 
-    @property
-    def has_epochs(self) -> bool:
-        """Local, the same on all ranks. Whether something is released in step only."""
-        return any(in_step for _, in_step in self._closing)
-
     def use(self, region: Any) -> None:
         """Local. Memory from :func:`empty`, which cannot be freed before this is released."""
         region.users += 1

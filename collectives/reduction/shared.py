@@ -431,13 +431,6 @@ class StoreAndSend(ReductionTransport):
         long = reduction.nbytes >= LONG and reduction.ranks > 1
         return divided and long and reduction.fold.quick
 
-    def needs_mpi_thread(self) -> bool:
-        if isinstance(self._form, _Hierarchy):
-            return self._form.team is not None
-        return isinstance(self._form, _Flat) and not (
-            self.reduction.fold.quick or self._form.ring.fit
-        )
-
     def plans(self) -> list[Plan]:
         return [self._plan(turn) for turn in range(self._turns)]
 
