@@ -45,6 +45,7 @@ from onesided.collectives.partitioned.request import (
 )
 from onesided.collectives.passive.runtime import OneSidedBroadcast
 from onesided.collectives.passive.windows import Extents, bcast_linear, extents_of
+from onesided.collectives.profiling import Profile, profile
 from onesided.collectives.program import interpreter
 from onesided.collectives.progress import (
     Get_status_all,
@@ -109,6 +110,7 @@ __all__ = [
     "PartitionedSend",
     "PatternError",
     "Precv_init",
+    "Profile",
     "Psend_init",
     "Reduce_init",
     "Reduce_scatter_block_init",
@@ -140,6 +142,7 @@ __all__ = [
     "interpreter",
     "methods",
     "partitioned_methods",
+    "profile",
     "register",
     "sums",
 ]

@@ -14,10 +14,12 @@ full, so that a request costs no window.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import tempfile
 import threading
+import time
 import uuid
 import weakref
 from collections.abc import Sequence
@@ -51,6 +53,9 @@ FIRST_REGION, OWN_REGION = 1 << 17, 1 << 20
 
 #: Bytes from one board of a partitioned send to the next.
 BOARD = -(-(ENTRIES + ROOM) * 8 // ALIGNMENT) * ALIGNMENT
+
+#: Seconds for which somebody else may be allocating memory of a node.
+PATIENCE = 10.0
 
 #: Where MPIs share memory.
 SHARED = "/dev/shm"
@@ -92,8 +97,8 @@ class Boards:
 class Region:
     """Node-shared memory: one segment per rank of a node, each visible to all of them.
 
-    ``root`` is this rank's segment as an array of bytes; every array handed out is a view of it,
-    so that a weak reference tells whether anybody still looks at the memory.
+    Every array handed out is a view of :meth:`part`, so that weak references tell whether anybody
+    still looks at the memory.
     """
 
     def __init__(self, context: Context, node: Node, nbytes: int, boards: int = 0) -> None:
@@ -127,11 +132,10 @@ class Region:
         #: What callers may receive in: from where to where, in bytes of this rank's segment.
         self.lent = [(0, nbytes)]
         self.members = frozenset(world_ranks(node.comm))
-        root = self._map()
-        self.address: int = root.ctypes.data
-        self._root = weakref.ref(root)
         self._parts: dict[int, weakref.ref[NDArray[np.uint8]]] = {}
-        self._first: NDArray[np.uint8] | None = root  # until somebody asks for it
+        root = self.part(node.comm.rank)
+        self.address: int = root.ctypes.data
+        self._untaken: NDArray[np.uint8] | None = root
         _regions[self.key] = self
 
     def _allocate(self, nbytes: int) -> None:
@@ -147,20 +151,12 @@ class Region:
         self.window.Lock_all(MPI.MODE_NOCHECK)
         if self.window.model != MPI.WIN_UNIFIED:  # loads, stores and Puts must see one memory
             raise UnsupportedError("this MPI has no unified memory model for windows; use p2p")
-        self._map()[:nbytes:PAGE] = 0
+        np.frombuffer(self.segment(self.node.comm.rank), np.uint8)[:nbytes:PAGE] = 0
 
     def take_root(self) -> NDArray[np.uint8]:
         """Local. This rank's segment; from now on it lives as long as a view of it."""
-        root = self._root()
-        if root is None:
-            root = self._map()
-            self._root = weakref.ref(root)
-        self._first = None
-        return root
-
-    def _map(self) -> NDArray[np.uint8]:
-        memory: Any = self.window.tomemory()
-        return np.frombuffer(memory, dtype=np.uint8)
+        self._untaken = None
+        return self.part(self.node.comm.rank)
 
     def segment(self, node_rank: int) -> memoryview:
         """Local. The bytes of a rank of the node."""
@@ -179,7 +175,7 @@ class Region:
     def unused(self) -> bool:
         """Local. True where no array of this rank shows this memory any more."""
         looks = any(part() is not None for part in list(self._parts.values()))
-        return self._first is None and self._root() is None and not looks
+        return self._untaken is None and not looks
 
     def widen(self, always: bool = False) -> None:
         """Collective over the context: all ranks get it, or all raise. A window for the ranks of
@@ -209,17 +205,58 @@ class Region:
 
     def retire(self) -> None:
         """Local, in the same order on all ranks. Unmap later, when nobody looks any more."""
-        self._first = None
+        self._untaken = None
         self.lent.clear()
         self.context.retired.append(self)
 
-    def unmap(self) -> None:
-        """Collective over the context."""
+    def unmap(self, looked_at: bool = False) -> None:
+        """Collective over the context. ``looked_at``: arrays of this rank show its own segment,
+        other than by :meth:`part`; what is looked at stays mapped to the end of the process."""
         _regions.pop(self.key, None)
         _wide_regions.pop(self.wide_key, None)
+        seen = {rank for rank, part in self._parts.items() if part() is not None}
+        seen |= {self.node.comm.rank} if looked_at else set()
+        kept = [Kept(self.segment(rank)) for rank in sorted(seen)]
         self._narrow()
         self.window.Unlock_all()
         self.window.Free()
+        for memory in kept:
+            memory.restore()
+
+
+class Kept:
+    """Shared memory that is where it was, with what is in it, after MPI has unmapped it.
+
+    At the end of MPI a program may hold arrays of a round, or from :func:`empty`. Where the system
+    cannot move mappings (it is not Linux), looking at them is a segmentation fault.
+    """
+
+    _MAYMOVE, _FIXED = 1, 2
+
+    def __init__(self, memory: memoryview) -> None:
+        """Local. A second mapping of the same pages."""
+        start = np.frombuffer(memory, np.uint8).ctypes.data if len(memory) else 0
+        page = os.sysconf("SC_PAGESIZE")
+        self._start = start // page * page
+        self._size = -(-(start + len(memory) - self._start) // page) * page
+        self._second: int | None = None
+        remap = getattr(ctypes.CDLL(None), "mremap", None)
+        if remap is None or not len(memory):
+            return
+        self._remap = remap
+        remap.restype = ctypes.c_void_p
+        self._second = self._moved(self._start, 0, self._MAYMOVE)
+
+    def restore(self) -> None:
+        """Local. Move it to where the first one was."""
+        if self._second is not None:
+            self._moved(self._second, self._size, self._MAYMOVE | self._FIXED, self._start)
+
+    def _moved(self, start: int, size: int, *how: int) -> int | None:
+        words = [ctypes.c_size_t(word) for word in (start, size, self._size)]
+        flags, *place = how
+        there: int | None = self._remap(*words, ctypes.c_int(flags), *map(ctypes.c_void_p, place))
+        return None if there == ctypes.c_void_p(-1).value else there
 
 
 def _space(node: Node, nbytes: int) -> tuple[_FileLock, str, Exception | None]:
@@ -255,7 +292,7 @@ def _space(node: Node, nbytes: int) -> tuple[_FileLock, str, Exception | None]:
 
 class _FileLock:
     """Local. One process of this node at a time, of those that want it; none where no file can be
-    locked."""
+    locked, or who has the lock does not go on (a job that was stopped)."""
 
     def __init__(self, wanted: bool) -> None:
         self._file: Any = None
@@ -265,7 +302,16 @@ class _FileLock:
             folder = SHARED if os.path.isdir(SHARED) else tempfile.gettempdir()
             name = os.path.join(folder, f"onesided-{os.getuid()}.lock")
             self._file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._file, fcntl.LOCK_EX)
+            deadline = time.monotonic() + PATIENCE
+            while not self._locked() and time.monotonic() < deadline:
+                time.sleep(0.001)
+
+    def _locked(self) -> bool:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def release(self) -> None:
         if self._file is not None:
@@ -462,8 +508,10 @@ class Arena:
 
     def close(self) -> None:
         """Collective. All of it is given back to MPI."""
+        seen = {share.number for share in self._given if not share.unused()}
         while self.regions:
-            self.regions.pop(next(iter(self.regions))).unmap()
+            number = next(iter(self.regions))
+            self.regions.pop(number).unmap(number in seen)
 
     def _place(self, room: int) -> tuple[int, int] | None:
         for number, gaps in self._free.items():

@@ -49,7 +49,7 @@ from typing import Any, Protocol
 
 from mpi4py import MPI
 
-from onesided.collectives import debug, progress
+from onesided.collectives import debug, profiling, progress
 from onesided.collectives.agreement import agree, largest
 from onesided.collectives.context import Context, Resources, Scoped
 from onesided.collectives.errors import OnesidedError, RequestError, UnsupportedError
@@ -113,6 +113,7 @@ class Persistent(Rounds, Scoped):
     ``probe`` drives MPI on the request's communicator. ``by_thread``: threads may advance the
     request. ``driven`` counts how often a call for another request has moved it, and
     ``helped_by_python`` how often the progress thread of Python has (``helped``: the core's).
+    ``label`` is the program's, and tells requests apart in a profile (:mod:`.profiling`).
     """
 
     @property
@@ -134,6 +135,8 @@ class Persistent(Rounds, Scoped):
         self._probe = probe
         self._by_thread = self._by_python = int(by_thread)
         self.driven = self.helped_by_python = 0
+        self.label = ""
+        profiling.know(self)
         self._cause: BaseException | None = None
 
     @property
@@ -171,6 +174,17 @@ class Persistent(Rounds, Scoped):
         self._fill(status)
         return True
 
+    def retire(self) -> None:
+        """Local. MPI ends before the request has been freed: from now on it raises."""
+        progress.delist(self)
+        self._retire()
+        self._unload()
+
+    def described(self) -> tuple[str, int]:
+        """Local. What a profile calls it, and the bytes that this rank sends in a round, where
+        they are known."""
+        return self.noun, 0
+
     def Cancel(self) -> None:
         """Local. It raises: persistent collectives and partitioned sends cannot be canceled
         (MPI-4.1 sections 3.8.4 and 7.13)."""
@@ -181,6 +195,10 @@ class Persistent(Rounds, Scoped):
             warnings.warn(f"{self!r} was never freed", ResourceWarning, source=self, stacklevel=2)
 
     # -- what the interpreter asks ----------------------------------------------------------------
+
+    def _retire(self) -> None:
+        profiling.forget(self)
+        super()._retire()
 
     def _misuse(self, verb: str) -> RequestError:
         state, why = self.state, ""
@@ -258,6 +276,7 @@ class Request(Persistent):
         if not transport.as_given:
             self._before, self._after = operation.before, operation.after
         self._load_plans([])
+        resources.belong_to(self)
         if self._blocks or self._before is not None or self._after is not None:
             self._hooked = 1
         self._made = True
@@ -321,6 +340,14 @@ class Request(Persistent):
         """Local. True where the receive memory is that of other requests as well."""
         return self.transport.credit is not None and self.transport.credit.joint
 
+    def described(self) -> tuple[str, int]:
+        operation: Any = self.operation
+        call = getattr(operation, "call", None) or getattr(operation, "name", "Bcast")
+        nbytes = getattr(operation, "nbytes", 0)
+        if hasattr(operation, "send"):
+            nbytes = sum(b.size for b in operation.send.blocks) * operation.send.dtype.itemsize
+        return f"{call} by {operation.method}", int(nbytes)
+
     def waiting_for(self) -> str:
         """Local. What an active request lacks, in words, for the watchdog."""
         chains = [f"{here} of {count}" for here, count in self.stands() if here < count]
@@ -352,7 +379,7 @@ class Request(Persistent):
         lost, running, reached = largest(comm, None, name, [lost, active, reached])
         if running and not lost:
             agree(comm, self._misuse("freed") if active else None, name)  # it raises on all
-        self._end()
+        self.retire()
         self.resources.release(bool(lost))
         if credit is not None and lost:
             credit.settle(reached)  # of requests that alternate, the others can be started again
@@ -446,17 +473,13 @@ class Request(Persistent):
         self.watch = watch
         self._hooked = 1
 
-    def discard(self) -> None:
-        """Local. What remains of a request that another rank could not build."""
-        self._end()
-
-    def _end(self) -> None:
-        progress.delist(self)
-        self._retire()
+    def retire(self) -> None:
+        """Local. Drop every view of the memory: the request is freed, was not built on another
+        rank, or MPI ends."""
+        super().retire()
         if self.watch is not None:
             self.watch.stop()
             self.watch = None
-        self._unload()
         self._outlets, self._before, self._after = [], None, None
         self.transport.forget()
         self._leave_order()
@@ -583,7 +606,7 @@ def build(operation: Operation, method: Method, keep: Iterable[object]) -> Reque
         agree(context.comm, error, f"built request {operation.number}")
     except Exception:
         if request is not None:
-            request.discard()
+            request.retire()
         elif transport is not None:
             transport.forget()
         resources.release()

@@ -123,6 +123,12 @@ def test_a_child_forked_in_the_middle_of_a_round(method):
     assert passes(2, "fork while active", method).stdout.count("goes on") == 2
 
 
+@pytest.mark.parametrize("method", ["auto", "rma-notify", "rma-fence", "p2p", "mpi-persistent"])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_arrays_and_requests_after_finalize(method, ranks):
+    assert passes(ranks, "after finalize", method).stdout.count("goes on") == ranks
+
+
 @pytest.mark.in_turn(1)
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_many_communicators_with_attributes(ranks):

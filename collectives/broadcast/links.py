@@ -87,7 +87,8 @@ class Links:
     def _acknowledgements(self, takers: list[Cell]) -> Chain:
         count = self._segments.count
         if self._segments.fit:
-            return [*(wait_for(cell, count, -count) for cell in takers), call(self._acknowledge, once=True)]
+            return [*(wait_for(cell, count, -count) for cell in takers),
+                    call(self._acknowledge, once=True)]
         mine = self._control.cell(self._me, TAKEN)
         chain: Chain = []
         for i in range(count):

@@ -180,7 +180,7 @@ def case_a_dropped_request_warns_and_calls_nothing(comm):
             assert "never freed" in str(caught[0].message)
         else:
             assert not caught
-            exchange.request.discard()
+            exchange.request.retire()
     Vector(comm, tables(comm.size)["uneven"], "rma-notify").free()
     list(Context.of(comm).live)[-1].release()
     assert counts(comm)[0] == 0
