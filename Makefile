@@ -27,7 +27,7 @@ PIP := bin/python -m pip install --quiet --disable-pip-version-check
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-all test-lowest test-petsc lint docs gallery bench clean
+.PHONY: demo test test-serial test-mpi test-all test-lowest test-petsc lint docs gallery bench clean
 
 demo: $(DEMO)/ready
 	$(ONESIDED) fft --shape 64 64 64 --ranks $(RANKS) --comm rma-fence --iterations 20 --verify
@@ -35,6 +35,13 @@ demo: $(DEMO)/ready
 
 test: $(TEST)/ready
 	$(TEST)/bin/python -m pytest $(PYTEST_ARGS)
+
+# what starts no MPI job, and what does
+test-serial: $(TEST)/ready
+	$(TEST)/bin/python -m pytest -m "not mpi" $(PYTEST_ARGS)
+
+test-mpi: $(TEST)/ready
+	$(TEST)/bin/python -m pytest -m mpi $(PYTEST_ARGS)
 
 # larger matrices from the folder that ONESIDED_MATRICES names, when it is set
 test-all: $(TEST)/ready
@@ -46,7 +53,7 @@ test-lowest: $(LOWEST)/ready
 
 # PETSc's solvers on our matrices, with the package python3-petsc4py
 test-petsc: $(PETSC)/ready
-	$(PETSC)/bin/python -m pytest tests/test_sparse_petsc.py $(PYTEST_ARGS)
+	$(PETSC)/bin/python -m pytest tests/mpi/cases_petsc.py $(PYTEST_ARGS)
 
 # the type checker sees the installed package: the checkout is not on its path
 lint: $(LINT)/ready
@@ -71,7 +78,6 @@ bench: $(BENCH)/ready
 	$(BENCH)/bin/onesided bench rounds --ranks 2
 	$(BENCH)/bin/onesided bench collectives --ranks 2
 	$(BENCH)/bin/onesided bench partitioned --targets --python --ranks 2
-	$(BENCH)/bin/onesided bench model --verify --ranks $(BENCH_RANKS)
 	$(BENCH)/bin/onesided bench fft --targets --seconds 60 --ranks 2
 	$(BENCH)/bin/onesided bench fft --targets --seconds 60 --ranks 4
 	$(BENCH)/bin/onesided bench spmv --targets --seconds 120 --ranks $(BENCH_RANKS)

@@ -12,8 +12,8 @@ A row stands for all requests of one method, call and *label* (what the program 
 smallest: 1.0 says that all ranks spend alike. Times are those inside ``Start`` and inside ``Wait``
 and ``Test``; *waiting* is the part of ``Wait`` after its first look, which found something missing.
 *Helped* says how often a round was moved by somebody else than its own verbs: by the compiled
-core's progress thread, by Python's, or by a call for another request. While no profile is made a round pays nothing
-but a look at one variable.
+core's progress thread, by Python's, or by a call for another request. While no profile is made
+a round pays nothing but a look at one variable.
 """
 
 from __future__ import annotations

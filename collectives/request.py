@@ -45,15 +45,16 @@ import functools
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from mpi4py import MPI
 
 from onesided.collectives import debug, profiling, progress
 from onesided.collectives.agreement import agree, largest
-from onesided.collectives.context import Context, Resources, Scoped
+from onesided.collectives.context import Resources, Scoped
 from onesided.collectives.errors import OnesidedError, RequestError, UnsupportedError
-from onesided.collectives.hints import MANUAL, Hints
+from onesided.collectives.hints import MANUAL
+from onesided.collectives.operation import Operation
 from onesided.collectives.program import (
     ACTIVE,
     ALL_CALLS,
@@ -69,42 +70,6 @@ from onesided.collectives.registry import Method
 from onesided.collectives.transport import Credit, Outlet, Transport
 
 STATES = {INACTIVE: "inactive", ACTIVE: "active", BROKEN: "broken", FREED: "freed"}
-
-
-class Operation(Protocol):
-    """What a request carries out, as agreed on all ranks: an exchange, a broadcast."""
-
-    @property
-    def method(self) -> str:
-        """The transport by name."""
-
-    @property
-    def any_order(self) -> bool:
-        """Ranks may start and complete requests of this method in different orders."""
-
-    @property
-    def context(self) -> Context:
-        """The communicator, with what its requests share."""
-
-    @property
-    def number(self) -> int:
-        """The number of the request in its context, the same on all ranks."""
-
-    @property
-    def hints(self) -> Hints:
-        """What the caller has said in ``info``."""
-
-    @property
-    def sent(self) -> Any:
-        """The send data as the caller gave them."""
-
-    @property
-    def before(self) -> Callable[[], object] | None:
-        """Called in Start before the round, where data do not lie in memory as they travel."""
-
-    @property
-    def after(self) -> Callable[[Any], object] | None:
-        """Called with the receive memory of the round by the Wait or Test that completes it."""
 
 
 class Persistent(Rounds, Scoped):
@@ -257,8 +222,7 @@ class Request(Persistent):
 
     ``setup_time`` is the time that initialization took on this rank, in seconds. ``chosen_by``
     says by what ``auto`` chose the method, empty where the caller did: by measuring, now or
-    before, by a model of which it says whether its parameters were measured or assumed, or by
-    what usually wins.
+    before, or by what usually wins.
     """
 
     def __init__(self, operation: Operation, transport: Transport, resources: Resources) -> None:
@@ -267,6 +231,7 @@ class Request(Persistent):
         self.method = operation.method
         self.setup_time = 0.0
         self.chosen_by = ""
+        self.again: Callable[..., Request] | None = None
         self.watch: Any = None
         self._outlets: list[list[list[Outlet]]] = []  # by slot and chunk, from their first use
         self._written = bytearray(transport.chunks)
@@ -383,6 +348,32 @@ class Request(Persistent):
         self.resources.release(bool(lost))
         if credit is not None and lost:
             credit.settle(reached)  # of requests that alternate, the others can be started again
+
+    def like(self, *buffers: Any) -> Request:
+        """Collective. Another request of the same pattern, by the same method, on other buffers.
+
+        Neighbors are known, so nobody asks who has something for whom, and nothing is measured.
+        The new request is independent of this one, which may be active or broken meanwhile.
+
+        Parameters
+        ----------
+        buffers
+            What the initialization function was given first: ``sendbuf, recvbuf``, of a broadcast
+            ``buf``. They describe the same blocks of the same types; their memory may be of
+            another kind (plain, from :func:`empty`, None for the request's own).
+
+        Raises
+        ------
+        RequestError
+            This request has been freed.
+        PatternError, MismatchError, UnsupportedError, ResourceError
+            On every rank: blocks that differ from this request's on any rank, or what the method
+            refuses.
+        """
+        if self._state == FREED or self.again is None:
+            self._refuse("repeated on other buffers")
+        again: Callable[..., Request] = self.again  # type: ignore[assignment]
+        return again(self, *buffers)
 
     def Open(self) -> bool:
         """Local (in strictly ordered methods it waits for the other ranks, and advances all late

@@ -226,10 +226,6 @@ def check(content):
     assert all(f" {NATIVE.method} " in text for text in content["pattern"]["wrong"])
 
 
-def test_parts_of_the_benchmark(run_cases):
-    run_cases("cases_bench_partitioned", 2)
-
-
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
     """Everybody, with every order, and with two threads."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,41 +14,6 @@ from onesided.apps.papers.rmamt_compiled import build
 
 FAULTS = Path(__file__).resolve().parent / "programs" / "rma_mt_fault"
 FAST = "--repeats 1 --iterations 3 --run-seconds 0.01 --messages 4".split()
-
-
-@pytest.fixture(scope="module")
-def loop(tmp_path_factory):
-    """The loop in C, as an option of cases; without a compiler there is none."""
-    path = tmp_path_factory.mktemp("loop") / "rma_loop.so"
-    code = (
-        "import sys; from pathlib import Path;"
-        "from onesided.apps.papers.rmamt_compiled import build;"
-        "build(Path(sys.argv[1]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(path)],
-        env=dict(commands.clean_environment()) | {"OMPI_MCA_osc": "^ucx"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
-    return {"loop": str(path)} if done.returncode == 0 else {}
-
-
-@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
-def test_cells(run_cases, ranks, loop):
-    run_cases("cases_rmamt", ranks, options=loop, share=6)
-
-
-@pytest.mark.full
-def test_cells_between_nodes(run_cases, two_nodes, loop):
-    layout = {"env": two_nodes.env, "nodes": two_nodes.nodes}
-    run_cases("cases_rmamt", two_nodes.ranks, options=loop, **layout)
-
-
-def test_a_level_that_is_too_low(run_cases):
-    run_cases("cases_rmamt", 2, select="too_low", env={"MPI4PY_RC_THREAD_LEVEL": "single"})
 
 
 def sweep(folder, *words, faults=False):

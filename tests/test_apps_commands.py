@@ -12,10 +12,7 @@ import commands
 import mpi_harness
 import pytest
 import servers
-from mpi4py import MPI
 
-from onesided.apps.tools import doctor
-from onesided.collectives.modelling.parameters import MACHINES, keep_parameters
 from onesided.collectives.program import COMPILED, interpreter
 from onesided.collectives.registry import methods
 from onesided.sparse.files.entries import parser
@@ -60,7 +57,7 @@ def test_spmv_on_four_ranks():
     assert "Verified with SciPy" in finished.out
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("given", "threads"), [([], 1), (["OMP_NUM_THREADS=3"], 3)])
 def test_a_rank_has_one_thread_unless_the_user_says_otherwise(given, threads):
     outcome = mpi_harness.run(TESTS / "programs" / "apps_threads.py", 2, *given, timeout=60)
@@ -83,15 +80,6 @@ def test_doctor_tells_who_runs_rounds(core, words, tmp_path):
     assert json.loads(path.read_text())["machine"]["interpreters"] == [words]
 
 
-def test_doctor_tells_what_estimates_go_by(tmp_path, monkeypatch):
-    path = tmp_path / "model.json"
-    monkeypatch.setenv("ONESIDED_MODEL", str(path))
-    said = doctor.facts(MPI.COMM_SELF)["estimates"]
-    assert said == "assumed parameters: none were measured here (onesided bench model --keep)"
-    keep_parameters(MACHINES["gigabit"])
-    assert doctor.facts(MPI.COMM_SELF)["estimates"].startswith("measured by onesided bench model")
-
-
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_doctor_tries_every_method(ranks):
     outcome = servers.run("-m onesided.apps", ranks, "doctor", timeout=120)
@@ -101,8 +89,7 @@ def test_doctor_tries_every_method(ranks):
     assert "NO" not in re.findall(r"\bNO\b", outcome.stdout)
     kernels = f"sparse kernels  {', '.join(available())}"
     words = ("MPI library", "thread level", f"rounds are run by  {interpreter()}", "Known defects")
-    for word in (*words, kernels, f"matrices are parsed by  {parser()}", f"{ranks} rank",
-                 "estimates go by  "):  # fmt: skip
+    for word in (*words, kernels, f"matrices are parsed by  {parser()}", f"{ranks} rank"):
         assert word in outcome.stdout, outcome.report()
 
 
@@ -128,7 +115,7 @@ def test_benchmarks_come_to_their_end(words, tmp_path):
         assert "mpi" in row["ratios"] or row["method"] in ("SciPy", "mpi4py-fft")
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("ranks", [1, 4])
 def test_a_command_starts_itself(ranks):
     finished = ran(commands.onesided(*SMALL, "--comm", "rma-fence", "--ranks", str(ranks)))
@@ -152,7 +139,7 @@ def test_an_infiltrated_result_is_noticed():
     assert "WRONG" in ran(finished, 1).out
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
 @pytest.mark.parametrize("fault", ["rank", "thread"])
 def test_an_unexpected_error_ends_the_job(fault, ranks):
@@ -225,7 +212,7 @@ def test_a_mistake_is_one_sentence_without_a_launcher(mistake, files):
     assert finished.err.count("\n") == 1, finished
 
 
-@pytest.mark.in_turn(2)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("mistake", ["truncated", "option"])  # with MPI and without it
 @pytest.mark.parametrize("start", ["under mpiexec", "without a launcher", "by --ranks"])
 def test_a_mistake_is_one_sentence_of_a_process_of_its_own(mistake, start, files):

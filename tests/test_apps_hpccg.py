@@ -230,28 +230,6 @@ def test_the_help_names_every_way():
     assert [name for name in own if name not in text] == []
 
 
-@pytest.mark.parametrize("ranks", [2, pytest.param(1, marks=pytest.mark.full)])
-def test_hpccg(run_cases, ranks):
-    run_cases("cases_hpccg", ranks, share=2)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("ranks", [3, 4])
-def test_hpccg_on_more_ranks(run_cases, ranks):
-    run_cases("cases_hpccg", ranks)
-
-
-@pytest.mark.full
-def test_hpccg_on_two_nodes(run_cases, two_nodes):
-    run_cases(
-        "cases_hpccg",
-        two_nodes.ranks,
-        select="case_every_way",
-        env=two_nodes.env,
-        nodes=two_nodes.nodes,
-    )
-
-
 def test_the_command_draws_and_tells(tmp_path):
     pytest.importorskip("matplotlib", reason="the pictures need matplotlib")
     files = [tmp_path / name for name in ("out.json", "out.png", "out-overhead.png")]

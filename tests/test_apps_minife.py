@@ -225,32 +225,6 @@ def test_a_grown_mesh_has_so_many_times_the_elements(shares):
     assert grown((8, 4, 4), 2) == (8, 8, 4)
 
 
-@pytest.mark.parametrize("ranks", [2, pytest.param(1, marks=pytest.mark.full)])
-def test_minife(run_cases, ranks):
-    run_cases("cases_minife", ranks)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("ranks", [3, 4, 6])
-def test_minife_on_more_ranks(run_cases, ranks):
-    run_cases("cases_minife", ranks)
-
-
-def test_shared_nodes_of_four_ranks(run_cases):
-    run_cases("cases_minife", 4, select="same_equations")
-
-
-@pytest.mark.full
-def test_minife_on_two_nodes(run_cases, two_nodes):
-    run_cases(
-        "cases_minife",
-        two_nodes.ranks,
-        select="every_way",
-        env=two_nodes.env,
-        nodes=two_nodes.nodes,
-    )
-
-
 def test_the_command_draws_and_tells(tmp_path):
     pytest.importorskip("matplotlib", reason="the picture needs matplotlib")
     files = [tmp_path / name for name in ("out.json", "out.png")]

@@ -35,32 +35,6 @@ lj   force style
 """
 
 
-@pytest.mark.parametrize("ranks", [2, pytest.param(1, marks=pytest.mark.full)])
-def test_minimd(run_cases, ranks):
-    run_cases("cases_minimd", ranks, share=2)
-
-
-def test_three_ranks_of_which_one_has_no_atoms(run_cases):
-    run_cases("cases_minimd", 3, select="ranks_without_atoms")
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("ranks", [3, 4, 8])
-def test_minimd_on_more_ranks(run_cases, ranks):
-    run_cases("cases_minimd", ranks)
-
-
-@pytest.mark.full
-def test_minimd_on_two_nodes(run_cases, two_nodes):
-    run_cases(
-        "cases_minimd",
-        two_nodes.ranks,
-        select="case_every_way",
-        env=two_nodes.env,
-        nodes=two_nodes.nodes,
-    )
-
-
 def test_the_command_draws_and_tells(tmp_path):
     pytest.importorskip("matplotlib", reason="the pictures need matplotlib")
     names = ("in.lj.miniMD", "out.json", "out.png", "out-overhead.png")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import commands
-import pytest
 
 from onesided.apps.solvers.solve import HEIGHT, WIDTH, text_plot
 
@@ -31,19 +30,6 @@ def test_every_line_has_its_mark_and_nothing_breaks_the_plot():
     for values in ([], [0.0], [float("nan")]):
         assert text_plot("none", {"a": values}) == "none: nothing to draw"
     assert "*" in text_plot("one", {"a": [1.0]})
-
-
-COVERING = ["precond=amg", "solver=gmres", "rcm", "kind=npy", "least", "not_there", "wrong", "top"]
-
-
-def test_solve_and_pagerank(run_cases):
-    run_cases("cases_solve", 2, select=[*COVERING, "mistake"])
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-def test_all_of_solve_and_pagerank(run_cases, ranks):
-    run_cases("cases_solve", ranks, timeout=300)
 
 
 def test_the_commands_start_themselves(tmp_path):

@@ -24,24 +24,6 @@ from onesided.pencilfft.io.selection import Selection
 from onesided.pencilfft.io.xdmf import generate_xdmf
 
 
-@pytest.mark.parametrize(("module", "ranks"), [("cases_io", 3), ("cases_io_errors", 2)])
-def test_files(run_cases, module, ranks):
-    run_cases(module, ranks, share=2)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("ranks", [1, 2, 4, 6])
-@pytest.mark.parametrize("module", ["cases_io", "cases_io_errors"])
-def test_files_on_more_ranks(run_cases, module, ranks):
-    run_cases(module, ranks)
-
-
-@pytest.mark.full
-def test_files_of_virtual_nodes(run_cases, virtual_nodes):
-    settings = {**vars(virtual_nodes), "env": {"ONESIDED_IO_DISK": "1"}}
-    run_cases("cases_io", timeout=600, **settings)
-
-
 @st.composite
 def selections(draw):
     """A shape, a global slice of it, and a block of it."""

@@ -246,18 +246,3 @@ def test_chirps_are_even_and_make_a_transform():
     j, k = np.arange(n), np.arange(n)[:, None]
     product = chirp(k, n) * chirp(j, n) / chirp(k - j, n)
     np.testing.assert_allclose(product, np.exp(-2j * np.pi * j * k / n), atol=1e-13)
-
-
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-def test_lines(run_cases, ranks):
-    run_cases("cases_line", ranks, among=(2, 3, 4), share=2)
-
-
-def test_lines_on_many_ranks(run_cases):
-    run_cases("cases_line", 7, select="case_short_lines[first=1]", share=2)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7])
-def test_lines_in_all_combinations(run_cases, ranks):
-    run_cases("cases_line", ranks, env={"ONESIDED_FFT_CASES": "all"}, timeout=600.0)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from cases import parameters, skip
 from mpi4py import MPI
 
+from onesided.apps.bench.foreign import ForeignError
 from onesided.apps.papers import rmamt_epochs
 from onesided.apps.papers.rmamt_cell import (
     ALONE,
@@ -20,7 +24,7 @@ from onesided.apps.papers.rmamt_cell import (
     Cell,
     Plan,
 )
-from onesided.apps.papers.rmamt_compiled import Compiled
+from onesided.apps.papers.rmamt_compiled import Compiled, build
 from onesided.apps.papers.rmamt_epochs import OPERATIONS, SYNCHRONISATIONS
 from onesided.apps.papers.rmamt_worker import LEAST, outcome, refusal
 
@@ -32,17 +36,29 @@ def fitting(comm, pattern):
         skip(f"{pattern} does not take {comm.size} ranks")
 
 
-def library(options):
-    """The loop in C, if the test has built it."""
-    return Compiled(options["loop"]) if options.get("loop") else None
+@functools.cache
+def folder():
+    """One of this process, removed at its end."""
+    return tempfile.TemporaryDirectory(prefix="rma-loop-")
+
+
+@functools.cache
+def library():
+    """The loop in C; None without a compiler."""
+    path = Path(folder().name, "rma_loop.so")
+    try:
+        build(path)
+    except ForeignError:
+        return None
+    return Compiled(str(path))
 
 
 @parameters(
     pattern=list(PATTERNS), sync=list(SYNCHRONISATIONS), op=list(OPERATIONS), threads=[0, 2]
 )
-def case_every_message_comes(comm, pattern, sync, op, threads, options):
+def case_every_message_comes(comm, pattern, sync, op, threads):
     fitting(comm, pattern)
-    compiled = library(options)
+    compiled = library()
     for size in (1, 24, 5000):
         cell = Cell(pattern, sync, op, threads, size, "multiple")
         found = outcome(comm, cell, PLAN, compiled)
