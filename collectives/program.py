@@ -67,19 +67,16 @@ CREDIT, HEAD, TOLD, TAIL, ENTRIES, ROOM = 0, 8, 9, 16, 24, 64
 
 #: What C and Python must agree on.
 LAYOUT = {
-    "COPY": COPY, "BOX": BOX, "GATHER": GATHER, "RAISE": RAISE, "AWAIT": AWAIT, "CALL": CALL,
-    "REDUCE": REDUCE,
-    "INACTIVE": INACTIVE, "ACTIVE": ACTIVE, "BROKEN": BROKEN, "FREED": FREED,
-    "CREDIT": CREDIT, "HEAD": HEAD, "TOLD": TOLD, "TAIL": TAIL, "ENTRIES": ENTRIES,
-    "ROOM": ROOM, "KERNEL": KERNEL, "SCALE": SCALE,
-    "SERVES": SERVES, "LATER": LATER, "BLOCKS": BLOCKS, "ONCE": ONCE,
-    "LOCAL_CALLS": LOCAL_CALLS, "ALL_CALLS": ALL_CALLS,
+    name: globals()[name] for name in (
+        "COPY BOX GATHER RAISE AWAIT CALL REDUCE INACTIVE ACTIVE BROKEN FREED CREDIT HEAD TOLD "
+        "TAIL ENTRIES ROOM KERNEL SCALE SERVES LATER BLOCKS ONCE LOCAL_CALLS ALL_CALLS"
+    ).split()
 }  # fmt: skip
 
 #: Polls of the Python interpreter between two looks at everything else.
 SPINS = 24
 
-#: One round in so many is timed.
+#: One round in so many is timed by the compiled interpreter.
 SAMPLED = 32
 
 #: A step; the first item says which one. Arrays and callables, no addresses.
@@ -236,7 +233,6 @@ class PythonCredit:
 class PythonRounds:
     """The verbs of a request and the state between them; what they call is in :mod:`.request`.
 
-    ``least`` is the shortest time inside Start and Wait of the rounds that were timed, in seconds.
     ``_hooked``: ``_before_start``, ``_after_start``, ``_before_wait``, ``_before_test`` and
     ``_after_wait`` are called around the verbs.
     """
@@ -247,8 +243,7 @@ class PythonRounds:
         self._lock = threading.Lock()
         self._inside = 0  # the thread that has the lock
         self._listed = False
-        self._sampled, self._spent, self.least = False, 0.0, 0.0
-        self.in_start, self.in_wait, self.waiting, self.helped = 0.0, 0.0, 0.0, 0
+        self.least, self.in_start, self.in_wait, self.waiting, self.helped = 0.0, 0.0, 0.0, 0.0, 0
         self._by_thread = self._by_python = 0
         self._needs_calls = self._blocks = False
         self._plans: list[Plan] = []
@@ -270,13 +265,9 @@ class PythonRounds:
             if self._state != INACTIVE:
                 self._refuse("started")
             self._state = ACTIVE
-            self._sampled = self.rounds % SAMPLED == SAMPLED // 2
-            sampled = time.perf_counter() if self._sampled else 0.0
             with self._unbroken():
                 self._reserve(0)
                 self._launch()
-                if self._sampled:
-                    self._spent = time.perf_counter() - sampled
                 if self._hooked:
                     self._after_start()
                 self._enlist_if_late()
@@ -293,13 +284,8 @@ class PythonRounds:
             self._before_wait()
         with self._locked():
             if self._state == ACTIVE:
-                sampled = time.perf_counter() if self._sampled else 0.0
                 with self._unbroken():
                     self._complete()
-                    if self._sampled:
-                        self._sampled = False
-                        spent = self._spent + time.perf_counter() - sampled
-                        self.least = min(self.least or spent, spent)
                     self._finish()
                 if began:
                     self.in_wait += time.perf_counter() - began
@@ -370,7 +356,7 @@ class PythonRounds:
     def _open(self, chunks: int) -> None:
         self._check_program(1)
         with self._locked():
-            self._state, self._sampled = ACTIVE, False
+            self._state = ACTIVE
             self._reserve(1)
             self._unready = chunks
 
@@ -415,10 +401,10 @@ class PythonRounds:
     # -- inside -----------------------------------------------------------------------------------
 
     def _try_lock(self) -> bool:
-        if not self._lock.acquire(blocking=False):
-            return False
-        self._inside = threading.get_ident()
-        return True
+        taken = self._lock.acquire(blocking=False)
+        if taken:
+            self._inside = threading.get_ident()
+        return taken
 
     def _unlock(self) -> None:
         self._inside = 0

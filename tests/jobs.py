@@ -267,6 +267,8 @@ COLLECTIVES = {
         *on(2, name="nodes", env=QUICK, options={"ranks_per_node": "1"}, thin=True,
             select=["case_polling_ends"]),
     ],
+    "cases_profiling": [*on(1, 2, 3, alike=True, thin=True),
+                        *on(2, name="python", env={"ONESIDED_CORE": "python"}, thin=True)],
     "cases_completion": [*on(2, env=QUICK, thin=True), *full(4, env=QUICK),
                          *two_nodes(env=QUICK, full=True)],
     "cases_agreement": [*on(2, env=QUICK, thin=True), *full(4, env=QUICK),

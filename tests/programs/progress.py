@@ -213,6 +213,21 @@ def small_shm(how):
     print(f"rank {COMM.rank} was refused {refused}", flush=True)
 
 
+def profiled(when):
+    """Rounds, of requests that are freed or not; what is printed is the library's."""
+    for method in ("p2p", "rma-notify"):
+        request = Alltoallv_init(COMM, np.ones(COMM.size), None, method=method)
+        request.label = "label of mine"
+        for _ in range(5):
+            request.Start()
+            request.Wait()
+        if when == "freed":
+            request.Free()
+        else:
+            keep.append(request)
+    print("has done its rounds", flush=True)
+
+
 def after_finalize(method):
     """What Wait has returned is where it was, and the requests raise."""
     send = np.arange(5000 * COMM.size) + COMM.rank
@@ -246,5 +261,5 @@ def after_finalize(method):
 if __name__ == "__main__":
     programs = {"left over": left_over, "fork": fork, "fork while active": fork_while_active,
                 "attributes": attributes, "small shm": small_shm,
-                "after finalize": after_finalize}
+                "after finalize": after_finalize, "profiled": profiled}
     programs[sys.argv[1]](*sys.argv[2:])
