@@ -22,7 +22,7 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -240,12 +240,10 @@ class Kept:
         self._start = start // page * page
         self._size = -(-(start + len(memory) - self._start) // page) * page
         self._second: int | None = None
-        remap = getattr(ctypes.CDLL(None), "mremap", None)
-        if remap is None or not len(memory):
-            return
-        self._remap = remap
-        remap.restype = ctypes.c_void_p
-        self._second = self._moved(self._start, 0, self._MAYMOVE)
+        self._remap = getattr(ctypes.CDLL(None), "mremap", None)
+        if self._remap is not None and len(memory):
+            self._remap.restype = ctypes.c_void_p
+            self._second = self._moved(self._start, 0, self._MAYMOVE)
 
     def restore(self) -> None:
         """Local. Move it to where the first one was."""
@@ -253,10 +251,8 @@ class Kept:
             self._moved(self._second, self._size, self._MAYMOVE | self._FIXED, self._start)
 
     def _moved(self, start: int, size: int, *how: int) -> int | None:
-        words = [ctypes.c_size_t(word) for word in (start, size, self._size)]
-        flags, *place = how
-        there: int | None = self._remap(*words, ctypes.c_int(flags), *map(ctypes.c_void_p, place))
-        return None if there == ctypes.c_void_p(-1).value else there
+        there: Any = self._remap(*map(ctypes.c_size_t, (start, size, self._size, *how)))
+        return None if there == ctypes.c_void_p(-1).value else int(there)
 
 
 def _space(node: Node, nbytes: int) -> tuple[_FileLock, str, Exception | None]:
@@ -546,53 +542,54 @@ def _gap(region: Region) -> list[tuple[int, int]]:
 
 # -- the control memory of a request --------------------------------------------------------------
 
-#: Offsets in bytes of the counters of a rank, in cache lines of their own.
-FILLED, TAKEN, ARRIVED, COUNTERS = (i * ALIGNMENT for i in range(4))
 
+class ControlMemory:
+    """The counters, slots and staging areas of one request: a part of the arena on every rank.
 
-class Control:
-    """The control memory of one request, a part of the arena: [counters | ring] on every rank, zero
-    at first."""
+    Every rank lays out its own, tells its peers :attr:`place` and what is where in it, and hears
+    theirs. ``most`` has the largest of the ``numbers`` of all ranks.
+    """
 
     def __init__(
-        self, operation: Any, resources: Resources, room: int, far: bool,
-        linked: Sequence[int] = (),
-    ) -> None:  # fmt: skip
-        """Collective. ``room``: bytes of this rank's ring. ``far``: ranks of other nodes Put.
-        ``linked``: those to which this rank Puts, or which Put to it; each of two names the
-        other."""
-        context, size = operation.context, COUNTERS + room
-        self._arena = arena = Arena.of(context)
-        self._near = operation.node.rank_of
-        share, most = arena.claim(size, f"memory of request {operation.number}", [int(far)])
-        if share is None or share.root is None:
+        self, operation: Any, resources: Resources, nbytes: int, numbers: Sequence[int]
+    ) -> None:
+        """Collective. ``nbytes`` may differ between ranks; the bytes are as they are."""
+        self._arena = arena = Arena.of(operation.context)
+        name = f"memory of request {operation.number}"
+        share, self.most = arena.claim(max(nbytes, 1), name, numbers)
+        if share is None:
             raise ValueError("no control memory")
         resources.on_release(arena.shrink)
         resources.on_release(share.release)
-        if most[0]:
-            arena.widen()
-        share.root[:] = 0
-        self.number, self.offset = share.number, share.offset
-        place = np.array([share.number, share.offset], np.int64)
-        everyone = words_of_all(len(operation.node.ranks), (np.int64, 2))
-        operation.node.comm.Allgather(place, everyone)
-        self._places = dict(zip(operation.node.ranks, everyone.tolist(), strict=True))
-        words = dict.fromkeys(linked, place.tolist())
-        self._places |= swapped(context.comm, operation.number, words)
+        self.share = share
+        self.place = (share.number, share.offset)
+        self._places: dict[int, tuple[int, int]] = {operation.context.comm.rank: self.place}
+
+    @property
+    def root(self) -> NDArray[np.uint8]:
+        """Local. The bytes of this rank."""
+        if self.share.root is None:
+            raise RequestError("the memory has been given back")
+        return self.share.root
+
+    def widen(self) -> None:
+        """Collective. Let ranks of other nodes Put."""
+        self._arena.widen()
+
+    def hear(self, places: Mapping[int, tuple[int, int]]) -> None:
+        """Local. Where the control memory of other ranks is."""
+        self._places |= places
+
+    def part(self, rank: int) -> NDArray[np.uint8]:
+        """Local. The control memory of a rank of this node, from its start on."""
+        number, offset = self._places[rank]
+        region = self._arena.regions[number]
+        found: NDArray[np.uint8] = region.part(region.node.rank_of[rank])[offset:]
+        return found
 
     def cell(self, rank: int, offset: int) -> NDArray[np.int64]:
         """Local. A counter of a rank of this node."""
-        return self._segment(rank)[offset : offset + 8].view(np.int64)
-
-    def ring(self, rank: int, room: int) -> NDArray[np.uint8]:
-        """Local. The first bytes of the ring of a rank of this node."""
-        return self._segment(rank)[COUNTERS : COUNTERS + room]
-
-    def _segment(self, rank: int) -> NDArray[np.uint8]:
-        number, offset = self._places[rank]
-        region = self._arena.regions[number]
-        part: NDArray[np.uint8] = region.part(region.node.rank_of[rank])[offset:]
-        return part
+        return cell_of(self.part(rank), offset)
 
     def window(self, rank: int) -> MPI.Win:
         """Local. The window through which the control memory of any rank is reached."""
@@ -603,8 +600,42 @@ class Control:
 
     def start(self, rank: int) -> int:
         """Local. Where a rank's control memory begins in :meth:`window`, in bytes."""
-        start: int = self._places[rank][1]
-        return start
+        return self._places[rank][1]
+
+
+def cell_of(memory: NDArray[np.uint8], offset: int) -> NDArray[np.int64]:
+    """Local. The counter at an offset: an aligned 64-bit integer."""
+    return memory[offset : offset + 8].view(np.int64)
+
+
+#: Offsets in bytes of the counters of a rank, in cache lines of their own.
+FILLED, TAKEN, ARRIVED, COUNTERS = (i * ALIGNMENT for i in range(4))
+
+
+class Control(ControlMemory):
+    """Control memory that is [counters | ring] on every rank, zero at first."""
+
+    def __init__(
+        self, operation: Any, resources: Resources, room: int, far: bool,
+        linked: Sequence[int] = (),
+    ) -> None:  # fmt: skip
+        """Collective. ``room``: bytes of this rank's ring. ``far``: ranks of other nodes Put.
+        ``linked``: those to which this rank Puts, or which Put to it; each of two names the
+        other."""
+        super().__init__(operation, resources, COUNTERS + room, [int(far)])
+        if self.most[0]:
+            self.widen()
+        self.root[:] = 0
+        node = operation.node
+        everyone = words_of_all(len(node.ranks), (np.int64, 2))
+        node.comm.Allgather(np.array(self.place, np.int64), everyone)
+        self.hear(dict(zip(node.ranks, map(tuple, everyone.tolist()), strict=True)))
+        words = dict.fromkeys(linked, self.place)
+        self.hear(swapped(operation.context.comm, operation.number, words))
+
+    def ring(self, rank: int, room: int) -> NDArray[np.uint8]:
+        """Local. The first bytes of the ring of a rank of this node."""
+        return self.part(rank)[COUNTERS : COUNTERS + room]
 
 
 # -- memory of the caller's -----------------------------------------------------------------------

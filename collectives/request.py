@@ -337,15 +337,16 @@ class Request(Persistent):
             return
         comm, name = self.resources.context.comm, f"Free of request {self.operation.number}"
         lost = self._state == BROKEN or (self._state == ACTIVE and bool(self._unready))
+        torn = lost and not self._done  # in the middle of its steps: epochs may be open
         active = self._state == ACTIVE and not lost
         credit = self.transport.credit
         reached = 0 if credit is None else credit.number
         agree(comm, None, name)  # of two words, as every first one: others may be elsewhere
-        lost, running, reached = largest(comm, None, name, [lost, active, reached])
+        lost, torn, running, reached = largest(comm, None, name, [lost, torn, active, reached])
         if running and not lost:
             agree(comm, self._misuse("freed") if active else None, name)  # it raises on all
         self.retire()
-        self.resources.release(bool(lost))
+        self.resources.release(bool(torn))
         if credit is not None and lost:
             credit.settle(reached)  # of requests that alternate, the others can be started again
 
