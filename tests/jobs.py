@@ -159,10 +159,8 @@ PROGRESS_ON_NODES = [
     "case_barrier_between", "case_barrier_inside", "case_message_between", "case_collective_calls",
     "case_a_rank_computes",
 ]  # fmt: skip
-REDUCTIONS_ON_NODES = [
-    "case_results", "case_the_order", "case_the_same_bits", "case_nobody_passes", "case_ranks_that",
-    "case_message",
-]  # fmt: skip
+REDUCTIONS_ON_NODES = ["case_the_same_bits", "case_nobody_passes", "case_ranks_that_run",
+                       "case_message"]  # fmt: skip
 BROADCASTS = ["life", "specifications", "in_many_segments", "memory_in_use", "one_copy",
               "child_order"]  # fmt: skip
 DIRECT = [f"method={name}" for name in ("rma-notify", "rma-p2p", "rma-fence,", "rma-fence]", "p2p")]
@@ -205,11 +203,10 @@ COLLECTIVES = {
         *two_nodes(full=True),
     ],
     "cases_reduction": [
-        *on(1), *on(2, 3, alike=True, thin=True), *full(4),
+        *on(2, 3, thin=True), *full(1, 4, 5),
         *emulated(3, "1", select=REDUCTIONS_ON_NODES, thin=True),
         *emulated(5, "2", select=REDUCTIONS_ON_NODES, thin=True),
         *on(3, name="python", env=PYTHON, thin=True),
-        *on(4, name="dealt", select="case_nodes_that_do_not"),
         *two_nodes(REDUCTIONS_ON_NODES, thin=True),
     ],
     "cases_broadcast": [
@@ -318,7 +315,8 @@ PENCILFFT = {
     "cases_fft_random": FFT,
     "cases_fft_wisdom": FFT,
     "cases_fft_dropin": [*on(1, 2), *full(4)],
-    "cases_line": [*FFT, *on(7, select="case_short_lines[first=1]", thin=True)],
+    "cases_fft_line": [*FFT, *on(7, select="case_lines[char=D", thin=True)],
+    "cases_fft_nonblocking": FFT,
     "cases_io": [*on(3, thin=True), *full(1, 2, 4, 6),
                  Job(4, "disk", 2, (("ONESIDED_IO_DISK", "1"),), full=True, needs="virtual")],
     "cases_io_errors": [*on(2, thin=True), *full(1, 4, 6)],
