@@ -85,7 +85,7 @@ def test_a_child_forked_in_the_middle_of_a_round(method):
 
 
 @pytest.mark.parametrize("method", ["auto", "rma-notify", "rma-fence", "p2p", "mpi-persistent"])
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [2, 3])
 def test_arrays_and_requests_after_finalize(method, ranks):
     assert passes(ranks, "after finalize", method).stdout.count("goes on") == ranks
 

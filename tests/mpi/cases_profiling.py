@@ -20,7 +20,7 @@ def case_rows(comm, method, verb):
     moved.request.label = "first"
     moved.round(0)
     with profile(comm) as times:
-        other = Vector(comm, tables(comm.size)["uneven"] + 1, method)
+        other = Vector(comm, tables(comm.size)["uneven"] + 1, "p2p")
         for turn in range(ROUNDS):
             moved.fill(turn)
             moved.request.Start()
