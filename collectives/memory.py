@@ -61,7 +61,6 @@ PATIENCE = 10.0
 SHARED = "/dev/shm"
 
 _regions: dict[str, Region] = {}
-_wide_regions: dict[str, Region] = {}
 
 
 def aligned(nbytes: int) -> int:
@@ -127,7 +126,6 @@ class Region:
         finally:
             lock.release()
         self.wide: MPI.Win | None = None
-        self.wide_key = ""
         self.users = 0
         #: What callers may receive in: from where to where, in bytes of this rank's segment.
         self.lent = [(0, nbytes)]
@@ -194,8 +192,6 @@ class Region:
         except Exception:
             self._narrow()
             raise
-        self.wide_key = comm.bcast(uuid.uuid4().hex if comm.rank == 0 else None)
-        _wide_regions[self.wide_key] = self
 
     def _narrow(self) -> None:
         if self.wide is not None:
@@ -213,7 +209,6 @@ class Region:
         """Collective over the context. ``looked_at``: arrays of this rank show its own segment,
         other than by :meth:`part`; what is looked at stays mapped to the end of the process."""
         _regions.pop(self.key, None)
-        _wide_regions.pop(self.wide_key, None)
         seen = {rank for rank, part in self._parts.items() if part() is not None}
         seen |= {self.node.comm.rank} if looked_at else set()
         kept = [Kept(self.segment(rank)) for rank in sorted(seen)]
@@ -347,11 +342,6 @@ def find_region(array: NDArray[Any]) -> Region | None:
 def region_with_key(key: str | None) -> Region | None:
     """Local. The region with this key, where this rank has a part of it."""
     return None if key is None else _regions.get(key)
-
-
-def wide_region(key: str) -> Region | None:
-    """Local. The region whose window for ranks of other nodes has this key."""
-    return _wide_regions.get(key)
 
 
 # -- the arena ------------------------------------------------------------------------------------

@@ -235,19 +235,16 @@ COLLECTIVES = {
     ],
     "cases_passive_errors": [*on(3), *full(1, 2, 4), *two_nodes(full=True)],
     "cases_partitioned": [
-        *on(2, 3, alike=True, thin=True), *on(2, name="python", env=PYTHON, thin=True),
-        *two_nodes(["method=auto", "method=rma"], full=True), *full(2, name="debug", env=DEBUG),
-        *without_single_copy(2, select=["case_late", "case_rings"]),
-        *at_level("funneled", "serialized", select=["sizes_and_orders", "contents"], thin=True),
+        *on(2, 3, thin=True), *full(1, 4, 7),
+        *on(2, name="python", env=PYTHON, thin=True), *full(2, name="debug", env=DEBUG),
+        *two_nodes(["method=auto", "row=auto", "row=p2p"], thin=True),
+        *without_single_copy(2, select="case_rounds", full=True),
+        *at_level("funneled", "serialized", select="case_rounds", thin=True),
     ],
     "cases_partitioned_limits": [
         *on(2, 3, alike=True, thin=True), *on(2, name="python", env=PYTHON, thin=True),
-        *two_nodes(["method=auto", "method=rma", "disagree", "board"], thin=True),
+        *two_nodes(["method=auto", "disagree"], thin=True),
         *on(2, name="debug", env=DEBUG, thin=True),
-    ],
-    "cases_partitioned_progress": [
-        *on(2, 3, alike=True, thin=True), *on(2, name="python", env=PYTHON, thin=True),
-        *two_nodes(thin=True),
     ],
     "cases_progress": [
         *on(2, env=QUICK, thin=True), *full(4, env=QUICK),
