@@ -76,9 +76,6 @@ LAYOUT = {
 #: Polls of the Python interpreter between two looks at everything else.
 SPINS = 24
 
-#: One round in so many is timed by the compiled interpreter.
-SAMPLED = 32
-
 #: A step; the first item says which one. Arrays and callables, no addresses.
 Step = tuple[Any, ...]
 Chain = list[Step]
@@ -245,7 +242,7 @@ class PythonRounds:
         self._lock = threading.Lock()
         self._inside = 0  # the thread that has the lock
         self._listed = False
-        self.least, self.in_start, self.in_wait, self.waiting, self.helped = 0.0, 0.0, 0.0, 0.0, 0
+        self.in_start, self.in_wait, self.waiting, self.helped = 0.0, 0.0, 0.0, 0
         self._by_thread = self._by_python = 0
         self._needs_calls = self._blocks = False
         self._plans: list[Plan] = []

@@ -17,9 +17,6 @@ enum { SPINS = 64, YIELDS = 4, CALLS = 48 };
    before is copied: of longer ones the processor sees where they go. */
 enum { LINE = 64, SHORT_ROW = 256, LONG_ROW = 4096 };
 
-/* One round in so many is timed, so that a decision can be compared with what came of it. */
-enum { SAMPLED = 32 };
-
 typedef struct {
     int op;
     int flags;               /* of CALL */
@@ -61,18 +58,16 @@ typedef struct {
 
 typedef struct Rounds {
     PyObject_HEAD
-    int state, hooked, listed, unready, slot, variant, slots, sampled;
+    int state, hooked, listed, unready, slot, variant, slots;
     int by_thread, watched;  /* the thread may, and does, look after late rounds */
     int by_python;           /* a thread of Python has to: a call is ahead, or there is no other */
     int needs_calls;         /* of some round, a late one may need calls */
     int blocks;              /* some step waits for other ranks */
-    double spent, least;     /* seconds inside Start and Wait of a sampled round; the fewest */
     atomic_int done;
     atomic_uintptr_t locked; /* 0, or the thread that is inside */
     struct Rounds *next_late;
     long long rounds, number;
     double in_start, in_wait, waiting; /* seconds, while a profile is made */
-    long long profiled;      /* the last round of which they have something */
     long long helped;        /* passes of the thread that have moved something */
     int plan_count;
     Plan *plans;
@@ -599,13 +594,6 @@ static double now(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* A verb that began then has ended. */
-static void account(Rounds *self, double *total, double began)
-{
-    *total += now() - began;
-    self->profiled = self->rounds;
-}
-
 /* After an error the round is broken: the caller returns NULL. */
 static PyObject *give_up(Rounds *self)
 {
@@ -630,18 +618,13 @@ static PyObject *Start(Rounds *self, PyObject *Py_UNUSED(nothing))
         return refuse(self, "started");
     }
     self->state = ACTIVE;
-    self->sampled = self->rounds % SAMPLED == SAMPLED / 2;
-    if (self->sampled)
-        self->spent = -now();
     reserve(self, 0);
     if (launch(self) < 0)
         return give_up(self);
-    if (self->sampled)
-        self->spent += now();
     if ((self->hooked && hook(self, "_after_start") < 0) || (!is_done(self) && enlist(self) < 0))
         return give_up(self);
     if (began > 0)
-        account(self, &self->in_start, began);
+        self->in_start += now() - began;
     unlock(self);
     Py_RETURN_NONE;
 }
@@ -710,7 +693,7 @@ static int complete(Rounds *self)
             code = advance(self, ALL_CALLS);
     }
     if (began > 0)
-        account(self, &self->waiting, began);
+        self->waiting += now() - began;
     return code < 0 ? -1 : 0;
 }
 
@@ -777,20 +760,12 @@ static PyObject *Wait(Rounds *self, PyObject *const *args, Py_ssize_t count, PyO
     if (lock(self) < 0)
         return NULL;
     if (self->state == ACTIVE) {
-        if (self->sampled)
-            self->spent -= now();
         if (!is_done(self) && complete(self) < 0)
             return give_up(self);
-        if (self->sampled) {
-            self->sampled = 0;
-            self->spent += now();
-            if (self->least == 0 || self->spent < self->least)
-                self->least = self->spent;
-        }
         if (finish(self) < 0)
             return give_up(self);
         if (began > 0)
-            account(self, &self->in_wait, began);
+            self->in_wait += now() - began;
     } else if (self->state != INACTIVE) { /* the thread that had the lock has met an error */
         unlock(self);
         return refuse(self, "waited for");
@@ -842,7 +817,7 @@ static PyObject *Test(Rounds *self, PyObject *const *args, Py_ssize_t count, PyO
         if (code < 0 || (code == 1 && finish(self) < 0))
             return give_up(self);
         if (began > 0)
-            account(self, &self->in_wait, began);
+            self->in_wait += now() - began;
         if (code == 0) {
             unlock(self);
             Py_RETURN_FALSE;
@@ -886,7 +861,6 @@ static PyObject *open_round(Rounds *self, PyObject *chunks)
         return NULL;
     if (!can_run(self, 1) || lock(self) < 0)
         return NULL;
-    self->sampled = 0;
     self->state = ACTIVE;
     reserve(self, 1);
     self->unready = (int)count;
@@ -1336,7 +1310,6 @@ static PyMemberDef rounds_members[] = {
     {"_unready", T_INT, offsetof(Rounds, unready), READONLY, NULL},
     {"_slot", T_INT, offsetof(Rounds, slot), READONLY, NULL},
     {"_number", T_LONGLONG, offsetof(Rounds, number), READONLY, NULL},
-    {"least", T_DOUBLE, offsetof(Rounds, least), READONLY, NULL},
     {"rounds", T_LONGLONG, offsetof(Rounds, rounds), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
