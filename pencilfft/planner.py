@@ -28,11 +28,11 @@ from onesided.pencilfft.blocking import CACHE_BYTES, Blocking
 from onesided.pencilfft.commons import Commons
 from onesided.pencilfft.decomposition import choose_grid, factorizations
 from onesided.pencilfft.engine import Engine, Flight, PencilEngine, array_like
-from onesided.pencilfft.kernels.selection import Selection
+from onesided.pencilfft.kernels.selection import ESTIMATE, MEASURE, Selection
 from onesided.pencilfft.kernels.wisdom import with_lengths
 from onesided.pencilfft.line import LineEngine
 from onesided.pencilfft.pencil import Subcomm
-from onesided.pencilfft.settings import ESTIMATE, MEASURE, Settings
+from onesided.pencilfft.settings import Settings
 
 #: Of grid and method: to be measured.
 AUTO = "auto"
