@@ -17,6 +17,7 @@ from onesided.collectives.errors import (
     UnsupportedError,
     abort_on_exception,
 )
+from onesided.collectives.exchange import ExchangeTransport
 from onesided.collectives.exchanges import (
     Allgather_init,
     Allgatherv_init,
@@ -85,6 +86,7 @@ __all__ = [
     "Barrier_init",
     "Bcast_init",
     "BroadcastError",
+    "ExchangeTransport",
     "Exscan_init",
     "Extents",
     "Face",
