@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import ArrayLike, DTypeLike, NDArray
+from scipy import sparse
 
 from onesided.collectives import agreed
 from onesided.collectives.agreement import largest
 from onesided.sparse.moving import shared_dtype
-from onesided.sparse.partition import Integers, index_dtype
+from onesided.sparse.partition import Integers, Partition, index_dtype
 from onesided.sparse.vector import DistVector
 
 DTYPES = tuple(np.dtype(kind) for kind in ("f4", "f8", "c8", "c16"))
@@ -112,6 +113,20 @@ def row_numbers(rows: Any, size: int) -> NDArray[np.int64]:
     if len(bad):
         raise IndexError(f"row {wanted[bad[0]]}, there are {size}")
     return np.where(wanted < 0, wanted + size, wanted)
+
+
+def check_rows(
+    comm: MPI.Intracomm, rows: sparse.csr_array, row_partition: Partition, col_partition: Partition
+) -> None:
+    """Local. Rows and partitions must fit each other and the communicator."""
+    for name, partition in (("row", row_partition), ("column", col_partition)):
+        if partition.parts != comm.size:
+            raise ValueError(f"{name} partition of {partition.parts} parts on {comm.size} ranks")
+    start, stop = row_partition.range(comm.rank)
+    if rows.shape != (stop - start, col_partition.size):
+        raise ValueError(
+            f"rows have shape {rows.shape}, the partitions say {(stop - start, col_partition.size)}"
+        )
 
 
 # -- blocks of vectors ---------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from onesided.sparse import rows as moving
 from onesided.sparse import stored
 from onesided.sparse.adjoint import Adjoint, TransposedProduct
 from onesided.sparse.alike import (
+    check_rows,
     common_dtype,
     entries_dtype,
     row_numbers,
@@ -90,7 +91,7 @@ class DistMatrix(Linear, Scoped):
         fit, ``TypeError`` for the dtype, and the errors of ``Alltoallw_init``.
         """
         with agreed(comm, f"DistMatrix with dtype={dtype}, kernel={kernel}"):
-            _check_rows(comm, rows, row_partition, col_partition)
+            check_rows(comm, rows, row_partition, col_partition)
             check(kernel)
             if not rows.has_canonical_format:
                 rows = rows.copy()
@@ -690,17 +691,3 @@ def _scipy(rows: Csr, data: NDArray[Any]) -> sparse.csr_array:
     """Local. The rows with their local columns, in the same memory."""
     parts = data, rows.indices, rows.indptr
     return sparse.csr_array(parts, shape=(len(rows), rows.n_cols))
-
-
-def _check_rows(
-    comm: MPI.Intracomm, rows: sparse.csr_array, row_partition: Partition, col_partition: Partition
-) -> None:
-    """Local. Rows and partitions must fit each other and the communicator."""
-    for name, partition in (("row", row_partition), ("column", col_partition)):
-        if partition.parts != comm.size:
-            raise ValueError(f"{name} partition of {partition.parts} parts on {comm.size} ranks")
-    start, stop = row_partition.range(comm.rank)
-    if rows.shape != (stop - start, col_partition.size):
-        raise ValueError(
-            f"rows have shape {rows.shape}, the partitions say {(stop - start, col_partition.size)}"
-        )
