@@ -87,10 +87,10 @@ class DistVector:
         """Local. Change this rank's block."""
         self.array[key] = values.array if isinstance(values, DistVector) else values
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **how: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, way: str, *inputs: Any, **how: Any) -> Any:
         """Local. NumPy's functions of entries, as ``np.sqrt(x)``, of vectors that fit and numbers;
         ``TypeError`` for arrays, of which one rank cannot know whether they are blocks."""
-        if method != "__call__" or ufunc.signature is not None:
+        if way != "__call__" or ufunc.signature is not None:
             return NotImplemented
         if how.get("out") is not None:
             how["out"] = tuple(self._block(each) for each in how["out"])
