@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.agreement import agreed, words_of_all
 from onesided.collectives.errors import PatternError, UnsupportedError
-from onesided.pencilfft import gathering, reductions
+from onesided.pencilfft import reductions
 from onesided.pencilfft.decomposition import PencilGeometry
 from onesided.pencilfft.pencil import Pencil, Subcomm
 from onesided.pencilfft.redistribution import METHOD, Redistributions, Transfer, boxes_between
@@ -97,6 +97,13 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         self._p0, self._rank = pencil, len(components)
         if val is not None:
             self.fill(val)
+        return self
+
+    @classmethod
+    def over(cls, block: NDArray[Any], pencil: Pencil | PencilGeometry, rank: int) -> Self:
+        """Local. A plain array as the block of a pencil, sharing memory."""
+        self = block.view(cls)
+        self._p0, self._rank = pencil, rank
         return self
 
     def __array_finalize__(self, array: NDArray[Any] | None) -> None:
@@ -250,8 +257,8 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         ``gslice`` holds an integer or a slice for each axis, component axes first; missing ones
         are whole. Only the part travels. PatternError on every rank where it does not exist.
         """
-        return gathering.gather(self.comm, self.v, self.local_slice(), self.global_shape,
-                                gslice, root)  # fmt: skip
+        where, shape = self.local_slice(), self.global_shape
+        return reductions.gather(self.comm, self.v, where, shape, gslice, root)
 
     def global_sum(self) -> Any:
         """Collective. The sum of all elements on all ranks; the same bits on every rank."""
@@ -286,8 +293,8 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         domain: Sequence[Any] | None = None,
         as_scalar: bool = False,
     ) -> None:
-        """Collective. Write to an :class:`HDF5File`; or, where the name ends with ".nc" or where
-        it is one, to an :class:`NCFile`."""
+        """Collective. Write to an :class:`HDF5File` where the name ends with ".h5" or ".hdf5", or
+        where it is one; else to an :class:`NCFile`, as in mpi4py-fft."""
         from onesided.pencilfft.io.files import write
 
         write(self, filename, name, step, global_slice, domain, as_scalar)

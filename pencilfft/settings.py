@@ -15,19 +15,16 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from onesided.collectives.errors import PatternError, UnsupportedError
-from onesided.pencilfft.kernels.registry import installed
-from onesided.pencilfft.kernels.selection import EFFORTS
+from onesided.pencilfft.kernels.selection import BRIEF, EFFORTS, ESTIMATE, MEASURE
 from onesided.pencilfft.stages import AxisTransform, Call, inverse_of, resolve_kinds
 
 #: Normalization -> powers of 1/sqrt(N) by which forward and backward scale (scipy.fft's meaning).
 NORMS = {"forward": (2, 0), "ortho": (1, 1), "backward": (0, 2)}
 
-ESTIMATE, ADAPTIVE, MEASURE = EFFORTS
-
 #: mpi4py-fft's words for how long FFTW may plan -> ours.
 PLANNER_EFFORTS = {
     "FFTW_ESTIMATE": ESTIMATE,
-    "FFTW_MEASURE": ADAPTIVE,
+    "FFTW_MEASURE": BRIEF,
     "FFTW_PATIENT": MEASURE,
     "FFTW_EXHAUSTIVE": MEASURE,
 }
@@ -44,9 +41,6 @@ FUNCTIONS = {
     "ihfft": "r2c", "hfft": "c2r",
     "dct": "dct{}", "idct": "dct{} inverse", "dst": "dst{}", "idst": "dst{} inverse",
 }  # fmt: skip
-
-#: mpi4py-fft's names of back ends -> ours.
-BACKEND_NAMES = {"fftw": "mpi4py-fft", "numpy": "scipy", "mkl_fft": "mkl"}
 
 #: A factor up to this one pads nothing, as in mpi4py-fft.
 NO_PADDING = 1.0 + 1e-6
@@ -145,7 +139,7 @@ class Settings:
     def real_axis(self) -> int | None:
         """The axis, batch axes counted, of lines that become half spectra; None where none do."""
         axes = [step.axis for step in self.transforms if step.kind == "r2c"]
-        return len(self.batch) + axes[0] if axes and len(self.shape) > 1 else None
+        return len(self.batch) + axes[0] if axes else None
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -336,11 +330,3 @@ def _padded_lengths(
         if factor > NO_PADDING:
             physical[axis] = int(np.floor(lengths[axis] * factor))
     return tuple(physical)
-
-
-def backend_name(name: str) -> str:
-    """Local. Our name of a kernel for mpi4py-fft's; what is not installed becomes "auto"."""
-    if name not in BACKEND_NAMES:
-        return name
-    ours = BACKEND_NAMES[name]
-    return ours if ours in installed() else "auto"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -41,7 +40,7 @@ BACKENDS = {
     "pyfftw": Backend("pyfftw", "pyfftw_kernel", _importable("pyfftw")),
     "mpi4py-fft": Backend("mpi4py-fft", "mpi4py_fft_kernel", _importable("mpi4py_fft")),
 }
-#: Other names for them, those of mpi4py-fft among them.
+#: mpi4py-fft's names for them.
 ALIASES = {"mkl_fft": "mkl", "numpy": "scipy", "fftw": "mpi4py-fft"}
 
 
@@ -51,12 +50,14 @@ def installed() -> list[str]:
 
 
 def resolve_backend(name: str) -> str:
-    """Local. The name in :data:`BACKENDS` that ``name`` stands for; "auto" stays as it is.
+    """Local. The name in :data:`BACKENDS` that ``name`` stands for; "auto" stays as it is, and is
+    what mpi4py-fft's name of a package stands for that is not installed.
 
     Raises :class:`PatternError` for an unknown name, :class:`UnsupportedError` for one whose
     package is not installed.
     """
-    name = ALIASES.get(name, name)
+    if name in ALIASES:
+        name = ALIASES[name] if BACKENDS[ALIASES[name]].present() else "auto"
     if name == "auto":
         return name
     if name not in BACKENDS:
@@ -78,11 +79,6 @@ def load_kernel(name: str) -> Kernel:
         raise UnsupportedError(f"backend {name!r} cannot be loaded: {error}") from error
     kernel: Kernel = module.KERNEL
     return kernel
-
-
-def is_loaded(name: str) -> bool:
-    """Local. Whether a kernel is in this process already; true for one that is not known here."""
-    return name not in BACKENDS or f"{__package__}.{BACKENDS[name].module}" in sys.modules
 
 
 @cache
