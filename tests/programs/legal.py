@@ -572,8 +572,6 @@ class Run:
             known = (library.partitioned_methods() if family == "partitioned"
                      else library.methods(family))
             names = [n for n, m in known.items() if getattr(m, "any_order", True)]
-            if family == "partitioned":
-                names.remove("mpi")  # refused where the MPI's own is known to be wrong
             name = random.Random(f"{self.program.seed} {number}").choice([*names, None])
         if family == "partitioned" and name == "rma" and request.memory != "window":
             return "auto"  # rma needs memory from empty
