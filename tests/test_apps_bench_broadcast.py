@@ -60,7 +60,7 @@ def swept(tmp_path_factory):
 
 def test_everyone_takes_part(tmp_path):
     _, content = bench(2, tmp_path / "bench.json", "--sizes", "512")
-    names = [(row["method"], row["order"]) for row in timed(content)]
+    names = [(row["labels"]["method"], row["labels"]["order"]) for row in timed(content)]
     single = {*methods("broadcast"), ONE_SIDED} - set(ORDERED)
     assert sorted(names) == sorted(
         [*((name, "-") for name in single)]
@@ -70,7 +70,7 @@ def test_everyone_takes_part(tmp_path):
 
 def test_the_sweep_has_every_size_on_every_number_of_ranks(swept):
     _, content, _ = swept
-    places = [(row["ranks"], row["bytes"]) for row in timed(content)]
+    places = [(row["labels"]["ranks"], row["bytes"]) for row in timed(content)]
     contestants = 1 + 2 + 2 * len(orders())  # mpi, two linear ones and two trees
     assert sorted(places) == sorted(contestants * [(ranks, 1024) for ranks in "23"])
     for row in timed(content):
@@ -85,9 +85,9 @@ def test_the_models_stand_beside_the_times(swept):
     for numbers in content["pattern"]["networks"].values():
         assert all(0 <= number < 1 for number in numbers.values())
         assert numbers["overhead"] > 0
-    assert set(MODELLED) == {row["method"] for row in timed(content)} - {"mpi"}
+    assert set(MODELLED) == {row["labels"]["method"] for row in timed(content)} - {"mpi"}
     predicted = [row for row in timed(content) if "predicted" in row["parts"]]
-    assert {row["method"] for row in predicted} == set(MODELLED)
+    assert {row["labels"]["method"] for row in predicted} == set(MODELLED)
     assert all(0 < row["parts"]["predicted"] < 10 for row in predicted)
     assert f"LogGP parameters of {PASSIVE}" in outcome.stdout
 
@@ -128,9 +128,9 @@ def test_without_threads_the_passive_one_gives_a_reason(tmp_path):
     env = {"MPI4PY_RC_THREAD_LEVEL": "serialized"}
     outcome, content = bench(2, tmp_path / "bench.json", *words, env=env)
     reasons = [row for row in content["rows"] if "reason" in row]
-    assert [row["method"] for row in reasons] == [PASSIVE]
+    assert [row["labels"]["method"] for row in reasons] == [PASSIVE]
     assert "MPI_THREAD_MULTIPLE" in reasons[0]["reason"]
-    assert {row["method"] for row in timed(content)} == {"mpi", ONE_SIDED}
+    assert {row["labels"]["method"] for row in timed(content)} == {"mpi", ONE_SIDED}
     assert f"No model of {PASSIVE}: " in outcome.stdout
 
 

@@ -67,12 +67,12 @@ def test_the_suite_compares_every_case(ranks, tmp_path):
     outcome, content = bench(ranks, tmp_path / "suite.json", *words)
     expected = {case.name for case in cases(ranks, 16)}
     assert len(expected) == {2: 8, 4: 1}[ranks]
-    assert {row["case"] for row in content["rows"]} == expected == set(content["pattern"]["plans"])
+    assert {row["labels"]["case"] for row in content["rows"]} == expected == set(content["pattern"]["plans"])
     for row in content["rows"]:
         assert len(row["times_s"]) == row["iterations"] > 0
         assert row["reached"] > 0
         assert row["target"] is None  # they hold for the shapes of the table
-    local = [row for row in content["rows"] if row["opponent"] == LOCAL]
+    local = [row for row in content["rows"] if row["labels"]["opponent"] == LOCAL]
     assert len(local) == 2 * len(expected)
     assert "no targets are set" in outcome.stdout
     assert "Verified with scipy.fft" in outcome.stdout
@@ -108,7 +108,7 @@ def test_methods_are_compared_with_each_other(tmp_path):
 def test_what_fftw_mpi_cannot_do_is_skipped_with_a_reason(words, reason, tmp_path):
     words = [*words, "--against", "fftw-mpi", "--comm", "p2p"]
     _, content = bench(2, tmp_path / "bench.json", *words)
-    assert {row["method"] for row in content["rows"]} == {"mpi", "p2p"}
+    assert {row["labels"]["method"] for row in content["rows"]} == {"mpi", "p2p"}
     assert any(line.startswith(FFTW_MPI) and reason in line for line in content["remarks"])
 
 
@@ -148,8 +148,8 @@ def test_fftw_mpi_takes_turns_with_ours(tmp_path):
         pytest.skip(f"FFTW-MPI: {reason}")
     words = [*SHAPE, "--against", "fftw-mpi", "--comm", "rma-notify"]
     outcome, content = bench(2, tmp_path / "bench.json", *words)
-    rows = [row for row in content["rows"] if row["method"] == FFTW_MPI]
-    assert [row["direction"] for row in rows] == ["forward", "backward"]
+    rows = [row for row in content["rows"] if row["labels"]["method"] == FFTW_MPI]
+    assert [row["labels"]["direction"] for row in rows] == ["forward", "backward"]
     assert all(len(row["times_s"]) == row["iterations"] and min(row["times_s"]) > 0 for row in rows)
     facts = content["pattern"]["FFTW-MPI"]
     assert facts["ranks"] == 2

@@ -21,7 +21,7 @@ def test_all_contestants_on_two_ranks(tmp_path):
     found = json.loads(path.read_text())
     assert found["verified"] is True
     assert len(found["verdicts"]) == 2 * 5
-    named = [(row["grid"], row["update"], row["opponent"]) for row in found["rows"]]
+    named = [(row["labels"]["grid"], row["labels"]["update"], row["labels"]["opponent"]) for row in found["rows"]]
     assert named[:4] == [("9x8", "one field", "packed messages"),
                          ("9x8", "one field", "messages of types"),
                          ("9x8", "3 fields", "one field"), ("9x8", "3 fields", "3 updates")]

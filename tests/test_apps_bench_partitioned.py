@@ -216,13 +216,13 @@ def timed(content):
 
 
 def refused(content):
-    return {(row["method"], row["aggregate"]) for row in content["rows"] if "reason" in row}
+    return {(row["labels"]["method"], row["labels"]["aggregate"]) for row in content["rows"] if "reason" in row}
 
 
 def check(content):
     """The data were right, but for those of the MPI's own partitioned send."""
     for row in timed(content):
-        assert row["verified"] or row["method"] == NATIVE.method, row
+        assert row["verified"] or row["labels"]["method"] == NATIVE.method, row
     assert all(f" {NATIVE.method} " in text for text in content["pattern"]["wrong"])
 
 
@@ -249,8 +249,8 @@ def test_everybody_is_timed_at_every_place(swept):
     sure = ["single", "send", "persistent", "isend", "psend", "rma", "p2p", "p2p-gather"]
     places = {}
     for row in timed(content):
-        place = (row["partition_bytes"], row["order"], row["threads"])
-        places.setdefault(place, []).append((row["method"], row["aggregate"], row["marked"]))
+        place = (row["partition_bytes"], row["labels"]["order"], row["labels"]["threads"])
+        places.setdefault(place, []).append((row["labels"]["method"], row["labels"]["aggregate"], row["labels"]["marked"]))
         assert row["iterations"] == len(row["times_s"]) == 2
         assert 0 < row["parts"]["after last"] <= max(row["times_s"])
         assert row["ratios"]["single"] > 0
@@ -298,9 +298,9 @@ def test_the_targets_stand_beside_what_was_measured(tmp_path):
     words = ["--targets", "--sizes", "1K", "64K", "--comm", "auto"]
     outcome, content = bench(tmp_path / "bench.json", *words)
     rows = timed(content)
-    assert {row["method"] for row in rows} == {"auto"}
-    single = {(row["partition"], row["marked"]): row["target"] for row in rows
-              if row["opponent"] == "single"}
+    assert {row["labels"]["method"] for row in rows} == {"auto"}
+    single = {(row["labels"]["partition"], row["labels"]["marked"]): row["target"] for row in rows
+              if row["labels"]["opponent"] == "single"}
     assert single == {
         ("1 KiB", "in bulk"): 0.85,
         ("1 KiB", "one by one"): None,
@@ -317,7 +317,7 @@ def test_several_threads_need_their_level(tmp_path):
     check(content)
     (reason,) = (row["reason"] for row in content["rows"] if "reason" in row)
     assert "MPI_THREAD_MULTIPLE" in reason
-    assert {row["method"] for row in timed(content)} == {"single", "auto"}
+    assert {row["labels"]["method"] for row in timed(content)} == {"single", "auto"}
 
 
 @pytest.mark.parametrize(

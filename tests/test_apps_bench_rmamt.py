@@ -75,7 +75,7 @@ def test_failures_cost_a_cell_each_and_are_counted(tmp_path):
     finished = sweep(tmp_path, *words.split(), faults=True)
     assert finished.code == 1, finished
     found = content(tmp_path)
-    rows = {(row["sync"], row["message"]): row for row in found["rows"]}
+    rows = {(row["labels"]["sync"], row["labels"]["message"]): row for row in found["rows"]}
     kinds = {
         size: rows["fence", f"{size} B"].get("reason", "").split(":")[0] for size in range(1, 7)
     }

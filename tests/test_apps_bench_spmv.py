@@ -69,13 +69,13 @@ def test_the_suite_compares_every_matrix(suite):
     assert [each["generated"] for each in matrices.values()] == [False, True, True]
     assert matrices["27-point 8^3"]["nonzeros"] == stencil27(8).nnz
     for name in matrices:
-        rows = [row for row in content["rows"] if row["case"] == name and "reason" not in row]
-        pairs = {(row["method"], row["opponent"]) for row in rows}
+        rows = [row for row in content["rows"] if row["labels"]["case"] == name and "reason" not in row]
+        pairs = {(row["labels"]["method"], row["labels"]["opponent"]) for row in rows}
         assert pairs >= {("mpi", SCIPY), ("rma-notify", SCIPY), ("rma-notify", "mpi")}
         assert ("mpi", "mpi") not in pairs
     for row in content["rows"]:
         if "reason" not in row:
-            of_opponent = 0 if row["opponent"] == "15 us" else row["iterations"]
+            of_opponent = 0 if row["labels"]["opponent"] == "15 us" else row["iterations"]
             assert len(row["times_s"]) == row["iterations"] > 0
             assert len(row["opponents_times_s"]) == of_opponent
             assert row["reached"] > 0
@@ -85,11 +85,11 @@ def test_the_suite_compares_every_matrix(suite):
 
 def test_the_suite_has_the_halo_cg_and_reading(suite):
     _, content = suite
-    cases = {row["case"]: row for row in content["rows"]}
+    cases = {row["labels"]["case"]: row for row in content["rows"]}
     assert cases["halo, 64 doubles"]["opponent"] == "15 us"
     assert cases["CG, 27-point 8^3"]["opponent"] == "product + vectors"
-    rows = [row for row in content["rows"] if row["case"] == "reading 78120 entries"]
-    assert [row["method"] for row in rows if row["opponent"] == "mmread"] == [
+    rows = [row for row in content["rows"] if row["labels"]["case"] == "reading 78120 entries"]
+    assert [row["labels"]["method"] for row in rows if row["labels"]["opponent"] == "mmread"] == [
         "rma-notify, read",
         "read, entries alone",
     ]
@@ -103,7 +103,7 @@ def test_petsc_takes_turns_with_ours(suite):
         assert facts["PETSc"]["ranks"] == 2
         assert facts["PETSc"]["error"] < 1e-13
         assert facts["PETSc"]["type"] == "mpiaij"
-    rows = [row for row in content["rows"] if row["opponent"] == PETSC]
+    rows = [row for row in content["rows"] if row["labels"]["opponent"] == PETSC]
     assert len(rows) == 2 * 3
     assert all(row["parts"]["opponent's"] > 0 for row in rows)
 
@@ -113,10 +113,10 @@ def test_without_petsc_and_a_folder_the_suite_says_so(tmp_path):
     env = {"PATH": str(tmp_path), "ONESIDED_MATRICES": ""}
     outcome, content = bench(tmp_path / "suite.json", *words, env=env)
     absent = [row for row in content["rows"] if "reason" in row]
-    assert [row["opponent"] for row in absent] == [PETSC] * 2
+    assert [row["labels"]["opponent"] for row in absent] == [PETSC] * 2
     assert all("petsc4py with real scalars" in row["reason"] for row in absent)
     assert "--matrices name none" in outcome.stdout
-    methods = {row["method"] for row in content["rows"] if "reason" not in row}
+    methods = {row["labels"]["method"] for row in content["rows"] if "reason" not in row}
     assert methods == {"mpi", "p2p", "p2p, read", "read, entries alone"}
 
 

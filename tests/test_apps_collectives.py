@@ -145,16 +145,16 @@ def test_collectives(tmp_path):
     assert max(map(len, out[: out.index("MPI blocking: its")].splitlines())) <= 80
     rows = content["rows"]
     assert content["verified"] is True
-    assert [(row["operation"], row["bytes"]) for row in rows if row["method"] == BLOCKING] == [
+    assert [(row["labels"]["operation"], row["bytes"]) for row in rows if row["labels"]["method"] == BLOCKING] == [
         (name, nbytes) for name in OPERATED for nbytes in ((0,) if name == "Barrier" else (8, 4096))
     ]
     timed = [row for row in rows if "reason" not in row]
-    assert {row["method"] for row in timed} >= {BLOCKING, "MPI nonblocking", AUTO, "p2p"}
+    assert {row["labels"]["method"] for row in timed} >= {BLOCKING, "MPI nonblocking", AUTO, "p2p"}
     for row in timed:
         assert row["verified"] is True
         assert row["quartile_1_s"] <= row["median_s"] <= row["quartile_3_s"]
-        assert row["ratios"].get("mpi", 0) > 0 or row["method"] == BLOCKING
-        assert ("used" in row) == (row["method"] == AUTO)
+        assert row["ratios"].get("mpi", 0) > 0 or row["labels"]["method"] == BLOCKING
+        assert ("used" in row) == (row["labels"]["method"] == AUTO)
     _, again = ran(tmp_path / "two.json", *words)
     assert again["rows"] == rows
 

@@ -63,7 +63,7 @@ def swept(tmp_path_factory):
 
 def test_every_place_has_every_method_and_memory(swept):
     outcome, content, _ = swept
-    found = {(row["ranks"], row["bytes"], row["method"], row["memory"]) for row in content["rows"]}
+    found = {(row["labels"]["ranks"], row["bytes"], row["labels"]["method"], row["labels"]["memory"]) for row in content["rows"]}
     plain = [("mpi", "plain"), ("memcpy", "plain"), ("memcpy2", "plain")]
     requests = [
         (name, memory)
@@ -94,21 +94,21 @@ def test_the_series_say_which_places_belong_together(swept):
 def test_a_row_tells_set_ups_and_break_even_by_the_equations(swept):
     _, content, _ = swept
     rows = content["rows"]
-    baseline = {(row["ranks"], row["bytes"]): row for row in rows if row["method"] == "mpi"}
+    baseline = {(row["labels"]["ranks"], row["bytes"]): row for row in rows if row["labels"]["method"] == "mpi"}
     for row in rows:
         assert row["iterations"] == len(row["times_s"]) == 3
         assert row["mean_s"] == pytest.approx(sum(row["times_s"]) / 3)
-        if row["method"].startswith("mem"):
+        if row["labels"]["method"].startswith("mem"):
             assert "verified" not in row
             continue
         assert row["verified"] is True
-        if row["method"] == "mpi":
+        if row["labels"]["method"] == "mpi":
             assert row["break_even"] is None
             continue
         inits, frees = row["init_times_s"], row["free_times_s"]
         assert len(inits) == len(frees) == 2
         assert row["setup_s"] == pytest.approx(median(inits) + median(frees))
-        gain = baseline[row["ranks"], row["bytes"]]["median_s"] - row["median_s"]
+        gain = baseline[row["labels"]["ranks"], row["bytes"]]["median_s"] - row["median_s"]
         expected = math.ceil(row["setup_s"] / gain) if gain > 0 else "never"
         assert row["break_even"] == expected
 
@@ -294,7 +294,7 @@ def test_the_counts_are_those_of_the_matrix(patterns):
 
 def test_every_pattern_is_exchanged_by_every_method(patterns):
     outcome, content = patterns
-    found = [(row["matrix"], row["pattern"], row["method"]) for row in content["rows"]]
+    found = [(row["labels"]["matrix"], row["labels"]["pattern"], row["labels"]["method"]) for row in content["rows"]]
     who = ("mpi", "memcpy", "memcpy2", "p2p", "rma-notify")
     assert sorted(found) == sorted(
         (matrix, pattern, name)

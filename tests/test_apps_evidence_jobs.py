@@ -52,7 +52,7 @@ def apps(ranks, path, *words, env=None):
 def check(content, peer):
     """Every row is of one application, right, and its parts are its whole."""
     for row in content["rows"]:
-        if "reason" in row or row["method"] in (peer, "mpi4py-fft"):
+        if "reason" in row or row["labels"]["method"] in (peer, "mpi4py-fft"):
             continue
         assert row["verified"] is True
         assert row["setup_s"] > 0
@@ -65,13 +65,13 @@ def check(content, peer):
 def test_applications_without_petsc_are_right_and_taken_apart(tmp_path):
     words = ["--comm", "p2p,rma-fence,auto"]
     _, content = apps(2, tmp_path / "apps.json", *words, env={"PATH": str(tmp_path)})
-    names = [(row["application"], row["method"]) for row in content["rows"]]
+    names = [(row["labels"]["application"], row["labels"]["method"]) for row in content["rows"]]
     ours = ["mpi", "p2p", "rma-fence", "auto"]
     assert names == [
         *(("FFT r2c 6x6x6", name) for name in [*ours, "mpi4py-fft"]),
         *(("CG 27-point 6^3", name) for name in [*ours, "PETSc"]),
     ]
-    reasons = {row["method"]: row["reason"] for row in content["rows"] if "reason" in row}
+    reasons = {row["labels"]["method"]: row["reason"] for row in content["rows"] if "reason" in row}
     assert "petsc4py with real scalars" in reasons.pop("PETSc")
     assert set(reasons) <= {"mpi4py-fft"}
     check(content, "PETSc")
@@ -90,11 +90,11 @@ def test_petsc_takes_part(tmp_path):
     words = ["--applications", "cg", "--comm", "p2p", "--matrix"]
     matrix = str(MATRICES / "bcsstk01.mtx.gz")
     _, content = apps(2, tmp_path / "apps.json", *words, matrix)
-    rows = {row["method"]: row for row in content["rows"]}
+    rows = {row["labels"]["method"]: row for row in content["rows"]}
     assert set(rows) == {"mpi", "p2p", "PETSc"}
     assert rows["PETSc"]["verified"] is True
     assert rows["p2p"]["ratios"]["PETSc"] > 0
-    assert {row["application"] for row in content["rows"]} == {"CG bcsstk01.mtx.gz"}
+    assert {row["labels"]["application"] for row in content["rows"]} == {"CG bcsstk01.mtx.gz"}
     check(content, "PETSc")
 
 
@@ -188,7 +188,7 @@ def rows_of(output):
     content = json.loads((output / "manifest.json").read_text())
     assert content["command"] == "bench all"
     assert str(output) not in json.dumps(content["settings"])
-    return content, {row["experiment"]: row for row in content["rows"]}
+    return content, {row["labels"]["experiment"]: row for row in content["rows"]}
 
 
 def test_after_a_failure_the_others_go_on(table, tmp_path, capsys):
@@ -197,7 +197,7 @@ def test_after_a_failure_the_others_go_on(table, tmp_path, capsys):
     assert everything.run(MPI.COMM_SELF, chosen) == 1
     content, rows = rows_of(output)
     assert list(rows) == ["bad", "good", "absent"]
-    assert {name: row["state"] for name, row in rows.items()} == {
+    assert {name: row["labels"]["state"] for name, row in rows.items()} == {
         "bad": "failed",
         "good": "done",
         "absent": "left out",

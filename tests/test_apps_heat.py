@@ -239,7 +239,7 @@ def test_the_command_draws_and_tells(tmp_path):
     assert "After 20 steps" in finished.out
     found = json.loads(files[0].read_text())
     assert found["verified"] is True
-    assert [row["method"].split()[0] for row in found["rows"]] == [
+    assert [row["labels"]["method"].split()[0] for row in found["rows"]] == [
         "persistent",
         "blocking",
         "partitioned",

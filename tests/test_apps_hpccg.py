@@ -263,18 +263,18 @@ def test_the_command_draws_and_tells(tmp_path):
     assert "Time over that of two-sided, weak scaling" in finished.out
     found = json.loads(files[0].read_text())
     assert found["verified"] is True
-    assert [(row["scaling"], row["ranks"], row["shape"]) for row in found["rows"][::3]] == [
+    assert [(row["labels"]["scaling"], row["labels"]["ranks"], row["shape"]) for row in found["rows"][::3]] == [
         ("weak", 1, [4, 5, 6]),
         ("weak", 2, [8, 5, 6]),
         ("strong", 1, [8, 5, 6]),
         ("strong", 2, [8, 5, 6]),
     ]
-    assert {row["method"] for row in found["rows"]} == {
+    assert {row["labels"]["method"] for row in found["rows"]} == {
         REFERENCE,
         "lock-all-threads",
         "rma-notify",
     }
-    assert [each["ranks"] for each in found["overhead_weak"]] == [1, 2]
+    assert [each["labels"]["ranks"] for each in found["overhead_weak"]] == [1, 2]
     for each in found["rows"]:
         assert each["cg_iterations"] == 12
         assert len(each["run_s"]) == 2

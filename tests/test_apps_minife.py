@@ -262,7 +262,7 @@ def test_the_command_draws_and_tells(tmp_path):
     assert "Assembly, by the slowest rank" in finished.out
     found = json.loads(files[0].read_text())
     assert found["verified"] is True
-    assert [row["method"] for row in found["rows"]] == ["two-sided", "fence", "rma-notify"]
+    assert [row["labels"]["method"] for row in found["rows"]] == ["two-sided", "fence", "rma-notify"]
     assert [each["unknowns"] for each in found["levels"]] == [3, 84, 945]
     assert found["pattern"]["elements"] == [8, 10, 16]
     for row in found["rows"]:

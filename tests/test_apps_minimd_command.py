@@ -75,7 +75,7 @@ def test_the_command_draws_and_tells(tmp_path):
     assert "efficiency" in finished.out
     found = json.loads(files[1].read_text())
     assert found["verified"] is True
-    assert [(row["scaling"], row["ranks"], row["cells"]) for row in found["rows"][::2]] == [
+    assert [(row["labels"]["scaling"], row["labels"]["ranks"], row["cells"]) for row in found["rows"][::2]] == [
         ("weak", 1, [5, 4, 4]),
         ("weak", 2, [10, 4, 4]),
         ("strong", 1, [10, 4, 4]),

@@ -81,7 +81,7 @@ def test_both_levels_are_found(measured):
 def test_every_method_stands_beside_its_prediction(measured):
     outcome, content, _ = measured
     rows = [row for row in content["rows"] if "reason" not in row]
-    assert [(row["bytes"], row["method"]) for row in rows] == [
+    assert [(row["bytes"], row["labels"]["method"]) for row in rows] == [
         (size, method) for size in (1032, 65544) for method in formulas()
     ]
     for row in rows:
@@ -102,7 +102,7 @@ def test_measured_parameters_predict_larger_machines(measured, tmp_path):
     ran(model("--parameters", str(path), *SMALL, "--json", str(out)))
     found = json.loads(out.read_text())
     assert found["pattern"]["parameters"] == content["pattern"]["parameters"]
-    assert [(row["ranks"], row["bytes"]) for row in found["rows"]] == [
+    assert [(row["labels"]["ranks"], row["bytes"]) for row in found["rows"]] == [
         (ranks, size) for ranks in (2, 4, 8, 16) for size in (1024, 1 << 20)
     ]
     for row in found["rows"]:
@@ -298,14 +298,14 @@ def test_predictions_off_what_was_fitted():
         rows = holdout.held_out(seconds=15.0, iterations=5)
     except holdout.Unavailable as reason:
         pytest.skip(str(reason))
-    assert {row["ranks"] for row in rows} == {4, 8, 16}
+    assert {row["labels"]["ranks"] for row in rows} == {4, 8, 16}
     for row in rows:
-        if row["method"] == "choice":
+        if row["labels"]["method"] == "choice":
             assert row["among"] >= row["right"]
             assert row["exchanges"] == 9
         else:
             assert row["low"] <= row["error"] <= row["high"] <= row["worst"] < 20
-    four = [row["error"] for row in rows if (row["ranks"], row["method"]) == (4, "p2p")]
+    four = [row["error"] for row in rows if (row["labels"]["ranks"], row["labels"]["method"]) == (4, "p2p")]
     assert four[0] < 1.0  # a factor of two
 
 

@@ -30,8 +30,8 @@ def test_rounds(tmp_path, ranks):
     names = {"mpi", "auto", "rma-notify", "p2p", "mpi-persistent"}
     for memory in ("slots", "empty", "plain"):
         for nbytes in (64, 4096):
-            here = [row for row in rows if row["memory"] == memory and row["bytes"] == nbytes]
-            assert {row["method"] for row in here} == names
+            here = [row for row in rows if row["labels"]["memory"] == memory and row["bytes"] == nbytes]
+            assert {row["labels"]["method"] for row in here} == names
             best = next(row for row in here if row.get("target") == rounds.AUTO_TARGET)
             assert best["method"] == "auto"
             assert best["opponent"] in names - {"auto", "mpi"}
@@ -39,7 +39,7 @@ def test_rounds(tmp_path, ranks):
         for name, ratio in row["ratios"].items():
             low, high = row["intervals"][name]
             assert 0 < low <= ratio <= high
-    assert [row["method"] for row in setups] == ["rma-notify", "rma-p2p", "p2p"]
+    assert [row["labels"]["method"] for row in setups] == ["rma-notify", "rma-p2p", "p2p"]
     assert all(row["reached"] > 0 for row in setups)
 
 

@@ -113,7 +113,7 @@ def test_a_benchmark_of_exchanges_goes_on(tmp_path, monkeypatch):
     assert alltoallv.run(COMM, options) == 0
     assert sizes == [64, 128, 128, 256]
     rows = json.loads(path.read_text())["rows"]
-    assert len({(row["bytes"], row["method"], row["memory"]) for row in rows}) == len(rows) == 15
+    assert len({(row["bytes"], row["labels"]["method"], row["labels"]["memory"]) for row in rows}) == len(rows) == 15
 
 
 @pytest.mark.parametrize("words", [
@@ -143,7 +143,7 @@ def test_a_mini_application_goes_on(tmp_path, monkeypatch, words):
     assert run(COMM, build_parser().parse_args(given)) == 0
     content = json.loads(path.read_text())
     assert content["verified"] is True
-    scalings = [row["scaling"] for row in content["rows"]]
+    scalings = [row["labels"]["scaling"] for row in content["rows"]]
     assert scalings == ["weak", "weak", "strong", "strong"]
     assert [row["times_s"] for row in content["rows"]][:2] == times
     assert all("deviation_s" in row for row in content["rows"])

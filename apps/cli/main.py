@@ -109,6 +109,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return fail(error)
     except KeyboardInterrupt:
         return stop()
+    except Exception as error:
+        if not _is_ours(error):
+            raise
+        return fail(CommandError(words(error)))
+
+
+def _is_ours(error: Exception) -> bool:
+    """Local. Whether the library raised it; where it did, the library has been imported."""
+    module = sys.modules.get("onesided.collectives")
+    return module is not None and isinstance(error, module.OnesidedError)
 
 
 def _complete() -> None:
@@ -139,12 +149,16 @@ def _mpi() -> Any:
 def run(command: Command, options: Options) -> int:
     """Collective. Run the command on the ranks of this job and return its exit code."""
     comm = _mpi().COMM_WORLD
+    from onesided.apps.cli import machine
     from onesided.apps.cli.report import check_files
     from onesided.collectives import abort_on_exception
 
     abort_on_exception()
+    failures.meet(comm)
+    machine.begin(comm)
     if options.ranks not in (None, comm.size) and not command.starts_jobs:
         raise CommandError(f"--ranks {options.ranks} inside a job of {comm.size} ranks")
     check_files(comm, options)
     code: int = command.module.run(comm, options)
+    failures.part()
     return code

@@ -9,6 +9,7 @@ from onesided.apps.cli.options import (
     ALL,
     SIZES,
     FolderName,
+    InputFile,
     not_negative,
     positive,
     run_options,
@@ -248,7 +249,7 @@ def bench_collectives(parser: argparse.ArgumentParser) -> None:
 def bench_patterns(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided bench patterns``."""
     add = parser.add_argument
-    add("files", metavar="FILE", nargs="*",
+    add("files", metavar="FILE", type=InputFile, nargs="*",
         help="matrices, in any format that spmv reads (default: the matrix of the package)",
         )  # fmt: skip
     _repeated(parser)
@@ -272,7 +273,7 @@ def bench_apps(parser: argparse.ArgumentParser) -> None:
     take(parser, "shape", note=note, said="128 128 128, and 64 64 64")
     take(parser, "dtype", "float64")
     parser.add_argument(
-        "--matrix", metavar="FILE",
+        "--matrix", metavar="FILE", type=InputFile,
         help="or with the symmetric positive definite matrix of FILE",
     )  # fmt: skip
     take(parser, "maxiter", "100", "conjugate gradients take all of them")

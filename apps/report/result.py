@@ -64,13 +64,12 @@ class Entry:
 
     def number(self, name: str) -> float | None:
         """Local. A finite number, or None where there is none: of a label also as it was meant."""
-        value = self.values.get(name)
-        if isinstance(value, str) and name in self.labels:
-            try:
-                value = float(value)
-            except ValueError:
-                return None
-        return known(value)
+        if name in self.values:
+            return known(self.values[name])
+        try:
+            return known(float(self.labels[name]))
+        except (KeyError, ValueError):
+            return None
 
     def ratio(self, name: str) -> float | None:
         """Local. The time over that of another, taken in the same rounds."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import (
+    InputFile,
     above_zero,
     not_negative,
     positive,
@@ -123,7 +124,7 @@ def damping(text: str) -> float:
 
 def _matrix(parser: argparse.ArgumentParser) -> None:
     """Local. The matrix, and what is written of the result."""
-    parser.add_argument("file", metavar="FILE", help="matrix, in any format that spmv reads")
+    parser.add_argument("file", metavar="FILE", type=InputFile, help="matrix, in any format that spmv reads")
     take(parser, "partition", "rows")
     take(parser, "output", note="the result, an HDF5 file")
     take(parser, "picture", note="how it converges")
@@ -146,6 +147,7 @@ def solve(parser: argparse.ArgumentParser) -> None:
     add(
         "--rhs",
         metavar="NAME|FILE",
+        type=InputFile,
         default="ones",
         help="ones, random, or a FILE: Matrix Market, .npy, or HDF5 as --output writes it (ones)",
     )

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from onesided.apps.cli.options import SIZES, positive, run_options, take, timed, transform
+from onesided.apps.cli.options import (
+    SIZES,
+    InputFile,
+    positive,
+    run_options,
+    take,
+    timed,
+    transform,
+)
 
 
 def tune(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +65,7 @@ def spmv(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
         metavar="FILE",
+        type=InputFile,
         nargs="?",
         help="Matrix Market, Harwell-Boeing, npz or HDF5 (default: the matrix of the package)",
     )

@@ -27,7 +27,7 @@ def run(comm, words):
 def case_every_way(comm, way):
     code, found = run(comm, f"--shape 23 18 --steps 9 --repeats 3 --boundary periodic --comm {way}")
     assert code == 0
-    row = next(row for row in found["rows"] if row["method"].split()[0] == way)
+    row = next(row for row in found["rows"] if row["labels"]["method"].split()[0] == way)
     assert row["verified"] is True, row
     assert row["iterations"] == 3
     assert set(row["ratios"]) == {"persistent"}
@@ -102,7 +102,7 @@ def case_wrong_ghosts_are_noticed(comm):
         Exchange.__init__, Exchange.finish = made, finish
     assert code == 1
     assert found["verified"] is False
-    assert {row["method"]: row["verified"] for row in found["rows"]} == {
+    assert {row["labels"]["method"]: row["verified"] for row in found["rows"]} == {
         "persistent": True,
         "p2p": False,
         "blocking": True,
@@ -121,7 +121,7 @@ def case_a_missed_target_is_a_failure_if_asked(comm, bound):
                                         ("16 17", "--strict", 0)):  # fmt: skip
             code, found = run(comm, f"--shape {shape} --steps 4 --repeats 2 --comm halo {strict}")
             assert code == expected
-            targets = {row["method"]: row.get("target") for row in found["rows"]}
+            targets = {row["labels"]["method"]: row.get("target") for row in found["rows"]}
             assert targets == {"persistent": None, "halo": bound if shape == "16 18" else None}
     finally:
         heat.TARGETS, heat.WITH_TARGET = before

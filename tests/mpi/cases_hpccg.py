@@ -47,7 +47,7 @@ def _whole(comm, way):
         need_threads()
     code, found = run(comm, f"--shape 5 4 3 --iterations 30 --repeats 2 --comm {way}")
     assert code == 0, found["verdicts"]
-    row = next(row for row in found["rows"] if row["method"] == way)
+    row = next(row for row in found["rows"] if row["labels"]["method"] == way)
     if "reason" in row:
         skip(f"{way}: {row['reason']}")
     assert row["verified"] is True, row
@@ -120,7 +120,7 @@ def case_wrong_ghosts_are_noticed(comm):
         skip("threads that call MPI need MPI_THREAD_MULTIPLE")
     assert code == 1
     assert found["verified"] is False
-    errors = {row["method"]: row["residuals_error"] for row in found["rows"]}
+    errors = {row["labels"]["method"]: row["residuals_error"] for row in found["rows"]}
     assert errors["two-sided"] < 1e-8 < errors[THREADS]
 
 
@@ -140,7 +140,7 @@ def case_stale_ghosts_are_noticed(comm):
     finally:
         TwoSided.finish = finish
     assert code == 1
-    assert {row["method"]: row["verified"] for row in found["rows"]} == {
+    assert {row["labels"]["method"]: row["verified"] for row in found["rows"]} == {
         "two-sided": False,
         "p2p": True,
     }
@@ -155,7 +155,7 @@ def case_threads_need_their_level(comm):
     finally:
         MPI.Query_thread = query
     assert code == 0
-    reasons = {row["method"]: row.get("reason", "") for row in found["rows"]}
+    reasons = {row["labels"]["method"]: row.get("reason", "") for row in found["rows"]}
     assert reasons["two-sided"] == reasons["p2p"] == ""
     assert "needs MPI_THREAD_MULTIPLE, this MPI runs with MPI_THREAD_SERIALIZED" in reasons[THREADS]
 

@@ -48,7 +48,7 @@ def _whole(comm, way):
     words = f"--shape 6 7 9 --levels 1 --iterations 12 --repeats 2 --verify --comm {way}"
     code, found = run(comm, words)
     assert code == 0, found["verdicts"]
-    row = next(row for row in found["rows"] if row["method"] == way)
+    row = next(row for row in found["rows"] if row["labels"]["method"] == way)
     if "reason" in row:
         skip(f"{way}: {row['reason']}")
     assert row["verified"] is True, row
@@ -177,14 +177,14 @@ def case_scaling(comm):
     for scaling in ("weak", "strong"):
         rows = [row for row in found["rows"] if row["labels"]["scaling"] == scaling]
         assert [int(row["labels"]["ranks"]) for row in rows[::2]] == counts
-        assert [row["method"] for row in rows] == ["two-sided", "fence"] * len(counts)
+        assert [row["labels"]["method"] for row in rows] == ["two-sided", "fence"] * len(counts)
         assert all(row["verified"] for row in rows)
         sizes = [prod(row["elements"]) for row in rows[::2]]
         expected = [120 * count for count in counts]
         assert sizes == (expected if scaling == "weak" else [120 * comm.size] * len(counts))
         assert f"overhead_{scaling}" in found
     assert prod(whole) == 120 * comm.size
-    assert [each["ranks"] for each in found["assembly"]] == [*counts, *counts]
+    assert [each["labels"]["ranks"] for each in found["assembly"]] == [*counts, *counts]
 
 
 @ranks(at_least=2)
@@ -202,7 +202,7 @@ def case_wrong_ghosts_are_noticed(comm, name):
         Fence._put = put
     assert code == 1
     assert found["verified"] is False
-    assert {row["method"]: row["verified"] for row in found["rows"]} == {
+    assert {row["labels"]["method"]: row["verified"] for row in found["rows"]} == {
         "two-sided": True,
         name: False,
     }
@@ -242,7 +242,7 @@ def case_a_thread_level_too_low(comm):
     finally:
         MPI.Query_thread = query
     assert code == 0, found["verdicts"]
-    rows = {row["method"]: row for row in found["rows"]}
+    rows = {row["labels"]["method"]: row for row in found["rows"]}
     assert "MPI_THREAD_MULTIPLE" in rows["fence-threads"]["reason"]
     assert rows["fence"]["verified"] is True
 

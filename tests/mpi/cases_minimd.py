@@ -38,7 +38,7 @@ def case_every_way(comm, way):
     words += " --verify"
     code, found = run(comm, f"{words} --comm {way}")
     assert code == 0, found
-    row = next(row for row in found["rows"] if row["method"] == way)
+    row = next(row for row in found["rows"] if row["labels"]["method"] == way)
     if "reason" in row:
         assert way.endswith("-threads"), row
         return
@@ -203,7 +203,7 @@ def case_wrong_ghosts_are_noticed(comm):
     finally:
         Persistent.finish = finish
     assert code == 1
-    verified = {row["method"]: row["verified"] for row in found["rows"]}
+    verified = {row["labels"]["method"]: row["verified"] for row in found["rows"]}
     assert verified == {REFERENCE: True, "p2p": False, "fence": True}
     assert any("WRONG: p2p came to another state" in remark for remark in found["remarks"])
 
@@ -224,7 +224,7 @@ def case_a_way_that_only_some_ranks_have(comm):
     finally:
         Persistent.__init__ = made
     assert code == 0
-    rows = {row["method"]: row for row in found["rows"]}
+    rows = {row["labels"]["method"]: row for row in found["rows"]}
     assert "not here" in rows["p2p"]["reason"]
     assert rows["rma-notify"]["verified"] is True
 
@@ -266,7 +266,7 @@ def case_a_thread_level_too_low(comm):
         finally:
             MPI.Query_thread = query
         assert code == 0
-        reasons = {row["method"]: row.get("reason", "") for row in found["rows"]}
+        reasons = {row["labels"]["method"]: row.get("reason", "") for row in found["rows"]}
         assert reasons[REFERENCE] == reasons["fence"] == ""
         assert "this MPI runs with MPI_THREAD_SERIALIZED" in reasons["fence-threads"]
 
@@ -356,16 +356,16 @@ def case_scaling(comm):
         comm, f"--shape 4 4 4 --scaling weak strong --steps 4 {NUMPY} --comm fence --verify"
     )
     assert code == 0
-    counts = sorted({row["ranks"] for row in found["rows"]})
+    counts = sorted({row["labels"]["ranks"] for row in found["rows"]})
     assert counts[0] == 1
     assert counts[-1] == comm.size
     for row in found["rows"]:
-        shares = row["ranks"] if row["scaling"] == "weak" else comm.size
+        shares = row["labels"]["ranks"] if row["labels"]["scaling"] == "weak" else comm.size
         assert row["atoms"] == 256 * shares
         assert row["efficiency"] > 0
     for name in ("weak", "strong"):
-        mine = [row for row in found["rows"] if row["scaling"] == name]
-        assert {row["efficiency"] for row in mine if row["ranks"] == 1} == {1.0}
+        mine = [row for row in found["rows"] if row["labels"]["scaling"] == name]
+        assert {row["efficiency"] for row in mine if row["labels"]["ranks"] == 1} == {1.0}
         assert [line["ranks"] for line in found[f"overhead_{name}"]] == counts
         assert {line["ranks"] for line in found[f"output_{name}"]} == set(counts)
     assert len(found["verdicts"]) == 2

@@ -126,7 +126,7 @@ def case_sides_from_files(comm, kind):
         words = ["--rhs", str(path), "--precond", "jacobi", "--rtol", "1e-10", "--comm", "p2p,mpi"]
         code, facts, x, _ = run(comm, folder, "solve", "bcsstk01", *words)
     assert code == 0
-    assert [row["method"] for row in facts["rows"]] == ["p2p", "mpi"]
+    assert [row["labels"]["method"] for row in facts["rows"]] == ["p2p", "mpi"]
     np.testing.assert_allclose(whole_of("bcsstk01") @ x, b, atol=1e-8)
 
 
