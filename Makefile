@@ -71,7 +71,6 @@ bench: $(BENCH)/ready
 	$(BENCH)/bin/onesided bench rounds --ranks 2
 	$(BENCH)/bin/onesided bench collectives --ranks 2
 	$(BENCH)/bin/onesided bench partitioned --targets --python --ranks 2
-	$(BENCH)/bin/onesided bench model --verify --ranks $(BENCH_RANKS)
 	$(BENCH)/bin/onesided bench fft --targets --seconds 60 --ranks 2
 	$(BENCH)/bin/onesided bench fft --targets --seconds 60 --ranks 4
 	$(BENCH)/bin/onesided bench spmv --targets --seconds 120 --ranks $(BENCH_RANKS)

@@ -23,7 +23,7 @@ class Hints:
     receive slots that a request owns (2, or 1 to save memory), ``strict`` promises that all ranks
     start in the same order (MPI-4.1 section 7.13; the communicator's own info says so as well),
     ``expected_iterations`` is the number of starts that ``auto`` weighs the cost of initialization
-    against (0: not known), and ``effort`` whether it may ``measure`` or decides by the model
+    against (0: not known), and ``effort`` whether it may ``measure`` or takes what usually wins
     (``estimate``). ``progress`` is ``thread``, or ``manual`` where only calls of the library may
     advance rounds: then other ranks may wait for this one until it makes one (:mod:`.progress`).
 

@@ -227,8 +227,7 @@ class Request(Persistent):
 
     ``setup_time`` is the time that initialization took on this rank, in seconds. ``chosen_by``
     says by what ``auto`` chose the method, empty where the caller did: by measuring, now or
-    before, by a model of which it says whether its parameters were measured or assumed, or by
-    what usually wins.
+    before, or by what usually wins.
     """
 
     def __init__(self, operation: Operation, transport: Transport, resources: Resources) -> None:

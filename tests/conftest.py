@@ -19,7 +19,6 @@ from hypothesis import settings
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 os.environ.setdefault("ONESIDED_WISDOM", "off")  # nothing is left in the user's cache
 os.environ.setdefault("ONESIDED_TUNING", "off")
-os.environ.setdefault("ONESIDED_MODEL", "off")
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):  # many processes, but each file is compiled once
     os.environ["PYTHONPYCACHEPREFIX"] = tempfile.mkdtemp(prefix="onesided-compiled-")
 

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 from mpi4py import MPI
 
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.report import Report, Row, byte_count, write_json
+from onesided.apps.cli.report import Report, Row, byte_count
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.papers.rmamt_cell import THREADS, Cell, Outcome, Run
 from onesided.apps.papers.rmamt_rows import row
@@ -210,27 +210,6 @@ def threads(values: Mapping[tuple[str, str, str, int], float]) -> Iterator[Row]:
             }.get(pattern, 1e-6 / shown)  # fmt: skip
             loops = {THREADS: [Run(mean, mean)] * 3}
             yield row(cell, Outcome(1, size, 1, 9, 0, loops))
-
-
-def model(path: Path) -> None:
-    """Write what ``model`` does: predictions of two methods, and no machine."""
-    points = [
-        {"ranks": ranks, "bytes": float(size), "seconds": {"mpi": 1e-3, "p2p": 1e-9 * size}}
-        for ranks in (28, 448)
-        for size in SIZES
-    ]
-    told = {"figure": 1, "ranks": 28, "block_bytes": MEBI, "method": "mpi", "seconds": 0.074}
-    content = {
-        "command": "model",
-        "settings": {},
-        "versions": {"mpi library": "another one"},
-        "rows": points,
-        "paper": {
-            "told": [told | {"predicted_s": 0.08}],
-            "figure_1": {"ranks": [28, 448], "seconds": {"mpi": [0.08, 2.0]}},
-        },
-    }
-    write_json(str(path), content)
 
 
 CROSSING = {

@@ -2,10 +2,12 @@
 
     python tests/scale.py [--ranks 2 4 8 16 32 64] [-o docs/scale.md]
     python tests/scale.py --setup --ranks 2 64
+    python tests/scale.py --bound --ranks 2
 
 Runs tests/programs/scale_calls.py under the mpiexec of this environment and writes the table of the
 documentation. ``--setup`` runs tests/programs/scale_setup.py, and prints what setting up takes on
-each number of ranks, and beside the first one.
+each number of ranks, and beside the first one. ``--bound`` runs tests/programs/scale_bound.py, and
+prints times of rounds over what no round can be faster than.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import numpy as np
 
 PROGRAM = mpi_harness.TESTS / "programs" / "scale_calls.py"
 SETUP = mpi_harness.TESTS / "programs" / "scale_setup.py"
+BOUND = mpi_harness.TESTS / "programs" / "scale_bound.py"
 PARTS = ["exchanges", "halos", "transforms", "matrices", "solvers"]
 
 #: Calls whose own pattern has something for every rank, or MPI's.
@@ -128,12 +131,36 @@ def setup_times(ranks: list[int], timeout: float = 180.0) -> str:
     return "\n".join(lines)
 
 
+def over_bound(ranks: list[int], turns: int = 200, timeout: float = 180.0) -> str:
+    """Markdown: medians of rounds over their bound, by the number of ranks and bytes of a block."""
+    lines = []
+    for count in ranks:
+        outcome = mpi_harness.run(BOUND, count, str(turns), timeout=timeout)
+        text = [line for line in outcome.stdout.splitlines() if line.startswith("@bound ")]
+        if outcome.kind != "pass" or len(text) != 1:
+            raise RuntimeError(outcome.report())
+        rows = json.loads(text[0].removeprefix("@bound "))["rows"]
+        names = list(rows[0]["rounds"])
+        if not lines:
+            lines = ["| ranks | bytes | bound, us | " + " | ".join(f"`{n}`" for n in names) + " |",
+                     "|" + " --- |" * (3 + len(names))]  # fmt: skip
+        for row in rows:
+            cells = [f"{row['rounds'][name] / row['bound']:.2f}" for name in names]
+            head = [str(count), str(row["bytes"]), f"{1e6 * row['bound']:.3g}"]
+            lines.append("| " + " | ".join([*head, *cells]) + " |")
+    return "\n".join(lines)
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8, 16, 32, 64])
     parser.add_argument("-o", "--output", type=Path, default=None)
     parser.add_argument("--setup", action="store_true", help="times of setting up instead")
+    parser.add_argument("--bound", action="store_true", help="times of rounds over a bound instead")
     options = parser.parse_args(arguments)
+    if options.bound:
+        print(over_bound(options.ranks))
+        return 0
     if options.setup:
         print(setup_times(options.ranks))
         return 0

@@ -12,10 +12,7 @@ import commands
 import mpi_harness
 import pytest
 import servers
-from mpi4py import MPI
 
-from onesided.apps.tools import doctor
-from onesided.collectives.modelling.parameters import MACHINES, keep_parameters
 from onesided.collectives.program import COMPILED, interpreter
 from onesided.collectives.registry import methods
 from onesided.sparse.files.entries import parser
@@ -83,15 +80,6 @@ def test_doctor_tells_who_runs_rounds(core, words, tmp_path):
     assert json.loads(path.read_text())["machine"]["interpreters"] == [words]
 
 
-def test_doctor_tells_what_estimates_go_by(tmp_path, monkeypatch):
-    path = tmp_path / "model.json"
-    monkeypatch.setenv("ONESIDED_MODEL", str(path))
-    said = doctor.facts(MPI.COMM_SELF)["estimates"]
-    assert said == "assumed parameters: none were measured here (onesided bench model --keep)"
-    keep_parameters(MACHINES["gigabit"])
-    assert doctor.facts(MPI.COMM_SELF)["estimates"].startswith("measured by onesided bench model")
-
-
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_doctor_tries_every_method(ranks):
     outcome = servers.run("-m onesided.apps", ranks, "doctor", timeout=120)
@@ -101,8 +89,7 @@ def test_doctor_tries_every_method(ranks):
     assert "NO" not in re.findall(r"\bNO\b", outcome.stdout)
     kernels = f"sparse kernels  {', '.join(available())}"
     words = ("MPI library", "thread level", f"rounds are run by  {interpreter()}", "Known defects")
-    for word in (*words, kernels, f"matrices are parsed by  {parser()}", f"{ranks} rank",
-                 "estimates go by  "):  # fmt: skip
+    for word in (*words, kernels, f"matrices are parsed by  {parser()}", f"{ranks} rank"):
         assert word in outcome.stdout, outcome.report()
 
 

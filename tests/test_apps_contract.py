@@ -50,7 +50,6 @@ SMALL = {
         "minimd": "--shape 4 --steps 2 --repeats 1 --kernel numpy --comm fence",
         "doctor": "--comm p2p",
         "tune": "--show",
-        "model": "--ranks-list 4 8 --sizes 1K 1M --network gigabit",
         "bench alltoallv": "--sizes 64 --iterations 1 --repeats 1 --comm p2p --memory slots",
         "bench rounds": "--sizes 64 --iterations 1 --memory slots --comm p2p",
         "bench collectives": "--operations Bcast --sizes 8 --iterations 1 --comm auto",
@@ -67,10 +66,10 @@ SMALL = {
 }
 RUNS = [(name, words, ranks) for ranks, each in SMALL.items() for name, words in each.items()]
 #: Their results are files of other commands; or they have tests of their own, as they take long.
-WITHOUT_RESULTS = {"report", "bench all", "bench rma-mt", "bench apps", "bench model"}
+WITHOUT_RESULTS = {"report", "bench all", "bench rma-mt", "bench apps"}
 #: They have nothing to verify, or always do it.
-ALWAYS_VERIFIED = {name for name in PARSERS if name.startswith("bench ")} - {"bench model"}
-NOTHING_TO_VERIFY = {"doctor", "tune", "model", "report"}
+ALWAYS_VERIFIED = {name for name in PARSERS if name.startswith("bench ")}
+NOTHING_TO_VERIFY = {"doctor", "tune", "report"}
 
 
 def options_of(name):

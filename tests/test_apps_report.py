@@ -26,8 +26,7 @@ from onesided.apps.report import command as report_command
 from onesided.apps.report.claim import Outcome
 from onesided.apps.report.claims import CLAIMS
 from onesided.apps.report.command import make
-from onesided.apps.report.figure import MOST, Lines, Regions, Scale
-from onesided.apps.report.quantities import RANKS, SIZE, TIME
+from onesided.apps.report.figure import MOST, Scale
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +43,6 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Row({"case": "wave", "opponent": "SciPy"}, reason="not here"),
     ]
     envelopes.write(folder / "suite.json", "bench spmv --targets", rows)
-    envelopes.model(folder / "model.json")
-    labels, fit = {"bytes": "1 KiB", "method": "p2p"}, {"predicted us": 9.0}
-    rows = [Row(labels, [2e-3], nbytes=1024, values=fit)]
-    envelopes.write(folder / "fit.json", "bench model", rows)
     parts = {"communication": [1e-3], "compute": [2e-3]}
     rows = [Row({"application": "cg", "method": "p2p"}, [3e-3], 1.0, details=parts)]
     envelopes.write(folder / "apps.json", "bench apps", rows)
@@ -161,9 +156,6 @@ def test_every_figure_is_told_in_words_and_has_its_table(text):
         "Time over that of PETSc",
         "Time over speed",
         "Time of other",
-        "The fastest method, by the model",
-        "Figure 1 of paper 000, by the model",
-        "The model beside the times",
         "Time of a run: application cg",
         "hpccg, weak scaling: time over that of two-sided",
         "hpccg, strong scaling: time over that of two-sided",
@@ -202,8 +194,7 @@ def test_every_result_is_there_with_its_rows_and_remarks(results, text):
     whole = "".join(root.itertext())
     assert "not here" in whole  # why something was not measured
     assert "list of things" in whole
-    assert whole.count("Said.") == len(list(results.glob("*.json"))) - 1  # not the model
-    assert "no measurement" in whole
+    assert whole.count("Said.") == len(list(results.glob("*.json")))
     assert "A processor" in whole
 
 
@@ -232,7 +223,7 @@ def test_break_even_is_that_of_the_equations_and_never_without_gain(tmp_path):
 
 def test_figures_are_files_too(results, tmp_path):
     pytest.importorskip("matplotlib")
-    for name in ("exchanges-448", "model", "patterns", "suite"):  # every kind of figure
+    for name in ("exchanges-448", "patterns", "suite"):  # every kind of figure
         (tmp_path / f"{name}.json").write_bytes((results / f"{name}.json").read_bytes())
     folder = tmp_path / "deep" / "figures"
     root = parsed(page(tmp_path, figures=str(folder)))
@@ -303,19 +294,3 @@ def test_a_result_tells_all_cores_once():
     found = machine.facts(MPI.COMM_SELF)
     assert found["hosts"] == 1
     assert found["all_cores"] == len(os.sched_getaffinity(0))
-
-
-def test_a_guess_looks_otherwise():
-    points = [(1.0, 1.0), (2.0, 4.0)]
-    lines = Lines("Both", RANKS, TIME, {"known": points, "told": points},
-                  guessed={"known": {2.0}}, apart=["told"])  # fmt: skip
-    kinds = [part.get("class").split()[0] for part in lines.drawing().iter("polygon")]
-    assert kinds == ["mark", "hollow", "mark", "mark"]
-    assert len(list(lines.drawing().iter("polyline"))) == 1
-    assert [key.find("polyline") is not None for key in lines.keys().values()] == [True, False]
-    best, yes = [["a", "a", "b"], ["a", "b", "b"]], [[False, True, True], [False, False, False]]
-    map_ = Regions("Map", SIZE, RANKS, [1, 2, 4], [1, 2], best, yes, yes).drawing()
-    looks = [(part.get("class"), part.get("fill-opacity")) for part in map_.iter("rect")]
-    pale = [("bar c0", "1"), ("bar c0", "0.35"), ("bar c1", "0.35")]
-    assert looks == [*pale, ("bar c0", "1"), ("bar c1", "1")]
-    assert map_.find("path").get("d").count("M") == 2

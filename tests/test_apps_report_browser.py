@@ -57,7 +57,6 @@ def complaints(done: subprocess.CompletedProcess[str]) -> list[str]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report")
     envelopes.world(path, True)
-    envelopes.model(path / "model.json")
     output = str(path / "report.html")
     make(Namespace(folder=str(path), output=output, figures=None, mixed=False))
     (path / "frame.html").write_text(FRAME % PHONE)

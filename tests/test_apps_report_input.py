@@ -23,7 +23,6 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with good results."""
     folder = tmp_path_factory.mktemp("results")
     envelopes.world(folder, True)
-    envelopes.model(folder / "model.json")
     return folder
 
 
@@ -107,8 +106,8 @@ def test_results_of_different_machines_are_not_mixed_unasked(tmp_path, what):
     assert re.search(r"0\.50 at 32 KiB.*?holds here.*?1\.50 at 32 KiB.*?does not hold here", text)
 
 
-def test_predictions_are_of_no_machine_and_may_be_mixed(tmp_path):
-    envelopes.model(tmp_path / "a.json")
+def test_what_tells_no_machine_may_be_mixed(tmp_path):
+    envelopes.edit(envelopes.write(tmp_path / "a.json", "spmv", []), machine={})
     page(tmp_path)
     envelopes.write(tmp_path / "b.json", "spmv", [])
     assert "no measurement" in page(tmp_path)
@@ -144,7 +143,7 @@ def places(value: object, above: tuple[str | int, ...] = ()) -> list[tuple[str |
 def test_wrong_values_anywhere_are_left_out_or_refused(results, tmp_path, number):
     """A file may have been written by hand, or by another program."""
     chance = random.Random(number)
-    names = ["broadcasts-8", "exchanges-28", "model", "partitions", "patterns"]
+    names = ["broadcasts-8", "exchanges-28", "partitions", "patterns"]
     accepted = 0
     for _ in range(MUTANTS):
         name = chance.choice(names)

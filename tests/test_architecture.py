@@ -29,8 +29,7 @@ ROOMS = {
     "tools": {"cli", "report", "bench"},
     "solvers": {"cli", "report", "bench", "tools"},
     "miniapps": {"cli", "report", "bench", "tools"},
-    "modelling": {"cli", "report", "bench"},
-    "papers": {"cli", "report", "bench", "tools", "modelling"},
+    "papers": {"cli", "report", "bench", "tools"},
 }
 FILE_LINES = 700
 MOST_FILES = {"collectives": 75, "apps": 130}  # what a reader can hold in the head

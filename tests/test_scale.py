@@ -19,6 +19,13 @@ def test_nothing_grows_that_should_not(part, most):
     assert not grown, "\n".join(grown)
 
 
+def test_rounds_stand_beside_their_bound():
+    head, _, *rows = (line.split("|")[1:-1] for line in scale.over_bound([2], 5).splitlines())
+    assert "`rma-notify`" in [each.strip() for each in head]
+    assert [int(row[1]) for row in rows] == sorted(int(row[1]) for row in rows)
+    assert all(len(row) == len(head) and float(cell) > 0 for row in rows for cell in row)
+
+
 def test_growth_is_seen():
     few = {"messages": 10.0, "bytes": 400.0, "of P objects": 0.0, "memory": 1e4}
     assert not scale.too_much("cg", few, few | {"messages": 14.0}, 8)

@@ -11,8 +11,8 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "extending" / "transpor
 
 
 def source():
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    return code
+    """The first block of the page; the second one is what :mod:`cases_transport` does."""
+    return re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]
 
 
 def test_the_page_keeps_its_promise():

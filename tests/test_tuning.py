@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import replace
 
 import pytest
 
 from onesided.collectives import methods
 from onesided.collectives.errors import PatternError
-from onesided.collectives.modelling import parameters
 from onesided.collectives.tuning.auto import FAR_ONLY, PLAIN, usual_order
 from onesided.collectives.tuning.decisions import (
     VARIABLE,
@@ -196,19 +194,3 @@ def test_the_file_is_named_by_the_environment(tmp_path, monkeypatch):
     monkeypatch.delenv(VARIABLE)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert open_tuning().path == tmp_path / "onesided" / "tuning.json"
-
-
-def test_parameters_are_kept_and_broken_ones_ignored(tmp_path, monkeypatch):
-    monkeypatch.setenv(parameters.VARIABLE, "off")
-    assert parameters.known_parameters() is parameters.ASSUMED
-    assert parameters.keep_parameters(parameters.ASSUMED) is None
-    path = tmp_path / "model.json"
-    monkeypatch.setenv(parameters.VARIABLE, str(path))
-    assert parameters.known_parameters() is parameters.ASSUMED
-    measured = replace(parameters.ASSUMED, name="measured")
-    assert parameters.keep_parameters(measured) == path
-    assert parameters.known_parameters() == measured
-    for broken in ("", "[]", '{"format": "something"}'):
-        path.write_text(broken)
-        with pytest.warns(RuntimeWarning, match="is ignored"):
-            assert parameters.known_parameters() is parameters.ASSUMED

@@ -156,7 +156,6 @@ OPTIONS: Mapping[str, Option] = {
         type=str, many=True, choices=("weak", "strong"),
     ),
     "paper": Option("as in the paper"),
-    "parameters": Option("parameters of the model, as bench model --json writes them", "FILE", InputFile),
     # its solution
     "steps": Option("time steps", "N", positive),
     "dt": Option("time step", "T", above_zero),
@@ -227,7 +226,6 @@ class Options(argparse.Namespace):
     seed: int
     scaling: list[str]
     paper: bool
-    parameters: str | None
     steps: int
     dt: float | None
     print_every: int

@@ -18,7 +18,7 @@ from mpi4py import MPI
 
 from onesided.apps.bench.memory import receiving
 from onesided.apps.bench.race import Contestant, race
-from onesided.apps.bench.ranks import among, counted
+from onesided.apps.bench.ranks import among, counted, node_of_ranks
 from onesided.apps.bench.selection import BASELINE, Candidate, hints, prepare, release
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.failures import CommandError, user_errors
@@ -26,15 +26,14 @@ from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import NOTHING, Listing, Report, Row, byte_count
 from onesided.apps.cli.statistics import Verdict
-from onesided.apps.modelling.nodes import node_of_ranks
 from onesided.apps.papers.broadcasters import Entrant, Runner, Track, correct, entrants
 from onesided.apps.papers.figures import Figure, draw
 from onesided.apps.papers.forecast import Crossing, Forecast, crossings, parameters
+from onesided.apps.papers.loggp import LogGP
 from onesided.apps.papers.options import PAPER_SIZES
 from onesided.apps.report.quantities import RANKS, TIME
 from onesided.apps.report.sections import Sweep, median_time, times_over_bytes
 from onesided.collectives.hints import Hints
-from onesided.collectives.modelling.loggp import LogGP
 
 # Figures 13 to 16 of paper 003: the time of a broadcast over message size and number of ranks.
 

@@ -155,13 +155,6 @@ EXPERIMENTS = (
         OTHERS("fence-threads"), f"--shape 6 {OTHERS('fence-threads')}",
         takes=(120.0, 5.0), least=2, draws=True,
     ),
-    Experiment(
-        "model", "bench model", "paper 000, parameters of the model",
-        seconds=(60.0, 8.0), least=2,
-    ),
-    Experiment(
-        "model-figure-1", "model", "paper 000, Figure 1 by the model", "--paper", "--paper", most=1,
-    ),
 )  # fmt: skip
 #: What comes after all others, from their results.
 REPORT = Experiment(

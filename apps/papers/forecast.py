@@ -8,25 +8,26 @@ rank there is nothing to predict. The other two send to every rank.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import cycle
+from statistics import median
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
-from onesided.apps.bench.race import nothing
+from onesided.apps.bench.race import Contestant, nothing, race, repeats, unchecked
 from onesided.apps.cli.failures import words
 from onesided.apps.cli.report import byte_count
-from onesided.apps.cli.statistics import ratio
-from onesided.apps.modelling.measuring import seconds_of
-from onesided.apps.modelling.probes import IN_A_ROW, SHORT, Call, Puts
+from onesided.apps.cli.statistics import quartiles, ratio
 from onesided.apps.papers.broadcasters import BINOMIAL, LINEAR, ONE_SIDED, PASSIVE, Entrant
+from onesided.apps.papers.loggp import GAPS, LogGP, binomial, linear
 from onesided.collectives import Bcast_init, OneSidedBroadcast, OnesidedError, bcast_linear
-from onesided.collectives.modelling.broadcasts import GAPS, binomial, linear
-from onesided.collectives.modelling.loggp import LogGP
 from onesided.collectives.trees import LARGEST_FIRST
 
 # The parameters of LogP and LogGP of this machine, by Puts and ping-pongs between two ranks.
@@ -39,9 +40,107 @@ from onesided.collectives.trees import LARGEST_FIRST
 # the two by the method itself, so that it holds its software as well. The other ranks meanwhile
 # wait in MPI, as they do in a broadcast.
 
+SHORT = 8  # bytes
+IN_A_ROW = 8  # Puts before one flush
+ISSUES = 40  # Puts of which the call is timed
 LONG = (1 << 16, 1 << 18, 1 << 20)  # bytes, for the slope
 WITH_FLAG = 2  # messages that a persistent method sends to one rank: data and flag
 ROUNDS = 20
+
+Call = Callable[[], object]
+
+
+def _places(sizes: Sequence[int]) -> tuple[dict[int, tuple[int, int]], int]:
+    """Local. By size where its two places begin, and the bytes of all.
+
+    Each has memory of its own, and they take turns, as slots of requests do: what is measured of
+    one size finds no more of its memory in the cache than a method does whose rounds alternate
+    with those of others.
+    """
+    at, end = {}, 0
+    for nbytes in sizes:
+        at[nbytes] = (end, end + nbytes)
+        end += 2 * nbytes
+    return at, end
+
+
+def _putter(
+    window: MPI.Win, target: int, data: NDArray[np.uint8], starts: Sequence[int] = (0,)
+) -> Call:
+    """Local. Puts the data, to these places in turn."""
+    origin = [data, MPI.BYTE]
+    targets = cycle([[start, data.size, MPI.BYTE] for start in starts])
+    return lambda: window.Put(origin, target, next(targets))
+
+
+class Puts:
+    """Puts from each of two ranks to the other, in a passive epoch.
+
+    ``calls`` are by name: ``"puts 1024"`` and short ones, all flushed; ``"notice"`` is a short one
+    and a flag.
+    """
+
+    def __init__(
+        self, pair: MPI.Intracomm, sizes: Sequence[int], stack: ExitStack, *, allocated: bool
+    ) -> None:
+        """Collective. The window, of memory that MPI allocates or of our own, goes with the stack,
+        which is left collectively."""
+        self._pair, other = pair, 1 - pair.rank
+        at, end = _places(sizes)
+        if allocated:
+            window = MPI.Win.Allocate(end, 1, comm=pair)
+        else:
+            window = MPI.Win.Create(np.zeros(end, np.uint8), 1, comm=pair)
+        stack.callback(window.Free)
+        window.Lock_all()
+        stack.callback(window.Unlock_all)
+        data = np.ones(max(*sizes, SHORT), np.uint8)
+        short = _putter(window, other, data[:SHORT])
+        word, place = [data[:SHORT], 1, MPI.INT64_T], [0, 1, MPI.INT64_T]
+
+        def flushed(put: Call, times: int = 1) -> None:
+            for _ in range(times):
+                put()
+            window.Flush(other)
+
+        def notice() -> None:
+            flushed(short)
+            window.Accumulate(word, other, place, MPI.REPLACE)
+            window.Flush(other)
+
+        self.calls: dict[str, Call] = {
+            f"puts {nbytes}": partial(flushed, _putter(window, other, data[:nbytes], at[nbytes]))
+            for nbytes in sizes
+        }
+        self.calls["put"] = partial(flushed, short)
+        self.calls["puts in a row"] = partial(flushed, short, IN_A_ROW)
+        self.calls["notice"] = notice
+        self._issue: tuple[Call, Call] = (short, partial(window.Flush, other))
+
+    def overhead(self) -> float:
+        """Collective. Seconds that the call of a short Put takes, by the slower rank."""
+        put, flush = self._issue
+        times = []
+        for _ in range(ISSUES):
+            self._pair.Barrier()
+            began = time.perf_counter()
+            put()
+            times.append(time.perf_counter() - began)
+            flush()
+        self._pair.Barrier()
+        slower: float = self._pair.allreduce(median(times), MPI.MAX)
+        return slower
+
+
+def seconds_of(comm: MPI.Intracomm, calls: Mapping[str, Call]) -> dict[str, float]:
+    """Collective. What each takes, by the slowest rank; all take turns in :data:`ROUNDS` rounds.
+
+    The first quartile: other programs on the machine only ever add to a time.
+    """
+    why = unchecked("a probe moves bytes that nobody reads")
+    contestants = [Contestant(name, call, why, repeats(comm, call)) for name, call in calls.items()]
+    found = race(comm, contestants, iterations=ROUNDS, seconds=math.inf)
+    return {name: quartiles(times)[0] for name, times in found.times.items()}
 
 
 def of_puts(pair: MPI.Intracomm, *, flagged: bool) -> LogGP:
@@ -53,7 +152,7 @@ def of_puts(pair: MPI.Intracomm, *, flagged: bool) -> LogGP:
     with ExitStack() as stack:
         puts = Puts(pair, LONG, stack, allocated=not flagged)
         overhead = puts.overhead()
-        times = seconds_of(pair, puts.calls, ROUNDS)
+        times = seconds_of(pair, puts.calls)
         pair.Barrier()
     in_a_row = max(times["puts in a row"] - times["put"], 0.0) / (IN_A_ROW - 1)
     slope = np.polyfit(LONG, [times[f"puts {nbytes}"] for nbytes in LONG], 1)[0]
@@ -126,7 +225,7 @@ def passive_hop(pair: MPI.Intracomm, timeouts: tuple[float, float]) -> float:
 
 
 def _hop(pair: MPI.Intracomm, call: Call) -> float:
-    return seconds_of(pair, {"hop": call}, ROUNDS)["hop"]
+    return seconds_of(pair, {"hop": call})["hop"]
 
 
 def parameters(

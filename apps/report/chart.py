@@ -84,11 +84,9 @@ def _title(text: str, x: float, y: float, across: int) -> list[Element]:
 LOOKS: Mapping[str, Mapping[str, Any]] = {
     "axis": {"color": "black", "linewidth": 1.0},
     "grid": {"color": "black", "linewidth": 1.0, "alpha": 0.15},
-    "stripes": {"color": "black", "linewidth": 0.7, "alpha": 0.6},
     "level": {"color": "black", "linewidth": 1.5, "alpha": 0.7, "dashes": (5.0, 3.0)},
     "line": {"linewidth": 1.8},
     "mark": {},
-    "hollow": {"facecolor": "white", "linewidth": 1.2},
     "bar": {"linewidth": 0.0, "antialiased": False},
 }
 ANCHORS = {"start": "left", "middle": "center", "end": "right"}
@@ -124,8 +122,7 @@ def _paint(axes: Any, node: Element, inks: Mapping[str, str], x: float, y: float
         axes.add_patch(Rectangle((x + at["x"], y + at["y"]), width, height, alpha=opacity, **look))
     elif node.tag == "polygon":
         points = [(x + one, y + other) for one, other in _points(node.get("points", ""))]
-        edge = {"edgecolor": look.pop("color")} if "hollow" in kinds else {}
-        axes.add_patch(Polygon(points, **look, **edge))
+        axes.add_patch(Polygon(points, **look))
     elif node.tag == "line":
         axes.plot([x + at["x1"], x + at["x2"]], [y + at["y1"], y + at["y2"]], **look)
     elif node.tag in ("polyline", "path"):

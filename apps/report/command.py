@@ -79,7 +79,7 @@ def findings(path: str) -> Findings:
 def groups(results: Sequence[Result], *, mixed: bool) -> list[Sequence[Result]]:
     """Local. The results of one machine and MPI each, in the order in which they come first.
 
-    What is no measurement, such as predictions, goes with the first of them.
+    What tells no machine goes with the first of them.
     :class:`CommandError` where there are several, and they are not to be ``mixed``.
     """
     found: dict[tuple[str, str, str], list[Result]] = {}
@@ -153,14 +153,11 @@ FIGURES: Mapping[str, Callable[[Result], list[Figure]]] = {
     "bench fft --targets": sections_apps.comparisons,
     "bench spmv": sections_apps.products,
     "bench spmv --targets": sections_apps.comparisons,
-    "bench model": papers.fitted,
-    "model": papers.model,
     "bench all": lambda result: [],
 }
 TABLES: Mapping[str, Callable[[Result], list[Block]]] = {
     "bench broadcast": papers.broadcasts_tables,
     "bench rma-mt": papers.cells_tables,
-    "model": papers.model_tables,
     "bench all": sections_apps.experiments,
 }
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import operator
 from abc import ABC, abstractmethod
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby, pairwise
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -235,13 +233,12 @@ def scale(numbers: Sequence[float], quantity: Quantity) -> Scale:
     return replace(found, whole=quantity.whole)
 
 
-def mark(number: int, x: float, y: float, told: str = "", *, hollow: bool = False) -> Element:
+def mark(number: int, x: float, y: float, told: str = "") -> Element:
     """Local. The mark of the name with this number: eight colors, and a shape for each of six."""
     shape, size = _SHAPES[number % len(_SHAPES)], 3.6
     points = " ".join(f"{x + size * dx:.1f},{y + size * dy:.1f}" for dx, dy in shape)
     words = [element("title", None, told)] if told else []
-    kind = f"{'hollow' if hollow else 'mark'} c{number % COLORS}"
-    return element("polygon", {"class": kind, "points": points}, *words)
+    return element("polygon", {"class": f"mark c{number % COLORS}", "points": points}, *words)
 
 
 def stroke(number: int, points: Sequence[tuple[float, float]]) -> Element:
@@ -350,8 +347,7 @@ class Lines(Figure):
     """Points by name, in order of x; ``level`` is drawn across, as what others compare with.
 
     ``palette``: names whose places decide the colors and marks, so that they are the same in
-    several figures. ``spread``: by name and x, how far y may be off; ``guessed``: by name the x
-    of marks that are hollow; ``apart``: names whose marks are not joined by a line.
+    several figures. ``spread``: by name and x, how far y may be off.
 
     What has no place on a logarithmic axis is left out of the picture, and stays in the table.
     """
@@ -363,8 +359,6 @@ class Lines(Figure):
     level: float | None = None
     palette: Sequence[str] = ()
     spread: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
-    guessed: Mapping[str, Container[float]] = field(default_factory=dict)
-    apart: Container[str] = ()
 
     @property
     def words(self) -> str:
@@ -379,12 +373,11 @@ class Lines(Figure):
             parts.append(element("polyline", {"class": "level", "points": ends_text}))
         numbers = self.names()
         for name, line in self.lines.items():
-            number, guessed = numbers[name], self.guessed.get(name, ())
+            number = numbers[name]
             shown = [(x, y) for x, y in line if frame.x.shows(x) and frame.y.shows(y)]
             places = [(frame.left(x), frame.top(y)) for x, y in shown]
             marks = (
-                mark(number, *place, f"{name}, {self.across.show(x)}: {self.up.show(y)}",
-                     hollow=x in guessed)
+                mark(number, *place, f"{name}, {self.across.show(x)}: {self.up.show(y)}")
                 for place, (x, y) in zip(places, shown, strict=True)
             )
             bars = (
@@ -392,8 +385,7 @@ class Lines(Figure):
                 for (x, _), (low, high) in zip(places, self._ends(name, shown), strict=True)
                 if low < high
             )
-            joined = [] if name in self.apart else [stroke(number, places)]
-            parts.append(element("g", None, *joined, *bars, *marks))
+            parts.append(element("g", None, stroke(number, places), *bars, *marks))
         return self.canvas(*parts)
 
     def _ends(self, name: str, shown: Sequence[Point]) -> list[tuple[float, float]]:
@@ -419,8 +411,7 @@ class Lines(Figure):
         return {name: places.index(name) for name in self.lines}
 
     def key(self, name: str, number: int) -> list[Element]:
-        joined = [] if name in self.apart else [stroke(number, [(1.0, 7.0), (29.0, 7.0)])]
-        return [*joined, mark(number, 15.0, 7.0)]
+        return [stroke(number, [(1.0, 7.0), (29.0, 7.0)]), mark(number, 15.0, 7.0)]
 
     def _frame(self) -> Frame:
         """The axes, on which everything can be seen."""
@@ -525,85 +516,3 @@ class Squares(Figure):
 
 
 # A figure of areas: which of some names is best, over two quantities with logarithmic axes.
-
-MOST_STRIPES = 30  # of a hatching, from left to right
-PALE = "0.35"  # opacity
-
-
-@dataclass(frozen=True)
-class Regions(Figure):
-    """``best[j][i]`` for each ``ys[j]`` and ``xs[i]``, of which there are two or more in order.
-
-    ``pale``: where others may be as good; ``hatched``: where that is a guess.
-    """
-
-    title: str
-    across: Quantity
-    up: Quantity
-    xs: Sequence[float]
-    ys: Sequence[float]
-    best: Sequence[Sequence[str]]
-    pale: Sequence[Sequence[bool]] = ()
-    hatched: Sequence[Sequence[bool]] = ()
-
-    @property
-    def words(self) -> str:
-        return f"{self.up.name} over {self.across.name} by what is best: {', '.join(self.names())}."
-
-    def drawing(self) -> Element:
-        x, y = _edges(self.xs), _edges(self.ys)
-        frame = Frame(
-            Scale(x[0], x[-1], self.across.base, self.across.whole),
-            Scale(y[0], y[-1], self.up.base, self.up.whole),
-        )
-        left, top = ([round(to(each), 1) for each in found]
-                     for to, found in ((frame.left, x), (frame.top, y)))  # fmt: skip
-        names = self.names()
-        parts, stripes = [], []
-        for row, best in enumerate(self.best):
-            pale = self.pale[row] if self.pale else [False] * len(best)
-            looks = zip(best, pale, strict=True)
-            for (name, is_pale), run in groupby(enumerate(looks), operator.itemgetter(1)):
-                first, *_, last = [column for column, _ in run] * 2
-                about: Attributes = {
-                    "class": f"bar c{names[name] % COLORS}",
-                    "fill-opacity": PALE if is_pale else "1",
-                    "x": left[first],
-                    "y": top[row + 1],
-                    "width": left[last + 1] - left[first],
-                    "height": top[row] - top[row + 1],
-                }
-                parts.append(element("rect", about, element("title", None, name)))
-        every = -(-len(self.xs) // MOST_STRIPES)
-        for row, hatched in enumerate(self.hatched):
-            for column, is_hatched in enumerate(hatched):
-                if is_hatched and (row - column) % every == 0:
-                    stripes.append(f"M{left[column]:.1f} {top[row]:.1f}"
-                                   f"L{left[column + 1]:.1f} {top[row + 1]:.1f}")  # fmt: skip
-        over = element("path", {"class": "stripes", "d": "".join(stripes)})
-        return self.canvas(
-            element("g", {"class": "frame"}, *parts), *([over] if stripes else []),
-            frame.drawing(self.across, self.up),
-        )  # fmt: skip
-
-    @property
-    def caption(self) -> str:
-        return self.title
-
-    def values(self) -> tuple[list[str], list[list[Any]]]:
-        """Local. The same rows and columns."""
-        rows = [[y, *best] for y, best in zip(self.ys, self.best, strict=True)]
-        return [f"{self.up.name} / {self.across.name}", *map(self.across.show, self.xs)], rows
-
-    def shown(self, column: int, value: Any) -> str:
-        return value if column else self.up.show(value)
-
-    def names(self) -> dict[str, int]:
-        every = sorted({name for row in self.best for name in row})
-        return {name: number for number, name in enumerate(every)}
-
-
-def _edges(centers: Sequence[float]) -> list[float]:
-    """Of areas around numbers in order, on a logarithmic axis."""
-    middles = [math.sqrt(one * other) for one, other in pairwise(centers)]
-    return [centers[0] ** 2 / middles[0], *middles, centers[-1] ** 2 / middles[-1]]

@@ -1,13 +1,12 @@
-"""What the report draws of the papers' experiments, and of the model."""
+"""What the report draws of the papers' experiments."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from onesided.apps.cli.report import BASELINE, byte_count, duration
-from onesided.apps.report.figure import NOTHING, Bars, Figure, Lines, Regions, Squares, gathered
+from onesided.apps.cli.report import BASELINE
+from onesided.apps.report.figure import NOTHING, Bars, Figure, Lines, Squares, gathered
 from onesided.apps.report.markup import Fold, Table
 from onesided.apps.report.page import Block
 from onesided.apps.report.quantities import COUNT, RANKS, RATE, RATIO, SIZE, TIME
@@ -26,123 +25,6 @@ from onesided.apps.report.sections import (
     usual_tables,
 )
 from onesided.apps.report.threads import panels
-
-# ``model``, ``bench model``: what is predicted, which method wins where, and how well it fits.
-
-PREDICTED = TIME.called("predicted time of an iteration")
-MICRO = 1e-6
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """Seconds by method, on so many ranks that send so many bytes each."""
-
-    ranks: float
-    nbytes: float
-    seconds: Mapping[str, float]
-
-    @property
-    def fastest(self) -> str:
-        """Local. The method of the least time."""
-        return min(self.seconds, key=lambda method: self.seconds[method])
-
-
-def predictions(result: Result) -> list[Prediction]:
-    """Local. All that have ranks, bytes and seconds."""
-    found = []
-    for entry in result.entries:
-        ranks, nbytes = entry.number("ranks"), entry.number("bytes")
-        seconds = {name: s for name, s in numbers(entry, "seconds").items() if s > 0}
-        if ranks is not None and nbytes is not None and seconds:
-            found.append(Prediction(ranks, nbytes, seconds))
-    return found
-
-
-def model(result: Result) -> list[Figure]:
-    """Local. Over the ranks with most bytes, over the bytes on most ranks; who wins where; and
-    Figure 1 of paper 000."""
-    points = predictions(result)
-    ranks = sorted({point.ranks for point in points})
-    sizes = sorted({point.nbytes for point in points})
-    found: list[Figure] = []
-    if len(ranks) > 1:
-        most = [(m, p.ranks, s) for p in points if p.nbytes == sizes[-1]
-                for m, s in p.seconds.items()]  # fmt: skip
-        title = f"Prediction, {SIZE.show(sizes[-1])} per rank"
-        found.append(Lines(title, RANKS, PREDICTED, gathered(most)))
-    if len(sizes) > 1:
-        most = [(m, p.nbytes, s) for p in points if p.ranks == ranks[-1]
-                for m, s in p.seconds.items()]  # fmt: skip
-        title = f"Prediction on {RANKS.show(ranks[-1])} ranks"
-        found.append(Lines(title, SIZE, PREDICTED, gathered(most)))
-    best = {(point.ranks, point.nbytes): point.fastest for point in points}
-    if len(ranks) > 1 and len(sizes) > 1 and len(best) == len(ranks) * len(sizes):
-        winners = [[best[count, size] for size in sizes] for count in ranks]
-        title = "The fastest method, by the model"
-        found.append(Regions(title, SIZE, RANKS, sizes, ranks, winners))
-    figure = _paper(result).get("figure_1")
-    if isinstance(figure, dict) and isinstance(figure.get("seconds"), dict):
-        lines = gathered(
-            (str(method), known(x), known(y))
-            for method, times in figure["seconds"].items()
-            if isinstance(figure.get("ranks"), list) and isinstance(times, list)
-            for x, y in zip(figure["ranks"], times, strict=False)
-        )
-        if lines:
-            title = "Figure 1 of paper 000, by the model"
-            found.append(Lines(title, RANKS, PREDICTED, lines))
-    return found
-
-
-def model_tables(result: Result) -> list[Block]:
-    """Local. All predictions, and those beside what paper 000 tells."""
-    points = predictions(result)
-    methods = list(dict.fromkeys(method for point in points for method in point.seconds))
-    rows = [
-        [
-            RANKS.show(point.ranks),
-            SIZE.show(point.nbytes),
-            *(duration(point.seconds[m]) if m in point.seconds else NOTHING for m in methods),
-            point.fastest,
-        ]
-        for point in points
-    ]
-    columns = ["ranks", "bytes", *methods, "fastest"]
-    found: list[Block] = [Table("Predictions", columns, rows, heads=2)] if rows else []
-    told = [_told(each) for each in records(_paper(result).get("told"))]
-    if told:
-        heads = ["figure", "ranks", "block", "method", "paper 000", "model"]
-        found.append(Table("Beside the paper", heads, told, heads=4))
-    return found
-
-
-def _paper(result: Result) -> Mapping[str, Any]:
-    part = result.content.get("paper")
-    return part if isinstance(part, dict) else {}
-
-
-def _told(record: Mapping[str, Any]) -> list[str]:
-    block = known(record.get("block_bytes"))
-    times = (known(record.get(name)) for name in ("seconds", "predicted_s"))
-    return [
-        *(str(record.get(name, NOTHING)) for name in ("figure", "ranks")),
-        NOTHING if block is None else byte_count(int(block)),
-        str(record.get("method", NOTHING)),
-        *(NOTHING if time is None else duration(time) for time in times),
-    ]
-
-
-def fitted(result: Result) -> list[Figure]:
-    """Local. Predictions beside times: two lines for every method."""
-    points: list[tuple[str, float | None, float | None]] = []
-    for entry in result.timed:
-        size, predicted = entry.number("bytes"), entry.number("predicted us")
-        if predicted is not None:
-            points.append((entry.method, size, entry.median))
-            points.append((f"{entry.method}, model", size, predicted * MICRO))
-    lines = gathered(points)
-    return [Lines("The model beside the times", SIZE, TIME, lines)] if lines else []
-
 
 # ``bench partitioned``: Figures 3 to 6 of paper 004, bandwidth over the size of a partition.
 

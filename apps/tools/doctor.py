@@ -25,7 +25,6 @@ from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import PLAIN, byte_count, write_json
 from onesided.collectives import Alltoallv_init, OnesidedError, Request, interpreter, methods
 from onesided.collectives.hardware import Layout
-from onesided.collectives.modelling.parameters import ASSUMED, known_parameters
 from onesided.sparse.files import entries
 from onesided.sparse.kernels.registry import available
 
@@ -206,10 +205,6 @@ def facts(comm: MPI.Intracomm) -> dict[str, Any]:
     """Collective. What is known about MPI and machine without trying anything."""
     mine = interpreter(), ", ".join(available()), entries.parser(), shared_memory()
     interpreters, kernels, parsers, memories = zip(*comm.allgather(mine), strict=True)
-    known = known_parameters()
-    estimates = known.provenance or known.name
-    if known is ASSUMED:
-        estimates = "assumed parameters: none were measured here (onesided bench model --keep)"
     return {
         **machine.facts(comm),
         "interpreters": sorted(set(interpreters)),
@@ -217,7 +212,6 @@ def facts(comm: MPI.Intracomm) -> dict[str, Any]:
         "kernels": "; ".join(sorted(set(kernels))),
         "shared_memory": min(filter(None, memories), key=lambda each: each["free"], default=None),
         "parser": "; ".join(sorted(set(parsers))),
-        "estimates": estimates,
     }
 
 
@@ -249,7 +243,6 @@ def show(
         "sparse kernels": found["kernels"],
         SHARED_MEMORY: free,
         "matrices are parsed by": found["parser"],
-        "estimates go by": found["estimates"],
     }
     for name, value in lines.items():
         out.print(f"{name:>22}  {value}", **PLAIN)

@@ -1,1 +1,1 @@
-"""How ``method="auto"`` decides: measurements, kept in a file, or the model."""
+"""How ``method="auto"`` decides: measurements, kept in a file, or what usually wins."""

@@ -1,4 +1,4 @@
-"""``method="auto"``: the best method for a situation: recalled, measured or estimated.
+"""``method="auto"``: the best method for a situation: recalled, measured, or what usually wins.
 
 The candidates are the methods that allow any order; those of strict order as well where the caller
 promises it (info key ``mpi_assert_strict_persistent_collective_ordering``). What is known of the
@@ -6,7 +6,7 @@ situation is recalled; what is not is measured on memory of the same kind, the c
 touched. With the info key ``expected_iterations`` = N the cost T_init + N T of each candidate
 decides (the break-even rule of paper 000, equations 1 to 3), and measuring takes no more than a
 twentieth of the expected time; where that is too little to measure anything, what usually wins is
-taken. With ``effort=estimate`` nothing is measured: the model of every method decides.
+taken. With ``effort=estimate`` nothing is measured: what usually wins is taken.
 
 The choice is the same on all ranks by construction: rank 0 reads the file and tells the others,
 measured numbers are those of the slowest rank, and what is decided from the same numbers is the
@@ -17,31 +17,24 @@ a record that they contradict is measured again when it is next wanted.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.agreement import from_root
 from onesided.collectives.broadcast.operation import Broadcast
 from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import ResourceError, UnsupportedError
 from onesided.collectives.exchange import Exchange
 from onesided.collectives.hints import ESTIMATE, MANUAL, Hints
 from onesided.collectives.memory import Region
-from onesided.collectives.modelling.broadcasts import broadcast_formulas
-from onesided.collectives.modelling.exchanges import formulas, predict
-from onesided.collectives.modelling.parameters import ASSUMED, Parameters, known_parameters
-from onesided.collectives.modelling.traffic import of_exchange as traffic_of
 from onesided.collectives.reduction.operation import Reduction
 from onesided.collectives.registry import BROADCAST, EXCHANGE, REDUCTION, Method, methods
 from onesided.collectives.request import Request, build
 from onesided.collectives.tuning.decisions import (
-    Cost,
     Record,
     learn,
     machine,
@@ -58,7 +51,7 @@ MOST = 1 << 24
 #: copy in and one out cost more than what MPI does.
 PLAIN = 1 << 14
 
-#: By what a request may have been chosen, beside the parameters of the model.
+#: By what a request may have been chosen.
 MEASURED, RECALLED, USUAL = "measuring now", "what was measured before", "what usually wins"
 
 #: By what factor production must contradict a record, and how often it may.
@@ -84,9 +77,8 @@ def exchange(wanted: Exchange) -> Request:
         if method.candidate and (method.any_order or hints.strict)
         and not (method.name == FAR_ONLY and not far)
     ]
-    ask = partial(_estimate_exchange, wanted)
     return _choose(wanted.context, situation, _sorted(able, names), trial,
-                   lambda method: make(method, wanted), ask, hints)
+                   lambda method: make(method, wanted), hints)
 
 
 def broadcast(wanted: Broadcast) -> Request:
@@ -107,7 +99,7 @@ def broadcast(wanted: Broadcast) -> Request:
     try:
         return _choose(
             wanted.context, _class_of_broadcast(wanted), _sorted(able, names), trial,
-            lambda method: make(method, wanted), partial(_estimate_broadcast, wanted), wanted.hints,
+            lambda method: make(method, wanted), wanted.hints,
         )  # fmt: skip
     finally:
         resources.release()
@@ -139,7 +131,7 @@ def reduction(wanted: Reduction) -> Request:
     return _choose(
         context, situation, able,
         lambda method: make(method, wanted.elsewhere(context.next_tag())),
-        lambda method: make(method, wanted), lambda names: (Record({}, {}), USUAL), hints,
+        lambda method: make(method, wanted), hints,
     )  # fmt: skip
 
 
@@ -176,20 +168,18 @@ def _choose(
     candidates: Sequence[Method],
     trial: Callable[[Method], Request],
     make: Callable[[Method], Request],
-    estimate: Callable[[Sequence[str]], tuple[Record, str]],
     hints: Hints,
 ) -> Request:
     """Collective. The request of the best candidate for this situation.
 
-    ``trial`` is a collective call that makes a request to be tried, on memory of its own, and
-    ``estimate`` one that asks the model instead, and says by which parameters.
+    ``trial`` is a collective call that makes a request to be tried, on memory of its own.
 
     Raises :class:`UnsupportedError` where none of them works here.
     """
     by_name = {method.name: method for method in candidates}
     record: Record | None = None
     if hints.effort == ESTIMATE:
-        record, by = estimate(list(by_name))
+        record, by = Record({}, {}), USUAL
     else:
         record, by = recall(context.comm, situation), RECALLED
         if record is None or not record.covers(by_name):
@@ -344,57 +334,3 @@ def _scratch_memory(wanted: Broadcast, resources: Resources) -> NDArray[np.uint8
                 scratch[:] = 1  # untouched pages would all be one and the same
                 return scratch
     return np.ones(nbytes, np.uint8)
-
-
-# -- the model -----------------------------------------------------------------------------------
-
-
-def _estimate_exchange(wanted: Exchange, names: Sequence[str]) -> tuple[Record, str]:
-    """Collective, the same on all ranks. Seconds of a round by the model of each method, and whose
-    parameters it has."""
-    traffic = replace(traffic_of(wanted), slots=wanted.least_slots)
-    near, far = bool(traffic.near_messages), bool(traffic.far_messages)
-    parameters, by = _parameters(wanted.context, near, far)
-    known = [name for name in names if name in formulas()]
-    times = predict(traffic, parameters, known)
-    return _record(names, times, parameters), by
-
-
-def _estimate_broadcast(wanted: Broadcast, names: Sequence[str]) -> tuple[Record, str]:
-    """Collective, the same on all ranks. By LogGP between nodes, for the methods it describes."""
-    nodes, nbytes = len(np.unique(wanted.node.firsts)), wanted.nbytes
-    if nodes < 2:
-        return Record({}, {}), USUAL
-    parameters, by = _parameters(wanted.context, False, True)
-    network = parameters.level("network").messages.at(nbytes)
-    times = {
-        name: formula(network, nodes, max(nbytes, 1), wanted.hints.child_order)
-        for name, formula in broadcast_formulas().items()
-    }
-    return _record(names, times, parameters), by
-
-
-def _record(names: Sequence[str], times: Mapping[str, float], parameters: Parameters) -> Record:
-    """What a candidate costs to set up counts where the caller says how often it will start."""
-    costs = {}
-    for place, name in enumerate(names):
-        if name in times:
-            known = place or name in parameters.setup
-            costs[name] = Cost(parameters.setup_seconds(name) if known else 0.0, times[name])
-    return Record(costs, {})
-
-
-def _parameters(context: Context, near: bool, far: bool) -> tuple[Parameters, str]:
-    """Collective. Those of rank 0, and in words whether they were measured; levels that it has not
-    measured are assumed."""
-    # a warning may have been made an error
-    found: Parameters = from_root(context.comm, known_parameters)
-    lacking = [
-        which for which, wanted in (("node", near), ("network", far))
-        if wanted and getattr(found, which) is None
-    ]
-    if lacking:
-        found = replace(found, **{which: getattr(ASSUMED, which) for which in lacking})
-    if found.measured is None:
-        return found, "assumed parameters"
-    return found, f"assumed parameters of the {lacking[0]}" if lacking else "measured parameters"

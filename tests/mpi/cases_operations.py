@@ -8,7 +8,7 @@ import threading
 import numpy as np
 from cases import parameters, ranks
 from mpi4py import MPI
-from operations import MEMORY, OPERATIONS, Trial, everything
+from operations import OPERATIONS, Trial, everything, variants
 
 from onesided.collectives import (
     MismatchError,
@@ -21,17 +21,6 @@ from onesided.collectives import (
     Waitany,
     methods,
 )
-
-
-def variants(operation, size, number):
-    """Every memory, types with holes, and what is in place; the roots in turn."""
-    chosen = [(memory, False, False) for memory in MEMORY]
-    chosen += [("plain", True, False)]
-    if operation.in_place(0, size, 0) is not None:
-        chosen += [(MEMORY[number % 2], False, True), ("plain", True, True)]
-    for turn, (memory, holes, in_place) in enumerate(chosen):
-        yield {"memory": memory, "holes": holes, "in_place": in_place,
-               "root": (turn + number) % size if operation.rooted else 0}
 
 
 @parameters(what=everything)

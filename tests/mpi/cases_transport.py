@@ -19,6 +19,7 @@ from onesided.collectives import (
     methods,
     register,
 )
+from onesided.collectives.testing import check_transport
 
 
 def added(options):
@@ -64,6 +65,31 @@ def case_boxes(comm, options):
         request.Start()
         request.Wait()
     assert np.array_equal(recv, np.repeat(np.arange(size), 2)[:, None] * np.ones(3, int))
+
+
+def case_the_table(comm, options):
+    """The rows of the table take it as they take ours; what they find is told."""
+    added(options)
+    assert check_transport(comm, "messages") == {}
+    assert check_transport(comm, "messages", {"ranks_per_node": "1"}) == {}
+    module = sys.modules["messages_of_the_page"]
+
+    class Forgets(module.Messages):
+        """The last rank does not unpack what has come."""
+
+        def finish(self, slot):
+            if comm.rank < comm.size - 1:
+                super().finish(slot)
+
+    module.Forgets = Forgets
+    if "forgets" not in methods():
+        register(Method("forgets", f"{module.__name__}:Forgets", True, False, ""))
+    try:
+        check_transport(comm, "forgets")
+    except AssertionError as error:
+        assert "Gather" in str(error) or "Scatter" in str(error), error
+    else:
+        raise AssertionError("lost data were not noticed")
 
 
 def case_a_name_is_taken_once(comm, options):

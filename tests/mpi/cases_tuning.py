@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import parameters, ranks, skip
+from cases import parameters, ranks
 from mpi4py import MPI
 
 from onesided.collectives import (
@@ -22,9 +22,6 @@ from onesided.collectives import (
     free,
     methods,
 )
-from onesided.collectives.modelling.loggp import LogGP, PiecewiseLogGP, Segment
-from onesided.collectives.modelling.parameters import VARIABLE as MODEL
-from onesided.collectives.modelling.parameters import Level, Parameters, Validity, keep_parameters
 from onesided.collectives.program import SAMPLED
 from onesided.collectives.tuning import auto, race
 from onesided.collectives.tuning.decisions import (
@@ -223,32 +220,6 @@ def case_few_rounds_are_not_worth_measuring(comm, info):
         assert comm.rank or not path.exists()
 
 
-@ranks(at_least=2)
-def case_few_long_rounds_are_worth_a_window(comm):
-    """By the model: messages that take a second are worth any set-up."""
-    slow, fast = (PiecewiseLogGP((Segment(0, LogGP(latency, 0, 0)),)) for latency in (1.0, 1e-9))
-    if not alone(comm):
-        skip("stores are for ranks of one node")
-    level = Level(slow, slow, 1e-9, 1e-9)
-    with tuning_file(comm), parameters_of(comm, Parameters(fast, level, level)):
-        assert exchange(comm, info=FEW_BY_MODEL).startswith("rma-")
-
-
-@ranks(at_least=2)
-def case_a_measured_setup_counts(comm):
-    """The same parameters, but windows were measured to take an hour."""
-    slow, fast = (PiecewiseLogGP((Segment(0, LogGP(latency, 0, 0)),)) for latency in (1.0, 1e-9))
-    if not alone(comm):
-        skip("stores are for ranks of one node")
-    level = Level(slow, slow, 1e-9, 1e-9)
-    setup = {name: 3600.0 * name.startswith("rma-") for name in methods()}
-    with tuning_file(comm), parameters_of(comm, Parameters(fast, level, level, setup=setup)):
-        assert not exchange(comm, info=FEW_BY_MODEL).startswith("rma-")
-
-
-FEW_BY_MODEL = {"expected_iterations": "10", "effort": "estimate"}
-
-
 def case_some_rounds_are_worth_some_measuring(comm):
     """What was not tried to the end is not kept."""
     names = candidates(comm)
@@ -299,12 +270,6 @@ def case_a_warning_that_is_an_error_is_one_on_all_ranks(comm):
         with pytest.raises(RuntimeWarning, match="no tuning file"):
             exchange(comm)
         path.unlink(missing_ok=True)
-    with parameters_file(comm) as path, warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)
-        if comm.rank == 0:
-            path.write_text("{")
-        with pytest.raises(RuntimeWarning, match="is ignored"):
-            exchange(comm, info={"effort": "estimate"})
 
 
 @ranks(at_least=2)
@@ -353,7 +318,7 @@ def case_uneven_patterns_are_one_situation_on_all_ranks(comm):
 
 @parameters(count=[8, 1 << 16])
 def case_an_estimate_measures_nothing(comm, count):
-    """The model decides, the same on all ranks, and nothing is kept."""
+    """What usually wins is taken, the same on all ranks, and nothing is kept."""
     with tuning_file(comm) as path:
         assert exchange(comm, count, info={"effort": "estimate"}) in candidates(comm)
         info = {"effort": "estimate"}
@@ -363,38 +328,13 @@ def case_an_estimate_measures_nothing(comm, count):
 
 
 @ranks(at_least=2)
-def case_an_estimate_goes_by_the_parameters(comm):
-    """Parameters of rank 0 with messages that take a second, then with copies that do."""
-    slow, fast = (PiecewiseLogGP((Segment(0, LogGP(latency, 0, 0)),)) for latency in (1.0, 1e-9))
-    if not alone(comm):
-        skip("stores are for ranks of one node")
-    for stores, messages, stored in [(fast, slow, True), (slow, fast, False)]:
-        level = Level(messages, slow, 1e-9, 1e-9)
-        with tuning_file(comm), parameters_of(comm, Parameters(stores, level, level)):
-            got = exchange(comm, info={"effort": "estimate"})
-            assert got.startswith("rma-") == stored, got
-
-
-@ranks(at_least=2)
 def case_a_request_says_by_what_it_was_chosen(comm):
-    """Assumed parameters of the model are called so, and levels that nobody has measured."""
-    wire = PiecewiseLogGP((Segment(0, LogGP(1e-6, 0, 0)),))
-    level, fitted = Level(wire, wire, 1e-6, 1e-6), Validity(2, 8, 1 << 20)
-    estimate = {"effort": "estimate"}
-    apart, assumed = {**estimate, "ranks_per_node": "1"}, "assumed parameters"
     with tuning_file(comm):
         assert chosen_by(comm, {}, "p2p") == ""
         assert chosen_by(comm, {}) == auto.MEASURED
         assert chosen_by(comm, {}) == auto.RECALLED
         assert chosen_by(comm, {"expected_iterations": "1", "slots": "1"}) == auto.USUAL
-        with parameters_file(comm):
-            assert chosen_by(comm, estimate) == assumed
-        with parameters_of(comm, Parameters(wire, level, level)):
-            assert chosen_by(comm, estimate) == assumed
-        with parameters_of(comm, Parameters(wire, level, level, measured=fitted)):
-            assert chosen_by(comm, apart) == "measured parameters"
-        with parameters_of(comm, Parameters(wire, level, None, measured=fitted)):
-            assert chosen_by(comm, apart) == f"{assumed} of the network"
+        assert chosen_by(comm, {"effort": "estimate"}) == auto.USUAL
 
 
 def chosen_by(comm, info, method="auto"):
@@ -403,30 +343,6 @@ def chosen_by(comm, info, method="auto"):
         assert f", by {said}: " in repr(request) if said else ", by " not in repr(request)
     assert len(set(comm.allgather(said))) == 1
     return said
-
-
-@contextmanager
-def parameters_of(comm, parameters):
-    with parameters_file(comm):
-        if comm.rank == 0:
-            keep_parameters(parameters)
-        yield
-
-
-@contextmanager
-def parameters_file(comm):
-    """A file of each rank; that of rank 0 counts."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.json"
-        before = os.environ.get(MODEL)
-        os.environ[MODEL] = str(path)
-        try:
-            yield path
-        finally:
-            comm.Barrier()
-            os.environ.pop(MODEL)
-            if before is not None:
-                os.environ[MODEL] = before
 
 
 def case_efforts_are_known_words(comm):

@@ -1,6 +1,7 @@
 """What a broadcast costs in the LogP and LogGP models: paper 003, section 3; no MPI.
 
-The paper gives the binomial broadcast ``(o + 2q + L + o_r) log2(P) + o_s + L`` in LogP, and
+LogGP is of Alexandrov, Ionescu, Schauser, Scheiman 1995. The paper gives the binomial broadcast
+``(o + 2q + L + o_r) log2(P) + o_s + L`` in LogP, and
 ``(o + (m - 1)G + 2q + L + o_r) log2(P) + o + L`` in LogGP. Of its symbols, ``q`` and ``o_s`` are
 never defined. They are read as follows. A hop sends three messages (data, description, request),
 so two gaps lie between them: ``q`` is the gap ``g``. The last term is the message to the done
@@ -18,14 +19,38 @@ acknowledged. Both models let pairs of ranks send at the same time without shari
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from dataclasses import dataclass
 
-from onesided.collectives.errors import PatternError
-from onesided.collectives.modelling.loggp import LogGP
+from onesided.collectives import PatternError
 from onesided.collectives.trees import LARGEST_FIRST, steps
 
 #: Messages of a hop beyond the first: the description and the request.
 GAPS = 2
+
+
+@dataclass(frozen=True)
+class LogGP:
+    """The parameters of LogGP in seconds; LogP is LogGP for messages of one byte.
+
+    ``latency`` is L, ``overhead`` o (of sending or receiving a message), ``gap`` g (the least time
+    between two messages of a rank), ``byte_gap`` G (that between two bytes of a message), and
+    ``waiting`` o_r: how long it takes a rank that waits actively to see a request (paper 003).
+    """
+
+    latency: float
+    overhead: float
+    gap: float
+    byte_gap: float = 0.0
+    waiting: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not 0 <= value < math.inf:
+                raise PatternError(f"{name} is {value!r}, not a time in seconds")
+
+    def length(self, nbytes: int) -> float:
+        """Local. Seconds between the first byte of a message and its last: (m - 1)G."""
+        return max(nbytes - 1, 0) * self.byte_gap
 
 
 def hop(network: LogGP, nbytes: int) -> float:
@@ -57,49 +82,6 @@ def linear(network: LogGP, ranks: int, nbytes: int = 1) -> float:
     return there + network.overhead + network.latency
 
 
-def crossover_bytes(network: LogGP, ranks: int, order: str = LARGEST_FIRST) -> float:
-    """Local. The message length from which on the binomial broadcast is not slower.
-
-    At least 1.0; infinite where the linear one is faster at any length, as with 2 ranks.
-    """
-    behind = binomial(network, ranks, 1, order) - linear(network, ranks, 1)
-    if behind <= 0:
-        return 1.0
-    gained = (ranks - 1 - steps(ranks, order)) * network.byte_gap  # seconds per byte
-    return 1.0 + behind / gained if gained > 0 else math.inf
-
-
-def crossover_ranks(
-    network: LogGP, nbytes: int, order: str = LARGEST_FIRST, most: int = 1024
-) -> int | None:
-    """Local. The least number of ranks from which on the binomial broadcast is not slower.
-
-    Up to ``most`` ranks; None where the linear one is faster with ``most``.
-    """
-    least = None
-    for ranks in range(most, 1, -1):
-        if binomial(network, ranks, nbytes, order) > linear(network, ranks, nbytes):
-            break
-        least = ranks
-    return least
-
-
 def _check(ranks: int, nbytes: int) -> None:
     if ranks < 1 or nbytes < 0:
         raise PatternError(f"a broadcast of {nbytes} bytes to {ranks} ranks")
-
-
-def _linear(network: LogGP, ranks: int, nbytes: int, order: str) -> float:
-    return linear(network, ranks, nbytes)
-
-
-#: Between nodes: parameters, number of nodes, bytes, order of the children; seconds.
-_FORMULAS: dict[str, Callable[[LogGP, int, int, str], float]] = {
-    "rma-linear": _linear,
-    "rma-binomial": binomial,
-}
-
-
-def broadcast_formulas() -> dict[str, Callable[[LogGP, int, int, str], float]]:
-    """Local. The formulas of broadcasts between nodes by method; not every method has one."""
-    return dict(_FORMULAS)

@@ -1,1 +1,0 @@
-"""The model of the exchanges as commands: its parameters measured, its predictions shown."""
