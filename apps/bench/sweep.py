@@ -60,7 +60,8 @@ class Case:
     @property
     def name(self) -> str:
         """Of its part of the results."""
-        return " ".join([*self.labels.values(), *([str(self.ranks)] if self.ranks else [])]) or "all"
+        ranks = [str(self.ranks)] if self.ranks else []
+        return " ".join([*self.labels.values(), *ranks]) or "all"
 
 
 @dataclass

@@ -66,20 +66,19 @@ def build_parser() -> Parser:
             below = top.add_parser(group, help=GROUPS[group], description=GROUPS[group])
             groups[group] = below.add_subparsers(metavar="NAME", required=True, parser_class=Parser)
         place = groups[group] if group else top
-        told: Any = {"help": command.summary} if command.summary else {}
-        options = place.add_parser(name, description=command.summary, **told)
+        options = place.add_parser(name, description=command.summary, help=command.summary)
         options.chosen = command
     return parser
 
 
 def parsers(parser: argparse.ArgumentParser | None = None) -> Iterator[Parser]:
-    """Local. Those of all commands that people call, with their options, as help lists them."""
+    """Local. Those of all commands, with their options, as help lists them."""
     for action in (parser or build_parser())._actions:
         if isinstance(action, argparse._SubParsersAction):
             for below in action.choices.values():
                 if below.chosen is None:
                     yield from parsers(below)
-                elif below.chosen.summary:
+                else:
                     below.complete()
                     yield below
 
@@ -159,6 +158,6 @@ def run(command: Command, options: Options) -> int:
     if options.ranks not in (None, comm.size) and not command.starts_jobs:
         raise CommandError(f"--ranks {options.ranks} inside a job of {comm.size} ranks")
     check_files(comm, options)
-    code: int = command.module.run(comm, options)
+    code = command.run(comm, options)
     failures.part()
     return code

@@ -155,7 +155,6 @@ OPTIONS: Mapping[str, Option] = {
         "weak: the problem grows with the ranks; strong: it is the same on all numbers of ranks",
         type=str, many=True, choices=("weak", "strong"),
     ),
-    "paper": Option("as in the paper"),
     # its solution
     "steps": Option("time steps", "N", positive),
     "dt": Option("time step", "T", above_zero),
@@ -225,7 +224,6 @@ class Options(argparse.Namespace):
     threads: Any  # one number, or several
     seed: int
     scaling: list[str]
-    paper: bool
     steps: int
     dt: float | None
     print_every: int

@@ -32,7 +32,8 @@ INTERVAL = 0.2  # seconds between two drawings
 
 
 def console() -> Console:
-    """Local. Standard output; in a job the launcher told the width of the terminal, if there is one:
+    """Local. Standard output; in a job the launcher told the width of the terminal if there is one.
+
     Open MPI lets every rank write to a terminal of its own making, whatever stands behind it.
     """
     width = os.environ.get(COLUMNS, "")

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from importlib.util import find_spec
 from pathlib import Path
@@ -256,7 +256,8 @@ def row_table(title: str, rows: Sequence[Row], width: int) -> tuple[Table, list[
     """Local. A line for every row, in a width, and the columns that had no room."""
     shared = common(rows)
     cells = [row.cells() for row in rows]
-    columns = [name for name in dict.fromkeys(n for row in cells for n in row) if name not in shared]
+    every = dict.fromkeys(name for row in cells for name in row)
+    columns = [name for name in every if name not in shared]
     labels = list(dict.fromkeys(name for row in rows for name in row.labels))
     parts = list(dict.fromkeys(name for row in rows for name in row.parts))
     metrics = list(dict.fromkeys(n.removesuffix("_s") for row in rows for n in row.metrics))
@@ -276,8 +277,8 @@ def across_table(
 ) -> Iterator[Table]:
     """Local. A line for everything but the label ``across``, whose texts are columns.
 
-    A cell is the ratio to the baseline, or a time where there is none; several tables where one is too
-    wide.
+    A cell is the ratio to the baseline, or a time where there is none; there are several tables
+    where one is too wide.
     """
     shared = common(rows)
     names = [n for n in dict.fromkeys(n for row in rows for n in row.labels)
@@ -362,8 +363,15 @@ class Report:
                 self._show(console(), title)
             else:
                 print_rows(self.rows, options.format)
+            content = self._content(place)
+            if options.picture is not None:
+                from onesided.apps.report.figures import plots, save
+                from onesided.apps.report.result import Result
+
+                whole = {"schema": SCHEMA, "versions": versions(), **_finite(content)}
+                save(options.picture, plots(Result("", whole)))
             if options.json is not None:
-                write_json(options.json, self._content(place))
+                write_json(options.json, content)
                 if not interrupted and resumable(options.json):
                     beside(options.json).unlink(missing_ok=True)
 

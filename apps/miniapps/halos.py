@@ -11,8 +11,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.timing import nothing
 from onesided.apps.bench.team import Team, Work, check_threads
+from onesided.apps.bench.timing import nothing
 from onesided.collectives import (
     HaloExchange,
     OnesidedError,

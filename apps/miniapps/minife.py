@@ -2,9 +2,9 @@
 
 Trilinear elements on a box of cubes, whose edge is 1 for a share of the ranks and longer along z
 for several. The surface has the temperature 0, the source is that of sin(pi x) sin(pi y)
-sin(pi z / L), so the solution is known. On such a mesh the stiffness is a sum of Kronecker products,
-A x M x M + M x A x M + M x M x A, of the stiffness A and the mass M along an axis: each rank
-assembles the rows of its own planes, without a word to others.
+sin(pi z / L), so the solution is known. On such a mesh the stiffness is a sum of Kronecker
+products, A x M x M + M x A x M + M x M x A, of the stiffness A and the mass M along an axis: each
+rank assembles the rows of its own planes, without a word to others.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from onesided.apps.bench.store import Part
 from onesided.apps.bench.sweep import Labels, Make
 from onesided.apps.bench.timing import Stopwatch, Variant
-from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0
+from onesided.apps.cli.failures import by_rank_0, from_rank_0
 from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.report import METHOD, Listing, Report
 from onesided.apps.cli.statistics import Verdict, worst

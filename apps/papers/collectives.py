@@ -23,7 +23,7 @@ from onesided.apps.bench.timing import Variant
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Report, byte_count
 from onesided.apps.cli.statistics import Verdict
-from onesided.apps.papers.operations import ITEM, OPERATIONS, Operation, Place, contribution, ring
+from onesided.apps.papers.operations import ITEM, OPERATIONS, Operation, contribution, ring
 from onesided.collectives import UnsupportedError, methods
 
 NONBLOCKING, PERSISTENT = "mpi-nonblocking", "mpi-persistent call"

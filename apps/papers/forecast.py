@@ -21,7 +21,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.race import Contestant, nothing, race, repeats, unchecked
+from onesided.apps.bench.timing import Variant, interleaved, nothing, repeats, unchecked
 from onesided.apps.cli.failures import words
 from onesided.apps.cli.report import byte_count
 from onesided.apps.cli.statistics import quartiles, ratio
@@ -138,8 +138,8 @@ def seconds_of(comm: MPI.Intracomm, calls: Mapping[str, Call]) -> dict[str, floa
     The first quartile: other programs on the machine only ever add to a time.
     """
     why = unchecked("a probe moves bytes that nobody reads")
-    contestants = [Contestant(name, call, why, repeats(comm, call)) for name, call in calls.items()]
-    found = race(comm, contestants, iterations=ROUNDS, seconds=math.inf)
+    variants = [Variant(call, why, name, repeats(comm, call)) for name, call in calls.items()]
+    found = interleaved(comm, variants, iterations=ROUNDS, seconds=math.inf)
     return {name: quartiles(times)[0] for name, times in found.times.items()}
 
 
@@ -229,7 +229,7 @@ def _hop(pair: MPI.Intracomm, call: Call) -> float:
 
 
 def parameters(
-    comm: MPI.Intracomm, partner: int, timeouts: tuple[float, float]
+    comm: MPI.Intracomm, partner: int
 ) -> tuple[dict[str, LogGP], dict[str, str]]:
     """Collective. By method, the network between rank 0 and ``partner``; or why there is none.
 
@@ -242,7 +242,7 @@ def parameters(
         flagged, bare = of_puts(pair, flagged=True), of_puts(pair, flagged=False)
         hops: dict[str, tuple[LogGP, Callable[[], float]]] = {
             BINOMIAL: (flagged, partial(persistent_hop, pair)),
-            PASSIVE: (bare, partial(passive_hop, pair, timeouts)),
+            PASSIVE: (bare, partial(passive_hop, pair)),
             ONE_SIDED: (bare, partial(one_sided_hop, pair)),
         }
         for method, (network, hop) in hops.items():

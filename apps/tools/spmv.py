@@ -206,7 +206,7 @@ def _petsc(comm: MPI.Intracomm, block: RowBlock, every: NDArray[Any]) -> Variant
     trial = question(1, 0.0)
     asked = question(repeats(comm, partial(job.run, trial), STEADY, on_root=True), WARM)
     why = unchecked("its product has been compared with SciPy's of the same rows")
-    facts = {"type": job.facts["type"], "version": job.facts["version"], "types": job.facts["types"]}
+    facts = {name: job.facts[name] for name in ("type", "version", "types")}
     return Variant(partial(job.run, asked), why, on_root=True, own=partial(job.times, asked),
                    free=job.close, set_up=False, metrics=facts)  # fmt: skip
 
@@ -237,16 +237,6 @@ def _of_file(comm: MPI.Intracomm, path: Path) -> RowBlock:
     if len({value for each in different for value in each}) == 1:
         values[:] = np.random.default_rng(comm.rank).random(len(values))
     return block
-
-
-def grid(points: int, comm: MPI.Intracomm) -> RowBlock:
-    """Local. The 27-point matrix of a cube."""
-    share = Partition.even(points**3, comm.size).range(comm.rank)
-    return RowBlock.even(comm, stencil27(points, share))
-
-
-def _mesh(size: int, comm: MPI.Intracomm) -> RowBlock:
-    return RowBlock.even(comm, trace_mesh(comm, size))
 
 
 def shipped() -> Any:
