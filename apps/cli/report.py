@@ -313,6 +313,11 @@ def ratio_cell(row: Row, baseline: str = BASELINE) -> str:
     return f"{middle:.{digits}f}±{(third - first) / 2:.{digits}f}"
 
 
+def print_wide(out: Console, table: Table) -> None:
+    """Local. As wide as it is: a terminal breaks lines rather than to lose numbers."""
+    Console(width=1000, force_terminal=out.is_terminal, file=out.file).print(table)
+
+
 # -- the report -----------------------------------------------------------------------------------
 
 PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
@@ -378,9 +383,8 @@ class Report:
         by_rank_0(comm, tell)
 
     def _show(self, out: Console, title: str) -> None:
-        wide: dict[str, Any] = {"width": 1000, "crop": False, "no_wrap": True, "soft_wrap": True}
         for listing in self.listings.values():
-            out.print(listing.table(), **wide)
+            print_wide(out, listing.table())
         out.print(title, **PLAIN)
         timed = [row for row in self.rows if not row.reason]
         groups: dict[str, list[Row]] = {}
@@ -390,11 +394,11 @@ class Report:
         for rows in groups.values():
             if self.across and len({row.labels.get(self.across) for row in rows}) > 1:
                 for table in across_table("", rows, self.across, out.width, self.baseline):
-                    out.print(table, **wide)
+                    print_wide(out, table)
             else:
                 table, spare = row_table("", rows, out.width)
                 left_out |= dict.fromkeys(spare)
-                out.print(table, **wide)
+                print_wide(out, table)
         if left_out:
             out.print(f"Without room here: {', '.join(left_out)} (--json, --format).", **PLAIN)
         refused = {" ".join(row.labels.values()): row.reason for row in self.rows if row.reason}

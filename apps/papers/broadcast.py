@@ -26,11 +26,10 @@ from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Listing, Report, Row, byte_count
 from onesided.apps.cli.statistics import Verdict
-from onesided.apps.papers.broadcasters import Entrant, Track, correct, entrants
+from onesided.apps.papers.broadcasters import ORDERS, Entrant, Track, correct, entrants
 from onesided.apps.papers.forecast import Crossing, Forecast, crossings, parameters
 from onesided.apps.papers.loggp import LogGP
 from onesided.collectives.hints import Hints
-from onesided.collectives.trees import ORDERS
 
 NAMES = (METHOD, "order")
 FEW = 8  # ranks up to which every number is tried, and steps of so many beyond

@@ -31,6 +31,7 @@ PASSIVE = "passive"
 ONE_SIDED = "one-sided"
 LINEAR = "rma-linear"
 BINOMIAL = "rma-binomial"
+ORDERS = ("largest-first", "low-bit-first")
 #: Those that serve the children of a tree in an order that the benchmark varies.
 ORDERED = (BINOMIAL, PASSIVE)
 

@@ -198,13 +198,12 @@ def one_sided_hop(pair: MPI.Intracomm) -> float:
     return seconds
 
 
-def passive_hop(pair: MPI.Intracomm, timeouts: tuple[float, float]) -> float:
+def passive_hop(pair: MPI.Intracomm) -> float:
     """Collective over two ranks. Seconds of a short hop of the passive broadcast."""
     data = np.zeros(SHORT, np.uint8)
-    waiter, flush = timeouts
     window = MPI.Win.Allocate(2 * SHORT, 1, comm=pair)
     try:
-        with OneSidedBroadcast(pair, waiter_timeout=waiter, flush_timeout=flush) as runtime:
+        with OneSidedBroadcast(pair) as runtime:
             wid = runtime.register(window)
             epoch = 0
 

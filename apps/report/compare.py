@@ -17,12 +17,10 @@ from mpi4py import MPI
 from onesided.apps.cli.failures import FAILED, CommandError, from_rank_0
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
-from onesided.apps.cli.report import duration, plain_table
+from onesided.apps.cli.report import duration, plain_table, print_wide, shown
 from onesided.apps.cli.statistics import Interval
 from onesided.apps.report.command import load, results_of
 from onesided.apps.report.result import Entry, Result
-
-WIDE: Mapping[str, Any] = {"width": 1000, "crop": False, "no_wrap": True, "soft_wrap": True}
 
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
@@ -53,7 +51,7 @@ def _compare(options: Any) -> int:
     columns = list(dict.fromkeys(name for row in cells for name in row))
     labels = [name for name in columns if name not in ("old", "new", "new / old", "")]
     title = f"{new.command}: {new.name} over {old.name}"
-    console().print(plain_table(title, columns, cells, labels), **WIDE)
+    print_wide(console(), plain_table(title, columns, cells, labels))
     return FAILED if slower else 0
 
 
@@ -87,7 +85,8 @@ def _check(options: Any) -> int:
                 )
                 cells.append({
                     "command": result.command, "row": " ".join(entry.labels.values()),
-                    "against": target.get("against", "seconds"), "here": str(value),
+                    "against": target.get("against", target.get("metric")),
+                    "here": str(value) if "against" in target else shown("_s", value.median),
                     "at most": f"{target['at_most']:g}",
                     "": ("met" if met else "MISSED") + ("" if sure else "?"),
                 })  # fmt: skip
@@ -95,7 +94,7 @@ def _check(options: Any) -> int:
         print("no targets are set for these results", flush=True)
         return 0
     columns = list(cells[0])
-    console().print(plain_table("", columns, cells, columns[:3]), **WIDE)
+    print_wide(console(), plain_table("", columns, cells, columns[:3]))
     print(f"{len(cells) - missed} of {len(cells)} targets reached", flush=True)
     return FAILED if missed else 0
 

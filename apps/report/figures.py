@@ -250,7 +250,7 @@ def _against(entries: Sequence[Entry]) -> list[Plot]:
         bars: dict[str, dict[str, float]] = {}
         for entry in entries:
             value = over(opponent)(entry)
-            if value is not None and entry.method not in names - {BASELINE}:
+            if value is not None and not entry.method.startswith("memcpy"):
                 case = _named(entry, others)
                 bars.setdefault(case, {})[_named(entry, (METHOD, "order"))] = value
         if bars and sum(map(len, bars.values())) <= MOST_BARS:

@@ -125,7 +125,8 @@ def outcome(result: Result) -> str:
     cases: dict[str, dict[str, float]] = {}
     for entry in result.timed:
         value = entry.ratio(name) if name else None
-        if value is None or entry.method in (name, *OPPONENTS):
+        others = (*OPPONENTS, "memcpy", "mpi4py-fft ")
+        if value is None or entry.method in others or entry.method.startswith(others[-2:]):
             continue
         by_method.setdefault(entry.method, []).append(value)
         case = " ".join(t for k, t in entry.labels.items() if k not in (METHOD, "memory", "order"))
@@ -140,7 +141,7 @@ def outcome(result: Result) -> str:
         told.append(f"auto: {_spread(by_method['auto'])}")
     slower = [case for case, values in cases.items() if min(values.values()) > 1.0]
     text = "; ".join(told) + "."
-    if slower:
+    if slower and slower != [""]:
         text += f" Slower by every method: {', '.join(slower[:6])}" + (
             f" and {len(slower) - 6} more." if len(slower) > 6 else ".")  # fmt: skip
     counts = [c for e in result.timed if isinstance(c := e.values.get("break_even"), int)]

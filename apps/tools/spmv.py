@@ -180,8 +180,7 @@ def _opened(
     def make(labels: Labels) -> Variant:
         name = labels[METHOD]
         if name in (SCIPY, PETSC):
-            matrix = next(iter(held.values()), None)
-            if matrix is None:
+            if not held:
                 raise UnsupportedError("no matrix could be made")
             every = vector(0, block.shape[1], block.entries.dtype)
             return _serial(held["whole"], every) if name == SCIPY else _petsc(comm, block, every)
