@@ -27,7 +27,8 @@ PIP := bin/python -m pip install --quiet --disable-pip-version-check
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-all test-lowest test-petsc lint docs gallery bench clean
+.PHONY: demo test test-serial test-mpi test-all test-lowest test-sanitize test-petsc lint docs gallery \
+	bench clean
 
 demo: $(DEMO)/ready
 	$(ONESIDED) fft --shape 64 64 64 --ranks $(RANKS) --comm rma-fence --iterations 20 --verify
@@ -35,6 +36,13 @@ demo: $(DEMO)/ready
 
 test: $(TEST)/ready
 	$(TEST)/bin/python -m pytest $(PYTEST_ARGS)
+
+# what starts no MPI job, and what does
+test-serial: $(TEST)/ready
+	$(TEST)/bin/python -m pytest -m "not mpi" $(PYTEST_ARGS)
+
+test-mpi: $(TEST)/ready
+	$(TEST)/bin/python -m pytest -m mpi $(PYTEST_ARGS)
 
 # larger matrices from the folder that ONESIDED_MATRICES names, when it is set
 test-all: $(TEST)/ready
@@ -44,9 +52,15 @@ test-all: $(TEST)/ready
 test-lowest: $(LOWEST)/ready
 	$(LOWEST)/bin/python -m pytest $(PYTEST_ARGS)
 
+# what is compiled, built by gcc with sanitizers of addresses, undefined behavior and threads, under
+# the tests that need no MPI
+test-sanitize: $(TEST)/ready
+	$(TEST)/bin/python tests/sanitize.py address -- $(PYTEST_ARGS)
+	$(TEST)/bin/python tests/sanitize.py thread -- $(PYTEST_ARGS)
+
 # PETSc's solvers on our matrices, with the package python3-petsc4py
 test-petsc: $(PETSC)/ready
-	$(PETSC)/bin/python -m pytest tests/test_sparse_petsc.py $(PYTEST_ARGS)
+	$(PETSC)/bin/python -m pytest tests/mpi/cases_petsc.py $(PYTEST_ARGS)
 
 # the type checker sees the installed package: the checkout is not on its path
 lint: $(LINT)/ready

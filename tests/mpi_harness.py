@@ -35,7 +35,7 @@ LEAKS = re.compile(
 HARMLESS = re.compile(r"OSC UCX component priority set inside component query failed")
 STACKS = re.compile(r"^Timeout \(\d+:\d\d:\d\d", re.MULTILINE)
 SIGNALLED = re.compile(r"KILLED BY SIGNAL|exited on signal|EXIT STRING: .*\(signal")
-TAIL = 60_000  # characters of each stream that an outcome keeps
+TAIL = 1_000_000  # characters of each stream that an outcome keeps
 
 
 @dataclass(frozen=True)

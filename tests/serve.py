@@ -2,7 +2,7 @@
 
     mpiexec -n 4 python -m mpi4py tests/run_program.py tests/serve.py
 
-A request is a line of JSON in the pipe of this rank: cases of a module, or a program as
+A request is a line of JSON in the pipe of this rank: items of a module, or a program as
 ``__main__``. What belongs to the process and not to one request is put back after each of them.
 Every rank closes its part of the output with ``@done TOKEN RANK CODE``.
 """
@@ -23,8 +23,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import mpi_items
 import numpy as np
-import run_cases
 from cases import LEFT_MARK, say
 from mpi4py import MPI
 
@@ -70,7 +70,7 @@ def run_program(words: list[str]) -> int:
 
 
 def perform(request: dict[str, Any]) -> int:
-    """Collective. The number of failed cases, or the exit code of the program."""
+    """Collective. Whether items failed, or the exit code of the program."""
     with restored():
         for name, text in request["env"].items():
             if text is None:
@@ -78,8 +78,8 @@ def perform(request: dict[str, Any]) -> int:
             else:
                 os.environ[name] = text
         os.chdir(request["folder"])
-        if request["kind"] == "cases":
-            return run_cases.run(request["words"])
+        if request["kind"] == "items":
+            return mpi_items.run(request["words"])
         return run_program(request["words"])
 
 

@@ -1,4 +1,4 @@
-"""Jobs that stay up between tests, and what they are asked for: cases of a module, or a program.
+"""Jobs that stay up between tests, and what they are asked for: items of a module, or a program.
 
 There is one for every number of ranks, environment and layout. A failure ends it, and the next
 request gets a new one. What all the requests of a job have left to MPI is seen when it ends; where
@@ -12,7 +12,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ AT_START = ("ONESIDED_CORE", "MPI", "OMPI_", "OMP_", "UCX_")
 
 @dataclass(frozen=True)
 class Request:
-    """``kind`` is cases or program; ``words`` those of a command line."""
+    """``kind`` is items or program; ``words`` what these are given."""
 
     kind: str
     words: tuple[str, ...]
@@ -38,7 +38,8 @@ class Request:
 
     def __str__(self) -> str:
         env = (f"{key}={text}" for key, text in self.env.items())
-        return " ".join([*env, *self.words])
+        words = " ".join([*env, *self.words])
+        return words if len(words) < 400 else f"{words[:400]} and {len(self.words)} words"
 
 
 def changes() -> dict[str, str | None]:
@@ -68,17 +69,21 @@ class Server(Job):
             os.write(pipe, json.dumps(content).encode() + b"\n")
 
     def ask(self, request: Request, timeout: float) -> Outcome:
-        """The outcome; after anything but a pass or an exit code of all ranks the job has ended."""
+        """The outcome; after anything but a pass or an exit code of all ranks the job has ended.
+
+        The time is over when nothing has been printed for so long.
+        """
         token, began = uuid.uuid4().hex, time.monotonic()
+        moved = began
         self._send({"token": token, **vars(request)})
         command = (*self.command, str(request))
         done, seen = re.compile(rf"\n?@done {token} \d+ (\d+)\n?"), 0
-        while self.launcher.poll() is None and time.monotonic() < began + timeout:
+        while self.launcher.poll() is None and time.monotonic() < moved + timeout:
             time.sleep(0.005)
             size = sum((self.folder / name).stat().st_size for name in self._starts)
             if size == seen:
                 continue
-            seen = size
+            seen, moved = size, time.monotonic()
             streams = self.streams()
             codes = [done.findall(text) for text in streams]
             if any(len(found) != self.ranks for found in codes):
@@ -92,7 +97,7 @@ class Server(Job):
                 self.end(0.0)
             streams = [done.sub("", text) for text in streams]
             return Outcome(kind, code, reason, *streams, time.monotonic() - began, command)
-        outcome = self.end(max(0.0, began + timeout - time.monotonic()))
+        outcome = self.end(max(0.0, moved + timeout - time.monotonic()))
         if outcome.kind == "pass":
             outcome = replace(outcome, kind="crash", reason="the ranks ended before the request")
         return replace(outcome, command=command)
@@ -190,53 +195,3 @@ def run(
     words = str(program).split() if str(program).startswith("-m ") else [str(program)]
     request = Request("program", (*words, *arguments), folder=folder or os.getcwd())
     return SERVERS.ask(request, ranks, env or {}, timeout, nodes)
-
-
-def run_cases(
-    module: str | Path,
-    ranks: int,
-    select: Sequence[str] | str = (),
-    options: Mapping[str, str] | None = None,
-    env: Mapping[str, str] | None = None,
-    timeout: float = 300.0,
-    nodes: int = 1,
-    among: Sequence[int] = (),
-    share: int = 1,
-    turn: int = 0,
-) -> list[dict[str, Any]]:
-    """Run a case module of tests/mpi (or any path) and require that all its cases pass.
-
-    At least one case must have run; where every one was skipped the test is skipped, too. Of the
-    numbers of ranks ``among`` which it is, a case runs on one only: tests on all of them run each
-    case once, in the next ``turn`` on another one. Of a ``share`` of three a third of each
-    function's cases is due, in the next turn another one; on one rank, where they cost little, all
-    are.
-    """
-    import pytest
-
-    path = Path(module) if os.sep in str(module) else TESTS / "mpi" / f"{module}.py"
-    chosen = [select] if isinstance(select, str) else list(select)
-    arguments = [word for text in chosen for word in ("--select", text)]
-    for key, text in (options or {}).items():
-        arguments += ["--option", f"{key}={text}"]
-    for number in among:
-        arguments += ["--among", str(number)]
-    share = share if ranks > 1 else 1
-    if among or share > 1:
-        arguments += ["--share", str(share), "--turn", str(turn)]
-    request = Request("cases", (str(path), *arguments))
-    outcome = SERVERS.ask(request, ranks, env or {}, timeout, nodes)
-    failed = [case for case in outcome.cases if case["outcome"] == "failed"]
-    if failed:
-        texts = "\n\n".join(
-            f"{case['name']} on {case['ranks']} ranks\n{case['reason']}" for case in failed
-        )
-        pytest.fail(f"{len(failed)} of {len(outcome.cases)} cases failed\n{texts}", pytrace=False)
-    if outcome.kind != "pass":
-        last = outcome.cases[-1]["name"] if outcome.cases else "none"
-        pytest.fail(f"after case {last}: {outcome.report()}", pytrace=False)
-    if not outcome.cases:
-        pytest.fail(f"no case of {path.name} was selected by {chosen}", pytrace=False)
-    if all(case["outcome"] == "skipped" for case in outcome.cases):
-        pytest.skip("; ".join(sorted({case["reason"] for case in outcome.cases})))
-    return outcome.cases

@@ -57,7 +57,7 @@ def test_spmv_on_four_ranks():
     assert "Verified with SciPy" in finished.out
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("given", "threads"), [([], 1), (["OMP_NUM_THREADS=3"], 3)])
 def test_a_rank_has_one_thread_unless_the_user_says_otherwise(given, threads):
     outcome = mpi_harness.run(TESTS / "programs" / "apps_threads.py", 2, *given, timeout=60)
@@ -115,7 +115,7 @@ def test_benchmarks_come_to_their_end(words, tmp_path):
         assert "mpi" in row["ratios"] or row["labels"]["method"] in ("SciPy", "mpi4py-fft")
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("ranks", [1, 4])
 def test_a_command_starts_itself(ranks):
     finished = ran(commands.onesided(*SMALL, "--comm", "rma-fence", "--ranks", str(ranks)))
@@ -139,7 +139,7 @@ def test_an_infiltrated_result_is_noticed():
     assert "WRONG" in ran(finished, 1).out
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
 @pytest.mark.parametrize("fault", ["rank", "thread"])
 def test_an_unexpected_error_ends_the_job(fault, ranks):
@@ -212,7 +212,7 @@ def test_a_mistake_is_one_sentence_without_a_launcher(mistake, files):
     assert finished.err.count("\n") == 1, finished
 
 
-@pytest.mark.in_turn(2)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("mistake", ["truncated", "option"])  # with MPI and without it
 @pytest.mark.parametrize("start", ["under mpiexec", "without a launcher", "by --ranks"])
 def test_a_mistake_is_one_sentence_of_a_process_of_its_own(mistake, start, files):

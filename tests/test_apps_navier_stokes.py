@@ -85,21 +85,6 @@ def test_options_that_are_refused(words):
         build_parser().parse_args(["navier-stokes", *words])
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_flow(run_cases, ranks):
-    run_cases("cases_flow", ranks)
-
-
-def test_flow_on_four_ranks(run_cases):
-    run_cases("cases_flow", 4, select=["case_rate", "case_a_restart"])
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("ranks", [3, 4, 6])
-def test_all_of_the_flow_on_more_ranks(run_cases, ranks):
-    run_cases("cases_flow", ranks)
-
-
 def command(*words, ranks):
     finished = commands.onesided("navier-stokes", "--comm", "rma-notify", *words, ranks=ranks)
     assert finished.code == 0, finished

@@ -138,15 +138,6 @@ def test_the_constant_is_left_out_where_it_is_free():
     assert not has_null_space([axes[0], Axis(DIRICHLET, "nodes", 4)])
 
 
-@pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.full)])
-def test_poisson(run_cases, ranks):
-    run_cases("cases_poisson", ranks)
-
-
-def test_poisson_on_four_ranks(run_cases):
-    run_cases("cases_poisson", 4, select="case_walls[which=walls")
-
-
 def test_the_command_tells_error_and_order(tmp_path):
     files = tmp_path / "out.json", tmp_path / "out.png"
     pytest.importorskip("matplotlib", reason="the picture needs matplotlib")

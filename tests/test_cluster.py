@@ -17,18 +17,6 @@ import pytest
 CLUSTER = str(mpi_harness.TESTS / "cluster.py")
 
 
-def test_two_nodes_share_no_memory(virtual_nodes, run_cases):
-    cases = run_cases(
-        "cases_nodes", select=["groups", "put_across", "private"], **vars(virtual_nodes)
-    )
-    assert [case["outcome"] for case in cases] == ["passed"] * 3
-
-
-def test_cliques_are_kept_apart(cliques, run_cases):
-    cases = run_cases("cases_nodes", select=["groups", "put_across"], **vars(cliques))
-    assert [case["outcome"] for case in cases] == ["passed"] * 2
-
-
 def start(tmp_path, *words, timeout="30"):
     command = [sys.executable, CLUSTER, "run", "--folder", str(tmp_path), "--timeout", timeout]
     mark = f"nodes-{os.getpid()}-{time.monotonic_ns()}"

@@ -26,7 +26,7 @@ def run(programs, name, ranks, methods):
     assert outcome.kind == "pass", outcome.report()
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.some(3)
 @pytest.mark.parametrize(("name", "ranks"), [
     ("buf", 1), ("vec", 2), ("ngh_buf", 1), ("buf", 2), ("vec", 1), ("ngh_buf", 2),
     *(pytest.param(name, n, marks=pytest.mark.full)

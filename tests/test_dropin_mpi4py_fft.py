@@ -36,14 +36,14 @@ def run(programs, mode, ranks, name, *functions, method="rma-notify", timeout=20
 
 
 # its get() needs an h5py with MPI: where there is no h5py at all the program leaves it out
-@pytest.mark.in_turn(2)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.full)])
 @pytest.mark.parametrize("mode", MODES)
 def test_distributed_arrays(programs, mode, ranks):
     run(programs, mode, ranks, "test_darray", hide="h5py" if mode == "install" else "")
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
 @pytest.mark.parametrize("mode", MODES)
 def test_cosine_and_sine_transforms(programs, mode, ranks):

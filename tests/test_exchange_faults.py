@@ -24,13 +24,13 @@ def test_a_good_run():
     assert outcome.stdout.count("is through") == 3
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("place", PLACES)
 def test_an_exception_ends_the_job(place):
     assert "only here" in ends_badly("exception", place).stderr
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("method", [
     "rma-fence", "rma-lock", "p2p",
     *(pytest.param(method, marks=full) for method in ("rma-pscw", "rma-lock-paper"))])
@@ -42,7 +42,7 @@ def test_an_exception_in_a_thread_ends_the_job():
     assert "only here" in ends_badly("thread", "between").stderr
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("fault", "place"), [
     ("exit", "before init"), ("exit", "between"), ("exception of mpi4py", "after wait"),
     *(pytest.param(*how, marks=full) for how in [
@@ -53,7 +53,7 @@ def test_mpi4py_aborts_what_ends_badly(fault, place):
     ends_badly(fault, place)
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("fault", ["memory", "kill", "segfault"])
 def test_other_ends(fault):
     ends_badly(fault, "between")
@@ -67,14 +67,14 @@ def test_every_end_everywhere(fault, place, method):
     ends_badly(fault, place, method)
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("method", ["rma-notify", "rma-fence"])
 def test_a_pause_is_survived(method):
     outcome = mpi_harness.run(PROGRAM, 3, "pause", "between", method, timeout=40)
     assert outcome.kind == "pass", outcome.report()
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("how", ["exit", "finalize", "active"])
 def test_what_is_left_is_freed_before_finalize(how):
     """The harness fails a run that leaves windows to MPI: their leak lines are looked for."""
@@ -85,7 +85,7 @@ def test_what_is_left_is_freed_before_finalize(how):
     assert said == (4 * len(methods) if how == "finalize" else 0)
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("methods", [["rma-notify", "rma-lock"], ["p2p", "rma-fence"]])
 def test_the_watchdog_tells_who_waits_for_whom(methods):
     env = {"ONESIDED_DEBUG": "1", "ONESIDED_DEBUG_SECONDS": "1"}

@@ -177,7 +177,7 @@ def test_a_job_that_is_not_killed(folder):
     assert outcome.stdout.count(" events") == 2
 
 
-@pytest.mark.in_turn(2)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("victim", "event"), [(0, 2), (1, 4), ("all", 9), (0, 30)])
 def test_a_rank_of_a_job_is_killed(folder, victim, event):
     killed(folder, victim, event)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,14 +14,10 @@ import mpi_harness
 import processes
 import pytest
 import servers
-from cases import Choice, collect
-from mpi4py import MPI
+from cases import covering
+from jobs import JOBS
 
-sys.path.insert(0, str(mpi_harness.TESTS / "mpi"))
-
-import cases_harness
-
-MODULE = str(mpi_harness.TESTS / "mpi" / "cases_harness.py")
+MODULE = mpi_harness.TESTS / "programs" / "harness_items.py"
 FAULTS = mpi_harness.TESTS / "programs" / "faults.py"
 
 
@@ -28,7 +26,7 @@ def test_a_good_program_passes():
     assert outcome.kind == "pass", outcome.report()
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("fault", "victim", "words"),
     [
@@ -120,42 +118,72 @@ def _until(condition, seconds=20.0):
     return False
 
 
-def test_parameters_are_combined_and_evaluated_in_the_job(run_cases):
-    cases = run_cases("cases_harness", 3, select="case_parameters")
-    assert [case["name"] for case in cases] == [
-        f"case_parameters[letter={letter},number={number}]"
-        for letter in "ab"
-        for number in range(3)
-    ]
-    assert all(case["outcome"] == "passed" for case in cases)
+# -- items ----------------------------------------------------------------------------------------
 
 
-def test_options_reach_the_case(run_cases):
-    cases = run_cases(
-        "cases_harness", 2, select=["options", "many"], options={"colour": "red=ish"}
+@pytest.mark.parametrize("strength", [1, 2, 3])
+def test_a_covering_has_all_combinations_and_is_small(strength):
+    rows = [{"a": a, "b": b, "c": c} for a in range(5) for b in "xyz" for c in (True, False)]
+    places = covering(rows, strength, 7)
+    assert places == covering(rows, strength, 7)
+    for keys in itertools.combinations("abc", strength):
+        found = {tuple(rows[place][key] for key in keys) for place in places}
+        assert found == {tuple(row[key] for key in keys) for row in rows}
+    assert len(places) <= {1: 7, 2: 20, 3: 30}[strength]
+
+
+def test_every_module_of_cases_has_jobs():
+    modules = {path.stem for path in (mpi_harness.TESTS / "mpi").glob("cases_*.py")}
+    assert JOBS.keys() - {"harness_items"} == modules
+
+
+def pytest_on_items(*words):
+    """What a pytest says that is started on harness_items."""
+    env = {**os.environ, "ONESIDED_CASE_TIMEOUT": "3"}
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(MODULE), *words]
+    done = subprocess.run(
+        command, env=env, capture_output=True, text=True, check=False, timeout=200
     )
-    assert [case["outcome"] for case in cases] == ["passed", "skipped"]
-    assert "needs 3" in cases[1]["reason"]
+    return done.returncode, done.stdout
 
 
-def test_run_cases_fails_when_nothing_was_selected(run_cases):
-    with pytest.raises(pytest.fail.Exception, match="no case"):
-        run_cases("cases_harness", 1, select="case_that_is_not_there")
+def test_good_items_pass_on_their_jobs():
+    code, text = pytest_on_items("-v", "-k", "parameters or options or many")
+    assert code == 0, text
+    for letter in "ab":
+        for size in (2, 3):
+            for number in range(size):
+                name = f"case_parameters[{size}-letter={letter}-number={number}] PASSED"
+                assert name in text
+    assert text.count("case_options") == 2
+    assert "case_many[3]" in text
+    assert "case_many[2]" not in text
 
 
-def test_run_cases_skips_when_every_case_does(run_cases):
-    with pytest.raises(pytest.skip.Exception, match="needs 3"):
-        run_cases("cases_harness", 2, select="many")
+def test_each_way_of_failing_fails_its_item_alone():
+    names = "fails_on_last after_failure skip_alone waits_for hangs case_leaves exits known mended"
+    code, text = pytest_on_items("-v", "-k", f"[2] and ({' or '.join(names.split())})")
+    assert code == 1, text
+    found = dict(re.findall(r"::case_(\w+)\[2\] (PASSED|FAILED|XFAIL)", text))
+    assert found == {
+        "after_failure": "PASSED", "known_to_fail": "XFAIL", "known_to_hang": "XFAIL",
+        "skip_alone": "FAILED", "fails_on_last": "FAILED", "waits_for_failed": "FAILED",
+        "hangs": "FAILED", "exits": "FAILED", "mended": "FAILED", "leaves": "FAILED",
+        "leaves_a_message": "FAILED", "leaves_a_thread": "FAILED",
+    }  # fmt: skip
+    assert "only the last rank fails" in text
+    assert "rank 1: passed" in text, "a skip that not all ranks want is a failure"
+    assert "rank 0 does not come" in text
+    assert text.count("in case_hangs") >= 2, "the stacks of both ranks"
+    assert "a message that nobody has received" in text
+    assert "threads are left: ['forgotten']" in text
+    assert "XPASS(strict)" in text
 
 
-def test_seeds_are_stable_and_can_be_set(monkeypatch):
-    from cases import Case
-
-    monkeypatch.delenv("ONESIDED_SEED", raising=False)
-    first = Case(_until, {"a": 1})
-    assert first.seed == Case(_until, {"a": 1}).seed != Case(_until, {"a": 2}).seed
-    monkeypatch.setenv("ONESIDED_SEED", "17")
-    assert first.seed == 17
+def test_a_run_that_is_to_end_at_the_first_failure_does():
+    code, text = pytest_on_items("-x", "-v", "-k", "[2] and (fails_on_last or after_failure)")
+    assert code == 1
+    assert "after_failure" not in text
 
 
 # -- the jobs that modules have in common ---------------------------------------------------------
@@ -171,11 +199,12 @@ def jobs():
 
 @pytest.fixture
 def job(jobs):
-    """The outcome of some cases of cases_harness, in the same job as those before."""
+    """The outcome of an item of harness_items, in the same job as those before."""
 
-    def ask(*select, env=None, timeout=20.0):
-        words = [word for text in select for word in ("--select", text)]
-        return jobs.ask(servers.Request("cases", (MODULE, *words)), 2, env or {}, timeout)
+    def ask(case, env=None, timeout=20.0):
+        name = f"tests/programs/harness_items.py::case_{case}[2]"
+        request = servers.Request("items", (str(MODULE), "0", name))
+        return jobs.ask(request, 2, env or {}, timeout)
 
     return ask
 
@@ -183,7 +212,7 @@ def job(jobs):
 def number_of(outcome):
     (case,) = outcome.cases
     assert outcome.kind == "pass", outcome.report()
-    return case["parameters"]["job"]
+    return case["reason"]
 
 
 def test_modules_share_a_job_of_the_same_ranks_and_environment(job, monkeypatch):
@@ -200,27 +229,10 @@ def test_modules_share_a_job_of_the_same_ranks_and_environment(job, monkeypatch)
     assert number_of(job("which_job")) != first
 
 
-def test_a_failing_case_is_reported_and_the_others_go_on(run_cases, jobs, monkeypatch):
-    monkeypatch.setattr(servers, "SERVERS", jobs)
-    with pytest.raises(pytest.fail.Exception) as found:
-        run_cases("cases_harness", 2, select=["fails_on_last", "after_failure", "skip_alone"])
-    text = str(found.value)
-    assert "2 of 3 cases failed" in text
-    assert "only the last rank fails" in text
-    assert "skipped only rank 0 wants to" in text, "a skip that not all ranks want is a failure"
-
-
 def test_what_belongs_to_the_process_is_put_back(job):
     assert job("changes_the_process").kind == "pass"
-    outcome = job("sees_the_process")
+    outcome = job("sees_the_process_as_it_was")
     assert outcome.kind == "pass", outcome.report()
-
-
-@pytest.mark.parametrize("left", ["message", "thread"])
-def test_what_a_case_leaves_fails_it(job, left):
-    outcome = job(f"leaves_a_{left}")
-    assert outcome.kind == "leak", outcome.report()
-    assert f"@left a {left}" in outcome.reason
 
 
 def test_programs_run_in_a_job_that_is_up(job, jobs):
@@ -237,56 +249,27 @@ def test_programs_run_in_a_job_that_is_up(job, jobs):
     assert number_of(job("which_job")) != first
 
 
-@pytest.mark.parametrize("share", [1, 2, 3])
-def test_each_case_is_due_on_every_number_of_ranks_in_turn(share):
-    cases = list(collect(cases_harness, MPI.COMM_SELF, Choice([], [])))
-    assert len(cases) > 8
-    sizes = (2, 3, 4)
-    for case in cases:
-        found = []
-        for turn in range(6 * share):
-            chosen = Choice([], list(sizes), share, turn)
-            due = [size for size in sizes if chosen.is_due(case, size)]
-            assert chosen.is_due(case, 1) == bool(due), "1 is not among them"
-            found += due
-        low, high = case.ranks
-        assert len(found) == 6 * share // min(share, case.of), case
-        assert set(found) == {size for size in sizes if low <= size <= high}
-
-
-def test_where_no_case_is_due_the_test_is_skipped():
-    outcomes = []
-    for turn in range(2):
-        try:
-            select = "case_parameters[letter=a,number=0]"
-            servers.run_cases("cases_harness", 2, select=select, among=(2, 3), turn=turn)
-            outcomes.append("")
-        except pytest.skip.Exception as skipped:
-            outcomes.append(str(skipped).partition(" in turn")[0])
-    assert sorted(outcomes) == ["", "none of 1 cases is due on 2 ranks"]
-
-
 @pytest.mark.parametrize(
     ("case", "kind", "words", "times"),
     [
         ("fails_on_last", "error", "ONESIDED_SEED=", 1),
         ("waits_for_failed", "error", "rank 0 does not come", 1),
-        ("case_hangs", "hang", "in case_hangs", 2),
-        ("case_leaves", "crash", "in case_leaves", 2),
+        ("hangs", "hang", "in case_hangs", 2),
+        ("leaves", ("crash", "error"), "", 0),
     ],
 )
 def test_after_a_fault_the_next_module_has_a_new_job(job, case, kind, words, times):
     env = {"ONESIDED_CASE_TIMEOUT": "2"}
     first = number_of(job("which_job"))
     outcome = job(case, env=env)
-    assert outcome.kind == kind, outcome.report()
+    assert outcome.kind in kind, outcome.report()
     assert outcome.stderr.count(words) >= times, outcome.report()
     assert number_of(job("which_job")) != first
 
 
-def test_a_request_that_takes_too_long_gives_the_stacks(job):
+def test_a_request_that_prints_nothing_for_too_long_gives_the_stacks(job):
     number_of(job("which_job"))
-    outcome = job("case_hangs", timeout=2.0)
+    outcome = job("hangs", timeout=3.0)
     assert outcome.kind == "hang", outcome.report()
     assert outcome.stderr.count("in case_hangs") == 2, outcome.report()
 

@@ -45,46 +45,6 @@ AGREEMENT = [
 TWO_AND_FOUR = pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
 
 
-@TWO_AND_FOUR
-@pytest.mark.parametrize("case", PROGRESS + ORDER)
-def test_progress_and_order(run_cases, case, ranks):
-    run_cases("cases_progress", ranks, select=case, env=QUICK, share=2)
-
-
-@TWO_AND_FOUR
-@pytest.mark.parametrize("case", COMPLETION)
-def test_completion(run_cases, case, ranks):
-    run_cases("cases_completion", ranks, select=case, env=QUICK, share=2)
-
-
-@TWO_AND_FOUR
-@pytest.mark.parametrize("case", AGREEMENT)
-def test_agreement(run_cases, case, ranks):
-    run_cases("cases_agreement", ranks, select=case, env=QUICK, share=2)
-
-
-def test_progress_on_four_ranks(run_cases):
-    """A few of them with relays and rings that two ranks do not have."""
-    run_cases("cases_progress", 4, env=QUICK, share=2, select=[
-        "case_barrier_between_start_and_wait[method=rma-notify", "case_barrier_inside",
-        "case_strict_requests_of_two_communicators[method=rma-fence,"])
-
-
-@pytest.mark.parametrize(("ranks", "nodes"), [(2, "1"), *(
-    pytest.param(4, nodes, marks=pytest.mark.full) for nodes in ("1", "2"))])
-@pytest.mark.parametrize("case", ON_NODES)
-def test_progress_on_emulated_nodes(run_cases, case, ranks, nodes):
-    run_cases("cases_progress", ranks, select=case, options={"ranks_per_node": nodes}, env=QUICK,
-              share=4)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("module", ["cases_progress", "cases_completion", "cases_agreement"])
-def test_two_nodes(run_cases, two_nodes, module):
-    env = QUICK | two_nodes.env
-    run_cases(module, two_nodes.ranks, nodes=two_nodes.nodes, env=env, timeout=600)
-
-
 # -- whole programs -------------------------------------------------------------------------------
 
 
@@ -94,7 +54,7 @@ def passes(ranks, *words, timeout=60, **options):
     return outcome
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("method", ["rma-notify", pytest.param("p2p", marks=pytest.mark.full)])
 @pytest.mark.parametrize("late", ["0", "-1"])
 def test_what_is_left_and_a_late_rank(method, late):
@@ -111,19 +71,19 @@ def test_what_is_left_of_other_methods(method, late):
     assert passes(4, "left over", method, late, "10").stdout.count("is at its end") == 4
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("method", ["rma-notify", "p2p", "rma-fence"])
 def test_a_forked_child_never_touches_mpi(method):
     assert passes(2, "fork", method).stdout.count("goes on") == 2
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("method", ["rma-notify", "rma-lock"])
 def test_a_child_forked_in_the_middle_of_a_round(method):
     assert passes(2, "fork while active", method).stdout.count("goes on") == 2
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_many_communicators_with_attributes(ranks):
     assert passes(ranks, "attributes").stdout.count("has freed all") == ranks
@@ -142,7 +102,7 @@ def unshared(size):
     return (words, "") if done.returncode == 0 else ([], f"unshare: {done.stderr.strip()}")
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("how", "ranks"), [("twice", 2), ("at once", 4), ("slots", 2)])
 def test_small_shared_memory(monkeypatch, how, ranks):

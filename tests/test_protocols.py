@@ -89,8 +89,3 @@ def test_wrong_protocols_are_found(name):
     ranks, words = WRONG[name]
     with pytest.raises(ProtocolError, match=words):
         explore(ranks, rounds=4)
-
-
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_what_the_transports_do(run_cases, ranks):
-    run_cases("cases_protocols", ranks, among=(2, 3))

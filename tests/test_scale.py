@@ -10,7 +10,7 @@ full = pytest.mark.full
 FAULTS = mpi_harness.TESTS / "programs" / "scale_faults.py"
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("most", [8, pytest.param(64, marks=full)])
 @pytest.mark.parametrize("part", scale.PARTS)
 def test_nothing_grows_that_should_not(part, most):
@@ -33,21 +33,6 @@ def test_growth_is_seen():
     assert scale.too_much("cg", few, few | {"bytes": 1e5}, 64)
     assert scale.too_much("cg", few, few | {"of P objects": 1.0}, 8)
     assert scale.too_much("cg", few, few | {"memory": 1e6}, 64)
-
-
-@full
-@pytest.mark.parametrize("ranks", [64, 128])
-def test_many_ranks(run_cases, ranks):
-    run_cases("cases_many", ranks, timeout=580)
-
-
-def test_cases_of_many_ranks_on_few(run_cases):
-    run_cases("cases_many", 4)
-
-
-@full
-def test_conformance_on_many_ranks(run_cases):
-    run_cases("cases_conformance", 64, select=["case_life"], timeout=580)
 
 
 @full

@@ -15,22 +15,6 @@ from onesided.sparse.orderings import metis
 RANKS = [1, pytest.param(2, marks=pytest.mark.full), 3, 4]
 
 
-@pytest.mark.parametrize("ranks", RANKS)
-def test_orderings(run_cases, ranks):
-    run_cases("cases_ordering", ranks, among=(3, 4))
-
-
-@pytest.mark.parametrize("ranks", RANKS)
-def test_generated_matrices(run_cases, ranks):
-    run_cases("cases_mesh", ranks, among=(3, 4))
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("module", ["cases_ordering", "cases_mesh"])
-def test_on_more_ranks_than_cores(run_cases, module):
-    run_cases(module, 7)
-
-
 @pytest.mark.parametrize("parts", [1, 2, 3, 9])
 def test_metis_parts_are_balanced_and_the_same_every_time(parts):
     pytest.importorskip("pymetis", reason="the METIS partition needs pymetis")

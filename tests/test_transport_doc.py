@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "extending" / "transport.md"
 
 
@@ -18,9 +16,3 @@ def source():
 def test_the_page_keeps_its_promise():
     """A transport is one file of about sixty lines."""
     assert len(source().splitlines()) <= 62
-
-
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_it_works(run_cases, tmp_path, ranks):
-    (tmp_path / "messages_of_the_page.py").write_text(source(), encoding="utf-8")
-    run_cases("cases_transport", ranks, options={"folder": str(tmp_path)})

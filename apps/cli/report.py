@@ -444,7 +444,8 @@ def flat(row: Row) -> dict[str, Any]:
     record = row.record()
     fastest, mean = row.ranks or (None, None)
     found |= {"min_s": fastest, "mean_s": mean, "max_s": record["median_s"]}
-    found |= {name: record[name] for name in ("quartile_1_s", "quartile_3_s", "setup_s", "bytes")}
+    found |= {name: record[name] for name in ("quartile_1_s", "quartile_3_s", "setup_s")}
+    found["bytes_moved"] = record["bytes"]
     found |= {f"vs_{name}": value for name, value in record["ratios"].items()}
     found["break_even"] = record["break_even"]
     return found | {f"{name}_s": value for name, value in record["parts"].items()}

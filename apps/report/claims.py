@@ -246,7 +246,7 @@ LOCK = ("rma-lock", "rma-lock-paper")
 TREES = ("rma-binomial", "passive")
 LINEAR = {"rma-binomial": "rma-linear", "passive": "one-sided"}
 BY = {"latency": "time", "bandwidth": "gigabytes_per_s", "rate-halo": "messages_per_s"}
-OURS = ("mpi", "p2p", "p2p-gather", "rma")  # our partitioned sends, which gather partitions
+OURS = ("p2p", "p2p-gather", "rma")  # our partitioned sends, which gather partitions
 ONE = {"order": "left-to-right", "marked": "one by one"}
 GROUPED = {"aggregate": "64 KiB", "marked": "one by one"}
 

@@ -1,6 +1,5 @@
 """The faces of a block: what it exchanges with each neighbor, in a Cartesian grid of ranks or by a
-list of neighbors with boxes, how a grid is cut into blocks, and faces into pieces. Pure geometry,
-no MPI call."""
+list of neighbors with boxes, and how a grid is cut into blocks. Pure geometry, no MPI call."""
 
 from __future__ import annotations
 
@@ -15,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError
 from onesided.collectives.pattern import Block, Box, check_disjoint, full_box
@@ -27,12 +25,9 @@ class Face:
 
     ``send`` and ``recv`` are boxes of the array, ghost layers included; one of them may be empty.
     ``offset`` is the direction in the Cartesian grid, such as (-1, 0), and () where the neighbors
-    were listed. ``partitions`` is the number of pieces that this rank marks, ``arrivals`` that of
-    the pieces which come, as the neighbor cuts them. The keys tell several boxes of a pair of
-    ranks apart: ``send_key`` on this side is the neighbor's ``recv_key``. ``flip`` are the axes
-    along which what comes is put in reversed order, as at a fold of the grid. The axes of
-    ``offset`` are those of the array after the first ``lead`` ones. What has a later ``stage`` is
-    sent when all of the earlier ones has come.
+    were listed. The keys tell several boxes of a pair of ranks apart: ``send_key`` on this side is
+    the neighbor's ``recv_key``. What has a later ``stage`` is sent when all of the earlier ones
+    has come.
     """
 
     rank: int
@@ -41,10 +36,6 @@ class Face:
     offset: tuple[int, ...] = ()
     send_key: int = 0
     recv_key: int = 0
-    partitions: int = 0
-    arrivals: int = 0
-    flip: tuple[int, ...] = ()
-    lead: int = 0
     stage: int = 0
 
     @property
@@ -95,11 +86,15 @@ Layers = tuple[int, int]
 
 @dataclass(frozen=True)
 class Place:
-    """A Cartesian grid of ranks, numbered in C order as by MPI, and one rank's place in it."""
+    """A Cartesian grid of ranks, and one rank's place in it.
+
+    ``order`` are the ranks by place, in C order; without it they are numbered so, as by MPI.
+    """
 
     dims: tuple[int, ...]
     periods: tuple[bool, ...]
     coords: tuple[int, ...]
+    order: tuple[int, ...] = ()
 
     def neighbor(self, offset: tuple[int, ...]) -> int | None:
         """The rank in a direction; None beyond the end of an axis that is not periodic."""
@@ -109,7 +104,8 @@ class Place:
                 place[axis] %= extent
             elif not 0 <= place[axis] < extent:
                 return None
-        return int(np.ravel_multi_index(place, self.dims)) if place else 0
+        number = int(np.ravel_multi_index(place, self.dims)) if place else 0
+        return self.order[number] if self.order else number
 
 
 def read_width(width: Any, shape: tuple[int, ...], gridded: int) -> tuple[Layers, ...]:
@@ -152,10 +148,7 @@ def _layers(entry: Any, axis: int) -> Layers:
 GHOSTS = {"faces": 1, "edges": 2, "all": 1 << 30}
 
 #: How edges and corners come: from their owners, or with the faces of one axis after the other.
-AUTO, DIRECT, AXES = CORNERS = ("auto", "direct", "axes")
-
-#: A stage is waited for about as long as it takes to send so many messages.
-STAGE = 5
+DIRECT, AXES = CORNERS = ("direct", "axes")
 
 
 def grid_faces(
@@ -167,8 +160,9 @@ def grid_faces(
     ``shape`` is the array's with its ghost layers. The grid's axes are those of the array after
     the first ``lead`` ones, and ``width`` is about these and the following. With ``"axes"`` for
     all ghosts there are faces only, in a stage per axis, which have the ghosts that have come
-    before; ``"auto"`` is what should take less time. Raises
-    :class:`PatternError` where the array has fewer axes than the grid, for a width as
+    before.
+
+    Raises :class:`PatternError` where the array has fewer axes than the grid, for a width as
     :func:`read_width` does, and where a block has fewer layers than a neighbor needs of it.
     """
     gridded = len(place.dims)
@@ -180,8 +174,6 @@ def grid_faces(
         raise PatternError(f"corners is {corners!r}, not one of {', '.join(CORNERS)}")
     if GHOSTS[ghosts] < gridded:
         corners = DIRECT
-    elif corners == AUTO:
-        corners = choose_corners(place.dims)
     layers = ((0, 0),) * lead + read_width(width, shape[lead:], gridded)
     faces = []
     for offset in directions(gridded, 1 if corners == AXES else GHOSTS[ghosts]):
@@ -196,11 +188,10 @@ def grid_faces(
             seen = [slice(0, n) for n in shape[:lead]]
             seen += [_seen(shape[lead + a], layers[lead + a], place, a) for a in range(stage)]
             send, recv = (*seen, *send[lead + stage :]), (*seen, *recv[lead + stage :])
-        if not (is_empty(send) and is_empty(recv)):
+        if not (is_empty(send[lead:]) and is_empty(recv[lead:])):
             opposite = tuple(-step for step in offset)
             faces.append(
-                Face(rank, send, recv, offset, _key(offset), _key(opposite), lead=lead,
-                     stage=stage)
+                Face(rank, send, recv, offset, _key(offset), _key(opposite), stage)
             )
     return faces
 
@@ -213,25 +204,6 @@ def _seen(extent: int, layers: Layers, place: Place, axis: int) -> slice:
     )
     return slice(layers[0] if below is None else 0,
                  extent - (layers[1] if above is None else 0))
-
-
-def read_corners(corners: str, direct: bool) -> str:
-    """Local. How they come where some things can only come directly; raises
-    :class:`PatternError`."""
-    if direct and corners == AXES:
-        raise PatternError("marked pieces and tables of neighbors have no corners along axes")
-    return DIRECT if direct and corners == AUTO else corners
-
-
-def choose_corners(dims: Sequence[int]) -> str:
-    """Local. How edges and corners should come, by the number of messages.
-
-    All messages to a rank are one. A stage per axis has the fewest, but waits for each.
-    """
-    across = [min(n - 1, 2) for n in dims]  # neighbors along an axis, at most
-    stages = sum(n > 0 for n in across)
-    fewer = math.prod(n + 1 for n in across) - 1 - sum(across)
-    return AXES if fewer > STAGE * max(stages - 1, 0) else DIRECT
 
 
 def directions(axes: int, most: int) -> list[tuple[int, ...]]:
@@ -281,8 +253,7 @@ def _recv_box(shape: tuple[int, ...], layers: Sequence[Layers], steps: Sequence[
 
 
 def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int, width: Any) -> list[Face]:
-    """Local. A face for every entry ``(rank, send box, receive box)``, or with a tag as a fourth
-    and axes to be flipped as a fifth.
+    """Local. A face for every entry ``(rank, send box, receive box)``, or with a tag as a fourth.
 
     Without a tag the n-th entry for a rank is matched with that rank's n-th entry for this one.
     ``MPI.PROC_NULL`` as the rank, or None as a box, exchanges nothing. With a ``width`` other
@@ -297,10 +268,10 @@ def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int, width: Any)
     taken: set[tuple[int, int]] = set()
     faces = []
     for number, entry in enumerate(neighbors):
-        if not isinstance(entry, list | tuple) or not 3 <= len(entry) <= 5:
+        if not isinstance(entry, list | tuple) or not 3 <= len(entry) <= 4:
             raise PatternError(
-                f"neighbor {number} is {entry!r:.60}, not (rank, send box, receive box) or that, "
-                "a tag, and axes to be flipped"
+                f"neighbor {number} is {entry!r:.60}, not (rank, send box, receive box) or that "
+                "and a tag"
             )
         rank = _integer(entry[0], f"the rank of neighbor {number}")
         if not (0 <= rank < ranks or rank == MPI.PROC_NULL):
@@ -310,12 +281,11 @@ def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int, width: Any)
         if rank == MPI.PROC_NULL:
             send = recv = _nothing(shape)
         key = _integer(entry[3], f"the tag of neighbor {number}") if len(entry) > 3 else seen[rank]
-        flip = _axes(entry[4], shape, number) if len(entry) > 4 else ()
         seen[rank] += 1
         if rank >= 0 and (rank, key) in taken:
             raise PatternError(f"tag {key} occurs twice for rank {rank}")
         taken.add((rank, key))
-        faces.append(Face(rank, send, recv, (), key, key, flip=flip))
+        faces.append(Face(rank, send, recv, (), key, key))
     if width is not None:
         _check_width(faces, shape, width)
     return faces
@@ -393,14 +363,6 @@ def _integer(value: Any, name: str) -> int:
         raise PatternError(f"{name} has {value!r:.60}, not an integer") from None
 
 
-def _axes(value: Any, shape: tuple[int, ...], number: int) -> tuple[int, ...]:
-    if not isinstance(value, list | tuple) or not all(
-        isinstance(axis, int) and 0 <= axis < len(shape) for axis in value
-    ):
-        raise PatternError(f"the axes that neighbor {number} flips are {value!r:.60}")
-    return tuple(value)
-
-
 def _nothing(shape: tuple[int, ...]) -> Box:
     return (slice(0, 0),) * len(shape)
 
@@ -410,29 +372,110 @@ def _nothing(shape: tuple[int, ...]) -> Box:
 
 @dataclass(frozen=True)
 class Blocks:
-    """How a grid is cut over the ranks; pure geometry. Blocks differ by one layer at most along an
-    axis, the larger come first; ranks are numbered in C order of their places."""
+    """How a grid is cut over the ranks; pure geometry.
+
+    ``sizes`` are the layers of the blocks along each axis; without them blocks differ by one layer
+    at most, the larger come first. ``order`` are the ranks by place, in C order; without it they
+    are numbered so.
+    """
 
     shape: tuple[int, ...]
     dims: tuple[int, ...]
+    sizes: tuple[tuple[int, ...], ...] = ()
+    order: tuple[int, ...] = ()
+
+    @cached_property
+    def starts(self) -> tuple[tuple[int, ...], ...]:
+        """By axis, where blocks begin, and the end of the grid."""
+        sizes = self.sizes or tuple(
+            tuple(stop - start for start, stop in (cut(n, parts, i) for i in range(parts)))
+            for n, parts in zip(self.shape, self.dims, strict=True)
+        )
+        return tuple((0, *itertools.accumulate(each)) for each in sizes)
+
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        return {rank: place for place, rank in enumerate(self.order)}
 
     def coords(self, rank: int) -> tuple[int, ...]:
         """Local. The place of a rank."""
-        return tuple(int(n) for n in np.unravel_index(rank, self.dims))
+        place = self._places[rank] if self.order else rank
+        return tuple(int(n) for n in np.unravel_index(place, self.dims))
 
     def box(self, rank: int, more: Sequence[int] = ()) -> Box:
         """Local. What a rank owns, in global indices; ``more`` points at the end, by axis."""
         found = []
         for axis, place in enumerate(self.coords(rank)):
-            start, stop = cut(self.shape[axis], self.dims[axis], place)
+            start, stop = self.starts[axis][place : place + 2]
             last = place == self.dims[axis] - 1
             found.append(slice(start, stop + (more[axis] if more and last else 0)))
         return tuple(found)
 
-    def edges(self, axis: int) -> list[int]:
-        """Local. Where blocks begin along an axis, and the end of the grid."""
-        starts = [cut(self.shape[axis], self.dims[axis], n)[0] for n in range(self.dims[axis])]
-        return [*starts, self.shape[axis]]
+
+def read_sizes(
+    sizes: Any, shape: Sequence[int], layers: Sequence[Layers]
+) -> tuple[tuple[int, ...], ...]:
+    """Local. The layers of blocks by axis, as the caller wants them; raises
+    :class:`PatternError`."""
+    if not isinstance(sizes, Sequence) or len(sizes) != len(shape):
+        raise PatternError(f"sizes is {sizes!r}, not the cells of blocks for each axis")
+    found = []
+    for axis, given in enumerate(sizes):
+        each = tuple(_integer(n, "sizes") for n in given)
+        if sum(each) != shape[axis] or not each:
+            raise PatternError(
+                f"blocks of {each} cells along axis {axis} of a grid with {shape[axis]}")
+        if min(each) < max(1, *layers[axis]):
+            raise PatternError(
+                f"a block of {min(each)} cells along axis {axis}: every block needs a layer of its "
+                "own, and as many as there are ghost layers"
+            )
+        found.append(each)
+    return tuple(found)
+
+
+def order_by_node(
+    dims: Sequence[int], periodic: Sequence[bool], areas: Sequence[float], nodes: Sequence[int]
+) -> tuple[int, ...]:
+    """Local. The ranks by place, in C order, such that as few faces as possible lead off a node.
+
+    ``areas`` are the sizes of faces across each axis, ``nodes`` has the node of each rank. The
+    places of a node are a box; () where ranks in their order do as well, or nodes differ in size.
+    """
+    size, by_node = len(nodes), {}
+    for rank, node in enumerate(nodes):
+        by_node.setdefault(node, []).append(rank)
+    counts = {len(ranks) for ranks in by_node.values()}
+    if len(by_node) == 1 or len(counts) > 1:
+        return ()
+    best, least = (), bytes_off(dims, periodic, areas, nodes)
+    for box in _factorizations(counts.pop(), len(dims)):
+        if any(n % part for n, part in zip(dims, box, strict=True)):
+            continue
+        corners = itertools.product(*(range(0, n, b) for n, b in zip(dims, box, strict=True)))
+        order = np.zeros(size, int)
+        for ranks, corner in zip(by_node.values(), corners, strict=True):
+            inside = itertools.product(*(range(c, c + b) for c, b in zip(corner, box, strict=True)))
+            for rank, place in zip(ranks, inside, strict=True):
+                order[np.ravel_multi_index(place, dims)] = rank
+        off = bytes_off(dims, periodic, areas, np.asarray(nodes)[order])
+        if off < least:
+            best, least = tuple(order.tolist()), off
+    return best
+
+
+def bytes_off(
+    dims: Sequence[int], periodic: Sequence[bool], areas: Sequence[float], nodes: Any
+) -> float:
+    """Local. The sizes of all faces that lead off a node, summed; ``nodes`` are by place."""
+    placed = np.asarray(nodes).reshape(tuple(dims))
+    found = 0.0
+    for axis, (extent, around, area) in enumerate(zip(dims, periodic, areas, strict=True)):
+        beside = np.roll(placed, -1, axis) != placed
+        if not around:
+            beside = np.delete(beside, extent - 1, axis)
+        found += 2 * area * float(np.count_nonzero(beside))
+    return found
 
 
 def choose_dims(
@@ -482,158 +525,8 @@ def _factorizations(number: int, count: int) -> Iterator[tuple[int, ...]]:
                 yield (first, *rest)
 
 
-def fold_entries(
-    blocks: Blocks, rank: int, layers: Sequence[Layers], axis: int, along: int, periodic: bool
-) -> list[tuple[Any, ...]]:
-    """Local. A table of neighbors for a fold of the grid at the high end of ``axis``.
-
-    Ghost layer k beyond it, point i of ``along``, shows layer k inside it, point n - 1 - i. Boxes
-    count the ghost layers, of the axes of the grid.
-    """
-    here = blocks.coords(rank)
-    if here[axis] != blocks.dims[axis] - 1:
-        return []
-    own = blocks.box(rank)
-    wide, n = layers[axis][1], blocks.shape[along]
-    top = layers[axis][0] + own[axis].stop - own[axis].start
-    place = [slice(low, low + part.stop - part.start)
-             for part, (low, _) in zip(own, layers, strict=True)]
-    entries: list[tuple[Any, ...]] = []
-    around = (-1, 0, 1) if periodic else (0,)
-
-    def shown(of: int) -> tuple[int, int]:
-        """What the ghosts of a block show along the fold, unwrapped."""
-        start, stop = cut(n, blocks.dims[along], of)
-        low, high = layers[along]
-        seen = (start - low, stop + high)
-        return seen if periodic else (max(seen[0], 0), min(seen[1], n))
-
-    for other in range(blocks.dims[along]):
-        peer = list(here)
-        peer[along] = other
-        partner = int(np.ravel_multi_index(peer, blocks.dims))
-        for turn in around:
-            boxes: list[Box | None] = []
-            for to, out in ((here[along], other), (other, here[along])):
-                start, stop = cut(n, blocks.dims[along], out)
-                low, high = shown(to)
-                first, last = max(low, n - stop + turn * n), min(high, n - start + turn * n)
-                if first >= last:
-                    boxes.append(None)
-                    continue
-                box = list(place)
-                if to == here[along] and out == other and not boxes:  # what comes
-                    shift = layers[along][0] - cut(n, blocks.dims[along], to)[0]
-                    box[along] = slice(first + shift, last + shift)
-                    box[axis] = slice(top, top + wide)
-                else:
-                    shift = layers[along][0] - start
-                    box[along] = slice(n - last + turn * n + shift, n - first + turn * n + shift)
-                    box[axis] = slice(top - wide, top)
-                boxes.append(tuple(box))
-            into, leaving = boxes
-            tag, flip = 2 * (turn + 1), (axis, along)
-            if other == here[along]:
-                if into is not None:
-                    entries.append((partner, leaving, into, tag, flip))
-                continue
-            if into is not None:
-                entries.append((partner, None, into, tag + (other > here[along]), flip))
-            if leaving is not None:
-                entries.append((partner, leaving, None, tag + (here[along] > other), flip))
-    return entries
-
-
-# -- in pieces ------------------------------------------------------------------------------------
-
-#: Pieces per face, or per axis.
-Partitions = int | tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Pieces:
-    """A box of ``shape`` cut into ``counts`` pieces per axis, numbered in C order.
-
-    Pieces differ by one layer at most, the larger ones come first.
-    """
-
-    shape: tuple[int, ...]
-    counts: tuple[int, ...]
-
-    @classmethod
-    def of(
-        cls, shape: tuple[int, ...], offset: tuple[int, ...], partitions: Partitions,
-        order: tuple[int, ...],
-    ) -> Pieces:
-        """A face in direction ``offset`` is cut along the axes that do not lead to the neighbor.
-
-        ``order`` are the axes as they lie in memory, the slowest first. With one number, along
-        the first of these that has as many layers, or else the longest; with one per axis, along
-        all of them. No piece is empty: there are fewer where there are fewer layers.
-        """
-        steps = offset + (0,) * (len(shape) - len(offset))
-        free = [axis for axis in order if not steps[axis]]
-        counts = [1] * len(shape)
-        if isinstance(partitions, int):
-            if free:
-                able = [axis for axis in free if shape[axis] >= partitions]
-                axis = able[0] if able else max(free, key=lambda axis: shape[axis])
-                counts[axis] = min(partitions, shape[axis])
-        else:
-            for axis in free:
-                counts[axis] = min(partitions[axis], shape[axis])
-        return cls(shape, tuple(counts))
-
-    @property
-    def count(self) -> int:
-        """The number of pieces."""
-        return math.prod(self.counts)
-
-    @cached_property
-    def boxes(self) -> tuple[Box, ...]:
-        """The pieces as boxes relative to the face."""
-        cuts = [
-            [slice(*cut(extent, count, part)) for part in range(count)]
-            for extent, count in zip(self.shape, self.counts, strict=True)
-        ]
-        return tuple(itertools.product(*cuts))
-
-    def within(self, box: Box, flip: tuple[int, ...] = ()) -> tuple[Box, ...]:
-        """The pieces of the face that is ``box`` of an array, reversed along the axes ``flip``."""
-        return tuple(
-            tuple(
-                slice(whole.stop - part.stop, whole.stop - part.start) if axis in flip
-                else slice(whole.start + part.start, whole.start + part.stop)
-                for axis, (whole, part) in enumerate(zip(box, piece, strict=True))
-            )
-            for piece in self.boxes
-        )  # fmt: skip
-
-
 def cut(extent: int, parts: int, index: int) -> tuple[int, int]:
     """Local. The half-open range of part ``index`` of ``parts``; the first ones are larger."""
     least, more = divmod(extent, parts)
     start = index * least + min(index, more)
     return start, start + least + (index < more)
-
-
-def memory_order(array: NDArray[Any]) -> tuple[int, ...]:
-    """Local. The axes of an array, the one with the longest steps first."""
-    return tuple(sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis])))
-
-
-def read_partitions(partitions: Any, axes: int) -> Partitions:
-    """Local. A number of pieces, or one per axis; :class:`PatternError` for anything else."""
-    if isinstance(partitions, int | np.integer):
-        numbers = [partitions]
-    elif isinstance(partitions, Sequence | np.ndarray) and len(partitions) == axes:
-        numbers = list(partitions)
-    else:
-        raise PatternError(
-            f"partitions is {partitions!r}, not a number or one for each of the {axes} axes"
-        )
-    for number in numbers:
-        if not isinstance(number, int | np.integer) or number < 1:
-            raise PatternError(f"partitions must be at least 1, not {number!r}: {partitions!r}")
-    whole = tuple(int(number) for number in numbers)
-    return whole[0] if isinstance(partitions, int | np.integer) else whole

@@ -17,66 +17,56 @@ Barrier               nothing           of all ranks
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
-from onesided.collectives import registry
 from onesided.collectives.agreement import agree
-from onesided.collectives.context import Context, Node, Resources
+from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import PatternError
 from onesided.collectives.hints import ESTIMATE, Hints
+from onesided.collectives.initialization import Call, Info, initialize
+from onesided.collectives.operation import Operation
 from onesided.collectives.pattern import check_root
 from onesided.collectives.reduction.folds import Element, Fold, Message
-from onesided.collectives.request import Request, build
+from onesided.collectives.registry import REDUCTION, Method
+from onesided.collectives.request import Request
 from onesided.collectives.transport import Transport
 
 Bytes = NDArray[np.uint8]
-Info = Mapping[str, str] | MPI.Info | None
-
 
 @dataclass(frozen=True)
 class Share:
-    """What one rank wants: bytes of the vector, over the ranks ``low`` to ``high`` - 1 (none:
-    nothing)."""
+    """What one rank wants: bytes of the vector, over the first ``over`` ranks (none: nothing)."""
 
     part: slice
-    low: int
-    high: int
+    over: int
 
     @property
     def nbytes(self) -> int:
         """Bytes of the part."""
         return int(self.part.stop - self.part.start)
 
-    @property
-    def ranks(self) -> range:
-        """Whose contributions are reduced."""
-        return range(self.low, self.high)
-
 
 @dataclass
-class Reduction:
+class Reduction(Operation):
     """All that a transport needs to know.
 
-    ``source`` is this rank's contribution, ``target`` where its share goes, as bytes; they are the
-    same memory, or have none in common: where the caller wants the result over other elements of
-    the contribution, that is copied aside ``before`` a round. ``shares`` are those of all ranks,
-    the same everywhere. ``out`` and ``into`` are the caller's buffers as MPI's own function of this
-    ``name`` takes them (``out`` is None for ``MPI.IN_PLACE``), ``rest`` are its other arguments.
+    ``source`` is this rank's contribution, ``target`` where its share goes, as bytes, aligned; they
+    are the same memory, or have none in common. Where the caller wants the result over other
+    elements of the contribution, or where his memory is not aligned, the contribution is copied
+    aside ``before`` a round; where that is not aligned or the type has gaps, the result is copied
+    to him ``after`` it. ``shares`` are those of all ranks, the same everywhere. ``out`` and
+    ``into`` are the caller's buffers as MPI's own function of this ``name`` takes them (``out`` is
+    None for ``MPI.IN_PLACE``), ``rest`` are its other arguments.
     """
 
     name: str
-    method: str
-    any_order: bool
-    context: Context
-    hints: Hints
-    number: int
     fold: Fold
     source: Bytes
     target: Bytes
@@ -86,6 +76,7 @@ class Reduction:
     rest: tuple[Any, ...]
     before: Callable[[], object] | None = None
     after: Callable[[Any], object] | None = None
+    words: str = ""
 
     @property
     def sent(self) -> Any:
@@ -101,6 +92,8 @@ class Reduction:
         """Local. Those of MPI's own function."""
         if self.name == "Barrier":
             return ()
+        if self.scatters_in_place:
+            return ([self.source, datatype], [self.target, datatype], *self.rest)
         out = MPI.IN_PLACE if self.out is None else [self.out.memory, datatype]
         into = None if self.into is None else [self.into.memory, datatype]
         return (out, into, *self.rest)
@@ -118,17 +111,7 @@ class Reduction:
             memory = np.zeros_like(target if part else self.into.memory)
             into, target = Message(memory, element, memory), memory[: target.size]
         return replace(self, source=source, target=target, number=number, before=None,
-                       out=Message(source, element, source), into=into)
-
-    @property
-    def rank(self) -> int:
-        """This rank."""
-        return self.context.comm.rank
-
-    @property
-    def ranks(self) -> int:
-        """The number of ranks."""
-        return self.context.comm.size
+                       after=None, out=Message(source, element, source), into=into)
 
     @property
     def nbytes(self) -> int:
@@ -141,30 +124,33 @@ class Reduction:
         return self.shares[self.rank]
 
     @property
-    def node(self) -> Node:
-        """The node of this rank, real or emulated."""
-        return self.context.node(self.hints.ranks_per_node)
-
-    @property
     def everybody_wants_all(self) -> bool:
         """Whether all ranks have the same result in the end."""
-        return all(s.part == slice(0, self.nbytes) and len(s.ranks) == self.ranks
-                   for s in self.shares)
+        return all(s.part == slice(0, self.nbytes) and s.over == self.ranks for s in self.shares)
 
     @property
     def everybody_wants_parts(self) -> bool:
         """Whether the vector is divided among the ranks, each of which wants its part over all."""
         edge = 0
         for share in self.shares:
-            if share.part.start != edge or len(share.ranks) != self.ranks:
+            if share.part.start != edge or share.over != self.ranks:
                 return False
             edge = share.part.stop
         return edge == self.nbytes and self.ranks > 1
 
     @property
+    def scatters_in_place(self) -> bool:
+        """Whether the contribution is where the result, a part of it, shall be.
+
+        MPI's own gets the copies that are made ``before`` a round: MPICH 5.0.1 ends the program in
+        the middle of an uneven one (MPI-4.1 section 6.10.2 allows it).
+        """
+        return self.out is None and self.everybody_wants_parts
+
+    @property
     def by_prefix(self) -> bool:
         """Whether ranks want the vector over some of the ranks only."""
-        return any(0 < len(share.ranks) < self.ranks for share in self.shares)
+        return any(0 < share.over < self.ranks for share in self.shares)
 
 
 class ReductionTransport(Transport):
@@ -207,9 +193,9 @@ def Barrier_init(comm: MPI.Comm, *, method: str = "auto", info: Info = None) -> 
         size = context.comm.size
         nothing = Message.read(bytearray(0), "send")
         fold = Fold(MPI.BOR, nothing.element)
-        return _Form(fold, nothing, nothing, [Share(slice(0, 0), 0, size)] * size)
+        return _Form(fold, nothing, nothing, [Share(slice(0, 0), size)] * size)
 
-    return _initialize("Barrier", comm, read, method, info)
+    return _initialize("Barrier", comm, read, (), method, info)
 
 
 def Reduce_init(
@@ -222,7 +208,7 @@ def Reduce_init(
     Parameters and errors as in :func:`Allreduce_init`. Source: MPI-4.1 section 6.9.1.
     """
 
-    def read(context: Context) -> _Form:
+    def read(context: Context, sendbuf: Any, recvbuf: Any) -> _Form:
         size, rank = context.comm.size, context.comm.rank
         origin = check_root(root, size)
         if rank != origin and sendbuf is MPI.IN_PLACE:
@@ -231,11 +217,11 @@ def Reduce_init(
         out = into if into is not None and sendbuf is MPI.IN_PLACE else None
         out = Message.read(sendbuf, "send") if out is None else out
         whole = slice(0, out.memory.size)
-        shares = [Share(whole if r == origin else slice(0, 0), 0, size if r == origin else 0)
-                  for r in range(size)]
+        shares = [Share(slice(0, 0), 0)] * size
+        shares[origin] = Share(whole, size)
         return _Form(Fold(op, out.element), out, into, shares, (op, origin), f"to {origin}")
 
-    return _initialize("Reduce", comm, read, method, info)
+    return _initialize("Reduce", comm, read, (sendbuf, recvbuf), method, info)
 
 
 def Allreduce_init(
@@ -254,9 +240,11 @@ def Allreduce_init(
     recvbuf
         The same for the result, which ``Wait`` returns as it was given.
     op
-        A predefined operation, or one of the caller's. Contributions are reduced in the order of
-        the ranks, whether it commutes or not. The result has the same bits on every rank and in
-        every round.
+        A predefined operation, or one of the caller's, which has to live until ``Free``.
+        Contributions are reduced in the order of the ranks, whether it commutes or not; where the
+        ranks of a node do not follow each other, commuting operations node by node. The result has
+        the same bits on every rank and in every round of the request; another method may round in
+        another way.
     method
         A name from ``methods("reduction")``.
     info
@@ -271,14 +259,14 @@ def Allreduce_init(
     Source: MPI-4.1 section 6.9.6.
     """
 
-    def read(context: Context) -> _Form:
+    def read(context: Context, sendbuf: Any, recvbuf: Any) -> _Form:
         size = context.comm.size
         into = Message.read(recvbuf, "recv")
         out = into if sendbuf is MPI.IN_PLACE else Message.read(sendbuf, "send")
-        shares = [Share(slice(0, out.memory.size), 0, size)] * size
+        shares = [Share(slice(0, out.memory.size), size)] * size
         return _Form(Fold(op, out.element), out, into, shares, (op,))
 
-    return _initialize("Allreduce", comm, read, method, info)
+    return _initialize("Allreduce", comm, read, (sendbuf, recvbuf), method, info)
 
 
 def Reduce_scatter_block_init(
@@ -290,7 +278,7 @@ def Reduce_scatter_block_init(
     Parameters and errors as in :func:`Reduce_scatter_init`. Source: MPI-4.1 section 6.10.1.
     """
 
-    def read(context: Context) -> _Form:
+    def read(context: Context, sendbuf: Any, recvbuf: Any) -> _Form:
         size, into = context.comm.size, Message.read(recvbuf, "recv")
         in_place = sendbuf is MPI.IN_PLACE
         if in_place:
@@ -300,7 +288,7 @@ def Reduce_scatter_block_init(
             raise PatternError(f"{into.count} elements cannot be divided among {size} ranks")
         return _scattered(context, sendbuf, into, [count] * size, op, block=True)
 
-    return _initialize("Reduce_scatter_block", comm, read, method, info)
+    return _initialize("Reduce_scatter_block", comm, read, (sendbuf, recvbuf), method, info)
 
 
 def Reduce_scatter_init(
@@ -315,7 +303,7 @@ def Reduce_scatter_init(
     :func:`Allreduce_init`. Source: MPI-4.1 section 6.10.2.
     """
 
-    def read(context: Context) -> _Form:
+    def read(context: Context, sendbuf: Any, recvbuf: Any) -> _Form:
         into = Message.read(recvbuf, "recv")
         if recvcounts is None:
             if sendbuf is MPI.IN_PLACE:
@@ -328,7 +316,7 @@ def Reduce_scatter_init(
             )
         return _scattered(context, sendbuf, into, counts, op)
 
-    return _initialize("Reduce_scatter", comm, read, method, info)
+    return _initialize("Reduce_scatter", comm, read, (sendbuf, recvbuf), method, info)
 
 
 def Scan_init(
@@ -359,16 +347,16 @@ def _prefix(
     name: str, comm: MPI.Comm, sendbuf: Any, recvbuf: Any, op: MPI.Op, own: int, method: str,
     info: Info,
 ) -> Request:  # fmt: skip
-    def read(context: Context) -> _Form:
+    def read(context: Context, sendbuf: Any, recvbuf: Any) -> _Form:
         into = Message.read(recvbuf, "recv")
         out = into if sendbuf is MPI.IN_PLACE else Message.read(sendbuf, "send")
-        shares = [Share(slice(0, out.memory.size), 0, rank + own)
+        shares = [Share(slice(0, out.memory.size), rank + own)
                   for rank in range(context.comm.size)]
         if not own:
-            shares[0] = Share(slice(0, 0), 0, 0)
+            shares[0] = Share(slice(0, 0), 0)
         return _Form(Fold(op, out.element), out, into, shares, (op,))
 
-    return _initialize(name, comm, read, method, info)
+    return _initialize(name, comm, read, (sendbuf, recvbuf), method, info)
 
 
 # -- in common -----------------------------------------------------------------------------------
@@ -416,38 +404,37 @@ def _shares_of(counts: Sequence[int], element: Element) -> list[Share]:
     shares, start = [], 0
     for count in counts:
         stop = start + count * element.extent
-        shares.append(Share(slice(start, stop), 0, len(counts)))
+        shares.append(Share(slice(start, stop), len(counts)))
         start = stop
     return shares
 
 
 def _initialize(
-    name: str, comm: MPI.Comm, read: Callable[[Context], _Form], method: str, info: Info
-) -> Request:
+    name: str, comm: MPI.Comm, read: Callable[..., _Form], given: tuple[Any, ...], method: str,
+    info: Info,
+) -> Request:  # fmt: skip
     """Collective. One agreement, and what the transport needs."""
-    began = time.perf_counter()
-    context = Context.of(comm)
-    hints, error, words = Hints(), None, ""
-    try:
-        kind = registry.find(method, registry.REDUCTION)
-        hints = Hints.of(info, comm)
-        form = read(context)
+
+    def checked(context: Context, *buffers: Any) -> _Form:
+        form = read(context, *buffers)
         _check(form)
-        words = str(form)
-    except Exception as problem:
-        error = problem
-    agree(context.comm, error, f"{name}_init {method} {hints} {words}")
-    if form.shares is None:
-        _learn(context, form)
-    context.node(hints.ranks_per_node)  # collective where it is the first
-    reduction = _reduction(name, method, kind.any_order, context, hints, form)
-    request: Request
-    if kind.chooses:
-        request = kind.load()(reduction)
-    else:
-        request = build(reduction, kind, reduction.buffers())
-    request.setup_time = time.perf_counter() - began
-    return request
+        return form
+
+    def match(
+        form: _Form, method: Method, context: Context, hints: Hints, before: Reduction | None
+    ) -> Reduction:
+        if form.shares is None:
+            _learn(context, form)
+        made = _reduction(name, method, context, hints, form)
+        if before is not None:
+            error = None
+            if (str(form), made.shares) != (before.words, before.shares):
+                error = PatternError(f"{form}, where request {before.number} has {before.words}")
+            agree(context.comm, error, f"like reduction {before.number}")
+        return made
+
+    call = Call(f"{name}_init", REDUCTION, checked, match, str)
+    return initialize(call, comm, given, method, info)
 
 
 def _check(form: _Form) -> None:
@@ -478,22 +465,27 @@ def _learn(context: Context, form: _Form) -> None:
 
 
 def _reduction(
-    name: str, method: str, any_order: bool, context: Context, hints: Hints, form: _Form
+    name: str, method: Method, context: Context, hints: Hints, form: _Form
 ) -> Reduction:
     shares, into = form.shares or [], form.into
-    mine, source, before = shares[context.comm.rank], form.out.memory, None
+    mine, source = shares[context.comm.rank], form.out.memory
     target = np.empty(0, np.uint8) if into is None else into.memory[: mine.nbytes]
+    element, before, after = form.fold.element, None, None
     out = None if form.out is into and name != "Barrier" else form.out
-    if out is None and not form.whole:
+    if not element.aligned(source) or (out is None and not form.whole):
         source, before = _aside(source)
+    if not element.aligned(target) or (element.gaps and target.size):
+        after, goal = partial(element.copy, target), np.empty_like(target)
+        target = source if out is None and form.whole and before is not None else goal
     return Reduction(
-        name, method, any_order, context, hints, context.next_tag(), form.fold, source, target,
-        shares, out, into, form.rest, before,
+        method.name, method.any_order, context, hints, context.next_tag(), name, form.fold, source,
+        target, shares, out, into, form.rest, before, after, str(form),
     )  # fmt: skip
 
 
 def _aside(contribution: Bytes) -> tuple[Bytes, Callable[[], object]]:
-    """Local. Other memory for a contribution that the result will be written over."""
+    """Local. Other memory for a contribution that the result will be written over, or whose
+    elements lie at odd addresses; it is copied there before a round."""
     private = np.empty_like(contribution)
 
     def keep() -> None:

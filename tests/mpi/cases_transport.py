@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
+import re
 import sys
+import types
+from pathlib import Path
 
 import numpy as np
 from cases import parameters
@@ -21,19 +23,23 @@ from onesided.collectives import (
 )
 from onesided.collectives.testing import check_transport
 
+PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "extending" / "transport.md"
 
-def added(options):
+
+def added():
     """The page's module; its method is registered once."""
-    if options["folder"] not in sys.path:
-        sys.path.insert(0, options["folder"])
-    module = importlib.import_module("messages_of_the_page")
-    if "messages" not in methods():
-        module.add()
+    if "messages" in methods():
+        return
+    code, *_ = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    module = types.ModuleType("messages_of_the_page")
+    sys.modules[module.__name__] = module
+    exec(compile(code, str(PAGE), "exec"), vars(module))
+    module.add()
 
 
 @parameters(memory=["own", "plain", "window"])
-def case_counts(comm, memory, options):
-    added(options)
+def case_counts(comm, memory):
+    added()
     size, rank = comm.size, comm.rank
     out = [rank + 2 * peer for peer in range(size)]
     into = [peer + 2 * rank for peer in range(size)]
@@ -55,8 +61,8 @@ def case_counts(comm, memory, options):
         free(recv)
 
 
-def case_boxes(comm, options):
-    added(options)
+def case_boxes(comm):
+    added()
     size, rank = comm.size, comm.rank
     send, recv = np.full((3, 2 * size), rank), np.full((2 * size, 3), -1)
     boxes = [(slice(0, 3), slice(2 * p, 2 * p + 2)) for p in range(size)]
@@ -67,9 +73,9 @@ def case_boxes(comm, options):
     assert np.array_equal(recv, np.repeat(np.arange(size), 2)[:, None] * np.ones(3, int))
 
 
-def case_the_table(comm, options):
+def case_the_table(comm):
     """The rows of the table take it as they take ours; what they find is told."""
-    added(options)
+    added()
     assert check_transport(comm, "messages") == {}
     assert check_transport(comm, "messages", {"ranks_per_node": "1"}) == {}
     module = sys.modules["messages_of_the_page"]
@@ -92,8 +98,8 @@ def case_the_table(comm, options):
         raise AssertionError("lost data were not noticed")
 
 
-def case_a_name_is_taken_once(comm, options):
-    added(options)
+def case_a_name_is_taken_once(comm):
+    added()
     for operation in ("exchange", "nothing"):
         try:
             register(Method("messages", "nowhere:Nothing", True, False, ""), operation)

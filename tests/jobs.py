@@ -1,0 +1,394 @@
+"""On which MPI jobs the cases of each module of tests/mpi run.
+
+A short run takes the jobs that are not ``full``: of those that are ``alike`` each case runs on one,
+chosen once and for all from its name, on the others all do; of a ``thin`` job's cases so many that
+each value of each parameter occurs. ``--full`` runs every case on every job.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+import mpi_harness
+
+
+@dataclass(frozen=True)
+class Job:
+    """Ranks, on emulated or virtual nodes, in an environment; and the cases that are meant."""
+
+    ranks: int
+    name: str = ""
+    nodes: int = 1
+    env: tuple[tuple[str, str], ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    select: tuple[str, ...] = ()
+    full: bool = False
+    alike: bool = False
+    thin: bool = False
+    mpi: str = ""
+    needs: str = ""
+    limit: float = 600.0  # seconds in which a batch of cases must have moved on
+
+    def __str__(self) -> str:
+        return f"{self.ranks}-{self.name}" if self.name else str(self.ranks)
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """Jobs that differ in nothing that counts when they start stand together."""
+        import servers
+
+        at_start = [pair for pair in self.env if pair[0].startswith(servers.AT_START)]
+        return self.nodes, at_start, self.ranks, self.env, self.options, self.name, self.select
+
+    @property
+    def size(self) -> int:
+        """As a communicator has it."""
+        return self.ranks
+
+    def takes(self, name: str) -> bool:
+        return not self.select or any(text in name for text in self.select)
+
+    def is_here(self, full: bool) -> bool:
+        """Whether a run of this MPI collects it."""
+        if self.mpi and self.mpi != mpi_harness.mpi_name():
+            return False
+        if full:
+            return True
+        if self.needs and not self.full:
+            return (self.needs == "cliques") == bool(no_virtual_nodes())
+        return not self.full
+
+    def missing(self) -> str:
+        """Why it cannot start here."""
+        return no_virtual_nodes() if self.needs == "virtual" else ""
+
+
+@functools.cache
+def no_virtual_nodes() -> str:
+    import cluster
+
+    reason = cluster.available()
+    return f"no virtual nodes: {reason}" if reason else ""
+
+
+def on(
+    *ranks: int,
+    name: str = "",
+    env: Mapping[str, str] | None = None,
+    options: Mapping[str, str] | None = None,
+    select: str | Iterable[str] = (),
+    **more: bool | str | float,
+) -> list[Job]:
+    """A job for each number of ranks."""
+    chosen = (select,) if isinstance(select, str) else tuple(select)
+    pairs = tuple((env or {}).items())
+    return [Job(number, name, env=pairs, options=tuple((options or {}).items()), select=chosen,
+                **more) for number in ranks]  # type: ignore[arg-type]  # fmt: skip
+
+
+def full(*ranks: int, name: str = "full", **more: object) -> list[Job]:
+    """Jobs of a full run only."""
+    return on(*ranks, name=name, full=True, **more)  # type: ignore[arg-type]
+
+
+CLIQUES = {"MPIR_CVAR_NUM_CLIQUES": "2", "MPIR_CVAR_CLIQUES_BY_BLOCK": "1"}
+
+
+def two_nodes(
+    select: str | Iterable[str] = (),
+    env: Mapping[str, str] | None = None,
+    options: Mapping[str, str] | None = None,
+    **more: bool,
+) -> list[Job]:
+    """Two nodes of two ranks: virtual ones, or cliques where those cannot be made; in full both."""
+    chosen = (select,) if isinstance(select, str) else tuple(select)
+    pairs, extra = tuple((env or {}).items()), tuple((options or {}).items())
+    return [
+        Job(4, "two-nodes", 2, pairs, extra, chosen, needs="virtual", **more),
+        Job(4, "cliques", 1, (*CLIQUES.items(), *pairs), extra, chosen, needs="cliques",
+            mpi="mpich", **more),
+    ]  # fmt: skip
+
+
+def without_single_copy(*ranks: int, **more: object) -> list[Job]:
+    """Large messages need both sides' progress where one side cannot copy them alone."""
+    settings = {"mpich": {"MPIR_CVAR_CH4_CMA_ENABLE": "0"}, "openmpi": {"OMPI_MCA_smsc": "^cma"}}
+    return list(chain.from_iterable(
+        on(*ranks, name="no-single-copy", env=env, mpi=mpi, **more)  # type: ignore[arg-type]
+        for mpi, env in settings.items()))  # fmt: skip
+
+
+def at_level(*levels: str, ranks: int = 2, **more: object) -> list[Job]:
+    """Below MPI_THREAD_MULTIPLE."""
+    return list(chain.from_iterable(
+        on(ranks, name=level, env={"MPI4PY_RC_THREAD_LEVEL": level}, **more)  # type: ignore[arg-type]
+        for level in levels))  # fmt: skip
+
+
+def emulated(ranks: int, *nodes: str, **more: object) -> list[Job]:
+    """Emulated nodes of so many ranks: the ways between nodes without any network."""
+    return list(chain.from_iterable(
+        on(ranks, name=f"nodes-of-{number}", options={"ranks_per_node": number}, **more)  # type: ignore[arg-type]
+        for number in nodes))  # fmt: skip
+
+
+PYTHON = {"ONESIDED_CORE": "python"}
+DEBUG = {"ONESIDED_DEBUG": "1"}
+ALONE = {"MPI_JOB": "alone"}  # in no job with others: what it registers stays
+QUICK = {"ONESIDED_CASE_TIMEOUT": "30"}
+SLOW = {"ONESIDED_CASE_TIMEOUT": "500"}
+ALL_FFT = {"ONESIDED_FFT_CASES": "all"}
+MORE = {"examples": "100"}
+
+# -- the harness and the virtual nodes -------------------------------------------------------------
+
+HARNESS = {
+    "harness_items": [*on(2, 3, options={"colour": "red=ish"})],
+    "cases_nodes": [
+        *two_nodes(["groups", "put_across"]),
+        Job(4, "private", 2, select=("private",), needs="virtual"),
+    ],
+}
+
+# -- collectives ----------------------------------------------------------------------------------
+
+PROGRESS_ON_NODES = [
+    "case_barrier_between", "case_barrier_inside", "case_message_between", "case_collective_calls",
+    "case_a_rank_computes",
+]  # fmt: skip
+REDUCTIONS_ON_NODES = ["case_the_same_bits", "case_nobody_passes", "case_ranks_that_run",
+                       "case_message"]  # fmt: skip
+BROADCASTS = ["life", "specifications", "in_many_segments", "memory_in_use", "one_copy",
+              "child_order"]  # fmt: skip
+DIRECT = [f"method={name}" for name in ("rma-notify", "rma-p2p", "rma-fence,", "rma-fence]", "p2p")]
+DEEP = ["every_root", "changing_roots", "at_once", "back_to_back"]
+WITHOUT = ["kind=create", "kind=allocate", "roots", "windows", "own", "linear", "receivers"]
+
+COLLECTIVES = {
+    "cases_conformance": [
+        *on(1), *on(2, 3, 4, alike=True, thin=True), *full(7), *full(2, 4, name="debug", env=DEBUG),
+        *two_nodes(full=True),
+    ],
+    "cases_order": [
+        *on(1), *on(2, 3, 4, alike=True, thin=True),
+        *without_single_copy(2, select=["big_messages", "late"], thin=True),
+        *full(3, name="tcp", env={"OMPI_MCA_btl": "self,tcp"}, mpi="openmpi"),
+    ],
+    "cases_operations": [
+        *on(1, 3, thin=True), *full(4),
+        *emulated(4, "2", select=["case_data[what=All", "case_data[what=Gatherv"], thin=True),
+    ],
+    "cases_validation": [*on(1, 3, thin=True), *full(4), *two_nodes(full=True)],
+    "cases_random": [*on(1, 3, thin=True), *full(4, options=MORE, env=SLOW)],
+    "cases_threads": [*on(1, 3, thin=True), *full(4)],
+    "cases_memory": [
+        *on(1, 2, thin=True), *full(4), *two_nodes(full=True),
+        *full(2, name="many", options={"cycles": "2000"}, select="many_cycles", env=SLOW),
+    ],
+    "cases_debug": on(1, 3, name="debug", env=DEBUG, thin=True),
+    "cases_nodes_exchange": [
+        *emulated(4, "1", "2", thin=True), *two_nodes(thin=True),
+        *full(4, name="ofi", env={"MPIR_CVAR_CH4_NETMOD": "ofi"}, mpi="mpich"),
+        *full(4, name="no-local", env={"MPIR_CVAR_NOLOCAL": "1"}, mpi="mpich"),
+        *full(4, name="tcp", env={"UCX_TLS": "tcp,self"}, mpi="mpich"),
+        *full(4, name="odd-even", env={"MPIR_CVAR_ODD_EVEN_CLIQUES": "1"}, mpi="mpich"),
+    ],
+    "cases_large": full(2, env=SLOW),
+    "cases_filled": [
+        *on(1, 3, thin=True), *full(2, 4), *emulated(3, "1", select=DIRECT, thin=True),
+        *on(2, name="debug", env=DEBUG, select=["late", "alternate", "misuse"], thin=True),
+        *two_nodes(full=True),
+    ],
+    "cases_reduction": [
+        *on(2, 3, thin=True), *full(1, 4, 5),
+        *emulated(3, "1", select=REDUCTIONS_ON_NODES, thin=True),
+        *emulated(5, "2", select=REDUCTIONS_ON_NODES, thin=True),
+        *on(3, name="python", env=PYTHON, thin=True),
+        *two_nodes(REDUCTIONS_ON_NODES, thin=True),
+    ],
+    "cases_broadcast": [
+        *on(1, 3, select=BROADCASTS, thin=True), *full(1, 2, 3, 4, 7, env=SLOW),
+        *emulated(4, "1", "2", select=["in_many_segments", "roots_in_turn", "nobody_waits"],
+                  thin=True),
+        *on(2, 4, name="nobody", select="nobody_waits", alike=True, thin=True),
+        *on(3, name="python", env=PYTHON, thin=True,
+            select=["in_many_segments", "nobody_waits", "any_order"]),
+        *two_nodes(full=True),
+        *without_single_copy(3, select=["any_order"], full=True),
+    ],
+    "cases_broadcast_errors": [*on(3), *full(1, 2, 4)],
+    "cases_broadcast_debug": full(1, 3, env=DEBUG),
+    "cases_broadcast_large": full(2, env=SLOW),
+    "cases_passive": [
+        *on(1, 3, thin=True), *full(2, 4), *on(4, name="deep", select=DEEP, thin=True),
+        *full(7, select=DEEP), *two_nodes(full=True),
+        *full(2, 3, 4, 7, name="thousand", select="changing_roots", options={"count": "1000"},
+              env=SLOW),
+        *full(2, name="many", select="again_and_again", options={"cycles": "100"}, env=SLOW),
+        *full(3, name="ofi", env={"MPIR_CVAR_CH4_NETMOD": "ofi"}, mpi="mpich"),
+        *full(3, name="no-local", env={"MPIR_CVAR_NOLOCAL": "1"}, mpi="mpich"),
+        *full(3, name="tcp", select=WITHOUT, mpi="openmpi",
+              env={"OMPI_MCA_btl": "self,tcp", "OMPI_MCA_osc": "^ucx,sm"}),
+    ],
+    "cases_passive_errors": [*on(3), *full(1, 2, 4), *two_nodes(full=True)],
+    "cases_partitioned": [
+        *on(2, 3, thin=True), *full(1, 4, 7),
+        *on(2, name="python", env=PYTHON, thin=True), *full(2, name="debug", env=DEBUG),
+        *two_nodes(["method=auto", "row=auto", "row=p2p"], thin=True),
+        *without_single_copy(2, select="case_rounds", full=True),
+        *at_level("funneled", "serialized", select="case_rounds", thin=True),
+    ],
+    "cases_partitioned_limits": [
+        *on(2, 3, alike=True, thin=True), *on(2, name="python", env=PYTHON, thin=True),
+        *two_nodes(["method=auto", "disagree"], thin=True),
+        *on(2, name="debug", env=DEBUG, thin=True),
+    ],
+    "cases_progress": [
+        *on(2, env=QUICK, thin=True), *full(4, env=QUICK),
+        *on(4, name="few", env=QUICK, thin=True, select=[
+            "case_barrier_between_start_and_wait[method=rma-notify", "case_barrier_inside",
+            "case_strict_requests_of_two_communicators[method=rma-fence,"]),
+        *emulated(2, "1", select=PROGRESS_ON_NODES, env=QUICK, thin=True),
+        *emulated(4, "1", "2", select=PROGRESS_ON_NODES, env=QUICK, full=True),
+        *two_nodes(env=QUICK, full=True),
+    ],
+    "cases_completion": [*on(2, env=QUICK, thin=True), *full(4, env=QUICK),
+                         *two_nodes(env=QUICK, full=True)],
+    "cases_agreement": [*on(2, env=QUICK, thin=True), *full(4, env=QUICK),
+                        *two_nodes(env=QUICK, full=True)],
+    "cases_protocols": on(2, 3, alike=True),
+    "cases_halo": [
+        *on(1, select=["case_grids", "way=store", "dtypes"], thin=True),
+        *on(2, select=["case_grids", "case_ways", "layers=1"], thin=True),
+        *on(3, select=["every_rank", "case_random"], thin=True),
+        *on(4, select=["grid=((2, 2)", "case_four_axes"], thin=True),
+        *two_nodes(["memory=shared", "way=store"]),
+        *full(1, 2, 3, 4, 6, 8),
+    ],
+    "cases_halo_flow": [
+        *on(2, select=["beside", "orders", "one_way", "several"], thin=True),
+        *on(4, select=["case_many_neighbors", "graphs", "store,late=start"],
+            thin=True),
+        *full(1, 2, 3, 4, 6, 8), *two_nodes(full=True),
+        *without_single_copy(2, select=["case_late", "in_different_orders"], full=True),
+        *at_level("funneled", "serialized", select=["beside"], full=True),
+    ],
+    "cases_halo_errors": [
+        *on(2, thin=True), *full(1, 3, 4, 6, 8),
+        *full(2, name="many", select="many_cycles", options={"cycles": "2500"}, env=SLOW),
+    ],
+    "cases_grid": [
+        *on(2, thin=True),
+        *on(3, select=["case_update", "case_accumulate_is", "case_migrate", "burst"],
+            thin=True),
+        *on(4, select=["case_update[form=((9", "case_accumulate_is", "along_axes"], thin=True),
+        *full(1, 2, 3, 4, 6, 8), *two_nodes(full=True),
+    ],
+    "cases_many": [*on(4), *full(64, 128)],
+    "cases_auto": [*on(2), *on(3, thin=True), *full(3)],
+    "cases_like": [*on(1, 2, 3, thin=True), *full(2, 3)],
+    "cases_tuning": [*on(1, 2), *full(3), *two_nodes(full=True)],
+    "cases_transport": on(1, 3, env=ALONE),
+}  # fmt: skip
+
+# -- pencilfft ------------------------------------------------------------------------------------
+
+FFT = [*on(1), *on(2, 3, 4, alike=True, thin=True), *full(2, 3, 4, 6, 7, env=ALL_FFT)]
+PENCILFFT = {
+    "cases_fft": [*FFT, *on(6, select="case_three_dimensions", thin=True)],
+    "cases_fft_errors": FFT,
+    "cases_fft_kinds": FFT,
+    "cases_fft_random": FFT,
+    "cases_fft_wisdom": FFT,
+    "cases_fft_dropin": [*on(1, 2), *full(4)],
+    "cases_fft_line": [*FFT, *on(7, select="case_lines[char=D", thin=True)],
+    "cases_fft_nonblocking": FFT,
+    "cases_io": [*on(3, thin=True), *full(1, 2, 4, 6),
+                 Job(4, "disk", 2, (("ONESIDED_IO_DISK", "1"),), full=True, needs="virtual")],
+    "cases_io_errors": [*on(2, thin=True), *full(1, 4, 6)],
+}  # fmt: skip
+
+# -- sparse ---------------------------------------------------------------------------------------
+
+READING = ["shipped", "blocks", "array_files", "newline", "nan", "case_dtype", "bad_file", "fault",
+           "gzip", "opened", "error", "routed", "those_only"]  # fmt: skip
+SIDES = ["sides[name=square", "sides[name=dense row", "sides[name=empty ends", "method=rma-notify",
+         "method=p2p", "dtypes", "planned_once", "allocate", "sides_of", "dot_product", "out",
+         "fewer_rows", "wrong", "free"]  # fmt: skip
+SOLUTIONS = [
+    "cg[solver=cg,name=grid", "cg[solver=pipelined_cg,name=complex",
+    "general[solver=bicgstab,name=drift,precond=ilu",
+    "general[solver=gmres,name=complex,precond=ilu", "preconditioned[name=grid",
+    "lsqr[name=wide", "power_iteration[name=Trefethen_20b", "iterates", "cycles[restart=5",
+    "formulas[kind=BlockILU", "chebyshev", "pagerank", "number_of_ranks",
+    "single_precision[dtype=c8", "complex_side", "distributed_vectors[solver=cg",
+]  # fmt: skip
+RUNS = ["nothing", "more_ranks", "limit", "callback", "breakdown", "bad", "factors", "reductions"]
+SEEN = ["number", "zero", "converged_means", "least", "afterwards", "table[", "scales",
+        "null_space[solver=cg", "null_space[solver=gmres",
+        "right_hand_sides[solver=cg"]  # fmt: skip
+ORDERINGS = [*on(1), *on(3, 4, alike=True), *full(2, 7)]
+SPARSE = {
+    "cases_sparse": [
+        *on(1), *on(2, 3, 4, alike=True, thin=True), *full(7),
+        *on(5, thin=True, select=["kernel=scipy", "name=square", "name=few rows", "bad_input",
+                                  "halo", "overlapping"]),
+    ],
+    "cases_sparse_reading": [
+        *on(1, select=READING), *on(2, 3, 4, 5, alike=True, select=READING),
+        *full(1, 2, 3, 4, 5, 7, select="case_large", env=SLOW),
+    ],
+    "cases_matrix": [*on(2, 3, alike=True, select=SIDES), *full(1, 2, 3, 4, 7)],
+    "cases_kernels": [*on(2, 3, alike=True), *full(1, 4, 7)],
+    "cases_matrix_entries": [*on(3), *full(1, 2, 4, 7)],
+    "cases_matrix_vectors": [*on(3), *full(1, 2, 4, 7)],
+    "cases_matrix_random": [
+        *on(3, select=["method=p2p", "method=rma-notify", "=rma-fence]"]),
+        *full(1, 2, 3, 4, options={"examples": "40"}, env=SLOW),
+    ],
+    "cases_solvers": [*on(2, select=SOLUTIONS), *full(1, 2, 3, 4),
+                      *on(3, select=["number_of_ranks", "formulas[kind=SSOR"])],
+    "cases_solver_runs": [*on(2, select=[*RUNS, "jacobi=True"]), *full(1, 2, 3, 4)],
+    "cases_numerics": [*on(2, select=SEEN, thin=True), *full(1, 2, 3, 4, env=SLOW)],
+    "cases_algebra": [*on(2), *full(1, 3, 4)],
+    "cases_ordering": ORDERINGS,
+    "cases_mesh": ORDERINGS,
+    "cases_formats": [*on(2), *full(1, 3, 4, 7)],
+    "cases_fuzz": [
+        *on(2, select=["coordinate,packed=F", "boeing,packed=T", "npz packed,packed=F", "small",
+                       "gzip", "any"]),
+        *full(1, 2, 3, 4, 7, options={"examples": "150"}, env=SLOW),
+    ],
+    "cases_petsc": on(2),
+}  # fmt: skip
+
+# -- apps -----------------------------------------------------------------------------------------
+
+APPS = {
+    "cases_apps": [*on(1, 2), *full(4), *two_nodes("layout", options={"nodes": "2"})],
+    "cases_bench_partitioned": on(2),
+    "cases_rmamt": [
+        *on(2, thin=True), *full(4), *two_nodes(full=True),
+        *at_level("single", select="too_low"),
+    ],
+    "cases_heat": [*on(2, thin=True), *full(1, 3, 4, 6), *on(4, select="which=periodic,threads=1"),
+                   *two_nodes("which=periodic", full=True)],
+    "cases_hpccg": [*on(2, thin=True), *full(1, 3, 4), *two_nodes("case_every_way", full=True)],
+    "cases_mini": [*on(3, thin=True), *full(1, 2, 4), *two_nodes("neighbors", full=True)],
+    "cases_minife": [*on(2), *full(1, 3, 4, 6, 9), *on(4, select="same_equations"),
+                     *two_nodes("every_way", full=True)],
+    "cases_minimd": [*on(2, thin=True), *on(3, select="ranks_without_atoms"), *full(1, 3, 4, 8),
+                     *two_nodes("case_every_way", full=True)],
+    "cases_flow": [*on(1, 2), *on(4, select=["case_rate", "case_a_restart"]), *full(3, 4, 6)],
+    "cases_poisson": [*on(1, 2), *on(4, select="case_walls[which=walls"), *full(4)],
+    "cases_solve": [
+        *on(2, select=["precond=amg", "solver=gmres", "rcm", "kind=npy", "least", "not_there",
+                       "wrong", "top", "mistake"]),
+        *full(1, 2, 3, 4),
+    ],
+}  # fmt: skip
+
+JOBS = HARNESS | COLLECTIVES | PENCILFFT | SPARSE | APPS

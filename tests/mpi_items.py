@@ -1,0 +1,342 @@
+"""Cases as pytest items: collected here, run on all ranks of an MPI job, reported here.
+
+:class:`Outer` lives in the pytest that a person starts. It collects the functions ``case_*`` of
+tests/mpi once per job of ``jobs.py``, and asks a job that is up (``servers``) for all chosen items
+of one module at once. :class:`Inner` lives in a pytest on every rank of that job: it runs the items
+one after the other, and the ranks agree on the outcome of each. An item that fails on one rank, or
+whose ranks do not agree, fails. One that hangs or ends a rank fails with the stacks of all ranks,
+and those after it get a new job.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import itertools
+import json
+import os
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jobs
+import pytest
+from _pytest.runner import runtestprotocol
+from cases import CASE_MARK, FAILED_MARK, Deadline, covering, evaluated, say, short
+
+ROOT = Path(__file__).resolve().parent.parent
+GRACE = 10.0  # seconds that a rank which failed alone waits for the others
+#: A test module that has one of these starts MPI jobs of its own.
+STARTERS = {"servers", "mpi_harness", "commands", "cluster", "slurm", "released", "counting"}
+
+for folder in (ROOT / "tests", ROOT / "tests" / "mpi"):
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+class Both:
+    """What collection needs, the same on both sides."""
+
+    full = True
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        function = metafunc.function
+        if not function.__name__.startswith("case_"):
+            return
+        low, high = getattr(function, "ranks", (1, 1 << 30))
+        named = jobs.JOBS.get(Path(metafunc.module.__file__).stem, ())
+        fitting = [job for job in named if low <= job.ranks <= high]
+        if not fitting:
+            raise pytest.UsageError(f"no job of jobs.py has the ranks of {function.__name__}")
+        fitting = [job for job in fitting if job.is_here(self.full)]
+        choices = getattr(function, "choices", {})
+        rows = [
+            (job, *row)
+            for job in fitting
+            for row in itertools.product(*(evaluated(each, job) for each in choices.values()))
+        ]
+        ids = ["-".join([str(job), *map("{}={}".format, choices, map(short, row))])
+               for job, *row in rows]  # fmt: skip
+        metafunc.fixturenames.append("job")
+        metafunc.parametrize(("job", *choices), rows, ids=ids)
+
+    @pytest.fixture
+    def seed(self, request: pytest.FixtureRequest) -> int:
+        given = os.environ.get("ONESIDED_SEED")
+        return int(given) if given else zlib.crc32(case_name(request.node).encode())
+
+    @pytest.fixture
+    def options(self, request: pytest.FixtureRequest) -> dict[str, str]:
+        return dict(request.node.callspec.params["job"].options)
+
+    @pytest.fixture
+    def comm(self, request: pytest.FixtureRequest) -> Any:
+        return request.node.comm
+
+
+def case_name(item: Any) -> str:
+    """The name of a case without its job: ``case_ring[method=p2p,dtype=f4]``."""
+    axes = getattr(item.function, "choices", {})
+    inside = ",".join(f"{key}={short(item.callspec.params[key])}" for key in axes)
+    return item.function.__name__ + (f"[{inside}]" if inside else "")
+
+
+# -- in the pytest that a person starts -----------------------------------------------------------
+
+
+def is_case(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and item.function.__name__.startswith("case_")
+
+
+def starts_jobs(item: pytest.Item) -> bool:
+    """Whether the module of a test has anything of what starts MPI jobs."""
+    found = vars(getattr(item, "module", None) or object).values()
+    return any((getattr(value, "__module__", None) or getattr(value, "__name__", "")) in STARTERS
+               for value in found)  # fmt: skip
+
+
+def selected(items: list[Any]) -> Iterator[Any]:
+    """The cases of one function that are due in a short run.
+
+    Of the jobs that are alike each combination of parameters runs on one, all of them on the
+    others. Where the job is ``thin``, each value of each parameter occurs at least once.
+    """
+    base = zlib.crc32(items[0].function.__name__.encode())
+    by_case: dict[str, list[Any]] = {}
+    for item in items:
+        if not item.callspec.params["job"].full:
+            by_case.setdefault(case_name(item), []).append(item)
+    due: dict[str, list[Any]] = {}
+    for number, group in enumerate(by_case.values()):
+        alike = [item for item in group if item.callspec.params["job"].alike]
+        alone = [item for item in group if not item.callspec.params["job"].alike]
+        chosen = alike[(base + number) % len(alike)] if alike else None
+        for item in [chosen, *alone] if chosen else alone:
+            job = item.callspec.params["job"]
+            due.setdefault("alike" if job.alike else str(job), []).append(item)
+    for group in due.values():
+        if any(item.callspec.params["job"].thin for item in group):
+            rows = [{key: value for key, value in item.callspec.params.items()} for item in group]
+            group = [group[place] for place in covering(rows, 1, base)]
+        yield from group
+
+
+class Outer(Both):
+    """Collects, chooses, asks and reports."""
+
+    def __init__(self, full: bool) -> None:
+        import servers
+
+        self.full, self.servers = full, servers
+        self.found: dict[str, dict[str, Any]] = {}
+        self.queue: list[Any] = []
+
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        for item in items:
+            if is_case(item) or starts_jobs(item):
+                item.add_marker("mpi")
+        cases = [item for item in items if is_case(item)]
+        chosen = [
+            item
+            for item in cases
+            if isinstance(item.callspec.params["job"], jobs.Job)  # none of its jobs is due
+            and item.callspec.params["job"].takes(case_name(item))
+        ]
+        if not self.full:
+            groups: dict[str, list[Any]] = {}
+            for item in chosen:
+                if not item.get_closest_marker("full"):
+                    groups.setdefault(item.nodeid.partition("[")[0], []).append(item)
+            chosen = [item for group in groups.values() for item in selected(group)]
+        due = set(chosen)
+        config.hook.pytest_deselected(items=[item for item in cases if item not in due])
+        rest = [item for item in items if not is_case(item)]
+        order = {job: place for place, job in enumerate(
+            sorted({item.callspec.params["job"] for item in due}, key=lambda job: job.place))}
+        chosen = [item for item in cases if item in due]
+        chosen.sort(key=lambda item: order[item.callspec.params["job"]])  # stable: modules stay
+        items[:] = rest + chosen
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.queue = [item for item in session.items if is_case(item)]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> bool | None:
+        if not is_case(item):
+            return None
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        reason = self.why_not(item)
+        while not reason and item.nodeid not in self.found:
+            self._ask(item)
+        line = self.found.get(item.nodeid, {"outcome": "skipped", "reason": reason})
+        for report in self._reports(item, line):
+            item.ihook.pytest_runtest_logreport(report=report)
+        if nextitem is None:
+            bad = self.servers.SERVERS.close()
+            if bad:
+                text = "\n\n".join(outcome.report() for outcome in bad)
+                report = _report(item, "teardown", "failed", text)
+                item.ihook.pytest_runtest_logreport(report=report)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
+
+    def why_not(self, item: Any) -> str:
+        marks = [mark.args[0] for mark in item.iter_markers("skip") if mark.args]
+        return item.callspec.params["job"].missing() or "".join(marks)
+
+    def _ask(self, item: Any) -> None:
+        """The outcomes of this item and of those after it in its module and job, or of some."""
+        job, path = item.callspec.params["job"], str(item.path)
+        start = self.queue.index(item)
+        batch = []
+        for other in self.queue[start:]:
+            if other.callspec.params["job"] is not job or str(other.path) != path:
+                break
+            batch.append(other.nodeid)
+        most = item.config.getoption("maxfail") or 0
+        request = self.servers.Request("items", (path, str(most), *batch))
+        outcome = self.servers.SERVERS.ask(request, job.ranks, dict(job.env), job.limit, job.nodes)
+        lines = {line["name"]: line for line in outcome.cases}
+        self.found |= lines
+        fails = any(line["outcome"] == "failed" for line in lines.values())
+        left = [name for name in batch if name not in lines]
+        if outcome.kind == "leak" and lines:
+            last = list(lines)[-1]
+            self.found[last] = {**lines[last], "outcome": "failed", "reason": outcome.report()}
+        elif left and not (most and fails):
+            text = outcome.report()
+            self.found[left[0]] = {"name": left[0], "outcome": "failed", "reason": text}
+
+    def _reports(self, item: Any, line: dict[str, Any]) -> Iterator[pytest.TestReport]:
+        outcome, text = line["outcome"], line["reason"]
+        more = {}
+        mark = item.get_closest_marker("xfail")
+        if mark and outcome == "failed" and "XPASS" not in text:
+            outcome, text = "xfailed", mark.kwargs.get("reason", "")
+        if outcome == "xfailed":
+            outcome, more = "skipped", {"wasxfail": text}
+        yield _report(item, "setup", "passed", "")
+        yield _report(item, "call", outcome, text, line.get("seconds", 0.0), **more)
+        yield _report(item, "teardown", "passed", "")
+
+
+def _report(
+    item: Any, when: Any, outcome: Any, text: str, seconds: float = 0.0, **more: Any
+) -> pytest.TestReport:
+    why: Any = text or None
+    if outcome == "skipped" and not more:
+        why = (str(item.path), item.location[1] or 0, f"Skipped: {text}")
+    keywords = {key: 1 for key in item.keywords}
+    now = time.time()
+    return pytest.TestReport(
+        item.nodeid, item.location, keywords, outcome, why, when, duration=seconds,
+        start=now - seconds, stop=now, **more,
+    )  # fmt: skip
+
+
+# -- on the ranks ----------------------------------------------------------------------------------
+
+
+class Inner(Both):
+    """Runs the items whose names it is given, together with the other ranks."""
+
+    def __init__(self, names: list[str], most: int) -> None:
+        from mpi4py import MPI
+
+        self.names, self.most, self.failures = names, most, 0
+        self.world = MPI.COMM_WORLD.Dup()
+        self.deadline = Deadline(float(os.environ.get("ONESIDED_CASE_TIMEOUT", "60")))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        config.pluginmanager.unregister(name="terminalreporter")
+        faulthandler.enable()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        known = {item.nodeid: item for item in items}
+        items[:] = [known[name] for name in self.names]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_pyfunc_call(self) -> Any:
+        try:
+            return (yield)
+        except KeyboardInterrupt as error:  # which would end pytest on this rank alone
+            raise AssertionError("interrupted") from error
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> bool:
+        began = time.perf_counter()
+        threads = set(threading.enumerate())
+        item.comm = comm = self.world.Dup()
+        self.deadline.arm()
+        outcome, reason = verdict(runtestprotocol(item, log=False, nextitem=nextitem))
+        if outcome == "passed" and comm.Iprobe():
+            outcome, reason = "failed", "a message that nobody has received"
+        left = [thread.name for thread in set(threading.enumerate()) - threads
+                if not thread.daemon]  # fmt: skip
+        if outcome == "passed" and left:
+            outcome, reason = "failed", f"threads are left: {left}"
+        if outcome in ("failed", "xfailed"):
+            seed = zlib.crc32(case_name(item).encode())
+            if outcome == "failed":
+                say(f"{FAILED_MARK}rank {self.world.rank} of {self.world.size}, {item.nodeid}, "
+                    f"ONESIDED_SEED={seed}\n{reason}", stream=2)  # fmt: skip
+            self.deadline.shorten(GRACE)
+        everyone = self.world.allgather((outcome, reason))
+        if outcome == "passed" and all(entry == everyone[0] for entry in everyone):
+            comm.Free()
+        self.deadline.disarm()
+        outcome, reason = agreed(everyone)
+        if self.world.rank == 0:
+            seconds = round(time.perf_counter() - began, 4)
+            line = {"name": item.nodeid, "outcome": outcome, "seconds": seconds, "reason": reason}
+            say(CASE_MARK + json.dumps(line))
+        self.failures += outcome == "failed"
+        if self.most and self.failures >= self.most:
+            item.session.shouldfail = "enough have failed"
+        return True
+
+
+def verdict(reports: list[pytest.TestReport]) -> tuple[str, str]:
+    """Outcome and words of one rank's reports on an item."""
+    for report in reports:
+        if hasattr(report, "wasxfail") and report.outcome == "skipped":
+            return "xfailed", report.wasxfail
+        if report.outcome == "skipped":
+            *_, why = report.longrepr if isinstance(report.longrepr, tuple) else ("", "", "")
+            return "skipped", why.removeprefix("Skipped: ")
+        if report.outcome == "failed":
+            return "failed", report.longreprtext
+    return "passed", ""
+
+
+def agreed(everyone: list[tuple[str, str]]) -> tuple[str, str]:
+    """The outcome of an item from those of all ranks."""
+    kinds = {outcome for outcome, _ in everyone}
+    if kinds <= {"xfailed", "passed"} and "xfailed" in kinds:
+        return "xfailed", max(why for _, why in everyone)
+    if "failed" in kinds or len(set(everyone)) > 1:
+        parts = enumerate(everyone)
+        return "failed", "\n".join(f"rank {rank}: {how} {why}" for rank, (how, why) in parts)
+    return everyone[0]
+
+
+def run(words: list[str]) -> int:
+    """Collective. Run items of a module by their names; 1 where one of them failed."""
+    path, most, *names = words
+    inner = Inner(names, int(most))
+    off = [f"-pno:{name}" for name in (
+        "cacheprovider", "warnings", "threadexception", "unraisableexception", "faulthandler")]
+    given = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "--noconftest", "-s"]
+    code = pytest.main([*given, *off, path], plugins=[inner])
+    if not inner.failures:
+        inner.world.Free()
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        raise RuntimeError(f"pytest ended with {code!r} on this rank")
+    return int(inner.failures > 0)
