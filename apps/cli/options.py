@@ -147,6 +147,7 @@ OPTIONS: Mapping[str, Option] = {
         type=str, choices=("rows", "metis", "rcm"),
     ),
     "matrices": Option("files with matrices", "FILE", InputFile, many=True),
+    "mesh": Option("rows of a generated mesh like hugetrace; 0 for none", "N", whole),
     "patterns": Option("patterns to measure", type=str, many=True),
     "orders": Option("orders to measure", type=str, many=True),
     "threads": Option("threads of every rank", "N", positive),
@@ -219,6 +220,7 @@ class Options(argparse.Namespace):
     levels: int
     partition: str
     matrices: list[str]
+    mesh: Any  # a number; None where the command decides
     patterns: list[str]
     orders: list[str]
     threads: Any  # one number, or several

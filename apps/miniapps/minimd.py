@@ -68,7 +68,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     last = max(every, key=lambda stage: stage.ranks)
 
     def opened(stage: Stage, _: Ways) -> Callable[..., Make]:
-        picture = options.picture if stage is last else None
+        picture = options.picture if stage == last else None
         return partial(_opened, problems[stage], parts[stage], steps, options, picture)
 
     pattern = {

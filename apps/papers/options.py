@@ -15,7 +15,6 @@ from onesided.apps.cli.options import (
     size,
     take,
     timed,
-    whole,
 )
 
 #: Those of :mod:`onesided.apps.papers.rmamt`, which is not imported for a help text.
@@ -162,9 +161,7 @@ def bench_patterns(parser: argparse.ArgumentParser) -> None:
         help="matrices, in any format that spmv reads (default: the matrix of the package)",
         )  # fmt: skip
     _repeated(parser)
-    add("--mesh", metavar="N", type=whole, default=MESH,
-        help=f"also a generated mesh like hugetrace with N rows; 0 for none (default {MESH})",
-        )  # fmt: skip
+    take(parser, "mesh", str(MESH))
     take(parser, "seed", "0", "the curves of the mesh")
     take(parser, "partition", "rows")
     note = "spmv: the halo of a product; rows: every nonzero to the owner of its column"

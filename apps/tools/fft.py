@@ -244,7 +244,7 @@ def transform_case(
     return Case(
         size if labels is None else labels,
         variants,
-        partial(_opened, options, tuple(shape), verify, apart),
+        partial(_opened, options, tuple(shape), verify, apart, bool(opponents)),
         against=(BASELINE, FFTW_MPI),
         setups=setups,
         rest="compute" if apart else "",
@@ -253,13 +253,15 @@ def transform_case(
 
 
 def _opened(
-    options: Options, shape: tuple[int, ...], verify: bool, apart: bool,
+    options: Options, shape: tuple[int, ...], verify: bool, apart: bool, fresh: bool,
     comm: MPI.Intracomm, stack: ExitStack,
 ) -> Make:
-    """Collective. Everybody begins with nothing remembered of earlier runs."""
-    os.environ.pop("ONESIDED_WISDOM", None)
-    forget_wisdom()
-    if find_spec("mpi4py_fft") is not None and find_spec("mpi4py_fft.fftw") is not None:
+    """Collective. Where others take part everybody begins with nothing remembered of earlier runs
+    (``fresh``)."""
+    if fresh:
+        os.environ["ONESIDED_WISDOM"] = "off"
+        forget_wisdom()
+    if fresh and find_spec("mpi4py_fft") is not None and find_spec("mpi4py_fft.fftw") is not None:
         import_module("mpi4py_fft.fftw").forget_wisdom()
     shared: dict[str, tuple[Any, Any, Any, Any]] = {}
 

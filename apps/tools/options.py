@@ -11,7 +11,6 @@ from onesided.apps.cli.options import (
     take,
     timed,
     transform,
-    whole,
 )
 
 
@@ -117,8 +116,7 @@ def bench_spmv(parser: argparse.ArgumentParser) -> None:
     timed(parser, "200")
     note = "points along an edge of a cube, N**3 rows, of each matrix of a 27-point stencil"
     take(parser, "shape", note=note, said="64 and 100")
-    parser.add_argument("--mesh", metavar="N", type=whole,
-                        help="also a generated mesh of N rows; 0 for none (default 1000000)")
+    take(parser, "mesh", said="1000000, where neither --shape nor --matrices are given")
     take(
         parser,
         "matrices",
