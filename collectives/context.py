@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives import progress
 from onesided.collectives.agreement import agree, largest, words_of_all
-from onesided.collectives.errors import OnesidedError, ResourceError, UnsupportedError
+from onesided.collectives.errors import OnesidedError, ResourceError, UnsupportedError, class_of
 
 
 class Resources:
@@ -384,7 +384,7 @@ def refusal(error: MPI.Exception) -> OnesidedError:
             f"together); free requests that are no longer needed: {error.Get_error_string()}"
         )
     library = MPI.Get_library_version().splitlines()[0].split(",")[0].strip("\x00 ")
-    return UnsupportedError(
+    return class_of(error)(
         f"{library} cannot make the windows that this method needs "
         f"({error.Get_error_string()}); use p2p or mpi-persistent"
     )

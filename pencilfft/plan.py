@@ -18,6 +18,7 @@ from onesided.pencilfft.commons import Commons
 from onesided.pencilfft.decomposition import choose_grid
 from onesided.pencilfft.engine import Engine
 from onesided.pencilfft.execution import Execution
+from onesided.pencilfft.kernels.registry import resolve_backend
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.pencil import Communicators, Pencil, Subcomm
 from onesided.pencilfft.planner import AUTO, Planner
@@ -30,7 +31,6 @@ from onesided.pencilfft.settings import (
     NORMS,
     PLANNER_EFFORTS,
     Settings,
-    backend_name,
 )
 from onesided.pencilfft.stages import COMPLEX, AxisTransform
 from onesided.pencilfft.transform import SharedArrays, Side, Transform, in_one_memory
@@ -177,7 +177,7 @@ class PFFT:
             if comm_backend != "MPI":
                 raise UnsupportedError(f"comm_backend={comm_backend!r}; there is MPI")
             words = (
-                padding, transforms, kinds, backend_name(backend), norm, batch, transposed_out,
+                padding, transforms, kinds, resolve_backend(backend), norm, batch, transposed_out,
                 _effort(effort, planner_effort), order, threads, in_place or overwrite_input,
             )  # fmt: skip
             settings = Settings.of(shape, axes, dtype, *words)

@@ -22,7 +22,8 @@ from onesided.collectives.agreement import from_root
 from onesided.collectives.context import Context
 from onesided.collectives.errors import ResourceError, UnsupportedError
 from onesided.collectives.hints import Hints
-from onesided.collectives.tuning.auto import FAR_ONLY, usual_order
+from onesided.collectives.registry import EXCHANGE, overruled
+from onesided.collectives.tuning.situations import FAR_ONLY, usual_order
 from onesided.pencilfft.blocking import CACHE_BYTES, Blocking
 from onesided.pencilfft.commons import Commons
 from onesided.pencilfft.decomposition import choose_grid, factorizations
@@ -155,6 +156,8 @@ class Planner:
         usually win first."""
         if self._method != AUTO or self._comm.size == 1:
             return [self._method]
+        if EXCHANGE in overruled():
+            return [overruled()[EXCHANGE]]
         far = not Context.of(self._comm).node(self._hints.ranks_per_node).alone
         usual = usual_order(far, True, 0)
         names = candidate_methods(self._hints, far)
