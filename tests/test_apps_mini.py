@@ -10,12 +10,6 @@ import pytest
 ALONE = Path(__file__).resolve().parent / "programs" / "mini_alone.py"
 
 
-@pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.full)])
-@pytest.mark.parametrize("module", ["cases_mini", "cases_minimd"])
-def test_ghosts_come_by_every_way(run_cases, module, ranks):
-    run_cases(module, ranks)
-
-
 @pytest.mark.parametrize("words", ["hpccg --shape 4", "minife --shape 6"])
 def test_an_error_of_one_rank_alone_ends_the_job(words):
     """In a run, where the others wait for what that rank does not send."""
