@@ -127,7 +127,10 @@ def measure(
             for each in ready:
                 _set_up_again(comm, make, each, case.setups, budget)
             seconds *= 1 - SETUP_SHARE
-        entered = [_named(comm, each, case.region) for each in ready if each.variant is not None]
+        entered = [
+            _named(comm, each.labels, each.variant, case.region)
+            for each in ready if each.variant is not None
+        ]  # fmt: skip
         found = interleaved(
             comm, entered, iterations=options.iterations, seconds=seconds, tick=tick
         )
@@ -164,14 +167,12 @@ def _name(labels: Labels) -> str:
     return " ".join(labels.values())
 
 
-def _named(comm: MPI.Intracomm, each: _Ready, region: float) -> Variant:
+def _named(comm: MPI.Intracomm, labels: Labels, variant: Variant, region: float) -> Variant:
     """Collective. With its name, and as many calls in a row as the clock wants."""
-    variant = each.variant
-    assert variant is not None
     count = variant.repeats
     if region and variant.own is None:
         count = repeats(comm, variant.call, region, on_root=variant.on_root)
-    return replace(variant, name=_name(each.labels), repeats=count)
+    return replace(variant, name=_name(labels), repeats=count)
 
 
 def _rows(
