@@ -24,6 +24,7 @@ from onesided.apps.cli.failures import CommandError, closing, user_errors, words
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import BASELINE, METHOD, Report, Row
+from onesided.apps.report.figures import draw
 from onesided.collectives import ResourceError, UnsupportedError
 
 SETUP_SHARE = 0.3  # of the time, for set-ups that are repeated
@@ -91,6 +92,7 @@ def sweep(
     """
     whole = sum(case.weight for case in cases) or 1.0
     turns = options.iterations * sum(len(case.variants) for case in cases)
+    report.draw = draw
     parts = Parts(comm, report, options.json)
     with progress(comm, options, title, turns) as tick:
         for ranks in sorted({case.ranks or comm.size for case in cases}):

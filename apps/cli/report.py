@@ -331,7 +331,7 @@ class Report:
     ``pattern`` says what was exchanged, ``settings`` what the command was given, ``remarks`` are
     sentences below the table. ``listings`` come before it; ``verdicts`` are those of the whole
     command, by what was verified. ``across``: a label whose texts are columns of the table;
-    ``by``: one that each has a table of its own; ``baseline``: what the ratios there are to.
+    ``draw``: makes an image of what is written; ``by``: one that each has a table of its own; ``baseline``: what the ratios there are to.
     """
 
     command: str
@@ -344,6 +344,7 @@ class Report:
     across: str = ""
     by: str = ""
     baseline: str = BASELINE
+    draw: Callable[[str, Mapping[str, Any]], object] = lambda path, content: None
 
     @property
     def verified(self) -> bool | None:
@@ -370,11 +371,8 @@ class Report:
                 print_rows(self.rows, options.format)
             content = self._content(place)
             if options.picture is not None:
-                from onesided.apps.report.figures import plots, save
-                from onesided.apps.report.result import Result
-
                 whole = {"schema": SCHEMA, "versions": versions(), **_finite(content)}
-                save(options.picture, plots(Result("", whole)))
+                self.draw(options.picture, whole)
             if options.json is not None:
                 write_json(options.json, content)
                 if not interrupted and resumable(options.json):

@@ -9,6 +9,7 @@ is timed. Every message is checked.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -197,7 +198,7 @@ SYNCHRONISATIONS: Mapping[str, Callable[[MPI.Win, Route], Epoch]] = {
 # -- who transfers --------------------------------------------------------------------------------
 
 
-class Transfer:
+class Transfer(ABC):
     """Messages of a layout, and whether they come as they should. Collective.
 
     ``sends`` and ``receives``: memory of this rank; ``givers``: ranks whose data come, by slot.
@@ -211,9 +212,9 @@ class Transfer:
         self._sends, self._receives = sends, receives
         self._places = np.arange(layout.nbytes // max(1, layout.slots), dtype=np.uint64)
 
+    @abstractmethod
     def call(self) -> None:
         """Collective. One epoch, or the messages that stand for it."""
-        raise NotImplementedError
 
     @contextmanager
     def exposed(self) -> Iterator[None]:
@@ -340,7 +341,11 @@ class TwoSided(Transfer):
             for memory, peers in ((sends, route.outgoing), (receives, route.incoming))
         )  # fmt: skip
         self._pair = tuple((each.data[:size], size, MPI.BYTE) for each in (sends, receives))
-        self.call = self._together if many else self._there_and_back  # type: ignore[method-assign]
+        self._exchange = self._together if many else self._there_and_back
+
+    def call(self) -> None:
+        """Collective."""
+        self._exchange()
 
     def _together(self) -> None:
         """Receives are posted before sends; all complete together."""

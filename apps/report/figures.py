@@ -309,6 +309,11 @@ def save(path: str, plots: Sequence[Plot]) -> None:
         canvas(plot).savefig(name)
 
 
+def draw(path: str, content: Mapping[str, Any]) -> None:
+    """Local. The figures of what a command writes to JSON."""
+    save(path, plots(Result("", content)))
+
+
 def svg(plot: Plot, prefix: str) -> str:
     """Local. An ``svg`` element that takes the colors of its page; ids begin with ``prefix``."""
     import matplotlib
