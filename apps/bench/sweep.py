@@ -25,7 +25,7 @@ from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import BASELINE, METHOD, Report, Row
 from onesided.apps.report.figures import draw
-from onesided.collectives import ResourceError, UnsupportedError
+from onesided.collectives import MPIError, ResourceError, UnsupportedError
 
 SETUP_SHARE = 0.3  # of the time, for set-ups that are repeated
 
@@ -145,7 +145,7 @@ def measure(
 def _prepared(comm: MPI.Intracomm, make: Make, labels: Labels) -> _Ready:
     try:
         variant, taken = clocked(comm, partial(make, labels))
-    except (UnsupportedError, ResourceError) as error:
+    except (UnsupportedError, ResourceError, MPIError) as error:
         return _Ready(labels, reason=words(error))
     return _Ready(labels, variant, [taken])
 

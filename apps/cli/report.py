@@ -8,7 +8,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from importlib.util import find_spec
 from pathlib import Path
@@ -331,7 +331,8 @@ class Report:
     ``pattern`` says what was exchanged, ``settings`` what the command was given, ``remarks`` are
     sentences below the table. ``listings`` come before it; ``verdicts`` are those of the whole
     command, by what was verified. ``across``: a label whose texts are columns of the table;
-    ``draw``: makes an image of what is written; ``by``: one that each has a table of its own; ``baseline``: what the ratios there are to.
+    ``by``: one that each has a table of its own; ``baseline``: what the ratios there are to.
+    ``draw``: makes an image of what is written.
     """
 
     command: str
