@@ -45,12 +45,6 @@ def need(module: str) -> None:
         skip(f"{module} cannot be imported: {error}")
 
 
-#: What a method may refuse, by words of its refusal: where and why. All else that is refused fails.
-REFUSALS = {
-    "mpi4py": "this mpi4py lacks the call",
-}
-
-
 def parameters(**choices: Iterable[Any] | Callable[..., Iterable[Any]]) -> Callable[..., Any]:
     """Run the case for every combination of the choices.
 
