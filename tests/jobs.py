@@ -378,26 +378,10 @@ SPARSE = {
 
 APPS = {
     "cases_apps": [*on(1, 2), *full(4), *two_nodes("layout", options={"nodes": "2"})],
-    "cases_bench_partitioned": on(2),
-    "cases_rmamt": [
-        *on(2, thin=True), *full(4), *two_nodes(full=True),
-        *at_level("single", select="too_low"),
-    ],
-    "cases_heat": [*on(2, thin=True), *full(1, 3, 4, 6), *on(4, select="which=periodic,threads=1"),
-                   *two_nodes("which=periodic", full=True)],
-    "cases_hpccg": [*on(2, thin=True), *full(1, 3, 4), *two_nodes("case_every_way", full=True)],
     "cases_mini": [*on(3, thin=True), *full(1, 2, 4), *two_nodes("neighbors", full=True)],
-    "cases_minife": [*on(2), *full(1, 3, 4, 6, 9), *on(4, select="same_equations"),
-                     *two_nodes("every_way", full=True)],
-    "cases_minimd": [*on(2, thin=True), *on(3, select="ranks_without_atoms"), *full(1, 3, 4, 8),
-                     *two_nodes("case_every_way", full=True)],
+    "cases_minimd": [*on(2, thin=True), *full(1, 3, 4, 8), *two_nodes("every_way", full=True)],
     "cases_flow": [*on(1, 2), *on(4, select=["case_rate", "case_a_restart"]), *full(3, 4, 6)],
     "cases_poisson": [*on(1, 2), *on(4, select="case_walls[which=walls"), *full(4)],
-    "cases_solve": [
-        *on(2, select=["precond=amg", "solver=gmres", "rcm", "kind=npy", "least", "not_there",
-                       "wrong", "top", "mistake"]),
-        *full(1, 2, 3, 4),
-    ],
 }  # fmt: skip
 
 JOBS = HARNESS | COLLECTIVES | PENCILFFT | SPARSE | APPS

@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 from mpi4py import MPI
 
-from onesided.apps.bench.race import clocked
+from onesided.apps.bench.timing import clocked
 from onesided.apps.cli.failures import CommandError, user_errors
 from onesided.apps.cli.options import Options, edge
 from onesided.apps.cli.report import Report, Row
