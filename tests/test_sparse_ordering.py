@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from onesided.apps.tools.trace_mesh import _fitting
-from onesided.apps.tools.triangles import LEAST_REACH, Curves, Refinement, refined, uniform
+from onesided.apps.tools.trace_mesh import (
+    LEAST_REACH,
+    Curves,
+    Refinement,
+    _fitting,
+    refined,
+    uniform,
+)
 from onesided.collectives import UnsupportedError
 from onesided.sparse.grids import stencil7
 from onesided.sparse.orderings import metis
