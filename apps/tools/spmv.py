@@ -34,8 +34,9 @@ from onesided.apps.cli.statistics import Verdict, conclusion
 from onesided.apps.report.chart import save_traffic
 from onesided.apps.tools.petsc import Petsc, installed, question
 from onesided.apps.tools.rowblock import Maker, RowBlock
+from onesided.apps.tools.trace_mesh import trace_mesh
 from onesided.collectives import UnsupportedError, agreed
-from onesided.sparse import DistMatrix, Partition, read, stencil27, trace_mesh
+from onesided.sparse import DistMatrix, Partition, read, stencil27
 
 PETSC, SCIPY = "PETSc", "SciPy"
 TOLERANCE = 50.0  # rounding errors allowed, in units of the dtype's epsilon
