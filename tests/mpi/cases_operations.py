@@ -8,7 +8,7 @@ import threading
 import numpy as np
 from cases import parameters, ranks
 from mpi4py import MPI
-from operations import OPERATIONS, Trial, everything, variants
+from operations import OPERATIONS, SOME, Trial, everything, variants
 
 from onesided.collectives import (
     MismatchError,
@@ -17,6 +17,7 @@ from onesided.collectives import (
     RequestError,
     Startall,
     Testall,
+    UnsupportedError,
     Waitall,
     Waitany,
     methods,
@@ -36,6 +37,22 @@ def case_data(comm, what, options):
             except AssertionError as error:
                 raise AssertionError(f"{kind}: {error}") from error
         trial.free()
+
+
+@ranks(at_least=2)
+@parameters(operation=["Allgather", "Allgatherv", "Alltoall", "Alltoallv", "Alltoallw"],
+            method=lambda: list(methods()), placed=SOME, holes=SOME)
+def case_in_place_and_with_holes_on_some_ranks(comm, operation, method, placed, holes):
+    """Each rank as it likes; MPI's own collectives want MPI.IN_PLACE on all ranks or on none."""
+    row, mixed = OPERATIONS[operation], placed.startswith("on ")
+    given = {"in_place": SOME[placed](comm), "holes": SOME[holes](comm)}
+    if mixed and method in ("mpi", "mpi-persistent"):
+        agreed(comm, UnsupportedError, lambda: Trial(comm, row, method, **given), "IN_PLACE")
+        return
+    trial = Trial(comm, row, method, **given)
+    for turn in range(2):
+        trial.round(turn)
+    trial.free()
 
 
 def any_order(family):
