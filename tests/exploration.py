@@ -1,8 +1,9 @@
 """Protocols by exhaustion: every interleaving of a few ranks over a few rounds.
 
 A rank's round is given as the transports themselves lower it, chains of steps (see
-``onesided.collectives.program``), with names in place of addresses (:mod:`lowered`). A rank executes
-its chains as the interpreters do: one after the other, each as far as it goes, again and again.
+``onesided.collectives.program``), with names in place of addresses (:mod:`lowered`). A rank
+executes its chains as the interpreters do: one after the other, each as far as it goes, again and
+again.
 What is free is when the ranks act, so that is what is explored, one small action at a time; a copy
 has a begin and an end, and a look at a counter in vain is an action as well. Three things are
 looked for:
@@ -31,16 +32,18 @@ Places = Name | list[Name]
 class Participant:
     """What one rank does, by turn: ``plans[round % turns]``.
 
-    ``grants`` are the cells that are raised to the number of the round when it begins, ``sends``
-    the places that its program fills before every round, ``reads`` by turn the places that it reads
-    after the round, with the place that the data come from, or the list of those that have been
-    reduced, in this order.
+    ``grants`` are the cells that are raised to the number of the round when it begins, or with
+    ``releases`` when what the round before has brought has been read; ``sends`` the places that its
+    program fills before every round, ``reads`` by turn the places that it reads after the round,
+    with the place that the data come from, or the list of those that have been reduced, in this
+    order.
     """
 
     plans: Sequence[Sequence[Sequence[Step]]]
     grants: Sequence[Name] = ()
     sends: Sequence[Name] = ()
     reads: Sequence[Mapping[Name, Places]] = field(default_factory=lambda: [{}])
+    releases: bool = False
 
 
 class ProtocolError(Exception):
@@ -101,6 +104,7 @@ class _Explorer:
                 self._numbers(list(rank.sends)),
                 [{_number(self.places, place): self._numbers(sources)
                   for place, sources in reads.items()} for reads in rank.reads],
+                rank.releases,
             )
             for rank in ranks
         ]  # fmt: skip
@@ -152,6 +156,8 @@ class _Explorer:
             mine = (number, RUN, 0, (0,) * len(self._plan(rank, number)), False)
         elif phase == READ:
             over = number + 1 == self.rounds
+            for cell in me.grants if me.releases else ():
+                words = _with(words, cell, number + 2)
             mine = (number + 1, END if over else START, 0, (), False)
         else:
             found = self._run(state, rank)
@@ -172,14 +178,15 @@ class _Explorer:
         locals_, words, data = state
         number, _, chain, heres, copying = locals_[rank]
         plan, before = self._plan(rank, number), heres
-        while heres[chain] < len(plan[chain]) if plan else False:
+        while plan and heres[chain] < len(plan[chain]):
             step = plan[chain][heres[chain]]
             if step[0] == "await":
                 if words[step[1]] < (number + 1) * step[2] + step[3]:
                     break
             elif step[0] == "raise":
                 words = _with(words, step[1], (number + 1) * step[2] + step[3])
-                return (number, RUN, chain, _with(heres, chain, heres[chain] + 1), False), words, data
+                heres = _with(heres, chain, heres[chain] + 1)
+                return (number, RUN, chain, heres, False), words, data
             elif not copying:
                 self._check_copy(state, rank, step)
                 return (number, RUN, chain, heres, True), words, data
@@ -287,6 +294,20 @@ def wrong(ranks: Sequence[Participant]) -> Iterator[tuple[str, list[Participant]
                 if plans != [[list(chain) for chain in plan] for plan in me.plans]:
                     others = [*ranks[:rank], replace(me, plans=plans), *ranks[rank + 1 :]]
                     yield f"rank {rank} {words} {cell}", others
+
+
+def spared(ranks: Sequence[Participant], rounds: int) -> set[str]:
+    """What can be left out without any harm."""
+    found, tried = set(), 0
+    for words, others in wrong(ranks):
+        tried += 1
+        try:
+            explore(others, rounds)
+        except ProtocolError:
+            continue
+        found.add(words)
+    assert tried, "nothing can be left out"
+    return found
 
 
 def _left_out(chain: list[Step], cell: Name) -> list[Step]:

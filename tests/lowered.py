@@ -25,13 +25,19 @@ class Names:
         self._rank, self._most = rank, most
 
     def of(self, array: Any) -> list[Name]:
-        """The names of the elements; a counter has one."""
+        """The names of the elements."""
         starts = np.zeros((), np.int64)
         for extent, stride in zip(array.shape, array.strides, strict=True):
             starts = np.add.outer(starts, stride * np.arange(extent))
-        return [self._name(address(array) + start) for start in starts.ravel()[: self._most].tolist()]
+        first = address(array)
+        return [self._name(first + start) for start in starts.ravel()[: self._most].tolist()]
 
-    def _name(self, start: int) -> Name:
+    def cell(self, counter: Any) -> Name:
+        """The name of a counter; that of its part where it is the first thing in it."""
+        part, offset = self._name(address(counter))
+        return (part, offset) if offset else part
+
+    def _name(self, start: int) -> tuple[Name, int]:
         for name, first, nbytes in self._parts:
             if first <= start < first + nbytes:
                 return (name, start - first)
@@ -45,8 +51,7 @@ class Names:
 
     def _step(self, step: Any) -> Step | None:
         if step[0] in (RAISE, AWAIT):
-            (cell,) = self.of(step[1])
-            return (KINDS[step[0]], cell[0] if cell[1] == 0 else cell, *step[2:])
+            return (KINDS[step[0]], self.cell(step[1]), *step[2:])
         if step[0] == CALL:
             return self._combination(step[1])
         arrays = {COPY: step[1:3], REDUCE: step[1:4]}.get(step[0])

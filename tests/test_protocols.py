@@ -66,8 +66,8 @@ def partitioned(
 
     The sender leaves when it has the credit and the board has room, group by group: data, entry,
     HEAD, TOLD. The receiver reads the entries up to HEAD, gives them back by TAIL, and is at its
-    end when all have been TOLD. ``tail``: it gives back so many more than it has read; ``spare``: the
-    sender believes in so many more entries."""
+    end when all have been TOLD. ``tail``: it gives back so many more than it has read; ``spare``:
+    the sender believes in so many more entries."""
     groups, entries = 4, 2
     leave = [("await", "credit", 1, 0)] if credit else []
     read = []
