@@ -153,21 +153,19 @@ def test_a_slot_too_few(name, monkeypatch):
         explore(ranks_of(divided, name, 2, 8, True), 3)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("form", [flat, divided])
+@pytest.mark.parametrize(("form", "name"), [
+    (flat, "Allreduce"), (flat, "Reduce"), (flat, "Exscan"), *((divided, name) for name in NAMES)
+])  # fmt: skip
 def test_nothing_can_be_left_out(form, name, monkeypatch):
     """But what is said of the contribution of a last rank that nobody else wants, and, in the order
     of the chains, that a rank's own one is there."""
     monkeypatch.setattr(shared, "IN_LINE", 0)  # a counter for all turns, so one less is too few
-    ranks, nbytes = {flat: (3, 3), divided: (2, 8)}[form]
-    own = [{f"rank {r} does not wait for ('filled', {r})",
-            f"rank {r} waits for one less of ('filled', {r})"} for r in range(3)]  # fmt: skip
+    ranks, nbytes = {flat: (3, 1), divided: (2, 8)}[form]
     harmless = {
-        (flat, "Allreduce"): set().union(*own),
-        (flat, "Reduce_scatter"): set().union(*own),
-        (flat, "Scan"): own[2] | {"rank 2 tells too early by ('filled', 2)"},
+        (flat, "Allreduce"): {f"rank {r} {words} ('filled', {r})" for r in range(3)
+                              for words in ("does not wait for", "waits for one less of")},
         (divided, "Exscan"): {"rank 1 tells too early by ('filled', 1)"},
-    }
+    }  # fmt: skip
     found = spared(ranks_of(form, name, ranks, nbytes, True), 3)
     assert found == harmless.get((form, name), set())
 
@@ -207,5 +205,6 @@ def test_rings_of_broadcasts(ring, readers):
     ranks = cast(segments, readers)
     rounds = 5 if segments.turns == 4 else 4
     assert explore(ranks, rounds) > 50
-    if ring != "two of two":  # there taken goes up by two, so one less is the same
+    # where taken goes up by two, one less is the same
+    if ring != "two of two" and (readers == 1 or ring != "four"):
         assert spared(ranks, rounds) == set()
