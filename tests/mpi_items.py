@@ -40,7 +40,8 @@ for folder in (ROOT / "tests", ROOT / "tests" / "mpi"):
 class Both:
     """What collection needs, the same on both sides."""
 
-    full = True
+    def is_due(self, job: jobs.Job) -> bool:
+        raise NotImplementedError
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         function = metafunc.function
@@ -51,7 +52,7 @@ class Both:
         fitting = [job for job in named if low <= job.ranks <= high]
         if not fitting:
             raise pytest.UsageError(f"no job of jobs.py has the ranks of {function.__name__}")
-        fitting = [job for job in fitting if job.is_here(self.full)]
+        fitting = [job for job in fitting if self.is_due(job)]
         choices = getattr(function, "choices", {})
         rows = [
             (job, *row)
@@ -134,6 +135,9 @@ class Outer(Both):
         self.found: dict[str, dict[str, Any]] = {}
         self.queue: list[Any] = []
 
+    def is_due(self, job: jobs.Job) -> bool:
+        return job.is_here(self.full)
+
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
@@ -199,7 +203,7 @@ class Outer(Both):
                 break
             batch.append(other.nodeid)
         most = item.config.getoption("maxfail") or 0
-        request = self.servers.Request("items", (path, str(most), *batch))
+        request = self.servers.Request("items", (path, str(job), str(most), *batch))
         outcome = self.servers.SERVERS.ask(request, job.ranks, dict(job.env), job.limit, job.nodes)
         lines = {line["name"]: line for line in outcome.cases}
         self.found |= lines
@@ -245,12 +249,15 @@ def _report(
 class Inner(Both):
     """Runs the items whose names it is given, together with the other ranks."""
 
-    def __init__(self, names: list[str], most: int) -> None:
+    def __init__(self, names: list[str], job: str, most: int) -> None:
         from mpi4py import MPI
 
-        self.names, self.most, self.failures = names, most, 0
+        self.names, self.job, self.most, self.failures = names, job, most, 0
         self.world = MPI.COMM_WORLD.Dup()
         self.deadline = Deadline(float(os.environ.get("ONESIDED_CASE_TIMEOUT", "60")))
+
+    def is_due(self, job: jobs.Job) -> bool:
+        return str(job) == self.job
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -329,8 +336,8 @@ def agreed(everyone: list[tuple[str, str]]) -> tuple[str, str]:
 
 def run(words: list[str]) -> int:
     """Collective. Run items of a module by their names; 1 where one of them failed."""
-    path, most, *names = words
-    inner = Inner(names, int(most))
+    path, job, most, *names = words
+    inner = Inner(names, job, int(most))
     off = [f"-pno:{name}" for name in (
         "cacheprovider", "warnings", "threadexception", "unraisableexception", "faulthandler")]
     given = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "--noconftest", "-s"]

@@ -203,7 +203,7 @@ def job(jobs):
 
     def ask(case, env=None, timeout=20.0):
         name = f"tests/programs/harness_items.py::case_{case}[2]"
-        request = servers.Request("items", (str(MODULE), "0", name))
+        request = servers.Request("items", (str(MODULE), "2", "0", name))
         return jobs.ask(request, 2, env or {}, timeout)
 
     return ask
