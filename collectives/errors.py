@@ -8,10 +8,12 @@ waiting for that rank for ever: :func:`abort_on_exception` ends the whole job in
 
 from __future__ import annotations
 
+import difflib
 import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterable
 from types import TracebackType
 
 from mpi4py import MPI
@@ -21,6 +23,12 @@ MOMENT = 0.2
 
 _installed = False
 
+
+def likely(word: object, known: Iterable[str], alike: float = 0.6) -> str:
+    """Local. Which known word was probably meant, as a part of a sentence; empty where none is as
+    much ``alike``."""
+    found = difflib.get_close_matches(str(word), known, 1, alike)
+    return f" (did you mean {found[0]!r}?)" if found else ""
 
 
 class OnesidedError(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -13,13 +13,15 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.agreement import largest, told
+from onesided.collectives.agreement import largest, swapped, told
 from onesided.collectives.buffers import Side, check_separate
-from onesided.collectives.context import Context, Node, Resources
+from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.collectives.hints import Hints
 from onesided.collectives.memory import Region, find_region
+from onesided.collectives.operation import Operation
 from onesided.collectives.pattern import Block, Copy, Cuts, blocks_of_counts, copies_between
+from onesided.collectives.registry import Method
 from onesided.collectives.transport import Outlet, Transport
 
 
@@ -80,7 +82,7 @@ class Sides:
 
 
 @dataclass
-class Exchange:
+class Exchange(Operation):
     """All that a transport needs to know, the same form for every initialization function.
 
     ``call`` is the function of MPI that does the same, with ``root`` where it has one.
@@ -93,15 +95,10 @@ class Exchange:
     them.
     """
 
-    method: str
-    any_order: bool
-    context: Context
     call: str
     root: int | None
     send: Side
     recv: Side
-    hints: Hints
-    number: int
     words: dict[int, Words]
     said: dict[int, Words]
     peers: list[int]
@@ -164,16 +161,6 @@ class Exchange:
     def region(self) -> Region | None:
         """The region of the receive array, where that comes from :func:`~.memory.empty`."""
         return None if self.recv.array is None else find_region(self.recv.array)
-
-    @property
-    def node(self) -> Node:
-        """The node of this rank, real or emulated."""
-        return self.context.node(self.hints.ranks_per_node)
-
-    @property
-    def rank(self) -> int:
-        """This rank."""
-        return self.context.comm.rank
 
     def blocks_to(self, peer: int) -> list[Block]:
         """The send blocks for a peer, in the order of their keys."""
@@ -285,18 +272,22 @@ class ExchangeTransport(Transport):
 
 
 def match(
-    context: Context,
     call: str,
     root: int | None,
-    method: str,
-    any_order: bool,
     sides: Sides,
+    method: Method,
+    context: Context,
     hints: Hints,
+    before: Exchange | None = None,
 ) -> Exchange:
     """Collective. Tell the peers, compare every receive block with the sender's, and agree.
 
-    Raises :class:`PatternError` on every rank, naming the pair of ranks and both numbers.
+    With an exchange of the same pattern ``before``, the blocks are compared with those alone, and
+    peers are told only where the memory is of another kind. Raises :class:`PatternError` on every
+    rank, naming the pair of ranks and both numbers.
     """
+    if before is not None:
+        return _matched_before(before, sides, method)
     comm, send, recv, cuts = context.comm, sides.send, sides.recv, sides.cuts
     mine, nothing = _words(context, send, recv, cuts)
     number = context.next_tag()
@@ -322,9 +313,49 @@ def match(
     others = {b.peer for b in (*send.blocks, *recv.blocks)} - {comm.rank}
     peers = sorted(others, key=lambda peer: (peer - comm.rank) % comm.size)
     return Exchange(
-        method, any_order, context, call, root, send, recv, hints, number, theirs, mine, peers,
-        slots, -most[1], sides.by_boxes, cuts, most[0],
+        method.name, method.any_order, context, hints, number, call, root, send, recv, theirs,
+        mine, peers, slots, -most[1], sides.by_boxes, cuts, most[0],
     )  # fmt: skip
+
+
+def _matched_before(before: Exchange, sides: Sides, method: Method) -> Exchange:
+    """Collective. The same pattern with other buffers."""
+    context, recv, error = before.context, sides.recv, None
+    comm, number = context.comm, context.next_tag()
+    said = before.said
+    try:
+        if recv is None:
+            recv = _learned(before.call, before.words, sides.send, sides.sources, sides.keys)
+        check_separate(sides.send, recv)
+        for role, side, known in (("send", sides.send, before.send), ("recv", recv, before.recv)):
+            if _described(side) != _described(known):
+                raise PatternError(
+                    f"the {role} blocks are others than those of request {before.number}"
+                )
+        if sides.cuts != before.cuts:
+            raise PatternError("the chunks are cut in another way")
+        mine, nothing = _words(context, sides.send, sides.recv, sides.cuts)
+        said = {peer: mine.get(peer, nothing) for peer in before.said}
+    except Exception as problem:
+        error = problem
+    slots = before.hints.slots if recv is not None and recv.array is None else 1
+    words = ("like", before.number, number)
+    news, fewest = largest(comm, error, words, [said != before.said, -slots])
+    if recv is None:
+        raise PatternError("no receive buffer")
+    theirs = swapped(comm, number, said) if news else before.words
+    return replace(
+        before, method=method.name, any_order=method.any_order, number=number, send=sides.send,
+        recv=recv, words=theirs, said=said, slots=slots, least_slots=-fewest, _to={}, _from={},
+    )  # fmt: skip
+
+
+def _described(side: Side) -> list[tuple[Any, ...]]:
+    """The blocks of a side but for where they lie."""
+    return sorted(
+        (block.peer, block.key, block.shape, *map(str, _elements(side, block)))
+        for block in side.blocks
+    )
 
 
 def _elements(side: Side, block: Block) -> tuple[int, np.dtype[Any]]:

@@ -19,24 +19,23 @@ is started.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from mpi4py import MPI
 
-from onesided.collectives import buffers, registry
-from onesided.collectives.agreement import agree
+from onesided.collectives import buffers
 from onesided.collectives.buffers import Side, Spec, in_place, nothing, simple, vector
 from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError
 from onesided.collectives.exchange import Edges, Sides, match, neighbors
-from onesided.collectives.hints import Hints
+from onesided.collectives.initialization import Call, Info, initialize
 from onesided.collectives.pattern import check_root, read_cuts
-from onesided.collectives.request import Request, build
+from onesided.collectives.registry import EXCHANGE
+from onesided.collectives.request import Request
 
-Info = Mapping[str, str] | MPI.Info | None
 Chunks = tuple[int, Sequence[int]] | None
 Reader = Callable[[Any, int, str], Spec]
 
@@ -88,7 +87,7 @@ def _gather(
     call: str, many: Reader, comm: MPI.Comm, sendbuf: Any, recvbuf: Any, root: int, method: str,
     info: Info,
 ) -> Request:  # fmt: skip
-    def read(context: Context) -> Sides:
+    def read(context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
         me, ranks, keys = _everyone(context)
         check_root(root, len(ranks))
         if me != root:
@@ -105,14 +104,14 @@ def _gather(
             return Sides(spec.only(me).side([me], [0]), spec.side(ranks, keys))
         return Sides(replace(nothing(), native=MPI.IN_PLACE), spec.side(ranks, keys, kept=me))
 
-    return _initialize(call, comm, read, method, info, root)
+    return _initialize(call, comm, read, (sendbuf, recvbuf), method, info, root)
 
 
 def _scatter(
     call: str, many: Reader, comm: MPI.Comm, sendbuf: Any, recvbuf: Any, root: int, method: str,
     info: Info,
 ) -> Request:  # fmt: skip
-    def read(context: Context) -> Sides:
+    def read(context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
         me, ranks, keys = _everyone(context)
         check_root(root, len(ranks))
         send = nothing()
@@ -128,7 +127,7 @@ def _scatter(
             return Sides(send, None, [root], [0])
         return Sides(send, simple(recvbuf, 1, "recv").side([root], [0]))
 
-    return _initialize(call, comm, read, method, info, root)
+    return _initialize(call, comm, read, (sendbuf, recvbuf), method, info, root)
 
 
 # -- the same to all -----------------------------------------------------------------------------
@@ -173,7 +172,7 @@ def Neighbor_allgatherv_init(
 def _allgather(
     call: str, many: Reader, comm: MPI.Comm, sendbuf: Any, recvbuf: Any, method: str, info: Info
 ) -> Request:
-    def read(context: Context) -> Sides:
+    def read(context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
         me, ranks, keys = _everyone(context)
         if not in_place(sendbuf):
             send = simple(sendbuf, 1, "send").side(ranks, keys)
@@ -188,7 +187,7 @@ def _allgather(
         others = [MPI.PROC_NULL if rank == me else rank for rank in ranks]
         return Sides(spec.only(me).side(others, keys), spec.side(ranks, keys, kept=me))
 
-    return _initialize(call, comm, read, method, info)
+    return _initialize(call, comm, read, (sendbuf, recvbuf), method, info)
 
 
 # -- to each its own -----------------------------------------------------------------------------
@@ -258,13 +257,13 @@ def Alltoallw_init(
     and then offsets are addresses. ``sendbuf`` may be ``MPI.IN_PLACE`` as in :func:`Alltoall_init`.
     """
 
-    def read(context: Context) -> Sides:
+    def read(context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
         _, ranks, keys = _everyone(context)
         sides = _typed_sides(sendbuf, recvbuf, (ranks, keys, ranks, keys))
         sides.cuts = read_cuts(chunks, sides.send.blocks, len(sides.send.shape))
         return sides
 
-    return _initialize("Alltoallw", comm, read, method, info)
+    return _initialize("Alltoallw", comm, read, (sendbuf, recvbuf), method, info)
 
 
 def Neighbor_alltoall_init(
@@ -295,16 +294,16 @@ def Neighbor_alltoallw_init(
     """Collective. A persistent ``MPI_Neighbor_alltoallw``: :func:`Alltoallw_init` with a box, or a
     type, for every neighbor."""
 
-    def read(context: Context) -> Sides:
+    def read(context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
         return _typed_sides(sendbuf, recvbuf, neighbors(context.comm), may_be_in_place=False)
 
-    return _initialize("Neighbor_alltoallw", comm, read, method, info)
+    return _initialize("Neighbor_alltoallw", comm, read, (sendbuf, recvbuf), method, info)
 
 
 def _alltoall(
     call: str, many: Reader, comm: MPI.Comm, sendbuf: Any, recvbuf: Any, method: str, info: Info
 ) -> Request:
-    def read(context: Context) -> Sides:
+    def read(context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
         _, ranks, keys = _everyone(context)
         if in_place(sendbuf) and recvbuf is not None:
             spec = many(recvbuf, len(ranks), "recv")
@@ -314,13 +313,13 @@ def _alltoall(
             return Sides(send, None, ranks, keys)
         return Sides(send, many(recvbuf, len(ranks), "recv").side(ranks, keys))
 
-    return _initialize(call, comm, read, method, info)
+    return _initialize(call, comm, read, (sendbuf, recvbuf), method, info)
 
 
 def _neighbor(
     call: str, many: Reader, comm: MPI.Comm, sendbuf: Any, recvbuf: Any, method: str, info: Info
 ) -> Request:
-    def read(context: Context) -> Sides:
+    def read(context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
         destinations, send_keys, sources, recv_keys = neighbors(context.comm)
         if call.startswith("Neighbor_allgather"):
             spec = simple(sendbuf, 1, "send")
@@ -331,7 +330,7 @@ def _neighbor(
             return Sides(send, None, sources, recv_keys)
         return Sides(send, many(recvbuf, len(sources), "recv").side(sources, recv_keys))
 
-    return _initialize(call, comm, read, method, info)
+    return _initialize(call, comm, read, (sendbuf, recvbuf), method, info)
 
 
 def _typed_sides(
@@ -371,29 +370,14 @@ def _everyone(context: Context) -> tuple[int, list[int], list[int]]:
 def _initialize(
     call: str,
     comm: MPI.Comm,
-    read: Callable[[Context], Sides],
+    read: Callable[[Context, Any, Any], Sides],
+    given: tuple[Any, Any],
     method: str,
     info: Info,
     root: int | None = None,
 ) -> Request:
-    """Collective. Three agreements, two exchanges of words, and what the transport needs."""
-    began = time.perf_counter()
-    context = Context.of(comm)
-    hints, error = Hints(), None
-    try:
-        kind = registry.find(method)
-        hints = Hints.of(info, comm)
-        sides = read(context)
-    except Exception as problem:
-        error = problem
+    """Collective. The request."""
     name = f"{call}_init" if root is None else f"{call}_init of root {root}"
-    agree(context.comm, error, f"{name} {method} {hints}")
-    context.node(hints.ranks_per_node)  # collective where it is the first
-    exchange = match(context, call, root, method, kind.any_order, sides, hints)
-    request: Request
-    if kind.chooses:
-        request = kind.load()(exchange)
-    else:
-        request = build(exchange, kind, exchange.buffers())
-    request.setup_time = time.perf_counter() - began
-    return request
+    return initialize(
+        Call(name, EXCHANGE, read, partial(match, call, root)), comm, given, method, info
+    )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mpi4py import MPI
 
-from onesided.collectives.errors import PatternError
+from onesided.collectives.errors import PatternError, likely
 from onesided.collectives.trees import LARGEST_FIRST, orders
 
 MEASURE, ESTIMATE = EFFORTS = ("measure", "estimate")
@@ -59,6 +60,7 @@ class Hints:
             values[STRICT] = "true"
         if not values:
             return cls()
+        _doubt(values)
         nodes = _number(values, "ranks_per_node", 1, 0)
         return cls(
             ranks_per_node=nodes or None,
@@ -71,6 +73,22 @@ class Hints:
             segment_bytes=_number(values, "segment_bytes", 1, 0),
             compiled=_truth(values, "compiled", True),
         )
+
+
+#: The keys that are known, and how alike an unknown one is that was probably meant to be one.
+KEYS = (
+    "ranks_per_node", "slots", STRICT, "expected_iterations", "effort", "progress", "child_order",
+    "segment_bytes", "compiled",
+)  # fmt: skip
+ALIKE = 0.85
+
+
+def _doubt(values: Mapping[str, str]) -> None:
+    """Unknown keys are ignored, as MPI does; a misspelled one is a warning."""
+    for key in values.keys() - KEYS:
+        words = likely(key, KEYS, ALIKE)
+        if words:
+            warnings.warn(f"info key {key!r} is not known{words}", RuntimeWarning, stacklevel=2)
 
 
 def _promises_order(comm: MPI.Comm) -> bool:
@@ -92,7 +110,7 @@ def _word(values: Mapping[str, str], key: str, known: Sequence[str]) -> str:
     word = values.get(key, known[0])
     if word not in known:
         names = ", ".join(dict.fromkeys(known))
-        raise PatternError(f"info key {key!r} is {word!r}, not one of {names}")
+        raise PatternError(f"info key {key!r} is {word!r}, not one of {names}{likely(word, known)}")
     return word
 
 

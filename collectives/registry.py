@@ -7,6 +7,8 @@ tests. One from outside is registered by :func:`register`, or by an entry point 
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -14,9 +16,13 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
-from onesided.collectives.errors import MethodError
+from onesided.collectives.errors import MethodError, likely
 
 EXCHANGE, BROADCAST, REDUCTION = "exchange", "broadcast", "reduction"
+
+#: Environment variable with the methods to take where a program leaves the choice to ``auto``:
+#: ``exchange=p2p,reduction=rma-p2p``.
+VARIABLE = "ONESIDED_METHOD"
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,10 @@ def register(method: Method, operation: str = EXCHANGE) -> None:
     """
     known = _METHODS.get(operation)
     if known is None:
-        raise MethodError(f"no operation {operation!r}; they are {', '.join(_METHODS)}")
+        raise MethodError(
+            f"no operation {operation!r}{likely(operation, _METHODS)}; they are "
+            f"{', '.join(_METHODS)}"
+        )
     if method.name in known:
         raise MethodError(f"there is a method {method.name!r} of {operation} already")
     known[method.name] = method
@@ -97,7 +106,11 @@ def register(method: Method, operation: str = EXCHANGE) -> None:
 @cache
 def _load_entry_points() -> None:
     for entry in entry_points(group="onesided.methods"):
-        entry.load()()
+        try:
+            entry.load()()
+        except Exception as error:  # others work without it
+            words = f"methods of {entry.value} are not there: {type(error).__name__}: {error}"
+            warnings.warn(words, RuntimeWarning, stacklevel=3)
 
 
 def methods(operation: str = EXCHANGE) -> dict[str, Method]:
@@ -111,5 +124,31 @@ def find(name: str, operation: str = EXCHANGE) -> Method:
     """Local. The method of this name; :class:`MethodError` lists the known ones."""
     known = methods(operation)
     if name not in known:
-        raise MethodError(f"no method {name!r}; the methods are {', '.join(known)}")
+        raise MethodError(
+            f"no method {name!r} of {operation}{likely(name, known)}; the methods are "
+            f"{', '.join(known)}"
+        )
     return known[name]
+
+
+def wanted(name: str, operation: str = EXCHANGE) -> Method:
+    """Local. As :func:`find`; where that leaves the choice to us, what the environment names
+    (:data:`VARIABLE`) comes first."""
+    method = find(name, operation)
+    other = overruled().get(operation)
+    return find(other, operation) if method.chooses and other is not None else method
+
+
+def overruled() -> dict[str, str]:
+    """Local. What :data:`VARIABLE` says: by operation the method to take."""
+    text = os.environ.get(VARIABLE, "")
+    found = {}
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        operation, _, name = (each.strip() for each in part.partition("="))
+        if operation not in _METHODS or not name:
+            raise MethodError(
+                f"{VARIABLE} says {part!r}{likely(operation, _METHODS)}, where OPERATION=METHOD "
+                f"is wanted; operations are {', '.join(_METHODS)}"
+            )
+        found[operation] = name
+    return found

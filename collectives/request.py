@@ -40,15 +40,16 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from mpi4py import MPI
 
 from onesided.collectives import debug, progress
 from onesided.collectives.agreement import agree, largest
-from onesided.collectives.context import Context, Resources, Scoped
+from onesided.collectives.context import Resources, Scoped
 from onesided.collectives.errors import OnesidedError, RequestError, UnsupportedError
 from onesided.collectives.hints import MANUAL, Hints
+from onesided.collectives.operation import Operation
 from onesided.collectives.program import (
     ACTIVE,
     BROKEN,
@@ -63,42 +64,6 @@ from onesided.collectives.registry import Method
 from onesided.collectives.transport import Credit, Outlet, Transport
 
 STATES = {INACTIVE: "inactive", ACTIVE: "active", BROKEN: "broken", FREED: "freed"}
-
-
-class Operation(Protocol):
-    """What a request carries out, as agreed on all ranks: an exchange, a broadcast."""
-
-    @property
-    def method(self) -> str:
-        """The transport by name."""
-
-    @property
-    def any_order(self) -> bool:
-        """Ranks may start and complete requests of this method in different orders."""
-
-    @property
-    def context(self) -> Context:
-        """The communicator, with what its requests share."""
-
-    @property
-    def number(self) -> int:
-        """The number of the request in its context, the same on all ranks."""
-
-    @property
-    def hints(self) -> Hints:
-        """What the caller has said in ``info``."""
-
-    @property
-    def sent(self) -> Any:
-        """The send data as the caller gave them."""
-
-    @property
-    def before(self) -> Callable[[], object] | None:
-        """Called in Start before the round, where data do not lie in memory as they travel."""
-
-    @property
-    def after(self) -> Callable[[Any], object] | None:
-        """Called with the receive memory of the round by the Wait or Test that completes it."""
 
 
 class Persistent(Rounds, Scoped):
@@ -239,6 +204,7 @@ class Request(Persistent):
         self.method = operation.method
         self.setup_time = 0.0
         self.chosen_by = ""
+        self.again: Callable[..., Request] | None = None
         self.watch: Any = None
         self._outlets: list[list[list[Outlet]]] = []  # by slot and chunk, from their first use
         self._written = bytearray(transport.chunks)
@@ -351,6 +317,32 @@ class Request(Persistent):
             (broken,) = largest(comm, None, name, [self._state == BROKEN])
         self._end()
         self.resources.release(bool(broken))
+
+    def like(self, *buffers: Any) -> Request:
+        """Collective. Another request of the same pattern, by the same method, on other buffers.
+
+        Neighbors are known, so nobody asks who has something for whom, and nothing is measured.
+        The new request is independent of this one, which may be active or broken meanwhile.
+
+        Parameters
+        ----------
+        buffers
+            What the initialization function was given first: ``sendbuf, recvbuf``, of a broadcast
+            ``buf``. They describe the same blocks of the same types; their memory may be of
+            another kind (plain, from :func:`empty`, None for the request's own).
+
+        Raises
+        ------
+        RequestError
+            This request has been freed.
+        PatternError, MismatchError, UnsupportedError, ResourceError
+            On every rank: blocks that differ from this request's on any rank, or what the method
+            refuses.
+        """
+        if self._state == FREED or self.again is None:
+            self._refuse("repeated on other buffers")
+        again: Callable[..., Request] = self.again  # type: ignore[assignment]
+        return again(self, *buffers)
 
     def Open(self) -> bool:
         """Local (in strictly ordered methods it may wait for the other ranks). Start a round that

@@ -295,7 +295,7 @@ class Trial:
         root: int = 0, info: Mapping[str, str] | None = None, scale: int = 1,
     ) -> None:  # fmt: skip
         """Collective."""
-        self.operation, self.root, self.scale = operation, root, scale
+        self.operation, self.root, self.scale, self.holes = operation, root, scale, holes
         self.rank, self.size = rank, size = comm.rank, comm.size
         kinds = [memory] * size if isinstance(memory, str) else list(memory)
         sends, receives = self._counts(operation.sends), self._counts(operation.receives)

@@ -205,7 +205,7 @@ def test_the_last_of_several_tiles_makes_the_call():
 def test_the_command_draws_and_tells(tmp_path):
     pytest.importorskip("matplotlib", reason="the picture needs matplotlib")
     files = tmp_path / "out.json", tmp_path / "out.png"
-    words = "heat --shape 12 20 16 --steps 20 --repeats 4 --verify --comm blocking,partitioned"
+    words = "heat --shape 12 20 16 --steps 20 --repeats 4 --verify --comm blocking,halo"
     words += f" --json {files[0]} --picture {files[1]} --ranks 2"
     finished = commands.onesided(*words.split())
     assert finished.code == 0, finished
@@ -216,7 +216,7 @@ def test_the_command_draws_and_tells(tmp_path):
     assert [row["method"].split()[0] for row in found["rows"]] == [
         "persistent",
         "blocking",
-        "partitioned",
+        "halo",
     ]
     assert all(row["iterations"] == 4 for row in found["rows"])
     pattern = found["pattern"]
@@ -257,7 +257,7 @@ def test_a_restart_on_other_numbers_of_ranks(tmp_path):
 def test_the_help_names_every_way():
     text = heat_help()
     own = [name for name in ways() if name not in methods()]
-    assert len(own) == 4
+    assert len(own) == 3
     assert [name for name in own if name not in text] == []
 
 

@@ -1,9 +1,8 @@
-"""Faces, boxes and pieces of halos; no MPI."""
+"""Faces and boxes of halos; no MPI."""
 
 from __future__ import annotations
 
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -13,23 +12,17 @@ from hypothesis import strategies as st
 
 from onesided.collectives.errors import PatternError
 from onesided.collectives.halo.faces import (
-    AXES,
     CORNERS,
-    DIRECT,
     GHOSTS,
-    Pieces,
     Place,
     check_apart,
-    choose_corners,
     cut,
     directions,
     extents,
     grid_faces,
     is_empty,
     listed_faces,
-    memory_order,
     read_box,
-    read_partitions,
     read_width,
 )
 
@@ -105,14 +98,12 @@ def test_directions(axes, most, count):
         tuple(step * (a == axis) for a in range(axes)) for axis in range(axes) for step in (-1, 1)]
 
 
-@pytest.mark.parametrize(("dims", "corners"), [
-    ((4,), DIRECT), ((1, 1), DIRECT), ((4, 1, 1), DIRECT), ((3, 3), DIRECT), ((2, 2, 2), DIRECT),
-    ((3, 3, 2), AXES), ((3, 3, 3), AXES)])
-def test_corners_come_with_faces_where_that_saves_messages(dims, corners):
+@pytest.mark.parametrize("dims", [(4,), (1, 1), (3, 3), (2, 2, 2), (3, 3, 3)])
+def test_corners_come_with_faces_along_axes(dims):
     place = Place(dims, (True,) * len(dims), (0,) * len(dims))
-    faces = grid_faces((6,) * len(dims), 1, place, corners="auto")
-    assert choose_corners(dims) == corners
-    assert len(faces) == (2 * len(dims) if corners == AXES else 3 ** len(dims) - 1)
+    direct, axes = (grid_faces((6,) * len(dims), 1, place, corners=each) for each in CORNERS)
+    assert len(direct) == 3 ** len(dims) - 1
+    assert [face.stage for face in axes] == [axis for axis in range(len(dims)) for _ in range(2)]
 
 
 def test_the_same_neighbor_twice_and_oneself():
@@ -142,60 +133,6 @@ def test_cuts(extent, parts):
     assert sizes[0] - sizes[-1] <= 1
 
 
-@st.composite
-def faces(draw):
-    axes = draw(st.integers(1, 4))
-    shape = tuple(draw(st.integers(1, 5)) for _ in range(axes))
-    offset = tuple(draw(st.integers(-1, 1)) for _ in range(draw(st.integers(0, axes))))
-    number = st.integers(1, 6)
-    partitions = draw(number | st.tuples(*[number] * axes))
-    order = tuple(draw(st.permutations(range(axes))))
-    return shape, offset, partitions, order
-
-
-@few
-@given(faces())
-def test_pieces_cover_a_face_once(face):
-    shape, offset, partitions, order = face
-    pieces = Pieces.of(shape, offset, partitions, order)
-    counted = np.zeros(shape, int)
-    for box in pieces.boxes:
-        assert not is_empty(box)
-        counted[box] += 1
-    assert (counted == 1).all()
-    assert len(pieces.boxes) == pieces.count == math.prod(pieces.counts)
-    assert all(count == 1 for count, step in zip(pieces.counts, offset, strict=False) if step)
-    if isinstance(partitions, int):
-        assert sum(count > 1 for count in pieces.counts) <= 1
-    moved = pieces.within(tuple(slice(3, 3 + extent) for extent in shape))
-    assert moved[0][0].start == 3
-    assert [extents(box) for box in moved] == [extents(box) for box in pieces.boxes]
-    whole, axes = np.arange(math.prod(shape)).reshape(shape), tuple(range(0, len(shape), 2))
-    flipped = pieces.within(tuple(slice(0, extent) for extent in shape), axes)
-    for part, box in zip(flipped, pieces.boxes, strict=True):
-        assert np.array_equal(whole[part], np.flip(np.flip(whole, axes)[box], axes))
-
-
-@pytest.mark.parametrize(("shape", "offset", "partitions", "counts"), [
-    ((1, 12, 40), (-1, 0, 0), 4, (1, 4, 1)),  # the first axis in memory that is long enough
-    ((1, 3, 40), (-1, 0, 0), 4, (1, 1, 4)),
-    ((1, 3, 2), (-1, 0, 0), 4, (1, 3, 1)),  # none is: the longest
-    ((12, 2, 40), (0, 1, 0), 4, (4, 1, 1)),
-    ((3, 3), (1, 1), 4, (1, 1)),  # a corner
-    ((12, 1, 40), (0, 1, 0), (2, 3, 4), (2, 1, 4)),
-    ((1, 8), (), 4, (1, 4)),
-])  # fmt: skip
-def test_where_faces_are_cut(shape, offset, partitions, counts):
-    assert Pieces.of(shape, offset, partitions, tuple(range(len(shape)))).counts == counts
-
-
-def test_the_first_axis_in_memory():
-    array = np.zeros((4, 5, 6), order="F")
-    assert memory_order(array) == (2, 1, 0)
-    assert memory_order(array.transpose(1, 0, 2)[::-1]) == (2, 0, 1)
-    assert Pieces.of((12, 1, 12), (0, 1, 0), 3, memory_order(array)).counts == (1, 1, 3)
-
-
 def refused(text, call, *arguments):
     with pytest.raises(PatternError, match=text):
         call(*arguments)
@@ -217,13 +154,6 @@ def test_blocks_that_are_too_small():
     refused("a grid of 2 axes", grid_faces, (9,), 2, here)
 
 
-def test_bad_partitions():
-    for partitions in (0, -1, 1.5, "3", [1], [1, 2, 3], [1, 0], None):
-        refused("partitions", read_partitions, partitions, 2)
-    assert read_partitions(np.int64(3), 2) == 3
-    assert read_partitions([np.int64(3), 1], 2) == (3, 1)
-
-
 INSIDE, BELOW = (slice(2, 4), slice(2, 6)), (slice(0, 2), slice(2, 6))
 
 
@@ -241,7 +171,7 @@ INSIDE, BELOW = (slice(2, 4), slice(2, 6)), (slice(0, 2), slice(2, 6))
     ((1, (7, 8), BELOW), "neither a slice nor"),
     ((1, INSIDE, ((0, 1.5),)), "has 1.5, not an integer"),
     ((1, INSIDE, BELOW, "north"), "the tag of neighbor 0"),
-    ((1, INSIDE, BELOW, 0, (2,)), "the axes that neighbor 0 flips"),
+    ((1, INSIDE, BELOW, 0, 1), "neighbor 0 is"),
 ])
 def test_bad_neighbors(entry, text):
     refused(text, listed_faces, [entry], (8, 8), 4, None)

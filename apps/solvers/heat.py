@@ -290,7 +290,7 @@ def due(options: Options, steps: int) -> bool:
 
 #: Time of a step over that with persistent sends, for the halos that are meant to be used, on
 #: these grids.
-TARGETS = {each: Target(REFERENCE, 1.0, least=False) for each in ("halo", "partitioned")}
+TARGETS = {each: Target(REFERENCE, 1.0, least=False) for each in ("halo",)}
 WITH_TARGET = ((256, 256), (1024, 1024), (2048, 2048))
 REMARK = (
     "An iteration is a time step, by the slowest rank; a time is the mean over the steps of a "

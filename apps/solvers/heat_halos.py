@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from onesided.collectives import (
     Grid,
-    HaloExchange,
     Neighbor_alltoallw_init,
     OnesidedError,
     Request,
@@ -207,7 +206,7 @@ class Exchange(Halo):
         self._graph.Free()
 
 
-# The halo of a grid: faces that leave at once, or in pieces, as threads have computed them.
+# The halo of a grid.
 
 
 class Whole(Halo):
@@ -231,69 +230,6 @@ class Whole(Halo):
     def free(self) -> None:
         """Collective."""
         self._exchange.Free()
-
-
-class Partitioned(Halo):
-    """Collective. Tiles mark what they have computed, and ask for the ghosts that they need.
-
-    There is an exchange for each array: a tile may mark a piece of the next state before all
-    ghosts of the present one have come, when both rounds are active.
-    """
-
-    gradual = True
-
-    def __init__(self, sides: Sides) -> None:
-        self._exchanges = [
-            sides.grid.halo(array, partitions=sides.parts, info=sides.info)
-            for array in sides.arrays
-        ]
-        self._ahead = [False, False]  # which round has been started for the next step
-        self.label = self._exchanges[0].method
-
-    def marks(self, which: int) -> list[tuple[Box, Callable[[], object]]]:
-        """Local."""
-        halo = self._exchanges[which]
-        return [
-            (box, partial(halo.Pready, face, number))
-            for face in range(len(halo.faces))
-            for number, box in enumerate(halo.pieces(face))
-        ]
-
-    def arrivals(self, which: int) -> list[tuple[Box, Callable[[], bool]]]:
-        """Local."""
-        halo = self._exchanges[which]
-        return [
-            (box, partial(_arrived, halo, face, number))
-            for face in range(len(halo.faces))
-            for number, box in enumerate(halo.arrivals(face))
-        ]
-
-    def begin(self, which: int) -> None:
-        """Local."""
-        if not self._ahead[which]:
-            self._exchanges[which].Start()
-        self._ahead[which] = False
-
-    def used(self, which: int) -> None:
-        """Local. Neighbors hear early that they may send, where the last step is over."""
-        if self._exchanges[which].Test():
-            self._exchanges[which].Start()
-            self._ahead[which] = True
-
-    def finish(self, which: int) -> None:
-        """Local in the sense of MPI."""
-        if not self._ahead[which]:
-            self._exchanges[which].Wait()
-
-    def free(self) -> None:
-        """Collective."""
-        for halo in reversed(self._exchanges):
-            halo.Free()
-
-
-def _arrived(halo: HaloExchange, face: int, number: int) -> bool:
-    """Local. Whether a piece is there; mostly all are, and one question settles the round."""
-    return halo.Test() or halo.Parrived(face, number)
 
 
 # Persistent sends and receives, a pair for every face: the reference.
@@ -363,6 +299,5 @@ def ways() -> Mapping[str, Callable[[Sides], Halo]]:
         "blocking": Blocking,
         REFERENCE: Persistent,
         "halo": Whole,
-        "partitioned": Partitioned,
         **{name: partial(Exchange, method=name) for name in methods()},
     }

@@ -17,8 +17,8 @@ from onesided.apps.cli.options import (
 )
 
 #: Those of :mod:`onesided.apps.solvers.heat_halos` that are no exchanges, for a help text.
-OWN = "blocking, persistent (the reference), halo, partitioned"
-COMM = "blocking,persistent,halo,partitioned,rma-fence"
+OWN = "blocking, persistent (the reference), halo"
+COMM = "blocking,persistent,halo,rma-fence"
 
 
 def _checkpoints(parser: argparse.ArgumentParser) -> None:

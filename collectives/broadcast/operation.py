@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,34 +11,31 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives import registry
-from onesided.collectives.agreement import agree, largest
+from onesided.collectives.agreement import largest
 from onesided.collectives.buffers import Side, simple
-from onesided.collectives.context import Context, Node, Resources
+from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import PatternError
 from onesided.collectives.hints import Hints
+from onesided.collectives.initialization import Call, Info, initialize
 from onesided.collectives.memory import find_region
+from onesided.collectives.operation import Operation
 from onesided.collectives.pattern import check_root, flat_bytes, pieces
-from onesided.collectives.request import Request, build
+from onesided.collectives.registry import BROADCAST, Method
+from onesided.collectives.request import Request
 from onesided.collectives.transport import Transport
 
 
 @dataclass
-class Broadcast:
+class Broadcast(Operation):
     """All that a transport needs to know.
 
     ``array`` is what is sent or written, in one dimension: a part of the caller's memory, or where
     types with holes are packed, which is what ``side`` knows.
     """
 
-    method: str
-    any_order: bool
-    context: Context
     root: int
     array: NDArray[Any]
     side: Side
-    hints: Hints
-    number: int
 
     @property
     def sent(self) -> Any:
@@ -66,16 +62,6 @@ class Broadcast:
         return replace(self, array=memory, side=blank, number=number)
 
     @property
-    def rank(self) -> int:
-        """This rank."""
-        return self.context.comm.rank
-
-    @property
-    def ranks(self) -> int:
-        """The number of ranks."""
-        return self.context.comm.size
-
-    @property
     def sends(self) -> bool:
         """True on the root."""
         return self.rank == self.root
@@ -84,11 +70,6 @@ class Broadcast:
     def nbytes(self) -> int:
         """Bytes that every rank has in the end."""
         return self.array.nbytes
-
-    @property
-    def node(self) -> Node:
-        """The node of this rank, real or emulated."""
-        return self.context.node(self.hints.ranks_per_node)
 
     @property
     def in_window_memory(self) -> bool:
@@ -137,7 +118,7 @@ def Bcast_init(
     root: int = 0,
     *,
     method: str = "auto",
-    info: Mapping[str, str] | MPI.Info | None = None,
+    info: Info = None,
 ) -> Request:
     """Collective. A persistent ``MPI_Bcast``: the root's data reach every rank, over and over.
 
@@ -166,31 +147,35 @@ def Bcast_init(
 
     Source: ``MPI_Bcast_init`` of MPI-4.1; the methods as named in :mod:`..registry`.
     """
-    began = time.perf_counter()
-    context = Context.of(comm)
-    hints, error = Hints(), None
-    try:
-        kind = registry.find(method, registry.BROADCAST)
-        hints = Hints.of(info, comm)
+
+    def read(context: Context, buf: Any) -> tuple[int, Side]:
         origin = check_root(root, context.comm.size)
         spec = simple(buf, 1, "send" if origin == context.comm.rank else "recv")
-        side = spec.side([origin], [0])
-    except Exception as problem:
-        error = problem
-    agree(context.comm, error, f"Bcast_init {method} {hints}")
+        return origin, spec.side([origin], [0])
+
+    call = Call("Bcast_init", BROADCAST, read, _match)
+    return initialize(call, comm, (buf,), method, info)
+
+
+def _match(
+    found: tuple[int, Side], method: Method, context: Context, hints: Hints,
+    before: Broadcast | None,
+) -> Broadcast:  # fmt: skip
+    """Collective. Every rank must name the same root, number of elements and dtype."""
+    root, side = found
     array = _elements(side)
-    _compare(context.comm, origin, array)
-    context.node()  # these are collective where they are the first
-    context.node(hints.ranks_per_node)
-    number = context.next_tag()
-    broadcast = Broadcast(method, kind.any_order, context, origin, array, side, hints, number)
-    request: Request
-    if kind.chooses:
-        request = kind.load()(broadcast)
+    if before is None:
+        _compare(context.comm, root, array)
     else:
-        request = build(broadcast, kind, broadcast.buffers())
-    request.setup_time = time.perf_counter() - began
-    return request
+        error, had = None, before.array
+        if (array.size, array.dtype) != (had.size, had.dtype):
+            error = PatternError(
+                f"{array.size} elements of {array.dtype}, where request {before.number} has "
+                f"{had.size} of {had.dtype}"
+            )
+        largest(context.comm, error, f"like broadcast {before.number}")
+    number = context.next_tag()
+    return Broadcast(method.name, method.any_order, context, hints, number, root, array, side)
 
 
 def _elements(side: Side) -> NDArray[Any]:

@@ -1,7 +1,11 @@
-"""What ghosts at the ends of a grid show that is not periodic: conditions, and their adjoints."""
+"""What ghosts show at ends of a grid that is not periodic: conditions, and their adjoints.
+
+Conditions can change between rounds: a plan knows only of what *kind* each one is.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,9 +20,14 @@ from onesided.collectives.halo.plan import Combine, Fill
 #: Conditions at an end of the grid that have a name; others are numbers and functions.
 COPY, REFLECT, ANTIREFLECT = CONDITIONS = ("copy", "reflect", "antireflect")
 
+#: The kinds of the conditions that have a value of their own.
+NUMBER, FUNCTION = "number", "function"
+
+#: By axis, the conditions at its low and high end.
+Conditions = list[tuple[Any, Any]]
 
 
-def read_conditions(boundary: Any, axes: int) -> list[tuple[Any, Any]]:
+def read_conditions(boundary: Any, axes: int) -> Conditions:
     """Local. By axis, the conditions at its low and high end; raises :class:`PatternError`.
 
     One condition for all ends, or a dict of them by axis; a pair is (low, high). None leaves the
@@ -33,14 +42,79 @@ def read_conditions(boundary: Any, axes: int) -> list[tuple[Any, Any]]:
         given = by_axis.get(axis)
         pair = given if isinstance(given, tuple) and len(given) == 2 else (given, given)
         for condition in pair:
-            known = condition is None or callable(condition) or condition in CONDITIONS
-            if not known and not isinstance(condition, int | float | complex | np.number):
-                raise PatternError(
-                    f"a boundary condition is {condition!r:.60}, not a number, a function, None, "
-                    f"or one of {', '.join(CONDITIONS)}"
-                )
+            kind(condition)
         found.append(pair)
     return found
+
+
+def kind(condition: Any) -> str | None:
+    """Local. The name of a condition, :data:`NUMBER`, :data:`FUNCTION` or None; raises
+    :class:`PatternError`."""
+    if condition is None:
+        return None
+    if isinstance(condition, str) and condition in CONDITIONS:
+        return condition
+    if callable(condition):
+        return FUNCTION
+    if isinstance(condition, int | float | complex | np.number) or (
+        isinstance(condition, np.ndarray) and not condition.ndim and condition.dtype.kind in "biufc"
+    ):
+        return NUMBER
+    raise PatternError(
+        f"a boundary condition is {condition!r:.60}, not a number, a function, None, or one of "
+        f"{', '.join(CONDITIONS)}"
+    )
+
+
+def kinds(boundary: Any) -> Any:
+    """Local. Of what kinds given conditions are, in a form that can be compared."""
+    if isinstance(boundary, dict):
+        return tuple([(axis, kinds(given)) for axis, given in boundary.items()])
+    if isinstance(boundary, tuple):
+        return tuple([kinds(given) for given in boundary])
+    return kind(boundary)
+
+
+class Boundary:
+    """The conditions of the fields of one halo, which are read at the end of every round.
+
+    ``time`` is what functions get as ``t``; the caller may set it before a round is completed.
+    """
+
+    def __init__(self, conditions: Sequence[Conditions], dtypes: Sequence[np.dtype[Any]]) -> None:
+        """Local. By field, the conditions, and the dtype of its values."""
+        self.time: Any = None
+        self._conditions = list(conditions)
+        self._values = [np.zeros((len(each), 2), dtype)
+                        for each, dtype in zip(conditions, dtypes, strict=True)]
+        self.set(conditions)
+
+    def set(self, conditions: Sequence[Conditions]) -> None:
+        """Local. Other conditions of the same kinds, from the next round on."""
+        self._conditions = list(conditions)
+        for values, of_field in zip(self._values, conditions, strict=True):
+            for axis, pair in enumerate(of_field):
+                for side, condition in enumerate(pair):
+                    if kind(condition) == NUMBER:
+                        values[axis, side] = np.asarray(condition).astype(values.dtype)
+
+    @property
+    def empty(self) -> bool:
+        """Local. True where no end has a condition."""
+        return all(pair == (None, None) for each in self._conditions for pair in each)
+
+    def kind(self, field: int, axis: int, side: int) -> str | None:
+        """Local. The kind of a condition."""
+        return kind(self._conditions[field][axis][side])
+
+    def value(self, field: int, axis: int, side: int) -> NDArray[Any]:
+        """Local. The number that an end shows, as an array without axes that keeps its place."""
+        return self._values[field][axis, side : side + 1].reshape(())
+
+    def call(self, field: int, end: End) -> None:
+        """Local. Let a function write the ghosts of an end."""
+        function = self._conditions[field][end.axis][end.side]
+        function(end.ghosts, end.inside, end.axis, end.side, end.coordinates, self.time)
 
 
 @dataclass(frozen=True)
@@ -49,7 +123,8 @@ class End:
 
     ``ghosts`` and ``inside`` have the same shape; ``inside`` are the layers that they mirror, in
     that order; ``edge`` is the outermost layer of the grid. All other axes have their ghosts, too,
-    so that corners are filled when one axis after the other is.
+    so that corners are filled when one axis after the other is. ``coordinates`` are those of the
+    ghosts, by axis of the grid, shaped to be broadcast.
     """
 
     ghosts: NDArray[Any]
@@ -57,41 +132,53 @@ class End:
     edge: NDArray[Any]
     axis: int
     side: int
+    coordinates: tuple[NDArray[np.float64], ...]
 
     @classmethod
     def of(
-        cls, array: NDArray[Any], lead: int, axis: int, side: int, layers: Layers, staggered: bool
+        cls, array: NDArray[Any], coordinates: Sequence[NDArray[np.float64]], axis: int, side: int,
+        layers: Layers, staggered: bool,
     ) -> End:
-        """Local. Points of a staggered field lie on the boundary: these mirror themselves."""
-        wide, at = layers[side], lead + axis
-        view = np.moveaxis(array, at, 0)
-        view = view if side == 0 else view[::-1]
+        """Local. Points of a staggered field lie on the boundary: these mirror themselves.
+
+        ``coordinates`` are those of all points of the array, by axis of the grid.
+        """
+        wide, at = layers[side], array.ndim - len(coordinates) + axis
+        points = list(coordinates)
+
+        def from_the_end(array: NDArray[Any], at: int) -> NDArray[Any]:
+            view = np.moveaxis(array, at, 0)
+            return view if side == 0 else view[::-1]
+
+        view = from_the_end(array, at)
         if view.shape[0] < 2 * wide + staggered:
             raise PatternError(
                 f"{wide} ghost layers at the end of axis {axis} mirror a block that has fewer"
             )
         first = wide + staggered
-        ghosts, inside = view[wide - 1 :: -1] if wide else view[:0], view[first : first + wide]
         back = partial(np.moveaxis, source=0, destination=at)
-        return cls(back(ghosts), back(inside), back(view[wide : wide + 1]), axis, side)
+        points[axis] = np.moveaxis(from_the_end(points[axis], axis)[wide - 1 :: -1], 0, axis)
+        return cls(back(view[wide - 1 :: -1]), back(view[first : first + wide]),
+                   back(view[wide : wide + 1]), axis, side, tuple(points))
 
-    def fill(self, condition: Any) -> Fill:
+    def fill(self, boundary: Boundary, field: int) -> Fill:
         """Local. What sets the ghosts."""
-        if callable(condition):
-            return partial(condition, self.ghosts, self.inside, self.axis, self.side)
+        condition = boundary.kind(field, self.axis, self.side)
+        if condition == FUNCTION:
+            return partial(boundary.call, field, self)
         if condition == ANTIREFLECT:
             return partial(np.negative, self.inside, out=self.ghosts)
         if condition == COPY:
             return self.ghosts, np.broadcast_to(self.edge, self.ghosts.shape)
         if condition == REFLECT:
             return self.ghosts, self.inside
-        value = np.array(condition).astype(self.ghosts.dtype)
+        value = boundary.value(field, self.axis, self.side)
         return self.ghosts, np.broadcast_to(value, self.ghosts.shape)
 
-    def give(self, condition: Any, lead: int, combine: Combine, empties: Any) -> Fill:
+    def give(self, condition: str | None, combine: Combine, empties: Any) -> Fill:
         """Local. The adjoint of :meth:`fill`: what the ghosts have gathered goes to what they
         show."""
-        at = lead + self.axis
+        at = self.ghosts.ndim - len(self.coordinates) + self.axis
 
         def give() -> None:
             if condition == REFLECT:

@@ -1,6 +1,5 @@
 """The faces of a block: what it exchanges with each neighbor, in a Cartesian grid of ranks or by a
-list of neighbors with boxes, how a grid is cut into blocks, and faces into pieces. Pure geometry,
-no MPI call."""
+list of neighbors with boxes, and how a grid is cut into blocks. Pure geometry, no MPI call."""
 
 from __future__ import annotations
 
@@ -10,12 +9,10 @@ import operator
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError
 from onesided.collectives.pattern import Block, Box, check_disjoint, full_box
@@ -27,12 +24,9 @@ class Face:
 
     ``send`` and ``recv`` are boxes of the array, ghost layers included; one of them may be empty.
     ``offset`` is the direction in the Cartesian grid, such as (-1, 0), and () where the neighbors
-    were listed. ``partitions`` is the number of pieces that this rank marks, ``arrivals`` that of
-    the pieces which come, as the neighbor cuts them. The keys tell several boxes of a pair of
-    ranks apart: ``send_key`` on this side is the neighbor's ``recv_key``. ``flip`` are the axes
-    along which what comes is put in reversed order, as at a fold of the grid. The axes of
-    ``offset`` are those of the array after the first ``lead`` ones. What has a later ``stage`` is
-    sent when all of the earlier ones has come.
+    were listed. The keys tell several boxes of a pair of ranks apart: ``send_key`` on this side is
+    the neighbor's ``recv_key``. What has a later ``stage`` is sent when all of the earlier ones
+    has come.
     """
 
     rank: int
@@ -41,10 +35,6 @@ class Face:
     offset: tuple[int, ...] = ()
     send_key: int = 0
     recv_key: int = 0
-    partitions: int = 0
-    arrivals: int = 0
-    flip: tuple[int, ...] = ()
-    lead: int = 0
     stage: int = 0
 
     @property
@@ -152,10 +142,7 @@ def _layers(entry: Any, axis: int) -> Layers:
 GHOSTS = {"faces": 1, "edges": 2, "all": 1 << 30}
 
 #: How edges and corners come: from their owners, or with the faces of one axis after the other.
-AUTO, DIRECT, AXES = CORNERS = ("auto", "direct", "axes")
-
-#: A stage is waited for about as long as it takes to send so many messages.
-STAGE = 5
+DIRECT, AXES = CORNERS = ("direct", "axes")
 
 
 def grid_faces(
@@ -167,8 +154,9 @@ def grid_faces(
     ``shape`` is the array's with its ghost layers. The grid's axes are those of the array after
     the first ``lead`` ones, and ``width`` is about these and the following. With ``"axes"`` for
     all ghosts there are faces only, in a stage per axis, which have the ghosts that have come
-    before; ``"auto"`` is what should take less time. Raises
-    :class:`PatternError` where the array has fewer axes than the grid, for a width as
+    before.
+
+    Raises :class:`PatternError` where the array has fewer axes than the grid, for a width as
     :func:`read_width` does, and where a block has fewer layers than a neighbor needs of it.
     """
     gridded = len(place.dims)
@@ -180,8 +168,6 @@ def grid_faces(
         raise PatternError(f"corners is {corners!r}, not one of {', '.join(CORNERS)}")
     if GHOSTS[ghosts] < gridded:
         corners = DIRECT
-    elif corners == AUTO:
-        corners = choose_corners(place.dims)
     layers = ((0, 0),) * lead + read_width(width, shape[lead:], gridded)
     faces = []
     for offset in directions(gridded, 1 if corners == AXES else GHOSTS[ghosts]):
@@ -196,11 +182,10 @@ def grid_faces(
             seen = [slice(0, n) for n in shape[:lead]]
             seen += [_seen(shape[lead + a], layers[lead + a], place, a) for a in range(stage)]
             send, recv = (*seen, *send[lead + stage :]), (*seen, *recv[lead + stage :])
-        if not (is_empty(send) and is_empty(recv)):
+        if not (is_empty(send[lead:]) and is_empty(recv[lead:])):
             opposite = tuple(-step for step in offset)
             faces.append(
-                Face(rank, send, recv, offset, _key(offset), _key(opposite), lead=lead,
-                     stage=stage)
+                Face(rank, send, recv, offset, _key(offset), _key(opposite), stage)
             )
     return faces
 
@@ -213,25 +198,6 @@ def _seen(extent: int, layers: Layers, place: Place, axis: int) -> slice:
     )
     return slice(layers[0] if below is None else 0,
                  extent - (layers[1] if above is None else 0))
-
-
-def read_corners(corners: str, direct: bool) -> str:
-    """Local. How they come where some things can only come directly; raises
-    :class:`PatternError`."""
-    if direct and corners == AXES:
-        raise PatternError("marked pieces and tables of neighbors have no corners along axes")
-    return DIRECT if direct and corners == AUTO else corners
-
-
-def choose_corners(dims: Sequence[int]) -> str:
-    """Local. How edges and corners should come, by the number of messages.
-
-    All messages to a rank are one. A stage per axis has the fewest, but waits for each.
-    """
-    across = [min(n - 1, 2) for n in dims]  # neighbors along an axis, at most
-    stages = sum(n > 0 for n in across)
-    fewer = math.prod(n + 1 for n in across) - 1 - sum(across)
-    return AXES if fewer > STAGE * max(stages - 1, 0) else DIRECT
 
 
 def directions(axes: int, most: int) -> list[tuple[int, ...]]:
@@ -281,8 +247,7 @@ def _recv_box(shape: tuple[int, ...], layers: Sequence[Layers], steps: Sequence[
 
 
 def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int, width: Any) -> list[Face]:
-    """Local. A face for every entry ``(rank, send box, receive box)``, or with a tag as a fourth
-    and axes to be flipped as a fifth.
+    """Local. A face for every entry ``(rank, send box, receive box)``, or with a tag as a fourth.
 
     Without a tag the n-th entry for a rank is matched with that rank's n-th entry for this one.
     ``MPI.PROC_NULL`` as the rank, or None as a box, exchanges nothing. With a ``width`` other
@@ -297,10 +262,10 @@ def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int, width: Any)
     taken: set[tuple[int, int]] = set()
     faces = []
     for number, entry in enumerate(neighbors):
-        if not isinstance(entry, list | tuple) or not 3 <= len(entry) <= 5:
+        if not isinstance(entry, list | tuple) or not 3 <= len(entry) <= 4:
             raise PatternError(
-                f"neighbor {number} is {entry!r:.60}, not (rank, send box, receive box) or that, "
-                "a tag, and axes to be flipped"
+                f"neighbor {number} is {entry!r:.60}, not (rank, send box, receive box) or that "
+                "and a tag"
             )
         rank = _integer(entry[0], f"the rank of neighbor {number}")
         if not (0 <= rank < ranks or rank == MPI.PROC_NULL):
@@ -310,12 +275,11 @@ def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int, width: Any)
         if rank == MPI.PROC_NULL:
             send = recv = _nothing(shape)
         key = _integer(entry[3], f"the tag of neighbor {number}") if len(entry) > 3 else seen[rank]
-        flip = _axes(entry[4], shape, number) if len(entry) > 4 else ()
         seen[rank] += 1
         if rank >= 0 and (rank, key) in taken:
             raise PatternError(f"tag {key} occurs twice for rank {rank}")
         taken.add((rank, key))
-        faces.append(Face(rank, send, recv, (), key, key, flip=flip))
+        faces.append(Face(rank, send, recv, (), key, key))
     if width is not None:
         _check_width(faces, shape, width)
     return faces
@@ -391,14 +355,6 @@ def _integer(value: Any, name: str) -> int:
         return operator.index(value)
     except TypeError:
         raise PatternError(f"{name} has {value!r:.60}, not an integer") from None
-
-
-def _axes(value: Any, shape: tuple[int, ...], number: int) -> tuple[int, ...]:
-    if not isinstance(value, list | tuple) or not all(
-        isinstance(axis, int) and 0 <= axis < len(shape) for axis in value
-    ):
-        raise PatternError(f"the axes that neighbor {number} flips are {value!r:.60}")
-    return tuple(value)
 
 
 def _nothing(shape: tuple[int, ...]) -> Box:
@@ -482,158 +438,8 @@ def _factorizations(number: int, count: int) -> Iterator[tuple[int, ...]]:
                 yield (first, *rest)
 
 
-def fold_entries(
-    blocks: Blocks, rank: int, layers: Sequence[Layers], axis: int, along: int, periodic: bool
-) -> list[tuple[Any, ...]]:
-    """Local. A table of neighbors for a fold of the grid at the high end of ``axis``.
-
-    Ghost layer k beyond it, point i of ``along``, shows layer k inside it, point n - 1 - i. Boxes
-    count the ghost layers, of the axes of the grid.
-    """
-    here = blocks.coords(rank)
-    if here[axis] != blocks.dims[axis] - 1:
-        return []
-    own = blocks.box(rank)
-    wide, n = layers[axis][1], blocks.shape[along]
-    top = layers[axis][0] + own[axis].stop - own[axis].start
-    place = [slice(low, low + part.stop - part.start)
-             for part, (low, _) in zip(own, layers, strict=True)]
-    entries: list[tuple[Any, ...]] = []
-    around = (-1, 0, 1) if periodic else (0,)
-
-    def shown(of: int) -> tuple[int, int]:
-        """What the ghosts of a block show along the fold, unwrapped."""
-        start, stop = cut(n, blocks.dims[along], of)
-        low, high = layers[along]
-        seen = (start - low, stop + high)
-        return seen if periodic else (max(seen[0], 0), min(seen[1], n))
-
-    for other in range(blocks.dims[along]):
-        peer = list(here)
-        peer[along] = other
-        partner = int(np.ravel_multi_index(peer, blocks.dims))
-        for turn in around:
-            boxes: list[Box | None] = []
-            for to, out in ((here[along], other), (other, here[along])):
-                start, stop = cut(n, blocks.dims[along], out)
-                low, high = shown(to)
-                first, last = max(low, n - stop + turn * n), min(high, n - start + turn * n)
-                if first >= last:
-                    boxes.append(None)
-                    continue
-                box = list(place)
-                if to == here[along] and out == other and not boxes:  # what comes
-                    shift = layers[along][0] - cut(n, blocks.dims[along], to)[0]
-                    box[along] = slice(first + shift, last + shift)
-                    box[axis] = slice(top, top + wide)
-                else:
-                    shift = layers[along][0] - start
-                    box[along] = slice(n - last + turn * n + shift, n - first + turn * n + shift)
-                    box[axis] = slice(top - wide, top)
-                boxes.append(tuple(box))
-            into, leaving = boxes
-            tag, flip = 2 * (turn + 1), (axis, along)
-            if other == here[along]:
-                if into is not None:
-                    entries.append((partner, leaving, into, tag, flip))
-                continue
-            if into is not None:
-                entries.append((partner, None, into, tag + (other > here[along]), flip))
-            if leaving is not None:
-                entries.append((partner, leaving, None, tag + (here[along] > other), flip))
-    return entries
-
-
-# -- in pieces ------------------------------------------------------------------------------------
-
-#: Pieces per face, or per axis.
-Partitions = int | tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Pieces:
-    """A box of ``shape`` cut into ``counts`` pieces per axis, numbered in C order.
-
-    Pieces differ by one layer at most, the larger ones come first.
-    """
-
-    shape: tuple[int, ...]
-    counts: tuple[int, ...]
-
-    @classmethod
-    def of(
-        cls, shape: tuple[int, ...], offset: tuple[int, ...], partitions: Partitions,
-        order: tuple[int, ...],
-    ) -> Pieces:
-        """A face in direction ``offset`` is cut along the axes that do not lead to the neighbor.
-
-        ``order`` are the axes as they lie in memory, the slowest first. With one number, along
-        the first of these that has as many layers, or else the longest; with one per axis, along
-        all of them. No piece is empty: there are fewer where there are fewer layers.
-        """
-        steps = offset + (0,) * (len(shape) - len(offset))
-        free = [axis for axis in order if not steps[axis]]
-        counts = [1] * len(shape)
-        if isinstance(partitions, int):
-            if free:
-                able = [axis for axis in free if shape[axis] >= partitions]
-                axis = able[0] if able else max(free, key=lambda axis: shape[axis])
-                counts[axis] = min(partitions, shape[axis])
-        else:
-            for axis in free:
-                counts[axis] = min(partitions[axis], shape[axis])
-        return cls(shape, tuple(counts))
-
-    @property
-    def count(self) -> int:
-        """The number of pieces."""
-        return math.prod(self.counts)
-
-    @cached_property
-    def boxes(self) -> tuple[Box, ...]:
-        """The pieces as boxes relative to the face."""
-        cuts = [
-            [slice(*cut(extent, count, part)) for part in range(count)]
-            for extent, count in zip(self.shape, self.counts, strict=True)
-        ]
-        return tuple(itertools.product(*cuts))
-
-    def within(self, box: Box, flip: tuple[int, ...] = ()) -> tuple[Box, ...]:
-        """The pieces of the face that is ``box`` of an array, reversed along the axes ``flip``."""
-        return tuple(
-            tuple(
-                slice(whole.stop - part.stop, whole.stop - part.start) if axis in flip
-                else slice(whole.start + part.start, whole.start + part.stop)
-                for axis, (whole, part) in enumerate(zip(box, piece, strict=True))
-            )
-            for piece in self.boxes
-        )  # fmt: skip
-
-
 def cut(extent: int, parts: int, index: int) -> tuple[int, int]:
     """Local. The half-open range of part ``index`` of ``parts``; the first ones are larger."""
     least, more = divmod(extent, parts)
     start = index * least + min(index, more)
     return start, start + least + (index < more)
-
-
-def memory_order(array: NDArray[Any]) -> tuple[int, ...]:
-    """Local. The axes of an array, the one with the longest steps first."""
-    return tuple(sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis])))
-
-
-def read_partitions(partitions: Any, axes: int) -> Partitions:
-    """Local. A number of pieces, or one per axis; :class:`PatternError` for anything else."""
-    if isinstance(partitions, int | np.integer):
-        numbers = [partitions]
-    elif isinstance(partitions, Sequence | np.ndarray) and len(partitions) == axes:
-        numbers = list(partitions)
-    else:
-        raise PatternError(
-            f"partitions is {partitions!r}, not a number or one for each of the {axes} axes"
-        )
-    for number in numbers:
-        if not isinstance(number, int | np.integer) or number < 1:
-            raise PatternError(f"partitions must be at least 1, not {number!r}: {partitions!r}")
-    whole = tuple(int(number) for number in numbers)
-    return whole[0] if isinstance(partitions, int | np.integer) else whole

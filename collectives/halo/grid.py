@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import operator
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -31,20 +32,27 @@ from onesided.collectives import debug
 from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.context import Context, Scoped
 from onesided.collectives.errors import PatternError, ResourceError
-from onesided.collectives.halo.boundary import ANTIREFLECT, End, read_conditions
+from onesided.collectives.halo.boundary import (
+    ANTIREFLECT,
+    Boundary,
+    Conditions,
+    End,
+    kind,
+    kinds,
+    read_conditions,
+)
 from onesided.collectives.halo.exchange import HaloExchange, Info
 from onesided.collectives.halo.faces import (
-    AUTO,
+    DIRECT,
     Blocks,
     Face,
     Place,
     choose_dims,
     common,
+    directions,
     extents,
-    fold_entries,
     grid_faces,
     listed_faces,
-    read_corners,
     read_width,
     text,
     within,
@@ -89,7 +97,7 @@ class Grid(Scoped):
         bounds: Sequence[tuple[float, float]] | None = None,
         boundary: Any = None,
         ghosts: str = "all",
-        corners: str = AUTO,
+        corners: str = DIRECT,
     ) -> None:
         """Collective. All arguments are the same on all ranks.
 
@@ -109,15 +117,16 @@ class Grid(Scoped):
             What fills the ghosts at ends that are not periodic, of all fields for which nothing
             else is said: a number; ``"copy"``, the outermost cell (Neumann);
             ``"reflect"`` or ``"antireflect"``, the mirrored cells or their negatives; a function
-            ``f(ghosts, inside, axis, side)`` that writes to ``ghosts``, where ``inside`` are the
-            mirrored cells (``ghosts[...] = 2 * value - inside`` is Dirichlet's condition at the
-            boundary); None: they are left alone. A dict has conditions by axis, a pair is
-            (low, high).
+            ``f(ghosts, inside, axis, side, coordinates, t)`` that writes to ``ghosts``, where
+            ``inside`` are the mirrored cells (``ghosts[...] = 2 * value - inside`` is Dirichlet's
+            condition at the boundary), ``coordinates`` those of the ghosts, by axis, shaped to be
+            broadcast, and ``t`` is what :meth:`update` has been given; None: they are left
+            alone. A dict has conditions by axis, a pair is (low, high). An array without axes is a
+            number that is read in every round.
         ghosts
             ``"faces"``, ``"edges"`` (faces and edges) or ``"all"``, corners too.
         corners
-            How all ghosts come: ``"direct"``, ``"axes"`` or ``"auto"``, as for
-            :class:`HaloExchange`.
+            How all ghosts come: ``"direct"`` or ``"axes"``, as for :class:`HaloExchange`.
 
         Raises :class:`PatternError` on every rank for what makes no sense, for more ranks than can
         have a block, and for blocks with fewer layers than the halo.
@@ -148,11 +157,10 @@ class Grid(Scoped):
             self.box = self.blocks.box(rank)
             self._place = Place(self.dims, self.periodic, self.coords)
             self._faces(np.empty(self._extents(()), np.uint8), None)
-        self._plans: dict[tuple[Wanted, Any], HaloExchange] = {}  # by memory
-        self._known: dict[tuple[Wanted, Any], HaloExchange] = {}  # by the arrays given first
+        self._plans: dict[tuple[Wanted, Any], HaloExchange] = {}  # by the memory of the fields
         self._migration: Migration | None = None
         self._fields: list[NDArray[Any]] = []
-        self._compares = debug.enabled()
+        self._compares, self._warned = debug.enabled(), False
 
     def __repr__(self) -> str:
         return f"<grid of {self.shape} on {self.dims} ranks, here {text(self.box)}>"
@@ -267,7 +275,9 @@ class Grid(Scoped):
 
     # -- halos ------------------------------------------------------------------------------------
 
-    def update(self, *fields: Any, boundary: Any = None, ghosts: str | None = None) -> Any:
+    def update(
+        self, *fields: Any, boundary: Any = None, ghosts: str | None = None, t: Any = None
+    ) -> Any:
         """Collective in the sense of MPI. Fill the ghosts of all fields, and return the fields.
 
         A tuple of arrays instead of a field takes turns: the first call fills the first one. The
@@ -275,37 +285,41 @@ class Grid(Scoped):
         all ranks have to give new arrays in the same call: one that does so alone waits for ever,
         unless ``ONESIDED_DEBUG=1``, where it is a :class:`MismatchError` on every rank.
         ``boundary`` is for all fields, or a tuple with an entry per field; this and ``ghosts`` are
-        those of the grid where nothing is given. Raises as :meth:`halo` does.
+        those of the grid where nothing is given. Numbers and functions may be others in every
+        call; what they are is planned, not which. ``t`` is handed to functions. Raises as
+        :meth:`halo` does.
         """
-        wanted = ("update", ghosts, _frozen(boundary))
+        wanted = ("update", ghosts, kinds(boundary))
         plan = self._planned(wanted, fields)
         if plan is None:
             plan = self._keep(wanted, fields, self.halo(*fields, boundary=boundary, ghosts=ghosts))
+        elif boundary is not None:
+            plan.boundary.set(self._conditions(fields, boundary))
+        plan.boundary.time = t
         return plan.exchange()
 
     def halo(
         self, *fields: Any, boundary: Any = None, ghosts: str | None = None,
-        partitions: int | Sequence[int] | None = None, neighbors: Sequence[Any] | None = None,
-        info: Info = None,
+        neighbors: Sequence[Any] | None = None, info: Info = None,
     ) -> HaloExchange:
         """Collective. The request that fills the ghosts of these fields, to be started by the
-        caller; with ``partitions`` the caller marks faces piece by piece.
+        caller.
 
-        ``neighbors`` is a table of more of them, as for :class:`HaloExchange` (such as
-        :meth:`fold`), whose boxes have the axes of the grid; on all ranks, if on any. The other
-        arguments are those of :meth:`update` and of :class:`HaloExchange`.
+        ``neighbors`` is a table of more of them, as for :class:`HaloExchange`, whose boxes have
+        the axes of the grid; on all ranks, if on any. The other arguments are those of
+        :meth:`update` and of :class:`HaloExchange`. ``halo.boundary.time = t`` is handed to the
+        functions of the next round.
 
         Raises :class:`PatternError` on every rank for an array that is no field of this grid,
         fields whose dtypes or components differ between ranks, and tables that do not match.
         """
         forms, conditions = self._forms(fields, boundary)
-        fills = partial(self._fills, fields, forms, conditions, None)
-        wanted = any(pair != (None, None) for of_field in conditions for pair in of_field)
+        shown = Boundary(conditions, [_first(field).dtype for field in fields])
+        fills = partial(self._fills, fields, forms, shown, None)
         return HaloExchange.of(
             self.comm, self._given(fields),
-            partial(self._faces, table=neighbors, ghosts=ghosts,
-                    direct=neighbors is not None or partitions is not None),
-            partitions, info, fills=fills if wanted else None,
+            partial(self._faces, table=neighbors, ghosts=ghosts), info,
+            fills=None if shown.empty else fills, boundary=shown,
         )  # fmt: skip
 
     def accumulate(
@@ -322,24 +336,11 @@ class Grid(Scoped):
         Planned and raising as :meth:`update`; :class:`PatternError` also for an unknown operation,
         one that a dtype does not have, and ``"antireflect"`` with a minimum or maximum.
         """
-        wanted = (op, ghosts, _frozen(boundary))
+        wanted = (op, ghosts, kinds(boundary))
         plan = self._planned(wanted, fields)
         if plan is None:
             plan = self._keep(wanted, fields, self._backwards(fields, op, boundary, ghosts))
         return plan.exchange()
-
-    def fold(self, axis: int, along: int) -> list[tuple[Any, ...]]:
-        """Local. A table of neighbors for :meth:`halo`: the high end of ``axis`` is folded, so that
-        its ghosts show the mirrored layers at the mirrored points of ``along``, as in tripolar
-        grids of the oceans. Of fields that are not staggered.
-
-        Raises :class:`PatternError` where ``axis`` is periodic, or no other than ``along``.
-        """
-        axis, along = self._axes((axis, along))
-        if self.periodic[axis] or axis == along:
-            raise PatternError(f"axis {axis} cannot be folded along axis {along}")
-        return fold_entries(self.blocks, self._context.comm.rank, self.layers, axis, along,
-                            self.periodic[along])
 
     # -- the whole field --------------------------------------------------------------------------
 
@@ -348,8 +349,8 @@ class Grid(Scoped):
         :meth:`halo`."""
         ((more,), _) = self._forms([field], None)
         lead = field.shape[: field.ndim - len(self.shape)]
-        words = largest(self._context.comm, None, f"form {len(lead)} {field.dtype}",
-                        [*lead, *(-n for n in lead)])
+        agree(self._context.comm, None, f"{len(lead)} axes of components of {field.dtype}")
+        words = largest(self._context.comm, None, "components", [*lead, *(-n for n in lead)])
         if words[: len(lead)] != [-n for n in words[len(lead) :]]:
             raise PatternError("the field has other components on other ranks")
         ends = (n + (one and not p) for n, one, p in zip(self.shape, more, self.periodic,
@@ -422,25 +423,35 @@ class Grid(Scoped):
     # -- items that move --------------------------------------------------------------------------
 
     def migrate(
-        self, arrays: Sequence[NDArray[Any]], positions: NDArray[Any]
+        self, arrays: Sequence[NDArray[Any]], positions: NDArray[Any], *, outside: str = "raise"
     ) -> tuple[list[NDArray[Any]], NDArray[Any]]:
         """Collective. Bring items, such as particles, to the ranks in whose blocks they are.
 
         ``positions`` has a row per item and a column per axis, in the coordinates of ``bounds``;
         along periodic axes it is wrapped. ``arrays`` have items along their first axis, as
         many as positions. Returns the arrays and positions of the items that are here now: first
-        those that have stayed, in their order, then by rank those that have come.
+        those that have stayed, in their order, then by rank those that have come. Items beyond an
+        end of the grid, or at no number, are an error, or with ``outside="drop"`` left out. A rank
+        without items may give arrays of other dtypes than the others.
 
-        One persistent exchange of numbers and one of data serve all calls with arrays of this form;
-        the latter is planned anew where more items go between two ranks than ever before.
+        Items go to neighbors by a persistent exchange with some room to spare, which is planned
+        where it is short twice in succession, and made smaller where most of it is not used. A
+        call in which an item goes farther exchanges by itself.
 
-        Raises :class:`PatternError` on every rank, before anything moves, where an item is beyond
-        an end of the grid or at no number, and for arrays that do not fit.
+        Raises :class:`PatternError` on every rank, before anything moves, for items outside, and
+        for arrays that do not fit.
         """
         if self._migration is None:
-            edges = [self._edges(axis) for axis in range(len(self.shape))]
-            self._migration = Migration(self._context, self.comm, edges, self.periodic)
-        moved = self._migration.move([*arrays, positions])
+            axes = range(len(self.shape))
+            edges = [self._edges(axis) for axis in axes]
+            place = [slice(at, at + 1) for at in self.coords]
+            beside = {self._place.neighbor(offset) for offset in directions(len(axes), len(axes))}
+            beside -= {None, self._context.comm.rank}
+            self._migration = Migration(
+                self._context, self.comm, edges, self.periodic, place,
+                sorted(rank for rank in beside if rank is not None),
+            )  # fmt: skip
+        moved = self._migration.move([*arrays, positions], outside)
         return moved[:-1], moved[-1]
 
     def Free(self) -> None:
@@ -452,7 +463,6 @@ class Grid(Scoped):
         for plan in self._plans.values():
             plan.Free()
         self._plans.clear()
-        self._known.clear()
         if self._migration is not None:
             self._migration.Free()
             self._migration = None
@@ -493,8 +503,7 @@ class Grid(Scoped):
         return edges
 
     def _faces(
-        self, array: NDArray[Any], table: Sequence[Any] | None = None, ghosts: str | None = None,
-        direct: bool = False,
+        self, array: NDArray[Any], table: Sequence[Any] | None = None, ghosts: str | None = None
     ) -> list[Face]:
         axes = len(self.shape)
         lead = array.ndim - axes
@@ -507,15 +516,15 @@ class Grid(Scoped):
                     f"a field of this grid has {own} layers along axis {axis} on this rank, ghosts "
                     f"included, not {extent}: shape {array.shape}"
                 )
-        route = read_corners(self.corners, direct)
+        if table is not None and self.corners != DIRECT:
+            raise PatternError("a table of neighbors goes with corners=\"direct\" only")
         faces = grid_faces(
-            array.shape, self.layers, self._place, ghosts or self.ghosts, lead, route
+            array.shape, self.layers, self._place, ghosts or self.ghosts, lead, self.corners
         )
         for face in listed_faces(table or [], shape, math.prod(self.dims), None):
             faces.append(replace(
                 face, send=(*whole, *face.send), recv=(*whole, *face.recv),
                 send_key=3**axes + face.send_key, recv_key=3**axes + face.recv_key,
-                flip=tuple(lead + axis for axis in face.flip),
             ))  # fmt: skip
         return faces
 
@@ -523,22 +532,26 @@ class Grid(Scoped):
     def _given(fields: Sequence[Any]) -> Any:
         return fields[0] if len(fields) == 1 and isinstance(fields[0], np.ndarray) else list(fields)
 
+    def _conditions(self, fields: Sequence[Any], boundary: Any) -> list[Conditions]:
+        """Local. The conditions of every field; raises :class:`PatternError`."""
+        each = boundary if isinstance(boundary, tuple) else (boundary,) * len(fields)
+        if len(each) != len(fields):
+            raise PatternError(f"{len(each)} boundary conditions for {len(fields)} fields")
+        return [read_conditions(self._boundary if given is None else given, len(self.shape))
+                for given in each]
+
     def _forms(
         self, fields: Sequence[Any], boundary: Any
-    ) -> tuple[list[list[bool]], list[list[tuple[Any, Any]]]]:
+    ) -> tuple[list[list[bool]], list[Conditions]]:
         """Collective. By field, along which axes it is staggered, and its conditions."""
         axes = len(self.shape)
         more: list[int] = []
-        conditions: list[list[tuple[Any, Any]]] = []
+        conditions: list[Conditions] = []
         with agreed(self._context.comm, f"{len(fields)} fields of a grid"):
             if not fields:
                 raise PatternError("no field is given")
-            each = boundary if isinstance(boundary, tuple) else (boundary,) * len(fields)
-            if len(each) != len(fields):
-                raise PatternError(f"{len(each)} boundary conditions for {len(fields)} fields")
-            for field, given in zip(fields, each, strict=True):
-                wanted = self._boundary if given is None else given
-                conditions.append(read_conditions(wanted, axes))
+            conditions = self._conditions(fields, boundary)
+            for field in fields:
                 found = np.zeros(axes, np.int64)
                 for level in field if isinstance(field, tuple) else (field,):
                     if not isinstance(level, np.ndarray):
@@ -567,21 +580,21 @@ class Grid(Scoped):
         return shape
 
     def _ends(
-        self, array: NDArray[Any], staggered: Sequence[bool], conditions: Sequence[tuple[Any, Any]]
-    ) -> Iterator[tuple[End, Any]]:
+        self, array: NDArray[Any], staggered: Sequence[bool], boundary: Boundary, field: int
+    ) -> Iterator[End]:
         """The ends of the grid at this block that have a condition, in the order of filling."""
-        lead = array.ndim - len(self.shape)
+        along = [axis for axis, one in enumerate(staggered) if one]
+        points = self.coordinates(along, ghosts=True)
         for axis, side in product(range(len(self.shape)), (0, 1)):
             outermost = self.coords[axis] == (0, self.dims[axis] - 1)[side]
-            condition = conditions[axis][side]
-            if condition is None or self.periodic[axis] or not outermost:
+            if boundary.kind(field, axis, side) is None or self.periodic[axis] or not outermost:
                 continue
             if self.layers[axis][side]:
-                yield End.of(array, lead, axis, side, self.layers[axis], staggered[axis]), condition
+                yield End.of(array, points, axis, side, self.layers[axis], staggered[axis])
 
     def _fills(
-        self, fields: Sequence[Any], forms: Sequence[Sequence[bool]],
-        conditions: Sequence[Sequence[tuple[Any, Any]]], back: tuple[Combine, Any] | None,
+        self, fields: Sequence[Any], forms: Sequence[Sequence[bool]], boundary: Boundary,
+        back: tuple[Combine, Any] | None,
     ) -> list[list[Fill]]:
         """Local. By turn, what fills the ghosts at ends of the grid, or with ``back`` the adjoint
         of that."""
@@ -590,14 +603,14 @@ class Grid(Scoped):
         found: list[list[Fill]] = []
         for turn in range(turns):
             fills: list[Fill] = []
-            for of_field, staggered, wanted in zip(levels, forms, conditions, strict=True):
+            for number, (of_field, staggered) in enumerate(zip(levels, forms, strict=True)):
                 array = np.asarray(of_field[turn % len(of_field)])
-                ends = list(self._ends(array, staggered, wanted))
+                ends = list(self._ends(array, staggered, boundary, number))
                 if back is None:
-                    fills += [end.fill(condition) for end, condition in ends]
+                    fills += [end.fill(boundary, number) for end in ends]
                 else:
-                    lead = array.ndim - len(self.shape)
-                    fills += [end.give(c, lead, *back) for end, c in reversed(ends)]
+                    fills += [end.give(boundary.kind(number, end.axis, end.side), *back)
+                              for end in reversed(ends)]
             found.append(fills)
         return found
 
@@ -609,29 +622,25 @@ class Grid(Scoped):
         with agreed(self._context.comm, f"accumulate {op}"):
             if op not in OPERATIONS:
                 raise PatternError(f"no operation {op!r}; there are {', '.join(OPERATIONS)}")
-            combine, empties = OPERATIONS[op]
-            mirrored = any(c == ANTIREFLECT for each in conditions for pair in each for c in pair
-                           if isinstance(c, str))
+            mirrored = any(kind(c) == ANTIREFLECT for each in conditions for pair in each
+                           for c in pair)
             if mirrored and op != "sum":
                 raise PatternError(f"{ANTIREFLECT} has no {op}")
             for field in fields:
-                level = field[0] if isinstance(field, tuple) else field
-                if level.dtype.kind not in "biufc":
-                    raise PatternError(f"{level.dtype} has no {op}")
-        fills = partial(self._fills, fields, forms, conditions, (combine, empties))
+                if _first(field).dtype.kind not in "biufc":
+                    raise PatternError(f"{_first(field).dtype} has no {op}")
+        combine, empties = OPERATIONS[op]
+        shown = Boundary(conditions, [_first(field).dtype for field in fields])
         return HaloExchange.of(
-            self.comm, self._given(fields), partial(self._faces, ghosts=ghosts), None, None,
-            combine, empties, fills,
+            self.comm, self._given(fields), partial(self._faces, ghosts=ghosts), None, combine,
+            empties, partial(self._fills, fields, forms, shown, (combine, empties)), shown,
         )  # fmt: skip
 
     def _planned(self, wanted: Wanted, fields: Sequence[Any]) -> HaloExchange | None:
         """Local, in debug mode collective: whether all ranks mean the same request.
 
-        The request of these very arrays, or of views of the same memory.
+        The request of these arrays, or of views of the same memory.
         """
-        plan = self._known.get((wanted, _identities(fields)))
-        if plan is not None and not self._compares:
-            return plan
         key = wanted, _places(fields)
         if self._compares:
             known = list(self._plans)
@@ -641,35 +650,30 @@ class Grid(Scoped):
 
     def _keep(self, wanted: Wanted, fields: Sequence[Any], plan: HaloExchange) -> HaloExchange:
         """Collective. Keep a request, and with it its arrays; of too many the one that is longest
-        there is freed."""
+        there is freed, which a warning tells once."""
         self._plans[wanted, _places(fields)] = plan
-        self._known[wanted, _identities(fields)] = plan
         if len(self._plans) > MOST_PLANS:
-            oldest = self._plans.pop(next(iter(self._plans)))
-            self._known = {key: each for key, each in self._known.items() if each is not oldest}
-            oldest.Free()
+            if not self._warned:
+                self._warned = True
+                warnings.warn(
+                    f"more than {MOST_PLANS} lists of fields of one grid: requests are planned "
+                    "anew, which is slow; keep fields, and write into them", stacklevel=3,
+                )  # fmt: skip
+            self._plans.pop(next(iter(self._plans))).Free()
         return plan
 
 
-def _identities(fields: Sequence[Any]) -> Any:
-    """What tells arrays from others as long as they exist."""
-    return tuple([tuple(map(id, each)) if isinstance(each, tuple) else id(each)
-                  for each in fields])
+def _first(field: Any) -> NDArray[Any]:
+    """The array of a field, or the first of those that take turns."""
+    found: NDArray[Any] = field[0] if isinstance(field, tuple) else field
+    return found
 
 
 def _places(fields: Sequence[Any]) -> Any:
-    """What tells their memory from other memory as long as it exists."""
+    """What tells the memory of fields from other memory as long as it exists."""
     return tuple([
         _places(each) if isinstance(each, tuple)
         else (address(each), each.shape, each.strides, each.dtype)
         if isinstance(each, np.ndarray) else id(each)
         for each in fields
     ])  # fmt: skip
-
-
-def _frozen(boundary: Any) -> Any:
-    if isinstance(boundary, dict):
-        return tuple((axis, _frozen(given)) for axis, given in boundary.items())
-    if isinstance(boundary, tuple):
-        return tuple(map(_frozen, boundary))
-    return boundary

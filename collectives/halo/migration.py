@@ -1,4 +1,10 @@
-"""Items that move between the blocks of a grid, such as particles; numbers differ every time."""
+"""Items that move between the blocks of a grid, such as particles; numbers differ every time.
+
+Items go to neighbors as a rule: there is a persistent exchange of records with room for some items
+among the ranks whose blocks touch. A call in which an item goes farther, or more of them go than
+there is room for, exchanges its records by itself, so that a burst leaves no room behind that later
+calls would have to send.
+"""
 
 from __future__ import annotations
 
@@ -14,62 +20,98 @@ from numpy.typing import NDArray
 from onesided.collectives.context import Context, Scoped
 from onesided.collectives.errors import PatternError
 from onesided.collectives.exchanges import Alltoallv_init
+from onesided.collectives.reduction.operation import Allreduce_init
 from onesided.collectives.request import Request
+
+#: The transport of all exchanges: stores on the node, messages between nodes.
+METHOD = "rma-p2p"
 
 #: Room for so many times the items that there are, and for so many more.
 SPARE, LEAST = 1.5, 16
 
-#: The transport of both exchanges: stores on the node, messages between nodes.
-METHOD = "rma-p2p"
+#: Calls after which room that has not been used is given up, where it is so many times too much.
+REVIEW, TOO_MUCH = 64, 4
 
-#: What a rank says about its arguments beside the numbers: that they are odd, or that items are
-#: nowhere; else what tells their form from others.
-ODD, ASTRAY = -1, -2
+#: What is wrong with the arguments of a rank; the worst of all ranks is what they all raise.
+FINE, ASTRAY, ODD = range(3)
+
+#: What is done with items beyond an end of the grid.
+OUTSIDE = ("raise", "drop")
 
 #: By array, the shape of an item and its dtype; positions are the last one.
 Form = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
 
 
 class Records(Scoped):
-    """The persistent exchange of items of one form: an item is a record, its part of every array,
-    one after the other. Two ranks have room for some records."""
+    """Items of one form on their way: an item is a record, its part of every array, one after the
+    other.
 
-    def __init__(self, comm: MPI.Comm, ranks: int, form: Form) -> None:
+    ``room`` are items that can go to each neighbor, and come from it, by the persistent exchange.
+    """
+
+    def __init__(
+        self, context: Context, comm: MPI.Comm, form: Form, neighbors: Sequence[int]
+    ) -> None:
         """Local."""
-        self._comm, self.form = comm, form
+        self._context, self._comm = context, comm
+        self.form, self._neighbors = form, list(neighbors)
         self._widths = [math.prod(shape) * kind.itemsize for shape, kind in form]
-        self._width = sum(self._widths)
-        self.room_to, self._room_from = np.zeros(ranks, int), np.zeros(ranks, int)
-        self._out = np.zeros((0, self._width), np.uint8)
+        self.width = sum(self._widths)
+        self.room = np.zeros((2, comm.Get_size()), int)
+        self.most = np.zeros((2, comm.Get_size()), int)  # since the room was looked at last
+        self.late = False  # there was too little room in the call before
+        self._out = np.zeros((0, self.width), np.uint8)
         self._data: Request | None = None
 
-    def plan(self, leaving: NDArray[Any], coming: NDArray[Any]) -> None:
-        """Collective. More room where it does not suffice; both ranks of a pair come to the
-        same."""
-        for room, count in ((self.room_to, leaving), (self._room_from, coming)):
-            more = count > room
-            room[more] = np.ceil(SPARE * count[more]).astype(int) + LEAST
+    def plan(self, counts: NDArray[Any]) -> None:
+        """Collective. Room for so many items to and from each neighbor, and some more."""
+        self.room[:] = 0
+        wanted = counts[:, self._neighbors]
+        self.room[:, self._neighbors] = np.ceil(SPARE * wanted).astype(int) + LEAST
+        self.most[:], self.late = counts, False
         self.Free()
-        self._out = np.zeros((int(self.room_to.sum()), self._width), np.uint8)
-        send = [self._out.reshape(-1), (self.room_to * self._width).tolist()]
+        self._out = np.zeros((int(self.room[0].sum()), self.width), np.uint8)
+        send = [self._out.reshape(-1), (self.room[0] * self.width).tolist()]
         self._data = Alltoallv_init(self._comm, send, None, method=METHOD)
 
-    def exchange(
-        self, arrays: Sequence[NDArray[Any]], items: NDArray[Any], leaving: NDArray[Any],
-        coming: NDArray[Any],
+    def by_request(
+        self, arrays: Sequence[NDArray[Any]], items: NDArray[Any], counts: NDArray[Any]
     ) -> list[NDArray[Any]]:
-        """Collective in the sense of MPI. Items in the order of the ranks that get them; those that
-        come."""
-        came = np.zeros((0, self._width), np.uint8)
-        if self._data is not None:
-            rows, start = _rows(self.room_to, leaving), 0
-            for array, width in zip(arrays, self._widths, strict=True):
-                if width and len(items):
-                    part = np.ascontiguousarray(array[items])
-                    self._out[rows, start : start + width] = part.view(np.uint8).reshape(-1, width)
-                start += width
-            self._data.Start()
-            came = self._data.Wait().reshape(-1, self._width)[_rows(self._room_from, coming)]
+        """Collective in the sense of MPI. The items that come; those that go are in the order of
+        the ranks that get them."""
+        if self._data is None:
+            return self._unpacked(np.zeros((0, self.width), np.uint8))
+        self._pack(arrays, items, self._out, _rows(self.room[0], counts[0]))
+        self._data.Start()
+        came = self._data.Wait().reshape(-1, self.width)[_rows(self.room[1], counts[1])]
+        return self._unpacked(came)
+
+    def at_once(
+        self, arrays: Sequence[NDArray[Any]], items: NDArray[Any], counts: NDArray[Any]
+    ) -> list[NDArray[Any]]:
+        """Collective. The same, to any rank, by an exchange of this call alone."""
+        out = np.empty((len(items), self.width), np.uint8)
+        self._pack(arrays, items, out, slice(None))
+        came = np.empty((int(counts[1].sum()), self.width), np.uint8)
+        record = MPI.BYTE.Create_contiguous(self.width).Commit()
+        try:
+            self._context.comm.Alltoallv([out, counts[0].tolist(), record],
+                                         [came, counts[1].tolist(), record])
+        finally:
+            record.Free()
+        return self._unpacked(came)
+
+    def _pack(
+        self, arrays: Sequence[NDArray[Any]], items: NDArray[Any], out: NDArray[np.uint8], rows: Any
+    ) -> None:
+        start = 0
+        for array, width in zip(arrays, self._widths, strict=True):
+            if width and len(items):
+                part = np.ascontiguousarray(array[items])
+                out[rows, start : start + width] = part.view(np.uint8).reshape(-1, width)
+            start += width
+
+    def _unpacked(self, came: NDArray[np.uint8]) -> list[NDArray[Any]]:
         found, start = [], 0
         for (shape, kind), width in zip(self.form, self._widths, strict=True):
             fresh = np.zeros((len(came), *shape), kind)
@@ -90,80 +132,70 @@ class Records(Scoped):
 class Migration(Scoped):
     """Items go to the ranks in whose blocks they are.
 
-    A rank tells every other one how many items it sends, what form they have, and whether they fit
-    into the room that the pair has; so all ranks know of what is wrong anywhere before anything
-    moves, and whether the exchange of records has to be planned anew. ``plans`` counts that.
+    Before anything moves the ranks agree, in a reduction of a few words, on what is wrong
+    anywhere, on the form of items, and on whether the call goes by the persistent exchange.
+    ``plans`` counts how often that has been planned.
     """
 
     def __init__(
         self, context: Context, comm: MPI.Comm, edges: Sequence[NDArray[np.float64]],
-        periodic: Sequence[bool],
+        periodic: Sequence[bool], place: Sequence[slice], neighbors: Sequence[int],
     ) -> None:
-        """Collective. ``edges``: where blocks begin, by axis, and the end."""
-        self._comm, self._rank, self._size = comm, context.comm.rank, context.comm.size
-        self._edges, self._periodic = list(edges), periodic
-        self._said = np.zeros((self._size, 3), np.int64)
-        self._heard = np.zeros((self._size, 3), np.int64)
-        each = [3] * self._size
+        """Collective. ``edges``: where blocks begin, by axis, and the end; ``place``: the edges
+        of this rank's block; ``neighbors``: the other ranks whose blocks touch it."""
+        self._context, self._comm = context, comm
+        self._rank, self._size = context.comm.rank, context.comm.size
+        self._edges, self._periodic, self._place = list(edges), periodic, list(place)
+        self._neighbors = list(neighbors)
+        self._near = np.zeros(self._size, bool)
+        self._near[[*self._neighbors, self._rank]] = True
+        self._words, self._most = np.zeros(9, np.int64), np.zeros(9, np.int64)
+        self._agree = Allreduce_init(comm, self._words, self._most, MPI.MAX, method=METHOD)
+        self._counts = np.zeros((2, self._size), np.int64)
+        each = self._near.astype(int)
+        each[self._rank] = 0
         self._numbers = Alltoallv_init(
-            comm, [self._said.reshape(-1), each], [self._heard.reshape(-1), each], method=METHOD
-        )
+            comm, [self._counts[0], each, np.arange(self._size)],
+            [self._counts[1], each, np.arange(self._size)], method=METHOD,
+        )  # fmt: skip
         self._records: dict[int, Records] = {}
-        self.plans = 0
+        self._calls = self.plans = 0
 
-    def owners(self, positions: NDArray[Any]) -> NDArray[np.int64]:
-        """Local. The rank of every position, -1 for what is nowhere; positions are wrapped, in
-        place, along periodic axes."""
-        dims = [len(edges) - 1 for edges in self._edges]
-        places = []
-        lost = ~np.isfinite(positions).all(axis=1)
-        for axis, edges in enumerate(self._edges):
-            x = positions[:, axis]
-            if self._periodic[axis]:
-                length = edges[-1] - edges[0]
-                x -= length * np.floor((x - edges[0]) / length)
-                x[(x < edges[0]) | (x >= edges[-1])] = edges[0]  # what rounding has done
-            else:
-                lost |= (x < edges[0]) | (x > edges[-1])
-            place = np.searchsorted(edges, x, side="right") - 1
-            places.append(np.clip(place, 0, dims[axis] - 1))
-        found: NDArray[np.int64] = np.ravel_multi_index(places, dims).astype(np.int64)
-        found[lost] = -1
-        return found
-
-    def move(self, arrays: Sequence[Any]) -> list[NDArray[Any]]:
+    def move(self, arrays: Sequence[Any], outside: str) -> list[NDArray[Any]]:
         """Collective. See :meth:`~.grid.Grid.migrate`."""
         given = [np.asarray(array) for array in arrays]
-        form, owner = self._form(given), np.zeros(0, np.int64)
-        state = ODD
-        if form is not None:
+        form, state, items = self._form(given), FINE, np.zeros(0, np.int64)
+        owner = items
+        if form is None or outside not in OUTSIDE:
+            state = ODD
+        else:
             given[-1] = given[-1].copy()
-            with np.errstate(invalid="ignore"):
-                owner = self.owners(given[-1])
-            state = zlib.crc32(repr(form).encode())
-            if (owner < 0).any():
-                state, owner = ASTRAY, owner[:0]
-        leaving = np.bincount(owner, minlength=self._size)
-        leaving[self._rank] = 0
-        known = self._records.get(state)
-        room = np.zeros(self._size, int) if known is None else known.room_to
-        self._said[:, 0], self._said[:, 1] = leaving, state
-        self._said[:, 2] = (leaving > room).any()
-        self._numbers.Start()
-        self._numbers.Wait()
-        coming = self._heard[:, 0].copy()
-        self._check(self._heard[:, 1])
-        if known is None:
-            known = self._records[state] = Records(self._comm, self._size, form or ())
-        if self._heard[:, 2].any():
+            items, owner = self._leaving(given[-1])
+            if outside == "raise" and (owner < 0).any():
+                state = ASTRAY
+        goes = owner >= 0
+        counts = self._counts
+        counts[0] = np.bincount(owner[goes], minlength=self._size)
+        count = 0 if state == ODD else len(given[-1])
+        records, alone, again = self._agreed(state, form, outside, count)
+        if records is None:
+            return given
+        if alone:
+            self._context.comm.Alltoall(counts[0], counts[1])
+        else:
+            counts[1] = 0
+            self._numbers.Start()
+            self._numbers.Wait()
+        records.most = np.maximum(records.most, counts)
+        if again:
             self.plans += 1
-            known.plan(leaving, coming)
-        goes = np.flatnonzero(owner != self._rank)
-        goes = goes[np.argsort(owner[goes], kind="stable")]
-        came = known.exchange(given, goes, leaving, coming)
-        stays = owner == self._rank
-        return [np.concatenate([array[stays], fresh])
-                for array, fresh in zip(given, came, strict=True)]
+            records.plan(counts if alone else records.most)
+        elif self._calls % REVIEW == 0:
+            records.most[:] = 0
+        order = np.argsort(owner[goes], kind="stable")
+        way = records.at_once if alone else records.by_request
+        came = way(given, items[goes][order], counts)
+        return [_kept(array, items, fresh) for array, fresh in zip(given, came, strict=True)]
 
     def Free(self) -> None:
         """Collective. A second call does nothing."""
@@ -171,8 +203,95 @@ class Migration(Scoped):
             records.Free()
         self._records.clear()
         self._numbers.Free()
+        self._agree.Free()
 
     # -- inside ----------------------------------------------------------------------------------
+
+    def _leaving(self, positions: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Local. The items that are not in this block, and their ranks: -1 for what is nowhere.
+
+        Positions are wrapped, in place, along periodic axes. Only what is not here is looked at
+        closely.
+        """
+        edges = [edge.astype(positions.dtype) for edge in self._edges]
+        away = np.zeros(len(positions), bool)
+        for axis, place in enumerate(self._place):
+            x, low, high = positions[:, axis], edges[axis][place.start], edges[axis][place.stop]
+            away |= ~((x >= low) & (x < high))  # what is no number is away, too
+        items = np.flatnonzero(away)
+        rows = positions[items]
+        lost, places = ~np.isfinite(rows).all(axis=1), []
+        with np.errstate(invalid="ignore"):
+            for axis, edge in enumerate(edges):
+                x = rows[:, axis]
+                if self._periodic[axis]:
+                    length = edge[-1] - edge[0]
+                    x -= length * np.floor((x - edge[0]) / length)
+                    x[(x < edge[0]) | (x >= edge[-1])] = edge[0]  # what rounding has done
+                else:
+                    lost |= (x < edge[0]) | (x > edge[-1])
+                at = np.searchsorted(edge, x, side="right") - 1
+                places.append(np.clip(at, 0, len(edge) - 2))
+        owner = np.ravel_multi_index(places, [len(edge) - 1 for edge in edges]).astype(np.int64)
+        owner[lost] = -1
+        positions[items] = rows
+        moves = owner != self._rank
+        return items[moves], owner[moves]
+
+    def _agreed(
+        self, state: int, form: Form | None, outside: str, count: int
+    ) -> tuple[Records | None, bool, bool]:
+        """Collective. The records of this form, whether they go by an exchange of this call alone,
+        and whether the persistent one is planned anew; no records where nobody has items.
+
+        A rank without items has no say in their dtypes. Raises :class:`PatternError` on every
+        rank.
+        """
+        shapes = _name((outside, None if form is None else [shape for shape, _ in form]))
+        name = _name((outside, form)) if count else 0
+        known, leaving = self._records.get(name), self._counts[0]
+        room = np.zeros(self._size, int) if known is None else known.room[0]
+        short = bool((leaving > room)[self._near].any())
+        again = short and known is not None and known.late
+        self._calls += 1
+        if known is not None and self._calls % REVIEW == 0:
+            used = SPARE * known.most[0] + LEAST * (room > 0)
+            again |= bool(room.sum() > TOO_MUCH * used.sum())
+        self._words[:] = (
+            state, shapes, -shapes, name, -name if name else -(1 << 40),
+            bool(leaving[~self._near].any()), short, again, -self._rank if name else -self._size,
+        )  # fmt: skip
+        self._agree.Start()
+        worst, shape, other, most, least, far, short, again, first = self._agree.Wait().tolist()
+        if worst != FINE or shape != -other or (most and most != -least):
+            raise self._wrong(state, shapes, name)
+        if not most:
+            return None, False, False
+        if most not in self._records:
+            form = self._context.comm.bcast(form, -first)
+            self._records[most] = Records(self._context, self._comm, form or (), self._neighbors)
+        records = self._records[most]
+        records.late = bool(short)
+        return records, bool(far or short), bool(again)
+
+    def _wrong(self, state: int, shapes: int, name: int) -> PatternError:
+        """Collective. What is wrong with the arguments of the first rank that gives such."""
+        said = self._context.comm.allgather((state, shapes, name))
+        for rank, (each, _, _) in enumerate(said):
+            if each == ODD:
+                return PatternError(
+                    f"rank {rank} gives arrays that are not all as long as positions, which are "
+                    f"rows of {len(self._edges)} real numbers, or an outside that is none of "
+                    f"{', '.join(OUTSIDE)}; nothing has moved"
+                )
+            if each == ASTRAY:
+                return PatternError(f"rank {rank} has items beyond an end of the grid, or at no "
+                                    "number; nothing has moved")
+        named = [name for _, _, name in said if name]
+        other = next(rank for rank, (_, shape, name) in enumerate(said)
+                     if shape != said[0][1] or (name and name != named[0]))
+        return PatternError(
+            f"rank {other} gives arrays of another form than others; nothing has moved")
 
     def _form(self, arrays: Sequence[NDArray[Any]]) -> Form | None:
         """The form of items; None where arrays do not fit each other."""
@@ -185,19 +304,23 @@ class Migration(Scoped):
             return None
         return tuple((array.shape[1:], array.dtype) for array in arrays)
 
-    def _check(self, states: NDArray[np.int64]) -> None:
-        """The same on all ranks: everybody has heard everybody."""
-        other = "gives arrays of another form than rank 0"
-        odd = ("gives arrays that are not all as long as positions, which are rows of "
-               f"{len(self._edges)} real numbers")
-        for wrong, words in (
-            (states == ODD, odd),
-            (states == ASTRAY, "has items beyond an end of the grid, or at no number"),
-            (states != states[0], other),
-        ):
-            ranks = np.flatnonzero(wrong)
-            if len(ranks):
-                raise PatternError(f"rank {ranks[0]} {words}; nothing has moved")
+
+def _name(what: Any) -> int:
+    """Local. A positive number that stands for a form."""
+    return zlib.crc32(repr(what).encode()) + 1
+
+
+def _kept(array: NDArray[Any], gone: NDArray[Any], fresh: NDArray[Any]) -> NDArray[Any]:
+    """Local. What is left of an array without some items, and what has come behind it."""
+    if not len(array):
+        return fresh
+    if len(gone) > len(array) // 64:
+        stays = np.ones(len(array), bool)
+        stays[gone] = False
+        return np.concatenate([array[stays], fresh])
+    starts, stops = [0, *(gone + 1).tolist()], [*gone.tolist(), len(array)]
+    runs = [array[start:stop] for start, stop in zip(starts, stops, strict=True) if stop > start]
+    return np.concatenate([*runs, fresh])
 
 
 def _rows(rooms: NDArray[Any], counts: NDArray[Any]) -> NDArray[np.int64]:

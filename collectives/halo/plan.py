@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -30,20 +30,13 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives import debug
+from onesided.collectives import debug, progress
 from onesided.collectives.agreement import agree, agreed, largest, swapped
 from onesided.collectives.context import Context, Resources
-from onesided.collectives.errors import PatternError, ResourceError
-from onesided.collectives.halo.faces import Face, Pieces
-from onesided.collectives.halo.parcels import (
-    Field,
-    Parcel,
-    cut_faces,
-    make_parcels,
-    match,
-    read_fields,
-)
-from onesided.collectives.hints import Hints
+from onesided.collectives.errors import ResourceError, UnsupportedError
+from onesided.collectives.halo.faces import Face
+from onesided.collectives.halo.parcels import Field, Parcel, make_parcels, match, read_fields
+from onesided.collectives.hints import MANUAL, Hints
 from onesided.collectives.memory import ALIGNMENT, Arena, aligned, find_region, region_with_key
 from onesided.collectives.pattern import pieces as in_messages
 from onesided.collectives.program import Chain, Plan, address, call, copy, tell, wait_for
@@ -76,23 +69,18 @@ class Advert:
 
 @dataclass(eq=False)
 class Ghosts:
-    """The plan on one rank; ``plans`` is the program by turn, ``afterwards`` what is
-    done, by turn, when a round of marked pieces is complete."""
+    """The plan on one rank; ``plans`` is the program by turn, ``waits``: a round may have to wait
+    before all of it has left."""
 
     resources: Resources
     hints: Hints
     number: int
     tags: list[int]
     fields: tuple[Field, ...]
-    cuts: list[Pieces | None]
-    expected: list[Pieces | None]
     out: list[Parcel]
     into: list[Parcel]
     plans: list[Plan] = field(default_factory=list)
-    ready: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    left: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     waits: bool = False
-    afterwards: Sequence[Sequence[Fill]] = ()
 
     @property
     def turns(self) -> int:
@@ -101,17 +89,13 @@ class Ghosts:
 
     @property
     def faces(self) -> tuple[Face, ...]:
-        """The faces of the first field, which know the number of their pieces."""
-        return tuple(
-            replace(face, partitions=0 if out is None else out.count,
-                    arrivals=0 if into is None else into.count)
-            for face, out, into in zip(self.fields[0].faces, self.cuts, self.expected, strict=True)
-        )
+        """The faces of the first field."""
+        return self.fields[0].faces
 
 
 def initialize(
     comm: MPI.Comm, fields: Any, faces_of: Callable[[NDArray[Any]], Iterable[Face]],
-    partitions: Any, info: Mapping[str, str] | MPI.Info | None,
+    info: Mapping[str, str] | MPI.Info | None,
     combine: Combine | None = None, empties: Any = None,
     fills: Callable[[], Sequence[Sequence[Fill]]] | None = None,
 ) -> Ghosts:
@@ -126,24 +110,17 @@ def initialize(
     with agreed(context.comm):
         hints = Hints.of(info)
         mine = read_fields(fields, faces_of)
-        if partitions is not None and len(mine) > 1 and not isinstance(partitions, int):
-            raise PatternError("several fields are cut in a number of pieces, along one axis")
-        cuts = cut_faces(mine, partitions)
     back = combine is not None
     agree(context.comm, None, ("HaloExchange", len(mine), [len(f.levels) for f in mine], back))
     node = context.node(hints.ranks_per_node)
     if back:
         mine = tuple(Field(f.levels, tuple(face.back for face in f.faces)) for f in mine)
-        cuts = cut_faces(mine, partitions)
-    expected, theirs = match(context, mine, cuts, partitions is not None)
+    match(context, mine)
     number = context.next_tag()
-    marks = {face.rank: partitions is not None for face in mine[0].faces}
-    out = make_parcels(mine, cuts, marks, True, back)
-    into = make_parcels(mine, expected, theirs, False, not back)
+    out, into = make_parcels(mine, True), make_parcels(mine, False)
     most = largest(context.comm, None, ("parcels", number), [max(len(out), len(into))])[0]
     resources = Resources(context)
-    ghosts = Ghosts(resources, hints, number, context.take_tags(most), mine, cuts, expected, out,
-                    into)
+    ghosts = Ghosts(resources, hints, number, context.take_tags(most), mine, out, into)
     for each in mine:
         for level in each.levels:
             resources.keep.append(level)
@@ -158,15 +135,26 @@ def initialize(
             made = _Layout(ghosts, {}, back)
         with agreed(context.comm, ("connected", number)):
             made.connect()
+            _check_progress(ghosts)
             filled = fills() if fills is not None else [[]] * ghosts.turns
-            if partitions is not None and fills is not None:
-                ghosts.afterwards, filled = filled, [[]] * ghosts.turns
             ghosts.plans = [_program(ghosts, made, turn, combine, empties, filled[turn])
                             for turn in range(ghosts.turns)]
     except Exception:
         resources.release()
         raise
     return ghosts
+
+
+def _check_progress(ghosts: Ghosts) -> None:
+    """Local. Raise :class:`UnsupportedError` where nobody could send a later stage in time."""
+    parcels = (*ghosts.out, *ghosts.into)
+    late = any(parcel.stage for parcel in parcels) and any(p.path == MESSAGE for p in parcels)
+    if late and ghosts.hints.progress != MANUAL and not progress.may_call_from_any_thread():
+        raise UnsupportedError(
+            'corners="axes" sends between Start and Wait, for which it needs MPI_THREAD_MULTIPLE '
+            'between nodes; use corners="direct", or promise by info progress=manual that no rank '
+            "waits for another outside of this library's calls"
+        )
 
 
 # -- memory ---------------------------------------------------------------------------------------
@@ -336,10 +324,7 @@ def _program(
     """
     if turn == 0:
         _connect_messages(ghosts, layout)
-    me, marked = layout.context.comm.rank, any(parcel.marked for parcel in ghosts.out)
-    if marked and not len(ghosts.ready):
-        cells = np.zeros((2, len(ghosts.out)), np.int64)
-        ghosts.ready, ghosts.left = cells
+    me = layout.context.comm.rank
     stages = sorted({parcel.stage for parcel in (*ghosts.out, *ghosts.into)})
     together = len(stages) > 1 or bool(fills) or combine is not None
     first: Chain = [*_poisoned(ghosts, turn, combine), *map(tell, layout.grants)]
@@ -349,10 +334,10 @@ def _program(
     come: Chain = []
     left: Chain = []  # what tells that messages have left
     for stage in stages:
-        for number, parcel in enumerate(ghosts.out):
+        for parcel in ghosts.out:
             if parcel.stage != stage:
                 continue
-            chain, kept = _leaving(ghosts, layout, number, turn, combine, empties)
+            chain, kept = _leaving(ghosts, layout, parcel, turn, combine, empties)
             come += kept
             if len(stages) > 1:
                 come += chain
@@ -360,8 +345,6 @@ def _program(
             elif chain:
                 parcel.chain = len(chains)
                 chains.append(chain + _left(parcel))
-                if parcel.peer == me:
-                    _mirror(ghosts, me, parcel).chain = parcel.chain
         for parcel in ghosts.into:
             if parcel.peer == me or parcel.stage != stage:  # moved where it leaves
                 continue
@@ -383,34 +366,28 @@ def _program(
 
 
 def _leaving(
-    ghosts: Ghosts, layout: _Layout, number: int, turn: int, combine: Combine | None, empties: Any
+    ghosts: Ghosts, layout: _Layout, parcel: Parcel, turn: int, combine: Combine | None,
+    empties: Any,
 ) -> tuple[Chain, Chain]:
     """What sends a parcel, as a chain of its own; and what is done here, where all comes."""
-    parcel, me = ghosts.out[number], layout.context.comm.rank
+    me = layout.context.comm.rank
     chain: Chain = []
     level = parcel.parts[turn % len(parcel.parts)]
-    if parcel.marked:
-        chain.append(wait_for(ghosts.ready[number : number + 1]))
     if parcel.peer == me:
         mirror = _mirror(ghosts, me, parcel)
         moves = list(_moves(mirror.parts[turn % len(mirror.parts)], level, combine))
-        if not parcel.marked:
-            return [], moves + _emptied(level, empties)
-        chain += moves
+        return [], moves + _emptied(level, empties)
+    if parcel.path == STORE:
+        chain.append(wait_for(layout.credits[parcel.peer]))
+    elif parcel.path == STAGED and parcel.peer in layout.one_way:
+        chain.append(wait_for(layout.credits[parcel.peer], 1, -1))
+    ghosts.waits |= bool(chain)
+    chain += [copy(*move) for move in zip(parcel.places[turn], level, strict=True)]
+    chain += _emptied(level, empties)
+    if parcel.path == MESSAGE:
+        chain.append(call(partial(MPI.Prequest.Startall, _messages_of(parcel))))
     else:
-        if parcel.path == STORE:
-            chain.append(wait_for(layout.credits[parcel.peer]))
-        elif parcel.path == STAGED and parcel.peer in layout.one_way:
-            chain.append(wait_for(layout.credits[parcel.peer], 1, -1))
-        ghosts.waits |= bool(chain)
-        chain += [copy(*move) for move in zip(parcel.places[turn], level, strict=True)]
-        chain += _emptied(level, empties)
-        if parcel.path == MESSAGE:
-            chain.append(call(partial(MPI.Prequest.Startall, _messages_of(parcel))))
-        else:
-            chain.append(tell(parcel.cell))
-    if parcel.marked:
-        chain.append(tell(ghosts.left[number : number + 1]))
+        chain.append(tell(parcel.cell))
     return chain, []
 
 
@@ -468,7 +445,12 @@ def _emptied(parts: Sequence[NDArray[Any]], empties: Any) -> Chain:
 
 
 def _steps(fills: Sequence[Fill]) -> Chain:
-    return [call(fill, False) if callable(fill) else copy(*fill) for fill in fills]
+    return [call(partial(_run, fill), False) if callable(fill) else copy(*fill) for fill in fills]
+
+
+def _run(fill: Callable[[], object]) -> None:
+    """Once, whatever the function answers."""
+    fill()
 
 
 def _mirror(ghosts: Ghosts, me: int, parcel: Parcel) -> Parcel:

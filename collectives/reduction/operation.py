@@ -17,8 +17,7 @@ Barrier               nothing           of all ranks
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,19 +25,19 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
-from onesided.collectives import registry
 from onesided.collectives.agreement import agree
-from onesided.collectives.context import Context, Node, Resources
+from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import PatternError
 from onesided.collectives.hints import ESTIMATE, Hints
+from onesided.collectives.initialization import Call, Info, initialize
+from onesided.collectives.operation import Operation
 from onesided.collectives.pattern import check_root
 from onesided.collectives.reduction.folds import Element, Fold, Message
-from onesided.collectives.request import Request, build
+from onesided.collectives.registry import REDUCTION, Method
+from onesided.collectives.request import Request
 from onesided.collectives.transport import Transport
 
 Bytes = NDArray[np.uint8]
-Info = Mapping[str, str] | MPI.Info | None
-
 
 @dataclass(frozen=True)
 class Share:
@@ -61,7 +60,7 @@ class Share:
 
 
 @dataclass
-class Reduction:
+class Reduction(Operation):
     """All that a transport needs to know.
 
     ``source`` is this rank's contribution, ``target`` where its share goes, as bytes; they are the
@@ -72,11 +71,6 @@ class Reduction:
     """
 
     name: str
-    method: str
-    any_order: bool
-    context: Context
-    hints: Hints
-    number: int
     fold: Fold
     source: Bytes
     target: Bytes
@@ -86,6 +80,7 @@ class Reduction:
     rest: tuple[Any, ...]
     before: Callable[[], object] | None = None
     after: Callable[[Any], object] | None = None
+    words: str = ""
 
     @property
     def sent(self) -> Any:
@@ -121,16 +116,6 @@ class Reduction:
                        out=Message(source, element, source), into=into)
 
     @property
-    def rank(self) -> int:
-        """This rank."""
-        return self.context.comm.rank
-
-    @property
-    def ranks(self) -> int:
-        """The number of ranks."""
-        return self.context.comm.size
-
-    @property
     def nbytes(self) -> int:
         """Bytes that every rank contributes."""
         return self.source.size
@@ -139,11 +124,6 @@ class Reduction:
     def share(self) -> Share:
         """What this rank wants."""
         return self.shares[self.rank]
-
-    @property
-    def node(self) -> Node:
-        """The node of this rank, real or emulated."""
-        return self.context.node(self.hints.ranks_per_node)
 
     @property
     def everybody_wants_all(self) -> bool:
@@ -209,7 +189,7 @@ def Barrier_init(comm: MPI.Comm, *, method: str = "auto", info: Info = None) -> 
         fold = Fold(MPI.BOR, nothing.element)
         return _Form(fold, nothing, nothing, [Share(slice(0, 0), 0, size)] * size)
 
-    return _initialize("Barrier", comm, read, method, info)
+    return _initialize("Barrier", comm, read, (), method, info)
 
 
 def Reduce_init(
@@ -222,7 +202,7 @@ def Reduce_init(
     Parameters and errors as in :func:`Allreduce_init`. Source: MPI-4.1 section 6.9.1.
     """
 
-    def read(context: Context) -> _Form:
+    def read(context: Context, sendbuf: Any, recvbuf: Any) -> _Form:
         size, rank = context.comm.size, context.comm.rank
         origin = check_root(root, size)
         if rank != origin and sendbuf is MPI.IN_PLACE:
@@ -235,7 +215,7 @@ def Reduce_init(
                   for r in range(size)]
         return _Form(Fold(op, out.element), out, into, shares, (op, origin), f"to {origin}")
 
-    return _initialize("Reduce", comm, read, method, info)
+    return _initialize("Reduce", comm, read, (sendbuf, recvbuf), method, info)
 
 
 def Allreduce_init(
@@ -271,14 +251,14 @@ def Allreduce_init(
     Source: MPI-4.1 section 6.9.6.
     """
 
-    def read(context: Context) -> _Form:
+    def read(context: Context, sendbuf: Any, recvbuf: Any) -> _Form:
         size = context.comm.size
         into = Message.read(recvbuf, "recv")
         out = into if sendbuf is MPI.IN_PLACE else Message.read(sendbuf, "send")
         shares = [Share(slice(0, out.memory.size), 0, size)] * size
         return _Form(Fold(op, out.element), out, into, shares, (op,))
 
-    return _initialize("Allreduce", comm, read, method, info)
+    return _initialize("Allreduce", comm, read, (sendbuf, recvbuf), method, info)
 
 
 def Reduce_scatter_block_init(
@@ -290,7 +270,7 @@ def Reduce_scatter_block_init(
     Parameters and errors as in :func:`Reduce_scatter_init`. Source: MPI-4.1 section 6.10.1.
     """
 
-    def read(context: Context) -> _Form:
+    def read(context: Context, sendbuf: Any, recvbuf: Any) -> _Form:
         size, into = context.comm.size, Message.read(recvbuf, "recv")
         in_place = sendbuf is MPI.IN_PLACE
         if in_place:
@@ -300,7 +280,7 @@ def Reduce_scatter_block_init(
             raise PatternError(f"{into.count} elements cannot be divided among {size} ranks")
         return _scattered(context, sendbuf, into, [count] * size, op, block=True)
 
-    return _initialize("Reduce_scatter_block", comm, read, method, info)
+    return _initialize("Reduce_scatter_block", comm, read, (sendbuf, recvbuf), method, info)
 
 
 def Reduce_scatter_init(
@@ -315,7 +295,7 @@ def Reduce_scatter_init(
     :func:`Allreduce_init`. Source: MPI-4.1 section 6.10.2.
     """
 
-    def read(context: Context) -> _Form:
+    def read(context: Context, sendbuf: Any, recvbuf: Any) -> _Form:
         into = Message.read(recvbuf, "recv")
         if recvcounts is None:
             if sendbuf is MPI.IN_PLACE:
@@ -328,7 +308,7 @@ def Reduce_scatter_init(
             )
         return _scattered(context, sendbuf, into, counts, op)
 
-    return _initialize("Reduce_scatter", comm, read, method, info)
+    return _initialize("Reduce_scatter", comm, read, (sendbuf, recvbuf), method, info)
 
 
 def Scan_init(
@@ -359,7 +339,7 @@ def _prefix(
     name: str, comm: MPI.Comm, sendbuf: Any, recvbuf: Any, op: MPI.Op, own: int, method: str,
     info: Info,
 ) -> Request:  # fmt: skip
-    def read(context: Context) -> _Form:
+    def read(context: Context, sendbuf: Any, recvbuf: Any) -> _Form:
         into = Message.read(recvbuf, "recv")
         out = into if sendbuf is MPI.IN_PLACE else Message.read(sendbuf, "send")
         shares = [Share(slice(0, out.memory.size), 0, rank + own)
@@ -368,7 +348,7 @@ def _prefix(
             shares[0] = Share(slice(0, 0), 0, 0)
         return _Form(Fold(op, out.element), out, into, shares, (op,))
 
-    return _initialize(name, comm, read, method, info)
+    return _initialize(name, comm, read, (sendbuf, recvbuf), method, info)
 
 
 # -- in common -----------------------------------------------------------------------------------
@@ -422,32 +402,31 @@ def _shares_of(counts: Sequence[int], element: Element) -> list[Share]:
 
 
 def _initialize(
-    name: str, comm: MPI.Comm, read: Callable[[Context], _Form], method: str, info: Info
-) -> Request:
+    name: str, comm: MPI.Comm, read: Callable[..., _Form], given: tuple[Any, ...], method: str,
+    info: Info,
+) -> Request:  # fmt: skip
     """Collective. One agreement, and what the transport needs."""
-    began = time.perf_counter()
-    context = Context.of(comm)
-    hints, error, words = Hints(), None, ""
-    try:
-        kind = registry.find(method, registry.REDUCTION)
-        hints = Hints.of(info, comm)
-        form = read(context)
+
+    def checked(context: Context, *buffers: Any) -> _Form:
+        form = read(context, *buffers)
         _check(form)
-        words = str(form)
-    except Exception as problem:
-        error = problem
-    agree(context.comm, error, f"{name}_init {method} {hints} {words}")
-    if form.shares is None:
-        _learn(context, form)
-    context.node(hints.ranks_per_node)  # collective where it is the first
-    reduction = _reduction(name, method, kind.any_order, context, hints, form)
-    request: Request
-    if kind.chooses:
-        request = kind.load()(reduction)
-    else:
-        request = build(reduction, kind, reduction.buffers())
-    request.setup_time = time.perf_counter() - began
-    return request
+        return form
+
+    def match(
+        form: _Form, method: Method, context: Context, hints: Hints, before: Reduction | None
+    ) -> Reduction:
+        if form.shares is None:
+            _learn(context, form)
+        made = _reduction(name, method, context, hints, form)
+        if before is not None:
+            error = None
+            if (str(form), made.shares) != (before.words, before.shares):
+                error = PatternError(f"{form}, where request {before.number} has {before.words}")
+            agree(context.comm, error, f"like reduction {before.number}")
+        return made
+
+    call = Call(f"{name}_init", REDUCTION, checked, match, str)
+    return initialize(call, comm, given, method, info)
 
 
 def _check(form: _Form) -> None:
@@ -478,7 +457,7 @@ def _learn(context: Context, form: _Form) -> None:
 
 
 def _reduction(
-    name: str, method: str, any_order: bool, context: Context, hints: Hints, form: _Form
+    name: str, method: Method, context: Context, hints: Hints, form: _Form
 ) -> Reduction:
     shares, into = form.shares or [], form.into
     mine, source, before = shares[context.comm.rank], form.out.memory, None
@@ -487,8 +466,8 @@ def _reduction(
     if out is None and not form.whole:
         source, before = _aside(source)
     return Reduction(
-        name, method, any_order, context, hints, context.next_tag(), form.fold, source, target,
-        shares, out, into, form.rest, before,
+        method.name, method.any_order, context, hints, context.next_tag(), name, form.fold, source,
+        target, shares, out, into, form.rest, before, words=str(form),
     )  # fmt: skip
 
 

@@ -62,10 +62,8 @@ def case_bad_arguments(comm, culprit):
     ]:
         everywhere(cart, PatternError, text, bad if wrong else good, 1)
     for name, bad, kind, text in [
-        ("partitions", 0, PatternError, "partitions must be"),
-        ("partitions", (1, 2, 3), PatternError, "partitions is"),
         ("ghosts", "some", PatternError, "ghosts is 'some', not one of faces, edges, all"),
-        ("corners", "some", PatternError, "corners is 'some', not one of auto, direct, axes"),
+        ("corners", "some", PatternError, "corners is 'some', not one of direct, axes"),
         ("info", {"ranks_per_node": "0"}, PatternError, "ranks_per_node"),
         ("neighbors", 7, PatternError, "the neighbors are 7"),
         ("neighbors", [(comm.size, WHOLE, None)], PatternError, f"there are {comm.size} ranks"),
@@ -106,14 +104,9 @@ def case_nobody(comm):
     out, into = (slice(1, 2),), (slice(0, 1),)
     for neighbors in ([], [(MPI.PROC_NULL, out, into), (MPI.PROC_NULL, out, None)]):
         array = np.zeros((4, 8))
-        with HaloExchange(comm, array, 1, neighbors=neighbors, partitions=1) as halo:
+        with HaloExchange(comm, array, 1, neighbors=neighbors) as halo:
             assert len(halo.faces) == len(neighbors)
             halo.Start()
-            for face in range(len(neighbors)):
-                assert halo.Parrived(face)
-                assert (halo.pieces(face), halo.arrivals(face)) == ((), ())
-                halo.Pready(face)
-                raises(RequestError, f"no piece 0 of face {face}", halo.Pready, face, 0)
             assert halo.Test()
             assert halo.exchange() is array
             assert (array == 0).all()
@@ -122,42 +115,19 @@ def case_nobody(comm):
 def case_life_and_misuse(comm):
     cart = grid(comm)
     array = np.zeros((10, 10))
-    halo = HaloExchange(cart, array, 1, partitions=4)
+    halo = HaloExchange(cart, array, 1)
     assert (halo.state, halo.active, halo.filling, halo.rounds) == ("inactive", False, False, 0)
     assert halo.Wait() is array
     assert halo.Test()
-    for call in (lambda: halo.Pready(0), lambda: halo.Pready(0, 0), halo.Pready_all):
-        raises(RequestError, "an inactive halo exchange cannot be marked ready", call)
     halo.Start()
-    assert (halo.state, halo.active, halo.filling) == ("active", True, True)
+    assert (halo.state, halo.active) == ("active", True)
     raises(RequestError, "active halo exchange cannot be started", halo.Start)
     raises(RequestError, "active halo exchange cannot be freed", halo.Free)
-    halo.Pready(1, 2)
-    raises(RequestError, "piece 2 of face 1 is marked ready twice", halo.Pready, 1, 2)
-    raises(RequestError, "piece 2 of face 1 is marked ready twice", halo.Pready, 1)
-    raises(RequestError, "piece 2 of face 1 is marked ready twice", halo.Pready_all)
-    for face in (-1, 8, 1 << 40, 0.0, None, (0, 1)):
-        raises(RequestError, "no face", halo.Pready, face)
-        raises(RequestError, "no face", halo.Parrived, face)
-        raises(RequestError, "no face", halo.pieces, face)
-    for piece in (-1, 4, 1 << 40, 1.0, "2"):
-        raises(RequestError, "of face 1: there are 4", halo.Pready, 1, piece)
-        raises(RequestError, "of face 1: there are 4", halo.Parrived, 1, piece)
-    assert not halo.Test()
-    assert halo.waiting_for() == (
-        "19 pieces to be marked (face and piece: (0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), "
-        "(1, 3), (2, 0), ...)")
-    for face, entry in enumerate(halo.faces):
-        for piece in range(entry.partitions):
-            if (face, piece) != (1, 2):
-                halo.Pready(face, np.int64(piece))
-    assert not halo.filling
     halo.Wait()
     assert (halo.state, halo.rounds) == ("inactive", 1)
     halo.Free()
     halo.Free()
-    for call in (halo.Start, halo.Wait, halo.Test, lambda: halo.Pready(0), halo.Pready_all,
-                 lambda: halo.Parrived(0), lambda: halo.pieces(0), halo.exchange):
+    for call in (halo.Start, halo.Wait, halo.Test, halo.exchange):
         raises(RequestError, "a freed halo exchange cannot be", call)
     cart.Free()
 
@@ -170,8 +140,6 @@ def case_free_while_one_rank_is_active(comm):
     halo = HaloExchange(cart, array, 1)
     if comm.rank == 0:
         halo.Start()
-        raises(RequestError, "nothing is marked without partitions", halo.Pready_all)
-        raises(RequestError, "nothing is marked without partitions", halo.Pready, 0)
     raises(RequestError, "active halo exchange cannot be freed", halo.Free)
     assert halo.state == ("active" if comm.rank == 0 else "inactive")
     if comm.rank:
@@ -202,7 +170,7 @@ def case_an_interrupted_wait_breaks_the_exchange(comm):
             halo.Wait()
         except KeyboardInterrupt:
             assert halo.state == "broken"
-        for call in (halo.Wait, halo.Test, halo.Start, halo.Pready_all, lambda: halo.Parrived(0)):
+        for call in (halo.Wait, halo.Test, halo.Start):
             raises(RequestError, "a broken halo exchange cannot be", call)
         said = raises(RequestError, "because KeyboardInterrupt was raised", halo.Get_status)
         assert said.endswith("free it")
@@ -273,7 +241,7 @@ def case_memory_is_given_back(comm, memory):
     array = empty(cart, shape) if memory == "shared" else np.zeros(shape)
     before = settled(cart)
     for _ in range(5):
-        with HaloExchange(cart, array, 1, partitions=2) as halo:
+        with HaloExchange(cart, array, 1) as halo:
             halo.exchange()
             if memory == "shared":
                 raises(RequestError, "still use this memory", free, array)

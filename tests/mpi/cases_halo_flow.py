@@ -1,8 +1,7 @@
-"""Halos: threads, early arrivals, late ranks, listed neighbors, other requests beside them."""
+"""Halos: late ranks, listed neighbors, other requests beside them."""
 
 from __future__ import annotations
 
-import threading
 import time
 
 import numpy as np
@@ -22,110 +21,17 @@ from onesided.collectives import (
 )
 
 
-@parameters(way=WAYS)
-def case_threads(comm, way, seed, threads=4):
-    """Threads mark pieces of the same faces at the same time, others look what arrives.
-
-    Under a thread level below multiple the main thread moves the data in Wait.
-    """
-    world = world_of((comm.size, 1), (True, True), [(1, 1), (1, 1)], more=20)
-    with by(way) as info:
-        block = Block(comm, world, "shared", partitions=12, info=info)
-    halo, errors = block.halo, []
-    pieces = [(face, piece) for face, entry in enumerate(halo.faces)
-              for piece in range(entry.partitions)]
-    coming = [(face, piece) for face, entry in enumerate(halo.faces)
-              for piece in range(entry.arrivals)]
-    for turn in range(TURNS):
-        block.fill(turn)
-        halo.Start()
-        order = np.random.default_rng([seed, turn, comm.rank]).permutation(len(pieces))
-
-        def mark(some):
-            try:
-                for index in some:
-                    halo.Pready(*pieces[index])
-            except Exception as error:
-                errors.append(error)
-
-        def look(some, turn=turn):
-            try:
-                for face, piece in some:
-                    while not halo.Parrived(face, piece):
-                        time.sleep(0.0001)
-                    block.check_piece(turn, face, piece)
-            except Exception as error:
-                errors.append(error)
-
-        workers = [threading.Thread(target=mark, args=(some,))
-                   for some in np.array_split(order, threads)]
-        workers += [threading.Thread(target=look, args=(coming[n::2],)) for n in range(2)]
-        for worker in workers:
-            worker.start()
-        halo.Wait()
-        for worker in workers:
-            worker.join()
-        assert not errors, errors
-        block.check(turn)
-    block.free()
-
-
-@parameters(way=WAYS)
-def case_arrivals(comm, way):
-    """Pieces are there one after the other; those that nobody has marked are not."""
-    world = world_of((comm.size,), (True,), [(1, 1)], trailing=(6,))
-    with by(way) as info:
-        block = Block(comm, world, "shared", partitions=(1, 3), info=info)
-    halo = block.halo
-    assert halo.Parrived(0)  # inactive
-    for turn in range(TURNS):
-        block.fill(turn)
-        halo.Start()
-        assert not any(halo.Parrived(f, p) for f in range(2) for p in range(3))
-        comm.Barrier()  # nobody marks before all have looked
-        halo.Pready(0, 1)
-        halo.Pready(1, 2)
-        while not (halo.Parrived(1, 1) and halo.Parrived(0, 2)):
-            pass
-        block.check_piece(turn, 1, 1)
-        block.check_piece(turn, 0, 2)
-        meet(comm, halo)
-        assert not halo.Parrived(0)
-        assert not halo.Test()
-        assert [[halo.Parrived(f, p) for p in range(3)] for f in range(2)] == [
-            [False, False, True], [False, True, False]]
-        comm.Barrier()
-        for face, piece in [(0, 0), (1, 0), (1, 1), (0, 2)]:
-            halo.Pready(face, piece)
-        while not (halo.Parrived(0) and halo.Parrived(1)):
-            pass
-        block.check(turn)
-        halo.Wait()
-        block.check(turn)
-        comm.Barrier()
-    block.free()
-
-
-def meet(comm, halo):
-    """A barrier that goes on sending: what gathers leaves while its rank tests."""
-    barrier = comm.Ibarrier()
-    while not barrier.Test():
-        halo.Test()
-
-
-@parameters(way=WAYS, late=["start", "mark", "wait"])
+@parameters(way=WAYS, late=["start", "wait"])
 @ranks(at_least=2)
 def case_late_ranks(comm, way, late):
     world = world_of((comm.size, 1), (True, True), [(1, 1), (1, 1)], more=200)
     with by(way) as info:
-        block = Block(comm, world, "shared", partitions=4, info=info)
+        block = Block(comm, world, "shared", info=info)
     for turn in range(TURNS):
         mine = turn % comm.size == comm.rank
         block.fill(turn)
         time.sleep(0.02 * (mine and late == "start"))
         block.halo.Start()
-        time.sleep(0.02 * (mine and late == "mark"))
-        block.halo.Pready_all()
         time.sleep(0.02 * (mine and late == "wait"))
         block.halo.Wait()
         block.check(turn)
@@ -141,7 +47,7 @@ def case_many_neighbors(comm, way):
                   ((1, 2), (peer, peer + 1), (n, n + 1), (0, 10)))
                  for n in range(3) for peer in np.roll(range(comm.size), -here)]
     with by(way) as info, HaloExchange(
-        comm, array, None, neighbors=neighbors, partitions=3, info=info
+        comm, array, None, neighbors=neighbors, info=info
     ) as halo:
         for turn in range(TURNS):
             numbers = np.arange(comm.size * 30).reshape(comm.size, 3, 10) + 1000 * turn
@@ -178,8 +84,7 @@ def case_random_graphs(comm, graph, seed):
         entries = [entry[:3] for entry in entries]
     else:
         entries = [entries[i] for i in rng.permutation(len(entries))]
-    partitions = (None, int(rng.integers(1, 4)), (2, 2))[graph % 3]
-    halo = HaloExchange(comm, array, None, neighbors=entries, partitions=partitions)
+    halo = HaloExchange(comm, array, None, neighbors=entries)
     for turn in range(TURNS):
         array[28:] = GUARD
         array[:28] = values(comm.rank, turn)
@@ -198,8 +103,8 @@ def values(rank, turn):
 
 def case_beside_others(comm):
     """With other requests in one Startall and Waitall, and messages of the caller's own."""
-    block = Block(comm, world_of((comm.size,), (True,), [(1, 1)], more=4), partitions=1)
-    other = HaloExchange(block.cart, mirror := np.zeros(6), 1, partitions=1)
+    block = Block(comm, world_of((comm.size,), (True,), [(1, 1)], more=4))
+    other = HaloExchange(block.cart, mirror := np.zeros(6), 1)
     right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
     source, target = np.zeros(8), np.zeros(8)
     send, receive = Psend_init(comm, source, 2, right), Precv_init(comm, target, 2, left)
@@ -210,9 +115,7 @@ def case_beside_others(comm):
         message = block.cart.Irecv([got, MPI.INT64_T], MPI.ANY_SOURCE, MPI.ANY_TAG)
         requests = [receive, block.halo, send, other]
         Startall(requests[:: 1 if comm.rank % 2 else -1])
-        other.Pready_all()
         send.Pready_range(0, 1)
-        block.halo.Pready_all()
         answers = Waitall(requests[:: 1 if comm.rank % 2 else -1])
         assert answers[1 if comm.rank % 2 else 2] is block.array
         block.cart.Send([word, MPI.INT64_T], right, 3)
@@ -235,14 +138,12 @@ def case_waits_in_different_orders(comm):
     blocks = []
     for world, way in zip(worlds, ("store", "message"), strict=True):
         with by(way) as info:
-            blocks.append(Block(comm, world, "shared", partitions=1, info=info))
+            blocks.append(Block(comm, world, "shared", info=info))
     for turn in range(TURNS):
         order = blocks[:: 1 if comm.rank % 2 else -1]
         for block in blocks:
             block.fill(turn)
         Startall([block.halo for block in order])
-        for block in order:
-            block.halo.Pready_all()
         for block in order:
             block.halo.Wait()
         for block in blocks:
@@ -275,16 +176,15 @@ def case_one_way(comm, way):
     free(array)
 
 
-@parameters(way=WAYS, partitions=[None, 2])
-def case_several_fields(comm, way, partitions):
+@parameters(way=WAYS)
+def case_several_fields(comm, way):
     """Of different dtypes and shapes, and such that take turns, in one message per neighbor."""
     world = world_of((comm.size, 1), (True, False), [(1, 1), (1, 1)], more=6)
     blocks = [Block(comm, World(world.sizes, world.periods, world.layers, dtype), "shared")
               for dtype in ("f8", "i4", "c16", "f8")]
     u, v, w, u_new = (block.array for block in blocks)
     with by(way) as info:
-        halo = HaloExchange(blocks[0].cart, [(u, u_new), v, w], world.layers,
-                            partitions=partitions, info=info)
+        halo = HaloExchange(blocks[0].cart, [(u, u_new), v, w], world.layers, info=info)
     for turn in range(2 * TURNS):
         moved = [blocks[0 if turn % 2 == 0 else 3], blocks[1], blocks[2]]
         for block in blocks:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -14,9 +13,9 @@ from mpi4py import MPI
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.main import build_parser
 from onesided.apps.solvers import heat
-from onesided.apps.solvers.heat_halos import Exchange, Partitioned, Strip, ways
+from onesided.apps.solvers.heat_halos import Exchange, Strip, ways
 
-SOME = "blocking,persistent,halo,partitioned,rma-notify"
+SOME = "blocking,persistent,halo,rma-notify"
 
 
 def run(comm, words):
@@ -57,28 +56,8 @@ def case_grids(comm, which, threads):
     code, found = run(comm, words)
     assert code == 0
     verified = [row["verified"] for row in found["rows"] if "reason" not in row]
-    assert verified == [True] * 5, found["rows"]
+    assert verified == [True] * 4, found["rows"]
     assert found["pattern"]["halo_bytes"] > 0 or comm.size == 1
-
-
-@ranks(at_least=2)
-@parameters(slow=[0, 1])
-def case_a_slow_rank(comm, slow):
-    """The others ask for what has not come, and compute meanwhile."""
-    need_threads()
-    begin = Partitioned.begin
-
-    def late(self, which):
-        if comm.rank == slow:
-            time.sleep(0.003)
-        begin(self, which)
-
-    Partitioned.begin = late
-    try:
-        code, _ = run(comm, "--shape 64 300 --steps 12 --threads 2 --comm partitioned")
-    finally:
-        Partitioned.begin = begin
-    assert code == 0
 
 
 @ranks(at_least=2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import time
 
 import numpy as np
 from halo_data import World, same
@@ -69,22 +68,6 @@ class Block:
     def check(self, turn):
         want = self.world.after(self.coords, turn, self.ghosts)
         assert same(self.array, want), (turn, self.halo, np.argwhere(self.array != want)[:4])
-
-    def check_piece(self, turn, face, piece):
-        want = self.world.after(self.coords, turn, self.ghosts)
-        box = self.halo.arrivals(face)[piece]
-        assert same(self.array[box], np.ascontiguousarray(want[box])), (turn, face, piece)
-
-    def mark_randomly(self, turn, seed, pause=0.0):
-        """Every piece is written and marked in its turn, faces mixed."""
-        own, rng = self.world.before(self.coords, turn), np.random.default_rng([seed, turn])
-        pieces = [(face, piece) for face, entry in enumerate(self.halo.faces)
-                  for piece in range(entry.partitions)]
-        for index in rng.permutation(len(pieces)):
-            face, piece = pieces[index]
-            self.array[self.halo.pieces(face)[piece]] = own[self.halo.pieces(face)[piece]]
-            time.sleep(pause)
-            self.halo.Pready(face, piece)
 
     def free(self):
         self.halo.Free()
