@@ -155,14 +155,7 @@ HARNESS = {
 
 # -- collectives ----------------------------------------------------------------------------------
 
-PROGRESS_ON_NODES = [
-    "case_barrier_between", "case_barrier_inside", "case_message_between", "case_collective_calls",
-    "case_a_rank_computes",
-]  # fmt: skip
-REDUCTIONS_ON_NODES = [
-    "case_results", "case_the_order", "case_the_same_bits", "case_nobody_passes", "case_ranks_that",
-    "case_message",
-]  # fmt: skip
+REDUCTIONS_ON_NODES = ["case_the_same_bits", "case_nobody_passes"]
 BROADCASTS = ["life", "specifications", "in_many_segments", "memory_in_use", "one_copy",
               "child_order"]  # fmt: skip
 DIRECT = [f"method={name}" for name in ("rma-notify", "rma-p2p", "rma-fence,", "rma-fence]", "p2p")]
@@ -172,6 +165,7 @@ WITHOUT = ["kind=create", "kind=allocate", "roots", "windows", "own", "linear", 
 COLLECTIVES = {
     "cases_table": [
         *on(1, 2, 3), *on(3, name="python", env=PYTHON), *on(2, name="debug", env=DEBUG),
+        *without_single_copy(3, full=True),
         *emulated(3, "1"), *emulated(4, "2"), *full(4), *full(6), *two_nodes(full=True),
     ],
     "cases_conformance": [
@@ -185,7 +179,6 @@ COLLECTIVES = {
     ],
     "cases_operations": [
         *on(1, 3, thin=True), *full(4),
-        *emulated(4, "2", select=["case_data[what=All", "case_data[what=Gatherv"], thin=True),
     ],
     "cases_validation": [*on(1, 3, thin=True), *full(4), *two_nodes(full=True)],
     "cases_random": [*on(1, 3, thin=True), *full(4, options=MORE, env=SLOW)],
@@ -218,13 +211,9 @@ COLLECTIVES = {
     ],
     "cases_broadcast": [
         *on(1, 3, select=BROADCASTS, thin=True), *full(1, 2, 3, 4, 7, env=SLOW),
-        *emulated(4, "1", "2", select=["in_many_segments", "roots_in_turn", "nobody_waits"],
-                  thin=True),
-        *on(2, 4, name="nobody", select="nobody_waits", alike=True, thin=True),
-        *on(3, name="python", env=PYTHON, thin=True,
-            select=["in_many_segments", "nobody_waits", "any_order"]),
+        *emulated(4, "1", "2", select=["in_many_segments", "roots_in_turn"], thin=True),
+        *on(3, name="python", env=PYTHON, select="in_many_segments", thin=True),
         *two_nodes(full=True),
-        *without_single_copy(3, select=["any_order"], full=True),
     ],
     "cases_broadcast_errors": [*on(3), *full(1, 2, 4)],
     "cases_broadcast_debug": full(1, 3, env=DEBUG),
@@ -258,11 +247,7 @@ COLLECTIVES = {
     ],
     "cases_progress": [
         *on(2, env=QUICK, thin=True), *full(4, env=QUICK),
-        *on(4, name="few", env=QUICK, thin=True, select=[
-            "case_barrier_between_start_and_wait[method=rma-notify", "case_barrier_inside",
-            "case_strict_requests_of_two_communicators[method=rma-fence,"]),
-        *emulated(2, "1", select=PROGRESS_ON_NODES, env=QUICK, thin=True),
-        *emulated(4, "1", "2", select=PROGRESS_ON_NODES, env=QUICK, full=True),
+        *on(4, name="few", env=QUICK, select="two_communicators[method=rma-fence,"),
         *two_nodes(env=QUICK, full=True),
     ],
     "cases_completion": [*on(2, env=QUICK, thin=True), *full(4, env=QUICK),

@@ -20,7 +20,6 @@ from onesided.collectives import MismatchError, OnesidedError, PatternError, met
 
 ROUNDS = 3
 LATE = 0.05  # seconds
-TAG = 7
 
 
 def names():
@@ -79,13 +78,6 @@ OPERATIONS = {
 def info_of(options):
     """Emulated nodes where the options ask for them."""
     return {key: options[key] for key in ("ranks_per_node",) if key in options} or None
-
-
-def multiplied(a, b, datatype):
-    """Of 2 x 2 matrices of 64-bit integers, which do not commute: left times right."""
-    left = np.frombuffer(a, np.int64).reshape(-1, 2, 2)
-    right = np.frombuffer(b, np.int64).reshape(-1, 2, 2)
-    right[:] = left @ right
 
 
 class Reduced:
@@ -175,35 +167,6 @@ class Reduced:
 
 # -- results -------------------------------------------------------------------------------------
 
-#: Elements of 8 bytes: none, in one cache line, in several, in segments, divided among the ranks.
-COUNTS = [0, 1, 7, 100, 3001, 20_000]
-
-
-@parameters(name=OPERATIONS, method=names, in_place=[False, True])
-def case_results(comm, name, method, in_place, options, seed):
-    assert names()
-    for i, count in enumerate(COUNTS):
-        op, root = (MPI.SUM, MPI.MAX)[i % 2], (seed + i) % comm.size
-        reduced = Reduced(comm, name, method, count, in_place=in_place, root=root, op=op,
-                          info=info_of(options))
-        for turn in range(ROUNDS + 2 * (count == 1)):
-            reduced.round(turn)
-        reduced.free()
-
-
-@parameters(name=OPERATIONS, method=names)
-def case_the_order_of_the_ranks_is_kept(comm, name, method, options):
-    datatype = MPI.INT64_T.Create_contiguous(4).Commit()
-    op = MPI.Op.Create(multiplied, commute=False)
-    for count in (1, 5, 3000):
-        reduced = Reduced(comm, name, method, count, op=op, datatype=datatype, width=4,
-                          info=info_of(options), root=comm.size - 1, in_place=count == 5)
-        for turn in range(2):
-            reduced.round(turn)
-        reduced.free()
-    op.Free()
-    datatype.Free()
-
 
 @parameters(method=names, count=[3, 20_000])
 def case_the_same_bits_on_all_ranks_and_in_all_rounds(comm, method, count, options):
@@ -291,48 +254,6 @@ def case_nobody_passes_a_barrier_before_all_have_come(comm, method, options):
 
 
 # -- who runs ahead, who is late -------------------------------------------------------------------
-
-
-@ranks(at_least=2)
-@parameters(name=OPERATIONS, method=names)
-def case_ranks_that_run_ahead(comm, name, method, options, seed):
-    """Delays of one rank after the other; nobody waits for anything but the request."""
-    several = [Reduced(comm, name, method, count, root=comm.size - 1, info=info_of(options))
-               for count in (5, 200, 9000)]
-    for turn in range(9):
-        for reduced in several:
-            if (turn + seed) % comm.size == comm.rank:
-                time.sleep(0.002)
-            reduced.start(turn)
-        for reduced in several[:: 1 if turn % 2 else -1]:
-            if method in any_order() and (turn + comm.rank) % 3 == 0:
-                while not reduced.request.Test():
-                    pass
-            else:
-                reduced.request.Wait()
-            reduced.check(turn)
-    for reduced in several:
-        reduced.free()
-
-
-@ranks(at_least=2)
-@parameters(name=OPERATIONS, method=any_order, count=[4, 12_000])
-def case_message_between_start_and_wait(comm, name, method, count, options):
-    """Rank 0 is in a blocking receive until all others have completed their round."""
-    reduced = Reduced(comm, name, method, count, root=comm.size - 1, info=info_of(options))
-    for turn in range(2):
-        if comm.rank == 0:
-            reduced.start(turn)
-            came = [comm.recv(source=peer, tag=TAG) for peer in range(1, comm.size)]
-            assert came == [turn] * (comm.size - 1)
-            reduced.request.Wait()
-        else:
-            time.sleep(LATE * (turn == 0))
-            reduced.start(turn)
-            reduced.request.Wait()
-            comm.send(turn, 0, tag=TAG)
-        reduced.check(turn)
-    reduced.free()
 
 
 # -- mistakes --------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from cases import parameters, ranks
+from filled_data import Turn
 from mpi4py import MPI
 from table import (
     BOXES,
@@ -37,6 +38,8 @@ from table import (
 from onesided import collectives
 from onesided.collectives import (
     OnesidedError,
+    Precv_init,
+    Psend_init,
     RequestError,
     Startall,
     Testall,
@@ -48,6 +51,7 @@ from onesided.collectives import (
     empty,
     free,
     methods,
+    partitioned_methods,
 )  # fmt: skip
 
 TAG = 7
@@ -491,8 +495,107 @@ def case_an_interrupt_in_wait(comm, cell, options):
     other.free()
 
 
-def case_refusals_are_known(comm):
-    """Nothing else is refused than what the table says; and rows are all the collectives."""
+# -- rounds that are filled ------------------------------------------------------------------------
+
+
+def filling():
+    """The methods whose rounds can be opened."""
+    return [name for name in methods() if name in ("auto", "rma-notify", "rma-p2p", "p2p")
+            or (name.startswith("rma-fence") and "paper" not in name)]  # fmt: skip
+
+
+@ranks(at_least=2)
+@parameters(method=filling, slots=["1", "2"], memory=["own", "window"])
+def case_open_beside_a_long_message(comm, method, slots, memory):
+    """Open waits with progress: the sender of a long message opens after it has been taken."""
+    turned = Turn(comm, method, memory, cuts=2, info={"slots": slots})
+    long = np.zeros(1 << 22)
+    for turn in range(4):
+        if comm.rank == 0:
+            taken = comm.Irecv(long, 1, TAG)
+        elif comm.rank == 1:
+            comm.Send(long, 0, TAG)
+        turned.begin(turn)
+        turned.check(turn, turned.request.Wait())
+        if comm.rank == 0:
+            taken.Wait()
+    turned.free()
+
+
+@parameters(method=filling, number=[0, 1, 2, 3, 5, 8], verb=["first Open", "Open", "Ready", "code"])
+def case_an_exception_in_a_round_that_is_filled(comm, method, number, verb):
+    """On all ranks, in a verb or in the caller's own code: the request can be freed, or goes on."""
+    turned = Turn(comm, method, "window", cuts=2)
+    request, raised = turned.request, False
+    if verb != "first Open":
+        turned.begin(0)
+        turned.check(0, request.Wait())
+    try:
+        if "Open" in verb:
+            opened = raising_at(number, request.Open)
+        else:
+            opened = request.Open()
+        if opened and verb == "Ready":
+            raising_at(number, lambda: request.Ready(0))
+    except Injected:
+        raised, opened = True, False
+    states = comm.allgather((raised, opened, request.state))
+    again = all(state == "inactive" for _, _, state in states)
+    if again:
+        for turn in range(1, 4):
+            turned.begin(turn)
+            turned.check(turn, request.Wait())
+    turned.free()  # of what is broken or has been given up, too
+    after = Turn(comm, method, "window", cuts=2)
+    for turn in range(3):
+        after.begin(turn)
+        after.check(turn, after.request.Wait())
+    after.free()
+
+
+# -- partitioned sends ----------------------------------------------------------------------------
+
+
+@ranks(at_least=2)
+@parameters(method=lambda: [name for name in partitioned_methods() if name != "mpi"],
+            aggregate=[0, 64], count=[8, 768])  # fmt: skip
+def case_marks_while_both_are_elsewhere(comm, method, aggregate, count):
+    """More groups than a board holds leave while the sender is in a plain receive; the receiver is
+    made after the sender has started."""
+    source, target, word = np.zeros(4 * count), empty(comm, 4 * count), np.zeros(1)
+    request = None
+    for turn in range(3):
+        if comm.rank == 0:
+            if request is None:
+                request = Psend_init(comm, source, count, 1, method=method, aggregate=aggregate)
+            source[:] = np.arange(4 * count) + turn
+            request.Start()
+            comm.Send(word, 1, TAG)
+            comm.Recv(word, 1, TAG)
+            for part in (*range(0, count, 2), *range(1, count, 2)):
+                request.Pready(part)
+            comm.Recv(word, 1, TAG)
+            request.Wait()
+        elif comm.rank == 1:
+            comm.Recv(word, 0, TAG)
+            if request is None:
+                request = Precv_init(comm, target, 4, 0, method=method)
+            request.Start()
+            comm.Send(word, 0, TAG)
+            time.sleep(LATE)
+            request.Wait()
+            assert np.array_equal(target, np.arange(4 * count) + turn)
+            comm.Send(word, 0, TAG)
+    if request is not None:
+        request.Free()
+    comm.Barrier()
+    free(target)
+
+
+# -- the table itself ------------------------------------------------------------------------------
+
+
+def case_rows_are_all_the_collectives(comm):
     names = {name[:-5] for name in dir(collectives) if name.endswith("_init")}
     rows = {row for row in (*OPERATIONS, *REDUCTIONS, "Barrier")}
     assert names - {"Psend", "Precv"} == rows

@@ -120,8 +120,7 @@ def lengths() -> list[Length]:
     crossed = sorted(set(thresholds().values()))
     return [
         *(Length(0, more) for more in (0, 1, 3, 7)),
-        *(Length(at, more, whole) for at in crossed for more in (-1, 0, 1)
-          for whole in (False, True)),
+        *(Length(at, more, whole=more == 0) for at in crossed for more in (-1, 0, 1)),
         *(Length(8 * count, 0) for count in (131_073, 262_144, 375_001)),
     ]  # fmt: skip
 
@@ -272,7 +271,10 @@ def data_cells(job: Any) -> list[Cell]:
         "layout": LAYOUTS,
         "root": [0, job.ranks - 1] if job.ranks > 1 else [0],
     }
-    return [Cell(**row) for row in covering(axes, 2 if is_whole(job) else 1, 1000 + job.ranks)]
+    seed = 1000 + job.ranks
+    if not is_whole(job):
+        return [Cell(**row) for row in covering(axes, 1, seed)]
+    return [Cell(**row) for row in covering(axes, 2, seed, main={"method", "memory"})]
 
 
 def cells(
