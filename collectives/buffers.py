@@ -76,6 +76,7 @@ class Kind:
 
     ``native`` is the type where its entries are not simply the bytes of their extent in order.
     ``span``: where in bytes an entry begins and ends, counted from where it is said to be.
+    ``given``: the type that the caller named, if any.
     """
 
     dtype: np.dtype[Any]
@@ -83,6 +84,7 @@ class Kind:
     extent: int
     span: tuple[int, int]
     native: MPI.Datatype | None = None
+    given: MPI.Datatype | None = None
 
     def reach(self, count: int) -> tuple[int, int]:
         """Where so many entries in a row begin and end, in bytes."""
@@ -109,7 +111,7 @@ def kind_of(kind: MPI.Datatype | str, role: str) -> Kind:
     if basic is None or not basic.itemsize or size % basic.itemsize:
         basic = np.dtype((np.void, size)) if size else _BYTE
     native = None if _in_order(kind) else kind
-    return Kind(basic, size // basic.itemsize, extent, (low, low + true), native)
+    return Kind(basic, size // basic.itemsize, extent, (low, low + true), native, kind)
 
 
 def _basic(kind: MPI.Datatype) -> np.dtype[Any] | None:
@@ -171,7 +173,7 @@ class Layout:
         for piece, kind in zip(pieces, kinds, strict=True):
             if piece.kind.native is None:
                 kind.Free()
-        weakref.finalize(self, _free, [self._kind]).atexit = False
+        weakref.finalize(self, free_types, [self._kind]).atexit = False
 
     def pack(self, into: NDArray[Any]) -> None:
         """Local."""
@@ -182,7 +184,8 @@ class Layout:
         self._kind.Unpack(flat_bytes(packed), 0, self._memory, MPI.COMM_SELF)
 
 
-def _free(kinds: Sequence[MPI.Datatype]) -> None:
+def free_types(kinds: Sequence[MPI.Datatype]) -> None:
+    """Local. Free types that were made here, unless MPI has ended."""
     if not MPI.Is_finalized():
         for kind in kinds:
             kind.Free()

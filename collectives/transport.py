@@ -144,7 +144,7 @@ class Transport:
     direct: ClassVar[bool] = False
     #: MPI takes the caller's buffers as they are, types with holes and ``MPI.IN_PLACE`` included:
     #: the operation's ``before`` and ``after`` are not called.
-    as_given: ClassVar[bool] = False
+    as_given: bool = False
 
     def __init__(self, operation: Any, resources: Resources) -> None:
         """Collective. What is acquired is given back by ``resources.on_release(action)``."""

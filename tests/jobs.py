@@ -155,7 +155,8 @@ HARNESS = {
 
 # -- collectives ----------------------------------------------------------------------------------
 
-REDUCTIONS_ON_NODES = ["case_the_same_bits", "case_nobody_passes"]
+REDUCTIONS_ON_NODES = ["case_the_same_bits", "case_nobody_passes", "case_ranks_that_run",
+                       "case_message"]  # fmt: skip
 BROADCASTS = ["life", "specifications", "in_many_segments", "memory_in_use", "one_copy",
               "child_order"]  # fmt: skip
 DIRECT = [f"method={name}" for name in ("rma-notify", "rma-p2p", "rma-fence,", "rma-fence]", "p2p")]
@@ -202,11 +203,10 @@ COLLECTIVES = {
         *two_nodes(full=True),
     ],
     "cases_reduction": [
-        *on(1), *on(2, 3, alike=True, thin=True), *full(4),
+        *on(2, 3, thin=True), *full(1, 4, 5),
         *emulated(3, "1", select=REDUCTIONS_ON_NODES, thin=True),
         *emulated(5, "2", select=REDUCTIONS_ON_NODES, thin=True),
         *on(3, name="python", env=PYTHON, thin=True),
-        *on(4, name="dealt", select="case_nodes_that_do_not"),
         *two_nodes(REDUCTIONS_ON_NODES, thin=True),
     ],
     "cases_broadcast": [

@@ -56,7 +56,7 @@ class Binomial(BroadcastTransport):
 
     def on_node(self) -> Segments:
         """Local. In which the root gives the data to its node."""
-        return Segments.on_node(self.broadcast.nbytes, 0)
+        return Segments.on_node(self.broadcast.nbytes)
 
     def tree(self, chosen: list[int]) -> Place:
         """Local. This rank's place in the tree of the leaders: parent and children, all of them on

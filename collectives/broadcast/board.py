@@ -60,19 +60,20 @@ class Segments:
     turns: int
 
     @classmethod
-    def of(cls, nbytes: int, size: int, slots: int) -> Segments:
-        """Segments of about ``size`` bytes. A whole number of rounds fills the ring, or the other
-        way round, so that each segment has the same slot in every ``turns``-th round."""
-        size = max(1, min(size, nbytes))
-        count = -(-nbytes // size)
+    def of(cls, nbytes: int, size: int, slots: int, unit: int = 1) -> Segments:
+        """Segments of about ``size`` bytes, a multiple of ``unit``; one at least. A whole number of
+        rounds fills the ring, or the other way round, so that each segment has the same slot in
+        every ``turns``-th round."""
+        size = unit * max(1, -(-min(size, nbytes) // unit))
+        count = max(1, -(-nbytes // size))
         if 2 * count <= slots:
             turns = 4 if 4 * count <= slots else 2
             return cls(nbytes, size, count, turns * count, turns)
         count = -(-count // slots) * slots
-        return cls(nbytes, max(1, -(-nbytes // count)), count, slots, 1)
+        return cls(nbytes, unit * max(1, -(-nbytes // (count * unit))), count, slots, 1)
 
     @classmethod
-    def on_node(cls, nbytes: int, most: int) -> Segments:
+    def on_node(cls, nbytes: int, most: int = 0, unit: int = 1) -> Segments:
         """Those of a ring on a node, of at most ``most`` bytes each where that is not 0."""
         if nbytes <= SHORT:
             size, slots = nbytes, 4
@@ -82,7 +83,7 @@ class Segments:
         else:
             size, slots = max(aligned(-(-nbytes // MOST_PARTS)), LEAST_SEGMENT), SLOTS
             size = min(size, MOST_SEGMENT)
-        return cls.of(nbytes, min(size, most or size), slots)
+        return cls.of(nbytes, min(size, most or size), slots, unit)
 
     @property
     def fit(self) -> bool:

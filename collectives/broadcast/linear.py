@@ -37,7 +37,7 @@ class Linear(BroadcastTransport):
             rank for rank in ranks_from(root, broadcast.ranks)[1:]
             if firsts[rank] == firsts[root]
         ]
-        self._segments = Segments.on_node(broadcast.nbytes, 0)
+        self._segments = Segments.on_node(broadcast.nbytes)
         self._links: Links | None = None
         self._control: Control | None = None
         if broadcast.ranks == 1 or not broadcast.nbytes:

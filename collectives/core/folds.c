@@ -49,7 +49,11 @@ typedef struct { short value; int index; } short_int;
     LOOP(bxor_##name, type, (type)(a ^ b))
 #define INTEGER(type, name) \
     ARITHMETIC(type, name) ORDERED(type, name) LOGICAL(type, name) BITWISE(type, name)
-#define FLOATING(type, name) ARITHMETIC(type, name) ORDERED(type, name)
+/* What is not a number stays: a blow-up on one rank is seen by all, in any order of the ranks. */
+#define FLOATING(type, name) \
+    ARITHMETIC(type, name) \
+    LOOP(max_##name, type, a > b || a != a ? a : b) \
+    LOOP(min_##name, type, a < b || a != a ? a : b)
 /* MPI-4.1 section 6.9.4: of equal values the lower index. */
 #define PAIR(type, name) \
     LOOP(maxloc_##name, type, \

@@ -7,6 +7,7 @@ caller's above all, is left to ``MPI_Reduce_local``.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,7 @@ from mpi4py import MPI
 from mpi4py.util import dtlib
 from numpy.typing import NDArray
 
-from onesided.collectives.buffers import as_array
+from onesided.collectives.buffers import free_types, simple
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.collectives.pattern import flat_bytes
 from onesided.collectives.program import COMPILED, Step, address, call, copy, fold_exists, reduce
@@ -61,8 +62,8 @@ _OPERATIONS: tuple[tuple[MPI.Op, _Operation], ...] = (
 #: Types of numbers by kind and size, and those of pairs, in the order of the compiled core.
 _NUMBERS = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8",
             f"f{np.dtype(np.longdouble).itemsize}", "c8", "c16", "b1")  # fmt: skip
-_PAIRS = (MPI.FLOAT_INT, MPI.DOUBLE_INT, MPI.LONG_INT, MPI.TWOINT, MPI.SHORT_INT,
-          MPI.LONG_DOUBLE_INT)  # fmt: skip
+_PAIRS = ((MPI.FLOAT_INT, "f4"), (MPI.DOUBLE_INT, "f8"), (MPI.LONG_INT, "l"), (MPI.TWOINT, "i4"),
+          (MPI.SHORT_INT, "i2"), (MPI.LONG_DOUBLE_INT, "g"))  # fmt: skip
 _FAMILIES = {"i": INTEGER, "u": INTEGER, "f": FLOATING, "c": COMPLEX, "b": LOGICAL}
 #: Those that are no numbers (MPI-4.1 section 6.9.2 leaves them out).
 _CHARACTERS = (MPI.CHAR, MPI.WCHAR)
@@ -71,16 +72,24 @@ _CHARACTERS = (MPI.CHAR, MPI.WCHAR)
 @dataclass(frozen=True)
 class Element:
     """An MPI type as reductions see it: bytes from one element to the next, its NumPy form (bytes
-    where it has none), its family, and its number in the compiled core (-1: none)."""
+    where it has none), its family, and its number in the compiled core (-1: none).
+
+    ``alignment``: of its address in bytes, where that matters. ``gaps``: between its bytes are some
+    that do not belong to it and must not be written.
+    """
 
     datatype: MPI.Datatype
     extent: int
     dtype: np.dtype[Any]
-    family: str
-    number: int
+    family: str = ""
+    number: int = -1
+    alignment: int = 1
+    gaps: bool = False
 
     def __str__(self) -> str:
-        return str(self.datatype.name) or f"a derived type of {self.extent} bytes"
+        if self.datatype.is_predefined:
+            return str(self.datatype.name)
+        return f"a derived type of {self.extent} bytes"
 
     @classmethod
     def of(cls, datatype: MPI.Datatype, role: str) -> Element:
@@ -89,24 +98,44 @@ class Element:
             raise PatternError(f"the {role} type is MPI_DATATYPE_NULL")
         lower, extent = datatype.Get_extent()
         true_lower, true_extent = datatype.Get_true_extent()
-        if lower != 0 or true_lower < 0 or true_lower + true_extent > extent:
+        if lower != 0 or extent < 1 or true_lower < 0 or true_lower + true_extent > extent:
             raise UnsupportedError(f"the {role} type reaches outside of its extent of {extent}")
         whole = np.dtype((np.void, extent))
-        for place, pair in enumerate(_PAIRS):
+        for place, (pair, value) in enumerate(_PAIRS):
             if datatype == pair:
-                return cls(datatype, extent, whole, PAIR, len(_NUMBERS) + place)
+                aligned = max(np.dtype(value).alignment, np.dtype(np.intc).alignment)
+                return cls(datatype, extent, whole, PAIR, len(_NUMBERS) + place, aligned)
         if datatype == MPI.BYTE:
             return cls(datatype, 1, np.dtype(np.uint8), BYTE, _NUMBERS.index("u1"))
-        if not datatype.is_predefined or any(datatype == kind for kind in _CHARACTERS):
-            return cls(datatype, extent, whole, "", -1)
+        if not datatype.is_predefined:
+            own = datatype.Dup()  # the caller may free his
+            element = cls(own, extent, whole, gaps=datatype.Get_size() != extent)
+            weakref.finalize(element, free_types, [own]).atexit = False
+            return element
+        if any(datatype == kind for kind in _CHARACTERS):
+            return cls(datatype, extent, whole)
         try:
             dtype = np.dtype(dtlib.to_numpy_dtype(datatype))
         except (ValueError, TypeError, KeyError):
-            return cls(datatype, extent, whole, "", -1)
+            return cls(datatype, extent, whole)
         code = f"{dtype.kind}{dtype.itemsize}"
         family = _FAMILIES.get(dtype.kind, "")
         return cls(datatype, extent, dtype, family,
-                   _NUMBERS.index(code) if code in _NUMBERS else -1)
+                   _NUMBERS.index(code) if code in _NUMBERS else -1, dtype.alignment)
+
+    def aligned(self, memory: Bytes) -> bool:
+        """Local. Whether these bytes lie where the loops of the compiled core want them."""
+        return address(memory) % self.alignment == 0 or not memory.size
+
+    def copy(self, target: Bytes, source: Bytes) -> None:
+        """Local. Copy elements, and nothing that is between their bytes."""
+        if not self.gaps:
+            target[:] = source
+            return
+        count = target.size // self.extent
+        packed = bytearray(self.datatype.Pack_size(count, MPI.COMM_SELF))
+        self.datatype.Pack(source, packed, 0, MPI.COMM_SELF)
+        self.datatype.Unpack(packed, 0, target, MPI.COMM_SELF)
 
 
 class Fold:
@@ -123,6 +152,7 @@ class Fold:
         self.op, self.element = op, element
         self.commutes = bool(op.Is_commutative())
         self.name = "an operation of the caller's"
+        self._between = np.empty(0, np.uint8)
         self._loop, self._ufunc, self.quick = (-1, -1), None, False
         self.predefined = bool(op.is_predefined)
         if not self.predefined:
@@ -143,16 +173,16 @@ class Fold:
         return f"{self.name}{order} of {self.element}"
 
     def step(self, target: Bytes, left: Bytes, right: Bytes) -> Step:
-        """Local. ``target = left op right``: all of them bytes, ``target`` maybe one of the two."""
+        """Local. ``target = left op right``: all of them bytes, ``target`` maybe one of the two;
+        aligned as the element wants it."""
         if not target.size:
             return copy(target, left)
-        arrays = [array.view(self.element.dtype) for array in (target, left, right)]
-        aligned = all(address(array) % array.dtype.alignment == 0 for array in arrays)
-        if self.quick and aligned:
-            return reduce(arrays[0], arrays[1], arrays[2], self._loop, self._ufunc or _no_ufunc)
-        if self._ufunc is not None and self.quick:
-            return call(partial(self._ufunc, arrays[1], arrays[2], arrays[0]), serves=False)
-        return call(partial(self._apply, target, left, right, np.empty_like(right)), serves=False)
+        if self.quick:
+            arrays = (array.view(self.element.dtype) for array in (target, left, right))
+            return reduce(*arrays, self._loop, self._ufunc or _no_ufunc)
+        if target.size > self._between.size:
+            self._between = np.empty(target.size, np.uint8)
+        return call(partial(self._apply, target, left, right), serves=False)
 
     def steps(self, target: Bytes, sources: Sequence[Bytes]) -> list[Step]:
         """Local. ``target = sources[0] op sources[1] op ...``, from left to right."""
@@ -161,9 +191,10 @@ class Fold:
         steps = [self.step(target, sources[0], sources[1])]
         return steps + [self.step(target, target, each) for each in sources[2:]]
 
-    def _apply(self, target: Bytes, left: Bytes, right: Bytes, between: Bytes) -> None:
+    def _apply(self, target: Bytes, left: Bytes, right: Bytes) -> None:
         """MPI's own: it leaves its result where the right one was."""
         count, datatype = target.size // self.element.extent, self.element.datatype
+        between = self._between[: right.size]
         between[:] = right
         self.op.Reduce_local([left, count, datatype], [between, count, datatype])
         target[:] = between
@@ -191,56 +222,25 @@ class Message:
 
     @classmethod
     def read(cls, spec: Any, role: str, blocks: int = 1) -> Message:
-        """Local. mpi4py's specification of a message: data, ``[data, type]``,
-        ``[data, count, type]``, ``[data, (count, displacement), type]``, with the displacement in
-        elements; a count is that of each of the ``blocks``. Raises :class:`PatternError` naming
-        what does not fit."""
-        parts = list(spec) if isinstance(spec, list | tuple) else [spec]
-        datatype: Any = None
-        if len(parts) > 1 and isinstance(parts[-1], MPI.Datatype | str):
-            datatype = parts.pop()
-        if not 1 <= len(parts) <= 3:
-            raise PatternError(f"the {role} buffer is a list of {len(parts)} items, not 1 to 4")
-        data, count, displ = (*parts, None, None)[:3]
-        if isinstance(count, list | tuple) and displ is None:
-            count, displ = (*count, None)[:2]
-        array = as_array(data, role)
-        if not array.flags.c_contiguous and not array.flags.f_contiguous:
-            raise PatternError(f"the {role} buffer is not contiguous")
-        element = Element.of(_datatype(datatype, array, role), role)
-        memory = flat_bytes(array)
-        start = _natural(displ, 0, f"{role} displacement") * element.extent
-        rest = memory.size - start
-        if count is None and element.extent and rest % element.extent:
-            raise PatternError(
-                f"{memory.size} bytes of {role} data are no whole number of {element}"
-            )
-        whole = max(rest, 0) // max(element.extent, 1)
-        length = whole if count is None else blocks * _natural(count, 0, f"{role} count")
-        length *= element.extent
-        if length > rest:
-            raise PatternError(
-                f"the {role} buffer has {memory.size} bytes, {start + length} are needed"
-            )
-        return cls(memory[start : start + length], element, data)
+        """Local. mpi4py's specification of a message, see :func:`~..buffers.simple`; a count is
+        that of each of the ``blocks``. Raises :class:`PatternError` naming what does not fit."""
+        found = simple(spec, blocks, role)
+        flat, kind, first = found.flat, found.kind, found.pieces[0]
+        if flat is None or kind is None:
+            raise UnsupportedError(f"the {role} buffer is MPI.BOTTOM; give an array")
+        element = Element.of(kind.given or _native(flat.dtype, role), role)
+        memory = flat_bytes(flat)
+        stop = first.offset + sum(piece.count for piece in found.pieces) * element.extent
+        if stop > memory.size:
+            raise PatternError(f"the {role} buffer has {memory.size} bytes, {stop} are needed")
+        return cls(memory[first.offset : stop], element, found.given)
 
 
-def _natural(value: Any, default: int, name: str) -> int:
-    if value is None:
-        return default
-    if not isinstance(value, int | np.integer) or value < 0:
-        raise PatternError(f"the {name} is {value!r}")
-    return int(value)
-
-
-def _datatype(datatype: Any, array: NDArray[Any], role: str) -> MPI.Datatype:
-    if isinstance(datatype, MPI.Datatype):
-        return datatype
-    code = array.dtype.char if datatype is None else datatype
-    if datatype is None and not array.dtype.isnative:
-        raise PatternError(f"the {role} buffer has dtype {array.dtype}, in another byte order")
+def _native(dtype: np.dtype[Any], role: str) -> MPI.Datatype:
+    """The MPI type of an array's elements."""
+    if not dtype.isnative:
+        raise PatternError(f"the {role} buffer has dtype {dtype}, in another byte order")
     try:
-        return MPI.Datatype.fromcode(code)
+        return MPI.Datatype.fromcode(dtype.char)
     except (KeyError, ValueError):
-        what = f"dtype {array.dtype}" if datatype is None else f"type code {code!r}"
-        raise PatternError(f"the {role} buffer has {what}, which is no MPI type") from None
+        raise PatternError(f"the {role} buffer has dtype {dtype}, which is no MPI type") from None

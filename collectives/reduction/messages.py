@@ -238,13 +238,13 @@ def carry_out(reduction: Reduction, team: Team, source: Bytes, target: Bytes) ->
     if reduction.everybody_wants_all:
         team.allreduce(source, target)
     elif reduction.by_prefix:
-        own = reduction.share.high > reduction.rank
+        own = reduction.share.over > reduction.rank
         nothing = target[:0]
         team.scan(source, nothing if own else target, target if own else nothing)
     elif reduction.everybody_wants_parts:
         team.reduce_scatter(source, target, [share.part for share in shares])
-    elif any(share.ranks for share in shares):
-        team.reduce(source, target, next(r for r in range(reduction.ranks) if shares[r].ranks))
+    elif any(share.over for share in shares):
+        team.reduce(source, target, next(r for r in range(reduction.ranks) if shares[r].over))
 
 
 # -- MPI's own -----------------------------------------------------------------------------------
@@ -252,6 +252,10 @@ def carry_out(reduction: Reduction, team: Team, source: Bytes, target: Bytes) ->
 
 class _OwnReduction(ReductionTransport):
     """A reduction by MPI's own function."""
+
+    def __init__(self, operation: Reduction, resources: Resources) -> None:
+        super().__init__(operation, resources)
+        self.as_given = not operation.scatters_in_place
 
     def own_calls(self) -> list[list[Call]]:
         """Local. The one call of a round."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,33 +42,28 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Share:
-    """What one rank wants: bytes of the vector, over the ranks ``low`` to ``high`` - 1 (none:
-    nothing)."""
+    """What one rank wants: bytes of the vector, over the first ``over`` ranks (none: nothing)."""
 
     part: slice
-    low: int
-    high: int
+    over: int
 
     @property
     def nbytes(self) -> int:
         """Bytes of the part."""
         return int(self.part.stop - self.part.start)
 
-    @property
-    def ranks(self) -> range:
-        """Whose contributions are reduced."""
-        return range(self.low, self.high)
-
 
 @dataclass
 class Reduction(Operation):
     """All that a transport needs to know.
 
-    ``source`` is this rank's contribution, ``target`` where its share goes, as bytes; they are the
-    same memory, or have none in common: where the caller wants the result over other elements of
-    the contribution, that is copied aside ``before`` a round. ``shares`` are those of all ranks,
-    the same everywhere. ``out`` and ``into`` are the caller's buffers as MPI's own function of this
-    ``name`` takes them (``out`` is None for ``MPI.IN_PLACE``), ``rest`` are its other arguments.
+    ``source`` is this rank's contribution, ``target`` where its share goes, as bytes, aligned; they
+    are the same memory, or have none in common. Where the caller wants the result over other
+    elements of the contribution, or where his memory is not aligned, the contribution is copied
+    aside ``before`` a round; where that is not aligned or the type has gaps, the result is copied
+    to him ``after`` it. ``shares`` are those of all ranks, the same everywhere. ``out`` and
+    ``into`` are the caller's buffers as MPI's own function of this ``name`` takes them (``out`` is
+    None for ``MPI.IN_PLACE``), ``rest`` are its other arguments.
     """
 
     name: str
@@ -96,6 +92,8 @@ class Reduction(Operation):
         """Local. Those of MPI's own function."""
         if self.name == "Barrier":
             return ()
+        if self.scatters_in_place:
+            return ([self.source, datatype], [self.target, datatype], *self.rest)
         out = MPI.IN_PLACE if self.out is None else [self.out.memory, datatype]
         into = None if self.into is None else [self.into.memory, datatype]
         return (out, into, *self.rest)
@@ -113,7 +111,7 @@ class Reduction(Operation):
             memory = np.zeros_like(target if part else self.into.memory)
             into, target = Message(memory, element, memory), memory[: target.size]
         return replace(self, source=source, target=target, number=number, before=None,
-                       out=Message(source, element, source), into=into)
+                       after=None, out=Message(source, element, source), into=into)
 
     @property
     def nbytes(self) -> int:
@@ -128,23 +126,31 @@ class Reduction(Operation):
     @property
     def everybody_wants_all(self) -> bool:
         """Whether all ranks have the same result in the end."""
-        return all(s.part == slice(0, self.nbytes) and len(s.ranks) == self.ranks
-                   for s in self.shares)
+        return all(s.part == slice(0, self.nbytes) and s.over == self.ranks for s in self.shares)
 
     @property
     def everybody_wants_parts(self) -> bool:
         """Whether the vector is divided among the ranks, each of which wants its part over all."""
         edge = 0
         for share in self.shares:
-            if share.part.start != edge or len(share.ranks) != self.ranks:
+            if share.part.start != edge or share.over != self.ranks:
                 return False
             edge = share.part.stop
         return edge == self.nbytes and self.ranks > 1
 
     @property
+    def scatters_in_place(self) -> bool:
+        """Whether the contribution is where the result, a part of it, shall be.
+
+        MPI's own gets the copies that are made ``before`` a round: MPICH 5.0.1 ends the program in
+        the middle of an uneven one (MPI-4.1 section 6.10.2 allows it).
+        """
+        return self.out is None and self.everybody_wants_parts
+
+    @property
     def by_prefix(self) -> bool:
         """Whether ranks want the vector over some of the ranks only."""
-        return any(0 < len(share.ranks) < self.ranks for share in self.shares)
+        return any(0 < share.over < self.ranks for share in self.shares)
 
 
 class ReductionTransport(Transport):
@@ -187,7 +193,7 @@ def Barrier_init(comm: MPI.Comm, *, method: str = "auto", info: Info = None) -> 
         size = context.comm.size
         nothing = Message.read(bytearray(0), "send")
         fold = Fold(MPI.BOR, nothing.element)
-        return _Form(fold, nothing, nothing, [Share(slice(0, 0), 0, size)] * size)
+        return _Form(fold, nothing, nothing, [Share(slice(0, 0), size)] * size)
 
     return _initialize("Barrier", comm, read, (), method, info)
 
@@ -211,8 +217,8 @@ def Reduce_init(
         out = into if into is not None and sendbuf is MPI.IN_PLACE else None
         out = Message.read(sendbuf, "send") if out is None else out
         whole = slice(0, out.memory.size)
-        shares = [Share(whole if r == origin else slice(0, 0), 0, size if r == origin else 0)
-                  for r in range(size)]
+        shares = [Share(slice(0, 0), 0)] * size
+        shares[origin] = Share(whole, size)
         return _Form(Fold(op, out.element), out, into, shares, (op, origin), f"to {origin}")
 
     return _initialize("Reduce", comm, read, (sendbuf, recvbuf), method, info)
@@ -234,9 +240,11 @@ def Allreduce_init(
     recvbuf
         The same for the result, which ``Wait`` returns as it was given.
     op
-        A predefined operation, or one of the caller's. Contributions are reduced in the order of
-        the ranks, whether it commutes or not. The result has the same bits on every rank and in
-        every round.
+        A predefined operation, or one of the caller's, which has to live until ``Free``.
+        Contributions are reduced in the order of the ranks, whether it commutes or not; where the
+        ranks of a node do not follow each other, commuting operations node by node. The result has
+        the same bits on every rank and in every round of the request; another method may round in
+        another way.
     method
         A name from ``methods("reduction")``.
     info
@@ -255,7 +263,7 @@ def Allreduce_init(
         size = context.comm.size
         into = Message.read(recvbuf, "recv")
         out = into if sendbuf is MPI.IN_PLACE else Message.read(sendbuf, "send")
-        shares = [Share(slice(0, out.memory.size), 0, size)] * size
+        shares = [Share(slice(0, out.memory.size), size)] * size
         return _Form(Fold(op, out.element), out, into, shares, (op,))
 
     return _initialize("Allreduce", comm, read, (sendbuf, recvbuf), method, info)
@@ -342,10 +350,10 @@ def _prefix(
     def read(context: Context, sendbuf: Any, recvbuf: Any) -> _Form:
         into = Message.read(recvbuf, "recv")
         out = into if sendbuf is MPI.IN_PLACE else Message.read(sendbuf, "send")
-        shares = [Share(slice(0, out.memory.size), 0, rank + own)
+        shares = [Share(slice(0, out.memory.size), rank + own)
                   for rank in range(context.comm.size)]
         if not own:
-            shares[0] = Share(slice(0, 0), 0, 0)
+            shares[0] = Share(slice(0, 0), 0)
         return _Form(Fold(op, out.element), out, into, shares, (op,))
 
     return _initialize(name, comm, read, (sendbuf, recvbuf), method, info)
@@ -396,7 +404,7 @@ def _shares_of(counts: Sequence[int], element: Element) -> list[Share]:
     shares, start = [], 0
     for count in counts:
         stop = start + count * element.extent
-        shares.append(Share(slice(start, stop), 0, len(counts)))
+        shares.append(Share(slice(start, stop), len(counts)))
         start = stop
     return shares
 
@@ -460,19 +468,24 @@ def _reduction(
     name: str, method: Method, context: Context, hints: Hints, form: _Form
 ) -> Reduction:
     shares, into = form.shares or [], form.into
-    mine, source, before = shares[context.comm.rank], form.out.memory, None
+    mine, source = shares[context.comm.rank], form.out.memory
     target = np.empty(0, np.uint8) if into is None else into.memory[: mine.nbytes]
+    element, before, after = form.fold.element, None, None
     out = None if form.out is into and name != "Barrier" else form.out
-    if out is None and not form.whole:
+    if not element.aligned(source) or (out is None and not form.whole):
         source, before = _aside(source)
+    if not element.aligned(target) or (element.gaps and target.size):
+        after, goal = partial(element.copy, target), np.empty_like(target)
+        target = source if out is None and form.whole and before is not None else goal
     return Reduction(
         method.name, method.any_order, context, hints, context.next_tag(), name, form.fold, source,
-        target, shares, out, into, form.rest, before, words=str(form),
+        target, shares, out, into, form.rest, before, after, str(form),
     )  # fmt: skip
 
 
 def _aside(contribution: Bytes) -> tuple[Bytes, Callable[[], object]]:
-    """Local. Other memory for a contribution that the result will be written over."""
+    """Local. Other memory for a contribution that the result will be written over, or whose
+    elements lie at odd addresses; it is copied there before a round."""
     private = np.empty_like(contribution)
 
     def keep() -> None:

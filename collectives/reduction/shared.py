@@ -6,9 +6,9 @@ Allreduce is one copy, one counter, and a loop over the slots of all. Nobody wri
 somebody may still read: a rank that the writer reads as well has told so by its own next
 contribution, others count what they have taken.
 
-*Long vectors* that everybody wants, or everybody a part of, are divided: each rank reduces its part
-of every rank's contribution, and the others copy the result. Both go on segment by segment, so that
-what is copied is in the caches when it is reduced, and read again.
+*Long vectors* are divided: each rank reduces its part of every rank's contribution, over as many of
+the first ranks as somebody wants, and who wants it copies the result. Both go on segment by
+segment, so that what is copied is in the caches when it is reduced, and read again.
 
 *Between nodes.* The first rank of a node leads it: it reduces what its node contributes, the
 leaders do among themselves what all ranks would (:mod:`.messages`), and each puts into its ring
@@ -21,16 +21,18 @@ SC 2018 (release and gather); Katevenis et al. on XHC in Open MPI; Parsons and P
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.collectives.broadcast.board import Segments
+from onesided.collectives.broadcast.board import TWICE, Segments, fill
 from onesided.collectives.context import Resources
 from onesided.collectives.errors import UnsupportedError
 from onesided.collectives.memory import ALIGNMENT, Control, aligned
 from onesided.collectives.program import Chain, Plan, Step, address, copy, tell, wait_for
+from onesided.collectives.reduction.folds import Element, Fold
 from onesided.collectives.reduction.messages import Team
 from onesided.collectives.reduction.operation import Reduction, ReductionTransport
 from onesided.collectives.transport import Cell
@@ -56,17 +58,15 @@ class Ring:
     short, slots of one cache line each, with the counter in it.
     """
 
-    def __init__(self, nbytes: int, start: int = 0) -> None:
+    def __init__(self, nbytes: int, element: Element, start: int = 0) -> None:
         """``start``: bytes before it in the control memory."""
-        self.nbytes, self._start = nbytes, start
-        self._short = nbytes <= IN_LINE
-        self._segments = Segments(nbytes, nbytes, 1, 4, 4) if self._short else (
-            Segments.on_node(nbytes, 0)
+        self.segments = Segments.on_node(nbytes, unit=element.extent)
+        self.turns, self.count, self.fit = (
+            self.segments.turns, self.segments.count, self.segments.fit
         )
-        self.turns, self.count = self._segments.turns, self._segments.count
-        self.fit = self._segments.fit
-        self._head = ALIGNMENT if self._short else 2 * ALIGNMENT
-        self.stop = start + self._head + (4 * ALIGNMENT if self._short else self._segments.room)
+        self._short = nbytes <= IN_LINE and element.alignment <= 8
+        self._start, self._head = start, ALIGNMENT if self._short else 2 * ALIGNMENT
+        self.stop = start + self._head + self.segments.room
 
     def bind(self, control: Control, me: int) -> None:
         """Local. The memory of all ranks of the node is there."""
@@ -75,27 +75,12 @@ class Ring:
     def put(self, turn: int, source: Bytes, readers: Sequence[int]) -> Chain:
         """Local. The steps of a rank that puts a vector there; ``readers``: those whose taking it
         does not learn of in another way."""
-        chain: Chain = []
-        count, slots = self.count, self.count * self.turns if self.fit else self._segments.slots
-        if self.fit:
-            chain += [wait_for(self._taken(rank), count, -slots) for rank in readers]
-        for i in range(count):
-            if not self.fit:
-                chain += [wait_for(self._taken(rank), count, i + 1 - count - slots)
-                          for rank in readers]
-            chain.append(copy(self.slot(self._me, turn, i), source[self.part(i)]))
-            chain.append(tell(self._filled(self._me, turn), count, i + 1 - count))
-        return chain
-
-    def part(self, i: int) -> slice:
-        """Segment ``i`` of the vector."""
-        return self._segments.part(i)
+        return fill(self.segments, turn, source, self._slots(self._me),
+                    self._filled(self._me, turn), [self._taken(rank) for rank in readers])
 
     def slot(self, rank: int, turn: int, i: int) -> Bytes:
         """Local. Where a rank puts segment ``i``."""
-        if self._short:
-            return self._line(rank, turn)[8 : 8 + self.nbytes]
-        return self._segments.slot(self._memory(rank)[self._head :], turn, i)
+        return self.segments.slot(self._slots(rank), turn, i)
 
     def come(self, rank: int, turn: int, i: int) -> Step:
         """Local. Wait for segment ``i`` of a rank."""
@@ -109,14 +94,12 @@ class Ring:
         """Local. Where they fit: say that those of the rounds before have been taken."""
         return [[tell(self._taken(self._me), self.count, -self.count)]] if self.fit else []
 
-    def _line(self, rank: int, turn: int) -> Bytes:
-        start = self._head + turn * ALIGNMENT
-        return self._memory(rank)[start : start + ALIGNMENT]
+    def _slots(self, rank: int) -> Bytes:
+        return self._memory(rank)[self._head + 8 * self._short :]
 
     def _filled(self, rank: int, turn: int) -> Cell:
-        if self._short:
-            return self._line(rank, turn)[:8].view(np.int64)
-        return self._memory(rank)[ALIGNMENT : ALIGNMENT + 8].view(np.int64)
+        start = self._head + turn * ALIGNMENT if self._short else ALIGNMENT
+        return self._memory(rank)[start : start + 8].view(np.int64)
 
     def _taken(self, rank: int) -> Cell:
         return self._memory(rank)[:8].view(np.int64)
@@ -125,72 +108,96 @@ class Ring:
         return self._control.ring(rank, self.stop)[self._start :]
 
 
+@dataclass
+class _Team:
+    """The ranks of a node in their order. Each contributes ``source``; ``over``: by rank, how many
+    of the first ones it reduces into ``target``, ``part``: what of the vector."""
+
+    fold: Fold
+    me: int
+    source: Bytes
+    target: Bytes
+    over: dict[int, int]
+    part: dict[int, slice]
+
+    @property
+    def ranks(self) -> list[int]:
+        return list(self.over)
+
+    def form(self, divided: bool) -> _Flat | _Divided:
+        """Local. How they do it. ``divided``: each wants all, or a part of its own, over all."""
+        nbytes = self.source.size
+        long = nbytes >= LONG and divided and self.fold.quick
+        many = len(self.over) > 1
+        return _Divided(self) if many and (long or nbytes > TWICE) else _Flat(self)
+
+
 class _Flat:
     """Everybody on a node reads what it wants of the others' contributions, and reduces it."""
 
-    def __init__(self, reduction: Reduction, wants: dict[int, Sequence[int]]) -> None:
-        """``wants``: by rank, whose contributions it reduces."""
-        self.ring = Ring(reduction.nbytes)
-        self._reduction, me = reduction, reduction.rank
-        self._of = list(wants[me])
-        self._readers = [rank for rank in wants if rank != me and me in wants[rank]]
-        self._in_place = address(reduction.source) == address(reduction.target)
-        unread = [rank for rank in self._of if rank != me and rank not in self._readers]
-        self.tells = bool(unread)  # somebody learns only so that this rank has read
-        if self.ring.fit:
-            self._unheard = [rank for rank in self._readers if rank not in self._of]
-        else:
-            self._unheard = self._readers
+    def __init__(self, team: _Team) -> None:
+        self._team, me = team, team.me
+        self.ring = Ring(team.source.size if len(team.over) > 1 else 0, team.fold.element)
+        self.room, self.turns = self.ring.stop, self.ring.turns
+        self._of = team.ranks[: team.over[me]]
+        place = team.ranks.index(me)
+        readers = [rank for rank, over in team.over.items() if rank != me and place < over]
+        self._in_place = address(team.source) == address(team.target)
+        self._tells = any(rank != me and rank not in readers for rank in self._of)
+        self._unheard = [rank for rank in readers if rank not in self._of]
+        #: This rank's contribution goes into its ring: others want it, or it would be overwritten
+        #: before it is reduced.
+        self._puts = bool(readers) or (self._in_place and me in self._of[2:])
 
-    def put(self, turn: int) -> Plan:
-        """Local. This rank's contribution, for its readers."""
-        if not self._puts:
-            return []
-        return [self.ring.put(turn, self._reduction.source, self._unheard)]
+    def plan(self, control: Control, turn: int) -> tuple[Plan, Chain]:
+        """Local. What is done for others, and the chain at whose end the target is there."""
+        self.ring.bind(control, self._team.me)
+        plan = self.ring.took_before() if self._tells else []
+        if self._puts:
+            plan.append(self.ring.put(turn, self._team.source, self._unheard))
+        return plan, self._take(turn)
 
-    @property
-    def _puts(self) -> bool:
-        """Whether this rank's contribution goes into its ring: others want it, or it would be
-        overwritten before it is reduced."""
-        me = self._reduction.rank
-        late = self._in_place and me in self._of and self._of.index(me) > 1
-        return bool(self._readers) or late
-
-    def take(self, turn: int, target: Bytes, part: slice) -> Chain:
-        """Local. The reduction of a part of the contributions; nothing where none is wanted."""
-        ring, reduction, me = self.ring, self._reduction, self._reduction.rank
+    def _take(self, turn: int) -> Chain:
+        ring, team, me = self.ring, self._team, self._team.me
+        part, target = team.part[me], team.target
         chain: Chain = []
         for i in range(ring.count if self._of else 0):
-            here = ring.part(i)
+            here = ring.segments.part(i)
             low, high = max(here.start, part.start), min(here.stop, part.stop)
             if low <= high:
                 chain += [ring.come(r, turn, i) for r in self._of if r != me or self._puts]
             if low < high:
+                if self._in_place and self._puts and me not in self._of:
+                    chain.append(ring.come(me, turn, i))  # before it is overwritten
                 inner = slice(low - here.start, high - here.start)
                 sources = [
-                    reduction.source[low:high] if r == me and not (self._in_place and self._puts)
+                    team.source[low:high] if r == me and not (self._in_place and self._puts)
                     else ring.slot(r, turn, i)[inner] for r in self._of
                 ]
                 goal = target[low - part.start : high - part.start]
                 if len(sources) > 1 or address(sources[0]) != address(goal):
-                    chain += reduction.fold.steps(goal, sources)
-            chain += ring.took(i)
+                    chain += team.fold.steps(goal, sources)
         return chain
 
 
 class _Divided:
-    """Everybody reduces a part of all contributions, and copies the others' where all want all."""
+    """Everybody reduces a part of all contributions, over as many as somebody wants, and copies
+    from the others what it wants of theirs."""
 
-    def __init__(self, reduction: Reduction) -> None:
-        self._reduction = reduction
-        size, extent = reduction.ranks, reduction.fold.element.extent
-        self._all = reduction.everybody_wants_all
-        if self._all:
-            count = reduction.nbytes // extent
-            edges = [extent * (count * rank // size) for rank in range(size + 1)]
-            self._parts = [slice(*edge) for edge in pairwise(edges)]
+    def __init__(self, team: _Team) -> None:
+        self._team = team
+        size, extent = len(team.over), team.fold.element.extent
+        vector = slice(0, team.source.size)
+        self._highs = sorted(set(team.over.values()) - {0})
+        #: Everybody keeps what it reduces: the parts are those of the vector.
+        wanted = sum(part.stop - part.start for part in team.part.values())
+        self._kept = self._highs == [size] and all(team.over.values()) and wanted == vector.stop
+        if self._kept:
+            self._parts = list(team.part.values())
         else:
-            self._parts = [share.part for share in reduction.shares]
+            count = vector.stop // extent
+            edges = [extent * (count * place // size) for place in range(size + 1)]
+            self._parts = [slice(*edge) for edge in pairwise(edges)]
         longest = max(part.stop - part.start for part in self._parts)
         wanted = max(SEGMENT // size, -(-longest // MOST_SEGMENTS))
         self._size = extent * max(1, -(-wanted // extent))
@@ -198,16 +205,17 @@ class _Divided:
         self._slots = min(SLOTS, self._count)
         self._slot = size * aligned(self._size)
         self._results = 2 * ALIGNMENT + 2 * self._slots * self._slot
-        self.room = self._results + self._slots * aligned(self._size)
+        results = 0 if self._kept else len(self._highs) * self._slots
+        self.room = self._results + results * aligned(self._size)
         self.turns = 2
 
-    def plan(self, control: Control, turn: int) -> Plan:
+    def plan(self, control: Control, turn: int) -> tuple[Plan, Chain]:
         """Local. A step for each segment: contribute it, reduce the one before, and copy the one
-        before that."""
-        reduction, count = self._reduction, self._count
-        me, size = reduction.rank, reduction.ranks
-        source, target = reduction.source, reduction.target
-        memory = [control.ring(rank, self.room) for rank in range(size)]
+        before that. Ranks by their places in the team."""
+        team, count = self._team, self._count
+        ranks, source, target = team.ranks, team.source, team.target
+        me, size, own = ranks.index(team.me), len(ranks), team.over[team.me]
+        memory = [control.ring(rank, self.room) for rank in ranks]
         filled = [part[:8].view(np.int64) for part in memory]
         ready = [part[ALIGNMENT : ALIGNMENT + 8].view(np.int64) for part in memory]
         others = [(me + i) % size for i in range(1, size)]
@@ -223,12 +231,18 @@ class _Divided:
             here = chunk(reader, i)
             return memory[rank][place : place + here.stop - here.start]
 
-        def result(rank: int, i: int) -> Bytes:
-            place, here = self._results + i % self._slots * aligned(self._size), chunk(rank, i)
+        def result(rank: int, over: int, i: int) -> Bytes:
+            here = chunk(rank, i)
+            if self._kept:
+                start = self._parts[me].start
+                return target[here.start - start : here.stop - start]
+            place = self._highs.index(over) * self._slots + i % self._slots
+            place = self._results + place * aligned(self._size)
             return memory[rank][place : place + here.stop - here.start]
 
+        copies = own > 0 and not self._kept
         chain: Chain = []
-        for step in range(count + (2 if self._all else 1)):
+        for step in range(count + (2 if copies else 1)):
             if step < count:
                 behind = -2 * count if step < self._slots else step + 1 - count - self._slots
                 chain += [wait_for(ready[other], count, behind) for other in others]
@@ -237,27 +251,28 @@ class _Divided:
             i = step - 1
             if 0 <= i < count:
                 chain += [wait_for(filled[other], count, i + 1 - count) for other in others]
-                here, part = chunk(me, i), self._parts[me]
-                goal = result(me, i) if self._all else (
-                    target[here.start - part.start : here.stop - part.start]
-                )
+                here = chunk(me, i)
                 came = [source[here] if r == me else slot(r, me, i) for r in range(size)]
-                own = target[here] if self._all else goal
-                for inner in self._pieces(goal.size):
-                    chain += reduction.fold.steps(goal[inner], [each[inner] for each in came])
-                    if self._all:
-                        chain.append(copy(own[inner], goal[inner]))
+                for inner in self._pieces(here.stop - here.start):
+                    sources: list[Bytes] = []
+                    for below, over in pairwise([0, *self._highs]):
+                        goal = result(me, over, i)[inner]
+                        sources += [each[inner] for each in came[below:over]]
+                        chain += team.fold.steps(goal, sources)
+                        sources = [goal]
+                    if copies:
+                        chain.append(copy(target[here][inner], result(me, own, i)[inner]))
                 chain.append(tell(ready[me], count, i + 1 - count))
             i = step - 2
-            if self._all and 0 <= i < count:
+            if copies and 0 <= i < count:
                 for other in others:
                     chain.append(wait_for(ready[other], count, i + 1 - count))
-                    chain.append(copy(target[chunk(other, i)], result(other, i)))
-        return [chain]
+                    chain.append(copy(target[chunk(other, i)], result(other, own, i)))
+        return [], chain
 
     def _pieces(self, nbytes: int) -> list[slice]:
-        extent = self._reduction.fold.element.extent
-        size = extent * max(1, PIECE // extent)
+        extent = self._team.fold.element.extent
+        size = extent * max(1, PIECE // extent) if self._team.fold.quick else max(nbytes, 1)
         return [slice(low, min(low + size, nbytes)) for low in range(0, nbytes, size)]
 
 
@@ -289,18 +304,24 @@ class _Hierarchy:
         self._ranks, self._leader = node.ranks, node.ranks[0]
         self._leads = me == self._leader
         self._prefix = reduction.by_prefix
-        wants: dict[int, Sequence[int]] = {rank: [] for rank in node.ranks}
+        alone = len(node.ranks) == 1
+        over = dict.fromkeys(node.ranks, 0)
         if self._prefix:
-            wants = {rank: [r for r in node.ranks if r in reduction.shares[rank].ranks]
-                     for rank in node.ranks}
-        self._own = wants[me]  # of the node, what this rank reduces for itself
-        wants[self._leader] = node.ranks
-        self.up = _Flat(reduction, wants)
+            shares = reduction.shares
+            over = {rank: sum(r < shares[rank].over for r in node.ranks) for rank in node.ranks}
+        self._own = over[me]  # of the node, what this rank reduces for itself
+        over[self._leader] = len(node.ranks)
+        total = reduction.target
+        if self._leads:
+            total = reduction.source if alone else np.empty_like(reduction.source)
+        self._total = total
+        parts = dict.fromkeys(node.ranks, slice(0, reduction.nbytes))
+        self.up = _Team(reduction.fold, me, reduction.source, total, over, parts).form(False)
         span = self._span(reduction, nodes)
         self._span_start = span.start
-        self.down = Ring(span.stop - span.start, self.up.ring.stop)
-        self.room = self.down.stop if len(node.ranks) > 1 else 0
-        self.turns = max(self.up.ring.turns, self.down.turns)
+        self.down = Ring(span.stop - span.start, reduction.fold.element, self.up.room)
+        self.room = 0 if alone else self.down.stop
+        self.turns = max(self.up.turns, self.down.turns)
         first = self._leader == nodes.leaders[0]
         self._takers = [
             rank for rank in node.ranks
@@ -327,8 +348,6 @@ class _Hierarchy:
         self, reduction: Reduction, nodes: _Nodes, span: slice, resources: Resources
     ) -> None:
         shares, fold = reduction.shares, reduction.fold
-        alone = len(self._ranks) == 1
-        self._total = reduction.source if alone else np.empty_like(reduction.source)
         whole = reduction.share.nbytes == span.stop - span.start and not self._prefix
         size = span.stop - span.start
         self._result = reduction.target if whole else np.empty(size, np.uint8)
@@ -343,29 +362,25 @@ class _Hierarchy:
         elif reduction.everybody_wants_parts:
             team.allreduce(self._total, self._result)
         else:
-            root = next((r for r in range(reduction.ranks) if shares[r].ranks), 0)
+            root = next((r for r in range(reduction.ranks) if shares[r].over), 0)
             place = next(i for i, lead in enumerate(nodes.leaders) if root in nodes.of[lead])
             team.reduce(self._total, self._result, place)
         self.team = team
         self._behind = self._leader != nodes.leaders[0]
 
     def plan(self, control: Control | None, turn: int) -> Plan:
-        reduction, up, down = self._reduction, self.up, self.down
         plan: Plan = []
         chain: Chain = []
-        turns = turn % up.ring.turns, turn % down.turns
+        down = self.down
         if control is not None:
-            up.ring.bind(control, reduction.rank)
-            down.bind(control, reduction.rank)
-            plan += up.ring.took_before() if up.tells else []
-            plan += up.put(turns[0])
+            plan, chain = self.up.plan(control, turn % self.up.turns)
+            down.bind(control, self._reduction.rank)
+        turn %= down.turns
         if self.team is None:
-            return [*plan, *self._follow(turns)]
-        if control is not None:
-            chain += up.take(turns[0], self._total, slice(0, reduction.nbytes))
+            return plan + self._follow(chain, turn)
         chain += self.team.chain
         if control is not None and self._takers:
-            chain += down.put(turns[1], self._result, self._takers)
+            chain += down.put(turn, self._result, self._takers)
         return [*plan, [*chain, *self._keep()]]
 
     def _keep(self) -> list[Step]:
@@ -384,20 +399,19 @@ class _Hierarchy:
             return [reduction.fold.step(target, result, source)]
         return [] if address(source) == address(target) else [copy(target, source)]
 
-    def _follow(self, turns: tuple[int, int]) -> Plan:
-        """What the other ranks of a node do."""
+    def _follow(self, chain: Chain, turn: int) -> Plan:
+        """What the other ranks of a node do, when they have what they reduce for themselves."""
         reduction, down, leader = self._reduction, self.down, self._leader
         target, part = reduction.target, reduction.share.part
-        chain = self.up.take(turns[0], target, part)
         if reduction.rank not in self._takers:
             return [chain]
         for i in range(down.count):
-            chain.append(down.come(leader, turns[1], i))
-            here = down.part(i)
+            chain.append(down.come(leader, turn, i))
+            here = down.segments.part(i)
             start = part.start - self._span_start
             low, high = max(here.start, start), min(here.stop, start + target.size)
             if low < high:
-                came = down.slot(leader, turns[1], i)[low - here.start : high - here.start]
+                came = down.slot(leader, turn, i)[low - here.start : high - here.start]
                 goal = target[low - start : high - start]
                 fold = reduction.fold
                 chain.append(fold.step(goal, came, goal) if self._own else copy(goal, came))
@@ -412,34 +426,27 @@ class StoreAndSend(ReductionTransport):
         super().__init__(operation, resources)
         reduction = operation
         self._form: _Flat | _Divided | _Hierarchy
-        if not reduction.node.alone:
-            self._form = _Hierarchy(reduction, resources)
-            room, self._turns = self._form.room, self._form.turns
-        elif self._is_long(reduction):
-            self._form = _Divided(reduction)
-            room, self._turns = self._form.room, self._form.turns
+        if reduction.node.alone:
+            shares = dict(enumerate(reduction.shares))
+            over = {rank: share.over for rank, share in shares.items()}
+            part = {rank: share.part for rank, share in shares.items()}
+            self._form = _Team(
+                reduction.fold, reduction.rank, reduction.source, reduction.target, over, part
+            ).form(reduction.everybody_wants_all or reduction.everybody_wants_parts)
         else:
-            self._form = _Flat(reduction, {r: s.ranks for r, s in enumerate(reduction.shares)})
-            room, self._turns = self._form.ring.stop, self._form.ring.turns
+            self._form = _Hierarchy(reduction, resources)
         self._control: Control | None = None
         if reduction.ranks > 1:
-            self._control = Control(reduction, resources, room, False)
-
-    @staticmethod
-    def _is_long(reduction: Reduction) -> bool:
-        divided = reduction.everybody_wants_all or reduction.everybody_wants_parts
-        long = reduction.nbytes >= LONG and reduction.ranks > 1
-        return divided and long and reduction.fold.quick
+            self._control = Control(reduction, resources, self._form.room, False)
 
     def needs_mpi_thread(self) -> bool:
-        if isinstance(self._form, _Hierarchy):
-            return self._form.team is not None
-        return isinstance(self._form, _Flat) and not (
-            self.reduction.fold.quick or self._form.ring.fit
+        form = self._form
+        return not self.reduction.fold.quick or (
+            isinstance(form, _Hierarchy) and form.team is not None
         )
 
     def plans(self) -> list[Plan]:
-        return [self._plan(turn) for turn in range(self._turns)]
+        return [self._plan(turn) for turn in range(self._form.turns)]
 
     def _plan(self, turn: int) -> Plan:
         form, control, reduction = self._form, self._control, self.reduction
@@ -449,12 +456,8 @@ class StoreAndSend(ReductionTransport):
             source, target = reduction.source, reduction.target
             same = not target.size or address(source) == address(target)
             return [] if same else [[copy(target, source)]]
-        if isinstance(form, _Divided):
-            return form.plan(control, turn)
-        form.ring.bind(control, reduction.rank)
-        first = form.ring.took_before() if form.tells else []
-        chain = form.take(turn, reduction.target, reduction.share.part)
-        return [*first, *form.put(turn), *([chain] if chain else [])]
+        plan, chain = form.plan(control, turn)
+        return [*plan, *([chain] if chain else [])]
 
     def waiting_for(self, number: int) -> str:
         near = [f"rank {r}" for r in self.reduction.node.ranks if r != self.reduction.rank]

@@ -1,25 +1,20 @@
-"""Reductions and the barrier: results, order of the ranks, bits, types, mistakes, and progress.
-
-One table of operations (``OPERATIONS``) says what each rank contributes and what it gets; data
-encode the round and the rank. Nothing is compared with the code under test.
-"""
+"""Reductions and the barrier: results along all axes, order, bits, mistakes, and progress."""
 
 from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
-from cases import parameters, ranks, skip
+from cases import parameters, ranks
 from mpi4py import MPI
+from reduction_data import OPERATIONS, ROUNDS, Reduced, Row, rows
 
 from onesided import collectives
 from onesided.collectives import MismatchError, OnesidedError, PatternError, methods
 
-ROUNDS = 3
 LATE = 0.05  # seconds
+TAG = 7
 
 
 def names():
@@ -32,140 +27,33 @@ def any_order():
     return [name for name, method in methods("reduction").items() if method.any_order]
 
 
-@dataclass(frozen=True)
-class Operation:
-    """``part``: by rank, what it gets of the vector of ``count`` elements, ``over``: by rank, how
-    many of the first contributions are reduced."""
-
-    part: Callable[[int, int, int], slice]
-    over: Callable[[int, int], int]
-    rooted: bool = False
-    scattered: bool = False
-
-    def counts(self, count, size):
-        """The elements of all ranks; uneven, one has none, where there are enough ranks."""
-        return [self.part(rank, count, size).stop - self.part(rank, count, size).start
-                for rank in range(size)]
-
-
-def _whole(rank, count, size):
-    return slice(0, count)
-
-
-def _even(rank, count, size):
-    return slice(rank * (count // size), (rank + 1) * (count // size))
-
-
-def _uneven(rank, count, size):
-    """Rank 1 has nothing, the last one what is left."""
-    each = count // size
-    edges = [0] + [each * (rank + 1) for rank in range(size - 1)] + [count]
-    if size > 2:
-        edges[2] = edges[1]
-    return slice(edges[rank], edges[rank + 1])
-
-
-OPERATIONS = {
-    "Allreduce": Operation(_whole, lambda rank, size: size),
-    "Reduce": Operation(_whole, lambda rank, size: size, rooted=True),
-    "Reduce_scatter": Operation(_uneven, lambda rank, size: size, scattered=True),
-    "Reduce_scatter_block": Operation(_even, lambda rank, size: size, scattered=True),
-    "Scan": Operation(_whole, lambda rank, size: rank + 1),
-    "Exscan": Operation(_whole, lambda rank, size: rank),
-}
-
-
 def info_of(options):
     """Emulated nodes where the options ask for them."""
-    return {key: options[key] for key in ("ranks_per_node",) if key in options} or None
+    return dict(options) or None
 
 
-class Reduced:
-    """One request: its buffers, what is contributed in a round, and what must come of it."""
-
-    def __init__(self, comm, name, method, count, *, in_place=False, root=0, op=MPI.SUM,
-                 info=None, datatype=None, dtype=np.int64, width=1):  # fmt: skip
-        self.comm, self.name, self.op, self.width = comm, name, op, width
-        self.operation = OPERATIONS[name]
-        size, rank = comm.size, comm.rank
-        if name == "Reduce_scatter_block":
-            count = count // size * size
-        self.count, self.root = count, root
-        self.gets = not self.operation.rooted or rank == root
-        self.part = self.operation.part(rank, count, size)
-        self.in_place = in_place and self.gets
-        room = count if self.in_place else self.part.stop - self.part.start
-        self.send = np.zeros(count * width, dtype)
-        self.recv = np.full(room * width, 77, dtype) if self.gets else None
-
-        def spec(array):
-            return array if array is None or datatype is None else [array, datatype]
-
-        sent = MPI.IN_PLACE if self.in_place else spec(self.send)
-        arguments = [sent, spec(self.recv)]
-        if name == "Reduce_scatter":
-            arguments.append(self.operation.counts(count, size))
-        arguments.append(op)
-        if self.operation.rooted:
-            arguments.append(root)
-        make = getattr(collectives, f"{name}_init")
-        self.request = make(comm, *arguments, method=method, info=info)
-
-    def contribution(self, turn, rank):
-        """Small whole numbers, exact in every type and sum."""
-        index = np.arange(self.count * self.width)
-        return ((index * 7 + rank * 5 + turn * 3) % 11 + 1).astype(self.send.dtype)
-
-    def start(self, turn):
-        """Contribute."""
-        mine = self.contribution(turn, self.comm.rank)
-        if self.in_place:
-            self.recv[:] = mine
-        else:
-            self.send[:] = mine
-            if self.recv is not None:
-                self.recv[:] = 77
-        self.request.Start()
-
-    def check(self, turn):
-        """The result, and that nothing else was written."""
-        over = self.operation.over(self.comm.rank, self.comm.size)
-        if not self.in_place:
-            mine = self.contribution(turn, self.comm.rank)
-            assert np.array_equal(self.send, mine), "the contribution was changed"
-        if not self.gets:
-            return
-        got = self.recv[: (self.part.stop - self.part.start) * self.width]
-        if not over:
-            want = self.contribution(turn, self.comm.rank) if self.in_place else 77
-            assert np.all(got == want), "a rank that gets nothing"
-            return
-        contributions = [self.contribution(turn, rank) for rank in range(over)]
-        want = functools.reduce(self.joined, contributions)
-        want = want[self.part.start * self.width : self.part.stop * self.width]
-        assert np.array_equal(got, want), (
-            f"{self.name} of {self.count}, round {turn}: {got[:4]} instead of {want[:4]}"
-        )
-
-    def joined(self, left, right):
-        """Of two contributions."""
-        if self.width == 4:
-            return (left.reshape(-1, 2, 2) @ right.reshape(-1, 2, 2)).reshape(-1)
-        return left + right if self.op == MPI.SUM else np.maximum(left, right)
-
-    def round(self, turn):
-        """All of a round."""
-        self.start(turn)
-        answer = self.request.Wait()
-        assert answer is None or answer is self.recv
-        self.check(turn)
-
-    def free(self):
-        """The end."""
-        self.request.Free()
+def on_nodes(options):
+    """The same for a row."""
+    return {"nodes": options.get("ranks_per_node", "")}
 
 
 # -- results -------------------------------------------------------------------------------------
+
+
+@parameters(row=rows)
+def case_results(comm, row):
+    reduced = Reduced(comm, row)
+    late = {"nobody": -1, "first": 0, "last": comm.size - 1}[row["late"]]
+    wrong = []
+    for turn in range(ROUNDS if reduced.request else 0):
+        if comm.rank == late:
+            time.sleep(LATE / 10)
+        reduced.start(turn)
+        answer = reduced.request.Wait()
+        assert answer is None or reduced.gets
+        wrong += reduced.faults(turn)
+    reduced.free()
+    assert not any(comm.allgather(wrong)), wrong
 
 
 @parameters(method=names, count=[3, 20_000])
@@ -206,35 +94,6 @@ def case_predefined_operations_and_types(comm, method, op):
         assert np.array_equal(got, want), (code, got, want)
 
 
-PAIRS = {
-    "FLOAT_INT": [("value", "f4"), ("index", "i4")],
-    "DOUBLE_INT": [("value", "f8"), ("index", "i4")],
-    "LONG_INT": [("value", "i8"), ("index", "i4")],
-    "TWOINT": [("value", "i4"), ("index", "i4")],
-    "SHORT_INT": [("value", "i2"), ("index", "i4")],
-    "LONG_DOUBLE_INT": [("value", "g"), ("index", "i4")],
-}
-
-
-@parameters(method=names, kind=PAIRS)
-def case_pairs(comm, method, kind):
-    """The largest and the least value, and the lowest rank that has it."""
-    datatype, dtype = getattr(MPI, kind), np.dtype(PAIRS[kind], align=True)
-    assert dtype.itemsize == datatype.Get_extent()[1]
-    send, got = np.zeros(12, dtype), np.zeros(12, dtype)
-    values = np.random.default_rng(3).integers(0, 3, (comm.size, 12))
-    send["value"], send["index"] = values[comm.rank], comm.rank
-    for op, best in ((MPI.MAXLOC, np.argmax), (MPI.MINLOC, np.argmin)):
-        with collectives.Allreduce_init(
-            comm, [send.view("u1"), datatype], [got.view("u1"), datatype], op, method=method
-        ) as each:
-            each.Start()
-            each.Wait()
-        where = best(values, axis=0)
-        assert np.array_equal(got["index"], where)
-        assert np.array_equal(got["value"], values[where, np.arange(12)].astype(dtype["value"]))
-
-
 # -- the barrier ---------------------------------------------------------------------------------
 
 
@@ -254,6 +113,50 @@ def case_nobody_passes_a_barrier_before_all_have_come(comm, method, options):
 
 
 # -- who runs ahead, who is late -------------------------------------------------------------------
+
+
+@ranks(at_least=2)
+@parameters(name=OPERATIONS, method=names)
+def case_ranks_that_run_ahead(comm, name, method, options, seed):
+    """Delays of one rank after the other; nobody waits for anything but the request."""
+    several = [Reduced(comm, Row(name=name, method=method, bytes=8 * count, **on_nodes(options)))
+               for count in (5, 200, 9000)]
+    for turn in range(9):
+        for reduced in several:
+            if (turn + seed) % comm.size == comm.rank:
+                time.sleep(0.002)
+            reduced.start(turn)
+        for reduced in several[:: 1 if turn % 2 else -1]:
+            if method in any_order() and (turn + comm.rank) % 3 == 0:
+                while not reduced.request.Test():
+                    pass
+            else:
+                reduced.request.Wait()
+            assert not reduced.faults(turn)
+    for reduced in several:
+        reduced.free()
+
+
+@ranks(at_least=2)
+@parameters(name=OPERATIONS, method=any_order, count=[4, 12_000, 270_001],
+            memory=["apart", "unaligned in place"])
+def case_message_between_start_and_wait(comm, name, method, count, memory, options):
+    """Rank 0 is in a blocking receive until all others have completed their round."""
+    reduced = Reduced(comm, Row(name=name, method=method, bytes=8 * count, memory=memory,
+                                **on_nodes(options)))
+    for turn in range(2):
+        if comm.rank == 0:
+            reduced.start(turn)
+            came = [comm.recv(source=peer, tag=TAG) for peer in range(1, comm.size)]
+            assert came == [turn] * (comm.size - 1)
+            reduced.request.Wait()
+        else:
+            time.sleep(LATE * (turn == 0))
+            reduced.start(turn)
+            reduced.request.Wait()
+            comm.send(turn, 0, tag=TAG)
+        assert not reduced.faults(turn)
+    reduced.free()
 
 
 # -- mistakes --------------------------------------------------------------------------------------
@@ -318,20 +221,6 @@ def case_ranks_that_differ(comm, method):
         assert np.all(works.Wait() == comm.size)
 
 
-@ranks(at_least=4, at_most=4)
-def case_nodes_that_do_not_follow_the_ranks(comm):
-    """Commuting operations do not mind; others are told."""
-    shuffled = comm.Split(0, (0, 2, 1, 3)[comm.rank])
-    info = {"ranks_per_node": "2"}
-    try:
-        for method in any_order():
-            reduced = Reduced(shuffled, "Allreduce", method, 9, info=info)
-            reduced.round(1)
-            reduced.free()
-    finally:
-        shuffled.Free()
-
-
 def case_counts_of_a_reduce_scatter_are_asked_for(comm):
     mine = comm.rank + 1
     send = np.arange(comm.size * (comm.size + 1) // 2, dtype=float)
@@ -341,19 +230,3 @@ def case_counts_of_a_reduce_scatter_are_asked_for(comm):
         request.Wait()
     start = comm.rank * mine // 2
     assert np.array_equal(recv, comm.size * send[start : start + mine])
-
-
-def case_memory_that_is_not_aligned(comm):
-    """Elements at odd addresses, which vector units may not like."""
-    if comm.size == 1:
-        skip("nothing is reduced")
-    room = np.zeros(8 * 40 + 1, np.uint8)
-    send = room[1:].view(np.uint8)
-    send[:] = np.arange(40.0).view(np.uint8)
-    recv = np.zeros(8 * 40 + 3, np.uint8)
-    with collectives.Allreduce_init(
-        comm, [send, MPI.DOUBLE], [recv[3:], MPI.DOUBLE], method="rma-p2p"
-    ) as request:
-        request.Start()
-        request.Wait()
-    assert np.array_equal(recv[3:].copy().view(float), comm.size * np.arange(40.0))

@@ -614,7 +614,7 @@ class Reduced(Subject):
         self.recv = self.room(length if self.gets else 0)
 
         def spec(data: np.ndarray) -> Any:
-            return data if basic is None else [data, len(data), basic]
+            return data if basic is None else [data, basic]
 
         given = [MPI.IN_PLACE if self.in_place else spec(self.send),
                  spec(self.recv) if self.gets else None]  # fmt: skip
