@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import scipy.fft
-from cases import parameters, ranks, skip
+from cases import parameters, ranks, skip_if_known
 
 from onesided.collectives import (
     MethodError,
@@ -36,7 +36,7 @@ def planned(comm, n, char, transposed=False, method=METHOD, factors=None, kernel
     try:
         line = LineTransforms(comm, n, char, selection, method, None, transposed, factors=factors)
     except UnsupportedError as error:
-        skip(str(error))
+        skip_if_known(error, method)
     yield line
     line.free()
 

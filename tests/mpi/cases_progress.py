@@ -13,7 +13,7 @@ import threading
 import time
 
 import numpy as np
-from cases import parameters, ranks, skip
+from cases import parameters, ranks, skip, skip_if_known
 from exchange_data import Vector, strict, tables
 from mpi4py import MPI
 
@@ -72,7 +72,7 @@ class Marks:
             else:
                 self.request = Precv_init(self.comm, self.target, 2, 0, method=method)
         except UnsupportedError as error:
-            skip(str(error))
+            skip_if_known(error, method)
 
     def want(self, turn):
         return np.arange(self.count) * 3 + 10**7 * (turn + 1)
