@@ -167,7 +167,7 @@ COLLECTIVES = {
     "cases_table": [
         *on(1, 2, 3), *on(3, name="python", env=PYTHON), *on(2, name="debug", env=DEBUG),
         *without_single_copy(3, full=True),
-        *emulated(3, "1"), *emulated(4, "2"), *full(4), *full(6), *two_nodes(full=True),
+        *emulated(3, "1"), *emulated(4, "2"), *full(2, 3, 4), *two_nodes(full=True),
     ],
     "cases_conformance": [
         *on(1), *on(2, 3, 4, alike=True, thin=True), *full(7), *full(2, 4, name="debug", env=DEBUG),

