@@ -27,7 +27,8 @@ PIP := bin/python -m pip install --quiet --disable-pip-version-check
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-serial test-mpi test-all test-lowest test-petsc lint docs gallery bench clean
+.PHONY: demo test test-serial test-mpi test-all test-lowest test-sanitize test-petsc lint docs gallery \
+	bench clean
 
 demo: $(DEMO)/ready
 	$(ONESIDED) fft --shape 64 64 64 --ranks $(RANKS) --comm rma-fence --iterations 20 --verify
@@ -50,6 +51,12 @@ test-all: $(TEST)/ready
 # with the oldest packages that pyproject.toml allows; PYTHON=python3.12 and so on: another Python
 test-lowest: $(LOWEST)/ready
 	$(LOWEST)/bin/python -m pytest $(PYTEST_ARGS)
+
+# what is compiled, built by gcc with sanitizers of addresses, undefined behavior and threads, under
+# the tests that need no MPI
+test-sanitize: $(TEST)/ready
+	$(TEST)/bin/python tests/sanitize.py address -- $(PYTEST_ARGS)
+	$(TEST)/bin/python tests/sanitize.py thread -- $(PYTEST_ARGS)
 
 # PETSc's solvers on our matrices, with the package python3-petsc4py
 test-petsc: $(PETSC)/ready

@@ -56,7 +56,6 @@ BOARD = -(-(ENTRIES + ROOM) * 8 // ALIGNMENT) * ALIGNMENT
 SHARED = "/dev/shm"
 
 _regions: dict[str, Region] = {}
-_wide_regions: dict[str, Region] = {}
 
 
 def aligned(nbytes: int) -> int:
@@ -122,7 +121,6 @@ class Region:
         finally:
             lock.release()
         self.wide: MPI.Win | None = None
-        self.wide_key = ""
         self.users = 0
         #: What callers may receive in: from where to where, in bytes of this rank's segment.
         self.lent = [(0, nbytes)]
@@ -198,8 +196,6 @@ class Region:
         except Exception:
             self._narrow()
             raise
-        self.wide_key = comm.bcast(uuid.uuid4().hex if comm.rank == 0 else None)
-        _wide_regions[self.wide_key] = self
 
     def _narrow(self) -> None:
         if self.wide is not None:
@@ -216,7 +212,6 @@ class Region:
     def unmap(self) -> None:
         """Collective over the context."""
         _regions.pop(self.key, None)
-        _wide_regions.pop(self.wide_key, None)
         self._narrow()
         self.window.Unlock_all()
         self.window.Free()
@@ -305,11 +300,6 @@ def find_region(array: NDArray[Any]) -> Region | None:
 def region_with_key(key: str | None) -> Region | None:
     """Local. The region with this key, where this rank has a part of it."""
     return None if key is None else _regions.get(key)
-
-
-def wide_region(key: str) -> Region | None:
-    """Local. The region whose window for ranks of other nodes has this key."""
-    return _wide_regions.get(key)
 
 
 # -- the arena ------------------------------------------------------------------------------------

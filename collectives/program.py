@@ -82,9 +82,11 @@ Plan = list[Chain]
 
 
 def copy(target: NDArray[Any], source: NDArray[Any]) -> Step:
-    """The step ``target[...] = source``; both have the same shape and item size."""
+    """The step that copies the bytes of one array to another of the same shape and item size."""
     if target.shape != source.shape or target.dtype.itemsize != source.dtype.itemsize:
         raise ValueError(f"blocks of shapes {source.shape} and {target.shape}")
+    if target.dtype != source.dtype:
+        source = source.view(target.dtype)  # an assignment would convert values
     return (COPY, target, source)
 
 
@@ -347,7 +349,7 @@ class PythonRounds:
         )
 
     def stands(self) -> list[tuple[int, int]]:
-        if self._state != ACTIVE or not self._plans:
+        if self._state != ACTIVE or self._unready or not self._plans:
             return []
         return [(here, len(chain)) for here, chain in zip(self._here, self._plan(), strict=True)]
 
@@ -378,7 +380,8 @@ class PythonRounds:
         self, slots: int, plans: Sequence[Plan], answers: tuple[Any, ...],
         credit: PythonCredit | None, keep: Any,
     ) -> None:  # fmt: skip
-        if len(plans) not in (slots, 2 * slots) or len(answers) != slots:
+        fits = len(plans) in (slots, 2 * slots) and len(answers) == slots
+        if self._state != INACTIVE or slots < 1 or not fits:
             raise ValueError(f"{len(plans)} plans for {slots} slots")
         self._slots, self._plans, self._answers = slots, list(plans), answers
         self._credit, self._keep = credit, keep

@@ -99,6 +99,13 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
             self.fill(val)
         return self
 
+    @classmethod
+    def over(cls, block: NDArray[Any], pencil: Pencil | PencilGeometry, rank: int) -> Self:
+        """Local. A plain array as the block of a pencil, sharing memory."""
+        self = block.view(cls)
+        self._p0, self._rank = pencil, rank
+        return self
+
     def __array_finalize__(self, array: NDArray[Any] | None) -> None:
         pencil = getattr(array, "_p0", None)
         if pencil is None:
@@ -286,8 +293,8 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         domain: Sequence[Any] | None = None,
         as_scalar: bool = False,
     ) -> None:
-        """Collective. Write to an :class:`HDF5File`; or, where the name ends with ".nc" or where
-        it is one, to an :class:`NCFile`."""
+        """Collective. Write to an :class:`HDF5File` where the name ends with ".h5" or ".hdf5", or
+        where it is one; else to an :class:`NCFile`, as in mpi4py-fft."""
         from onesided.pencilfft.io.files import write
 
         write(self, filename, name, step, global_slice, domain, as_scalar)

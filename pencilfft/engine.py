@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -16,48 +16,148 @@ from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.legs import Builder, Leg
 from onesided.pencilfft.pencil import Pencil
 from onesided.pencilfft.settings import NORMS, PLAN_ORDER, Settings
-from onesided.pencilfft.stages import plan_stages
+from onesided.pencilfft.stages import Stage, plan_stages
 from onesided.pencilfft.workspace import Workspace
 
 #: Local shape, dtype, and the memory order that suits a transform, outermost axis first.
 Form = tuple[tuple[int, ...], np.dtype[Any], tuple[int, ...]]
 
-Run = Callable[[NDArray[Any], NDArray[Any], int], None]  # source, target, scale
 
-
-class Engine(Protocol):
-    """What a plan needs of what carries it out.
+class Engine:
+    """Passes and transposes between stages; ``comms`` holds a communicator per grid axis.
 
     ``geometries`` are the local parts before and after a forward transform, without batch axes;
-    ``comms`` the communicators over which the axes of each are split.
+    ``comms`` the communicators over which the axes of each are split. Where ``ends`` are there,
+    they lie between the caller's arrays and those of the first and the last stage.
     """
 
     geometries: tuple[Any, Any]
     comms: tuple[tuple[MPI.Comm, ...], tuple[MPI.Comm, ...]]
+    ends: tuple[Any, Any] | None = None
+    _forms: tuple[Form, Form]
+
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        comms: Sequence[MPI.Comm],
+        stages: Sequence[Stage],
+        settings: Settings,
+        selection: Selection,
+        method: str,
+        info: Mapping[str, str] | None,
+        blocking: Blocking,
+    ) -> None:
+        """Collective over ``comm``. Errors are agreed; what they leave behind is given back."""
+        self._legs: dict[bool, list[Leg]] = {True: [], False: []}
+        self._workspace = Workspace(comms, stages)
+        builder = Builder(
+            stages, self._workspace, selection, len(settings.batch), blocking,
+            settings.overwrite_input,
+        )  # fmt: skip
+        self._scratch = builder.scratch
+        try:
+            with agreed(comm):
+                builder.passes(self._workspace.least_chunks(info))
+                self._workspace.reserve()
+            with agreed(comm):
+                self._workspace.connect(builder.chunks, method, info)
+                ends = [array_like(*form) for form in self._forms]  # only as layouts
+                if self.ends is not None:
+                    ends = [end.room(array) for end, array in zip(self.ends, ends, strict=True)]
+                for forward, scale in zip((True, False), NORMS[settings.norm], strict=True):
+                    self._legs[forward] = builder.legs(forward)
+                    for leg in self._legs[forward]:
+                        # kernels are planned, each rank's own
+                        leg.prepare(*(ends if forward else ends[::-1]), scale)
+                del ends
+            self._workspace.share()
+        except Exception:
+            self.free()
+            raise
 
     def form(self, output: bool) -> Form:
-        """Local. Of the array before the forward transform, or after it, with batch axes."""
-        ...
+        """Local. Of the array before the forward transform, or after it."""
+        return self._forms[output]
 
-    def pencil(self, geometry: Any, comms: Sequence[MPI.Comm]) -> Any:
-        """Local. What users see of a geometry."""
-        ...
-
-    def run(self, forward: bool) -> Run:
-        """Local. The transform of one direction, Collective when called."""
-        ...
+    def legs(self, forward: bool) -> list[Leg]:
+        """Local. Those of one direction, in the order in which they run."""
+        return self._legs[forward]
 
     def exchanges(self, forward: bool) -> Sequence[Any]:
-        """Local. The exchanges of one direction, with ``method``, ``nbytes``, ``setup_time``."""
-        ...
+        """Local. The transposes of one direction, in the order of the forward transform."""
+        return self._workspace.transposes(forward)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory on this rank: between the stages, and of blocks."""
+        return self._workspace.nbytes + self._scratch.nbytes
 
     def free(self) -> None:
         """Collective. Give everything back; a second call does nothing."""
-        ...
+        for legs in self._legs.values():
+            while legs:
+                legs.pop().forget()
+        self._workspace.free()
+
+    @staticmethod
+    def pencil(geometry: Any, comms: Sequence[MPI.Comm]) -> Any:
+        """Local. What users see of a geometry."""
+        return Pencil.of(geometry, comms)
 
 
-class PencilEngine:
-    """Passes and transposes over pencils, of two or more dimensions.
+class Flight:
+    """A transform under way: its legs, of which the first has begun, and this rank's first error.
+
+    A rank that has one computes nothing more, but gives the others what they wait for.
+    """
+
+    __slots__ = ("_arrays", "_end", "_leg", "_legs", "_scale", "_target", "error")
+
+    def __init__(
+        self,
+        engine: Engine,
+        forward: bool,
+        source: NDArray[Any],
+        target: NDArray[Any],
+        scale: int,
+        error: Exception | None = None,
+    ) -> None:
+        """Local. Begin."""
+        self._legs, self._leg, self._scale = engine.legs(forward), 0, scale
+        self._end, self._target = None, target
+        if engine.ends is not None and error is None:
+            self._end = engine.ends[forward]
+            source, target = engine.ends[not forward].load(source), self._end.room(target)
+        self._arrays = source, target
+        self.error = self._legs[0].begin(source, target, scale, error)
+
+    def test(self) -> bool:
+        """Local. Go on as far as can be without waiting; whether it is complete."""
+        legs = self._legs
+        while self._leg < len(legs) and legs[self._leg].test():
+            self._next()
+        return self._leg == len(legs)
+
+    def wait(self) -> Exception | None:
+        """Collective. Complete it; the first error of this rank."""
+        legs = self._legs
+        while self._leg < len(legs):
+            legs[self._leg].wait()
+            self._next()
+        return self.error
+
+    def _next(self) -> None:
+        """The leg is complete: begin the next one, or end."""
+        self._leg += 1
+        if self._leg < len(self._legs):
+            leg = self._legs[self._leg]
+            self.error = leg.begin(*self._arrays, self._scale, self.error)
+        elif self._end is not None and self.error is None:
+            self._end.store(self._target)
+
+
+class PencilEngine(Engine):
+    """The stages of two or more dimensions.
 
     ``comms`` holds a communicator per axis, its ranks in the order of the axis; they are borrowed.
     """
@@ -74,8 +174,7 @@ class PencilEngine:
     ) -> None:
         """Collective over ``comm``. Errors are agreed; what they leave behind is given back."""
         batch = len(settings.batch)
-        alone = [MPI.COMM_SELF] * batch
-        every = [*alone, *comms]
+        every = [*[MPI.COMM_SELF] * batch, *comms]
         first = PencilGeometry(
             settings.batch + settings.shape,
             tuple(each.size for each in every),
@@ -96,62 +195,11 @@ class PencilEngine:
         last = natural
         if settings.order == PLAN_ORDER:
             last = memory_order(len(every), stages[-1].axes)
-        self._forms: tuple[Form, Form] = (
+        self._forms = (
             (ends[0].subshape, settings.dtype, natural),
             (ends[1].subshape, settings.spectral_dtype, last),
         )
-        self._legs: dict[bool, list[Leg]] = {True: [], False: []}
-        self._workspace = Workspace(every, stages)
-        builder = Builder(
-            stages, self._workspace, selection, batch, blocking, settings.overwrite_input
-        )
-        try:
-            with agreed(comm):
-                builder.passes(self._workspace.least_chunks(info))
-                self._workspace.reserve()
-            with agreed(comm):
-                self._workspace.connect(builder.chunks, method, info)
-                before, after = (array_like(*form) for form in self._forms)  # only as layouts
-                for forward, scale in zip((True, False), NORMS[settings.norm], strict=True):
-                    ends_of = (before, after) if forward else (after, before)
-                    self._legs[forward] = builder.legs(forward)
-                    for leg in self._legs[forward]:
-                        leg.prepare(*ends_of, scale)  # kernels are planned, each rank's own
-                before = after = ends_of = None  # type: ignore[assignment]
-            self._workspace.share()
-        except Exception:
-            self.free()
-            raise
-
-    def form(self, output: bool) -> Form:
-        """Local. Of the array before the forward transform, or after it."""
-        return self._forms[output]
-
-    def run(self, forward: bool) -> Run:
-        """Local. The transform of one direction."""
-        legs = self._legs[forward]
-
-        def run(source: NDArray[Any], target: NDArray[Any], scale: int) -> None:
-            for leg in legs:
-                leg(source, target, scale)
-
-        return run
-
-    def exchanges(self, forward: bool) -> Sequence[Any]:
-        """Local. The transposes of one direction, in the order of the forward transform."""
-        return self._workspace.transposes(forward)
-
-    def free(self) -> None:
-        """Collective. Give everything back; a second call does nothing."""
-        for legs in self._legs.values():
-            while legs:
-                legs.pop().forget()
-        self._workspace.free()
-
-    @staticmethod
-    def pencil(geometry: PencilGeometry, comms: Sequence[MPI.Comm]) -> Pencil:
-        """Local. The public form of a geometry."""
-        return Pencil.of(geometry, comms)
+        super().__init__(comm, every, stages, settings, selection, method, info, blocking)
 
 
 def array_like(shape: Sequence[int], dtype: np.dtype[Any], order: Sequence[int]) -> NDArray[Any]:

@@ -1,14 +1,7 @@
-"""What carries out a plan, and gets better at it while it is used.
-
-A plan is there at once: its kernels and the size of its blocks are those of an earlier plan, of one
-that is alike, or a guess. What is not known is measured after some of the first transforms, when
-these have taken as long as measuring takes, so that no program runs twice as long for it; and it
-is remembered.
-"""
+"""What carries out a plan: its engine, and when that is given back."""
 
 from __future__ import annotations
 
-import time
 import warnings
 from typing import Any
 
@@ -16,21 +9,16 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.agreement import agree, agreed, from_root, largest
-from onesided.collectives.errors import ResourceError, UnsupportedError
+from onesided.collectives.agreement import agree, from_root, largest
+from onesided.collectives.errors import RequestError
 from onesided.pencilfft.commons import Commons
+from onesided.pencilfft.engine import Flight
 from onesided.pencilfft.kernels.selection import Selection
-from onesided.pencilfft.planner import MARGIN, Choice, Planner, seconds_of
-
-#: Seconds of measuring for every second that the program has spent in transforms.
-SHARE = 0.5
-
-#: Transforms whose time the measurement of a candidate takes, about, beside what it takes to make.
-TRIAL_CALLS, TRIAL_SECONDS = 12, 0.02
+from onesided.pencilfft.planner import Planner
 
 
 class Execution:
-    """The engine of a plan, and what is still to be found out about it.
+    """The engine of a plan.
 
     Shared by a plan and its transforms; when the last of them is dropped, it warns, and what has
     to be freed waits for the next collective call.
@@ -44,132 +32,101 @@ class Execution:
         sizes: tuple[int, ...] | None,
     ) -> None:
         """Collective. Errors are agreed."""
-        self._commons, self._planner, self._selection = commons, planner, selection
+        self._commons, self._comm = commons, commons.context.comm
         #: What was decided, and what carries it out.
-        self.choice, self.engine, self._candidates = planner.plan(sizes)
+        self.choice, self.engine = planner.plan(sizes)
+        #: Whether data travel between ranks.
+        self.transposes = bool(self.engine.exchanges(True))
         self._number = commons.count()
         self._destroyed = False
+        self._flight: Flight | None = None  # a transform that was begun
+        self._left: Exception | None = None  # of one, which the other ranks do not know of
         self._flag, self._flags = np.zeros(1, np.int64), np.zeros(1, np.int64)
-        self._calls, self._used, self._spent = 0, 0.0, 0.0
-        self._bound: float | None = None  # seconds of the present engine
-        self._changed = False  # kernels, since the engine was made
         selection.settle()
-        self._keep()
-        self._open = bool(self._candidates) or planner.adaptive
-
-    def agree(self, error: Exception | None) -> None:
-        """Collective. Raise on every rank what one of them has to say; cheap where none has."""
-        comm = self._commons.context.comm
-        self._flag[0] = error is not None
-        comm.Allreduce(self._flag, self._flags, MPI.MAX)
-        if self._flags[0]:
-            agree(comm, error, "a transform")
-
-    @property
-    def transposes(self) -> bool:
-        """Local. Whether data travel between ranks."""
-        return bool(self.engine.exchanges(True))
+        self._keep(selection)
 
     def run(
-        self, forward: bool, source: NDArray[Any], target: NDArray[Any], scale: int
+        self,
+        forward: bool,
+        source: NDArray[Any],
+        target: NDArray[Any],
+        scale: int,
+        error: Exception | None,
     ) -> None:
-        """Collective. Transform, and now and then look for a better way."""
-        if not self._open:
-            self.engine.run(forward)(source, target, scale)
-            return
-        began = time.perf_counter()
-        self.engine.run(forward)(source, target, scale)
-        self._used += time.perf_counter() - began
-        self._calls += 1
-        if not self._calls & (self._calls - 1):  # rarely, and the same on all ranks
-            self._improve()
+        """Collective. Transform, or raise on every rank what one of them has to say.
+
+        Ranks agree once, at the end, when the arguments and what the kernels did are known.
+        """
+        error = error or self._left
+        self._agree(Flight(self.engine, forward, source, target, scale, error).wait())
+
+    def start(
+        self,
+        forward: bool,
+        source: NDArray[Any],
+        target: NDArray[Any],
+        scale: int,
+        error: Exception | None,
+    ) -> None:
+        """Collective. Begin a transform; raise on every rank what one of them has to say of the
+        arguments, or of what the kernels did in one that was begun before."""
+        self._agree(error or self._left)
+        self._flight = Flight(self.engine, forward, source, target, scale)
+
+    def test(self) -> bool:
+        """Local. Go on with the transform that was begun; whether it is complete."""
+        return self._flight is None or self._flight.test()
+
+    def wait(self) -> None:
+        """Collective. Complete the transform that was begun; raise what this rank has to say. The
+        others hear of it when they begin the next one."""
+        flight, self._flight = self._flight, None
+        if flight is not None:
+            self._left = flight.wait()
+            if self._left is not None:
+                raise self._left
+
+    @property
+    def active(self) -> bool:
+        """Local. Whether a transform was begun and is not completed."""
+        return self._flight is not None
+
+    @property
+    def any_order(self) -> bool:
+        """Local. Whether ranks may go on with this plan and others in different orders."""
+        both = (*self.engine.exchanges(True), *self.engine.exchanges(False))
+        return all(each.request.any_order for each in both)
+
+    def _agree(self, error: Exception | None) -> None:
+        self._flag[0] = error is not None
+        self._comm.Allreduce(self._flag, self._flags, MPI.MAX)
+        if self._flags[0]:
+            self._left = None
+            agree(self._comm, error, "a transform")
+
+    def _keep(self, selection: Selection) -> None:
+        """Collective. What has been measured, by any rank, into the file of rank 0."""
+        comm = self._comm
+        mine = selection.news()
+        if largest(comm, None, "news", [len(mine)])[0]:
+            news = comm.gather(mine)
+            # a warning may have been made an error
+            from_root(comm, lambda: selection.keep(news or []))
 
     @property
     def alive(self) -> bool:
         """Local. False after :meth:`free`."""
         return not self._destroyed
 
-    # -- improving -------------------------------------------------------------------------------
-
-    def _improve(self) -> None:
-        """Collective. Measure for as long as the transforms so far allow."""
-        comm = self._commons.context.comm
-        spans = largest(comm, None, "improve", _nanos(self._used, self._spent))
-        used, spent = (1e-9 * span for span in spans)
-        allowed = SHARE * used - spent
-        call = used / self._calls
-        began, steps = time.perf_counter(), 0
-        while allowed > 0 and self._open:
-            if not self._step(allowed, call):
-                break
-            steps += 1
-            (taken,) = largest(comm, None, "improved", _nanos(time.perf_counter() - began))
-            allowed = SHARE * used - spent - 1e-9 * taken
-        if steps:
-            self._keep()
-        self._spent += time.perf_counter() - began
-
-    def _step(self, allowed: float, call: float) -> bool:
-        """Collective. Find out one thing; false where there is not enough time for it yet."""
-        comm = self._commons.context.comm
-        asks = self._selection.open
-        cost = self._selection.cost if asks else 0.0
-        wanted, needed = largest(comm, None, "kernels", [asks, *_nanos(cost)])
-        if wanted:
-            if allowed < 1e-9 * needed:
-                return False
-            with agreed(comm):
-                self._changed = (asks and self._selection.improve()) or self._changed
-            return True
-        if largest(comm, None, "changed", [self._changed])[0]:
-            self._changed = False
-            self._replace(self.choice, None)
-            return True
-        if not self._candidates:
-            self._planner.learn(self.choice)
-            self._open = False
-            return True
-        if allowed < 2 * TRIAL_SECONDS + TRIAL_CALLS * call:
-            return False
-        if self._bound is None:
-            self._bound = seconds_of(comm, self.engine)
-        self._replace(self._candidates.pop(0), (1 - MARGIN) * self._bound)
-        if not self._candidates:
-            self._candidates = self._planner.next_candidates(self.choice)
-        return True
-
-    def _replace(self, choice: Choice, bound: float | None) -> None:
-        """Collective. Another engine, if it takes less than ``bound`` seconds."""
-        try:
-            engine = self._planner.make(choice)
-        except (UnsupportedError, ResourceError):
-            return
-        if bound is not None:
-            seconds = seconds_of(self._commons.context.comm, engine)
-            if seconds >= bound:
-                engine.free()
-                return
-            self._bound = seconds
-        self.engine, before = engine, self.engine
-        self.choice = choice
-        before.free()
-
-    def _keep(self) -> None:
-        """Collective. What has been measured, by any rank, into the file of rank 0."""
-        comm = self._commons.context.comm
-        mine = self._selection.news()
-        most = largest(comm, None, "news", [len(mine)])[0]
-        if most:
-            news = comm.gather(mine)
-            # a warning may have been made an error
-            from_root(comm, lambda: self._selection.keep(news or []))
-
     # -- the end ---------------------------------------------------------------------------------
 
     def free(self) -> None:
-        """Collective. Give everything back; a second call does nothing."""
+        """Collective. Give everything back; a second call does nothing. RequestError while a
+        transform is under way."""
+        if self._flight is not None:
+            raise RequestError("a plan cannot be destroyed while a transform is under way")
         if not self._destroyed:
-            self._destroyed, self._open = True, False
+            self._destroyed = True
             self.engine.free()
             self._commons.collect()
 
@@ -180,7 +137,3 @@ class Execution:
                 "a plan was dropped without destroy(); its memory and communicators wait for the "
                 "next plan on its communicator", ResourceWarning, source=self, stacklevel=2,
             )  # fmt: skip
-
-
-def _nanos(*seconds: float) -> list[int]:
-    return [int(1e9 * each) for each in seconds]

@@ -127,9 +127,11 @@ def write_field(
 def read_field(
     grid: Grid, field: NDArray[Any], filename: Any, name: str = "field", step: int = 0
 ) -> None:
-    """Collective. Fill what ranks own of a field from an HDF5 file, whoever has written it."""
-    from onesided.pencilfft.io.files import read
+    """Collective. Fill what ranks own of a field from an :class:`HDF5File`, or from the file of
+    this name, whoever has written it."""
+    from onesided.pencilfft.io.hdf5 import HDF5File
 
     own = _Owned.of(grid, field)
-    read(own, filename, name, step)
+    file = filename if isinstance(filename, HDF5File) else HDF5File(filename, mode="r")
+    file.read(own, name, step)
     field[grid.owned] = own

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ class Leg:
 
     ``source`` is the transpose that filled ``reads``; its memory is released after the pass.
     ``follows``: what the leg before has written to the user's output is read. ``stays``: the
-    result takes the place of what is read.
+    result takes the place of what is read. ``before`` changes what is read, in place.
     """
 
     local: Pass
@@ -33,23 +33,50 @@ class Leg:
     transpose: Transpose | None = None
     follows: bool = False
     stays: bool = False
+    before: Callable[[NDArray[Any]], None] | None = None
 
-    def __call__(self, source: NDArray[Any], target: NDArray[Any], scale: int) -> None:
-        """Collective. Transform the blocks of this rank and hand them on."""
-        reads, writes = self._ends(source, target)
+    def begin(
+        self,
+        source: NDArray[Any],
+        target: NDArray[Any],
+        scale: int,
+        error: Exception | None,
+    ) -> Exception | None:
+        """Local. Transform the blocks of this rank and hand them on; :meth:`wait` follows.
+
+        Returns the error of this rank. With one nothing is computed, but other ranks get what they
+        wait for.
+        """
         transpose = self.transpose
-        if transpose is None:
-            self.local(reads, writes, scale)
-            if self.source is not None:
-                self.source.release()
-            return
-        opened = transpose.open()
-        self.local.deliver(reads, scale, DIRECT if opened else STAGED)
+        opened = transpose is not None and transpose.open()
+        if error is None:
+            try:
+                reads, writes = self._ends(source, target)
+                if self.before is not None:
+                    self.before(reads)
+                if transpose is None:
+                    self.local(reads, writes, scale)
+                else:
+                    self.local.deliver(reads, scale, DIRECT if opened else STAGED)
+            except Exception as problem:
+                error = problem
         if self.source is not None:
             self.source.release()
-        if not opened:
-            transpose.start()
-        transpose.wait()
+        if transpose is not None:
+            if not opened:
+                transpose.start()
+            elif error is not None:
+                transpose.ready_all()
+        return error
+
+    def wait(self) -> None:
+        """Collective. Wait for what other ranks hand on."""
+        if self.transpose is not None:
+            self.transpose.wait()
+
+    def test(self) -> bool:
+        """Local. Whether other ranks have handed on what this leg waits for."""
+        return self.transpose is None or bool(self.transpose.test())
 
     def prepare(self, source: NDArray[Any], target: NDArray[Any], scale: int) -> None:
         """Local. Plan the pass for user's arrays of these memory layouts."""
@@ -69,7 +96,7 @@ class Leg:
     def forget(self) -> None:
         """Local. Drop every view of the plan's memory."""
         self.local.forget()
-        self.reads = self.writes = self.source = self.transpose = None
+        self.reads = self.writes = self.source = self.transpose = self.before = None
 
 
 @dataclass
@@ -87,7 +114,8 @@ class Builder:
     overwrites: bool
 
     def __post_init__(self) -> None:
-        self._scratch = Scratch()
+        #: The memory of blocks that are worked on.
+        self.scratch = Scratch()
         self._passes: dict[bool, list[Pass]] = {True: [], False: []}
 
     def passes(self, least: Sequence[int]) -> None:
@@ -101,7 +129,7 @@ class Builder:
                 ends = k == (last if forward else 0)
                 made.append(Pass(
                     self.selection, steps[k if forward else last - k], side.subshape,
-                    self._scratch, self.blocking, uncut=None if ends else end.axis,
+                    self.scratch, self.blocking, uncut=None if ends else end.axis,
                     consumes=self.overwrites or k != (0 if forward else last),
                     least=0 if ends else least[k if forward else k - 1],
                 ))  # fmt: skip
@@ -166,7 +194,7 @@ class Builder:
         self, steps: Sequence[Operation], shape: Sequence[int], blocking: Blocking, ours: bool
     ) -> Leg:
         return Leg(
-            Pass(self.selection, steps, shape, self._scratch, blocking, consumes=ours)
+            Pass(self.selection, steps, shape, self.scratch, blocking, consumes=ours)
         )
 
 

@@ -95,7 +95,7 @@ def _of_axis(
 ) -> list[Operation]:
     lengths = (transform.physical, transform.full)
     steps = [Operation(*transform.forward, transform, lengths, (before, after))]
-    if transform.full != transform.spectral:
+    if transform.padded:
         lengths = (transform.full, transform.spectral)
         steps.append(Operation(CUT, True, transform, lengths, (after, after)))
     return steps
@@ -106,36 +106,39 @@ def _reversed(step: Operation) -> Operation:
     return Operation(*call, step.transform, step.lengths[::-1], step.dtypes[::-1])
 
 
-def resizer(step: Operation) -> Callable[[NDArray[Any], NDArray[Any]], None]:
+def resizer(
+    step: Operation, orthogonal: bool = False
+) -> Callable[[NDArray[Any], NDArray[Any]], None]:
     """Local. What cuts or pads a spectrum: ``run(source, target)``.
 
     A spectrum is cut to the modes that the unpadded points carry. Of an even number of points the
     highest mode stands for both signs (the symmetric interpolant): it takes the sum of the two
-    when cut, and gives each a half when padded.
+    when cut, and gives each a half when padded. So does the highest mode of "dct1" and "dst2";
+    where transforms are ``orthogonal`` it gives the root of a half.
     """
     transform = step.transform
-    if transform.kind == "c2c":
+    if transform.kind == "c2c" and not transform.kept:
         return _resize_full(step)
-    shared = transform.kind == "r2c" and transform.length % 2 == 0
-    return _resize_half(step, shared)
+    factor = (0.5 if step.kind == PAD else 2.0) if transform.shares_highest else 1.0
+    return _resize_half(step, factor**0.5 if orthogonal else factor)
 
 
-def _resize_half(step: Operation, shared: bool) -> Callable[[NDArray[Any], NDArray[Any]], None]:
-    """Of non-negative modes, or of cosines and sines: the first ones are kept."""
+def _resize_half(step: Operation, factor: float) -> Callable[[NDArray[Any], NDArray[Any]], None]:
+    """Of non-negative modes, or of cosines and sines: the first ones are kept, the highest of them
+    times a factor."""
     axis, kept = step.axis, min(step.lengths)
     low, rest = _along(axis, 0, kept), _along(axis, kept, None)
     top = _along(axis, kept - 1, kept)
-    cuts = step.kind == CUT
-    factor = 2.0 if cuts else 0.5
+    real = step.transform.kind == "r2c"
 
     def run(source: NDArray[Any], target: NDArray[Any]) -> None:
         np.copyto(target[low], source[low])
-        if not cuts:
-            target[rest] = 0
-        if shared:
+        target[rest] = 0
+        if factor != 1.0:
             highest = target[top]
-            np.multiply(highest.real, factor, out=highest.real)
-            highest.imag[...] = 0
+            np.multiply(highest, factor, out=highest)
+            if real:
+                highest.imag[...] = 0
 
     return run
 

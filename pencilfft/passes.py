@@ -61,6 +61,11 @@ class Scratch:
         self._nbytes = 0
         self._memory: list[NDArray[np.uint8]] = []
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both pieces."""
+        return 2 * self._nbytes
+
     def reserve(self, nbytes: int) -> None:
         """Local. See to it that both pieces are this large; before any view is asked for."""
         if nbytes > self._nbytes:
@@ -136,6 +141,7 @@ class Pass:
             for step, each in zip(steps, self._block_shapes((block, part))[1:], strict=True):
                 dtype = step.dtypes[1]
                 scratch.reserve(_nbytes(_apart(each, dtype, self._order), dtype))
+        self._chosen: dict[Operation, set[str]] = {}  # kernels and their ways
         self._scripts: dict[Any, Callable[..., object]] = {}
         self._routes: dict[str, tuple[Sequence[Sequence[Outlet]], Ready | None]] = {}
 
@@ -176,6 +182,16 @@ class Pass:
         for route in [None] if target is not None else routes:
             if not self._empty:
                 self._script((source, source if target is None else target), scale, route)
+
+    def describe(self) -> list[str]:
+        """Local. Each operation, with the kernels that do it, as far as it has been planned."""
+        lines = []
+        for step in self._operations:
+            found = sorted(self._chosen.get(step, ()))
+            names = f": {', '.join(found)}" if found else ""
+            lines.append(f"{step.kind} along axis {step.axis}, {step.lengths[0]} to "
+                         f"{step.lengths[1]}{names}")  # fmt: skip
+        return lines
 
     def forget(self) -> None:
         """Local. Drop the views of all routes."""
@@ -317,22 +333,24 @@ class Pass:
         return self._scratch.view(place, shape, dtype, self._order)
 
     def _run(self, step: Operation, source: Layout, target: NDArray[Any] | None, scale: int) -> Run:
+        orthogonal = scale == ORTHONORMAL and step.transform.kind in REAL_KINDS
         if not step.is_kernel:
-            return resizer(step)
+            return resizer(step, orthogonal)
         own, others = step.normalization(scale)
-        return self._selection.run_for(
-            Task(
-                kind=step.kind,
-                axis=step.axis,
-                forward=step.forward,
-                scale=own,
-                orthogonal=scale == ORTHONORMAL and step.kind in REAL_KINDS,
-                source=source,
-                target=source if target is None else Layout.of(target),
-                in_place=target is None,
-                others=others,
-            )
+        task = Task(
+            kind=step.kind,
+            axis=step.axis,
+            forward=step.forward,
+            scale=own,
+            orthogonal=orthogonal,
+            source=source,
+            target=source if target is None else Layout.of(target),
+            in_place=target is None,
+            others=others,
         )
+        run = self._selection.run_for(task)
+        self._chosen.setdefault(step, set()).add(self._selection.choice_of(task))
+        return run
 
     def _copy_of(
         self,

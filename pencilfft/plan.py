@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -11,7 +11,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
-from onesided.collectives.agreement import agree
+from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.collectives.hints import Hints
 from onesided.pencilfft.commons import Commons
@@ -19,10 +19,12 @@ from onesided.pencilfft.decomposition import choose_grid
 from onesided.pencilfft.engine import Engine
 from onesided.pencilfft.execution import Execution
 from onesided.pencilfft.kernels.selection import Selection
-from onesided.pencilfft.pencil import Communicators, Subcomm
+from onesided.pencilfft.pencil import Communicators, Pencil, Subcomm
 from onesided.pencilfft.planner import AUTO, Planner
+from onesided.pencilfft.points import carried, points, wavenumbers
+from onesided.pencilfft.redistribution import Transfer
 from onesided.pencilfft.settings import (
-    ADAPTIVE,
+    BRIEF,
     C_ORDER,
     ESTIMATE,
     NORMS,
@@ -30,7 +32,8 @@ from onesided.pencilfft.settings import (
     Settings,
     backend_name,
 )
-from onesided.pencilfft.transform import SharedArrays, Side, Transform
+from onesided.pencilfft.stages import COMPLEX, AxisTransform
+from onesided.pencilfft.transform import SharedArrays, Side, Transform, in_one_memory
 
 
 class PFFT:
@@ -83,13 +86,12 @@ class PFFT:
         they hold travels in one message.
     transposed_out
         Whether the output stays in the layout of the last stage (default, as in mpi4py-fft) or is
-        distributed like the input. Of one-dimensional arrays: whether it stays in the order of
-        the four-step algorithm (default: no).
+        distributed like the input. One-dimensional spectra are always in their natural order.
     effort
-        "adaptive": the plan is there at once, as an earlier one like it or a guess, and what is not
-        known of kernels, methods and block sizes is measured after some of the first transforms,
-        which take no more than half as long again for it; results differ by rounding then.
-        "measure" measures before the plan is there; "estimate" never, and asks no file.
+        What is measured before the plan is there; nothing is afterwards, and equal calls give
+        equal bits. "brief" (default): kernels, for some 50 ms, where wisdom does not know them;
+        "measure": all of them, methods, block sizes and ``grid="auto"``; "estimate": nothing, and
+        no file is asked.
     wisdom
         File of what was measured before: None for the usual one, a path, or False for none.
     order
@@ -99,11 +101,18 @@ class PFFT:
         Threads of a kernel, where it has them: scipy, ducc0, pyfftw, mpi4py-fft; not mkl.
     planner_effort
         As in mpi4py-fft: FFTW_ESTIMATE, FFTW_MEASURE, FFTW_PATIENT and FFTW_EXHAUSTIVE are
-        "estimate", "adaptive", "measure" and "measure".
+        "estimate", "brief", "measure" and "measure".
     overwrite_input
         True: transforms may be made in the caller's input, which saves copies, and memory where
         nothing is transposed; what it holds afterwards is not defined. Otherwise, and with FFTW's
         flags, which are mpi4py-fft's words for a copy of its own, inputs are never written to.
+
+    in_place
+        The plan's own arrays, :attr:`Transform.input_array` and ``output_array``, are one memory,
+        as FFTW's are: a call without arrays transforms what is there, real lines to their spectra.
+        Inputs may be overwritten then.
+    comm_backend
+        As in later versions of mpi4py-fft: "MPI".
 
     Errors (PatternError, UnsupportedError, MethodError, MismatchError where ranks disagree) are
     raised by all ranks. Memory beside the user's arrays, in local volumes of the larger of the
@@ -150,6 +159,8 @@ class PFFT:
         threads: int = 1,
         planner_effort: str | None = None,
         overwrite_input: bool | str = False,
+        in_place: bool = False,
+        comm_backend: str = "MPI",
     ) -> None:
         began = time.perf_counter()
         given = None
@@ -163,9 +174,11 @@ class PFFT:
         error: Exception | None = None
         name = ""
         try:
+            if comm_backend != "MPI":
+                raise UnsupportedError(f"comm_backend={comm_backend!r}; there is MPI")
             words = (
                 padding, transforms, kinds, backend_name(backend), norm, batch, transposed_out,
-                _effort(effort, planner_effort), order, threads, overwrite_input,
+                _effort(effort, planner_effort), order, threads, in_place or overwrite_input,
             )  # fmt: skip
             settings = Settings.of(shape, axes, dtype, *words)
             hints = Hints.of(info)
@@ -197,6 +210,15 @@ class PFFT:
             _side(engine, settings, self.pencil[out], out) for out in (False, True)
         )
         self._arrays = SharedArrays(sides)
+        if in_place:
+            transposes = execution.transposes
+            with agreed(whole):
+                padded = any(step.physical != step.length for step in settings.transforms)
+                if padded and not transposes:
+                    raise UnsupportedError("padded transforms in one memory need a transpose")
+                axis = settings.real_axis
+                arrays = in_one_memory(sides, -1 if axis is None else axis, transposes)
+            self._arrays = SharedArrays(sides, arrays)
         scales = NORMS[settings.norm]
         #: The transform from physical to spectral space.
         self.forward = Transform(
@@ -232,14 +254,28 @@ class PFFT:
 
     @property
     def transfer(self) -> Sequence[Any]:
-        """Between two groups of axes each, the exchange of a forward transform, or None: those
-        within a group come last. Empty after :meth:`destroy`."""
-        if self._transfer is not None:
-            given: Sequence[Any] = self._transfer
-            return given
-        exchanges = self._engine.exchanges(True)
-        gaps = max(len(self.axes) - 1, 0) if self._execution.alive else 0
-        return (*exchanges, *[None] * (gaps - len(exchanges)))[:gaps]
+        """Between two groups of axes each, the :class:`Transfer` of a forward transform, for any
+        arrays. Empty after :meth:`destroy`."""
+        if self._transfer is None:
+            self._transfer = tuple(self._transfers())
+        given: Sequence[Any] = self._transfer
+        return given
+
+    def _transfers(self) -> Iterator[Transfer]:
+        batch, dtype, pencil = self.batch, self._settings.dtype, self.pencil[0]
+        for steps, following in zip(self.xfftn, reversed(self.axes[:-1]), strict=False):
+            geometry = pencil.geometry
+            for step in steps:
+                geometry = geometry.resized(step.axis, step.spectral)
+                dtype = COMPLEX[dtype.char] if step.kind == "r2c" else dtype
+            before = Pencil.of(geometry, pencil.subcomm)
+            pencil = before.pencil(following[-1])
+            plain = before.transfer(pencil, dtype)
+            yield Transfer(
+                plain.comm, batch + plain.shape, dtype,
+                batch + plain.subshapeA, plain.axisA + len(batch),
+                batch + plain.subshapeB, plain.axisB + len(batch),
+            )  # fmt: skip
 
     @transfer.setter
     def transfer(self, transfers: Any) -> None:
@@ -290,21 +326,93 @@ class PFFT:
         """Local. The memory order of arrays that the plan makes, outermost axis first."""
         return self._sides[bool(forward_output)].order if self._sides else None
 
-    def frequencies(self) -> NDArray[np.int64]:
-        """Local. Of a one-dimensional plan: the frequency of every coefficient of this rank."""
-        line = getattr(self._engine, "frequencies", None)
-        if line is None:
-            raise UnsupportedError(f"frequencies() of {self.dimensions} dimensions")
-        found: NDArray[np.int64] = line()
+    def local_mesh(self, domain: Sequence[Any] | None = None) -> list[NDArray[Any]]:
+        """Local. The coordinates of this rank's points in physical space, one array for each axis,
+        which broadcast against each other and against the arrays of the plan.
+
+        ``domain`` gives each axis as a pair (origin, length), or as a length from 0; None is
+        (0, 2 pi). Points are those of a period, without its end, or of the kind of cosines and
+        sines of the axis, in an interval.
+        """
+        pencil, steps = self.forward.input_pencil, self._steps
+        given = _per_axis("domain", domain, len(pencil.shape), 2 * np.pi)
+        pairs = [entry if np.iterable(entry) else (0.0, entry) for entry in given]
+        return self._open_mesh(False, [
+            origin + length * points(steps.get(axis), count)
+            for axis, (count, (origin, length)) in enumerate(zip(pencil.shape, pairs, strict=True))
+        ])  # fmt: skip
+
+    def wavenumbers(self, scaled: Sequence[float] | float | None = None) -> list[NDArray[Any]]:
+        """Local. What this rank's coefficients belong to, one array for each axis, which broadcast
+        against each other and against the arrays of the plan.
+
+        Of Fourier transforms the waves in a period, negative ones too, of cosines and sines the
+        half waves in the interval; 0 along axes that are not transformed. With ``scaled``, the
+        lengths of the domain (or one for all axes), per unit of length: 2 pi k / L, or pi k / L.
+        """
+        pencil, steps = self.forward.output_pencil, self._steps
+        lengths = _per_axis("scaled", scaled, len(pencil.shape), None)
+        return self._open_mesh(True, [
+            wavenumbers(steps.get(axis), count, length)
+            for axis, (count, length) in enumerate(zip(pencil.shape, lengths, strict=True))
+        ])  # fmt: skip
+
+    def mask(self, fraction: float = 2 / 3) -> NDArray[np.bool_]:
+        """Local. True where a coefficient of this rank is below ``fraction`` of the highest
+        wavenumber along every axis: the 2/3 rule, where arrays are not padded."""
+        pencil, steps = self.forward.output_pencil, self._steps
+        kept = self._open_mesh(True, [
+            carried(steps.get(axis), count, fraction) for axis, count in enumerate(pencil.shape)
+        ])  # fmt: skip
+        found: NDArray[np.bool_] = np.ones(tuple(pencil.subshape), bool)
+        for each in kept:
+            found &= each
         return found
+
+    @property
+    def _steps(self) -> dict[int, AxisTransform]:
+        return {step.axis: step for step in self._settings.transforms}
+
+    def _open_mesh(self, output: bool, lines: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """This rank's part of a line of numbers for each axis."""
+        own = self._pencil(output).local_slice()
+        parts = [line[span] for line, span in zip(lines, own, strict=True)]
+        return [np.asarray(part) for part in np.meshgrid(*parts, indexing="ij", sparse=True)]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that this rank has for the plan, beside arrays of the caller's and the
+        plan's own."""
+        return self._engine.nbytes
+
+    def explain(self) -> str:
+        """Local. What the plan does, for people: grid, method and blocks, and in both directions
+        each step with the kernel and the way that does it, and each exchange."""
+        settings, choice = self._settings, self.choice
+        lines = [
+            settings.describe(),
+            f"process grid {choice.grid}, {self.nbytes} bytes, made in {self.setup_time:.3f} s",
+            f"blocks of {choice.blocking.nbytes} bytes"
+            + ", transformed where they are read" * choice.blocking.in_source
+            + ", transformed where they are written" * choice.blocking.in_target,
+        ]
+        for forward in (True, False):
+            lines.append("forward:" if forward else "backward:")
+            for leg in self._engine.legs(forward):
+                lines += [f"  {words}" for words in leg.local.describe()]
+                if leg.transpose is not None:
+                    sent = leg.transpose.nbytes
+                    lines.append(f"  exchange by {leg.transpose.method}, sends {sent} bytes")
+        return "\n".join(lines)
 
     def _pencil(self, forward_output: bool) -> Any:
         return self.forward.output_pencil if forward_output else self.forward.input_pencil
 
     def destroy(self) -> None:
         """Collective. Free requests, window memory and communicators; twice is once."""
-        self._arrays.forget()
         self._execution.free()
+        self._arrays.forget()
+        self._transfer = ()
         if self._given is not None:
             self._given.destroy()
 
@@ -322,6 +430,16 @@ class PFFT:
             self.destroy()
 
 
+def _per_axis(name: str, given: Any, count: int, usual: Any) -> list[Any]:
+    """One entry for each axis, from a sequence of them or from one for all."""
+    if given is None:
+        return [usual] * count
+    entries = list(given) if np.iterable(given) else [given] * count
+    if len(entries) != count:
+        raise PatternError(f"{name} has {len(entries)} entries for {count} axes")
+    return entries
+
+
 def _side(engine: Engine, settings: Settings, pencil: Any, output: bool) -> Side:
     shape, dtype, order = engine.form(output)
     return Side(pencil, shape, settings.batch + tuple(pencil.shape), dtype, order, settings.batch)
@@ -336,7 +454,7 @@ def _aligned_first(darray: Any) -> list[int]:
 def _effort(effort: Any, planner_effort: Any) -> Any:
     """Ours, from mpi4py-fft's words where they are given."""
     if planner_effort is None:
-        return ADAPTIVE if effort is None else effort
+        return BRIEF if effort is None else effort
     if effort is not None:
         raise PatternError(f"{effort=} and {planner_effort=} exclude each other")
     if planner_effort not in PLANNER_EFFORTS:

@@ -2,8 +2,8 @@
 
 What is open: the process grid where it is "auto", the method of the transposes where it is, how
 passes go about their blocks. Wisdom knows it of plans that have been measured, and guesses it of
-others that are alike. Each candidate is built, run forward and backward on scratch arrays, and
-freed again. All ranks take the same decision, by the slowest rank.
+others that are alike. To measure, each candidate is built, run forward and backward on scratch
+arrays, and freed again. All ranks take the same decision, by the slowest rank.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from onesided.collectives.tuning.auto import FAR_ONLY, usual_order
 from onesided.pencilfft.blocking import CACHE_BYTES, Blocking
 from onesided.pencilfft.commons import Commons
 from onesided.pencilfft.decomposition import choose_grid, factorizations
-from onesided.pencilfft.engine import Engine, PencilEngine, array_like
+from onesided.pencilfft.engine import Engine, Flight, PencilEngine, array_like
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.kernels.wisdom import with_lengths
-from onesided.pencilfft.line.engine import LineEngine
+from onesided.pencilfft.line import LineEngine
 from onesided.pencilfft.pencil import Subcomm
-from onesided.pencilfft.settings import ADAPTIVE, MEASURE, Settings
+from onesided.pencilfft.settings import ESTIMATE, MEASURE, Settings
 
 #: Of grid and method: to be measured.
 AUTO = "auto"
@@ -57,10 +57,6 @@ SMALL = CACHE_BYTES // 4
 
 #: Most process grids to try.
 MOST_GRIDS = 6
-
-
-#: Bytes of local data beyond which nothing is tried beside a plan in use.
-MOST_TRIAL_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -90,68 +86,42 @@ class Planner:
     ) -> None:
         self._comm, self._settings, self._selection = comm, settings, selection
         self._method, self._info, self._hints, self._given = method, info, hints, given
-        self._stages: list[Callable[[Choice], list[Choice]]] = []
-        self._wanted = ""
         count = int(np.prod(settings.batch + settings.shape)) // comm.size
         self._nbytes = count * settings.spectral_dtype.itemsize
         if len(settings.shape) == 1:
             _require_line(settings)
 
-    @property
-    def adaptive(self) -> bool:
-        """Local. Whether the plan is to be improved while it is used."""
-        return self._settings.effort == ADAPTIVE
-
-    def plan(self, sizes: tuple[int, ...] | None) -> tuple[Choice, Engine, list[Choice]]:
-        """Collective. A choice, what carries it out, and what is to be tried beside it later on.
+    def plan(self, sizes: tuple[int, ...] | None) -> tuple[Choice, Engine]:
+        """Collective. A choice, and what carries it out.
 
         ``sizes`` is the process grid, None where it is open. Wisdom may know the answer; that of
-        rank 0 counts, for all. An answer that does not work here any more is looked for anew.
+        rank 0 counts, for all. An answer that does not work here any more is looked for anew, by
+        effort "measure", or else is guessed.
         """
         settings = self._settings
-        if settings.effort not in (MEASURE, ADAPTIVE):
-            return (*self._usual(sizes, []), [])
+        if settings.effort == ESTIMATE:
+            return self._usual(sizes, [])
         words = self._words(sizes)
-        self._wanted = with_lengths(words, settings.lengths)
+        wanted = with_lengths(words, settings.lengths)
         selection = self._selection
 
         def guess() -> tuple[str | None, str | None]:
             like = selection.recall_like(words, settings.lengths)
-            return selection.recall(self._wanted), like
+            return selection.recall(wanted), like
 
         recalled, alike = from_root(self._comm, guess)  # a warning may have been made an error
-        known = self._served(recalled, sizes)
+        known, near = self._served(recalled, sizes), self._served(alike, sizes)
+        if settings.effort != MEASURE:
+            return self._usual(sizes, [each for each in (known, near) if each is not None])
         if known is not None:
             try:
-                return known, self.make(known), []
+                return known, self.make(known)
             except (UnsupportedError, ResourceError):  # agreed: nobody can
                 pass
-        if settings.effort == MEASURE:
-            best = self._measured(sizes)
-            self.learn(best)
-            return best, self.make(best), []
-        near = self._served(alike, sizes)
-        choice, engine = self._usual(sizes, [] if near is None else [near])
-        if len(settings.shape) > 1 and self._nbytes <= MOST_TRIAL_BYTES:
-            self._stages = [self._other_methods, self._other_ways, self._other_sizes]
-        return choice, engine, self.next_candidates(choice)
-
-    def next_candidates(self, best: Choice) -> list[Choice]:
-        """Local. What to try next beside the best so far; nothing where all has been tried."""
-        while self._stages:
-            candidates = self._stages.pop(0)(best)
-            if candidates:
-                return candidates
-        return []
-
-    def learn(self, choice: Choice) -> None:
-        """Local. Remember what has been measured."""
+        best = self._measured(sizes)
         if self._comm.rank == 0:
-            self._selection.learn(self._wanted, json.dumps(asdict(choice)))
-
-    def _other_methods(self, best: Choice) -> list[Choice]:
-        names = self._names()
-        return [replace(best, method=name) for name in names if name != best.method]
+            selection.learn(wanted, json.dumps(asdict(best)))
+        return best, self.make(best)
 
     def _other_ways(self, best: Choice) -> list[Choice]:
         ways = candidate_ways(best.blocking, self._nbytes)
@@ -219,9 +189,8 @@ class Planner:
         usual = self._usual_blocking
         choices = [Choice(grid, name, usual) for grid in grids for name in self._names()]
         best = fastest(comm, choices, self.make, self._nbytes)
-        if len(settings.shape) > 1:
-            for others in (self._other_ways, self._other_sizes):
-                best = fastest(comm, [best, *others(best)], self.make, self._nbytes)
+        for others in (self._other_ways, self._other_sizes):
+            best = fastest(comm, [best, *others(best)], self.make, self._nbytes)
         return best
 
     def make(self, choice: Choice) -> Engine:
@@ -229,7 +198,9 @@ class Planner:
         which plans share."""
         settings = self._settings
         if len(settings.shape) == 1:
-            return LineEngine(self._comm, settings, self._selection, choice.method, self._info)
+            return LineEngine(
+                self._comm, settings, self._selection, choice.method, self._info, choice.blocking
+            )
         comms = self._given
         if comms is None:
             comms = Commons.of(self._comm).once(
@@ -262,10 +233,10 @@ def _read(text: str | None) -> Choice | None:
 def _require_line(settings: Settings) -> None:
     """Raise where a one-dimensional plan asks for what only more dimensions have."""
     step = settings.transforms[0]
-    if settings.batch or step.words not in ("c2c", "r2c") or step.physical != step.length:
+    if settings.transposed_out or step.words not in ("c2c", "r2c") or step.physical != step.length:
         raise UnsupportedError(
-            "one-dimensional arrays are transformed c2c or r2c, without batch and padding, not "
-            f"{settings.describe()}"
+            "one-dimensional arrays are transformed c2c or r2c, to the natural order, without "
+            f"padding, not {settings.describe()}"
         )
 
 
@@ -354,15 +325,16 @@ def seconds_of(comm: MPI.Intracomm, engine: Engine, lead: float = 0.0) -> float:
     sides = [array_like(*engine.form(side)) for side in (False, True)]
     for array in sides:
         array.fill(0)
-    forward, backward = engine.run(True), engine.run(False)
     first = math.inf
     times: list[float] = []
     total = 0.0
     while len(times) < ROUNDS and total < SECONDS:
         comm.Barrier()
         began = time.perf_counter()
-        forward(sides[0], sides[1], 0)
-        backward(sides[1], sides[0], 0)
+        for forward in (True, False):
+            error = Flight(engine, forward, sides[not forward], sides[forward], 0).wait()
+            if error is not None:
+                raise error
         mine = time.perf_counter() - began
         taken = float(comm.allreduce(mine, MPI.MAX))
         total += taken

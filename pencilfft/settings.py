@@ -16,18 +16,16 @@ from numpy.typing import DTypeLike
 
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.pencilfft.kernels.registry import installed
-from onesided.pencilfft.kernels.selection import EFFORTS
+from onesided.pencilfft.kernels.selection import BRIEF, EFFORTS, ESTIMATE, MEASURE
 from onesided.pencilfft.stages import AxisTransform, Call, inverse_of, resolve_kinds
 
 #: Normalization -> powers of 1/sqrt(N) by which forward and backward scale (scipy.fft's meaning).
 NORMS = {"forward": (2, 0), "ortho": (1, 1), "backward": (0, 2)}
 
-ESTIMATE, ADAPTIVE, MEASURE = EFFORTS
-
 #: mpi4py-fft's words for how long FFTW may plan -> ours.
 PLANNER_EFFORTS = {
     "FFTW_ESTIMATE": ESTIMATE,
-    "FFTW_MEASURE": ADAPTIVE,
+    "FFTW_MEASURE": BRIEF,
     "FFTW_PATIENT": MEASURE,
     "FFTW_EXHAUSTIVE": MEASURE,
 }
@@ -145,7 +143,7 @@ class Settings:
     def real_axis(self) -> int | None:
         """The axis, batch axes counted, of lines that become half spectra; None where none do."""
         axes = [step.axis for step in self.transforms if step.kind == "r2c"]
-        return len(self.batch) + axes[0] if axes and len(self.shape) > 1 else None
+        return len(self.batch) + axes[0] if axes else None
 
     @property
     def lengths(self) -> tuple[int, ...]:

@@ -43,7 +43,8 @@ class AxisTransform:
 
     ``forward`` and ``backward`` are what is computed in the two directions. ``length`` is the
     unpadded number of points, ``physical`` that of the array before the forward transform (larger
-    where the axis is padded), ``spectral`` that of the array after it.
+    where the axis is padded), ``spectral`` that of the array after it. Of a complex line ``kept``
+    says how many of the first modes that are, if not all.
     """
 
     axis: int
@@ -51,6 +52,7 @@ class AxisTransform:
     backward: Call
     length: int
     physical: int
+    kept: int = 0
 
     @property
     def kind(self) -> str:
@@ -86,7 +88,23 @@ class AxisTransform:
     @property
     def spectral(self) -> int:
         """Length of the spectrum, which holds no more modes than the unpadded points carry."""
+        return self.kept or self._carried
+
+    @property
+    def _carried(self) -> int:
         return self.length // 2 + 1 if self.kind == "r2c" else self.length
+
+    @property
+    def shares_highest(self) -> bool:
+        """Whether the highest mode has no partner among the unpadded points, and one among more."""
+        return self.length % 2 == 0 if self.kind == "r2c" else self.kind in ("dct1", "dst2")
+
+    @property
+    def padded(self) -> bool:
+        """Whether the spectrum is cut after the transform, or its highest mode changed."""
+        return self.full != self.spectral or (
+            self.physical != self.length and self.kind == "r2c" and self.shares_highest
+        )
 
     @property
     def modes(self) -> int:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.collectives.errors import PatternError, RequestError
+from onesided.collectives.errors import PatternError, RequestError, UnsupportedError
 from onesided.collectives.program import address
 from onesided.pencilfft.distarray import DistArray
 from onesided.pencilfft.settings import Settings
 
 #: Options of FFTW's plans that mpi4py-fft passes on at a call; here they mean nothing.
 FFTW_OPTIONS = frozenset({"implicit", "threads", "flags", "overwrite_input", "planner_effort"})
+
+#: References to an array that only the plan has, that of the question among them.
+OURS = 2
+
+#: What is given to a transform that will not compute anything.
+_NOTHING: NDArray[Any] = np.empty(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +46,17 @@ class Side:
         """Local. A new array of this side, not initialized for None."""
         return DistArray.of(self.pencil, self.dtype, val, self.batch, self.order)
 
+    def array_in(self, memory: NDArray[Any], order: Sequence[int], row: int) -> Any:
+        """Local. The array of this side at the beginning of some memory, its axes in this order,
+        outermost first, and its rows ``row`` bytes apart."""
+        strides, step = [0] * len(self.shape), row
+        strides[order[-1]] = self.dtype.itemsize
+        for axis in reversed(order[:-1]):
+            strides[axis] = step
+            step *= self.shape[axis]
+        block = np.ndarray(self.shape, self.dtype, memory, 0, strides)
+        return DistArray.over(block, self.pencil, len(self.batch))
+
     def local_slice(self) -> tuple[slice, ...]:
         """Local. This rank's block as slices of the global array."""
         local: tuple[slice, ...] = self.pencil.local_slice()
@@ -48,41 +66,47 @@ class Side:
 class SharedArrays:
     """The arrays of a plan itself, made when they are asked for.
 
-    As in mpi4py-fft, what is the output of one direction is the input of the other. Results that a
-    caller has taken in an array of its own are in that of the plan, too, if there is one; else
-    they are copied when it is first asked for, from the caller's array as it is then.
+    As in mpi4py-fft, what is the output of one direction is the input of the other. A result that
+    a caller has taken in an array of its own is copied to that of the plan when somebody looks at
+    it: at once where somebody has kept it, else when it is asked for, from the caller's array as it
+    is then. Where that is gone, it holds NaN. ``arrays`` are there from the beginning.
     """
 
-    def __init__(self, sides: Sequence[Side]) -> None:
+    def __init__(self, sides: Sequence[Side], arrays: Sequence[Any] = ()) -> None:
         self._sides = sides
-        self._arrays: dict[int, Any] = {}
-        self._taken: dict[int, weakref.ref[Any]] = {}
+        self._arrays: dict[int, Any] = dict(enumerate(arrays))
+        self._taken: dict[int, weakref.ref[Any]] = {}  # results that the plan's array has not
 
     def get(self, side: Side) -> Any:
-        """Local. The array of a side. RequestError where what should be in it is gone."""
+        """Local. The array of a side."""
         place = self._sides.index(side)
-        if place not in self._arrays:
-            array = side.array(0)
-            if place in self._taken:
-                last = self._taken[place]()
-                if last is None:
-                    raise RequestError(
-                        "the last result went to an array of the caller's that is gone; give the "
-                        "input, or ask for the plan's own array before"
-                    )
-                array[...] = last
-            self._arrays[place] = array
-        return self._arrays[place]
+        array = self._made(place)
+        taken = self._taken.pop(place, None)
+        if taken is not None:
+            last = taken()
+            array[...] = np.nan if last is None else last
+        return array
+
+    def source(self, side: Side) -> Any:
+        """Local. The array of a side, to be read. RequestError where what should be in it is gone.
+        """
+        taken = self._taken.get(self._sides.index(side))
+        if taken is not None and taken() is None:
+            raise RequestError(
+                "the last result went to an array of the caller's that is gone; give the input"
+            )
+        return self.get(side)
 
     def fresh(self, side: Side) -> Any:
         """Local. The array of a side, to be written to: what should be in it does not matter."""
-        self._taken.pop(self._sides.index(side), None)
-        return self.get(side)
+        place = self._sides.index(side)
+        self._taken.pop(place, None)
+        return self._made(place)
 
     def took(self, side: Side, output: NDArray[Any]) -> None:
         """Local. A result is in ``output``, which is not the plan's own array."""
         place = self._sides.index(side)
-        if place in self._arrays:
+        if place in self._arrays and sys.getrefcount(self._arrays[place]) > OURS:
             np.copyto(self._arrays[place], output)
         else:
             self._taken[place] = weakref.ref(output)
@@ -90,6 +114,30 @@ class SharedArrays:
     def forget(self) -> None:
         """Local. Drop the arrays."""
         self._arrays, self._taken = {}, {}
+
+    def _made(self, place: int) -> Any:
+        if place not in self._arrays:
+            self._arrays[place] = self._sides[place].array(0)
+        return self._arrays[place]
+
+
+def in_one_memory(sides: Sequence[Side], axis: int, transposes: bool) -> list[Any]:
+    """Local. The arrays of both sides in one memory.
+
+    Where nothing is transposed lines along ``axis`` begin at the same places, as FFTW's padded
+    ones.
+    """
+    ndim = len(sides[0].shape)
+    order, rows = list(range(ndim)), [side.shape[-1] * side.dtype.itemsize for side in sides]
+    if not transposes:
+        order = [*(each for each in order if each != axis), axis]
+        rows = [max(side.shape[axis] * side.dtype.itemsize for side in sides)] * 2
+    sizes = [
+        row * int(np.prod([side.shape[each] for each in order[:-1]]))
+        for row, side in zip(rows, sides, strict=True)
+    ]
+    memory = np.zeros(max(*sizes, 1), np.uint8)
+    return [side.array_in(memory, order, row) for side, row in zip(sides, rows, strict=True)]
 
 
 class Transform:
@@ -115,6 +163,7 @@ class Transform:
         self._arrays, self._execution, self._scale = arrays, execution, scale
         self._overwrites, self._real_axis = settings.overwrite_input, settings.real_axis
         self._forward = name == "forward"
+        self._begun: tuple[Any, NDArray[Any], bool] | None = None  # by Start: where results go
 
     @property
     def input_array(self) -> Any:
@@ -168,35 +217,92 @@ class Transform:
         ``normalize=True`` divides by N, the product of the modes of the transformed axes, False
         does not scale; None does what the ``norm`` of the plan says. Options of FFTW's plans that
         mpi4py-fft knows are ignored. A wrong array on any rank raises :class:`PatternError` on
-        every rank, and nothing has been done then.
+        every rank, and so does an error in the middle of the transform its own class; what is in
+        the output then is not defined.
         """
-        execution, error = self._execution, None
+        source, target, taken, error = self._arguments(input_array, output_array, options)
+        scale = self._scale if normalize is None else 2 * bool(normalize)
+        self._execution.run(self._forward, source, target, scale, error)
+        return self._result(output_array, target, taken)
+
+    def Start(
+        self,
+        input_array: Any = None,
+        output_array: NDArray[Any] | None = None,
+        normalize: bool | None = None,
+    ) -> None:
+        """Collective. Begin a transform, which :meth:`Wait` completes.
+
+        Arguments as in a call. Until it is complete the input is not written to and the output not
+        touched, and the plan does no other transform. This rank has transformed its first axes when
+        it returns, and handed the result on; what follows is done by :meth:`Test` and
+        :meth:`Wait`. Transforms of several plans may be under way at the same time.
+
+        Raises as a call does, on every rank; UnsupportedError where the method of the transposes
+        is one that ranks have to use in one order.
+        """
+        execution = self._execution
+        source, target, taken, error = self._arguments(input_array, output_array, {})
+        if error is None and not execution.any_order:
+            error = UnsupportedError(
+                f"the transposes of this plan ({execution.choice.method}) go on in one order on "
+                "all ranks; a transform can be begun with others, as rma-notify"
+            )
+        scale = self._scale if normalize is None else 2 * bool(normalize)
+        execution.start(self._forward, source, target, scale, error)
+        self._begun = output_array, target, taken
+
+    def Test(self) -> bool:
+        """Local. Go on with the transform that was begun; true where it is complete, or where none
+        is under way: :meth:`Wait` returns at once then."""
+        return self._begun is None or self._execution.test()
+
+    def Wait(self) -> Any:
+        """Collective, in the sense of MPI. Complete the transform that was begun; the output.
+
+        An error in its middle is raised on the rank where it occurred, and on all others by the
+        next transform of the plan. RequestError where none is under way.
+        """
+        begun, self._begun = self._begun, None
+        if begun is None:
+            raise RequestError(f"no {self.name} transform is under way")
+        self._execution.wait()
+        return self._result(*begun)
+
+    def _arguments(
+        self, given: Any, output: Any, options: Mapping[str, Any]
+    ) -> tuple[NDArray[Any], NDArray[Any], bool, Exception | None]:
+        """What is read and written, whether that is the caller's array, and what is wrong."""
+        execution = self._execution
         if not execution.alive:
             raise RequestError(f"{self.name} of a plan that was destroyed")
+        if execution.active:
+            raise RequestError(f"{self.name} of a plan while a transform of it is under way")
         try:
             if options and not FFTW_OPTIONS.issuperset(options):
                 raise PatternError(f"{self.name} does not take {', '.join(map(repr, options))}")
-            source = self._source(input_array)
-            target, taken = self._target(output_array)
+            source = self._source(given)
+            target, taken = self._target(output)
             if not execution.transposes:
                 self._check_overlap(source, target)
         except Exception as problem:
-            error = problem
-        execution.agree(error)
-        scale = self._scale if normalize is None else 2 * bool(normalize)
-        execution.run(self._forward, source, target, scale)
-        if output_array is None:
+            return _NOTHING, _NOTHING, False, problem
+        return source, target, taken, None
+
+    def _result(self, output: NDArray[Any] | None, target: NDArray[Any], taken: bool) -> Any:
+        """What a caller gets who gave this output."""
+        if output is None:
             return self.output_array
         if taken:
-            self._arrays.took(self.output, output_array)
+            self._arrays.took(self.output, output)
         else:
-            output_array[...] = target
-        return output_array
+            output[...] = target
+        return output
 
     def _source(self, given: Any) -> NDArray[Any]:
         side = self.input
         if given is None:
-            return _plain(self.input_array)
+            return _plain(self._arrays.source(side))
         if isinstance(given, np.ndarray) and _fits(given, side):
             if not self._overwrites or _can_be_overwritten(given):
                 return _plain(given)

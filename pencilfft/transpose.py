@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import Alltoallw_init
-from onesided.collectives.errors import PatternError
+from onesided.collectives.errors import PatternError, RequestError
 from onesided.pencilfft.decomposition import PencilGeometry, transpose_boxes
 from onesided.pencilfft.passes import Outlet
 
@@ -70,7 +71,7 @@ class Transpose:
         #: Seconds that the request took to be set up.
         self.setup_time: float = request.setup_time
         self.open, self.start, self.ready = request.Open, request.Start, request.Ready
-        self.wait, self.release = request.Wait, request.Release
+        self.wait, self.test, self.release = request.Wait, request.Test, request.Release
         self._source, self._send, self._chunks = source, send, chunks
         self._own, self._place = own, place
 
@@ -87,6 +88,12 @@ class Transpose:
             routes[DIRECT].append([(part, array) for _, part, array in outlets] + mine)
             routes[STAGED].append(_around(axis, send, kept, along, span) + mine)
         return routes
+
+    def ready_all(self) -> None:
+        """Local. Whatever the chunks of an opened round hold that are not ready, they leave now."""
+        for chunk in range(len(self._chunks[1]) if self._send.size else 0):
+            with contextlib.suppress(RequestError):
+                self.ready(chunk)
 
     @property
     def request(self) -> Any:

@@ -8,7 +8,8 @@ import threading
 
 import numpy as np
 import pytest
-from cases import skip
+from mpi4py import MPI
+from pairwise import combined
 
 from onesided.collectives import (
     Precv_init,
@@ -25,15 +26,6 @@ PARTS = 33 * 17 * 64  # divided by many numbers
 GUARD = -7
 
 
-def able(method):
-    """Skip where the MPI's own partitioned send is not to be trusted, with its reason."""
-    if method == "mpi":
-        from onesided.collectives.partitioned.native import distrust
-
-        if distrust():
-            skip(distrust())
-
-
 def expected(stop, source, turn, start=0):
     return np.arange(start, stop, dtype=np.int64) * 3 + (1000003 * source + 7919 * turn)
 
@@ -42,7 +34,7 @@ class Pair:
     """A send to the right and a receive from the left, with guards around the receive buffer."""
 
     def __init__(self, comm, method, sends, receives, count=PARTS, aggregate=65536, tag=0,
-                 own=True, distance=1, compiled=True):
+                 own=True, distance=1, compiled=True, made=True):
         self.comm, self.count = comm, count
         self.right = (comm.rank + distance) % comm.size
         self.left = (comm.rank - distance) % comm.size
@@ -53,10 +45,24 @@ class Pair:
         self.around[:] = GUARD
         self.target = self.around[8 : 8 + count]
         self.sends, self.receives = sends, receives
-        options = {"method": method, "aggregate": aggregate}
-        info = {"compiled": str(compiled)}
-        self.send = Psend_init(comm, self.source, sends, self.right, tag, info=info, **options)
-        self.receive = Precv_init(comm, self.target, receives, self.left, tag, **options)
+        self.options = {"tag": tag, "method": method, "aggregate": aggregate}
+        self.info = {"compiled": str(compiled)}
+        self.send = self.receive = None
+        if made:
+            self.make_send()
+            self.make_receive()
+
+    def make_send(self):
+        """Once."""
+        if self.send is None:
+            self.send = Psend_init(self.comm, self.source, self.sends, self.right, info=self.info,
+                                   **self.options)
+
+    def make_receive(self):
+        """Once."""
+        if self.receive is None:
+            self.receive = Precv_init(self.comm, self.target, self.receives, self.left,
+                                      **self.options)
 
     def start(self):
         Startall([self.receive, self.send])
@@ -101,10 +107,6 @@ def meet(pair):
         pair.send.Test()
 
 
-#: The MPI's own may send when all is ready, and MPICH does.
-PROMPT = [method for method in METHODS if method != "mpi"]
-
-
 def left_to_right(pair, turn, seed):
     for index in range(pair.sends):
         pair.part(turn, index)
@@ -114,6 +116,13 @@ def left_to_right(pair, turn, seed):
 def reversed_order(pair, turn, seed):
     for index in reversed(range(pair.sends)):
         pair.part(turn, index)
+        pair.send.Pready(index)
+
+
+def evens_then_odds(pair, turn, seed):
+    """No group is beside another at first: each wants an entry of its own on a board."""
+    pair.fill(turn)
+    for index in (*range(0, pair.sends, 2), *range(1, pair.sends, 2)):
         pair.send.Pready(index)
 
 
@@ -166,7 +175,60 @@ def from_threads(pair, turn, seed, threads=4):
     assert not errors, errors
 
 
-ORDERS = [left_to_right, reversed_order, random_order, at_once, in_lists, in_ranges, from_threads]
+ORDERS = [left_to_right, reversed_order, evens_then_odds, random_order, at_once, in_lists,
+          in_ranges, from_threads]  # fmt: skip
+
+# -- axes ----------------------------------------------------------------------------------------
+
+#: In what order the two sides come: a send that finds no peer at ``Start`` may meet it in a mark.
+NOBODY, RECEIVER, SENDER, BY_A_MARK = "nobody", "receiver", "sender", "met by a mark"
+
+AXES = {
+    "method": METHODS,
+    "groups": [1, 63, 64, 65, 768],  # a board has 64 entries
+    "per": [1, 3, "auto", "large"],  # partitions to a group
+    "elements": [1, 40],  # of a partition
+    "receives": ["one", "other", "as many"],
+    "order": ORDERS,
+    "late": [NOBODY, RECEIVER, SENDER, BY_A_MARK],
+    "elsewhere": [NOBODY, RECEIVER, SENDER],  # in a call of plain MPI until its peer is done
+    "own": [True, False],  # the receive buffer comes from empty
+    "compiled": [True, False],
+    "asked": [False, True],  # Parrived until it is true, partition by partition
+}
+
+
+def rows(comm):
+    """The combinations for so many ranks; only ``rma`` needs memory from ``empty``. And, in every
+    way, a board that is full in the round in which the sides meet."""
+    found = combined(AXES, comm.size, lambda row: row["own"] or row["method"] != "rma")
+    full = {"method": "rma", "groups": 768, "per": 1, "elements": 1, "receives": "one",
+            "late": BY_A_MARK, "own": True, "asked": False}  # fmt: skip
+    found += [full | {"order": order, "elsewhere": who, "compiled": compiled}
+              for order in ORDERS for who in (SENDER, RECEIVER) for compiled in (True, False)]
+    return [Row(each) for each in found]
+
+
+class Row(dict):
+    """A combination, with a name to choose it by."""
+
+    def __str__(self):
+        return ",".join(getattr(value, "__name__", str(value)) for value in self.values())
+
+    def pair(self, comm):
+        """The two ends of a rank, not yet made."""
+        per = self["per"] if self["per"] == 3 else 1
+        sends = self["groups"] * per - (per > 1)  # the last group is smaller
+        receives = {"one": 1, "other": self["elements"], "as many": sends}[self["receives"]]
+        whole = 8 * self["elements"] * per
+        aggregate = {"auto": 65536, "large": 1 << 40, 1: 0}.get(self["per"], whole)
+        return Pair(comm, self["method"], sends, receives, count=sends * self["elements"],
+                    aggregate=aggregate, own=self["own"], compiled=self["compiled"], made=False)
+
+
+def promised():
+    """Whether rounds end that nobody advances: below multiple a thread may not call MPI."""
+    return MPI.Query_thread() == MPI.THREAD_MULTIPLE
 
 
 def raises(kind, call, text):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import sys
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import mpi_harness
 import numpy as np
@@ -18,9 +20,11 @@ sys.path.insert(0, str(mpi_harness.TESTS / "mpi"))
 from io_data import Blocks, new_folder
 
 from onesided.collectives import PatternError
+from onesided.pencilfft.io import loading, store
 from onesided.pencilfft.io.fileerrors import FileError
 from onesided.pencilfft.io.hdf5 import HDF5File
 from onesided.pencilfft.io.selection import Selection
+from onesided.pencilfft.io.store import Store
 from onesided.pencilfft.io.xdmf import generate_xdmf
 
 
@@ -116,6 +120,72 @@ def parsed(name):
             )
         )
     return grids
+
+
+@pytest.fixture
+def a_store(folder):
+    """The path of a file with one step, and an array of its form."""
+    u = Blocks.part_of(MPI.COMM_SELF, np.arange(12.0).reshape(3, 4))
+    path = Path(folder) / "u.h5"
+    HDF5File(path).write(0, {"u": [u]})
+    return path, u
+
+
+def test_a_second_writer_is_told(a_store):
+    path, u = a_store
+    one, other = Store(path), Store(path)
+    prefix = one.begin(False)
+    part = Path(one.path(prefix, 0))
+    part.write_text("data")
+    with pytest.raises(FileError, match="somebody else is changing it"):
+        other.begin(False)
+    with pytest.raises(FileError, match="somebody else is changing it"):
+        HDF5File(path).write(1, {"u": [u]})
+    other.abandon()
+    assert part.exists()
+    one.abandon()
+    assert not part.exists()
+    HDF5File(path).write(1, {"u": [u]})
+    assert HDF5File(path).steps("u") == [0, 1]
+
+
+@pytest.mark.parametrize("locks", [True, False])
+def test_writers_that_see_no_lock_do_not_lose_data(a_store, monkeypatch, locks):
+    """Where files cannot be locked names are different, and one of the two is told."""
+    path, u = a_store
+    if not locks:
+        def flock(number, how):
+            raise OSError(errno.ENOSYS, "no locks")
+
+        monkeypatch.setattr(store.fcntl, "flock", flock)
+    one, other = Store(path), Store(path)
+    first = one.begin(False)
+    if locks:
+        with pytest.raises(FileError, match="is changing"):
+            other.begin(False)
+        one.complete(first, lambda file: (), False)
+        return
+    second = other.begin(False)
+    assert first != second
+    other.complete(second, lambda file: (), False)
+    with pytest.raises(FileError, match="changed it meanwhile"):
+        one.complete(first, lambda file: (), False)
+    found = Blocks.new(MPI.COMM_SELF, (3, 4))
+    HDF5File(path).read(found, "u")
+    assert np.array_equal(found, u)
+
+
+def test_a_step_that_is_replaced_while_it_is_read(a_store, monkeypatch):
+    path, u = a_store
+    load = loading.load
+
+    def late(array, field, index):
+        HDF5File(path).write(0, {"u": [2 * u]})
+        load(array, field, index)
+
+    monkeypatch.setattr(loading, "load", late)
+    with pytest.raises(FileError, match="replaced while it was read"):
+        HDF5File(path).read(Blocks.new(MPI.COMM_SELF, (3, 4)), "u")
 
 
 def test_xdmf_of_a_uniform_mesh(folder):

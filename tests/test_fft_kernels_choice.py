@@ -6,6 +6,7 @@ import json
 import os
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from onesided.pencilfft.kernels import measurement, registry, selection, wisdom
 from onesided.pencilfft.kernels.memory import packed, span, untouched
 from onesided.pencilfft.kernels.protocol import Layout
 from onesided.pencilfft.kernels.selection import Selection, family_of
-from onesided.pencilfft.kernels.wisdom import Wisdom, open_wisdom
+from onesided.pencilfft.kernels.wisdom import Wisdom, open_wisdom, with_lengths
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def test_the_fastest_kernel_wins_though_it_is_slow_among_the_ways(fakes, array, 
     """It is timed once more beside them, but not as often where all are hopeless."""
     fakes(Fake("first", 0), Fake("second", 0))
     races = [{"first: direct": 1.0, "second: direct": 1.2}, {"first: direct": 1.5}]
-    monkeypatch.setattr(selection, "measure", lambda runs, task: races.pop(0))
+    monkeypatch.setattr(selection, "measure", lambda runs, task, seconds: races.pop(0))
     chosen = Selection("auto", "measure")
     chosen.run_for(task_on(array, array.copy(), axis=0))
     assert not races
@@ -100,39 +101,82 @@ def test_nothing_is_measured_while_a_transform_waits(fakes, array, monkeypatch):
     for task in (task_on(array, axis=2, scale=2), task_on(array, axis=1)):
         chosen.run_for(task)
     assert list(chosen.choices.values()) == ["fast: direct", "fast: direct", "first: direct"]
-    assert not chosen.open
 
 
-def test_guesses_are_improved_when_there_is_time(fakes, array, tmp_path, monkeypatch):
+@pytest.mark.parametrize("effort", ["brief", "measure"])
+@pytest.mark.parametrize("recorded", ["brief", "measure"])
+def test_what_was_measured_with_as_much_effort_is_known(
+    fakes, array, path, monkeypatch, effort, recorded
+):
     fakes(Fake("first", SLOW), Fake("fast", 0))
-    memory = Wisdom(tmp_path / "wisdom.json")
-    chosen = Selection("auto", "adaptive", memory)
-    tasks = [task_on(array, axis=2), task_on(array[:2], axis=2), task_on(array, axis=1)]
-    with monkeypatch.context() as patched:
-        patched.setattr(selection, "measure", no_measuring)
-        runs = [chosen.run_for(task) for task in tasks]
-    assert set(chosen.choices.values()) == {"first: direct"}
-    assert chosen.open
-    assert chosen.improve()
-    assert chosen.open  # the other family
-    assert [chosen.run_for(task) is run for task, run in zip(tasks, runs, strict=True)] == [
-        False, False, True,
-    ]  # fmt: skip
-    assert list(chosen.choices.values()) == ["fast: direct", "fast: direct", "first: direct"]
-    assert chosen.improve()
-    assert not chosen.open
-    chosen.keep([chosen.news()])
-    # the next plan knows, and guesses what is alike but for the length
-    monkeypatch.setattr(selection, "measure", no_measuring)
-    again = Selection("auto", "adaptive", Wisdom(memory.path))
-    again.run_for(tasks[0])
-    assert not again.open
-    longer = np.zeros((6, 4, 7), complex)
-    again.run_for(task_on(longer, axis=2))
-    assert again.open
+    task = task_on(array, axis=2)
+    first = Selection("auto", recorded, Wisdom(path))
+    first.run_for(task)
+    first.keep([first.news()])
+    seen = []
+    measure = selection.measure
+    monkeypatch.setattr(selection, "measure", lambda *a: seen.append(1) or measure(*a))
+    again = Selection("auto", effort, Wisdom(path))
+    again.run_for(task)
     assert set(again.choices.values()) == {"fast: direct"}
-    with pytest.raises(AssertionError, match="measured"):
-        again.improve()
+    assert bool(seen) == (effort == "measure" and recorded == "brief")
+
+
+@pytest.mark.parametrize("age", [0.9, 1.1])
+def test_a_decision_is_made_anew_when_it_is_old(array, path, monkeypatch, age):
+    task = str(task_on(array))
+    memory = Wisdom(path)
+    memory.learn("auto", with_lengths(task, [5]), "scipy: direct", "measure")
+    memory.save()
+    now = wisdom.time.time() + age * wisdom.MOST_AGE
+    monkeypatch.setattr(wisdom.time, "time", lambda: now)
+    expected = "scipy: direct" if age < 1 else None
+    assert Wisdom(path).recall("auto", with_lengths(task, [5]), ["measure"]) == expected
+    assert Wisdom(path).recall_like("auto", task, [4]) == expected
+
+
+def test_a_brief_plan_measures_as_long_as_its_time_lasts(fakes, array, monkeypatch):
+    fakes(Fake("first", SLOW), Fake("fast", 0))
+    monkeypatch.setattr(selection, "BRIEF_SECONDS", SLOW)  # the first family takes more
+    chosen = Selection("auto", "brief")
+    for axis in (2, 1):
+        chosen.run_for(task_on(array, axis=axis))
+    assert list(chosen.choices.values()) == ["fast: direct", "first: direct"]
+
+
+def test_a_brief_measurement_takes_few_lines(fakes, monkeypatch):
+    only = Fake("only", 0)
+    fakes(only)
+    monkeypatch.setattr(selection, "BRIEF_MEMORY", 1 << 12)
+    whole = np.zeros((64, 32, 16), complex)
+    task = task_on(whole, axis=1)
+    Selection("auto", "brief").run_for(task)
+    tried = [planned for planned, _ in only.planned if planned != task]
+    assert tried
+    for each in tried:
+        assert each.source.shape[1] == 32
+        assert np.prod(each.source.shape) * 16 <= 2 << 12
+    assert only.planned[-1][0] == task  # and what runs is for all of them
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_waits_for_its_threads_is_not_fast(array, monkeypatch, threads):
+    """By the processor time of the calling thread alone it would be."""
+    clocks = {"thread_time": 0.0, "perf_counter": 0.0}
+    for name in clocks:
+        monkeypatch.setattr(measurement, name, lambda name=name: clocks[name])
+
+    def call(busy, waiting):
+        def run(source, target):
+            clocks["thread_time"] += busy
+            clocks["perf_counter"] += busy + waiting
+
+        return run
+
+    runs = {"waits": call(1.0, 4.0), "works": call(2.0, 0.0)}
+    task = replace(task_on(array, axis=1), threads=threads)
+    times = measurement.measure(runs, task, budget=30.0)
+    assert min(times, key=times.get) == ("waits" if threads == 1 else "works")
 
 
 def test_an_estimate_asks_nobody(fakes, array, tmp_path, monkeypatch):
@@ -143,7 +187,6 @@ def test_an_estimate_asks_nobody(fakes, array, tmp_path, monkeypatch):
     chosen = Selection("auto", "estimate", memory)
     chosen.run_for(task_on(array, axis=2))
     assert set(chosen.choices.values()) == {"first: direct"}
-    assert not chosen.open
 
 
 def test_without_measuring_the_first_kernel_is_taken(fakes, array):
@@ -332,22 +375,22 @@ def test_decisions_for_kernels_that_are_gone_are_ignored(fakes, array, path):
     task = task_on(array, axis=2)
     for stale in ("gone: direct", "there: somehow", "nonsense", "there: in scratch"):
         memory = Wisdom(path)
-        memory.learn("auto", family_of(task), stale)
+        memory.learn("auto", family_of(task), stale, "measure")
         chosen = Selection("auto", "measure", memory)
         chosen.run_for(task)
         assert chosen.choices == {str(task): "there: direct"}
-        assert memory.recall("auto", family_of(task)) == "there: direct"
+        assert memory.recall("auto", family_of(task), ["measure"]) == "there: direct"
 
 
 def test_decisions_of_other_machines_and_versions_are_kept_apart(array, path, monkeypatch):
     task = str(task_on(array))
     memory = Wisdom(path)
-    memory.learn("auto", task, "scipy: direct")
+    memory.learn("auto", task, "scipy: direct", "measure")
     memory.save()
     monkeypatch.setattr(wisdom, "_machine", lambda: "another processor; scipy 99")
-    assert Wisdom(path).recall("auto", task) is None
+    assert Wisdom(path).recall("auto", task, ["measure"]) is None
     other = Wisdom(path)
-    other.learn("auto", task, "ducc0: direct")
+    other.learn("auto", task, "ducc0: direct", "measure")
     other.save()
     assert sorted(len(section) for section in Wisdom(path).decisions().values()) == [1, 1]
 
@@ -360,8 +403,10 @@ def test_decisions_of_other_machines_and_versions_are_kept_apart(array, path, mo
         b"\xff\xfe",
         b"[]",
         b'{"format": "something else", "decisions": {}}',
-        b'{"format": "onesided wisdom 1"}',
-        b'{"format": "onesided wisdom 1", "decisions": {"a": {"b": 1}}}',
+        b'{"format": "onesided wisdom 2"}',
+        b'{"format": "onesided wisdom 2", "decisions": {"a": {"b": "scipy: direct"}}}',
+        b'{"format": "onesided wisdom 2", "decisions": {"a": {"b": ["scipy", "brief"]}}}',
+        b'{"format": "onesided wisdom 2", "decisions": {"a": {"b": ["scipy", "brief", "x"]}}}',
     ],
 )
 def test_other_files_are_ignored_with_a_warning(content, array, path):
@@ -369,22 +414,22 @@ def test_other_files_are_ignored_with_a_warning(content, array, path):
     path.write_bytes(content)
     memory, task = Wisdom(path), str(task_on(array))
     with pytest.warns(RuntimeWarning, match="wisdom is ignored"):
-        assert memory.recall("auto", task) is None
+        assert memory.recall("auto", task, ["measure"]) is None
     with pytest.raises(PatternError, match="is no wisdom"):
         wisdom.import_wisdom(path)
-    memory.learn("auto", task, "scipy: direct")
+    memory.learn("auto", task, "scipy: direct", "measure")
     with pytest.warns(RuntimeWarning, match="wisdom is ignored"):
         memory.save()
-    assert Wisdom(path).recall("auto", task) == "scipy: direct"
+    assert Wisdom(path).recall("auto", task, ["measure"]) == "scipy: direct"
 
 
 def test_a_place_that_cannot_be_written_is_a_warning(array, tmp_path):
     (tmp_path / "file").write_text("not a folder")
     memory, task = Wisdom(tmp_path / "file" / "wisdom.json"), str(task_on(array))
-    memory.learn("auto", task, "scipy: direct")
+    memory.learn("auto", task, "scipy: direct", "measure")
     with pytest.warns(RuntimeWarning, match="wisdom is not kept"):
         memory.save()
-    assert memory.recall("auto", task) == "scipy: direct"
+    assert memory.recall("auto", task, ["measure"]) == "scipy: direct"
 
 
 def test_saves_at_the_same_time_leave_a_whole_file(path):
@@ -394,7 +439,7 @@ def test_saves_at_the_same_time_leave_a_whole_file(path):
     def write(writer):
         for array in arrays[writer::4]:
             memory = Wisdom(path)
-            memory.learn("auto", str(task_on(array, kind="dct2")), f"writer {writer}")
+            memory.learn("auto", str(task_on(array, kind="dct2")), f"writer {writer}", "measure")
             memory.save()
             content = json.loads(path.read_text())
             assert content["format"] == wisdom.FORMAT
@@ -409,14 +454,14 @@ def test_saves_at_the_same_time_leave_a_whole_file(path):
 
 def test_export_import_forget(array, path, tmp_path, monkeypatch):
     task, exported = str(task_on(array)), tmp_path / "exported.json"
-    open_wisdom().learn("auto", task, "scipy: direct")
+    open_wisdom().learn("auto", task, "scipy: direct", "measure")
     wisdom.export_wisdom(exported)
     assert not path.exists()
     wisdom.forget_wisdom()
-    assert open_wisdom().recall("auto", task) is None
+    assert open_wisdom().recall("auto", task, ["measure"]) is None
     wisdom.import_wisdom(exported)
     assert path.exists()
-    assert open_wisdom().recall("auto", task) == "scipy: direct"
+    assert open_wisdom().recall("auto", task, ["measure"]) == "scipy: direct"
     wisdom.forget_wisdom()
     assert not path.exists()
     with pytest.raises(FileNotFoundError):
@@ -432,18 +477,19 @@ def test_files_are_pruned_and_open_to_others(path, monkeypatch):
     """The latest decisions are kept, those of this machine among them."""
     monkeypatch.setattr(wisdom, "MOST_SECTIONS", 2)
     monkeypatch.setattr(wisdom, "MOST_DECISIONS", 3)
-    old = {f"machine {k}": {"auto a": "scipy: direct"} for k in range(4)}
+    one = wisdom.Decision("scipy: direct", "brief", 0.0)
+    old = {f"machine {k}": {"auto a": one} for k in range(4)}
     wisdom.write_decisions(path, old)
     mine = open_wisdom()
     for k in (1, 2, 3, 4, 2):
-        mine.learn("auto", f"task {k}", f"answer {k}")
+        mine.learn("auto", f"task {k}", f"answer {k}", "measure")
         mine.save()
     kept = wisdom.read_decisions(path)
     assert next(iter(kept)) == "machine 3"
     assert list(kept.popitem()[1]) == ["auto task 3", "auto task 4", "auto task 2"]
     mask = os.umask(0o022)
     try:
-        mine.learn("auto", "task 5", "answer")
+        mine.learn("auto", "task 5", "answer", "measure")
         mine.save()
     finally:
         os.umask(mask)

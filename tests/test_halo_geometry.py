@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from onesided.collectives.errors import PatternError
 from onesided.collectives.halo.faces import (
     CORNERS,
     GHOSTS,
+    Blocks,
     Place,
+    bytes_off,
     check_apart,
     cut,
     directions,
@@ -22,7 +25,9 @@ from onesided.collectives.halo.faces import (
     grid_faces,
     is_empty,
     listed_faces,
+    order_by_node,
     read_box,
+    read_sizes,
     read_width,
 )
 
@@ -131,6 +136,50 @@ def test_cuts(extent, parts):
     sizes = [stop - start for start, stop in cuts]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] - sizes[-1] <= 1
+
+
+@few
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=3), st.data())
+def test_blocks_in_any_order_of_ranks(dims, data):
+    """Every rank has one place; no order that is chosen has more faces between nodes."""
+    size = math.prod(dims)
+    per_node = data.draw(st.sampled_from([n for n in range(1, size + 1) if size % n == 0]))
+    nodes = data.draw(st.permutations([rank // per_node for rank in range(size)]))
+    periodic = data.draw(st.lists(st.booleans(), min_size=len(dims), max_size=len(dims)))
+    areas = data.draw(st.lists(st.integers(1, 9), min_size=len(dims), max_size=len(dims)))
+    order = order_by_node(dims, periodic, areas, nodes)
+    if order:
+        assert sorted(order) == list(range(size))
+        placed = [nodes[rank] for rank in order]
+        assert bytes_off(dims, periodic, areas, placed) < bytes_off(dims, periodic, areas, nodes)
+    blocks = Blocks(tuple(3 * n + 1 for n in dims), tuple(dims), (), order)
+    for rank in range(size):
+        coords = blocks.coords(rank)
+        here = Place(tuple(dims), (True,) * len(dims), coords, order)
+        assert here.neighbor((0,) * len(dims)) == rank
+
+
+@pytest.mark.parametrize(("dims", "per_node", "before", "after"), [
+    ((4, 4), 4, 24, 16), ((2, 8), 4, 20, 12), ((4, 4, 4), 16, 96, 64), ((8, 8), 16, 48, 32),
+    ((16,), 4, 6, 6), ((3, 3), 2, 18, 18),
+])  # fmt: skip
+def test_faces_between_nodes(dims, per_node, before, after):
+    """Counted: a grid that is not periodic, ranks in order on nodes of one size."""
+    nodes = [rank // per_node for rank in range(math.prod(dims))]
+    order = order_by_node(dims, [False] * len(dims), [1] * len(dims), nodes)
+    placed = [nodes[rank] for rank in order or range(len(nodes))]
+    assert bytes_off(dims, [False] * len(dims), [1] * len(dims), nodes) == before
+    assert bytes_off(dims, [False] * len(dims), [1] * len(dims), placed) == after
+
+
+def test_sizes_of_blocks():
+    layers = ((1, 2), (0, 0))
+    assert read_sizes([[2, 5], (3,)], (7, 3), layers) == ((2, 5), (3,))
+    blocks = Blocks((7, 3), (2, 1), ((2, 5), (3,)))
+    assert [blocks.box(rank)[0] for rank in range(2)] == [slice(0, 2), slice(2, 7)]
+    refused("not the cells of blocks", read_sizes, [[7]], (7, 3), layers)
+    refused("a grid with 7", read_sizes, [[3, 3], [3]], (7, 3), layers)
+    refused("a block of 1 cells", read_sizes, [[1, 6], [3]], (7, 3), layers)
 
 
 def refused(text, call, *arguments):

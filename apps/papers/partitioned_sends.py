@@ -378,7 +378,7 @@ WHOLE = Marking(NOTHING, not_at_all)
 AUTO = "auto"
 
 #: Methods whose time is not that of counting.
-NOT_COUNTED = ("p2p", "mpi")
+NOT_COUNTED = ("p2p",)
 
 
 @dataclass(frozen=True)

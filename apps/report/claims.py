@@ -59,7 +59,7 @@ FENCE = ("rma-fence", "rma-fence-paper")
 LOCK = ("rma-lock", "rma-lock-paper")
 BESIDE = tuple(zip(FENCE, LOCK, strict=True))
 ORDERS = (FIRST, "randomized", "neighborhood")
-OURS = ("mpi", "p2p", "p2p-gather", "rma")  # our partitioned sends, which gather partitions
+OURS = ("p2p", "p2p-gather", "rma")  # our partitioned sends, which gather partitions
 FASTER, ALIKE = below(1.0), between(0.9, 1.1)
 
 #: By the paper where in it, its words, and the rule.

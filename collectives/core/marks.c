@@ -19,7 +19,7 @@ typedef struct {
     PyObject *refuse;    /* called with what cannot be marked */
     PyObject *refuse_range;
     int connected, granted, expects;
-    int told;            /* push has been called in this round because groups could not leave */
+    int told;            /* push has been called because groups wait */
     int64_t credit, head, counted;
     Py_buffer target, source, board;
 } Counter;
@@ -164,6 +164,8 @@ static int may_leave(Counter *self)
 }
 
 /* Store what is complete, and tell of it. */
+static void release_board(Counter *self);
+
 static void leave(Counter *self)
 {
     Py_ssize_t first, stop;
@@ -181,10 +183,16 @@ static void leave(Counter *self)
             Py_END_ALLOW_THREADS
         }
         self->copying--;
+        if (!self->connected) { /* another thread has given the round up */
+            release_board(self);
+            return;
+        }
         *word(self, ENTRIES + (int)(self->head % ROOM)) = (int64_t)first << 32 | (int64_t)stop;
         cell_store(word(self, HEAD), ++self->head);
         cell_store(word(self, TOLD), self->counted += stop - first);
     }
+    if (!self->waiting)
+        self->told = 0; /* who helps is gone when nothing waits; what waits later is told again */
 }
 
 static PyObject *drain(Counter *self, PyObject *Py_UNUSED(nothing))
@@ -209,7 +217,7 @@ static PyObject *let_go(Counter *self, Py_ssize_t before)
         if (self->connected)
             leave(self);
         if (self->connected ? self->waiting && !self->told : self->waiting > before) {
-            self->told = 1;
+            self->told = self->connected;
             return PyObject_CallNoArgs(self->push);
         }
     }
@@ -296,11 +304,12 @@ static PyObject *unmarked(Counter *self, PyObject *Py_UNUSED(nothing))
     return found;
 }
 
+/* While a thread stores, the memory stays; that thread gives it back. */
 static void release_board(Counter *self)
 {
-    if (!self->connected)
-        return;
     self->connected = self->granted = self->expects = 0;
+    if (self->copying || self->board.obj == NULL)
+        return;
     PyBuffer_Release(&self->target);
     PyBuffer_Release(&self->source);
     PyBuffer_Release(&self->board);

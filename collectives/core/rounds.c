@@ -796,8 +796,8 @@ static PyObject *is_late_now(Rounds *self, PyObject *Py_UNUSED(nothing))
 /* By chain of the active round, the step at which it stands and how many it has. */
 static PyObject *stands(Rounds *self, PyObject *Py_UNUSED(nothing))
 {
-    if (self->plans == NULL || self->state != ACTIVE)
-        return PyList_New(0);
+    if (self->plans == NULL || self->state != ACTIVE || self->unready)
+        return PyList_New(0); /* the steps of a round that is being filled have not begun */
     Plan *plan = current(self);
     PyObject *list = PyList_New(plan->count);
     for (int i = 0; list != NULL && i < plan->count; i++) {

@@ -9,6 +9,7 @@ import operator
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -85,11 +86,15 @@ Layers = tuple[int, int]
 
 @dataclass(frozen=True)
 class Place:
-    """A Cartesian grid of ranks, numbered in C order as by MPI, and one rank's place in it."""
+    """A Cartesian grid of ranks, and one rank's place in it.
+
+    ``order`` are the ranks by place, in C order; without it they are numbered so, as by MPI.
+    """
 
     dims: tuple[int, ...]
     periods: tuple[bool, ...]
     coords: tuple[int, ...]
+    order: tuple[int, ...] = ()
 
     def neighbor(self, offset: tuple[int, ...]) -> int | None:
         """The rank in a direction; None beyond the end of an axis that is not periodic."""
@@ -99,7 +104,8 @@ class Place:
                 place[axis] %= extent
             elif not 0 <= place[axis] < extent:
                 return None
-        return int(np.ravel_multi_index(place, self.dims)) if place else 0
+        number = int(np.ravel_multi_index(place, self.dims)) if place else 0
+        return self.order[number] if self.order else number
 
 
 def read_width(width: Any, shape: tuple[int, ...], gridded: int) -> tuple[Layers, ...]:
@@ -366,29 +372,110 @@ def _nothing(shape: tuple[int, ...]) -> Box:
 
 @dataclass(frozen=True)
 class Blocks:
-    """How a grid is cut over the ranks; pure geometry. Blocks differ by one layer at most along an
-    axis, the larger come first; ranks are numbered in C order of their places."""
+    """How a grid is cut over the ranks; pure geometry.
+
+    ``sizes`` are the layers of the blocks along each axis; without them blocks differ by one layer
+    at most, the larger come first. ``order`` are the ranks by place, in C order; without it they
+    are numbered so.
+    """
 
     shape: tuple[int, ...]
     dims: tuple[int, ...]
+    sizes: tuple[tuple[int, ...], ...] = ()
+    order: tuple[int, ...] = ()
+
+    @cached_property
+    def starts(self) -> tuple[tuple[int, ...], ...]:
+        """By axis, where blocks begin, and the end of the grid."""
+        sizes = self.sizes or tuple(
+            tuple(stop - start for start, stop in (cut(n, parts, i) for i in range(parts)))
+            for n, parts in zip(self.shape, self.dims, strict=True)
+        )
+        return tuple((0, *itertools.accumulate(each)) for each in sizes)
+
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        return {rank: place for place, rank in enumerate(self.order)}
 
     def coords(self, rank: int) -> tuple[int, ...]:
         """Local. The place of a rank."""
-        return tuple(int(n) for n in np.unravel_index(rank, self.dims))
+        place = self._places[rank] if self.order else rank
+        return tuple(int(n) for n in np.unravel_index(place, self.dims))
 
     def box(self, rank: int, more: Sequence[int] = ()) -> Box:
         """Local. What a rank owns, in global indices; ``more`` points at the end, by axis."""
         found = []
         for axis, place in enumerate(self.coords(rank)):
-            start, stop = cut(self.shape[axis], self.dims[axis], place)
+            start, stop = self.starts[axis][place : place + 2]
             last = place == self.dims[axis] - 1
             found.append(slice(start, stop + (more[axis] if more and last else 0)))
         return tuple(found)
 
-    def edges(self, axis: int) -> list[int]:
-        """Local. Where blocks begin along an axis, and the end of the grid."""
-        starts = [cut(self.shape[axis], self.dims[axis], n)[0] for n in range(self.dims[axis])]
-        return [*starts, self.shape[axis]]
+
+def read_sizes(
+    sizes: Any, shape: Sequence[int], layers: Sequence[Layers]
+) -> tuple[tuple[int, ...], ...]:
+    """Local. The layers of blocks by axis, as the caller wants them; raises
+    :class:`PatternError`."""
+    if not isinstance(sizes, Sequence) or len(sizes) != len(shape):
+        raise PatternError(f"sizes is {sizes!r}, not the cells of blocks for each axis")
+    found = []
+    for axis, given in enumerate(sizes):
+        each = tuple(_integer(n, "sizes") for n in given)
+        if sum(each) != shape[axis] or not each:
+            raise PatternError(
+                f"blocks of {each} cells along axis {axis} of a grid with {shape[axis]}")
+        if min(each) < max(1, *layers[axis]):
+            raise PatternError(
+                f"a block of {min(each)} cells along axis {axis}: every block needs a layer of its "
+                "own, and as many as there are ghost layers"
+            )
+        found.append(each)
+    return tuple(found)
+
+
+def order_by_node(
+    dims: Sequence[int], periodic: Sequence[bool], areas: Sequence[float], nodes: Sequence[int]
+) -> tuple[int, ...]:
+    """Local. The ranks by place, in C order, such that as few faces as possible lead off a node.
+
+    ``areas`` are the sizes of faces across each axis, ``nodes`` has the node of each rank. The
+    places of a node are a box; () where ranks in their order do as well, or nodes differ in size.
+    """
+    size, by_node = len(nodes), {}
+    for rank, node in enumerate(nodes):
+        by_node.setdefault(node, []).append(rank)
+    counts = {len(ranks) for ranks in by_node.values()}
+    if len(by_node) == 1 or len(counts) > 1:
+        return ()
+    best, least = (), bytes_off(dims, periodic, areas, nodes)
+    for box in _factorizations(counts.pop(), len(dims)):
+        if any(n % part for n, part in zip(dims, box, strict=True)):
+            continue
+        corners = itertools.product(*(range(0, n, b) for n, b in zip(dims, box, strict=True)))
+        order = np.zeros(size, int)
+        for ranks, corner in zip(by_node.values(), corners, strict=True):
+            inside = itertools.product(*(range(c, c + b) for c, b in zip(corner, box, strict=True)))
+            for rank, place in zip(ranks, inside, strict=True):
+                order[np.ravel_multi_index(place, dims)] = rank
+        off = bytes_off(dims, periodic, areas, np.asarray(nodes)[order])
+        if off < least:
+            best, least = tuple(order.tolist()), off
+    return best
+
+
+def bytes_off(
+    dims: Sequence[int], periodic: Sequence[bool], areas: Sequence[float], nodes: Any
+) -> float:
+    """Local. The sizes of all faces that lead off a node, summed; ``nodes`` are by place."""
+    placed = np.asarray(nodes).reshape(tuple(dims))
+    found = 0.0
+    for axis, (extent, around, area) in enumerate(zip(dims, periodic, areas, strict=True)):
+        beside = np.roll(placed, -1, axis) != placed
+        if not around:
+            beside = np.delete(beside, extent - 1, axis)
+        found += 2 * area * float(np.count_nonzero(beside))
+    return found
 
 
 def choose_dims(

@@ -15,11 +15,10 @@ has been updated, planned at the first call.
 from __future__ import annotations
 
 import math
-import operator
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import product
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -41,26 +40,25 @@ from onesided.collectives.halo.boundary import (
     kinds,
     read_conditions,
 )
+from onesided.collectives.halo.decomposition import Decomposition
 from onesided.collectives.halo.exchange import HaloExchange, Info
 from onesided.collectives.halo.faces import (
     DIRECT,
-    Blocks,
     Face,
-    Place,
-    choose_dims,
     common,
     directions,
     extents,
     grid_faces,
     listed_faces,
-    read_width,
     text,
     within,
 )
 from onesided.collectives.halo.migration import Migration
 from onesided.collectives.halo.plan import Combine, Fill
+from onesided.collectives.halo.redistribution import Part, Redistribution
+from onesided.collectives.hints import Hints
 from onesided.collectives.memory import Region, empty, find_region, free
-from onesided.collectives.pattern import full_box, pieces
+from onesided.collectives.pattern import Box, full_box, pieces
 from onesided.collectives.program import address
 
 #: What ``accumulate`` does with what comes, and what is left in the ghosts.
@@ -78,12 +76,10 @@ MOST_PLANS = 32
 _MADE: WeakKeyDictionary[Region, tuple[Any, ...]] = WeakKeyDictionary()
 
 
-class Grid(Scoped):
+class Grid(Decomposition, Scoped):
     """A grid of cells in blocks, one per rank, with ghost layers around them.
 
-    ``shape``, ``dims`` (ranks per axis), ``coords`` (this rank's place), ``periodic``, and
-    ``layers`` (ghost layers, (low, high)) have an entry per axis. ``owned`` indexes what a rank
-    owns in any field, components included; ``box`` is where it is in the global array.
+    What is where is told by its :class:`~.decomposition.Decomposition`.
     """
 
     def __init__(
@@ -98,6 +94,9 @@ class Grid(Scoped):
         boundary: Any = None,
         ghosts: str = "all",
         corners: str = DIRECT,
+        sizes: Sequence[Sequence[int]] | None = None,
+        reorder: bool = True,
+        info: Info = None,
     ) -> None:
         """Collective. All arguments are the same on all ranks.
 
@@ -127,106 +126,41 @@ class Grid(Scoped):
             ``"faces"``, ``"edges"`` (faces and edges) or ``"all"``, corners too.
         corners
             How all ghosts come: ``"direct"`` or ``"axes"``, as for :class:`HaloExchange`.
+        sizes
+            Per axis, the cells of the blocks along it, one number per block; even blocks by
+            default.
+        reorder
+            Blocks may be given to ranks in another than their C order, so that neighbors share
+            nodes. On one node they are in order.
+        info
+            As for :class:`HaloExchange`, for all requests of the grid.
 
         Raises :class:`PatternError` on every rank for what makes no sense, for more ranks than can
         have a block, and for blocks with fewer layers than the halo.
         """
         self._context = Context.of(comm)
         self.comm = comm
-        rank, size = self._context.comm.rank, self._context.comm.size
-        given = f"Grid {shape} {halo} {periodic} {dims} {bounds} {ghosts} {corners}"
-        with agreed(self._context.comm, given):
-            self.shape = tuple(operator.index(n) for n in shape)
-            axes = len(self.shape)
-            if not axes or min(self.shape) < 1:
-                raise PatternError(f"no grid of shape {self.shape}")
-            self.layers = read_width(halo, tuple(1 << 40 for _ in self.shape), axes)
-            each = [periodic] * axes if isinstance(periodic, bool | np.bool_) else list(periodic)
-            if len(each) != axes or any(p not in (False, True) for p in each):
-                raise PatternError(f"periodic is {periodic!r}, not one truth per axis of {axes}")
-            self.periodic = tuple(bool(p) for p in each)
-            self.dims = choose_dims(self.shape, size, self.layers, dims)
-            ends = [(0.0, float(n)) for n in self.shape] if bounds is None else list(bounds)
-            self.bounds = tuple((float(low), float(high)) for low, high in ends)
-            if len(self.bounds) != axes or any(low >= high for low, high in self.bounds):
-                raise PatternError(f"bounds is {bounds!r}, not (low, high) for each of {axes} axes")
-            read_conditions(boundary, axes)
+        given = f"Grid {shape} {halo} {periodic} {dims} {bounds} {ghosts} {corners} {sizes}"
+        self._info, hints = info, Hints()
+        with agreed(self._context.comm, f"{given} {reorder} {info}"):
+            hints = Hints.of(info)
+        nodes = self._context.node(hints.ranks_per_node).firsts.tolist()
+        with agreed(self._context.comm):
+            Decomposition.__init__(
+                self, shape, halo, self._context.comm.rank, nodes, periodic, dims, bounds, sizes,
+                reorder,
+            )  # fmt: skip
+            read_conditions(boundary, len(self.shape))
             self.ghosts, self.corners, self._boundary = ghosts, corners, boundary
-            self.blocks = Blocks(self.shape, self.dims)
-            self.coords = self.blocks.coords(rank)
-            self.box = self.blocks.box(rank)
-            self._place = Place(self.dims, self.periodic, self.coords)
             self._faces(np.empty(self._extents(()), np.uint8), None)
         self._plans: dict[tuple[Wanted, Any], HaloExchange] = {}  # by the memory of the fields
+        self._moves: dict[Any, Redistribution] = {}
         self._migration: Migration | None = None
         self._fields: list[NDArray[Any]] = []
         self._compares, self._warned = debug.enabled(), False
 
     def __repr__(self) -> str:
         return f"<grid of {self.shape} on {self.dims} ranks, here {text(self.box)}>"
-
-    # -- what is where ----------------------------------------------------------------------------
-
-    @property
-    def local_shape(self) -> tuple[int, ...]:
-        """Local. Cells of this rank, without ghosts."""
-        return extents(self.box)
-
-    @cached_property
-    def owned(self) -> tuple[Any, ...]:
-        """Local. The index of what this rank owns, in any field."""
-        return (..., *(slice(low, -high or None) for low, high in self.layers))
-
-    @cached_property
-    def interior(self) -> tuple[Any, ...]:
-        """Local. The index of what can be computed before ghosts have come."""
-        if self._thin:
-            return (..., *(slice(0, 0) for _ in self.shape))
-        return (..., *(slice(2 * low, -2 * high or None) for low, high in self.layers))
-
-    @cached_property
-    def boundary(self) -> list[tuple[Any, ...]]:
-        """Local. Indices of the rest of what this rank owns, each cell in one of them."""
-        if self._thin:
-            return [self.owned]
-        found = []
-        for axis, (low, high) in enumerate(self.layers):
-            before, after = self.interior[1 : axis + 1], self.owned[axis + 2 :]
-            if low:
-                found.append((..., *before, slice(low, 2 * low), *after))
-            if high:
-                found.append((..., *before, slice(-2 * high, -high), *after))
-        return found
-
-    @property
-    def _thin(self) -> bool:
-        """Whether some axis has no interior."""
-        return any(n < sum(ghosts)
-                   for n, ghosts in zip(self.local_shape, self.layers, strict=True))
-
-    @property
-    def spacing(self) -> tuple[float, ...]:
-        """Local. Between cells, by axis."""
-        ends = zip(self.bounds, self.shape, strict=True)
-        return tuple((high - low) / n for (low, high), n in ends)
-
-    def coordinates(
-        self, staggered: int | Sequence[int] = (), ghosts: bool = False
-    ) -> list[NDArray[np.float64]]:
-        """Local. By axis, the coordinates of this rank's points, shaped to be broadcast.
-
-        Of the middles of cells, and along ``staggered`` axes of their lower ends. With ``ghosts``
-        also of the ghosts, which go on beyond the ends.
-        """
-        axes = self._axes(staggered)
-        found = []
-        for axis, count in enumerate(self._extents(axes, False)):
-            low, high = self.layers[axis] if ghosts else (0, 0)
-            start = self.box[axis].start
-            points = np.arange(start - low, start + count + high, dtype=float)
-            points = self.bounds[axis][0] + (points + 0.5 * (axis not in axes)) * self.spacing[axis]
-            found.append(points.reshape([-1 if a == axis else 1 for a in range(len(self.shape))]))
-        return found
 
     # -- fields -----------------------------------------------------------------------------------
 
@@ -289,6 +223,36 @@ class Grid(Scoped):
         call; what they are is planned, not which. ``t`` is handed to functions. Raises as
         :meth:`halo` does.
         """
+        return self._updating(fields, boundary, ghosts, t).exchange()
+
+    def overlap(
+        self, function: Callable[[tuple[Any, ...]], object], *fields: Any, boundary: Any = None,
+        ghosts: str | None = None, t: Any = None,
+    ) -> Any:
+        """Collective in the sense of MPI. Update fields, and call a function for every cell that
+        this rank owns, on the interior while ghosts travel, then on the rim.
+
+        ``function(where)`` gets the index of cells in any field, :attr:`interior` first, then each
+        box of :attr:`boundary`; boxes without cells are left out. It must not write to the fields
+        that are updated. Returns the fields. The other arguments are those of :meth:`update`. What
+        the function raises in the interior is raised when all ghosts have come.
+        """
+        plan = self._updating(fields, boundary, ghosts, t)
+        plan.Start()
+        try:
+            if not self._thin and all(extents(_bounded(self.interior, self._extents(())))):
+                function(self.interior)
+        finally:
+            given = plan.Wait()
+        for where in self.boundary:
+            if all(extents(_bounded(where, self._extents(())))):
+                function(where)
+        return given
+
+    def _updating(
+        self, fields: Sequence[Any], boundary: Any, ghosts: str | None, t: Any
+    ) -> HaloExchange:
+        """The request that updates these fields, with these conditions."""
         wanted = ("update", ghosts, kinds(boundary))
         plan = self._planned(wanted, fields)
         if plan is None:
@@ -296,7 +260,7 @@ class Grid(Scoped):
         elif boundary is not None:
             plan.boundary.set(self._conditions(fields, boundary))
         plan.boundary.time = t
-        return plan.exchange()
+        return plan
 
     def halo(
         self, *fields: Any, boundary: Any = None, ghosts: str | None = None,
@@ -318,7 +282,8 @@ class Grid(Scoped):
         fills = partial(self._fills, fields, forms, shown, None)
         return HaloExchange.of(
             self.comm, self._given(fields),
-            partial(self._faces, table=neighbors, ghosts=ghosts), info,
+            partial(self._faces, table=neighbors, ghosts=ghosts),
+            self._info if info is None else info,
             fills=None if shown.empty else fills, boundary=shown,
         )  # fmt: skip
 
@@ -357,12 +322,51 @@ class Grid(Scoped):
                                                          strict=True))
         return (*lead, *ends)
 
-    def part(self, rank: int, shape: Sequence[int]) -> tuple[slice, ...]:
-        """Local. What a rank owns of a global array of this :meth:`global_shape`."""
-        axes = len(self.shape)
-        more = np.subtract(shape[len(shape) - axes :], self.shape).tolist()
-        whole = tuple(slice(0, n) for n in shape[: len(shape) - axes])
-        return (*whole, *self.blocks.box(rank, more))
+    def redistribute(
+        self, field: NDArray[Any], other: Grid, out: NDArray[Any] | None = None
+    ) -> NDArray[Any]:
+        """Collective. Bring a field to another grid of the same shape, however that is cut, and
+        with whatever ghosts; these are not filled.
+
+        ``out`` is a field of the other grid, a new one by default. The exchange for two fields is
+        planned once and kept by both grids; later calls only wait for ranks that share cells.
+
+        Raises :class:`PatternError` on every rank where shapes, components, dtypes or ranks
+        differ.
+        """
+        shape = self.global_shape(field)
+        lead = field.ndim - len(self.shape)
+        if out is None:
+            more = np.subtract(shape[lead:], self.shape)
+            out = other.empty(shape[:lead], field.dtype, np.flatnonzero(more).tolist())
+        key = _places((field, out))
+        known = self._moves.get(key)
+        if known is None or known.freed:
+            with agreed(self._context.comm, f"redistribute {shape} {field.dtype}"):
+                same = other._context.comm.size == self._context.comm.size
+                if not same or out.dtype != field.dtype:
+                    raise PatternError(
+                        f"a field of {field.dtype} on {self._context.comm.size} ranks, and one of "
+                        f"{out.dtype} on {other._context.comm.size}"
+                    )
+            theirs = other.global_shape(out)
+            with agreed(self._context.comm, f"redistribute to {theirs}"):
+                if theirs != shape:
+                    raise PatternError(f"a field of shape {shape}, and one of {theirs}")
+            while len(self._moves) >= MOST_PLANS:
+                self._moves.pop(next(iter(self._moves))).Free()
+            known = Redistribution(self.comm, self._part_of(field, shape),
+                                   other._part_of(out, shape))
+            for grid in (self, other):  # whichever is freed first gives the exchange back
+                grid._moves[key] = known
+        return known.move()
+
+    def _part_of(self, field: NDArray[Any], shape: Sequence[int]) -> Part:
+        """Local. A field as what ranks own of its global array."""
+        lead = field.ndim - len(self.shape)
+        origin = [*[0] * lead, *(low for low, _ in self.layers)]
+        ranks = range(self._context.comm.size)
+        return Part(field, origin, [self.part(rank, shape) for rank in ranks])
 
     def gather(
         self, field: NDArray[Any], root: int = 0, box: Any = None
@@ -448,21 +452,25 @@ class Grid(Scoped):
             beside = {self._place.neighbor(offset) for offset in directions(len(axes), len(axes))}
             beside -= {None, self._context.comm.rank}
             self._migration = Migration(
-                self._context, self.comm, edges, self.periodic, place,
+                self._context, self.comm, edges, self.periodic, place, self.blocks.order,
                 sorted(rank for rank in beside if rank is not None),
             )  # fmt: skip
         moved = self._migration.move([*arrays, positions], outside)
         return moved[:-1], moved[-1]
 
     def Free(self) -> None:
-        """Collective. Give back all requests of :meth:`update`, :meth:`accumulate` and
-        :meth:`migrate`, and the memory of all fields, which stays mapped while it is looked at.
+        """Collective. Give back all requests of :meth:`update`, :meth:`accumulate`,
+        :meth:`redistribute` and :meth:`migrate`, and the memory of all fields, which stays mapped
+        while it is looked at.
 
         Requests of :meth:`halo` are the caller's to be freed before. A second call does nothing.
         """
         for plan in self._plans.values():
             plan.Free()
         self._plans.clear()
+        for move in self._moves.values():
+            move.Free()
+        self._moves.clear()
         if self._migration is not None:
             self._migration.Free()
             self._migration = None
@@ -472,35 +480,6 @@ class Grid(Scoped):
                 free(field)
 
     # -- inside -----------------------------------------------------------------------------------
-
-    def _axes(self, axes: int | Sequence[int]) -> tuple[int, ...]:
-        given = (axes,) if isinstance(axes, int) else tuple(axes)
-        for axis in given:
-            if not -len(self.shape) <= axis < len(self.shape):
-                raise PatternError(f"axis {axis} of a grid of {len(self.shape)}")
-        return tuple(axis % len(self.shape) for axis in given)
-
-    @property
-    def _form(self) -> tuple[Any, ...]:
-        """What fields have to have in common."""
-        return self.shape, self.dims, self.layers
-
-    def _last(self, axis: int) -> bool:
-        return not self.periodic[axis] and self.coords[axis] == self.dims[axis] - 1
-
-    def _extents(self, staggered: Sequence[int], ghosts: bool = True) -> tuple[int, ...]:
-        """Of a field on this rank."""
-        return tuple(
-            n + (axis in staggered and self._last(axis)) + ghosts * sum(self.layers[axis])
-            for axis, n in enumerate(self.local_shape)
-        )
-
-    def _edges(self, axis: int) -> NDArray[np.float64]:
-        """Where blocks begin along an axis, in coordinates, and the end."""
-        low, high = self.bounds[axis]
-        edges = low + np.array(self.blocks.edges(axis)) * self.spacing[axis]
-        edges[-1] = high
-        return edges
 
     def _faces(
         self, array: NDArray[Any], table: Sequence[Any] | None = None, ghosts: str | None = None
@@ -561,8 +540,8 @@ class Grid(Scoped):
                     made = self._form if region is None else _MADE.get(region, self._form)
                     if made != self._form:
                         raise PatternError(
-                            f"a field of another grid, of shape {made[0]} on {made[1]} ranks with "
-                            f"{made[2]} layers of ghosts"
+                            f"a field of another grid, of shape {made[0]} with {made[2]} layers of "
+                            "ghosts"
                         )
                     found |= np.subtract(level.shape[level.ndim - axes :], self._extents(()))
                 more += found.tolist()
@@ -632,8 +611,8 @@ class Grid(Scoped):
         combine, empties = OPERATIONS[op]
         shown = Boundary(conditions, [_first(field).dtype for field in fields])
         return HaloExchange.of(
-            self.comm, self._given(fields), partial(self._faces, ghosts=ghosts), None, combine,
-            empties, partial(self._fills, fields, forms, shown, (combine, empties)), shown,
+            self.comm, self._given(fields), partial(self._faces, ghosts=ghosts), self._info,
+            combine, empties, partial(self._fills, fields, forms, shown, (combine, empties)), shown,
         )  # fmt: skip
 
     def _planned(self, wanted: Wanted, fields: Sequence[Any]) -> HaloExchange | None:
@@ -661,6 +640,11 @@ class Grid(Scoped):
                 )  # fmt: skip
             self._plans.pop(next(iter(self._plans))).Free()
         return plan
+
+
+def _bounded(where: tuple[Any, ...], shape: Sequence[int]) -> Box:
+    """The box of an index of a field, without its components."""
+    return tuple(slice(*part.indices(n)[:2]) for part, n in zip(where[1:], shape, strict=True))
 
 
 def _first(field: Any) -> NDArray[Any]:

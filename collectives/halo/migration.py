@@ -139,14 +139,16 @@ class Migration(Scoped):
 
     def __init__(
         self, context: Context, comm: MPI.Comm, edges: Sequence[NDArray[np.float64]],
-        periodic: Sequence[bool], place: Sequence[slice], neighbors: Sequence[int],
+        periodic: Sequence[bool], place: Sequence[slice], order: Sequence[int],
+        neighbors: Sequence[int],
     ) -> None:
         """Collective. ``edges``: where blocks begin, by axis, and the end; ``place``: the edges
-        of this rank's block; ``neighbors``: the other ranks whose blocks touch it."""
+        of this rank's block; ``order``: the ranks by place, if not in order; ``neighbors``: the
+        other ranks whose blocks touch it."""
         self._context, self._comm = context, comm
         self._rank, self._size = context.comm.rank, context.comm.size
         self._edges, self._periodic, self._place = list(edges), periodic, list(place)
-        self._neighbors = list(neighbors)
+        self._neighbors, self._order = list(neighbors), np.array(order, np.int64)
         self._near = np.zeros(self._size, bool)
         self._near[[*self._neighbors, self._rank]] = True
         self._words, self._most = np.zeros(9, np.int64), np.zeros(9, np.int64)
@@ -233,6 +235,8 @@ class Migration(Scoped):
                 at = np.searchsorted(edge, x, side="right") - 1
                 places.append(np.clip(at, 0, len(edge) - 2))
         owner = np.ravel_multi_index(places, [len(edge) - 1 for edge in edges]).astype(np.int64)
+        if len(self._order):
+            owner = self._order[owner]
         owner[lost] = -1
         positions[items] = rows
         moves = owner != self._rank

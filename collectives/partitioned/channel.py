@@ -99,19 +99,9 @@ class Sender:
         return cls(channel)
 
     @classmethod
-    def doubt(cls) -> str:
-        """Local. Why this transport cannot be used on this rank; "" if it can."""
-        return ""
-
-    @classmethod
     def obstacle(cls, sender: Parameters, receiver: Parameters) -> str:
         """Local, the same on both sides. Why this transport cannot serve them; "" if it can."""
         return ""
-
-    @classmethod
-    def recommended(cls, sender: Parameters, receiver: Parameters) -> bool:
-        """Local, the same on both sides. Whether ``auto`` takes this transport where it can."""
-        return True
 
     def begin(self) -> None:
         """A round begins."""
@@ -128,15 +118,8 @@ class Sender:
         while counter.waiting and self.may_leave():
             self.leave(*counter.take())
 
-    def push(self) -> None:
-        """Bring on its way what has left. The only call that may wait: for a flush."""
-
-    def owes(self) -> bool:
-        """Whether something that has left arrives only when :meth:`push` is called again."""
-        return False
-
     def idle(self) -> bool:
-        """Whether all that has left is on its way and the buffer can be used again."""
+        """Whether all that has left has gone and the buffer can be used again."""
         return True
 
 
@@ -202,10 +185,9 @@ class PartitionedMethod:
 
 # fmt: off
 _METHODS = (
-    PartitionedMethod("rma", ".rma:Rma", True, "store into memory from empty() on the node, Put off it, then tell"),
+    PartitionedMethod("rma", ".rma:Rma", True, "store into memory from empty() on the node, then tell"),
     PartitionedMethod("p2p-gather", ".messages:Gather", True, "a note, then one message of all groups that gathered meanwhile"),
     PartitionedMethod("p2p", ".messages:Group", False, "one persistent send per group"),
-    PartitionedMethod("mpi", ".native:Native", False, "the MPI's own partitioned send, where it works"),
 )
 # fmt: on
 
@@ -222,31 +204,16 @@ def check_name(name: str) -> None:
         raise MethodError(f"no method {name!r}; the methods are {', '.join(known)}")
 
 
-def doubt_of(name: str) -> str:
-    """Local. Why this rank cannot use a transport, "" where it can. Raises as :func:`check_name`."""
-    check_name(name)
-    return "" if name == AUTO else partitioned_methods()[name].sender().doubt()
-
-
 def chosen(sender: Parameters, receiver: Parameters) -> PartitionedMethod:
-    """Local, the same on both sides. What the two wishes come to.
-
-    Whether a transport can be used at all is asked of the sides that name it, before they tell each
-    other, so that both know the same answer.
-    """
+    """Local, the same on both sides. What the two wishes come to."""
     wishes = list(dict.fromkeys(side.method for side in (sender, receiver) if side.method != AUTO))
     if len(wishes) > 1:
         raise MethodError(f"the sender wants {wishes[0]}, the receiver {wishes[1]}")
     if not wishes:
-        return next(m for m in _METHODS if m.candidate and _suits(m, sender, receiver))
+        able = [m for m in _METHODS if m.candidate and not m.sender().obstacle(sender, receiver)]
+        return able[0]
     method = partitioned_methods()[wishes[0]]
-    end = method.sender()
-    obstacle = sender.doubt or receiver.doubt or end.obstacle(sender, receiver)
+    obstacle = method.sender().obstacle(sender, receiver)
     if obstacle:
         raise UnsupportedError(f"{method.name}: {obstacle}")
     return method
-
-
-def _suits(method: PartitionedMethod, sender: Parameters, receiver: Parameters) -> bool:
-    end = method.sender()
-    return not end.obstacle(sender, receiver) and end.recommended(sender, receiver)

@@ -35,9 +35,6 @@ from onesided.collectives.partitioned.counter import Grouping
 
 SENDER, RECEIVER = 0, 1
 
-#: How the sender sees the receive buffer: not at all, in shared memory, or through a window.
-NOWHERE, ON_NODE, BY_WINDOW = 0, 1, 2
-
 # -- what one side was given ----------------------------------------------------------------------
 
 
@@ -70,15 +67,14 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Reach:
-    """How the sender sees the receive buffer.
+    """Where on their node the sender finds the receive buffer.
 
-    ``key`` names the region, ``segment`` is the receiver's rank in its node, or in the window,
-    ``offset`` the place in its memory. In shared memory ``board`` is the place of the receiver's
-    board, and ``generation`` tells the channels that use it one after the other from each other.
-    Places are in bytes.
+    ``key`` names the region ("": the sender does not see it), ``segment`` is the receiver's rank in
+    its node, ``offset`` the place in its memory, ``board`` that of the receiver's board, and
+    ``generation`` tells the channels that use it one after the other from each other. Places are
+    in bytes.
     """
 
-    visible: int = NOWHERE
     key: str = ""
     segment: int = 0
     offset: int = 0
@@ -91,7 +87,7 @@ class Parameters:
     """What one side tells the other, once.
 
     ``base`` is the first of the message tags that the writer chose for what it sends; ``method``
-    the name of a transport, or auto; ``doubt`` why the writer cannot use the one that it names.
+    the name of a transport, or auto.
     """
 
     side: int
@@ -102,7 +98,6 @@ class Parameters:
     aggregate: int
     base: int
     method: str
-    doubt: str = ""
     reach: Reach = field(default=Reach())
 
 
@@ -156,6 +151,7 @@ class Matching:
         self._left: set[Position] = set()
         self._posted: list[MPI.Request] = []
         self._status = MPI.Status()
+        self._given_up: list[tuple[MPI.Intracomm, int, Parameters]] = []
         #: Why peers have failed, by position.
         self.failures: dict[Position, OnesidedError] = {}
 
@@ -238,20 +234,40 @@ class Matching:
             self._came[queue] += 1
             if position in self._left:
                 self._left.remove(position)
+                self._give_up(position, parameters, private)
             else:
                 self._waiting[position] = parameters, private
 
     def leave(self, position: Position) -> None:
         """Local. Nobody will take the parameters at this position."""
         with self._lock:
-            self._mine_private.discard(position)
-            if self._waiting.pop(position, None) is None:
+            found = self._waiting.pop(position, None)
+            if found is None:
                 self._left.add(position)
+            else:
+                self._give_up(position, *found)
+
+    def _give_up(self, position: Position, theirs: Parameters, private: bool) -> None:
+        own = self._private() if private and position in self._mine_private else None
+        self._mine_private.discard(position)
+        self.give_up(self.comm if own is None else own, position[0][0], theirs)
+
+    def give_up(self, comm: MPI.Intracomm, peer: int, theirs: Parameters) -> None:
+        """Local. Messages of this sender may still come, and nobody will receive them."""
+        if theirs.side == SENDER:
+            self._given_up.append((comm, peer, theirs))
+
+    def _receive_left_over(self, comm: MPI.Intracomm, peer: int, theirs: Parameters) -> None:
+        groups = Grouping.of(theirs.partitions, theirs.nbytes, theirs.aggregate).groups
+        for tag in range(theirs.base, theirs.base + groups + 2):
+            while (message := comm.Improbe(peer, tag, self._status)) is not None:
+                message.Recv([bytearray(self._status.Get_count(MPI.BYTE)), MPI.BYTE])
 
     def close(self, comm: MPI.Comm) -> None:
         """Local, while every rank frees the communicator. Take the answers that are still to come,
         for requests that were freed before they met: the next communicator with the number of this
-        one would take them for its own. Waits for a second where a peer never answers.
+        one would take them for its own; and what has come for receives that were given up. Waits
+        for a second where a peer never answers.
         """
         with self._lock:
             given_up = time.monotonic() + 1
@@ -261,7 +277,10 @@ class Matching:
                         self._receive_from(each)
                 unanswered = any(self._came[queue] < n for queue, n in self._asked.items())
                 if not unanswered or time.monotonic() > given_up:
-                    return
+                    break
+            for given in self._given_up:
+                if given[0] != MPI.COMM_NULL:
+                    self._receive_left_over(*given)
 
     def take_tags(self, count: int) -> int:
         """Local. The first of ``count`` tags that no other request of this rank sends with."""
@@ -297,40 +316,31 @@ LAST_GENERATION = 0x7FFFFFFF
 
 def reach_of(
     comm: MPI.Intracomm, memory: NDArray[np.uint8], peer: int
-) -> tuple[Reach, Callable[[], object] | None]:
-    """Local. How ``peer`` reaches this memory, with a board where it shares the node, and what is
-    to be called when the request is freed.
+) -> tuple[Reach, Callable[[bool], object] | None]:
+    """Local. Where ``peer`` finds this memory and a board, and what is to be called when the
+    request is freed, with whether the peer may still write.
 
-    Not at all where the memory is not from ``empty``, where the peer has no part in that call, and
-    where all links of the array are in use.
+    Nowhere where the memory is not from ``empty``, where the peer has no part in it, and where all
+    links of the array are in use.
     """
     region = find_region(memory)
-    if region is None or not memory.size:
+    if region is None or not memory.size or not _takes_part(comm, peer, region.node.comm):
         return Reach(), None
-    offset = memory.ctypes.data - region.address
-    if _takes_part(comm, peer, region.node.comm):
-        return _on_node(region, offset)
-    if region.wide is not None and _takes_part(comm, peer, region.context.comm):
-        rank = region.context.comm.rank
-        return Reach(BY_WINDOW, region.wide_key, rank, offset), borrow(region)
-    return Reach(), None
-
-
-def _on_node(region: Region, offset: int) -> tuple[Reach, Callable[[], object] | None]:
     place = region.boards.take()
     if place is None:
         return Reach(), None
-    rank = region.node.comm.rank
+    rank, offset = region.node.comm.rank, memory.ctypes.data - region.address
     region.part(rank)[place : place + BOARD] = 0
     region.window.Sync()
     generation = next(_generations) & LAST_GENERATION
     give_back = borrow(region)
 
-    def give_all() -> None:
+    def give_all(written: bool) -> None:
         give_back()
-        region.boards.give(place)
+        if not written:
+            region.boards.give(place)
 
-    return Reach(ON_NODE, region.key, rank, offset, place, generation), give_all
+    return Reach(region.key, rank, offset, place, generation), give_all
 
 
 def borrow(region: Region) -> Callable[[], object]:

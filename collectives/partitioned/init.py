@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from onesided.collectives.buffers import vector
 from onesided.collectives.errors import PatternError
 from onesided.collectives.hints import Hints
-from onesided.collectives.partitioned.channel import AUTO, doubt_of
+from onesided.collectives.partitioned.channel import AUTO, check_name
 from onesided.collectives.partitioned.handshake import (
     RECEIVER,
     SENDER,
@@ -60,10 +60,11 @@ def Psend_init(
 
     Source: MPI-4.1 section 4.2.1.
     """
-    matching, hints, doubt = Matching.of(comm), Hints.of(info), doubt_of(method)
+    check_name(method)
+    matching, hints = Matching.of(comm), Hints.of(info)
     given = checked(comm, buf, partitions, dest, tag, aggregate, SENDER)
     base = matching.take_tags(tags_wanted(given.grouping))
-    parameters = _parameters(SENDER, given, base, method, doubt, Reach())
+    parameters = _parameters(SENDER, given, base, method, Reach())
     return PartitionedSend(given, matching, parameters, hints)
 
 
@@ -73,27 +74,28 @@ def Precv_init(
 ) -> PartitionedReceive:
     """Local. The receiving side of a partitioned send, inactive; see :func:`Psend_init`.
 
-    Into a contiguous part of an array from :func:`empty` a sender on the same node stores, which
-    is the fastest way; one on another node can Put there (``method="rma"``). As many receives at a
-    time as the array has links. ``MPI.ANY_SOURCE`` and ``MPI.ANY_TAG`` are refused, as by MPI.
+    Into a contiguous part of an array from :func:`empty` a sender on the same node stores, which is
+    the fastest way, as many receives at a time as the array has links. ``MPI.ANY_SOURCE`` and
+    ``MPI.ANY_TAG`` are refused, as by MPI.
 
     Source: MPI-4.1 section 4.2.1.
     """
-    matching, hints, doubt = Matching.of(comm), Hints.of(info), doubt_of(method)
+    check_name(method)
+    matching, hints = Matching.of(comm), Hints.of(info)
     given = checked(comm, buf, partitions, source, tag, aggregate, RECEIVER)
     base = matching.take_tags(1)
     reach, give_back = Reach(), None
     if not given.nowhere:
         reach, give_back = reach_of(comm, given.memory, given.peer)
-    parameters = _parameters(RECEIVER, given, base, method, doubt, reach)
+    parameters = _parameters(RECEIVER, given, base, method, reach)
     return PartitionedReceive(given, matching, parameters, hints, give_back)
 
 
 def _parameters(
-    side: int, given: Arguments, base: int, method: str, doubt: str, reach: Reach
+    side: int, given: Arguments, base: int, method: str, reach: Reach
 ) -> Parameters:
     return Parameters(side, given.tag, given.memory.size, given.kind, given.partitions,
-                      given.aggregate, base, method, doubt, reach)
+                      given.aggregate, base, method, reach)
 
 
 # -- the arguments --------------------------------------------------------------------------------

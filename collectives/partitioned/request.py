@@ -55,7 +55,7 @@ from onesided.collectives.request import Persistent
 class _NoMarks:
     """The counter of a receive."""
 
-    waiting = 0
+    waiting = missing = 0
 
 
 class PartitionedRequest(Persistent):
@@ -105,8 +105,8 @@ class PartitionedRequest(Persistent):
         """Local. Whether the peer waits for what this side can do without the program."""
         return False
 
-    def _forget(self) -> None:
-        """Local. Drop what was made for the other side."""
+    def _forget(self, written: bool) -> None:
+        """Local. Drop what was made for the other side, which may still write to it."""
 
     def waiting_for(self) -> str:
         """Local. What an active request lacks, in words, for the watchdog."""
@@ -144,26 +144,37 @@ class PartitionedRequest(Persistent):
         """Local. Give back the messages; a second call does nothing.
 
         Any other call afterwards raises :class:`RequestError`, as does this one while the request
-        is active. One that was never started can be freed: its place in the order of
-        initializations stays taken. What is under way of a broken round is left to MPI.
+        is active. A broken round is given up, and so is that of a send whose partitions have not
+        all been marked, after an exception between ``Start`` and the last mark: the peer's request
+        breaks, too, and says so; what is under way is left to MPI. A request that was never
+        started can be freed: its place in the order of initializations stays taken.
         """
         with self._guard:
             if self._state == FREED:
                 return
-            if self._state == ACTIVE:
+            given_up = self._state == ACTIVE and self._counter.missing > 0
+            if self._state == ACTIVE and not given_up:
                 self._refuse("freed")
-            broken = self._state == BROKEN
+            broken = given_up or self._state == BROKEN
             self._retire()
         progress.delist(self)
+        if broken and self._position is not None and not isinstance(self._error, OnesidedError):
+            why = "" if self._cause is None else f" after {type(self._cause).__name__}"
+            self.matching.tell_failure(
+                self._position, RequestError(f"a partitioned round was given up{why}")
+            )
         self._unload()
-        if self._channel is not None:
-            self._channel.close(broken)
+        channel = self._channel
+        if channel is not None:
+            if broken and self.parameters.side == RECEIVER:
+                self.matching.give_up(channel.comm, channel.peer, channel.sender)
+            channel.close(broken)
         elif self._position is not None:
             self.matching.leave(self._position)
         self._channel = self._end = self._end_owes = None
         if not broken:  # else messages with these tags may be under way
             self.matching.give_tags(self.parameters.base)
-        self._forget()
+        self._forget(broken and channel is not None)
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -171,13 +182,17 @@ class PartitionedRequest(Persistent):
         """Local. Whether this thread may call MPI."""
         return self._everywhere or MPI.Is_thread_main()
 
+    def _hear(self) -> None:
+        """Raise where the peer has failed, or the sides do not fit. The caller holds the guard."""
+        if self._failures and self._position is not None:
+            self._error = self._failures.pop(self._position, self._error)
+        if self._error is not None:
+            raise self._error
+
     def _advance(self) -> bool:
         """What a round consists of: called until it is true."""
         with self._guard:
-            if self._failures and self._position is not None:
-                self._error = self._failures.pop(self._position, self._error)
-            if self._error is not None:
-                raise self._error
+            self._hear()
             begins = self._begun != self.rounds
             if begins:
                 begun = self._begin()
@@ -257,7 +272,7 @@ class PartitionedRequest(Persistent):
                 self.matching.tell_failure(position, error)
             return False
         self._channel = channel
-        if type(end).owes not in (Sender.owes, Receiver.owes):
+        if isinstance(end, Receiver) and type(end).owes is not Receiver.owes:
             self._end_owes = end.owes
         if method is not None:
             self.method = method.name
@@ -415,7 +430,7 @@ class PartitionedSend(PartitionedRequest):
             if self._everywhere or MPI.Is_thread_main():
                 if self._begun == self.rounds or self._begin():
                     self._end.drain(self._counter)
-            if self._counter.waiting or self._end_owes is not None:
+            if self._counter.waiting:
                 self._enlist_if_owing()
         except BaseException as error:  # what has been taken from the counter may be lost
             self._error = error
@@ -429,11 +444,10 @@ class PartitionedSend(PartitionedRequest):
         counter, end = self._counter, self._end
         if counter.waiting:
             end.drain(counter)
-        end.push()
         return not (counter.missing or counter.waiting) and end.idle()
 
     def _owes(self) -> bool:
-        return self._counter.waiting > 0 or (self._end_owes is not None and self._end_owes())
+        return bool(self._counter.waiting > 0)
 
     def waiting_for(self) -> str:
         counter = self._counter
@@ -452,7 +466,7 @@ class PartitionedSend(PartitionedRequest):
         super()._breaks(error)
         self._counter.close()
 
-    def _forget(self) -> None:
+    def _forget(self, written: bool) -> None:
         self._counter.close()
         if self._compiled is not None:
             for verb in ("Pready", "Pready_range"):
@@ -505,9 +519,10 @@ class PartitionedReceive(PartitionedRequest):
 
     def __init__(
         self, arguments: Arguments, matching: Matching, parameters: Parameters, hints: Hints,
-        give_back: Callable[[], object] | None,
+        give_back: Callable[[bool], object] | None,
     ) -> None:
-        """``give_back``: called when the request is freed."""
+        """``give_back``: called when the request is freed, with whether the peer may still
+        write."""
         self._counter = _NoMarks()
         self._give_back = give_back
         super().__init__(arguments, matching, parameters, hints)
@@ -521,8 +536,8 @@ class PartitionedReceive(PartitionedRequest):
         are late have been advanced, so that it may be asked until it is true. Under a thread level
         below multiple that is so in the main thread; elsewhere it tells what is known already.
 
-        Raises :class:`RequestError` where there is no such partition, and on a freed request; the
-        error of the handshake comes from :meth:`Wait` and :meth:`Test`.
+        Raises :class:`RequestError` where there is no such partition, on a freed request, and where
+        the peer has given up; the error of the handshake comes from :meth:`Wait` and :meth:`Test`.
         """
         if self._arrived(partition):
             return True
@@ -537,6 +552,8 @@ class PartitionedReceive(PartitionedRequest):
             index = _as_index(partition, self.partitions, self)
             if self._state != ACTIVE:
                 return True
+            if self._failures:
+                self._hear()
             calls = self._may_call()
             if self._begun != self.rounds and not (calls and self._begin()):
                 return False
@@ -578,7 +595,7 @@ class PartitionedReceive(PartitionedRequest):
     def waiting_for(self) -> str:
         return "its peer" if self._channel is None else "partitions to arrive"
 
-    def _forget(self) -> None:
+    def _forget(self, written: bool) -> None:
         if self._give_back is not None:
-            self._give_back()
+            self._give_back(written)
             self._give_back = None

@@ -22,8 +22,8 @@ def write(
     domain: Sequence[Any] | None = None,
     as_scalar: bool = False,
 ) -> None:
-    """Collective. Write an array, or a global slice of it: :meth:`HDF5File.write`, or that of
-    :class:`NCFile` where the name ends with ".nc"."""
+    """Collective. Write an array, or a global slice of it: :meth:`HDF5File.write` where the name
+    ends with ".h5" or ".hdf5", else that of :class:`NCFile`, as in mpi4py-fft."""
     entry = array if global_slice is None else (array, global_slice)
     _file(filename, domain, "a").write(step, {name: [entry]}, as_scalar=as_scalar)
 
@@ -36,5 +36,5 @@ def read(array: Any, filename: FileName, name: str = "darray", step: int = 0) ->
 def _file(filename: FileName, domain: Sequence[Any] | None, mode: str) -> Any:
     if isinstance(filename, FileBase):
         return filename
-    kind = NCFile if os.fspath(filename).endswith(".nc") else HDF5File
+    kind = HDF5File if os.fspath(filename).endswith((".h5", ".hdf5")) else NCFile
     return kind(filename, domain, mode)

@@ -21,7 +21,7 @@ from onesided.collectives.errors import PatternError
 from onesided.pencilfft.io import loading
 from onesided.pencilfft.io.filebase import MODES, FileBase, at_root
 from onesided.pencilfft.io.fileerrors import FileError, naming
-from onesided.pencilfft.io.nodefiles import writer
+from onesided.pencilfft.io.nodefiles import write_node_files
 from onesided.pencilfft.io.selection import Selection
 from onesided.pencilfft.io.snapshot import Snapshot, arrays_of, dataset_path, step_number
 from onesided.pencilfft.io.store import Store
@@ -50,9 +50,8 @@ class HDF5File(FileBase):
     ``comm`` is the communicator of those who read and write, by default that of the arrays, and of
     those who :meth:`open` the file to change it, by default MPI.COMM_WORLD.
     The data of a step lie in one file for each node, which its ranks write side by side;
-    ``ranks_per_node`` makes it a file for so many consecutive ranks of a node. ``driver="mpio"``
-    lets all ranks write one file together, where h5py is built with MPI. Further arguments go to
-    h5py.File for these files.
+    ``ranks_per_node`` makes it a file for so many consecutive ranks of a node. Further arguments go
+    to h5py.File for these files.
     """
 
     def __init__(
@@ -62,13 +61,16 @@ class HDF5File(FileBase):
         mode: str = "a",
         *,
         comm: MPI.Comm | None = None,
-        driver: str | None = None,
         ranks_per_node: int | None = None,
         **kw: Any,
     ) -> None:
         super().__init__(h5name, domain, mode, comm)
         self._store = Store(h5name)
-        self._write_parts, self._options = writer(driver, ranks_per_node), kw
+        if ranks_per_node is not None and ranks_per_node < 1:
+            raise PatternError(f"{ranks_per_node=}")
+        if "driver" in kw:
+            raise PatternError(f"driver={kw['driver']!r}; the files are written by plain HDF5")
+        self._ranks_per_node, self._options = ranks_per_node, kw
         self._edit: _Edit | None = None
 
     @staticmethod
@@ -186,7 +188,9 @@ class HDF5File(FileBase):
         store, afresh = self._store, self._mode == "w"
         try:
             prefix = at_root(comm, lambda: self._begin(snapshot))
-            sources = self._write_parts(comm, store, prefix, snapshot.pieces, self._options)
+            sources = write_node_files(
+                comm, store, prefix, snapshot.pieces, self._options, self._ranks_per_node
+            )
 
             def change(file: Any) -> set[str]:
                 return snapshot.apply(file, store, sources, attributes or {})
@@ -233,6 +237,8 @@ class HDF5File(FileBase):
                 raise FileError(f"{self._store.main}: it was changed while it was opened")
             with agreed(comm):
                 loading.load(u, *found)
+                if u.size:
+                    loading.check_still_there(self._store, *found)
         finally:
             if file is not None:
                 file.close()

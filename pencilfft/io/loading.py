@@ -7,7 +7,7 @@ a part of the wanted block is looked at first.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import h5py
@@ -85,6 +85,20 @@ def _what_there_is(file: Any, path: str) -> str:
 
 def check_parts(store: Store, field: Any, index: Index) -> None:
     """Local. Raise unless every file that holds a part of ``index`` is there and whole."""
+    for path, source in _parts(store, field, index):
+        _check_part(path, source, field, store.main)
+
+
+def check_still_there(store: Store, field: Any, index: Index) -> None:
+    """Local. Raise where a file is gone that holds a part of ``index``: a step that is replaced
+    loses its files, and what HDF5 has read of these may be fill values."""
+    for path, _ in _parts(store, field, index):
+        if not os.path.exists(path):
+            raise FileError(f"{store.main}: {field.name} was replaced while it was read")
+
+
+def _parts(store: Store, field: Any, index: Index) -> Iterator[tuple[str, Any]]:
+    """The files that hold a part of ``index``, and which part of the field each holds."""
     if not field.is_virtual:
         return
     low = [part.start if isinstance(part, slice) else part for part in index]
@@ -92,7 +106,7 @@ def check_parts(store: Store, field: Any, index: Index) -> None:
     for source in field.virtual_sources():
         first, last = source.vspace.get_select_bounds()
         if all(a <= d and c <= b for a, b, c, d in zip(first, last, low, high, strict=True)):
-            _check_part(store.resolve(source.file_name), source, field, store.main)
+            yield store.resolve(source.file_name), source
 
 
 def _check_part(path: str, source: Any, field: Any, main: str) -> None:

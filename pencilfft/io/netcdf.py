@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.pencilfft.io.filebase import FileBase, at_root
 from onesided.pencilfft.io.fileerrors import FileError, naming
 from onesided.pencilfft.io.nodefiles import Piece
-from onesided.pencilfft.io.selection import Selection
+from onesided.pencilfft.io.selection import Box, Selection
 from onesided.pencilfft.io.snapshot import Domain, Group, Snapshot, arrays_of, step_number
 
 TIME, COMPONENTS, AXES = "time", "ijk", "xyzrst"
@@ -102,8 +103,10 @@ class NCFile(FileBase):
             self._mode = "a" if self._mode == "w" else self._mode
             for piece, variable in zip(snapshot.pieces, variables, strict=True):
                 self._collect(comm, piece, file, (variable.name, index))
-        finally:  # errors were agreed
+        except Exception:  # agreed: all ranks are here
             at_root(comm, end)
+            raise
+        at_root(comm, end)
 
     def read(
         self, u: Any, name: str, step: int = 0, forward_output: bool | None = None
@@ -159,7 +162,11 @@ class NCFile(FileBase):
         self, comm: MPI.Comm, piece: Piece, file: Any, place: tuple[str, int]
     ) -> None:
         """Collective. Rank 0 writes what all ranks have of a field."""
-        boxes, error = comm.gather(piece.box), None
+        boxes, error, room = comm.gather(piece.box), None, np.empty(0, piece.dtype)
+        with agreed(comm):
+            if boxes is not None:
+                others = [box for rank, box in enumerate(boxes) if rank != comm.rank]
+                room = np.empty(max((_count(box) for box in others), default=0), piece.dtype)
         if boxes is None:
             if piece.data is not None:
                 comm.Send(_bytes(piece.data), 0)
@@ -170,8 +177,9 @@ class NCFile(FileBase):
                     continue
                 data = piece.data
                 if rank != comm.rank:
-                    data = np.empty([part.stop - part.start for part in box], piece.dtype)
+                    data = room[: _count(box)]
                     comm.Recv(_bytes(data), rank, 0)
+                    data = data.reshape([part.stop - part.start for part in box])
                 try:
                     if error is None:
                         with naming(self.filename):
@@ -249,6 +257,10 @@ def _index(file: Any, step: int) -> int:
         return int(places[0])
     file.variables[TIME][len(steps)] = step
     return len(steps)
+
+
+def _count(box: Box | None) -> int:
+    return 0 if box is None else prod(part.stop - part.start for part in box)
 
 
 def _bytes(data: Any) -> Any:

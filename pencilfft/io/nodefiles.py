@@ -1,15 +1,14 @@
-"""Where the data of a revision lie: a file for each node, or one that all ranks write together.
+"""Where the data of a revision lie: a file for each node.
 
-A writer is called by all ranks with their pieces, and gives on rank 0 what holds the boxes of each
-piece. The files are new, complete and on the disk when it returns.
+All ranks write their pieces; on rank 0 it is known then what holds the boxes of each piece. The
+files are new, complete and on the disk.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import h5py
@@ -17,13 +16,12 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.agreement import agree, agreed
+from onesided.collectives.agreement import agreed
 from onesided.collectives.context import Context
-from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.pencilfft.io.fileerrors import naming
 from onesided.pencilfft.io.quietfile import written
 from onesided.pencilfft.io.selection import Box
-from onesided.pencilfft.io.store import Source, Store, to_disk
+from onesided.pencilfft.io.store import Source, Store
 
 #: For each piece the datasets that hold it, where they are known: on rank 0.
 Sources = list[list[Source]]
@@ -41,16 +39,13 @@ class Piece:
     data: NDArray[Any] | None
 
 
-Writer = Callable[[MPI.Comm, Store, str, Sequence[Piece], dict[str, Any]], Sources]
-
-
 def write_node_files(
-    ranks_per_node: int | None,
     comm: MPI.Comm,
     store: Store,
     prefix: str,
     pieces: Sequence[Piece],
     options: dict[str, Any],
+    ranks_per_node: int | None,
 ) -> Sources:
     """Collective. One file for the ranks of each node that have data; works with every h5py.
 
@@ -150,46 +145,3 @@ def _fill(path: str, pieces: Sequence[Piece], places: NDArray[np.int64]) -> None
             os.fsync(number)
         finally:
             os.close(number)
-
-
-def write_together(
-    comm: MPI.Comm, store: Store, prefix: str, pieces: Sequence[Piece], options: dict[str, Any]
-) -> Sources:
-    """Collective. One file, by HDF5's MPI driver, where h5py is built with it."""
-    if not h5py.get_config().mpi:
-        raise UnsupportedError("driver='mpio' needs an h5py that is built with MPI")
-    path, error = store.path(prefix, "all"), None
-    try:
-        with naming(path), h5py.File(path, "w", driver="mpio", comm=comm, **options) as file:
-            for piece in pieces:  # all ranks make all datasets, in the same order
-                file.create_dataset(piece.path, piece.shape, piece.dtype)
-            for piece in pieces:
-                if piece.data is not None:
-                    file[piece.path][piece.box] = piece.data
-            file.flush()
-        with naming(path):
-            to_disk(path)
-    except Exception as found:
-        error = found
-    agree(comm, error)
-    reference = store.relative(path)
-    return [
-        [Source(reference, piece.path, tuple(slice(0, n) for n in piece.shape))]
-        for piece in pieces
-    ]
-
-
-#: By the name of the driver that a user gives; of the ranks that have a file together.
-DRIVERS: dict[str | None, Callable[[int | None], Writer]] = {
-    None: lambda ranks_per_node: partial(write_node_files, ranks_per_node),
-    "mpio": lambda _: write_together,
-}
-
-
-def writer(driver: str | None, ranks_per_node: int | None) -> Writer:
-    """Local. The writer for a driver of h5py; without one, for files of so many ranks of a node."""
-    if driver not in DRIVERS:
-        raise PatternError(f"driver={driver!r} is not one of {list(DRIVERS)}")
-    if ranks_per_node is not None and (driver is not None or ranks_per_node < 1):
-        raise PatternError(f"ranks_per_node={ranks_per_node} with driver={driver!r}")
-    return DRIVERS[driver](ranks_per_node)

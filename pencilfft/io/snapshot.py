@@ -84,8 +84,6 @@ class Snapshot:
             groups[name] = group
             selection = Selection.of(shape, global_slice)
             path = dataset_path(name, selection, step)
-            if path in pieces:
-                raise PatternError(f"{path} is given twice")
             pieces[path] = _piece(path, array, selection)
         return cls(list(groups.values()), list(pieces.values()))
 

@@ -5,8 +5,10 @@ data lie in files in the folder ``u.h5.parts``, one for each node, named by stor
 lowest rank of the node, and referred to by paths relative to the main file: main file and folder
 can be moved together, and the main file may be renamed.
 
-A revision is one change. Its files in the folder are new; then a copy of the main file is changed,
-written to the disk and renamed over the main file. A journal in the folder says which revision is
+A revision is one change, by one writer: who begins it locks the store until it is completed or
+taken back, and another one is told so. Its files in the folder are new, under names that no other
+revision has; then a copy of the main file is changed, written to the disk and renamed over the main
+file. A journal in the folder says which revision is
 on its way: whoever changes the store next removes what a run that was killed has left, or what a
 revision that was completed has replaced. Readers see the main file of before or of after.
 """
@@ -14,6 +16,8 @@ revision that was completed has replaced. Readers see the main file of before or
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import json
 import os
 import shutil
@@ -28,6 +32,8 @@ from onesided.pencilfft.io.fileerrors import FileError, naming
 from onesided.pencilfft.io.quietfile import written
 
 IDENTITY, REVISION, JOINED = "onesided_store", "onesided_revision", "onesided_joined"
+#: The file that a writer locks, in the folder; and what systems say whose files cannot be locked.
+LOCK, NO_LOCKS = "lock", (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 
 
 class Source(NamedTuple):
@@ -47,6 +53,8 @@ class Store:
         #: The main file of the revision that is on its way.
         self.new = self.main + ".new"
         self._journal = os.path.join(self.folder, "journal")
+        self._lock: int | None = None  # of the revision that this object has begun
+        self._before = ("", 0)  # what the main file was then
 
     def identity(self) -> tuple[str, int]:
         """Local. Name and revision of the store as the main file has them.
@@ -82,12 +90,19 @@ class Store:
         with naming(self.main):
             if os.path.isdir(self.main):
                 raise FileError(f"{self.main}: a folder has this name")
-            self.recover(afresh)
-            name, revision = ("", 0) if afresh else self.identity()
-            name = name or uuid.uuid4().hex[:12]
-            os.makedirs(self.folder, exist_ok=True)
-            self._announce(name, revision + 1, [])
-        return _prefix(name, revision + 1)
+            self._take_lock()
+            try:
+                self.recover(afresh)
+                self._before = self._found(afresh)
+                name, revision = ("", 0) if afresh else self._before
+                name = name or uuid.uuid4().hex[:12]
+                prefix = f"{name}-{revision + 1:06d}-{uuid.uuid4().hex[:8]}"
+                os.makedirs(self.folder, exist_ok=True)
+                self._announce(prefix, [])
+            except BaseException:
+                self._give_lock()
+                raise
+        return prefix
 
     def complete(self, prefix: str, change: Callable[[Any], Iterable[str]], afresh: bool) -> None:
         """Local. Apply ``change`` to a copy of the main file, which then replaces it.
@@ -100,6 +115,7 @@ class Store:
     def edit(self, afresh: bool) -> tuple[str, set[str]]:
         """Local. Announce a revision, whose main file is :attr:`new`: a copy of the present one,
         or an empty one. Its prefix, and the files that it may need no longer; for :meth:`replace`.
+        Until then others may change the store, and :meth:`replace` raises.
         """
         prefix = self.begin(afresh)
         with naming(self.main):
@@ -110,13 +126,14 @@ class Store:
             else:
                 with written(self.new, afresh=True):
                     pass
+        self._give_lock()
         return prefix, held
 
     def replace(self, prefix: str, held: set[str], image: bytes) -> None:
         """Local. Let the bytes of an edited main file be the main file."""
         with naming(self.main):
-            journal = self._announced()
-            if not journal or _prefix(journal["store"], journal["revision"]) != prefix:
+            self._take_lock()
+            if self._announced().get("prefix") != prefix:
                 raise FileError(f"{self.main}: it was changed while it was open")
             Path(self.new).write_bytes(image)
             self._change(prefix, set(), lambda file: held - self.sources(file))
@@ -125,20 +142,27 @@ class Store:
         self, prefix: str, dropped: set[str], change: Callable[[Any], Iterable[str]]
     ) -> None:
         """Change the new main file, and put it in the place of the present one."""
-        name, revision = prefix.rsplit("-", 1)
+        name, revision = prefix.split("-")[:2]
         with written(self.new, afresh=not os.path.exists(self.new)) as file:
             dropped = dropped | set(change(file))
             file.attrs[IDENTITY], file.attrs[REVISION] = name, int(revision)
         to_disk(self.folder)
-        self._announce(name, int(revision), sorted(dropped))
+        self._announce(prefix, sorted(dropped))
+        if self._found(careless=True) != self._before:
+            raise FileError(f"{self.main}: somebody else has changed it meanwhile")
         os.replace(self.new, self.main)
         to_disk(os.path.dirname(self.main))
         self.recover()
+        self._give_lock()
 
     def abandon(self) -> None:
         """Local. Take back a revision that was announced and not completed, as far as possible."""
-        with contextlib.suppress(OSError):
-            self.recover(careless=True)
+        with contextlib.suppress(OSError):  # where somebody else is changing it, too
+            if os.path.isdir(self.folder):
+                if self._lock is None:
+                    self._take_lock()
+                self.recover(careless=True)
+        self._give_lock()
 
     def recover(self, careless: bool = False) -> None:
         """Local. Remove what the last revision has left: it was completed, or it was not.
@@ -151,21 +175,58 @@ class Store:
         journal = self._announced()
         if not journal:
             return
-        name, revision = journal["store"], journal["revision"]
+        prefix = journal["prefix"]
+        name, revision = prefix.split("-")[:2]
+        there, reached = self._found(careless)
+        if there == name and reached >= int(revision):  # completed
+            remove(os.path.join(self.folder, file) for file in journal["dropped"])
+        else:
+            remove(str(path) for path in Path(self.folder).glob(prefix + "-*"))
+        remove([self._journal])
+
+    def _found(self, careless: bool) -> tuple[str, int]:
+        """The identity; ``careless``: that of no store where the main file cannot be read."""
         try:
-            there, reached = self.identity()
+            return self.identity()
         except FileError:
             if not careless:
                 raise
-            there, reached = "", 0
-        completed = there == name and reached >= revision
-        if completed:
-            remove(os.path.join(self.folder, file) for file in journal["dropped"])
-        else:
-            remove(str(path) for path in Path(self.folder).glob(_prefix(name, revision) + "-*"))
-        remove([self._journal])
-        with contextlib.suppress(OSError):
-            os.rmdir(self.folder)  # where it is empty
+            return "", 0
+
+    def _take_lock(self) -> None:
+        """Until :meth:`_give_lock`, or until the process ends; of a file that is removed then."""
+        path = os.path.join(self.folder, LOCK)
+        while True:
+            os.makedirs(self.folder, exist_ok=True)
+            try:
+                number = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            except FileNotFoundError:
+                continue  # the folder was removed as it was empty
+            try:
+                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(number), os.stat(path)):
+                    self._lock = number
+                    return
+            except FileNotFoundError:
+                pass  # removed by whoever had it
+            except OSError as error:
+                if error.errno in NO_LOCKS:
+                    self._lock = number
+                    return
+                os.close(number)
+                if isinstance(error, BlockingIOError):
+                    raise FileError(f"{self.main}: somebody else is changing it") from error
+                raise
+            os.close(number)
+
+    def _give_lock(self) -> None:
+        if self._lock is not None:
+            with contextlib.suppress(OSError):
+                os.remove(os.path.join(self.folder, LOCK))
+            os.close(self._lock)
+            self._lock = None
+            with contextlib.suppress(OSError):
+                os.rmdir(self.folder)  # where it is empty
 
     def sources(self, file: Any) -> set[str]:
         """Local. The files in the folder that the datasets of an open main file refer to."""
@@ -192,10 +253,10 @@ class Store:
         folder = os.path.dirname(self.main)
         return os.path.normpath(os.path.join(folder, reference.replace("%%", "%")))
 
-    def _announce(self, name: str, revision: int, dropped: list[str]) -> None:
+    def _announce(self, prefix: str, dropped: list[str]) -> None:
         """Write the journal. It is lost with the machine, at the price of files nobody needs."""
         with open(self._journal + ".new", "w", encoding="utf-8") as stream:
-            json.dump({"store": name, "revision": revision, "dropped": dropped}, stream)
+            json.dump({"prefix": prefix, "dropped": dropped}, stream)
         os.replace(self._journal + ".new", self._journal)
 
     def _announced(self) -> dict[str, Any]:
@@ -284,6 +345,3 @@ def remove(paths: Iterable[str]) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.remove(path)
 
-
-def _prefix(name: str, revision: int) -> str:
-    return f"{name}-{revision:06d}"

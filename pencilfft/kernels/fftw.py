@@ -58,10 +58,11 @@ class _Precision:
         }
         for function in self._execute.values():
             function.restype, function.argtypes = None, [ctypes.c_void_p] * 3
-        self._threads = None
+        self._threads = self._threads_before = None
         if hasattr(library, f"{prefix}_plan_with_nthreads"):
             library[f"{prefix}_init_threads"]()
             self._threads = library[f"{prefix}_plan_with_nthreads"]
+            self._threads_before = getattr(library, f"{prefix}_planner_nthreads", lambda: 1)
 
     def plan(
         self, task: Task, effort: str, source: NDArray[Any], target: NDArray[Any], flags: int
@@ -72,8 +73,9 @@ class _Precision:
         """
         lines, others = _dimensions(task)
         call = self._functions
-        call["set_timelimit"](BRIEF_SECONDS if effort == "brief" else -1.0)
-        if self._threads is not None:
+        threads = None
+        if self._threads is not None and self._threads_before is not None:
+            threads = self._threads_before()
             self._threads(task.threads)
         name = {"c2c": "dft", "r2c": "dft_r2c", "c2r": "dft_c2r"}.get(task.kind, "r2r")
         words: tuple[Any, ...] = ()
@@ -82,12 +84,17 @@ class _Precision:
         elif name == "r2r":
             words = ((ctypes.c_int * 1)((_SINES if task.sine else _COSINES)[task.type]),)
         flags |= ESTIMATE if effort == "estimate" else MEASURE
+        if effort == "brief":
+            call["set_timelimit"](BRIEF_SECONDS)
         made = call[f"plan_guru64_{name}"](
             ctypes.c_int(len(lines)), lines, ctypes.c_int(len(others)), others,
             ctypes.c_void_p(address_of(source)), ctypes.c_void_p(address_of(target)), *words,
             ctypes.c_uint(flags),
         )  # fmt: skip
-        call["set_timelimit"](-1.0)
+        if effort == "brief":
+            call["set_timelimit"](-1.0)  # nobody can ask FFTW for the limit that a program has set
+        if threads is not None and self._threads is not None:
+            self._threads(threads)
         return None if made is None else (self._execute[name], made)
 
     def destroy(self, plan: int) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from time import thread_time
+from math import prod
+from time import perf_counter, thread_time
+
+import numpy as np
 
 from onesided.collectives.scripts import script
-from onesided.pencilfft.kernels.memory import address_of, packed, span, untouched
-from onesided.pencilfft.kernels.protocol import Run, Task
+from onesided.pencilfft.kernels.memory import address_of, memory_order, packed, span, untouched
+from onesided.pencilfft.kernels.protocol import Layout, Run, Task
 from onesided.pencilfft.kernels.ways import SOURCE, TARGET, expanded
 
-#: Seconds after which no further round of runs begins.
-BUDGET = 0.02
+#: Seconds after which no further round of runs begins; in a brief measurement.
+BUDGET, BRIEF_BUDGET = 0.02, 0.002
 #: Rounds in which the candidates take turns, if there is time for them.
 RUNS = 15
 #: A candidate this many times slower than the best one is not run again.
@@ -21,14 +25,17 @@ HOPELESS = 2.0
 TARGET_OFFSET = 2112
 #: Most bytes that the arrays of a measurement may span together.
 MEMORY = 1 << 26
+#: Most bytes of the larger array of a brief measurement, which tries so many lines of it.
+BRIEF_MEMORY = 1 << 17
 
 
-def trial(task: Task) -> Task | None:
+def trial(task: Task, most: int = sys.maxsize) -> Task | None:
     """Local. The task to measure in place of ``task``, so that little memory is taken.
 
-    That is ``task`` itself, or if its arrays span too much, the same without gaps between the
-    elements; None where that is too much as well.
+    That is ``task`` itself, of as many of its lines as have ``most`` bytes about; or if its arrays
+    span too much, the same without gaps between the elements; None where that is too much as well.
     """
+    task = _fewer_lines(task, most)
     for source, target in (
         (task.source, task.target),
         (packed(task.source), packed(task.target)),
@@ -38,17 +45,37 @@ def trial(task: Task) -> Task | None:
     return None
 
 
+def _fewer_lines(task: Task, most: int) -> Task:
+    """The same task on a part of the lines, those that follow each other in memory."""
+    source, target = task.source, task.target
+    for axis in memory_order(source):
+        size = max(prod(side.shape) * np.dtype(side.char).itemsize for side in (source, target))
+        if axis != task.axis and size > most:
+            kept = max(1, source.shape[axis] * most // size)
+            source, target = _first(source, axis, kept), _first(target, axis, kept)
+    return replace(task, source=source, target=target)
+
+
+def _first(layout: Layout, axis: int, count: int) -> Layout:
+    """A layout with so many of the places along an axis."""
+    shape = (*layout.shape[:axis], count, *layout.shape[axis + 1 :])
+    return replace(layout, shape=shape)
+
+
 def measure(runs: Mapping[str, Run], task: Task, budget: float = BUDGET) -> dict[str, float]:
     """Local. Seconds by name, of the candidates that were not hopeless, each run as a script.
 
     The least processor time of several runs, which other work on the machine does not change
-    much. The data are zeros, which stay zeros however often they are transformed in place.
+    much; of tasks that may use several threads the least time on the clock, as the one that waits
+    for the others needs no processor. The data are zeros, which stay zeros however often they are
+    transformed in place.
     """
     source = untouched(task.source)
     target = source if task.in_place else untouched(task.target, TARGET_OFFSET)
     source.fill(0)
     target.fill(0)
 
+    clock = thread_time if task.threads == 1 else perf_counter
     ends, addresses = (source, target), (address_of(source), address_of(target))
     scripts = {
         name: script(expanded(run, SOURCE, SOURCE if task.in_place else TARGET), ends)
@@ -56,17 +83,17 @@ def measure(runs: Mapping[str, Run], task: Task, budget: float = BUDGET) -> dict
     }
 
     def seconds(name: str) -> float:
-        start = thread_time()
+        start = clock()
         scripts[name](ends, addresses)
-        return thread_time() - start
+        return clock() - start
 
     first = {name: seconds(name) for name in runs}
-    end = thread_time() + budget
+    end = clock() + budget
     times = {name: min(taken, seconds(name)) for name, taken in first.items()}
     for _ in range(RUNS):
         limit = HOPELESS * min(times.values())
         times = {name: taken for name, taken in times.items() if taken <= limit}
-        if len(times) == 1 or thread_time() > end:
+        if len(times) == 1 or clock() > end:
             break
         times = {name: min(taken, seconds(name)) for name, taken in times.items()}
     return times

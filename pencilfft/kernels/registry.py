@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -78,11 +77,6 @@ def load_kernel(name: str) -> Kernel:
         raise UnsupportedError(f"backend {name!r} cannot be loaded: {error}") from error
     kernel: Kernel = module.KERNEL
     return kernel
-
-
-def is_loaded(name: str) -> bool:
-    """Local. Whether a kernel is in this process already; true for one that is not known here."""
-    return name not in BACKENDS or f"{__package__}.{BACKENDS[name].module}" in sys.modules
 
 
 @cache

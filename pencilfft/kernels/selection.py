@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,13 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError, UnsupportedError
-from onesided.pencilfft.kernels.measurement import measure, trial
+from onesided.pencilfft.kernels.measurement import (
+    BRIEF_BUDGET,
+    BRIEF_MEMORY,
+    BUDGET,
+    measure,
+    trial,
+)
 from onesided.pencilfft.kernels.memory import memory_order
 from onesided.pencilfft.kernels.protocol import Kernel, Layout, Run, Task
 from onesided.pencilfft.kernels.registry import (
     BACKENDS,
     installed,
-    is_loaded,
     load_kernel,
     resolve_backend,
 )
@@ -29,13 +36,13 @@ from onesided.pencilfft.kernels.wisdom import (
     with_lengths,
 )
 
-EFFORTS = ("estimate", "adaptive", "measure")
+ESTIMATE, BRIEF, MEASURE = EFFORTS = ("estimate", "brief", "measure")
 #: Lines whose elements lie whole pages apart share few places in the caches.
 PAGE = 4096
 #: Of candidates within this factor of the fastest the simplest is taken.
 MARGIN = 1.03
-#: Seconds to compare the kernels for a family of tasks, and to load one of them, about.
-FAMILY_SECONDS, LOADING_SECONDS = 0.06, 0.06
+#: Seconds for which a plan of effort "brief" compares kernels, loading them apart.
+BRIEF_SECONDS = 0.05
 
 
 class Selection:
@@ -44,12 +51,13 @@ class Selection:
     ``backend`` is the name of a kernel, with SciPy's for the tasks that it cannot do, or "auto"
     for all that are installed. Tasks of one *family* (:func:`family_of`) have one answer: that of
     ``wisdom``, which is what :func:`~.wisdom.open_wisdom` takes, or of a measurement of every
-    kernel, and of the ways of the better ones, on arrays of a task's layouts. ``effort`` says when
-    that is made: "measure" when the family is first asked for, as long as the plan is being made
-    (:meth:`settle` ends that); "adaptive" never of itself, but in :meth:`improve`; until then, and
-    in "estimate" always, the first kernel that can do a task is taken, or in "adaptive" what is
-    known of a like family. ``threads`` is what a kernel may use. Results do not depend on the
-    choice, but for rounding.
+    kernel, and of the ways of the better ones, on arrays of a task's layouts, when the family is
+    first asked for while the plan is being made (:meth:`settle` ends that). ``effort`` says how
+    much is measured: "measure" all, and what wisdom knows with less effort anew; "brief" with few
+    lines, for :data:`BRIEF_SECONDS` in all; "estimate" nothing. Otherwise what is known of a like
+    family is taken, or the first kernel that can do a task; in "estimate" always that. ``threads``
+    is what a kernel may use. Results do not depend on the choice, but for rounding, and a choice
+    that was made stays.
 
     Raises :class:`PatternError` for an unknown backend or effort, :class:`UnsupportedError` for a
     backend that is not installed.
@@ -58,19 +66,19 @@ class Selection:
     def __init__(
         self,
         backend: str = "auto",
-        effort: str = "measure",
+        effort: str = MEASURE,
         wisdom: WisdomName = False,
         threads: int = 1,
     ) -> None:
         if effort not in EFFORTS:
             raise PatternError(f"no effort {effort!r}; there are {', '.join(EFFORTS)}")
         self._backend, self._effort = resolve_backend(backend), effort
-        self._wisdom = None if effort == "estimate" else open_wisdom(wisdom)
+        self._wisdom = None if effort == ESTIMATE else open_wisdom(wisdom)
         self._kernels = _load(self._backend)
-        self._measures, self._threads = effort == "measure", threads
+        self._left = {ESTIMATE: 0.0, BRIEF: BRIEF_SECONDS, MEASURE: math.inf}[effort]
+        self._threads = threads
         self._runs: dict[Task, Run] = {}
         self._decisions: dict[str, str] = {}
-        self._guessed: dict[str, Task] = {}  # families not measured yet, by the first task
         #: What was chosen: task, as text, to kernel and way.
         self.choices: dict[str, str] = {}
 
@@ -91,39 +99,17 @@ class Selection:
             self._runs[task] = self._choose(replace(task, threads=self._threads))
         return self._runs[task]
 
+    def choice_of(self, task: Task) -> str:
+        """Local. The kernel and the way of a task that was asked for."""
+        return self.choices.get(str(replace(task, threads=self._threads)), "nothing")
+
     def settle(self) -> None:
         """Local. The plan is made: from now on nothing is measured while a transform waits."""
-        self._measures = False
-
-    @property
-    def open(self) -> bool:
-        """Local. Whether :meth:`improve` has something to do."""
-        return self._effort == "adaptive" and bool(self._guessed)
-
-    @property
-    def cost(self) -> float:
-        """Local. Seconds that :meth:`improve` takes, about."""
-        missing = sum(not is_loaded(name) for name in self._kernels)
-        return FAMILY_SECONDS + missing * LOADING_SECONDS
-
-    def improve(self) -> bool:
-        """Local. Measure one family whose kernel was guessed; whether that changes anything.
-
-        The calls of its tasks are then other ones: ask :meth:`run_for` again.
-        """
-        family = next(iter(self._guessed))
-        task = self._guessed.pop(family)
-        before = self.choices.get(str(task))
-        choice, _ = self._measured(task, family)
-        self._decisions[family] = choice
-        changed = choice != before
-        if changed:
-            self._runs = {t: run for t, run in self._runs.items() if family_of(t) != family}
-        return changed
+        self._left = 0.0
 
     def recall(self, plan: str) -> str | None:
         """Local. What :meth:`learn` was told of such a plan, in this run or an earlier one."""
-        return None if self._wisdom is None else self._wisdom.recall(self._backend, plan)
+        return None if self._wisdom is None else self._wisdom.recall(self._backend, plan, EFFORTS)
 
     def recall_like(self, words: str, lengths: Sequence[int]) -> str | None:
         """Local. What is known of the plan, or family, of the nearest lengths; see
@@ -135,7 +121,7 @@ class Selection:
     def learn(self, plan: str, choice: str) -> None:
         """Local. Remember a decision about a whole plan; nothing without wisdom."""
         if self._wisdom is not None:
-            self._wisdom.learn(self._backend, plan, choice)
+            self._wisdom.learn(self._backend, plan, choice, self._effort)
 
     def news(self) -> Decisions:
         """Local. What has been measured since this was asked before; nothing without wisdom."""
@@ -157,7 +143,7 @@ class Selection:
         known = self._remembered(task, family)
         if known is not None:
             choice, run = known
-        elif self._measures:
+        elif self._left > 0:
             choice, run = self._measured(task, family)
         else:
             choice, run = self._guess(task, family)
@@ -167,7 +153,6 @@ class Selection:
 
     def _preferred(self, task: Task) -> tuple[str, Run]:
         """The first kernel that can do it."""
-        effort = self._kernel_effort if self._effort == "adaptive" else "estimate"
 
         def one_thread(name: str) -> bool:
             found = BACKENDS.get(name)
@@ -176,16 +161,15 @@ class Selection:
         for way in ("in target", "direct") if _copied_first(task) else ("direct",):
             for name in sorted(self._kernels, key=one_thread):
                 kernel = self._kernels.get(name)
-                run = None if kernel is None else WAYS[way](kernel, task, effort)
+                run = None if kernel is None else WAYS[way](kernel, task, ESTIMATE)
                 if run is not None:
                     return f"{name}: {way}", run
         raise PatternError(f"no kernel can do {task}")
 
     def _guess(self, task: Task, family: str) -> tuple[str, Run]:
         """What a like family does best, or else the first kernel that can do it."""
-        if self._effort == "estimate":
+        if self._effort == ESTIMATE:
             return self._preferred(task)
-        self._guessed.setdefault(family, task)
         words, length = split_lengths(family)
         choice = self.recall_like(words, length)
         known = None if choice is None else self._planned(choice, task)
@@ -195,34 +179,38 @@ class Selection:
         """What was measured for a task like this, or wisdom says, if it can still be done."""
         choice = self._decisions.get(family)
         if choice is None and self._wisdom is not None:
-            choice = self._wisdom.recall(self._backend, family)
+            choice = self._wisdom.recall(self._backend, family, self._enough)
         return None if choice is None else self._planned(choice, task)
 
     def _measured(self, task: Task, family: str) -> tuple[str, Run]:
         """The fastest way of the fastest kernel."""
-        tried = trial(task)
+        brief = self._effort == BRIEF
+        tried = trial(task, BRIEF_MEMORY) if brief else trial(task)
         if tried is None:
             return self._preferred(task)
         kernels = self._candidates(tried)
+        began = time.perf_counter()
+        seconds = BRIEF_BUDGET if brief else BUDGET
         runs = self._calls(kernels, tried, ["direct"], self._kernel_effort)
         if not runs:
             return self._preferred(task)
-        times = measure(runs, tried)
+        times = measure(runs, tried, seconds)
         worth = {name: kernel for name, kernel in kernels.items() if f"{name}: direct" in times}
-        more = self._calls(worth, tried, [way for way in WAYS if way != "direct"], "brief")
+        more = self._calls(worth, tried, [way for way in WAYS if way != "direct"], BRIEF)
         if more:
             best = min(times, key=lambda choice: times[choice])
-            later = measure({best: runs[best], **more}, tried)
+            later = measure({best: runs[best], **more}, tried, seconds)
             # in a race that it wins at once the best one has few runs, and may look slow
             times = {**later, **times, best: min(times[best], later.get(best, times[best]))}
             runs = {**runs, **more}
+        self._left -= time.perf_counter() - began
         limit = MARGIN * min(times.values())
         choice = next(choice for choice in runs if times.get(choice, limit + 1) <= limit)
         found = (choice, runs[choice]) if tried == task else self._planned(choice, task)
         if found is None:
             return self._preferred(task)
         if self._wisdom is not None:
-            self._wisdom.learn(self._backend, family, choice)
+            self._wisdom.learn(self._backend, family, choice, self._effort)
         return found
 
     def _calls(
@@ -251,15 +239,20 @@ class Selection:
         if self._backend == "auto":
             return {name: kernel for name in self._kernels if (kernel := self._kernels.get(name))}
         for name, kernel in self._kernels.items():
-            if kernel.plan(task, "estimate") is not None:
+            if kernel.plan(task, ESTIMATE) is not None:
                 return {name: kernel}
         return {}
 
     @property
     def _kernel_effort(self) -> str:
-        if self._backend == "auto" or self._effort != "measure":
-            return "brief"
-        return "measure"
+        if self._backend == "auto" or self._effort != MEASURE:
+            return BRIEF
+        return MEASURE
+
+    @property
+    def _enough(self) -> Sequence[str]:
+        """The efforts of measurements that this one need not repeat."""
+        return EFFORTS[EFFORTS.index(self._effort) :]
 
 
 def _load(backend: str) -> Mapping[str, Kernel]:

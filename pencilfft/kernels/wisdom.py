@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import warnings
 from collections.abc import Sequence
 from functools import cache
 from math import log, prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.collectives.hardware import kept_file, processor, replace_file
@@ -21,13 +22,25 @@ from onesided.pencilfft.kernels.registry import versions
 
 #: Environment variable with the file to use in place of the default one, or "off".
 VARIABLE = "ONESIDED_WISDOM"
-FORMAT = "onesided wisdom 1"
+FORMAT = "onesided wisdom 2"
 
 #: Machines, or versions of the kernels, and decisions about each, that a file keeps: the latest.
 MOST_SECTIONS, MOST_DECISIONS = 8, 2000
 
+#: Seconds after which a decision is made anew: what a busy machine has taught does not stay.
+MOST_AGE = 90 * 86400.0
+
+
+class Decision(NamedTuple):
+    """Local. What was chosen, how much was tried for it (an effort), and when, since 1970."""
+
+    choice: str
+    effort: str
+    seconds: float
+
+
 #: Machine and versions -> backend and task -> kernel and way.
-Decisions = dict[str, dict[str, str]]
+Decisions = dict[str, dict[str, Decision]]
 
 
 class Wisdom:
@@ -43,15 +56,17 @@ class Wisdom:
         self._decisions: Decisions | None = None
         self._learnt: Decisions = {}
 
-    def recall(self, backend: str, task: str) -> str | None:
-        """Local. What was decided for ``task`` on such a machine, as "kernel: way".
+    def recall(self, backend: str, task: str, efforts: Sequence[str]) -> str | None:
+        """Local. What was decided for ``task`` on such a machine, as "kernel: way", with one of
+        these efforts, and not too long ago.
 
         Of a plan, described in words, what :meth:`learn` was given.
         """
         section, key = _machine(), f"{backend} {task}"
         for decisions in (self._learnt, self._known()):
-            if key in decisions.get(section, {}):
-                return decisions[section][key]
+            found = decisions.get(section, {}).get(key)
+            if found is not None and found.effort in efforts and _is_fresh(found):
+                return found.choice
         return None
 
     def recall_like(self, backend: str, words: str, lengths: Sequence[int]) -> str | None:
@@ -62,20 +77,21 @@ class Wisdom:
         best: tuple[float, str] | None = None
         start = f"{backend} {words} of "
         for decisions in (self._learnt, self._known()):
-            for key, choice in decisions.get(_machine(), {}).items():
-                if not key.startswith(start):
+            for key, decision in decisions.get(_machine(), {}).items():
+                if not key.startswith(start) or not _is_fresh(decision):
                     continue
                 _, known = split_lengths(key)
                 if len(known) != len(lengths):
                     continue
                 distance = abs(log(prod(known) / prod(lengths)))
                 if best is None or distance < best[0]:
-                    best = distance, choice
+                    best = distance, decision.choice
         return None if best is None else best[1]
 
-    def learn(self, backend: str, task: str, choice: str) -> None:
+    def learn(self, backend: str, task: str, choice: str, effort: str) -> None:
         """Local. Remember a decision, until :meth:`save` in this process only."""
-        self._learnt.setdefault(_machine(), {})[f"{backend} {task}"] = choice
+        decision = Decision(choice, effort, time.time())
+        self._learnt.setdefault(_machine(), {})[f"{backend} {task}"] = decision
 
     def news(self) -> Decisions:
         """Local. What was learnt and is not in the file; from now on it counts as if it were."""
@@ -194,8 +210,11 @@ def read_decisions(path: Path) -> Decisions:
         raise PatternError(f"{path} is no wisdom: its format is not {FORMAT!r}")
     decisions: Any = content.get("decisions")
     if not _are_decisions(decisions):
-        raise PatternError(f"{path} is no wisdom: its decisions are not text by text")
-    return {section: dict(choices) for section, choices in decisions.items()}
+        raise PatternError(f"{path} is no wisdom: its decisions are not [choice, effort, time]")
+    return {
+        section: {key: Decision(*words) for key, words in choices.items()}
+        for section, choices in decisions.items()
+    }
 
 
 def write_decisions(path: Path, decisions: Decisions) -> None:
@@ -205,9 +224,22 @@ def write_decisions(path: Path, decisions: Decisions) -> None:
 
 def _are_decisions(decisions: Any) -> bool:
     return isinstance(decisions, dict) and all(
-        isinstance(section, dict) and all(isinstance(choice, str) for choice in section.values())
+        isinstance(section, dict) and all(_is_decision(words) for words in section.values())
         for section in decisions.values()
     )
+
+
+def _is_decision(words: Any) -> bool:
+    return (
+        isinstance(words, list)
+        and len(words) == len(Decision._fields)
+        and all(isinstance(word, str) for word in words[:2])
+        and isinstance(words[2], int | float)
+    )
+
+
+def _is_fresh(decision: Decision) -> bool:
+    return time.time() - decision.seconds < MOST_AGE
 
 
 def _merge(into: Decisions, more: Decisions) -> Decisions:

@@ -83,14 +83,67 @@ def case_results_in_arrays_of_the_caller(comm):
         assert plan.forward(u, u_hat) is u_hat
         close(plan.backward(), u)  # the plan's own array is made now, and is the result
         plan.forward(2 * u, u_hat)
-        u_hat[...] = 0
         close(plan.backward(), 2 * u)
+        plan.forward(2 * u, u_hat)
+        u_hat[...] *= 2  # it is looked at when it is needed
+        close(plan.backward(), 4 * u)
     with PFFT(comm, SHAPE, **OPTIONS) as plan:
-        plan.forward(u, np.zeros(plan.shape(), complex))
+        for k in range(3):  # in parts of an array, as every program for vectors does
+            plan.forward(u, np.zeros((3, *plan.shape()), complex)[k])
         found = outcome(comm, plan.backward)
         assert found[0] is not None
         assert found == [found[0]] * comm.size
         assert "caller's that is gone" in found[0][1]
+        for array in (plan.forward.output_array, plan.backward.input_array):
+            assert array.shape == plan.shape()
+            assert array.dtype == plan.dtype(True)
+            assert np.all(np.isnan(array))
+
+
+def case_one_call_without_an_output_costs_nothing_later(comm):
+    with PFFT(comm, SHAPE, **OPTIONS) as plan:
+        u = random(plan.shape(False), "d", comm.rank)
+        u_hat = newDistArray(plan)
+        plan.forward(u)
+        assert plan.forward.output_array.any()
+        plan.forward(2 * u, u_hat)  # nobody looks at the plan's array, so it stays as it was
+        own = plan._arrays._arrays[1]
+        assert not np.array_equal(own, u_hat)
+        assert np.array_equal(plan.forward.output_array, u_hat)
+        kept = plan.forward.output_array
+        plan.forward(3 * u, u_hat)  # somebody does
+        assert np.array_equal(kept, u_hat)
+        assert kept is own
+
+
+@parameters(axes=[None, ((0,), (1, 2))], dtype="dD", collapse=[False, True])
+def case_transfers_of_a_plan(comm, axes, dtype, collapse):
+    theirs, ours = both(comm, axes=axes, dtype=dtype, collapse=collapse)
+    with ours:
+        assert len(ours.transfer) == len(theirs.transfer) == len(ours.axes) - 1
+        for one, other in zip(theirs.transfer, ours.transfer, strict=True):
+            shapes = [tuple(shape) for shape in (one.subshapeA, one.subshapeB)]
+            assert (other.subshapeA, other.subshapeB) == tuple(shapes)
+            assert (other.axisA, other.axisB, other.dtype) == (one.axisA, one.axisB, one.dtype)
+            source = random(shapes[0], other.dtype.char, comm.rank)
+            found, expected = (np.zeros(shapes[1], other.dtype) for _ in range(2))
+            one.forward(source, expected)
+            other.forward(source, found)
+            assert np.array_equal(found, expected)
+            back = np.zeros_like(source)
+            other.backward(found, back)
+            assert np.array_equal(back, source)
+    assert len(ours.transfer) == 0
+    theirs.destroy()
+
+
+def case_the_word_for_messages(comm):
+    """pySDC's programs give mpi4py-fft's next version a word that this one passes over."""
+    with PFFT(comm, SHAPE, comm_backend="MPI", **OPTIONS) as plan:
+        assert plan.global_shape(True) == (8, 9, 6)
+    found = outcome(comm, lambda: PFFT(comm, SHAPE, comm_backend="NCCL"))
+    assert found[0] is not None
+    assert "NCCL" in found[0][1]
 
 
 INPUTS = {

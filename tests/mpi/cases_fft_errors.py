@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 from cases import parameters, ranks
 
@@ -181,3 +183,45 @@ def case_many_plans(comm):
             plan.backward(plan.forward(newDistArray(plan, False, val=1)))
         for plan in plans:
             plan.destroy()
+
+
+@parameters(grid=["pencil", "slab", "line"], method=["rma-notify", "rma-fence", "p2p"],
+            call=[0, 1, 2, 3])
+def case_an_error_of_a_kernel_is_every_ranks(comm, grid, method, call):
+    """On one rank, in whichever step: the others neither hang nor go on, and the next call works.
+
+    Also where the rank that fails is late, and its peers stage their blocks.
+    """
+    shape = (comm.size * 12,) if grid == "line" else (6, 8, 10)
+    options = {"grid": (-1,) if grid == "slab" else None, "effort": "estimate"}
+    with PFFT(comm, shape, dtype=complex, method=method, **options) as plan:
+        u, u_hat = newDistArray(plan, False, val=1), newDistArray(plan)
+        plan.forward(u, u_hat)
+        legs = [leg for forward in (True, False) for leg in plan._execution.engine.legs(forward)]
+        leg = legs[call % len(legs)]
+        forward = call % len(legs) < len(legs) // 2
+        kept = leg.local
+
+        class Failing:
+            def fail(self, *arguments):
+                if comm.rank == comm.size - 1:
+                    time.sleep(0.01)
+                    raise ZeroDivisionError("a kernel")
+                return (kept if leg.transpose is None else kept.deliver)(*arguments)
+
+            __call__ = deliver = fail
+            forget = kept.forget
+
+        leg.local = Failing()
+        try:
+            plan.forward(u, u_hat) if forward else plan.backward(u_hat, u)
+        except ZeroDivisionError as error:
+            words = str(error)
+        else:
+            words = "nothing"
+        assert "a kernel" in words, words
+        leg.local = kept
+        u[...] = comm.rank + 1.0
+        plan.forward(u, u_hat)
+        back = plan.backward(u_hat, newDistArray(plan, False))
+        np.testing.assert_allclose(back, u, atol=1e-12)

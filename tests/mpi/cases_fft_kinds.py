@@ -88,7 +88,66 @@ def case_fields_together(comm, batch, shape, char, seed):
         assert rounds == [len(single.transposes)]  # all fields travel in one exchange
 
 
-@parameters(shape=[(8, 8, 8), (7, 9, 10), (6, 5)], char="dDf")
+#: Kind -> where its points lie, of n, and its functions there, by number.
+SERIES = {
+    "dct1": (lambda n: np.arange(n) / (n - 1), lambda k, x: np.cos(np.pi * k * x)),
+    "dct2": (lambda n: (np.arange(n) + 0.5) / n, lambda k, x: np.cos(np.pi * k * x)),
+    "dct3": (lambda n: np.arange(n) / n, lambda k, x: np.cos(np.pi * (k + 0.5) * x)),
+    "dct4": (lambda n: (np.arange(n) + 0.5) / n, lambda k, x: np.cos(np.pi * (k + 0.5) * x)),
+    "dst1": (lambda n: np.arange(1, n + 1) / (n + 1), lambda k, x: np.sin(np.pi * (k + 1) * x)),
+    "dst2": (lambda n: (np.arange(n) + 0.5) / n, lambda k, x: np.sin(np.pi * (k + 1) * x)),
+    "dst3": (lambda n: np.arange(1, n + 1) / n, lambda k, x: np.sin(np.pi * (k + 0.5) * x)),
+    "dst4": (lambda n: (np.arange(n) + 0.5) / n, lambda k, x: np.sin(np.pi * (k + 0.5) * x)),
+}
+
+
+#: The points that orthogonal transforms of a kind count as roots of a half.
+ENDS = {"dct1": [0, -1], "dct3": [0], "dst3": [-1]}
+
+
+def interpolant(values, kind, axis, count, orthogonal):
+    """The functions of a kind through these values, at ``count`` points."""
+    if kind not in SERIES:
+        return resample(values, count, axis=axis)
+    points, function = SERIES[kind]
+    n = values.shape[axis]
+    here, there = (function(np.arange(n), points(m)[:, None]) for m in (n, count))
+    if orthogonal:
+        for matrix in (here, there):
+            matrix[ENDS.get(kind, [])] *= np.sqrt(0.5)
+    lines = np.moveaxis(values, axis, 0).reshape(n, -1)
+    fine = (there @ np.linalg.solve(here, lines)).reshape(count, *np.delete(values.shape, axis))
+    return np.moveaxis(fine, 0, axis)
+
+
+@parameters(kind=["r2c d", "c2c D", *(f"{kind} d" for kind in SERIES), "dct1 D", "dst2 D"],
+            norm=["forward", "ortho"], axis=[0, 1])
+def case_padded_transforms_interpolate(comm, kind, norm, axis, seed):
+    """Every length and number of points, along the first axis or the last; both ways."""
+    kind, char = kind.split()
+    for n in (2, 3, 4, 5, 6, 7):
+        for more in {1, 2, n}:
+            shape = (n, 3) if axis == 0 else (4, n)
+            factor = (n + more + 0.01) / n
+            options = {"kinds": {axis: kind}, "dtype": char, "norm": norm, "axes": (axis,)}
+            options |= {"grid": (1, -1) if axis == 0 else (-1,), **OPTIONS}
+            values = random(shape, char, seed)
+            fine = interpolant(values, kind, axis, n + more, norm == "ortho")
+            with (
+                PFFT(comm, shape, **options) as plain,
+                PFFT(comm, shape, padding=factor, **options) as padded,
+            ):
+                assert padded.global_shape(False) == fine.shape
+                spectrum = plain.forward(block(plain, values, False))
+                physical = padded.backward(spectrum)
+                if norm == "ortho":  # a function has the norm that its points give it
+                    modes = [plan.xfftn[0][0].modes for plan in (plain, padded)]
+                    fine = fine * np.sqrt(modes[0] / modes[1])
+                close(physical, fine[padded.local_slice(False)])
+                close(padded.forward(physical), spectrum)
+
+
+@parameters(shape=[(8, 8, 8), (7, 9, 10), (6, 5), (4, 2)], char="dDf")
 def case_padding(comm, shape, char, seed):
     """The padded transform interpolates, and loses nothing on the way back."""
     values = random(shape, char, seed)
@@ -129,22 +188,6 @@ def case_output_in_the_layout_of_the_input(comm, grid, char, seed):
         u_hat = plan.forward(u)
         close(u_hat, expected[plan.local_slice()])
         close(plan.backward(u_hat), u)
-
-
-@parameters(n=[1, 2, 7, 16, 60, 97, 1009], char="dDf", transposed=[False, True])
-def case_lines(comm, n, char, transposed, seed):
-    values = random((n,), char, seed)
-    options = {"transposed_out": transposed, "norm": "backward", "dtype": char, **OPTIONS}
-    with PFFT(comm, (n,), **options) as plan:
-        u = block(plan, values, False)
-        u_hat = plan.forward(u)
-        full = scipy.fft.fft(values)
-        frequencies = plan.frequencies()
-        assert len(frequencies) == u_hat.size
-        if not transposed:
-            np.testing.assert_array_equal(frequencies, np.arange(n)[plan.local_slice()[0]])
-        close(u_hat, full[frequencies], char)
-        close(plan.backward(u_hat), u, char)
 
 
 @ranks(at_least=2)
@@ -215,3 +258,74 @@ def case_grid_and_method_are_measured(comm, method, seed):
     with PFFT(comm, values.shape, grid="auto", method=method, wisdom=False) as plan:
         u = block(plan, values, False)
         close(plan.forward(u), scipy.fft.rfftn(values, norm="forward")[plan.local_slice()])
+
+
+def plane_wave(kind, number, x):
+    """The function that one coefficient of a kind stands for, of ``number`` waves or half waves."""
+    if kind in ("r2c", "c2c"):
+        return np.exp(1j * number * x)
+    return np.cos(number * x) if kind.startswith("dct") else np.sin(number * x)
+
+
+@parameters(kind=["c2c", *SERIES], axis=[0, 1, 2])
+def case_meshes_and_wavenumbers(comm, kind, axis):
+    """One function of the mesh has one coefficient, where its number says."""
+    length = 3.0
+    shape = [5, 6, 4]
+    shape[axis] = 8
+    char = "D" if kind == "c2c" else "d"
+    options = {"axes": (axis,), "kinds": {axis: kind}, "grid": (1, -1) if axis == 0 else (-1,)}
+    with PFFT(comm, shape, dtype=char, **options, **OPTIONS) as plan:
+        mesh, scaled = plan.local_mesh((length,) * 3), plan.wavenumbers(length)
+        numbers = plan.wavenumbers()
+        for each in (mesh, scaled, numbers):
+            assert [a.shape[i] for i, a in enumerate(each)] == [
+                plan.shape(each is not mesh)[i] for i in range(3)
+            ]
+        for place in (1, 3, 6):
+            every = np.unique(np.concatenate(comm.allgather(numbers[axis].ravel())))
+            wanted = every[place]
+            unit = (2 if kind == "c2c" else 1) * np.pi / length
+            u = newDistArray(plan, False)
+            u[...] = plane_wave(kind, wanted * unit, mesh[axis])
+            u_hat = np.abs(plan.forward(u))
+            there = np.broadcast_to(numbers[axis] == wanted, u_hat.shape)
+            assert np.all(u_hat[~there] < 1e-12)
+            assert np.all(u_hat[there] > 0.4)
+        np.testing.assert_allclose(scaled[axis], numbers[axis] * unit)
+        assert all(not np.any(scaled[other]) for other in range(3) if other != axis)
+
+
+@parameters(shape=[(12, 9, 10), (16,)], batch=[(), (2,)])
+def case_a_derivative(comm, shape, batch):
+    """As the guide does it, on any domain; and the mask of the 2/3 rule."""
+    n = shape if len(shape) > 1 else (max(16, 4 * comm.size**2),)
+    with PFFT(comm, n, batch=batch, **OPTIONS) as plan:
+        lengths = [2.0 + axis for axis in range(len(n))]
+        x, k = plan.local_mesh([(1.0, length) for length in lengths]), plan.wavenumbers(lengths)
+        phases = [2 * np.pi * (c - 1.0) / length for c, length in zip(x, lengths, strict=True)]
+        u = newDistArray(plan, False)
+        u[...] = np.sin(phases[0])
+        u_hat = plan.forward(u)
+        for axis in range(len(n)):
+            expected = np.cos(phases[0]) * 2 * np.pi / lengths[0] if axis == 0 else 0
+            found = plan.backward(1j * k[axis] * u_hat)
+            np.testing.assert_allclose(found, np.broadcast_to(expected, u.shape), atol=1e-12)
+        whole = np.ones(plan.global_shape(True)[len(batch):], bool)
+        for axis, number in enumerate(whole.shape):
+            last = axis == len(n) - 1
+            waves = np.arange(number) if last else np.fft.fftfreq(number, 1 / number)
+            small = np.abs(waves) < n[axis] / 3
+            whole &= small.reshape([-1 if i == axis else 1 for i in range(len(n))])
+        np.testing.assert_array_equal(plan.mask(), whole[plan.local_slice()[len(batch):]])
+
+
+@parameters(shape=[(8, 9, 10), (400,)])
+def case_a_plan_explains_itself(comm, shape):
+    with PFFT(comm, shape, dtype=complex, **OPTIONS) as plan:
+        text = plan.explain()
+        assert f"{plan.nbytes} bytes" in text
+        for word in ("process grid", "forward:", "backward:", "c2c along axis", ": direct"):
+            assert word in text
+        assert text.count("exchange by rma-notify") == len(plan.transposes)
+        assert plan.nbytes >= sum(each.nbytes for each in plan.transposes) / 6

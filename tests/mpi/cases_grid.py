@@ -254,6 +254,104 @@ def case_boundaries_that_change(comm, memory, staggered):
     grid.Free()
 
 
+@parameters(halo=[1, 2], thin=[False, True])
+def case_overlap(comm, halo, thin):
+    """Every cell once, the interior before the ghosts are needed; what is raised leaves nothing."""
+    grid = Grid(comm, (halo if thin else 9, 7 * comm.size), halo, periodic=True,
+                dims=(1, comm.size))
+    u, seen = grid.zeros((), "i8"), grid.zeros((), "i8")
+    for turn in range(3):
+        set_own(grid, u, numbers(grid) + turn)
+        seen[...] = 0
+        order = []
+
+        def count(where, seen=seen, order=order):
+            seen[where] += 1
+            order.append(where)
+
+        assert grid.overlap(count, u) is u
+        assert (seen[grid.owned] == 1).all()
+        assert seen.sum() == seen[grid.owned].sum()
+        assert thin or order[0] == grid.interior
+        want = padded(numbers(grid) + turn, grid, [None, None])
+        assert np.array_equal(u, window(want, grid, u))
+
+    def fails(where):
+        raise ZeroDivisionError
+
+    if comm.rank == 0:
+        try:
+            grid.overlap(fails, u)
+        except ZeroDivisionError:
+            pass
+    else:
+        grid.overlap(len, u)
+    grid.update(u)
+    grid.Free()
+
+
+@parameters(form=[((), ()), ((2,), (1,)), ((), (0, 1))], nodes=[None, "1", "2"])
+def case_redistribute(comm, form, nodes):
+    """From any grid to any grid: other cuts, ghosts, sizes of blocks, orders of ranks."""
+    components, staggered = form
+    shape = (5 * comm.size + 2, 3 * comm.size + 1)
+    info = None if nodes is None else {"ranks_per_node": nodes}
+    first = [2] * (comm.size - 1)
+    grids = [
+        Grid(comm, shape, 1, dims=(comm.size, 1)),
+        Grid(comm, shape, (0, 2), dims=(1, comm.size), info=info),
+        Grid(comm, shape, (1, 0), sizes=[[*first, shape[0] - sum(first)], [shape[1]]], info=info),
+        Grid(comm, shape, 1, info=info),
+    ]
+    whole = numbers(grids[0], components, "f8", staggered)
+    u = grids[0].zeros(components, staggered=staggered)
+    set_own(grids[0], u, whole)
+    here, field = grids[0], u
+    for other in (*grids[1:], grids[0]):
+        out = other.zeros(components, staggered=staggered)
+        for turn in range(2):
+            field[here.owned] += turn
+            assert here.redistribute(field, other, out) is out
+        assert np.array_equal(out[other.owned], whole[other.part(comm.rank, whole.shape)] + 1)
+        other.update(out)
+        field[here.owned] -= 1
+        fresh = here.redistribute(field, other)
+        assert np.array_equal(fresh[other.owned], out[other.owned] - 1)
+        here, field = other, fresh
+    wrong = Grid(comm, (shape[0] + 1, shape[1]), 1)
+    everywhere(comm, PatternError, "and one of", grids[0].redistribute, u, wrong,
+               wrong.zeros(components, staggered=staggered))
+    everywhere(comm, PatternError, "and one of float32", grids[0].redistribute, u, grids[1],
+               grids[1].zeros(components, "f4", staggered))
+    everywhere(comm, PatternError, "blocks of given sizes", Grid, comm, shape, 1,
+               sizes=[[shape[0] - 2, 1, 1], [shape[1]]] if comm.size != 3 else [shape[:1],
+                                                                                 shape[1:]])
+    assert "bytes leave nodes" in grids[1].report()
+    for grid in (*grids, wrong):
+        grid.Free()
+
+
+@parameters(nodes=["1", "2"], periodic=[True, False])
+def case_orders_of_ranks(comm, nodes, periodic):
+    """Ranks that share nodes have neighboring blocks; ghosts, sums and items find them."""
+    grid = Grid(comm, (4 * comm.size, 8, 6), 1, periodic=periodic, boundary="copy",
+                info={"ranks_per_node": nodes})
+    u = grid.zeros((), "i8")
+    set_own(grid, u, numbers(grid))
+    grid.update(u)
+    want = padded(numbers(grid), grid, ["copy"] * 3)
+    assert np.array_equal(u, window(want, grid, u))
+    assert comm.allreduce(int(np.prod(grid.local_shape))) == np.prod(grid.shape)
+    x = np.stack([c.ravel() for c in np.meshgrid(*[
+        np.arange(n) + 0.5 for n in grid.shape], indexing="ij")], axis=1)
+    x = x[comm.rank :: comm.size]
+    _, x = grid.migrate([], x)
+    assert len(x) == np.prod(grid.local_shape)
+    for axis, box in enumerate(grid.box):
+        assert ((x[:, axis] > box.start) & (x[:, axis] < box.stop)).all()
+    grid.Free()
+
+
 @parameters(root=[0, -1])
 def case_gather_and_scatter(comm, root):
     root %= comm.size

@@ -110,6 +110,7 @@ def case_global_slices(comm, index, components):
         file.write(0, {"u": [block, (block, chosen)]})
         file.write(1, {"u": [(block, chosen)]})
         write(block, file, "u", 2)
+        file.write(2, {"u": [block, (block, chosen), (block, chosen)]})  # once more is no matter
         for step in range(3):
             found = Blocks.new(comm, part.shape[len(components) :], float, components)
             file.read(found, "u", step, chosen)
@@ -399,25 +400,6 @@ def case_random(comm, turn, seed):
                 found = Blocks.new(comm, part.shape[rank:], whole.dtype, components)
                 file.read(found, name, step, chosen)
                 assert found.is_part_of(part)
-
-
-@parameters(components=[(), (2,)])
-def case_written_together(comm, components):
-    if not h5py.get_config().mpi:
-        skip("this h5py is built without MPI")
-    whole = values((*components, 5, 2, 3), "c16")
-    with shared_folder(comm) as folder:
-        block = Blocks.part_of(comm, whole, len(components))
-        file = HDF5File(folder / "u.h5", driver="mpio")
-        for step in range(3):
-            file.write(step, {"u": [block, (block, [slice(None), 1, slice(None)])]})
-        assert len(files_in(folder)) == 4
-        found = Blocks.new(comm, (5, 2, 3), "c16", components, axis=0)
-        file.read(found, "u", 2)
-        assert found.is_part_of(whole)
-        found = Blocks.new(comm, (5, 3), "c16", components)
-        file.read(found, "u", 1, [slice(None), 1, slice(None)])
-        assert found.is_part_of(whole[(slice(None),) * (len(components) + 1) + (1,)])
 
 
 # NetCDF

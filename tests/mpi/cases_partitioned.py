@@ -8,81 +8,199 @@ import time
 import numpy as np
 from cases import parameters, ranks, skip
 from mpi4py import MPI
+from pairwise import combined
 from partitioned import (
+    BY_A_MARK,
     GUARD,
     METHODS,
-    ORDERS,
-    PROMPT,
+    NOBODY,
+    RECEIVER,
+    SENDER,
     Pair,
-    able,
+    Row,
     expected,
     left_to_right,
     meet,
+    promised,
+    raises,
     random_order,
+    rows,
 )
 
-from onesided.collectives import Precv_init, Psend_init, Startall, Waitall, empty, free
-from onesided.collectives.program import COMPILED
+from onesided.collectives import (
+    Precv_init,
+    Psend_init,
+    RequestError,
+    Startall,
+    Waitall,
+    empty,
+    free,
+    progress,
+)
 
-#: Partitions of the sender and of the receiver, and the bytes of a group.
-COUNTS = [(1, 1, 65536), (8, 8, 0), (64, 64, 4096), (1, 16, 0), (16, 32, 65536), (33, 17, 0),
-          (17, 33, 20000), (33, 17, 40000), (12, 4, 32768), (4, 12, 0)]
+TAG = 1000
 TURNS = 3
+LATE = 0.01  # seconds
 
 
-@parameters(method=METHODS, counts=COUNTS)
-def case_contents(comm, method, counts, seed):
-    """Groups of one partition, of several, of all; a last one that is smaller."""
-    able(method)
-    fill_in_all_orders(comm, method, counts, True, seed)
-
-
-@parameters(method=METHODS, counts=[(64, 64, 4096), (17, 33, 20000)])
-def case_counted_in_python(comm, method, counts, seed):
-    able(method)
-    fill_in_all_orders(comm, method, counts, False, seed)
-
-
-def fill_in_all_orders(comm, method, counts, compiled, seed):
-    sends, receives, aggregate = counts
-    pair = Pair(comm, method, sends, receives, aggregate=aggregate, compiled=compiled)
-    assert pair.send.compiled == (compiled and COMPILED)
-    for turn, order in enumerate(ORDERS):
-        pair.start()
-        order(pair, turn, seed)
-        pair.complete()
+@parameters(row=rows)
+def case_rounds(comm, row, seed):
+    """A ring: every rank sends to the right and receives from the left."""
+    pair, word = row.pair(comm), np.zeros(1)
+    elsewhere = row["elsewhere"] if comm.rank == 0 and comm.size > 1 and promised() else NOBODY
+    for turn in range(TURNS):
+        start(pair, row["late"], turn)
+        row["order"](pair, turn, seed)
+        if row["late"] == RECEIVER:
+            time.sleep(LATE)
+            pair.make_receive()
+            pair.receive.Start()
+        if elsewhere == SENDER:
+            comm.Recv(word, pair.right, TAG)  # who has got it all
+        elif elsewhere == RECEIVER:
+            comm.Recv(word, pair.left, TAG)  # who has sent it all
+        if row["asked"]:
+            for index in range(pair.receives):
+                while not pair.receive.Parrived(index):
+                    pass
+                pair.check_part(turn, index)
+        assert pair.receive.Wait() is pair.target
+        if row["elsewhere"] == SENDER and pair.left == 0 and comm.rank and promised():
+            comm.Send(word, 0, TAG)
+        assert pair.send.Wait() is pair.source
+        if row["elsewhere"] == RECEIVER and pair.right == 0 and comm.rank and promised():
+            comm.Send(word, 0, TAG)
         pair.source[:] = -1  # the buffer is the sender's again
         pair.check(turn)
-    pair.free()
-
-
-@parameters(method=METHODS, count=[64, 4096, 1 << 17])
-def case_sizes_and_orders(comm, method, count, seed):
-    able(method)
-    pair = Pair(comm, method, 64, 16, count=count, aggregate=count)
-    for turn, order in enumerate(ORDERS * 2):
-        pair.start()
-        order(pair, turn, seed)
-        pair.complete()
-        pair.source[:] = -1
-        pair.check(turn)
         pair.target[:] = GUARD
+    comm.Barrier()
+    assert not progress.unfinished()
     pair.free()
 
 
-@parameters(method=[m for m in METHODS if m != "rma"])
-def case_plain_receive_buffer(comm, method, seed):
-    able(method)
-    pair = Pair(comm, method, 24, 12, count=4800, own=False, aggregate=1600)
-    for turn, order in enumerate(ORDERS):
-        pair.start()
-        order(pair, turn, seed)
-        pair.complete()
-        pair.check(turn)
-    pair.free()
+def start(pair, late, turn):
+    """Both requests, but for a late receive; they are made in the first round."""
+    if late != SENDER:
+        pair.make_send()
+        pair.send.Start()
+    if late == BY_A_MARK and not turn:
+        pair.comm.Barrier()  # nobody has met anybody
+    if late != RECEIVER:
+        pair.make_receive()
+        pair.receive.Start()
+    if late == BY_A_MARK:
+        pair.comm.Barrier()
+    if late == SENDER:
+        time.sleep(LATE)
+        pair.make_send()
+        pair.send.Start()
 
 
-@parameters(method=PROMPT)
+# -- what an exception leaves behind -------------------------------------------------------------
+
+FAULTS = {
+    "method": METHODS,
+    "culprit": [RECEIVER, SENDER],
+    "where": ["marks", "Wait"],
+    "marked": [0, 32, 65],
+    "before": [0, 2],  # rounds
+    "own": [True, False],
+    "compiled": [True, False],
+}
+
+
+def faults(comm):
+    """Below half of it nobody can be surprised by an end."""
+    return [Row(each) for each in combined(
+        FAULTS, comm.size, lambda row: (row["own"] or row["method"] != "rma") and (
+            row["where"] == "Wait" or (row["marked"] < 65 and row["culprit"] == SENDER)))]
+
+
+@parameters(row=faults)
+@ranks(at_least=2)
+def case_a_round_that_is_given_up(comm, row):
+    """Whoever caused it frees its request; the peer is told, or has all there is to get. What comes
+    afterwards, in memory beside, is not touched by what was under way."""
+    count = 65 * 8
+    array = empty(comm, 2 * count, np.int64) if row["own"] else np.zeros(2 * count, np.int64)
+    source, mine = np.zeros(count, np.int64), None
+    options = {"method": row["method"], "aggregate": 0}
+    if comm.rank == 0:
+        mine = Psend_init(comm, source, 65, 1, info={"compiled": str(row["compiled"])}, **options)
+    elif comm.rank == 1:
+        mine = Precv_init(comm, array[:count], 65, 0, **options)
+    for turn in range(row["before"] if mine else 0):
+        mine.Start()
+        source[:] = expected(count, 0, turn)
+        if comm.rank == 0:
+            mine.Pready_range(0, 64)
+        mine.Wait()
+    if mine:
+        mine.Start()
+        source[:] = expected(count, 0, 9)
+        if comm.rank == 0 and row["marked"]:
+            mine.Pready_range(0, row["marked"] - 1)
+    if comm.rank == (row["culprit"] == RECEIVER):
+        if row["where"] == "Wait":
+            interrupt(mine)
+        mine.Free()
+        raises(RequestError, mine.Start, "freed")
+    if mine:
+        later(comm, row, array[count:])
+    if comm.rank == (row["culprit"] == SENDER):
+        rest = range(row["marked"] if comm.rank == 0 else 65, 65)
+        ended(mine, rest, certain=comm.rank == 1 and row["marked"] < 65)
+        mine.Free()
+    comm.Barrier()
+    if row["own"]:
+        free(array)
+
+
+def interrupt(request):
+    """Ctrl-C in Wait."""
+    def fault():
+        raise KeyboardInterrupt
+
+    request._step = fault
+    try:
+        request.Wait()
+    except KeyboardInterrupt:
+        assert request.state == "broken"
+        raises(RequestError, request.Wait, "because KeyboardInterrupt was raised")
+    else:
+        assert request.state == "inactive"  # it was complete before
+
+
+def ended(request, rest, certain):
+    """The rest is marked, and the round ends, with the peer's reason where it cannot end well."""
+    try:
+        for index in rest:
+            request.Pready(index)
+        request.Wait()
+    except RequestError as error:
+        assert "was given up" in str(error), error
+        assert request.state == "broken"
+    else:
+        assert not certain, "nobody has said that the round was given up"
+
+
+def later(comm, row, beside):
+    """Another message into memory beside that of the one that was given up."""
+    options = {"method": row["method"], "aggregate": 0}
+    source = expected(beside.size, 7, 7)
+    if comm.rank == 0:
+        with Psend_init(comm, source, 65, 1, **options) as send:
+            send.Start()
+            send.Pready_range(0, 64)
+            send.Wait()
+    else:
+        with Precv_init(comm, beside, 1, 0, **options) as receive:
+            receive.Start()
+            receive.Wait()
+        assert np.array_equal(beside, source)
+
+
+@parameters(method=METHODS)
 def case_parrived_while_others_are_missing(comm, method):
     pair = Pair(comm, method, 12, 6, count=1200, aggregate=0)
     assert pair.receive.Parrived(0)  # inactive
@@ -114,7 +232,6 @@ def case_parrived_while_others_are_missing(comm, method):
 @parameters(method=METHODS)
 def case_asking_advances_the_sends_of_this_rank(comm, method):
     """All ranks mark before anybody receives, and then only ask."""
-    able(method)
     pair = Pair(comm, method, 8, 4, count=4096, aggregate=0)
     for turn in range(TURNS):
         pair.send.Start()
@@ -130,7 +247,7 @@ def case_asking_advances_the_sends_of_this_rank(comm, method):
     pair.free()
 
 
-@parameters(method=PROMPT)
+@parameters(method=METHODS)
 def case_groups_wait_for_their_last_partition(comm, method):
     """Two partitions of 64 bytes to a group; the last group has one."""
     pair = Pair(comm, method, 5, 5, count=40, aggregate=128)
@@ -150,79 +267,8 @@ def case_groups_wait_for_their_last_partition(comm, method):
     pair.free()
 
 
-@parameters(method=METHODS, late=["receiver-init", "receiver-start", "sender-init", "sender-mark"])
-@ranks(at_least=2)
-def case_late_sides(comm, method, late):
-    able(method)
-    source, target = np.zeros(1 << 17, np.int64), empty(comm, 1 << 17, np.int64)
-    target[:] = GUARD
-    comm.Barrier()
-    if comm.rank == 0:
-        time.sleep(0.05 * (late == "sender-init"))
-        with Psend_init(comm, source, 64, 1, method=method) as send:
-            for turn in range(TURNS):
-                send.Start()
-                source[:] = expected(source.size, 0, turn)
-                time.sleep(0.02 * (late == "sender-mark"))
-                send.Pready_range(0, 31)
-                send.Pready_range(32, 63)
-                send.Wait()
-                source[:] = -1
-    elif comm.rank == 1:
-        time.sleep(0.05 * (late == "receiver-init"))
-        with Precv_init(comm, target, 16, 0, method=method) as receive:
-            for turn in range(TURNS):
-                time.sleep(0.02 * (late == "receiver-start"))
-                receive.Start()
-                assert receive.Wait() is target
-                assert np.array_equal(target, expected(target.size, 0, turn)), turn
-    comm.Barrier()
-    free(target)
-
-
-@parameters(method=METHODS, order=["sends first", "opposite", "waits opposite"])
-def case_rings(comm, method, order, seed):
-    """Inits, starts and waits in different orders; nothing is collective but the memory."""
-    able(method)
-    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
-    source, target = np.zeros(65536, np.int64), empty(comm, 65536, np.int64)
-
-    def init_send():
-        return Psend_init(comm, source, 32, right, 3, method=method)
-
-    def init_receive():
-        return Precv_init(comm, target, 8, left, 3, method=method)
-
-    source[:] = expected(source.size, comm.rank, 0)
-    if order == "opposite" and comm.rank % 2:
-        receive = init_receive()
-        receive.Start()
-        send = init_send()
-        send.Start()
-        send.Pready(31)
-    else:
-        send = init_send()
-        send.Start()
-        send.Pready(31)
-        receive = init_receive()
-        receive.Start()
-    for turn in range(TURNS):
-        if turn:
-            Startall([send, receive][:: 1 if comm.rank % 2 else -1])
-            source[:] = expected(source.size, comm.rank, turn)
-            send.Pready(31)
-        send.Pready_range(0, 30)
-        waits = [send, receive]
-        Waitall(waits[::-1] if order == "waits opposite" and comm.rank % 2 else waits)
-        assert np.array_equal(target, expected(target.size, left, turn))
-    send.Free()
-    receive.Free()
-    free(target)
-
-
 @parameters(method=METHODS)
 def case_same_tag_is_matched_in_order(comm, method, seed):
-    able(method)
     pairs = [Pair(comm, method, 4, 2, count=256 * (i + 1), tag=5) for i in range(4)]
     for turn in range(TURNS):
         rng = np.random.default_rng([seed, comm.rank, turn])
@@ -241,7 +287,6 @@ def case_same_tag_is_matched_in_order(comm, method, seed):
 @parameters(method=METHODS)
 def case_never_started_is_no_stone_in_the_way(comm, method, seed):
     """Freed before it was started, it keeps its place in the order; the next ones still match."""
-    able(method)
     first = Pair(comm, method, 4, 4, count=64, tag=9)
     first.free()
     second = Pair(comm, method, 4, 4, count=128, tag=9)
@@ -256,7 +301,6 @@ def case_never_started_is_no_stone_in_the_way(comm, method, seed):
 @parameters(method=METHODS)
 def case_many_neighbors(comm, method, seed):
     """Every rank sends to every rank, itself included, three times."""
-    able(method)
     pairs = [Pair(comm, method, 9, 3, count=900, aggregate=1600, tag=i, distance=d)
              for d in range(comm.size) for i in range(3)]
     for turn in range(TURNS):
@@ -276,7 +320,6 @@ def case_many_neighbors(comm, method, seed):
 @ranks(at_least=3)
 def case_two_ranks_of_many(comm, method):
     """The others call nothing at all (Open MPI's own hangs then)."""
-    able(method)
     target = empty(comm, 512, np.int64)
     if comm.rank == 0:
         source = expected(512, 0, 0)
@@ -294,7 +337,6 @@ def case_two_ranks_of_many(comm, method):
 
 @parameters(method=METHODS)
 def case_waiting_while_other_threads_mark(comm, method):
-    able(method)
     if MPI.Query_thread() != MPI.THREAD_MULTIPLE:
         skip("the thread level is below multiple")
     pair = Pair(comm, method, 40, 40, count=4000, aggregate=800)
@@ -326,3 +368,65 @@ def case_waiting_while_other_threads_mark(comm, method):
         assert seen == [True] * 40
         pair.check(turn)
     pair.free()
+
+
+@parameters(method=METHODS)
+@ranks(at_least=2)
+def case_the_last_mark_is_another_thread_s(comm, method):
+    """The main thread of the sender is in a blocking receive from the start."""
+    if not promised():
+        skip("the thread level is below multiple")
+    array, word = empty(comm, 1536, np.int64), np.zeros(1)
+    if comm.rank == 0:
+        source = expected(1536, 0, 0)
+        with Psend_init(comm, source, 32, 1, method=method, aggregate=0) as send:
+            for _ in range(2):
+                send.Start()
+
+                def mark(send=send):
+                    time.sleep(LATE)
+                    for index in range(32):
+                        send.Pready(index)
+
+                worker = threading.Thread(target=mark)
+                worker.start()
+                comm.Recv(word, 1, TAG)
+                worker.join()
+                send.Wait()
+    elif comm.rank == 1:
+        with Precv_init(comm, array, 4, 0, method=method) as receive:
+            for _ in range(2):
+                time.sleep(3 * LATE)
+                array[:] = 0
+                receive.Start()
+                receive.Wait()
+                assert np.array_equal(array, expected(1536, 0, 0))
+                comm.Send(word, 0, TAG)
+    comm.Barrier()
+    free(array)
+
+
+@ranks(at_least=2)
+def case_a_program_that_keeps_up_has_no_thread(comm):
+    """Once the sides know each other, a receive that is waited for leaves nothing to be done."""
+    array = empty(comm, 64)
+    if comm.rank == 0:
+        with Psend_init(comm, np.zeros(64), 4, 1) as send:
+            for _ in range(20):
+                comm.Barrier()
+                send.Start()
+                send.Pready_range(0, 3)
+                send.Wait()
+                assert not progress.unfinished()
+    elif comm.rank == 1:
+        with Precv_init(comm, array, 4, 0) as receive:
+            for turn in range(20):
+                receive.Start()
+                assert turn == 0 or not progress.unfinished()
+                comm.Barrier()
+                receive.Wait()
+                assert not progress.unfinished()
+    else:
+        for _ in range(20):
+            comm.Barrier()
+    free(array)

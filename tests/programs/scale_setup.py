@@ -35,7 +35,7 @@ def ring(comm, info):
 
 #: What is set up, and what gives it back.
 SETUPS = {
-    "plan": (lambda comm: plan(comm, "adaptive"), pencilfft.PFFT.destroy),
+    "plan": (lambda comm: plan(comm, "brief"), pencilfft.PFFT.destroy),
     "plan, effort=estimate": (lambda comm: plan(comm, "estimate"), pencilfft.PFFT.destroy),
     "matrix": (lambda comm: matrix(comm, {}), sparse.DistMatrix.Free),
     "matrix, effort=estimate": (lambda comm: matrix(comm, ESTIMATE), sparse.DistMatrix.Free),

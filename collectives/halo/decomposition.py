@@ -1,0 +1,190 @@
+"""How a grid of cells is cut into blocks, one per rank, and what is where. Pure geometry."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onesided.collectives.errors import PatternError
+from onesided.collectives.halo.faces import (
+    Blocks,
+    Place,
+    bytes_off,
+    choose_dims,
+    extents,
+    order_by_node,
+    read_sizes,
+    read_width,
+)
+
+
+class Decomposition:
+    """A grid of cells in blocks, seen by one rank.
+
+    ``shape``, ``dims`` (ranks per axis), ``coords`` (this rank's place), ``periodic``, and
+    ``layers`` (ghost layers, (low, high)) have an entry per axis. ``owned`` indexes what a rank
+    owns in any field, components included; ``box`` is where it is in the global array.
+    """
+
+    def __init__(
+        self, shape: Sequence[int], halo: Any, rank: int, nodes: Sequence[int],
+        periodic: bool | Sequence[bool], dims: Sequence[int] | None,
+        bounds: Sequence[tuple[float, float]] | None, sizes: Sequence[Sequence[int]] | None,
+        reorder: bool,
+    ) -> None:
+        """Local. ``nodes`` has the node of each rank; the rest as for :class:`~.grid.Grid`.
+
+        Raises :class:`PatternError` for what makes no sense, for more ranks than can have a block,
+        and for blocks with fewer layers than the halo.
+        """
+        size = len(nodes)
+        self.shape = tuple(operator.index(n) for n in shape)
+        axes = len(self.shape)
+        if not axes or min(self.shape) < 1:
+            raise PatternError(f"no grid of shape {self.shape}")
+        self.layers = read_width(halo, tuple(1 << 40 for _ in self.shape), axes)
+        each = [periodic] * axes if isinstance(periodic, bool | np.bool_) else list(periodic)
+        if len(each) != axes or any(p not in (False, True) for p in each):
+            raise PatternError(f"periodic is {periodic!r}, not one truth per axis of {axes}")
+        self.periodic = tuple(bool(p) for p in each)
+        cuts = () if sizes is None else read_sizes(sizes, self.shape, self.layers)
+        if cuts and math.prod(map(len, cuts)) != size:
+            raise PatternError(f"{math.prod(map(len, cuts))} blocks of given sizes for {size} "
+                               "ranks")
+        self.dims = tuple(map(len, cuts)) or choose_dims(self.shape, size, self.layers, dims)
+        ends = [(0.0, float(n)) for n in self.shape] if bounds is None else list(bounds)
+        self.bounds = tuple((float(low), float(high)) for low, high in ends)
+        if len(self.bounds) != axes or any(low >= high for low, high in self.bounds):
+            raise PatternError(f"bounds is {bounds!r}, not (low, high) for each of {axes} axes")
+        block = [n / parts for n, parts in zip(self.shape, self.dims, strict=True)]
+        areas = [math.prod(block) / n * sum(layers)
+                 for n, layers in zip(block, self.layers, strict=True)]
+        order = order_by_node(self.dims, self.periodic, areas, nodes) if reorder else ()
+        self.blocks = Blocks(self.shape, self.dims, cuts, order)
+        self._nodes = [nodes[rank] for rank in order or range(size)]  # by place
+        self.coords = self.blocks.coords(rank)
+        self.box = self.blocks.box(rank)
+        self._place = Place(self.dims, self.periodic, self.coords, order)
+
+    # -- what is where ----------------------------------------------------------------------------
+
+    @property
+    def local_shape(self) -> tuple[int, ...]:
+        """Local. Cells of this rank, without ghosts."""
+        return extents(self.box)
+
+    @cached_property
+    def owned(self) -> tuple[Any, ...]:
+        """Local. The index of what this rank owns, in any field."""
+        return (..., *(slice(low, -high or None) for low, high in self.layers))
+
+    @cached_property
+    def interior(self) -> tuple[Any, ...]:
+        """Local. The index of what can be computed before ghosts have come."""
+        if self._thin:
+            return (..., *(slice(0, 0) for _ in self.shape))
+        return (..., *(slice(2 * low, -2 * high or None) for low, high in self.layers))
+
+    @cached_property
+    def boundary(self) -> list[tuple[Any, ...]]:
+        """Local. Indices of the rest of what this rank owns, each cell in one of them."""
+        if self._thin:
+            return [self.owned]
+        found = []
+        for axis, (low, high) in enumerate(self.layers):
+            before, after = self.interior[1 : axis + 1], self.owned[axis + 2 :]
+            if low:
+                found.append((..., *before, slice(low, 2 * low), *after))
+            if high:
+                found.append((..., *before, slice(-2 * high, -high), *after))
+        return found
+
+    @property
+    def _thin(self) -> bool:
+        """Whether some axis has no interior."""
+        return any(n < sum(ghosts)
+                   for n, ghosts in zip(self.local_shape, self.layers, strict=True))
+
+    @property
+    def spacing(self) -> tuple[float, ...]:
+        """Local. Between cells, by axis."""
+        ends = zip(self.bounds, self.shape, strict=True)
+        return tuple((high - low) / n for (low, high), n in ends)
+
+    def coordinates(
+        self, staggered: int | Sequence[int] = (), ghosts: bool = False
+    ) -> list[NDArray[np.float64]]:
+        """Local. By axis, the coordinates of this rank's points, shaped to be broadcast.
+
+        Of the middles of cells, and along ``staggered`` axes of their lower ends. With ``ghosts``
+        also of the ghosts, which go on beyond the ends.
+        """
+        axes = self._axes(staggered)
+        found = []
+        for axis, count in enumerate(self._extents(axes, False)):
+            low, high = self.layers[axis] if ghosts else (0, 0)
+            start = self.box[axis].start
+            points = np.arange(start - low, start + count + high, dtype=float)
+            points = self.bounds[axis][0] + (points + 0.5 * (axis not in axes)) * self.spacing[axis]
+            found.append(points.reshape([-1 if a == axis else 1 for a in range(len(self.shape))]))
+        return found
+
+    def part(self, rank: int, shape: Sequence[int]) -> tuple[slice, ...]:
+        """Local. What a rank owns of a global array of this :meth:`global_shape`."""
+        axes = len(self.shape)
+        more = np.subtract(shape[len(shape) - axes :], self.shape).tolist()
+        whole = tuple(slice(0, n) for n in shape[: len(shape) - axes])
+        return (*whole, *self.blocks.box(rank, more))
+
+    def report(self) -> str:
+        """Local. In words: blocks, ghosts, and the bytes of a field of doubles that leave nodes in
+        an update, by faces, beside those with ranks in C order."""
+        block = [n / parts for n, parts in zip(self.shape, self.dims, strict=True)]
+        areas = [8 * math.prod(block) / n * sum(layers) / 2
+                 for n, layers in zip(block, self.layers, strict=True)]
+        in_order = self._nodes
+        if self.blocks.order:
+            in_order = [self._nodes[self.blocks.order.index(r)] for r in range(len(self._nodes))]
+        here, there = (bytes_off(self.dims, self.periodic, areas, nodes)
+                       for nodes in (self._nodes, in_order))
+        return (
+            f"{self.shape} cells on {self.dims} ranks of {len(set(self._nodes))} nodes, ghosts "
+            f"{self.layers}: {here:.0f} bytes leave nodes ({there:.0f} with ranks in C order)"
+        )
+
+    # -- inside -----------------------------------------------------------------------------------
+
+    def _axes(self, axes: int | Sequence[int]) -> tuple[int, ...]:
+        given = (axes,) if isinstance(axes, int) else tuple(axes)
+        for axis in given:
+            if not -len(self.shape) <= axis < len(self.shape):
+                raise PatternError(f"axis {axis} of a grid of {len(self.shape)}")
+        return tuple(axis % len(self.shape) for axis in given)
+
+    @property
+    def _form(self) -> tuple[Any, ...]:
+        """What fields have to have in common."""
+        return self.shape, self.blocks.starts, self.layers
+
+    def _last(self, axis: int) -> bool:
+        return not self.periodic[axis] and self.coords[axis] == self.dims[axis] - 1
+
+    def _extents(self, staggered: Sequence[int], ghosts: bool = True) -> tuple[int, ...]:
+        """Of a field on this rank."""
+        return tuple(
+            n + (axis in staggered and self._last(axis)) + ghosts * sum(self.layers[axis])
+            for axis, n in enumerate(self.local_shape)
+        )
+
+    def _edges(self, axis: int) -> NDArray[np.float64]:
+        """Where blocks begin along an axis, in coordinates, and the end."""
+        low, high = self.bounds[axis]
+        edges = low + np.array(self.blocks.starts[axis]) * self.spacing[axis]
+        edges[-1] = high
+        return edges

@@ -1,1 +1,0 @@
-"""One-dimensional transforms of lines that are distributed over all ranks."""

@@ -1,0 +1,159 @@
+"""Transforms that are begun, gone on with and completed, several at a time."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import scipy.fft
+from cases import parameters, ranks
+
+from onesided.collectives import RequestError, UnsupportedError
+from onesided.pencilfft import PFFT, newDistArray
+
+OPTIONS = {"method": "rma-notify", "effort": "estimate"}
+SHAPE = (6, 8, 10)
+GRIDS = {"pencil": None, "slab": (-1,)}
+
+
+def whole(char, seed, shape=SHAPE):
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal(shape)
+    return values.astype(char) if char in "fd" else values + 1j * rng.standard_normal(shape)
+
+
+def spectrum(values):
+    function = scipy.fft.rfftn if values.dtype.kind == "f" else scipy.fft.fftn
+    return function(values, norm="forward")
+
+
+def close(found, expected):
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+def completed(comm, way, transform):
+    """The output of a transform that is under way, completed in this way."""
+    while way == "test" and not transform.Test():
+        pass
+    if way == "mixed" and comm.rank % 2:
+        transform.Test()
+    return transform.Wait()
+
+
+@parameters(way=["wait", "test", "mixed"], grid=list(GRIDS), method=["rma-notify", "p2p"],
+            char="dD", given=[True, False])
+def case_there_and_back(comm, way, grid, method, char, given):
+    with PFFT(comm, SHAPE, dtype=char, **{**OPTIONS, "grid": GRIDS[grid], "method": method}) as fft:
+        u = newDistArray(fft, False)
+        out = (newDistArray(fft), newDistArray(fft, False)) if given else (None, None)
+        for turn in range(5):
+            values = whole(char, turn)
+            u[...] = values[fft.local_slice(False)]
+            if comm.rank == turn % comm.size:
+                time.sleep(0.005)
+            fft.forward.Start(u, out[0])
+            u_hat = completed(comm, way, fft.forward)
+            close(u_hat, spectrum(values)[fft.local_slice()])
+            assert not given or u_hat is out[0]
+            if turn % 2:  # blocking ones in between
+                close(fft.forward(u), u_hat)
+            fft.backward.Start(u_hat, out[1])
+            close(completed(comm, way, fft.backward), u)
+
+
+@parameters(order=["same", "opposite", "by rank"], grid=list(GRIDS), other=["pencil", "line"])
+def case_two_plans_interleaved(comm, order, grid, other):
+    """Ranks go on with them in whichever order; what the caller does in between is not touched."""
+    shape = (comm.size * 12,) if other == "line" else (5, 4, 6)
+    with (
+        PFFT(comm, SHAPE, dtype=complex, **{**OPTIONS, "grid": GRIDS[grid]}) as one,
+        PFFT(comm, shape, dtype=float, **OPTIONS) as two,
+    ):
+        for turn in range(6):
+            values = [whole("D", turn), whole("d", turn + 9, shape)]
+            plans, results = [one, two], [None, None]
+            for plan, mine in zip(plans, values, strict=True):
+                plan.forward.Start(mine[plan.local_slice(False)], newDistArray(plan))
+            if comm.rank == turn % comm.size:
+                time.sleep(0.003)
+            turned = order == "opposite" or (order == "by rank" and (comm.rank + turn) % 2)
+            for k in (1, 0) if turned else (0, 1):
+                plans[1 - k].forward.Test()
+                results[k] = plans[k].forward.Wait()
+            for plan, mine, found in zip(plans, values, results, strict=True):
+                close(found, spectrum(mine)[plan.local_slice()])
+
+
+def case_misuse(comm):
+    with PFFT(comm, SHAPE, **OPTIONS) as plan:
+        u = newDistArray(plan, False, val=1)
+        assert plan.forward.Test()
+
+        def refused(call, *words):
+            try:
+                call()
+            except RequestError as error:
+                assert all(word in str(error) for word in words)
+            else:
+                raise AssertionError("it was done")
+
+        refused(plan.forward.Wait, "no forward transform")
+        plan.forward.Start(u)
+        for call in (
+            lambda: plan.forward.Start(u), lambda: plan.forward(u), plan.backward, plan.destroy,
+        ):  # fmt: skip
+            refused(call, "under way")
+        refused(plan.backward.Wait, "no backward transform")
+        close(plan.backward(plan.forward.Wait()), u)
+
+
+@ranks(at_least=2)
+@parameters(method=["rma-fence", "rma-lock-paper"])
+def case_methods_of_one_order(comm, method):
+    with PFFT(comm, SHAPE, **{**OPTIONS, "method": method}) as plan:
+        u = newDistArray(plan, False, val=1)
+        ordered = not plan.transposes[0].request.any_order
+        try:
+            plan.forward.Start(u)
+        except UnsupportedError as error:
+            assert ordered
+            assert method in str(error)
+        else:
+            assert not ordered
+            plan.forward.Wait()
+        close(plan.backward(plan.forward(u)), u)
+
+
+@parameters(leg=[0, 1])
+def case_an_error_of_a_kernel(comm, leg):
+    """It is raised where it occurred, and on every rank by the next transform."""
+    with PFFT(comm, SHAPE, **OPTIONS) as plan:
+        u = newDistArray(plan, False, val=1)
+        legs = plan._execution.engine.legs(True)
+        broken = legs[leg % len(legs)]
+        kept = broken.local
+
+        class Failing:
+            def fail(self, *arguments):
+                if comm.rank == comm.size - 1:
+                    raise ZeroDivisionError("a kernel")
+                return (kept if broken.transpose is None else kept.deliver)(*arguments)
+
+            __call__ = deliver = fail
+
+        broken.local = Failing()
+        found = []
+        for call in (lambda: plan.forward.Start(u), plan.forward.Wait, lambda: plan.forward(u)):
+            try:
+                call()
+            except ZeroDivisionError as error:
+                found.append(str(error))
+            else:
+                found.append("")
+            if call == plan.forward.Wait:
+                broken.local = kept
+        last = comm.rank == comm.size - 1
+        assert found[0] == ""
+        assert ("a kernel" in found[1]) == last
+        assert "a kernel" in found[2]
+        close(plan.backward(plan.forward(u)), u)
