@@ -256,7 +256,7 @@ def all_methods() -> tuple[str, ...]:
 
 def is_whole(job: Any) -> bool:
     """Whether all pairs are due on a job, or each value once."""
-    return (job.ranks == 2 and not job.name) or job.name == "full"
+    return job.name == "full"
 
 
 @functools.cache
