@@ -9,6 +9,7 @@ from onesided.collectives.errors import (
     BroadcastError,
     MethodError,
     MismatchError,
+    MPIError,
     OnesidedError,
     PatternError,
     RequestError,
@@ -16,6 +17,7 @@ from onesided.collectives.errors import (
     UnsupportedError,
     abort_on_exception,
 )
+from onesided.collectives.exchange import ExchangeTransport
 from onesided.collectives.exchanges import (
     Allgather_init,
     Allgatherv_init,
@@ -45,8 +47,12 @@ from onesided.collectives.partitioned.request import (
 )
 from onesided.collectives.passive.runtime import OneSidedBroadcast
 from onesided.collectives.passive.windows import Extents, bcast_linear, extents_of
+from onesided.collectives.profiling import Profile, profile
 from onesided.collectives.program import interpreter
 from onesided.collectives.progress import (
+    Get_status_all,
+    Get_status_any,
+    Get_status_some,
     Startall,
     Testall,
     Testany,
@@ -80,13 +86,18 @@ __all__ = [
     "Barrier_init",
     "Bcast_init",
     "BroadcastError",
+    "ExchangeTransport",
     "Exscan_init",
     "Extents",
     "Face",
     "Gather_init",
     "Gatherv_init",
+    "Get_status_all",
+    "Get_status_any",
+    "Get_status_some",
     "Grid",
     "HaloExchange",
+    "MPIError",
     "Method",
     "MethodError",
     "MismatchError",
@@ -103,6 +114,7 @@ __all__ = [
     "PartitionedSend",
     "PatternError",
     "Precv_init",
+    "Profile",
     "Psend_init",
     "Reduce_init",
     "Reduce_scatter_block_init",
@@ -134,6 +146,7 @@ __all__ = [
     "interpreter",
     "methods",
     "partitioned_methods",
+    "profile",
     "register",
     "sums",
 ]

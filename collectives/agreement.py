@@ -24,7 +24,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
-from onesided.collectives.errors import MismatchError, OnesidedError
+from onesided.collectives.errors import MismatchError, OnesidedError, class_of
 
 #: The word of a rank that has failed: no sum of a name is as large.
 _FAILED = np.iinfo(np.int64).max
@@ -35,7 +35,7 @@ def portable(error: BaseException) -> tuple[type[BaseException], str]:
     """Class and words of an error; a class that other ranks may not know is replaced."""
     kind = type(error)
     if isinstance(error, MPI.Exception):
-        return OnesidedError, f"MPI: {error.Get_error_string()}"
+        return class_of(error), f"MPI: {error.Get_error_string()}"
     known = issubclass(kind, OnesidedError) or kind.__module__ == "builtins"
     text = str(error) or kind.__name__
     if isinstance(error, OSError) and error.filename is not None:

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -398,7 +399,7 @@ def vector(spec: Any, blocks: int, role: str) -> Spec:
         counts = [length // blocks + (i < length % blocks) for i in range(blocks)]
     numbers = _integers(counts, blocks, f"{role}counts")
     if displs is None:
-        starts = [sum(numbers[:i]) for i in range(blocks)]
+        starts = list(accumulate(numbers, initial=0))[:blocks]
     elif isinstance(displs, int | np.integer):
         starts = [i * int(displs) for i in range(blocks)]
     else:

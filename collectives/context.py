@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import os
 import sys
 import threading
 import time
 import uuid
-import zlib
+import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, ClassVar, Self, cast
 
@@ -26,9 +27,9 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives import progress
-from onesided.collectives.agreement import agree, largest, words_of_all
-from onesided.collectives.errors import OnesidedError, ResourceError, UnsupportedError
+from onesided.collectives import profiling, progress
+from onesided.collectives.agreement import largest, words_of_all
+from onesided.collectives.errors import OnesidedError, ResourceError, UnsupportedError, class_of
 
 
 class Resources:
@@ -41,18 +42,24 @@ class Resources:
     def __init__(self, context: Context) -> None:
         self.context = context
         self._closing: list[tuple[Callable[[], object], bool]] = []
+        self._owner: weakref.ref[Any] | None = None
         self.keep: list[object] = []  # buffers that MPI or peers may still touch
         context.live[self] = None
+
+    def belong_to(self, request: Any) -> None:
+        """Local. The request for which this is kept; it is retired where MPI ends before it."""
+        self._owner = weakref.ref(request)
+
+    def retire(self) -> None:
+        """Local. MPI ends: from now on the request, if there is one, raises."""
+        request = None if self._owner is None else self._owner()
+        if request is not None:
+            request.retire()
 
     def on_release(self, action: Callable[[], object], in_step: bool = False) -> None:
         """Local. Run ``action`` at release, before what was added earlier. ``in_step``: it is
         possible only where every rank has completed the same rounds."""
         self._closing.append((action, in_step))
-
-    @property
-    def has_epochs(self) -> bool:
-        """Local, the same on all ranks. Whether something is released in step only."""
-        return any(in_step for _, in_step in self._closing)
 
     def use(self, region: Any) -> None:
         """Local. Memory from :func:`empty`, which cannot be freed before this is released."""
@@ -76,8 +83,9 @@ class Resources:
             action, in_step = self._closing.pop()
             if not (broken and in_step):
                 action()
-        self.keep.clear()
-        self.context.collect()
+        if not broken:  # else a message may still be on its way into a buffer
+            self.keep.clear()
+        self.context.collect(self.keep)
 
 
 class Scoped(ABC):
@@ -151,7 +159,7 @@ class Context:
     """
 
     _all: ClassVar[dict[int, Context]] = {}  # by number: in the order of creation
-    _born = 0
+    _numbers = itertools.count(1)
 
     def __init__(self, comm: MPI.Intracomm) -> None:
         self.comm: MPI.Intracomm = comm.Dup()
@@ -169,6 +177,7 @@ class Context:
         self.arena: Any = None
         self.shared: dict[object, Any] = {}  # of the communicator's own requests, by what they do
         self.orphaned = False
+        self._lost: list[object] = []
         name = uuid.uuid4().int >> 66 if self.comm.rank == 0 else 0
         unknown, name = largest(self.comm, error, "context", [self._firsts is None, name])
         if unknown:
@@ -177,8 +186,7 @@ class Context:
         self._nodes: dict[int | None, Node] = {}
         self._tags = 0
         self._spare_tags: list[int] = []
-        Context._born += 1
-        self.number = Context._born
+        self.number = next(Context._numbers)
         Context._all[self.number] = self
 
     @classmethod
@@ -231,45 +239,20 @@ class Context:
         self._tags = largest(self.comm, None, "tags", [self._tags])[0]
         self._spare_tags = []
 
-    def collect(self) -> None:
-        """Collective. Free retired memory that no rank looks at any more.
-
-        Of this context, and of contexts whose communicator has been freed while somebody was
-        looking: they have no collective calls of their own any more, so they go with one of a
-        context that holds all their ranks.
-        """
-        orphans = {c.key: c for c in _contexts() if c.orphaned and c is not self}
+    def collect(self, lost: Sequence[object] = ()) -> None:
+        """Collective. Free retired memory that no rank looks at any more. ``lost``: buffers of
+        a round that was given up, which live as long as this."""
+        self._lost += lost
         looks = [int(not region.unused()) for region in self.retired]
-        same = zlib.crc32("".join(sorted(orphans)).encode())
-        most = largest(self.comm, None, "collect", [int(bool(orphans)), same, -same, *looks])
-        dead = [region for region, used in zip(self.retired, most[3:], strict=True) if not used]
+        most = largest(self.comm, None, "collect", looks)
+        dead = [region for region, used in zip(self.retired, most, strict=True) if not used]
         self.retired = [r for r in self.retired if r not in dead]
         for region in dead:
             region.unmap()
-        if most[0]:
-            self._close(orphans, most[1] == -most[2])
         if self.orphaned:
             idle = not self.live and not self.retired
             if not largest(self.comm, None, "close", [int(not (idle and self.idle()))])[0]:
                 self.close()
-
-    def _close(self, orphans: dict[str, Context], same: bool) -> None:
-        """Collective. Close those of which all ranks are here, and nobody looks at anything;
-        ``same``: every rank has these."""
-        if same:
-            known = sorted(orphans)
-            looks = [int(not orphans[key].idle()) for key in known]
-            most = largest(self.comm, None, "orphans", looks)
-            for key, used in zip(known, most, strict=True):
-                if not used and orphans[key].comm.size == self.comm.size:
-                    orphans[key].close()
-            return
-        theirs = {key: (other.comm.size, other.idle()) for key, other in orphans.items()}
-        everyone = agree(self.comm, what="orphans", value=theirs)
-        for key in sorted(theirs):
-            words = [word[key] for word in everyone if key in word]
-            if len(words) == theirs[key][0] and all(idle for _, idle in words):
-                orphans[key].close()
 
     def idle(self) -> bool:
         """Local. True where no request is left, and no array of this rank shows its memory."""
@@ -281,16 +264,21 @@ class Context:
         """Collective. Free the requests that belong to the communicator."""
         while self.shared:
             request = self.shared.popitem()[1].request
-            request.discard()
+            request.retire()
             request.resources.release()
 
     def close(self) -> None:
-        """Collective. Free what is left, last things first; the context is of no use afterwards."""
+        """Collective. Free what is left, last things first; the context is of no use afterwards.
+
+        Memory that an array of this rank shows stays mapped.
+        """
         if Context._all.pop(self.number, None) is None:
             return
         self.drop_shared()
         while self.live:
-            next(reversed(self.live)).release()
+            resources = next(reversed(self.live))
+            resources.retire()
+            resources.release()
         if self.arena is not None:
             self.arena.close()
         while self.retired:
@@ -384,7 +372,7 @@ def refusal(error: MPI.Exception) -> OnesidedError:
             f"together); free requests that are no longer needed: {error.Get_error_string()}"
         )
     library = MPI.Get_library_version().splitlines()[0].split(",")[0].strip("\x00 ")
-    return UnsupportedError(
+    return class_of(error)(
         f"{library} cannot make the windows that this method needs "
         f"({error.Get_error_string()}); use p2p or mpi-persistent"
     )
@@ -397,6 +385,8 @@ def _contexts() -> list[Context]:
 
 def _communicator_freed(comm: MPI.Comm, keyval: int, attachment: Attachment) -> None:
     """The caller frees the communicator: requests and views of memory keep the context."""
+    if _ended:  # MPI_Finalize deletes attributes: other ranks may be gone
+        return
     context, mailbox = attachment.context, attachment.mailbox
     lives = context is not None and context.number in Context._all
     if context is not None and lives:
@@ -426,6 +416,9 @@ def _clean_up_at_finalize() -> None:
 
 #: Seconds between two looks for the other ranks at exit.
 _NAP = 0.0005
+
+#: What is left has been freed, where all ranks could.
+_ended = False
 
 #: mpi4py is going to abort the job when this process ends.
 _aborting = False
@@ -460,7 +453,8 @@ def _clean_up() -> None:
     asked at once, and what is freed is freed in an order that is the same everywhere, because
     ranks may have made their communicators in different orders.
     """
-    if not MPI.Is_initialized() or MPI.Is_finalized() or _aborting:
+    global _ended
+    if not MPI.Is_initialized() or MPI.Is_finalized() or _aborting or _ended:
         return
     progress.finish()
     well = int(not hasattr(sys, "last_value") and not progress.unfinished())
@@ -472,10 +466,20 @@ def _clean_up() -> None:
         send, receive = memoryview(answers)[:1], memoryview(answers)[1:]
         asked = context.comm.Iallreduce([send, MPI.BYTE], [receive, MPI.BYTE], MPI.BAND)
         questions.append((context, answers, asked))
+    if profiling.wanted():
+        answers = bytearray(2)
+        answers[0] = well
+        MPI.COMM_WORLD.Allreduce([memoryview(answers)[:1], MPI.BYTE],
+                                 [memoryview(answers)[1:], MPI.BYTE], MPI.BAND)
+        if answers[1]:
+            profiling.tell()
     for _, _, asked in questions:
         while not asked.Test():
             time.sleep(_NAP)
     for context, answers, _ in questions:
         if answers[1]:
-            with contextlib.suppress(MPI.Exception):  # an epoch left open: MPI's to clean up
+            with contextlib.suppress(Exception):  # an epoch left open, say: MPI's to clean up
                 context.close()
+        for resources in list(context.live):  # of a context that was not closed
+            resources.retire()
+    _ended = True

@@ -7,7 +7,7 @@
   filled are never touched.
 * The send blocks are compared before and after every round: changing them while a request is
   active is an error of the program (MPI-4.1 section 7.13). Not so in a round that was opened.
-* Strictly ordered requests compare their calls on all ranks, so that different orders become an
+* Strictly ordered requests compare their starts on all ranks, so that different orders become an
   error on every rank instead of a deadlock.
 * Ghost layers are poisoned likewise in the ``Start`` of a halo that fills them, and grids compare
   on all ranks which fields are given to ``update`` and ``accumulate``.
@@ -83,14 +83,14 @@ class Watch:
 
     def before_start(self, rounds: int) -> None:
         """Collective for strictly ordered methods, else local."""
-        self._compare("Start")
+        self._compare()
         self.give_up(rounds)
         self._sum = self._checksum()
         _Watchdog.moves += 1
 
     def before_open(self) -> None:
         """Collective for strictly ordered methods, else local."""
-        self._compare("Start")
+        self._compare()
         self._sum = None
         _Watchdog.moves += 1
 
@@ -101,10 +101,6 @@ class Watch:
             return
         for view in self._recvs[(rounds + 1) % len(self._recvs)]:
             view[...] = self._poison
-
-    def before_wait(self) -> None:
-        """Collective for strictly ordered methods, else local."""
-        self._compare("Wait")
 
     def after_wait(self) -> None:
         """Local. Raises :class:`RequestError` where the send buffer has changed."""
@@ -122,11 +118,11 @@ class Watch:
         self._sends, self._recvs = [], []
         _Watchdog.moves += 1
 
-    def _compare(self, call: str) -> None:
+    def _compare(self) -> None:
         request = self._of()
         if request is not None and not request.any_order:
             operation = request.operation
-            agree(operation.context.comm, None, f"{call} of {operation.method} request "
+            agree(operation.context.comm, None, f"Start of {operation.method} request "
                   f"{operation.number}, round {request.rounds}")
 
     def _checksum(self) -> int:

@@ -55,6 +55,22 @@ class ResourceError(OnesidedError, MemoryError):
     """Shared memory, windows or communicators have run out."""
 
 
+class MPIError(OnesidedError, RuntimeError):
+    """MPI has failed in a way that says nothing about another time."""
+
+
+def class_of(error: MPI.Exception) -> type[OnesidedError]:
+    """Local. What an error of MPI says: it cannot do this at all, it has run out of something, or
+    it has failed this time."""
+    kind = error.Get_error_class()
+    if kind in (MPI.ERR_UNSUPPORTED_OPERATION, MPI.ERR_UNSUPPORTED_DATAREP, MPI.ERR_RMA_FLAVOR,
+                MPI.ERR_RMA_SHARED, MPI.ERR_RMA_ATTACH):  # fmt: skip
+        return UnsupportedError
+    if kind in (MPI.ERR_NO_MEM, MPI.ERR_NO_SPACE, MPI.ERR_QUOTA):
+        return ResourceError
+    return MPIError
+
+
 class MismatchError(OnesidedError, RuntimeError):
     """Ranks of one communicator called different collective functions at the same time."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -66,6 +67,57 @@ class Words:
     def wanted(self) -> dict[int, Wanted]:
         """By key."""
         return {block.key: block for block in self.expects or ()}
+
+    def shortened(self, factor: int) -> Words:
+        """Local. The same where all blocks are shorter by a factor."""
+
+        def of(block: Any) -> Any:
+            count, dtype = block.elements
+            size = math.prod(block.shape)
+            shape = _shorter(block.shape, size // count if count else 1, factor)
+            return replace(block, shape=shape, elements=(count * math.prod(shape) // size, dtype))
+
+        expects = None if self.expects is None else tuple(map(of, self.expects))
+        return replace(self, sends=tuple(map(of, self.sends)), expects=expects, cuts=None)
+
+
+#: More than any factor by which blocks are made shorter.
+LONGEST = 1 << 62
+
+
+def _shorter(shape: tuple[int, ...], unit: int, factor: int) -> tuple[int, ...]:
+    """The shape of a block that is shorter by a factor; in one dimension an element of it is
+    ``unit`` entries, of which one element is left at least."""
+    return (max(1, shape[0] // unit // factor) * unit, *shape[1:]) if shape[0] else shape
+
+
+def _shortened(side: Side, factor: int, fresh: bool) -> Side:
+    """Local. A side with shorter blocks. Those of vectors lie one after the other, in the order in
+    which they lay. ``fresh``: memory of the caller's is replaced by other memory."""
+    every = side.blocks if side.kept is None else (*side.blocks, side.kept)
+    room, at, starts, ends = side.shape[0], 0, {}, 0
+    made: dict[int, Block] = {}
+    for block in sorted(every, key=lambda block: block.box[0].start):
+        unit = 1 if block.element is None else block.element.itemsize // side.dtype.itemsize
+        shape = _shorter(block.shape, unit, factor)
+        start = block.box[0].start
+        if len(side.shape) > 1:
+            starts[start] = start // factor
+        elif start not in starts:
+            starts[start] = min(at, room - shape[0])
+            at += shape[0]
+        first = slice(starts[start], starts[start] + shape[0])
+        ends = max(ends, first.stop)
+        made[id(block)] = replace(block, box=(first, *block.box[1:]), shape=shape)
+    array, shape = side.array, (ends, *side.shape[1:])
+    if array is not None and fresh:
+        array = np.empty_like(array[:ends])  # its axes lie in the same order
+    elif array is not None:
+        shape = side.shape
+    return replace(
+        side, array=array, shape=shape, blocks=tuple(made[id(block)] for block in side.blocks),
+        kept=None if side.kept is None else made[id(side.kept)],
+    )  # fmt: skip
 
 
 @dataclass
@@ -161,6 +213,32 @@ class Exchange(Operation):
     def region(self) -> Region | None:
         """The region of the receive array, where that comes from :func:`~.memory.empty`."""
         return None if self.recv.array is None else find_region(self.recv.array)
+
+    def most_factor(self) -> int:
+        """Local. By which factor blocks can be made shorter; both sides must come to the same."""
+        extents = [LONGEST]
+        for blocks, table in ((self.send.blocks, "wanted"), (self.recv.blocks, "sent")):
+            for block in blocks:
+                words = self.words.get(block.peer)
+                theirs = None if words is None else getattr(words, table)().get(block.key)
+                one = len(block.shape) == 1 and (theirs is None or len(theirs.shape) == 1)
+                alike = theirs is not None and theirs.shape == block.shape
+                extents.append(LONGEST if one else block.shape[0] if alike else 1)
+        return min(extents)
+
+    def shortened(self, factor: int) -> Exchange:
+        """Local. The same exchange with blocks that are shorter by a factor, of at most
+        :meth:`most_factor`, which are not cut; into other memory than the caller's.
+        """
+        send, recv = _shortened(self.send, factor, False), _shortened(self.recv, factor, True)
+        if self.region is not None:
+            recv = replace(recv, array=None)
+        words, said = (
+            {peer: each.shortened(factor) for peer, each in table.items()}
+            for table in (self.words, self.said)
+        )
+        return replace(self, send=send, recv=recv, words=words, said=said, cuts=None,
+                       most_chunks=1, _to={}, _from={})  # fmt: skip
 
     def blocks_to(self, peer: int) -> list[Block]:
         """The send blocks for a peer, in the order of their keys."""

@@ -16,19 +16,37 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from mpi4py import MPI
+
+from onesided.collectives.context import Context
 
 
 @cache
 def processor() -> str:
-    """Local. The processor's model, as the kernel names it."""
+    """Local. The processor's model, as the kernel names it; on ARM its implementer and parts."""
     try:
         text = Path("/proc/cpuinfo").read_text(errors="replace")
     except OSError:
         text = ""
-    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return found.group(1).strip() if found else platform.processor() or platform.machine()
+    return named_in(text) or platform.processor() or platform.machine()
+
+
+def named_in(cpuinfo: str) -> str:
+    """Local. The processor that the text of /proc/cpuinfo names; empty where it names none."""
+    named = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
+    if named:
+        return named.group(1).strip()
+    maker = re.search(r"^CPU implementer\s*:\s*(\S+)", cpuinfo, re.MULTILINE)
+    parts = re.findall(r"^CPU part\s*:\s*(\S+)", cpuinfo, re.MULTILINE)
+    if not maker or not parts:
+        return ""
+    return f"ARM implementer {maker.group(1)}, part {' and '.join(sorted(set(parts)))}"
+
+
+def network() -> str:
+    """Local. The device between nodes that the MPI was built with, empty where it does not say."""
+    device = re.search(r"^MPICH Device:\s*(.+)$", MPI.Get_library_version(), re.MULTILINE)
+    return device.group(1).strip("\x00 ") if device else ""
 
 
 @dataclass(frozen=True)
@@ -40,12 +58,7 @@ class Layout:
     @classmethod
     def of(cls, comm: MPI.Comm) -> Layout:
         """Collective."""
-        node = comm.Split_type(MPI.COMM_TYPE_SHARED, key=comm.rank)
-        first, firsts = np.array([comm.rank]), np.empty(comm.size, int)
-        node.Bcast(first)
-        node.Free()
-        comm.Allgather(first, firsts)
-        return cls(tuple(np.unique(firsts, return_counts=True)[1].tolist()))
+        return cls(Context.of(comm).node().counts)
 
     def __str__(self) -> str:
         nodes, ranks = len(self.ranks_per_node), sum(self.ranks_per_node)

@@ -14,13 +14,15 @@ full, so that a request costs no window.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import tempfile
 import threading
+import time
 import uuid
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,6 +53,9 @@ FIRST_REGION, OWN_REGION = 1 << 17, 1 << 20
 
 #: Bytes from one board of a partitioned send to the next.
 BOARD = -(-(ENTRIES + ROOM) * 8 // ALIGNMENT) * ALIGNMENT
+
+#: Seconds for which somebody else may be allocating memory of a node.
+PATIENCE = 10.0
 
 #: Where MPIs share memory.
 SHARED = "/dev/shm"
@@ -91,8 +96,8 @@ class Boards:
 class Region:
     """Node-shared memory: one segment per rank of a node, each visible to all of them.
 
-    ``root`` is this rank's segment as an array of bytes; every array handed out is a view of it,
-    so that a weak reference tells whether anybody still looks at the memory.
+    Every array handed out is a view of :meth:`part`, so that weak references tell whether anybody
+    still looks at the memory.
     """
 
     def __init__(self, context: Context, node: Node, nbytes: int, boards: int = 0) -> None:
@@ -125,11 +130,10 @@ class Region:
         #: What callers may receive in: from where to where, in bytes of this rank's segment.
         self.lent = [(0, nbytes)]
         self.members = frozenset(world_ranks(node.comm))
-        root = self._map()
-        self.address: int = root.ctypes.data
-        self._root = weakref.ref(root)
         self._parts: dict[int, weakref.ref[NDArray[np.uint8]]] = {}
-        self._first: NDArray[np.uint8] | None = root  # until somebody asks for it
+        root = self.part(node.comm.rank)
+        self.address: int = root.ctypes.data
+        self._untaken: NDArray[np.uint8] | None = root
         _regions[self.key] = self
 
     def _allocate(self, nbytes: int) -> None:
@@ -145,20 +149,12 @@ class Region:
         self.window.Lock_all(MPI.MODE_NOCHECK)
         if self.window.model != MPI.WIN_UNIFIED:  # loads, stores and Puts must see one memory
             raise UnsupportedError("this MPI has no unified memory model for windows; use p2p")
-        self._map()[:nbytes:PAGE] = 0
+        np.frombuffer(self.segment(self.node.comm.rank), np.uint8)[:nbytes:PAGE] = 0
 
     def take_root(self) -> NDArray[np.uint8]:
         """Local. This rank's segment; from now on it lives as long as a view of it."""
-        root = self._root()
-        if root is None:
-            root = self._map()
-            self._root = weakref.ref(root)
-        self._first = None
-        return root
-
-    def _map(self) -> NDArray[np.uint8]:
-        memory: Any = self.window.tomemory()
-        return np.frombuffer(memory, dtype=np.uint8)
+        self._untaken = None
+        return self.part(self.node.comm.rank)
 
     def segment(self, node_rank: int) -> memoryview:
         """Local. The bytes of a rank of the node."""
@@ -177,7 +173,7 @@ class Region:
     def unused(self) -> bool:
         """Local. True where no array of this rank shows this memory any more."""
         looks = any(part() is not None for part in list(self._parts.values()))
-        return self._first is None and self._root() is None and not looks
+        return self._untaken is None and not looks
 
     def widen(self, always: bool = False) -> None:
         """Collective over the context: all ranks get it, or all raise. A window for the ranks of
@@ -205,16 +201,53 @@ class Region:
 
     def retire(self) -> None:
         """Local, in the same order on all ranks. Unmap later, when nobody looks any more."""
-        self._first = None
+        self._untaken = None
         self.lent.clear()
         self.context.retired.append(self)
 
-    def unmap(self) -> None:
-        """Collective over the context."""
+    def unmap(self, looked_at: bool = False) -> None:
+        """Collective over the context. ``looked_at``: arrays of this rank show its own segment,
+        other than by :meth:`part`; what is looked at stays mapped to the end of the process."""
         _regions.pop(self.key, None)
+        seen = {rank for rank, part in self._parts.items() if part() is not None}
+        seen |= {self.node.comm.rank} if looked_at else set()
+        kept = [Kept(self.segment(rank)) for rank in sorted(seen)]
         self._narrow()
         self.window.Unlock_all()
         self.window.Free()
+        for memory in kept:
+            memory.restore()
+
+
+class Kept:
+    """Shared memory that is where it was, with what is in it, after MPI has unmapped it.
+
+    At the end of MPI a program may hold arrays of a round, or from :func:`empty`. Where the system
+    cannot move mappings (it is not Linux), looking at them is a segmentation fault.
+    """
+
+    _MAYMOVE, _FIXED = 1, 2
+
+    def __init__(self, memory: memoryview) -> None:
+        """Local. A second mapping of the same pages."""
+        start = np.frombuffer(memory, np.uint8).ctypes.data if len(memory) else 0
+        page = os.sysconf("SC_PAGESIZE")
+        self._start = start // page * page
+        self._size = -(-(start + len(memory) - self._start) // page) * page
+        self._second: int | None = None
+        self._remap = getattr(ctypes.CDLL(None), "mremap", None)
+        if self._remap is not None and len(memory):
+            self._remap.restype = ctypes.c_void_p
+            self._second = self._moved(self._start, 0, self._MAYMOVE)
+
+    def restore(self) -> None:
+        """Local. Move it to where the first one was."""
+        if self._second is not None:
+            self._moved(self._second, self._size, self._MAYMOVE | self._FIXED, self._start)
+
+    def _moved(self, start: int, size: int, *how: int) -> int | None:
+        there: Any = self._remap(*map(ctypes.c_size_t, (start, size, self._size, *how)))
+        return None if there == ctypes.c_void_p(-1).value else int(there)
 
 
 def _space(node: Node, nbytes: int) -> tuple[_FileLock, str, Exception | None]:
@@ -250,7 +283,7 @@ def _space(node: Node, nbytes: int) -> tuple[_FileLock, str, Exception | None]:
 
 class _FileLock:
     """Local. One process of this node at a time, of those that want it; none where no file can be
-    locked."""
+    locked, or who has the lock does not go on (a job that was stopped)."""
 
     def __init__(self, wanted: bool) -> None:
         self._file: Any = None
@@ -260,7 +293,16 @@ class _FileLock:
             folder = SHARED if os.path.isdir(SHARED) else tempfile.gettempdir()
             name = os.path.join(folder, f"onesided-{os.getuid()}.lock")
             self._file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._file, fcntl.LOCK_EX)
+            deadline = time.monotonic() + PATIENCE
+            while not self._locked() and time.monotonic() < deadline:
+                time.sleep(0.001)
+
+    def _locked(self) -> bool:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def release(self) -> None:
         if self._file is not None:
@@ -452,8 +494,10 @@ class Arena:
 
     def close(self) -> None:
         """Collective. All of it is given back to MPI."""
+        seen = {share.number for share in self._given if not share.unused()}
         while self.regions:
-            self.regions.pop(next(iter(self.regions))).unmap()
+            number = next(iter(self.regions))
+            self.regions.pop(number).unmap(number in seen)
 
     def _place(self, room: int) -> tuple[int, int] | None:
         for number, gaps in self._free.items():
@@ -488,53 +532,54 @@ def _gap(region: Region) -> list[tuple[int, int]]:
 
 # -- the control memory of a request --------------------------------------------------------------
 
-#: Offsets in bytes of the counters of a rank, in cache lines of their own.
-FILLED, TAKEN, ARRIVED, COUNTERS = (i * ALIGNMENT for i in range(4))
 
+class ControlMemory:
+    """The counters, slots and staging areas of one request: a part of the arena on every rank.
 
-class Control:
-    """The control memory of one request, a part of the arena: [counters | ring] on every rank, zero
-    at first."""
+    Every rank lays out its own, tells its peers :attr:`place` and what is where in it, and hears
+    theirs. ``most`` has the largest of the ``numbers`` of all ranks.
+    """
 
     def __init__(
-        self, operation: Any, resources: Resources, room: int, far: bool,
-        linked: Sequence[int] = (),
-    ) -> None:  # fmt: skip
-        """Collective. ``room``: bytes of this rank's ring. ``far``: ranks of other nodes Put.
-        ``linked``: those to which this rank Puts, or which Put to it; each of two names the
-        other."""
-        context, size = operation.context, COUNTERS + room
-        self._arena = arena = Arena.of(context)
-        self._near = operation.node.rank_of
-        share, most = arena.claim(size, f"memory of request {operation.number}", [int(far)])
-        if share is None or share.root is None:
+        self, operation: Any, resources: Resources, nbytes: int, numbers: Sequence[int]
+    ) -> None:
+        """Collective. ``nbytes`` may differ between ranks; the bytes are as they are."""
+        self._arena = arena = Arena.of(operation.context)
+        name = f"memory of request {operation.number}"
+        share, self.most = arena.claim(max(nbytes, 1), name, numbers)
+        if share is None:
             raise ValueError("no control memory")
         resources.on_release(arena.shrink)
         resources.on_release(share.release)
-        if most[0]:
-            arena.widen()
-        share.root[:] = 0
-        self.number, self.offset = share.number, share.offset
-        place = np.array([share.number, share.offset], np.int64)
-        everyone = words_of_all(len(operation.node.ranks), (np.int64, 2))
-        operation.node.comm.Allgather(place, everyone)
-        self._places = dict(zip(operation.node.ranks, everyone.tolist(), strict=True))
-        words = dict.fromkeys(linked, place.tolist())
-        self._places |= swapped(context.comm, operation.number, words)
+        self.share = share
+        self.place = (share.number, share.offset)
+        self._places: dict[int, tuple[int, int]] = {operation.context.comm.rank: self.place}
+
+    @property
+    def root(self) -> NDArray[np.uint8]:
+        """Local. The bytes of this rank."""
+        if self.share.root is None:
+            raise RequestError("the memory has been given back")
+        return self.share.root
+
+    def widen(self) -> None:
+        """Collective. Let ranks of other nodes Put."""
+        self._arena.widen()
+
+    def hear(self, places: Mapping[int, tuple[int, int]]) -> None:
+        """Local. Where the control memory of other ranks is."""
+        self._places |= places
+
+    def part(self, rank: int) -> NDArray[np.uint8]:
+        """Local. The control memory of a rank of this node, from its start on."""
+        number, offset = self._places[rank]
+        region = self._arena.regions[number]
+        found: NDArray[np.uint8] = region.part(region.node.rank_of[rank])[offset:]
+        return found
 
     def cell(self, rank: int, offset: int) -> NDArray[np.int64]:
         """Local. A counter of a rank of this node."""
-        return self._segment(rank)[offset : offset + 8].view(np.int64)
-
-    def ring(self, rank: int, room: int) -> NDArray[np.uint8]:
-        """Local. The first bytes of the ring of a rank of this node."""
-        return self._segment(rank)[COUNTERS : COUNTERS + room]
-
-    def _segment(self, rank: int) -> NDArray[np.uint8]:
-        number, offset = self._places[rank]
-        region = self._arena.regions[number]
-        part: NDArray[np.uint8] = region.part(region.node.rank_of[rank])[offset:]
-        return part
+        return cell_of(self.part(rank), offset)
 
     def window(self, rank: int) -> MPI.Win:
         """Local. The window through which the control memory of any rank is reached."""
@@ -545,8 +590,42 @@ class Control:
 
     def start(self, rank: int) -> int:
         """Local. Where a rank's control memory begins in :meth:`window`, in bytes."""
-        start: int = self._places[rank][1]
-        return start
+        return self._places[rank][1]
+
+
+def cell_of(memory: NDArray[np.uint8], offset: int) -> NDArray[np.int64]:
+    """Local. The counter at an offset: an aligned 64-bit integer."""
+    return memory[offset : offset + 8].view(np.int64)
+
+
+#: Offsets in bytes of the counters of a rank, in cache lines of their own.
+FILLED, TAKEN, ARRIVED, COUNTERS = (i * ALIGNMENT for i in range(4))
+
+
+class Control(ControlMemory):
+    """Control memory that is [counters | ring] on every rank, zero at first."""
+
+    def __init__(
+        self, operation: Any, resources: Resources, room: int, far: bool,
+        linked: Sequence[int] = (),
+    ) -> None:  # fmt: skip
+        """Collective. ``room``: bytes of this rank's ring. ``far``: ranks of other nodes Put.
+        ``linked``: those to which this rank Puts, or which Put to it; each of two names the
+        other."""
+        super().__init__(operation, resources, COUNTERS + room, [int(far)])
+        if self.most[0]:
+            self.widen()
+        self.root[:] = 0
+        node = operation.node
+        everyone = words_of_all(len(node.ranks), (np.int64, 2))
+        node.comm.Allgather(np.array(self.place, np.int64), everyone)
+        self.hear(dict(zip(node.ranks, map(tuple, everyone.tolist()), strict=True)))
+        words = dict.fromkeys(linked, self.place)
+        self.hear(swapped(operation.context.comm, operation.number, words))
+
+    def ring(self, rank: int, room: int) -> NDArray[np.uint8]:
+        """Local. The first bytes of the ring of a rank of this node."""
+        return self.part(rank)[COUNTERS : COUNTERS + room]
 
 
 # -- memory of the caller's -----------------------------------------------------------------------

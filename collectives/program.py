@@ -12,13 +12,16 @@ REDUCE   two arrays into one, element by element, by a predefined operation
 RAISE    write the number of the round, times ``scale`` plus ``shift``, to a counter: whatever was
          written before is visible to whoever reads the counter (release)
 AWAIT    go on when a counter has reached such a number (acquire)
-CALL     call Python, where MPI is needed; False means: not yet, call again
+CALL     call Python, where MPI is needed; False means: not yet, call again. A call says of itself
+         whether others may wait for what it does, whether it is one for ``Start``, whether it
+         waits for other ranks, and whether it ever says "not yet" (:func:`call`)
 =======  ==========================================================================================
 
 ``Start`` executes every chain as far as it goes; ``Wait``, ``Test`` and :mod:`.progress` the rest.
 A counter (*cell*) is an aligned 64-bit integer in memory that the ranks of a node map; it only ever
 grows. A chain with a RAISE, or a CALL that serves others, still ahead of it is what makes a request
-*late*: some rank may be waiting for it (DESIGN: progress without the program's help).
+*late*: some rank may be waiting for it. Who can help it follows from the steps: the thread of the
+compiled interpreter (:mod:`.progress`) unless a CALL is on the way to the last such step.
 
 Two interpreters run programs, with the same verbs, states and errors: the compiled one
 (``collectives/core/``) and the one below, which is the reference, and the fallback where nothing
@@ -27,11 +30,12 @@ could be compiled. ``ONESIDED_CORE=python`` in the environment chooses the latte
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sysconfig
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,26 +55,26 @@ INACTIVE, ACTIVE, BROKEN, FREED = range(4)
 #: Steps that only scripts have (:mod:`.scripts`).
 KERNEL, SCALE = 16, 17
 
+#: What a CALL is; :func:`call` has the words.
+SERVES, LATER, BLOCKS, ONCE = 1, 2, 4, 8
+
+#: Which calls :meth:`advance` may make: none, those that wait for no other rank, all of them; and,
+#: inside, those of ``Start``.
+NO_CALLS, LOCAL_CALLS, ALL_CALLS, _STARTING = range(4)
+
 #: Words of a board of a partitioned send, of 8 bytes each (:mod:`.memory`).
 CREDIT, HEAD, TOLD, TAIL, ENTRIES, ROOM = 0, 8, 9, 16, 24, 64
 
 #: What C and Python must agree on.
 LAYOUT = {
-    "COPY": COPY, "BOX": BOX, "GATHER": GATHER, "RAISE": RAISE, "AWAIT": AWAIT, "CALL": CALL,
-    "REDUCE": REDUCE,
-    "INACTIVE": INACTIVE, "ACTIVE": ACTIVE, "BROKEN": BROKEN, "FREED": FREED,
-    "CREDIT": CREDIT, "HEAD": HEAD, "TOLD": TOLD, "TAIL": TAIL, "ENTRIES": ENTRIES,
-    "ROOM": ROOM, "KERNEL": KERNEL, "SCALE": SCALE,
+    name: globals()[name] for name in (
+        "COPY BOX GATHER RAISE AWAIT CALL REDUCE INACTIVE ACTIVE BROKEN FREED CREDIT HEAD TOLD "
+        "TAIL ENTRIES ROOM KERNEL SCALE SERVES LATER BLOCKS ONCE LOCAL_CALLS ALL_CALLS"
+    ).split()
 }  # fmt: skip
-
-#: Most axes of a box that the compiled interpreter copies, after neighboring ones are joined.
-MOST_AXES = 8
 
 #: Polls of the Python interpreter between two looks at everything else.
 SPINS = 24
-
-#: One round in so many is timed.
-SAMPLED = 32
 
 #: A step; the first item says which one. Arrays and callables, no addresses.
 Step = tuple[Any, ...]
@@ -114,9 +118,18 @@ def wait_for(cell: NDArray[np.int64], scale: int = 1, shift: int = 0) -> Step:
     return (AWAIT, cell, scale, shift)
 
 
-def call(function: Callable[[], Any], serves: bool = True) -> Step:
-    """Call until the answer is not False. ``serves``: another rank may wait for what it does."""
-    return (CALL, function, serves)
+def call(
+    function: Callable[[], Any], serves: bool = True, *,
+    in_start: bool = True, blocks: bool = False, once: bool = False,
+) -> Step:  # fmt: skip
+    """Call until the answer is not False.
+
+    ``serves``: another rank may wait for what it does. Without ``in_start`` the chain stops here
+    in ``Start``, and goes on in Wait, Test or a progress thread. ``blocks``: it waits for other
+    ranks, so only Wait and Test of the request itself call it. ``once``: it never answers False.
+    """
+    flags = SERVES * serves | ONCE * once | BLOCKS * blocks | LATER * (blocks or not in_start)
+    return (CALL, function, flags)
 
 
 # -- lowering to the compiled interpreter --------------------------------------------------------
@@ -146,7 +159,7 @@ def _lowered(step: Step) -> list[Step]:
         places = (address(array) for array in (target, left, right))
         return [(REDUCE, *places, target.size, target.itemsize, *loop)]
     if kind == CALL:
-        return [(CALL, step[1], bool(step[2]))]
+        return [step]
     return [(kind, address(step[1]), step[2], step[3])]
 
 
@@ -159,11 +172,6 @@ def _lowered_copy(target: NDArray[Any], source: NDArray[Any]) -> list[Step]:
     axes = joined_axes(target.shape, target.strides, source.strides)
     if len(axes) == 1 and axes[0][1] == axes[0][2] == item:
         return [(COPY, address(target), address(source), target.nbytes)]
-    if len(axes) > MOST_AXES:
-        def assign() -> None:
-            target[...] = source
-
-        return [(CALL, assign, False)]
     shape, to, out = (tuple(int(axis[i]) for axis in axes) for i in range(3))
     return [(BOX, address(target), address(source), item, shape, to, out)]
 
@@ -199,13 +207,9 @@ class PythonCredit:
     def __init__(self) -> None:
         self.number, self.granted, self.busy = 0, 0, 0
         self._cells: list[Any] = []
-        self._keep: Any = None
-        self._tell: Callable[[int], object] | None = None
 
-    def _connect(
-        self, addresses: Sequence[int], keep: Any, tell: Callable[[int], object] | None
-    ) -> None:
-        self._cells, self._keep, self._tell = list(keep), keep, tell
+    def _connect(self, addresses: Sequence[int], keep: Any) -> None:
+        self._cells = list(keep)
 
     def grant(self) -> None:
         """Local. Senders may write the next round; a second call does nothing."""
@@ -217,25 +221,30 @@ class PythonCredit:
         fence()
         for cell in self._cells:
             cell[0] = number
-        if self._tell is not None:
-            self._tell(number)
+
+    def settle(self, number: int) -> None:
+        """Local. A broken round has been given up on all ranks, of which the furthest was in this
+        one."""
+        self.number, self.busy = number, 0
+        self.granted = max(self.granted, number)
 
 
 class PythonRounds:
     """The verbs of a request and the state between them; what they call is in :mod:`.request`.
 
-    ``least`` is the shortest time inside Start and Wait of the rounds that were timed, in seconds.
-    ``_hooked``: ``_before_start``, ``_after_start``, ``_before_wait`` and ``_after_wait`` are
-    called around the verbs.
+    ``_hooked``: ``_before_start``, ``_after_start``, ``_before_wait``, ``_before_test`` and
+    ``_after_wait`` are called around the verbs.
     """
 
     def __init__(self) -> None:
         self._state, self._hooked, self._done, self._unready = INACTIVE, 0, 0, 0
-        self._slot, self._number, self.rounds, self._variant, self._slots = 0, 0, 0, 0, 1
+        self._slot, self._number, self.rounds, self._variant, self._slots = 0, 0, 0, 0, 0
         self._lock = threading.Lock()
+        self._inside = 0  # the thread that has the lock
         self._listed = False
-        self._sampled, self._spent, self.least = False, 0.0, 0.0
-        self._by_thread = 0
+        self.in_start, self.in_wait, self.waiting, self.helped = 0.0, 0.0, 0.0, 0
+        self._by_thread = self._by_python = 0
+        self._needs_calls = self._blocks = False
         self._plans: list[Plan] = []
         self._answers: tuple[Any, ...] = ()
         self._credit: PythonCredit | None = None
@@ -247,52 +256,40 @@ class PythonRounds:
     def Start(self) -> None:
         if self._state != INACTIVE or (self._credit is not None and self._credit.busy):
             self._refuse("started")
+        self._check_program(0)
+        began = time.perf_counter() if _profiling else 0.0
         if self._hooked:
             self._before_start()
-        with self._lock:
+        with self._locked():
             if self._state != INACTIVE:
                 self._refuse("started")
             self._state = ACTIVE
-            self._sampled = self.rounds % SAMPLED == SAMPLED // 2
-            began = time.perf_counter() if self._sampled else 0.0
-            try:
+            with self._unbroken():
                 self._reserve(0)
                 self._launch()
-            except BaseException as error:
-                self._break(error)
-                raise
-            if self._sampled:
-                self._spent = time.perf_counter() - began
-        if self._hooked:
-            self._after_start()
-        self._enlist_if_late()
+                if self._hooked:
+                    self._after_start()
+                self._enlist_if_late()
+            if began:
+                self.in_start += time.perf_counter() - began
 
     def Wait(self, status: MPI.Status | None = None) -> Any:
         if self._state != ACTIVE or self._unready:
             value = self._inactive("waited for")
             self._fill(status)
             return value
+        began = time.perf_counter() if _profiling else 0.0
         if self._hooked:
             self._before_wait()
-        with self._lock:
+        with self._locked():
             if self._state == ACTIVE:
-                began = time.perf_counter() if self._sampled else 0.0
-                try:
-                    while not self._done and not self._pass(True):
-                        self._poll()
-                except BaseException as error:
-                    self._break(error)
-                    raise
-                if self._sampled:
-                    self._sampled = False
-                    spent = self._spent + time.perf_counter() - began
-                    self.least = min(self.least or spent, spent)
-                self._finish()
+                with self._unbroken():
+                    self._complete()
+                    self._finish()
+                if began:
+                    self.in_wait += time.perf_counter() - began
             elif self._state != INACTIVE:  # the thread that had the lock has met an error
                 self._refuse("waited for")
-        self._delist_if_listed()
-        if self._hooked:
-            self._after_wait()
         self._fill(status)
         return self._answers[self._slot]
 
@@ -301,52 +298,54 @@ class PythonRounds:
             self._inactive("tested")
             self._fill(status)
             return True
-        if self._hooked:
-            self._before_wait()
-        with self._lock:
+        began = time.perf_counter() if _profiling else 0.0
+        level = ALL_CALLS if not self._hooked or self._before_test() else LOCAL_CALLS
+        if not self._try_lock():  # another thread is at it, perhaps in a long copy
+            self._refuse_inside()
+            self._drive()
+            return False
+        try:
             if self._state == ACTIVE:
-                try:
-                    if not self._done and not self._pass(True):
+                with self._unbroken():
+                    done = self._done or self._pass(level)
+                    if not done:
                         self._drive()
-                        if not self._pass(True):
-                            return False
-                except BaseException as error:
-                    self._break(error)
-                    raise
-                self._finish()
+                        done = self._pass(level)
+                    if done:
+                        self._finish()
+                if began:
+                    self.in_wait += time.perf_counter() - began
+                if not done:
+                    return False
             elif self._state != INACTIVE:
                 self._refuse("tested")
-        self._delist_if_listed()
-        if self._hooked:
-            self._after_wait()
+        finally:
+            self._unlock()
         self._fill(status)
         return True
 
     # -- for the request's own use ----------------------------------------------------------------
 
-    def advance(self, may_call: bool) -> bool:
-        if not self._lock.acquire(blocking=False):
+    def advance(self, level: int) -> bool:
+        if not self._try_lock():
             return False
         try:
             if self._state != ACTIVE or self._done or self._unready:
                 return False
             before = len(self._open_chains)
-            try:
-                self._pass(may_call)
-            except BaseException as error:
-                self._break(error)
-                raise
+            with self._unbroken():
+                self._pass(level)
             return len(self._open_chains) < before
         finally:
-            self._lock.release()
+            self._unlock()
 
     def late(self) -> bool:
-        if self._state != ACTIVE or self._done or self._unready:
-            return False
-        plan = self._plan()
-        return any(
-            _serves(step) for i in self._open_chains for step in plan[i][self._here[i] :]
-        )
+        if not self._try_lock():
+            return True  # another thread is at it
+        try:
+            return self._is_late()
+        finally:
+            self._unlock()
 
     def stands(self) -> list[tuple[int, int]]:
         if self._state != ACTIVE or self._unready or not self._plans:
@@ -354,27 +353,26 @@ class PythonRounds:
         return [(here, len(chain)) for here, chain in zip(self._here, self._plan(), strict=True)]
 
     def _open(self, chunks: int) -> None:
-        with self._lock:
-            self._state, self._sampled = ACTIVE, False
-            try:
-                self._reserve(1)
-            except BaseException as error:
-                self._break(error)
-                raise
+        self._check_program(1)
+        with self._locked():
+            self._state = ACTIVE
+            self._reserve(1)
             self._unready = chunks
 
     def _fill_chunk(self) -> None:
         if self._unready > 1:
             self._unready -= 1
             return
-        with self._lock:
+        with self._locked():
             self._unready = 0
-            try:
+            with self._unbroken():
                 self._launch()
-            except BaseException as error:
-                self._break(error)
-                raise
-        self._enlist_if_late()
+                self._enlist_if_late()
+
+    def _break(self, error: BaseException) -> None:
+        with self._lock:
+            if self._state == ACTIVE:
+                self._break_with(error)
 
     def _load(
         self, slots: int, plans: Sequence[Plan], answers: tuple[Any, ...],
@@ -385,6 +383,10 @@ class PythonRounds:
             raise ValueError(f"{len(plans)} plans for {slots} slots")
         self._slots, self._plans, self._answers = slots, list(plans), answers
         self._credit, self._keep = credit, keep
+        chains = [chain for plan in plans for chain in plan]
+        self._needs_calls = any(_may_need_calls(chain) for chain in chains)
+        calls = [step for chain in chains for step in chain if step[0] == CALL]
+        self._blocks = any(step[2] & BLOCKS for step in calls)
 
     def _unload(self) -> None:
         self._plans, self._answers, self._credit, self._keep = [], (), None, None
@@ -397,6 +399,50 @@ class PythonRounds:
         self._credit = credit
 
     # -- inside -----------------------------------------------------------------------------------
+
+    def _try_lock(self) -> bool:
+        taken = self._lock.acquire(blocking=False)
+        if taken:
+            self._inside = threading.get_ident()
+        return taken
+
+    def _unlock(self) -> None:
+        self._inside = 0
+        self._lock.release()
+
+    def _refuse_inside(self) -> None:
+        """A signal handler, or a step, has called a verb of the request that it interrupts."""
+        if self._inside == threading.get_ident():
+            self._refuse("used in the middle of a call of it, by a signal handler or a step")
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        while not self._try_lock():
+            self._refuse_inside()
+            time.sleep(0)
+        try:
+            yield
+        finally:
+            self._unlock()
+
+    @contextlib.contextmanager
+    def _unbroken(self) -> Iterator[None]:
+        """An exception breaks the round; the caller has the lock."""
+        try:
+            yield
+        except BaseException as error:
+            self._break_with(error)
+            raise
+
+    def _break_with(self, error: BaseException) -> None:
+        self._state, self._listed = BROKEN, False
+        self._breaks(error)
+
+    def _check_program(self, variant: int) -> None:
+        if _forked:
+            self._refuse("started in a forked child, whose memory is its parent's")
+        if self._slots < 1 or len(self._plans) < (variant + 1) * self._slots:
+            raise RuntimeError("the request has no program for such a round")
 
     def _plan(self) -> Plan:
         return self._plans[self._variant * self._slots + self._slot]
@@ -418,18 +464,16 @@ class PythonRounds:
     def _launch(self) -> None:
         count = len(self._plan())
         self._open_chains, self._here = list(range(count)), [0] * count
-        self._pass(True)
+        self._pass(_STARTING)
 
-    def _pass(self, may_call: bool) -> bool:
+    def _pass(self, level: int) -> bool:
         plan = self._plan()
         if self._open_chains:
-            self._open_chains = [
-                i for i in self._open_chains if not self._run(plan[i], i, may_call)
-            ]
+            self._open_chains = [i for i in self._open_chains if not self._run(plan[i], i, level)]
         self._done = int(not self._open_chains)
         return bool(self._done)
 
-    def _run(self, chain: Chain, index: int, may_call: bool) -> bool:
+    def _run(self, chain: Chain, index: int, level: int) -> bool:
         """Execute a chain as far as it goes; true at its end."""
         number, here = self._number, self._here[index]
         for step in chain[here:]:
@@ -447,32 +491,50 @@ class PythonRounds:
                 if step[1][0] < number * step[2] + step[3]:
                     return False
                 fence()
-            elif not may_call or step[1]() is False:
+            elif not _may_call(step[2], level) or step[1]() is False:
                 return False
             self._here[index] += 1
         return True
+
+    def _complete(self) -> None:
+        if self._done or self._pass(ALL_CALLS):
+            return
+        began = time.perf_counter() if _profiling else 0.0
+        while not self._pass(ALL_CALLS):
+            self._poll()
+        if began:
+            self.waiting += time.perf_counter() - began
 
     def _poll(self) -> None:
         plan = self._plan()
         counters = any(plan[i][self._here[i]][0] == AWAIT for i in self._open_chains)
         for _ in range(SPINS):
-            if self._pass(not counters):
+            if self._pass(NO_CALLS if counters else ALL_CALLS):
                 return
         self._drive()
         os.sched_yield()
 
     def _finish(self) -> None:
+        """All steps of a round have been executed: what follows, and the request becomes
+        inactive."""
+        self._delist_if_listed()
+        if self._hooked:
+            self._after_wait()
         self._state = INACTIVE
         if self._credit is not None:
             self._credit.busy = 0
 
-    def _break(self, error: BaseException) -> None:
-        self._state = BROKEN
-        self._breaks(error)
+    def _is_late(self) -> bool:
+        if self._state != ACTIVE or self._done or self._unready:
+            return False
+        plan = self._plan()
+        return any(
+            _serves(step) for i in self._open_chains for step in plan[i][self._here[i] :]
+        )
 
     def _enlist_if_late(self) -> None:
-        if not self._listed and self.late():
-            self._listed = True
+        if not self._listed and self._is_late():
+            self._listed, self._by_python = True, self._by_thread
             self._enlist()
 
     def _delist_if_listed(self) -> None:
@@ -494,6 +556,9 @@ class PythonRounds:
 
     def _before_wait(self) -> None: ...
 
+    def _before_test(self) -> bool:
+        return True
+
     def _after_wait(self) -> None: ...
 
     def _drive(self) -> None: ...
@@ -508,7 +573,48 @@ class PythonRounds:
 
 
 def _serves(step: Step) -> bool:
-    return bool(step[0] == RAISE or (step[0] == CALL and step[2]))
+    return bool(step[0] == RAISE or (step[0] == CALL and step[2] & SERVES))
+
+
+def _may_need_calls(chain: Chain) -> bool:
+    """Whether a late round may need a call of this chain: one up to the last step that others wait
+    for, which may not have been made in Start."""
+    serving = [i for i, step in enumerate(chain) if _serves(step)]
+    stops = False
+    for step in chain[: serving[-1] + 1] if serving else ():
+        is_call = step[0] == CALL
+        stops |= step[0] == AWAIT or (is_call and step[2] & (ONCE | LATER) != ONCE)
+        if is_call and stops:
+            return True
+    return False
+
+
+def _may_call(flags: int, level: int) -> bool:
+    forbidden = {LOCAL_CALLS: BLOCKS, ALL_CALLS: 0, _STARTING: LATER}
+    return level != NO_CALLS and not flags & forbidden[level]
+
+
+#: Times of every round are added up.
+_profiling = False
+
+#: This process is the child of one that has requests.
+_forked = False
+
+
+def _after_fork() -> None:
+    global _forked
+    _forked = True
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def profile_rounds(on: bool) -> None:
+    """Local. Whether the times of every round are added up from now on."""
+    global _profiling
+    _profiling = on
+    if _core is not None:
+        _core.profile(on)
 
 
 _fence_lock = threading.Lock()

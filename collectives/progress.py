@@ -8,11 +8,16 @@ makes a request *late*: some other rank may be waiting for it. Late requests are
 is late, and for a moment after, and sleep between looks. A process with nothing late has none.
 
 One of them executes what happens in shared memory; it is the compiled core's, and never takes the
-interpreter lock. The other one, below, makes the calls of MPI that a round needs: for these
-``MPI_THREAD_MULTIPLE`` is needed, and a program that gives up the interpreter lock from time to
-time (mpi4py does in its calls, but for what it does itself in the first collective call of objects
-on a communicator). The info key ``progress=manual`` forbids both for a request: then only calls of
-the library advance it.
+interpreter lock. The other one, below, makes the calls that a round needs, most of them of MPI: for
+these ``MPI_THREAD_MULTIPLE`` is needed, and a program that gives up the interpreter lock from time
+to time (mpi4py does in its calls, but for what it does itself in the first collective call of
+objects on a communicator). Which of them a round needs follows from its steps. The info key
+``progress=manual`` forbids both for a request: then only Wait, Test, Open and Ready of the library
+advance it, and not its collective calls (initialization, ``Free``, :func:`empty`, :func:`free`),
+which wait for other ranks in MPI alone.
+
+What waits for other ranks itself, the fence of a strictly ordered method off a node, is left to the
+Wait or Test of its own request: whoever advances others must not be held up by them.
 
 Here, too, is what completes several requests at once, ours and mpi4py's mixed.
 """
@@ -22,13 +27,13 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from mpi4py import MPI
 
 from onesided.collectives.errors import RequestError
-from onesided.collectives.program import stop_thread
+from onesided.collectives.program import LOCAL_CALLS, NO_CALLS, stop_thread
 
 #: Seconds before the first look of the progress thread, between its rarest ones, and after the last
 #: late request until it ends.
@@ -46,18 +51,22 @@ class Request(Protocol):
         """``"inactive"``, ``"active"``, ``"broken"`` or ``"freed"``."""
         ...
 
-    @property
-    def any_order(self) -> bool:
-        """Ranks may start and complete it in different orders."""
-        ...
+    #: How often another request, and the thread below, have advanced it.
+    driven: int
+    helped_by_python: int
 
     @property
     def filling(self) -> bool:
         """True while the caller still has to do something before the round can be completed."""
         ...
 
-    def advance(self, may_call: bool) -> bool:
-        """Local. Execute what can be executed, unless another thread is at it."""
+    def late(self) -> bool:
+        """Local. Whether some other rank may wait for what it has still to do."""
+        ...
+
+    def advance(self, level: int) -> bool:
+        """Local. Execute what can be executed by such calls (:mod:`.program`), unless another
+        thread is at it; whether something has moved."""
         ...
 
 
@@ -91,11 +100,8 @@ def delist(request: Request) -> None:
         _late.pop(request, None)
 
 
-def drive(probe: Any, request: Request, ordered: bool = True) -> None:
+def drive(probe: Any, request: Request | None = None) -> None:
     """Local. Advance MPI and every late request but this one, which the caller advances.
-
-    Strictly ordered ones wait for other ranks: they are advanced in the order of their starts, none
-    behind one that is not complete, and none at all without ``ordered``.
 
     ``probe`` is ``Iprobe`` of the request's own communicator: MPICH 5 answers a probe on COMM_SELF,
     or a duplicate of it, without looking at what other ranks want from this one.
@@ -103,13 +109,8 @@ def drive(probe: Any, request: Request, ordered: bool = True) -> None:
     probe(MPI.ANY_SOURCE, NO_TAG)
     if _late:
         for other in list(_late):
-            if other is not request and other.any_order:
-                _attempt(other, True)
-            elif other is not request and ordered:
-                _attempt(other, True)
-                ordered = not _is_late(other)
-            elif not other.any_order:
-                ordered = False
+            if other is not request and _attempt(other, LOCAL_CALLS):
+                other.driven += 1
 
 
 def unfinished() -> bool:
@@ -129,29 +130,31 @@ def finish(seconds: float = 5.0) -> None:
     while time.monotonic() < deadline:
         waiting = [request for request in list(_late) if not request.filling]
         for request in waiting:
-            if not _attempt(request, True) and not _is_late(request):
+            if not _attempt(request, LOCAL_CALLS) and not request.late():
                 delist(request)
         if not waiting:
             break
         time.sleep(0.0002)
 
 
-def _is_late(request: Any) -> bool:
-    return bool(request.late())
-
-
-def _attempt(request: Request, may_call: bool) -> bool:
+def _attempt(request: Request, level: int) -> bool:
     """Advance; an error stays with the request, whose own verbs raise it."""
     try:
-        return request.advance(may_call)
+        return request.advance(level)
     except Exception:
         return False
+
+
+def _help(request: Request, level: int) -> bool:
+    moved = _attempt(request, level)
+    request.helped_by_python += moved
+    return moved
 
 
 def _look() -> None:
     """The progress thread."""
     global _thread
-    calls = may_call_from_any_thread()
+    level = LOCAL_CALLS if may_call_from_any_thread() else NO_CALLS
     pause, idle = FIRST, 0.0
     while not _ending:
         _woken.wait(pause)
@@ -165,7 +168,7 @@ def _look() -> None:
                         return
             continue
         idle = 0.0
-        moved = [_attempt(request, calls) for request, ours in list(_late.items()) if ours]
+        moved = [_help(request, level) for request, ours in list(_late.items()) if ours]
         pause = FIRST if any(moved) else min(pause * 1.3, RAREST)
 
 
@@ -191,7 +194,8 @@ def Startall(requests: Sequence[Any]) -> None:
     differ between ranks.
 
     Raises :class:`RequestError`, before anything is started, where one occurs twice or is not
-    inactive. Strictly ordered requests are started in the order of their initialization.
+    inactive. Where one of them fails after others have been started, these stay active. Strictly
+    ordered requests are started in the order of their initialization.
     """
     if len({id(request) for request in requests}) != len(requests):
         raise RequestError("a request occurs twice in Startall")
@@ -250,7 +254,7 @@ def Waitsome(
 
 def Testall(requests: Sequence[Any], statuses: list[MPI.Status] | None = None) -> bool:
     """Local. True when all are complete, which makes them inactive; else nothing is changed."""
-    if not all([_ready(request) for request in requests]):
+    if not Get_status_all(requests):
         return False
     Waitall(requests, statuses)
     return True
@@ -274,25 +278,89 @@ def Testsome(
     requests: Sequence[Any], statuses: list[MPI.Status] | None = None
 ) -> list[int] | None:
     """Local. The indices of the active requests that are complete; None where none is active."""
-    found, some = [], False
+    return _some(requests, statuses, _tested)
+
+
+def Get_status_all(
+    requests: Sequence[Any], statuses: list[MPI.Status] | None = None
+) -> bool:
+    """Local. Whether all are complete; as the next two it makes none of them inactive."""
+    found = [MPI.Status() for _ in requests]
+    complete = all([
+        bool(_null(request) or request.Get_status(status))
+        for request, status in zip(requests, found, strict=True)
+    ])
+    if complete and statuses is not None:
+        statuses[: len(found)] = found
+    return complete
+
+
+def Get_status_any(
+    requests: Sequence[Any], status: MPI.Status | None = None
+) -> tuple[int, bool]:
+    """Local. The index of a request that is complete, and whether there is one.
+
+    ``(MPI.UNDEFINED, True)`` where none is active. Where the MPI is older than 4.1, an inactive
+    persistent request of its own counts as complete: it tells them apart in no other way.
+    """
+    some = False
+    for i, request in enumerate(requests):
+        active, complete = _asked(request, status)
+        if complete:
+            return i, True
+        some |= active
+    return MPI.UNDEFINED, not some
+
+
+def Get_status_some(
+    requests: Sequence[Any], statuses: list[MPI.Status] | None = None
+) -> list[int] | None:
+    """Local. The indices of the active requests that are complete; None where none is active.
+
+    Which are active is told as in :func:`Get_status_any`.
+    """
+    return _some(requests, statuses, _asked)
+
+
+def _some(
+    requests: Sequence[Any], statuses: list[MPI.Status] | None,
+    ask: Callable[[Any, MPI.Status], tuple[bool, bool]],
+) -> list[int] | None:  # fmt: skip
+    """Local. The indices for which ``ask`` says "complete"; None where it says "active" of none."""
+    found, told, some = [], [], False
     for i, request in enumerate(requests):
         status = MPI.Status()
-        active, complete = _tested(request, status)
+        active, complete = ask(request, status)
         some |= active
         if complete:
             found.append(i)
-            if statuses is not None:
-                statuses.append(status)
+            told.append(status)
+    if statuses is not None:
+        statuses[: len(told)] = told
     return found if some else None
+
+
+def _asked(request: Any, status: MPI.Status | None) -> tuple[bool, bool]:
+    """Local. Whether a request is active, and whether its round is complete."""
+    if _null(request):
+        return False, False
+    if _ours(request):
+        active = request.state in ("active", "broken")  # a broken one raises
+        return active, active and bool(request.Get_status(status))
+    try:
+        index, done = MPI.Request.Get_status_any([request], status)
+    except (NotImplementedError, MPI.Exception):
+        return True, bool(request.Get_status(status))
+    return index != MPI.UNDEFINED or not done, bool(done and index != MPI.UNDEFINED)
 
 
 def _tested(request: Any, status: MPI.Status | None) -> tuple[bool, bool]:
     """Local. Whether a request was active, and whether it has been completed now."""
+    if _null(request):
+        return False, False
     if _ours(request):
         active = request.state in ("active", "broken")  # a broken one raises
         return active, active and bool(request.Test(status))
-    if request == MPI.REQUEST_NULL:
-        return False, False
     try:  # of one request: MPI tells an inactive one from one that is complete in no other way
         index, done = MPI.Request.Testany([request], status)
     except MPI.Exception:  # MPICH 5.0 refuses persistent collectives here
@@ -300,11 +368,8 @@ def _tested(request: Any, status: MPI.Status | None) -> tuple[bool, bool]:
     return index != MPI.UNDEFINED or not done, bool(done and index != MPI.UNDEFINED)
 
 
-def _ready(request: Any) -> bool:
-    """Local. Whether it is complete; it is not made inactive."""
-    if not _ours(request) and request == MPI.REQUEST_NULL:
-        return True
-    return bool(request.Get_status())
+def _null(request: Any) -> bool:
+    return bool(not _ours(request) and request == MPI.REQUEST_NULL)
 
 
 def _rest(spins: int) -> int:

@@ -14,8 +14,12 @@ its message requests. It keeps the caller's buffers alive. A send buffer must no
 the request is active; a receive buffer, or the slot that ``Wait`` returned, is the caller's from
 ``Wait`` until the next ``Start``, or until ``Release``.
 
-*Failure.* An exception in the middle of a round (Ctrl-C, a signal handler, a lack of memory) makes
-the request *broken*: every verb but ``Free`` raises, and says why.
+*Failure.* An exception in the middle of a round makes the request *broken*: Ctrl-C, a signal
+handler, a lack of memory, in a step or in what happens around the steps (unpacking types with
+holes, telling the progress threads, ``Ready``). Every verb but ``Free`` then raises from the cause,
+and ``Free``, on all ranks, gives the round up. So it does with a round that was opened and whose
+filling was abandoned. Two exceptions leave all as it was: one in packing, before ``Start`` has sent
+anything (it packs again), and one before ``Wait`` has executed anything (it can be called again).
 
 *Filled rounds.* With ``Open`` instead of ``Start`` the caller writes the blocks where they belong,
 chunk by chunk while they are in the cache, instead of to a send array that is then copied::
@@ -38,24 +42,26 @@ Every rank decides on its own: one may open a round that another one starts.
 from __future__ import annotations
 
 import functools
+import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from mpi4py import MPI
 
-from onesided.collectives import debug, progress
+from onesided.collectives import debug, profiling, progress
 from onesided.collectives.agreement import agree, largest
 from onesided.collectives.context import Resources, Scoped
 from onesided.collectives.errors import OnesidedError, RequestError, UnsupportedError
-from onesided.collectives.hints import MANUAL, Hints
+from onesided.collectives.hints import MANUAL
 from onesided.collectives.operation import Operation
 from onesided.collectives.program import (
     ACTIVE,
+    ALL_CALLS,
     BROKEN,
-    COMPILED,
     FREED,
     INACTIVE,
+    LOCAL_CALLS,
     Plan,
     Rounds,
     load,
@@ -69,8 +75,10 @@ STATES = {INACTIVE: "inactive", ACTIVE: "active", BROKEN: "broken", FREED: "free
 class Persistent(Rounds, Scoped):
     """The states of a persistent request, collective or not, and what its rounds ask for.
 
-    ``probe`` drives MPI on the request's communicator. ``by_thread``: a thread may advance the
-    request; ``by_python``: that takes calls of Python.
+    ``probe`` drives MPI on the request's communicator. ``by_thread``: threads may advance the
+    request. ``driven`` counts how often a call for another request has moved it, and
+    ``helped_by_python`` how often the progress thread of Python has (``helped``: the core's).
+    ``label`` is the program's, and tells requests apart in a profile (:mod:`.profiling`).
     """
 
     @property
@@ -87,12 +95,13 @@ class Persistent(Rounds, Scoped):
     noun = "request"
     _made = False  # what was not made to its end needs no Free
 
-    def __init__(
-        self, probe: Callable[..., object], by_thread: bool, by_python: bool = True
-    ) -> None:
+    def __init__(self, probe: Callable[..., object], by_thread: bool) -> None:
         super().__init__()
-        self._probe, self._by_thread = probe, int(by_thread)
-        self._by_python = by_thread and (by_python or not COMPILED)
+        self._probe = probe
+        self._by_thread = self._by_python = int(by_thread)
+        self.driven = self.helped_by_python = 0
+        self.label = ""
+        profiling.know(self)
         self._cause: BaseException | None = None
 
     @property
@@ -113,21 +122,33 @@ class Persistent(Rounds, Scoped):
     def Get_status(self, status: MPI.Status | None = None) -> bool:
         """Local. Whether the round is complete; it does not make the request inactive.
 
-        True on an inactive request.
+        True on an inactive request. It does what ``Test`` does, otherwise.
         """
         if self._state in (BROKEN, FREED):
             self._refuse("asked for its status")
         if self._state == ACTIVE and not self._unready and not self._done:
-            self.advance(True)
+            level = ALL_CALLS if not self._hooked or self._before_test() else LOCAL_CALLS
+            self.advance(level)
             if not self._done:
                 self._drive()
-                self.advance(True)
+                self.advance(level)
             if self._state == BROKEN:
                 self._refuse("asked for its status")
         if self._state == ACTIVE and not self._done:
             return False
         self._fill(status)
         return True
+
+    def retire(self) -> None:
+        """Local. MPI ends before the request has been freed: from now on it raises."""
+        progress.delist(self)
+        self._retire()
+        self._unload()
+
+    def described(self) -> tuple[str, int]:
+        """Local. What a profile calls it, and the bytes that this rank sends in a round, where
+        they are known."""
+        return self.noun, 0
 
     def Cancel(self) -> None:
         """Local. It raises: persistent collectives and partitioned sends cannot be canceled
@@ -140,16 +161,21 @@ class Persistent(Rounds, Scoped):
 
     # -- what the interpreter asks ----------------------------------------------------------------
 
+    def _retire(self) -> None:
+        profiling.forget(self)
+        super()._retire()
+
     def _misuse(self, verb: str) -> RequestError:
         state, why = self.state, ""
         if self._state == BROKEN:
-            what = type(self._cause).__name__ if self._cause is not None else "an exception"
-            why = f", because {what} was raised in the middle of a round; free it"
+            what = "an exception" if self._cause is None else type(self._cause).__name__
+            words = f" ({self._cause})" if str(self._cause or "") else ""
+            why = f", because {what}{words} was raised in the middle of a round; free it"
         article = "an" if state[0] in "ai" else "a"
         return RequestError(f"{article} {state} {self.noun} cannot be {verb}: {self!r}{why}")
 
     def _refuse(self, verb: str) -> None:
-        raise self._misuse(verb)
+        raise self._misuse(verb) from self._cause
 
     def _inactive(self, verb: str) -> Any:
         if self._state != INACTIVE:
@@ -167,7 +193,7 @@ class Persistent(Rounds, Scoped):
         progress.drive(self._probe, self)
 
     def _enlist(self) -> None:
-        progress.enlist(self, self._by_python)
+        progress.enlist(self, bool(self._by_python))
 
     def _delist(self) -> None:
         progress.delist(self)
@@ -184,6 +210,10 @@ class Persistent(Rounds, Scoped):
 
     def _before_wait(self) -> None: ...
 
+    def _before_test(self) -> bool:
+        """Whether Test may execute what waits for other ranks."""
+        return True
+
     def _after_wait(self) -> None: ...
 
 
@@ -196,10 +226,7 @@ class Request(Persistent):
     """
 
     def __init__(self, operation: Operation, transport: Transport, resources: Resources) -> None:
-        super().__init__(
-            operation.context.comm.Iprobe, operation.hints.progress != MANUAL,
-            transport.needs_mpi_thread(),
-        )  # fmt: skip
+        super().__init__(operation.context.comm.Iprobe, operation.hints.progress != MANUAL)
         self.operation, self.transport, self.resources = operation, transport, resources
         self.method = operation.method
         self.setup_time = 0.0
@@ -214,7 +241,8 @@ class Request(Persistent):
         if not transport.as_given:
             self._before, self._after = operation.before, operation.after
         self._load_plans([])
-        if not operation.any_order or self._before is not None or self._after is not None:
+        resources.belong_to(self)
+        if self._blocks or self._before is not None or self._after is not None:
             self._hooked = 1
         self._made = True
 
@@ -277,6 +305,14 @@ class Request(Persistent):
         """Local. True where the receive memory is that of other requests as well."""
         return self.transport.credit is not None and self.transport.credit.joint
 
+    def described(self) -> tuple[str, int]:
+        operation: Any = self.operation
+        call = getattr(operation, "call", None) or getattr(operation, "name", "Bcast")
+        nbytes = getattr(operation, "nbytes", 0)
+        if hasattr(operation, "send"):
+            nbytes = sum(b.size for b in operation.send.blocks) * operation.send.dtype.itemsize
+        return f"{call} by {operation.method}", int(nbytes)
+
     def waiting_for(self) -> str:
         """Local. What an active request lacks, in words, for the watchdog."""
         chains = [f"{here} of {count}" for here, count in self.stands() if here < count]
@@ -289,34 +325,30 @@ class Request(Persistent):
 
     # -- the verbs: Start, Wait and Test are the interpreter's ------------------------------------
 
-    def Get_status(self, status: MPI.Status | None = None) -> bool:
-        """Local. Whether the round is complete; it does not make the request inactive.
-
-        True on an inactive request, false on an active one that is strictly ordered.
-        """
-        if self._state == ACTIVE and not self._done and not self.any_order:
-            return False  # to ask would be to wait
-        return super().Get_status(status)
-
     def Free(self) -> None:
         """Collective. Give back memory and message requests; a second call does nothing.
 
         Any other call afterwards raises :class:`RequestError`. So does this one, on every rank,
-        while the request is active on any: it can be completed, and freed then. Memory that the
-        caller still looks at stays mapped.
+        while the request is active on any: it can be completed, and freed then. But where it is
+        broken, or was opened and not filled, on any rank, its round is given up on all. Memory
+        that the caller still looks at stays mapped.
         """
         if self._state == FREED:
             return
-        error = None
-        if self._state == ACTIVE:
-            error = self._misuse("freed")
         comm, name = self.resources.context.comm, f"Free of request {self.operation.number}"
-        agree(comm, error, name)  # of two words, as every first agreement: others may be elsewhere
-        broken = 0
-        if self.resources.has_epochs:
-            (broken,) = largest(comm, None, name, [self._state == BROKEN])
-        self._end()
-        self.resources.release(bool(broken))
+        lost = self._state == BROKEN or (self._state == ACTIVE and bool(self._unready))
+        torn = lost and not self._done  # in the middle of its steps: epochs may be open
+        active = self._state == ACTIVE and not lost
+        credit = self.transport.credit
+        reached = 0 if credit is None else credit.number
+        agree(comm, None, name)  # of two words, as every first one: others may be elsewhere
+        lost, torn, running, reached = largest(comm, None, name, [lost, torn, active, reached])
+        if running and not lost:
+            agree(comm, self._misuse("freed") if active else None, name)  # it raises on all
+        self.retire()
+        self.resources.release(bool(torn))
+        if credit is not None and lost:
+            credit.settle(reached)  # of requests that alternate, the others can be started again
 
     def like(self, *buffers: Any) -> Request:
         """Collective. Another request of the same pattern, by the same method, on other buffers.
@@ -345,8 +377,9 @@ class Request(Persistent):
         return again(self, *buffers)
 
     def Open(self) -> bool:
-        """Local (in strictly ordered methods it may wait for the other ranks). Start a round that
-        the caller fills, where every rank that it sends to has given up its receive memory.
+        """Local (in strictly ordered methods it waits for the other ranks, and advances all late
+        requests meanwhile). Start a round that the caller fills, where every rank that it sends to
+        has given up its receive memory.
 
         True: the request is active. Write every chunk of every block to :attr:`outlets` and tell
         it by :meth:`Ready`, then :meth:`Wait` or :meth:`Test`.
@@ -362,9 +395,9 @@ class Request(Persistent):
         if not self.direct:
             return False
         if not self._filled:
-            self._filled = True
             self._outlets = transport.outlets()
             self._load_plans(transport.filled_plans())
+            self._filled = True
         if self.watch is not None:
             self.watch.before_open()
         if not transport.may_open(self.rounds):
@@ -373,10 +406,14 @@ class Request(Persistent):
         self._open(chunks)
         for chunk in range(chunks):
             self._written[chunk] = 0
-        if self._hooked:
-            self._after_start()
-        if not chunks:
-            self._fill_chunk()
+        try:
+            if self._hooked:
+                self._after_start()
+            if not chunks:
+                self._fill_chunk()
+        except BaseException as error:
+            self._break(error)
+            raise
         return True
 
     def Ready(self, chunk: int) -> None:
@@ -389,11 +426,15 @@ class Request(Persistent):
         """
         if not self._unready or not 0 <= chunk < len(self._written) or self._written[chunk]:
             raise self._unexpected(chunk)
-        self._written[chunk] = 1
-        sent = self.transport.send_chunk(self._slot, chunk)
-        self._fill_chunk()
-        if sent:
-            progress.drive(self._probe, self, ordered=False)
+        try:
+            self._written[chunk] = 1
+            sent = self.transport.send_chunk(self._slot, chunk)
+            self._fill_chunk()
+            if sent:
+                progress.drive(self._probe, self)
+        except BaseException as error:
+            self._break(error)
+            raise
 
     def Release(self) -> None:
         """Local. The receive memory has been read for the last time: peers may write to it.
@@ -413,7 +454,7 @@ class Request(Persistent):
         """Local, in the same order on all ranks. Count rounds, and give credit, with a memory."""
         number, before = self.operation.number, self.transport.credit
         if before is not None:
-            before.drop(number)
+            before.leave(number)
         self.transport.credit = credit
         self._count_with(credit)
         credit.join(number, self.transport.creditor())
@@ -424,22 +465,17 @@ class Request(Persistent):
         self.watch = watch
         self._hooked = 1
 
-    def discard(self) -> None:
-        """Local. What remains of a request that another rank could not build."""
-        self._end()
-
-    def _end(self) -> None:
-        progress.delist(self)
-        self._retire()
+    def retire(self) -> None:
+        """Local. Drop every view of the memory: the request is freed, was not built on another
+        rank, or MPI ends."""
+        super().retire()
         if self.watch is not None:
             self.watch.stop()
             self.watch = None
-        self._unload()
         self._outlets, self._before, self._after = [], None, None
         self.transport.forget()
-        queue = self.operation.context.ordered
-        if self in queue:
-            queue.remove(self)
+        self._leave_order()
+        self._cause = None
 
     def _load_plans(self, filled: list[Plan]) -> None:
         transport = self.transport
@@ -490,38 +526,50 @@ class Request(Persistent):
             self.watch.before_start(self.rounds)
 
     def _after_start(self) -> None:
-        if not self.any_order:
+        if self._blocks:
             self.operation.context.ordered.append(self)
 
+    def _earlier(self) -> list[Request]:
+        """Those that wait for other ranks, and were started before this one."""
+        queue: list[Request] = self.operation.context.ordered
+        return queue[: queue.index(self)] if self in queue else []
+
     def _before_wait(self) -> None:
-        """Strictly ordered requests of a communicator are completed in the order of their starts:
-        earlier ones first, whichever is waited for."""
-        queue = self.operation.context.ordered
-        while not self.any_order and queue and queue[0] is not self and self in queue:
-            queue[0].complete_early()
-        if self.watch is not None:
-            self.watch.before_wait()
+        """What waits for other ranks does so in the order of the starts, whichever request of a
+        communicator is waited for."""
+        for earlier in self._earlier():
+            earlier.complete_early()
+
+    def _before_test(self) -> bool:
+        for earlier in self._earlier():
+            earlier.advance(ALL_CALLS)
+            if not earlier._done:
+                return False
+        return True
 
     def complete_early(self) -> None:
         """A round of a later request is waited for: do what this one's needs, and stay active."""
         while not self._done:
             if self._unready:
                 self._inactive("completed before a later one")
-            if self.watch is not None:
-                self.watch.before_wait()
-            self.advance(True)
+            self.advance(ALL_CALLS)
             if self._state != ACTIVE:
                 self._refuse("completed before a later one")
             if not self._done:
                 self._drive()
+                os.sched_yield()
+
+    def _leave_order(self) -> None:
         queue = self.operation.context.ordered
         if self in queue:
             queue.remove(self)
 
+    def _breaks(self, error: BaseException | None) -> None:
+        super()._breaks(error)
+        self._leave_order()
+
     def _after_wait(self) -> None:
-        queue = self.operation.context.ordered
-        if self in queue:
-            queue.remove(self)
+        self._leave_order()
         if self.watch is not None:
             self.watch.after_wait()
         if self._after is not None:
@@ -542,15 +590,15 @@ def build(operation: Operation, method: Method, keep: Iterable[object]) -> Reque
     error: Exception | None = None
     try:
         transport = method.load()(operation, resources)
-        check_progress(operation.hints, transport, method.name)
         request = Request(operation, transport, resources)
+        check_progress(request)
     except Exception as problem:
         error = problem
     try:
         agree(context.comm, error, f"built request {operation.number}")
     except Exception:
         if request is not None:
-            request.discard()
+            request.retire()
         elif transport is not None:
             transport.forget()
         resources.release()
@@ -563,16 +611,17 @@ def build(operation: Operation, method: Method, keep: Iterable[object]) -> Reque
     return request
 
 
-def check_progress(hints: Hints, transport: Transport, method: str) -> None:
+def check_progress(request: Request) -> None:
     """Local. Raise :class:`UnsupportedError` where the method could not keep its promise.
 
-    A method whose rounds need MPI while the program is elsewhere needs a thread that may call it.
+    A method whose rounds need calls while the program is elsewhere needs a thread that may make
+    them.
     """
-    if transport.needs_mpi_thread() and hints.progress != MANUAL:
+    if request._needs_calls and request.operation.hints.progress != MANUAL:
         if not progress.may_call_from_any_thread():
             raise UnsupportedError(
-                f"{method} moves data for others between Start and Wait, for which it needs "
-                "MPI_THREAD_MULTIPLE; use p2p or mpi-persistent, or promise by info "
+                f"{request.method} moves data for others between Start and Wait, for which it "
+                "needs MPI_THREAD_MULTIPLE; use p2p or mpi-persistent, or promise by info "
                 "progress=manual that no rank waits for another outside of this library's calls"
             )
 
@@ -601,7 +650,6 @@ def alternate(requests: Sequence[Request]) -> None:
             raise RequestError(f"{request!r} and {requests[0]!r} are of different communicators")
     if not requests:
         return
-    context = requests[0].operation.context
-    together = Credit(context.comm, context.next_tag(), joint=True)
+    together = Credit(joint=True)
     for request in requests:
         request.alternate_in(together)

@@ -33,9 +33,10 @@ from onesided.collectives.context import Resources, refusal
 from onesided.collectives.exchange import Exchange, ExchangeTransport, Wanted
 from onesided.collectives.memory import (
     ALIGNMENT,
-    Arena,
+    ControlMemory,
     Share,
     aligned,
+    cell_of,
     region_with_key,
 )
 from onesided.collectives.pattern import (
@@ -165,9 +166,8 @@ class OneSided(ExchangeTransport):
         self.deliveries: list[Delivery] = []
         self._adverts = self._lay_out()
         heard = swapped(exchange.context.comm, exchange.number, self._adverts)
-        for peer in self.peers:
-            cell, wanted, place = heard[peer]
-            self.deliveries.append(self._deliver(peer, cell, wanted, place))
+        self.control.hear({peer: words[2] for peer, words in heard.items()})
+        self.deliveries = [self._deliver(peer, *heard[peer][:2]) for peer in self.peers]
         self.local: list[list[Copy]] = [[] for _ in range(self.turns)]
         if self.share:
             local = exchange.to_itself(self.arrays)
@@ -256,42 +256,33 @@ class OneSided(ExchangeTransport):
                     room = aligned(block.size * recv.dtype.itemsize)
                     staged[peer, block.key] = [size + turn * room for turn in range(self.turns)]
                     size += room * self.turns
-        self.share_of = self._take(size)
-        root = self.share_of.root
-        if root is None:
-            raise ValueError("no control memory")
+        self.control = self._take(size)
+        root = self.control.root
         root[:counters] = 0
         self._place(root, slot_at, nbytes)
         adverts: dict[int, Any] = {}
-        here = (self.share_of.number, self.share_of.offset)
         for peer in self.peers:
             wanted = {
                 b.key: self._advert(b, staged) for b in exchange.blocks_from(peer)
                 if self._paths_in[peer].get(b.key) != SEND
             }
-            adverts[peer] = (cell.get(peer, 0), wanted, here)
+            adverts[peer] = (cell.get(peer, 0), wanted, self.control.place)
         self._unpack_later(root, staged)
-        self.arrivals = {p: _cell(root, at) for p, at in cell.items()}
-        self.credits = {p: _cell(root, at + CREDIT) for p, at in cell.items()}
+        self.arrivals = {p: cell_of(root, at) for p, at in cell.items()}
+        self.credits = {p: cell_of(root, at + CREDIT) for p, at in cell.items()}
         return adverts
 
-    def _take(self, size: int) -> Share:
+    def _take(self, size: int) -> ControlMemory:
         """Collective. Bytes of the arena, which grows where it must, and the windows."""
-        exchange = self.exchange
-        arena = Arena.of(exchange.context)
         control, data = self._uses()
         control |= self.overlay or (self.counts and self._has_far_peers())
-        name = f"memory of request {exchange.number}"
-        share, most = arena.claim(max(size, 1), name, [int(control), int(data)])
-        if share is None:
-            raise ValueError("no control memory")
-        self.resources.on_release(arena.shrink)
-        self.resources.on_release(share.release)
+        taken = ControlMemory(
+            self.exchange, self.resources, size, [int(control), int(data)])
         if self.own_windows:
-            self._create_windows(share, bool(most[0]), bool(most[1]))
-        elif most[0]:
-            arena.widen()
-        return share
+            self._create_windows(taken.share, bool(taken.most[0]), bool(taken.most[1]))
+        elif taken.most[0]:
+            taken.widen()
+        return taken
 
     def _has_far_peers(self) -> bool:
         return self.puts_off_node and any(not self._near(peer) for peer in self.peers)
@@ -345,9 +336,7 @@ class OneSided(ExchangeTransport):
         """Where the memory begins in which a peer addresses this rank's blocks."""
         array, region = self.exchange.recv.array, self.exchange.region
         if where == CONTROL:
-            if self.share_of.root is None:
-                raise ValueError("no control memory")
-            return address(self.share_of.root)
+            return address(self.control.root)
         if region is not None and self._near(peer):
             return region.address
         if array is None:
@@ -377,26 +366,22 @@ class OneSided(ExchangeTransport):
 
     # -- operations -------------------------------------------------------------------------------
 
-    def _deliver(
-        self, peer: int, cell: int, wanted: dict[int, Advert], place: tuple[int, int]
-    ) -> Delivery:
-        turns, paths = range(self.turns), self._paths_out[peer]
-        shared = self._near(peer)
-        delivery = Delivery(peer, shared, place[1] + cell, [[] for _ in turns], [[] for _ in turns])
+    def _deliver(self, peer: int, cell: int, wanted: dict[int, Advert]) -> Delivery:
+        turns, paths, control = range(self.turns), self._paths_out[peer], self.control
+        shared, at = self._near(peer), control.start(peer) + cell
+        delivery = Delivery(peer, shared, at, [[] for _ in turns], [[] for _ in turns])
         if shared and self.counts:
-            delivery.arrival = _cell(self._segment(peer, place), cell)
-            delivery.grant = _cell(self._segment(peer, place), cell + CREDIT)
-        elif not shared and not self.own_windows:
-            delivery.window = Arena.of(self.exchange.context).regions[place[0]].wide
+            delivery.arrival = control.cell(peer, cell)
+            delivery.grant = control.cell(peer, cell + CREDIT)
+        elif not shared and self.puts_off_node and not self.own_windows:
+            delivery.window = control.window(peer)
         for block in self.exchange.blocks_to(peer):
             path = paths[block.key]
             if path != SEND:
-                delivery.routes.append(self._route(delivery, block, path, wanted[block.key], place))
+                delivery.routes.append(self._route(delivery, block, path, wanted[block.key]))
         return delivery
 
-    def _route(
-        self, delivery: Delivery, block: Block, path: str, advert: Advert, place: tuple[int, int]
-    ) -> Route:
+    def _route(self, delivery: Delivery, block: Block, path: str, advert: Advert) -> Route:
         peer, source = block.peer, self.exchange.source(block)
         route = Route(block, path)
         if path in STAGED:  # packed in this rank's form of the block
@@ -405,13 +390,13 @@ class OneSided(ExchangeTransport):
         if path in (STORE, STORE_STAGED):
             delivery.direct |= path == STORE and not self._two_slots(peer)
             for turn in range(self.turns):
-                target = self._target(peer, advert, turn, place)
+                target = self._target(peer, advert, turn)
                 route.targets.append(target)
                 delivery.stores[turn].append((target, source))
             return route
         route.chunks = chunks_of(source, self.exchange.cuts_to(block))
-        window = self.window_to(advert.where, place)
-        base = 0 if self.own_windows else place[1]
+        window = self._window_to(peer, advert.where)
+        base = 0 if self.own_windows else self.control.start(peer)
         for turn in range(self.turns):
             puts = _puts_of(window, peer, route.chunks, base + advert.offsets[turn])
             route.puts.append(puts)
@@ -422,23 +407,14 @@ class OneSided(ExchangeTransport):
         """Whether a peer receives into two slots of its own."""
         return self.exchange.words[peer].owned and self.exchange.hints.slots > 1
 
-    def window_to(self, where: int, place: tuple[int, int]) -> MPI.Win:
+    def _window_to(self, peer: int, where: int) -> MPI.Win:
         """The window through which a peer's memory is reached."""
-        window = self.windows[where]
-        if not self.own_windows:
-            window = Arena.of(self.exchange.context).regions[place[0]].wide
+        window = self.windows[where] if self.own_windows else self.control.window(peer)
         if window is None:
             raise ValueError("no window to Put through")
         return window
 
-    def _segment(self, peer: int, place: tuple[int, int]) -> NDArray[np.uint8]:
-        """The control memory of a rank of this node, from its start."""
-        region = Arena.of(self.exchange.context).regions[place[0]]
-        return region.part(region.node.rank_of[peer])[place[1] :]
-
-    def _target(
-        self, peer: int, advert: Advert, turn: int, place: tuple[int, int]
-    ) -> NDArray[Any]:
+    def _target(self, peer: int, advert: Advert, turn: int) -> NDArray[Any]:
         """The peer's block, as an array in the memory that this rank shares with it."""
         words = self.exchange.words[peer]
         memory: NDArray[np.uint8]
@@ -448,14 +424,14 @@ class OneSided(ExchangeTransport):
                 raise ValueError(f"the memory of rank {peer} is not visible")
             memory = region.part(words.node_rank)
         else:
-            memory = self._segment(peer, place)
+            memory = self.control.part(peer)
         return np.ndarray(
             advert.shape, self.exchange.send.dtype, memory, advert.offsets[turn], advert.strides
         )
 
     def _synchronized(self) -> list[MPI.Win]:
         """The shared windows whose memory this rank stores into, or reads."""
-        windows = [self.share_of.region.window]
+        windows = [self.control.share.region.window]
         regions = [self.exchange.region]
         regions += [region_with_key(self.exchange.words[d.peer].key) for d in self.deliveries
                     if d.shared and d.peer in self.exchange.words]
@@ -616,11 +592,6 @@ def _puts_of(window: MPI.Win, peer: int, chunks: list[Chunk], offset: int) -> li
         puts.append(Put(window, peer, parts, chunk.pack))
         offset += len(data)
     return puts
-
-
-def _cell(memory: NDArray[np.uint8], offset: int) -> Cell:
-    """The counter at an offset: an aligned 64-bit integer."""
-    return memory[offset : offset + 8].view(np.int64)
 
 
 def _in_sequence(shape: tuple[int, ...], cuts: Cuts) -> bool:

@@ -26,7 +26,6 @@ from onesided.collectives.program import (
     COMPILED,
     COPY,
     KERNEL,
-    MOST_AXES,
     SCALE,
     _core,
     address,
@@ -154,10 +153,9 @@ class _Lowering:
             item = target.itemsize
             if len(axes) == 1 and (axes[0][1] == axes[0][2] == item or axes[0][0] == 1):
                 return [(COPY, to_end, to_at, from_end, from_at, target.nbytes)]
-            if len(axes) <= MOST_AXES:
-                sides = (tuple(int(axis[i]) for axis in axes) for i in range(3))
-                return [(BOX, to_end, to_at, from_end, from_at, item, *sides)]
-        elif hasattr(run, "lowered") and target.dtype.char in "fdFD":
+            sides = (tuple(int(axis[i]) for axis in axes) for i in range(3))
+            return [(BOX, to_end, to_at, from_end, from_at, item, *sides)]
+        if hasattr(run, "lowered") and target.dtype.char in "fdFD":
             lines: list[tuple[Any, ...]] = []
             for each in run.lowered(source, target):  # at these addresses
                 if isinstance(each, Scaling):

@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.agreement import agreed, words_of_all
 from onesided.collectives.errors import PatternError, UnsupportedError
-from onesided.pencilfft import gathering, reductions
+from onesided.pencilfft import reductions
 from onesided.pencilfft.decomposition import PencilGeometry
 from onesided.pencilfft.pencil import Pencil, Subcomm
 from onesided.pencilfft.redistribution import METHOD, Redistributions, Transfer, boxes_between
@@ -257,8 +257,8 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         ``gslice`` holds an integer or a slice for each axis, component axes first; missing ones
         are whole. Only the part travels. PatternError on every rank where it does not exist.
         """
-        return gathering.gather(self.comm, self.v, self.local_slice(), self.global_shape,
-                                gslice, root)  # fmt: skip
+        where, shape = self.local_slice(), self.global_shape
+        return reductions.gather(self.comm, self.v, where, shape, gslice, root)
 
     def global_sum(self) -> Any:
         """Collective. The sum of all elements on all ranks; the same bits on every rank."""

@@ -61,15 +61,15 @@ class Engine:
                 self._workspace.reserve()
             with agreed(comm):
                 self._workspace.connect(builder.chunks, method, info)
-                ends = [array_like(*form) for form in self._forms]  # only as layouts
+                first, last = (array_like(*form) for form in self._forms)  # only as layouts
                 if self.ends is not None:
-                    ends = [end.room(array) for end, array in zip(self.ends, ends, strict=True)]
+                    first, last = self.ends[0].room(first), self.ends[1].room(last)
                 for forward, scale in zip((True, False), NORMS[settings.norm], strict=True):
                     self._legs[forward] = builder.legs(forward)
                     for leg in self._legs[forward]:
                         # kernels are planned, each rank's own
-                        leg.prepare(*(ends if forward else ends[::-1]), scale)
-                del ends
+                        leg.prepare(*((first, last) if forward else (last, first)), scale)
+                del first, last
             self._workspace.share()
         except Exception:
             self.free()

@@ -42,6 +42,9 @@ class Execution:
         self._flight: Flight | None = None  # a transform that was begun
         self._left: Exception | None = None  # of one, which the other ranks do not know of
         self._flag, self._flags = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        # with counts and types, which mpi4py need not find out then
+        words = [self._flag, 1, MPI.INT64_T], [self._flags, 1, MPI.INT64_T]
+        self._words, self._many = (*words, MPI.MAX), self._comm.size > 1
         selection.settle()
         self._keep(selection)
 
@@ -98,8 +101,9 @@ class Execution:
         return all(each.request.any_order for each in both)
 
     def _agree(self, error: Exception | None) -> None:
-        self._flag[0] = error is not None
-        self._comm.Allreduce(self._flag, self._flags, MPI.MAX)
+        self._flag[0] = self._flags[0] = error is not None
+        if self._many:
+            self._comm.Allreduce(*self._words)
         if self._flags[0]:
             self._left = None
             agree(self._comm, error, "a transform")

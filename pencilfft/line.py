@@ -294,4 +294,5 @@ def roots(exponents: NDArray[np.int64], order: int) -> NDArray[Any]:
     quarters = (4 * reduced + order // 2) // order
     eighth = np.arctan(np.longdouble(1))
     angles = (4 * reduced - quarters * order) * (2 * eighth / order)
-    return (np.cos(angles) - 1j * np.sin(angles)) * _QUARTERS[quarters % 4]
+    found: NDArray[Any] = (np.cos(angles) - 1j * np.sin(angles)) * _QUARTERS[quarters % 4]
+    return found

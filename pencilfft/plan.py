@@ -18,19 +18,17 @@ from onesided.pencilfft.commons import Commons
 from onesided.pencilfft.decomposition import choose_grid
 from onesided.pencilfft.engine import Engine
 from onesided.pencilfft.execution import Execution
-from onesided.pencilfft.kernels.selection import Selection
+from onesided.pencilfft.kernels.registry import resolve_backend
+from onesided.pencilfft.kernels.selection import BRIEF, ESTIMATE, Selection
 from onesided.pencilfft.pencil import Communicators, Pencil, Subcomm
 from onesided.pencilfft.planner import AUTO, Planner
 from onesided.pencilfft.points import carried, points, wavenumbers
 from onesided.pencilfft.redistribution import Transfer
 from onesided.pencilfft.settings import (
-    BRIEF,
     C_ORDER,
-    ESTIMATE,
     NORMS,
     PLANNER_EFFORTS,
     Settings,
-    backend_name,
 )
 from onesided.pencilfft.stages import COMPLEX, AxisTransform
 from onesided.pencilfft.transform import SharedArrays, Side, Transform, in_one_memory
@@ -177,7 +175,7 @@ class PFFT:
             if comm_backend != "MPI":
                 raise UnsupportedError(f"comm_backend={comm_backend!r}; there is MPI")
             words = (
-                padding, transforms, kinds, backend_name(backend), norm, batch, transposed_out,
+                padding, transforms, kinds, resolve_backend(backend), norm, batch, transposed_out,
                 _effort(effort, planner_effort), order, threads, in_place or overwrite_input,
             )  # fmt: skip
             settings = Settings.of(shape, axes, dtype, *words)
@@ -261,6 +259,11 @@ class PFFT:
         given: Sequence[Any] = self._transfer
         return given
 
+    @transfer.setter
+    def transfer(self, transfers: Any) -> None:
+        """Local. Of a subclass that makes its own, as shenfun's does."""
+        self._transfer = transfers
+
     def _transfers(self) -> Iterator[Transfer]:
         batch, dtype, pencil = self.batch, self._settings.dtype, self.pencil[0]
         for steps, following in zip(self.xfftn, reversed(self.axes[:-1]), strict=False):
@@ -276,11 +279,6 @@ class PFFT:
                 batch + plain.subshapeA, plain.axisA + len(batch),
                 batch + plain.subshapeB, plain.axisB + len(batch),
             )  # fmt: skip
-
-    @transfer.setter
-    def transfer(self, transfers: Any) -> None:
-        """Local. Of a subclass that makes its own, as shenfun's does."""
-        self._transfer = transfers
 
     @property
     def _engine(self) -> Engine:

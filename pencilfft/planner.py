@@ -20,18 +20,19 @@ from mpi4py import MPI
 from onesided.collectives import methods
 from onesided.collectives.agreement import from_root
 from onesided.collectives.context import Context
-from onesided.collectives.errors import ResourceError, UnsupportedError
+from onesided.collectives.errors import MPIError, ResourceError, UnsupportedError
 from onesided.collectives.hints import Hints
-from onesided.collectives.tuning.auto import FAR_ONLY, usual_order
+from onesided.collectives.registry import EXCHANGE, overruled
+from onesided.collectives.tuning.situations import FAR_ONLY, usual_order
 from onesided.pencilfft.blocking import CACHE_BYTES, Blocking
 from onesided.pencilfft.commons import Commons
 from onesided.pencilfft.decomposition import choose_grid, factorizations
 from onesided.pencilfft.engine import Engine, Flight, PencilEngine, array_like
-from onesided.pencilfft.kernels.selection import Selection
+from onesided.pencilfft.kernels.selection import ESTIMATE, MEASURE, Selection
 from onesided.pencilfft.kernels.wisdom import with_lengths
 from onesided.pencilfft.line import LineEngine
 from onesided.pencilfft.pencil import Subcomm
-from onesided.pencilfft.settings import ESTIMATE, MEASURE, Settings
+from onesided.pencilfft.settings import Settings
 
 #: Of grid and method: to be measured.
 AUTO = "auto"
@@ -116,7 +117,7 @@ class Planner:
         if known is not None:
             try:
                 return known, self.make(known)
-            except (UnsupportedError, ResourceError):  # agreed: nobody can
+            except (UnsupportedError, ResourceError, MPIError):  # agreed: nobody can
                 pass
         best = self._measured(sizes)
         if self._comm.rank == 0:
@@ -155,6 +156,8 @@ class Planner:
         usually win first."""
         if self._method != AUTO or self._comm.size == 1:
             return [self._method]
+        if EXCHANGE in overruled():
+            return [overruled()[EXCHANGE]]
         far = not Context.of(self._comm).node(self._hints.ranks_per_node).alone
         usual = usual_order(far, True, 0)
         names = candidate_methods(self._hints, far)
@@ -172,7 +175,7 @@ class Planner:
         for choice in choices[:-1]:
             try:
                 return choice, self.make(choice)
-            except (UnsupportedError, ResourceError):
+            except (UnsupportedError, ResourceError, MPIError):
                 continue
         return choices[-1], self.make(choices[-1])
 
@@ -308,7 +311,7 @@ def fastest(
     for choice in choices:
         try:
             engine = make(choice)
-        except (UnsupportedError, ResourceError) as error:
+        except (UnsupportedError, ResourceError, MPIError) as error:
             refusal = error
             continue
         cost = seconds_of(comm, engine, 0.0 if size < SMALL else LEAD)

@@ -40,9 +40,9 @@ def wavenumbers(step: AxisTransform | None, count: int, length: float | None) ->
     if step is None:
         return np.zeros(count)
     if step.kind in REAL_KINDS:
-        found = np.arange(count) + _FIRST[step.kind]
-        return found if length is None else found * (np.pi / length)
-    found = np.arange(count)
+        halves: NDArray[Any] = np.arange(count) + _FIRST[step.kind]
+        return halves if length is None else halves * (np.pi / length)
+    found: NDArray[Any] = np.arange(count)
     if step.kind == "c2c":
         found = np.fft.ifftshift(found - count // 2)
     return found if length is None else found * (2 * np.pi / length)
@@ -53,4 +53,5 @@ def carried(step: AxisTransform | None, count: int, fraction: float) -> NDArray[
     if step is None:
         return np.ones(count, bool)
     highest = step.length if step.kind in REAL_KINDS else step.length / 2
-    return np.abs(wavenumbers(step, count, None)) < fraction * highest
+    kept: NDArray[Any] = np.abs(wavenumbers(step, count, None)) < fraction * highest
+    return kept

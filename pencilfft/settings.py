@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from onesided.collectives.errors import PatternError, UnsupportedError
-from onesided.pencilfft.kernels.registry import installed
 from onesided.pencilfft.kernels.selection import BRIEF, EFFORTS, ESTIMATE, MEASURE
 from onesided.pencilfft.stages import AxisTransform, Call, inverse_of, resolve_kinds
 
@@ -42,9 +41,6 @@ FUNCTIONS = {
     "ihfft": "r2c", "hfft": "c2r",
     "dct": "dct{}", "idct": "dct{} inverse", "dst": "dst{}", "idst": "dst{} inverse",
 }  # fmt: skip
-
-#: mpi4py-fft's names of back ends -> ours.
-BACKEND_NAMES = {"fftw": "mpi4py-fft", "numpy": "scipy", "mkl_fft": "mkl"}
 
 #: A factor up to this one pads nothing, as in mpi4py-fft.
 NO_PADDING = 1.0 + 1e-6
@@ -334,11 +330,3 @@ def _padded_lengths(
         if factor > NO_PADDING:
             physical[axis] = int(np.floor(lengths[axis] * factor))
     return tuple(physical)
-
-
-def backend_name(name: str) -> str:
-    """Local. Our name of a kernel for mpi4py-fft's; what is not installed becomes "auto"."""
-    if name not in BACKEND_NAMES:
-        return name
-    ours = BACKEND_NAMES[name]
-    return ours if ours in installed() else "auto"

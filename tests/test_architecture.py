@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import os
 import re
 import subprocess
 import sys
@@ -343,3 +344,19 @@ def test_importing_changes_no_hook_and_loads_no_scipy_for_the_collectives():
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["False", "False", "False", "True"]
+
+
+@pytest.mark.parametrize("missing", [True, False])
+def test_a_wheel_is_for_every_processor(monkeypatch, tmp_path, missing):
+    """Zig's compiler, which comes from the index, would build for the processor of this machine."""
+    names = {"__name__": "backend", "__file__": str(BACKEND)}
+    exec(compile(BACKEND.read_text(), str(BACKEND), "exec"), names)
+    if not missing:
+        (tmp_path / "cc").write_text("#!/bin/sh\n")
+        (tmp_path / "cc").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CC", "")
+    monkeypatch.setenv("LDSHARED", "")
+    names["_choose_compiler"]()
+    assert ("-mcpu=baseline" in os.environ["CC"]) == missing
+    assert ("-mcpu=baseline" in os.environ["LDSHARED"]) == missing

@@ -21,7 +21,7 @@ from io_data import Blocks, new_folder
 
 from onesided.collectives import PatternError
 from onesided.pencilfft.io import loading, store
-from onesided.pencilfft.io.fileerrors import FileError
+from onesided.pencilfft.io.filebase import FileError
 from onesided.pencilfft.io.hdf5 import HDF5File
 from onesided.pencilfft.io.selection import Selection
 from onesided.pencilfft.io.store import Store

@@ -337,7 +337,7 @@ def test_mkl_keeps_its_names_of_fftw_to_itself():
         pytest.skip("mkl is not installed")
     code = (
         "import ctypes\n"
-        "from onesided.pencilfft.kernels import mkl_library as mkl\n"
+        "from onesided.pencilfft.kernels import mkl_kernel as mkl\n"
         "made = mkl.Descriptor(False, mkl.COMPLEX, 8).commit()\n"
         "print(made, hasattr(ctypes.CDLL(None), 'fftw_plan_guru_dft'))\n"
     )

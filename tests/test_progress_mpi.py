@@ -8,6 +8,7 @@ case function, so that a hang costs the rest of that function only.
 from __future__ import annotations
 
 import functools
+import json
 import subprocess
 
 import mpi_harness
@@ -81,6 +82,26 @@ def test_a_forked_child_never_touches_mpi(method):
 @pytest.mark.parametrize("method", ["rma-notify", "rma-lock"])
 def test_a_child_forked_in_the_middle_of_a_round(method):
     assert passes(2, "fork while active", method).stdout.count("goes on") == 2
+
+
+@pytest.mark.parametrize("method", ["auto", "rma-notify", "rma-fence", "p2p", "mpi-persistent"])
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_arrays_and_requests_after_finalize(method, ranks):
+    assert passes(ranks, "after finalize", method).stdout.count("goes on") == ranks
+
+
+@pytest.mark.parametrize("form", ["table", "json", "no"])
+@pytest.mark.parametrize("when", ["freed", "left"])
+def test_a_profile_of_a_whole_program(tmp_path, when, form):
+    file = tmp_path / "times.json"
+    value = {"table": "1", "json": str(file), "no": "0"}[form]
+    outcome = passes(2, "profiled", when, env={"ONESIDED_PROFILE": value})
+    assert outcome.stdout.count("has done its rounds") == 2
+    assert outcome.stderr.count("label of mine") == (2 if form == "table" else 0)
+    if form == "json":
+        rows = json.loads(file.read_text())
+        assert [row["what"] for row in rows] == ["Alltoallv by p2p", "Alltoallv by rma-notify"]
+        assert all(row["rounds"] == {"max": 5, "ratio": 1.0} for row in rows)
 
 
 @pytest.mark.some(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -32,6 +33,9 @@ def test_an_error_that_another_thread_meets_is_not_taken_for_the_end(kind, verb)
         def _enlist(self):
             pass
 
+        def _drive(self):
+            pass
+
     def step():
         if threading.current_thread() is threading.main_thread():
             return False
@@ -52,6 +56,8 @@ def test_an_error_that_another_thread_meets_is_not_taken_for_the_end(kind, verb)
     other.start()
     assert inside.wait(10)
     threading.Timer(0.1, go_on.set).start()
+    while request.advance(True) or request.late():
+        time.sleep(0.001)
     with pytest.raises(RequestError):
         getattr(request, verb)()
     other.join()

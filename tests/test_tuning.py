@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import math
 import os
+import warnings
 
 import pytest
 
-from onesided.collectives import methods
+from onesided.collectives import Method, MethodError, methods, register, registry
 from onesided.collectives.errors import PatternError
-from onesided.collectives.tuning.auto import FAR_ONLY, PLAIN, usual_order
+from onesided.collectives.hardware import named_in
+from onesided.collectives.hints import Hints
+from onesided.collectives.registry import VARIABLE as METHOD
+from onesided.collectives.registry import find, overruled, wanted
 from onesided.collectives.tuning.decisions import (
     VARIABLE,
     Cost,
@@ -20,9 +24,10 @@ from onesided.collectives.tuning.decisions import (
     open_tuning,
     read_records,
 )
+from onesided.collectives.tuning.situations import FAR_ONLY, PLAIN, usual_order
 
 RECORD = Record(
-    {"p2p": Cost(0.001, 5e-6), "rma-notify": Cost(0.004, 2e-6, 1e-6)}, {"x": "not here"}, 2
+    {"p2p": Cost(0.001, 5e-6), "rma-notify": Cost(0.004, 2e-6)}, {"x": "not here"}
 )
 
 
@@ -70,29 +75,33 @@ def test_what_is_learnt_is_there_for_the_next_process(path):
     assert os.listdir(path.parent) == ["tuning.json"]  # no temporary file is left
 
 
-def test_what_is_doubted_is_not_known_but_how_often_it_was_measured(path):
-    tuning = Tuning(path)
-    tuning.learn("m", "a", RECORD)
-    tuning.learn("m", "b", RECORD)
-    tuning.doubt("m", "a")
-    for known in (tuning, Tuning(path)):  # in this process, and in the next one
-        doubted = known.recall("m", "a")
-        assert not doubted.covers(RECORD.costs)
-        assert not doubted.costs
-        assert doubted.refused == RECORD.refused
-        assert doubted.times == RECORD.times
-        assert known.recall("m", "b") == RECORD
-    tuning.doubt("m", "c")  # of which nothing is known
-    tuning.doubt("n", "a")
-    assert {m: set(known) for m, known in Tuning(path).records().items()} == {"m": {"a", "b"}}
+def test_the_process_stays_with_what_it_knows_and_the_file_has_the_last_measurement(path):
+    """A long job that learns one thing does not write back what another has measured anew."""
+    other = Record({"p2p": Cost(0.1, 0.2)}, {})
+    long, short = Tuning(path), Tuning(path)
+    long.learn("m", "a", RECORD)
+    assert short.recall("m", "a") == RECORD
+    short.learn("m", "a", other)
+    long.learn("m", "b", RECORD)
+    assert read_records(path) == {"m": {"a": other, "b": RECORD}}
+    assert long.recall("m", "a") == RECORD
+    assert Tuning(path).recall("m", "a") == other
 
 
-def test_a_second_doubt_changes_nothing(path, monkeypatch):
-    tuning = Tuning(path)
+def test_what_ran_out_is_known_to_this_process_alone(path):
+    tuning, short = Tuning(path), Record(RECORD.costs, {}, {"rma-p2p": "no room for 9 bytes"})
+    tuning.learn("m", "a", short)
+    assert tuning.recall("m", "a").covers(["p2p", "rma-notify", "rma-p2p"])
+    assert tuning.recall("m", "a").ranking(["rma-p2p", "p2p"]) == ["p2p", "rma-p2p"]
+    assert not path.exists()
+
+
+def test_without_a_file_the_process_still_knows(path):
+    tuning = Tuning(None)
     tuning.learn("m", "a", RECORD)
-    tuning.doubt("m", "a")
-    monkeypatch.setattr(tuning, "learn", lambda *words: pytest.fail(f"learnt {words}"))
-    tuning.doubt("m", "a")
+    assert tuning.recall("m", "a") == RECORD
+    tuning.forget()
+    assert tuning.recall("m", "a") is None
 
 
 def test_two_processes_that_learn_keep_both(path):
@@ -108,15 +117,15 @@ def test_two_processes_that_learn_keep_both(path):
 
 def content_of(seconds, **more):
     """A tuning file with one record."""
-    record = {"seconds": {"p2p": seconds}, "refused": {}, "times": 1} | more
+    record = {"seconds": {"p2p": seconds}, "refused": {}} | more
     records = {"m": {"s": record}}
-    return json.dumps({"format": "onesided tuning", "version": 2, "records": records})
+    return json.dumps({"format": "onesided tuning", "version": 3, "records": records})
 
 
 def test_the_form_of_a_file(path):
     path.parent.mkdir()
-    path.write_text(content_of([3, 2, 1], times=4))
-    assert read_records(path) == {"m": {"s": Record({"p2p": Cost(3, 2, 1)}, {}, 4)}}
+    path.write_text(content_of([3, 2]))
+    assert read_records(path) == {"m": {"s": Record({"p2p": Cost(3, 2)}, {})}}
 
 
 BROKEN = [
@@ -124,55 +133,67 @@ BROKEN = [
     "no json",
     "[]",
     '{"format": "something else"}',
-    '{"format": "onesided tuning", "version": 2}',
-    '{"format": "onesided tuning", "version": 2, "records": []}',
-    '{"format": "onesided tuning", "version": 2, "records": {"m": {"s": {}}}}',
+    '{"format": "onesided tuning", "version": 3}',
+    '{"format": "onesided tuning", "version": 3, "records": []}',
+    '{"format": "onesided tuning", "version": 3, "records": {"m": {"s": {}}}}',
     content_of([1]),
-    content_of([1, 1]),
-    content_of([1, -1, 1]),
-    content_of([1, math.nan, 1]),
-    content_of([1, 1, -1]),
-    content_of([1, 1, math.nan]),
-    content_of([1, 1, 1], times="often"),
-    content_of([1, 1, 1], times=None),
-    content_of([1, 1, 1], refused=[]),
+    content_of([1, 1, 1]),
+    content_of([1, -1]),
+    content_of([1, math.nan]),
+    content_of([1, 1], refused=[]),
 ]
 
 
 @pytest.mark.parametrize("content", BROKEN)
-def test_a_broken_file_is_ignored_with_a_warning_and_then_replaced(path, content):
+def test_a_file_that_is_not_ours_is_refused_and_stays_as_it_is(path, content):
     path.parent.mkdir()
     path.write_text(content)
     with pytest.raises(PatternError, match="no tuning file"):
         read_records(path)
     tuning = Tuning(path)
-    with pytest.warns(RuntimeWarning, match=r"no tuning file.*ignored"):
+    with pytest.warns(RuntimeWarning, match=r"no tuning file.*nothing is kept"):
         assert tuning.recall("m", "s") is None
+    tuning.learn("m", "s", RECORD)
+    assert tuning.recall("m", "s") == RECORD  # in this process
+    with pytest.raises(PatternError, match="no tuning file"):
+        tuning.forget()
+    assert path.read_text() == content
+
+
+def test_a_file_that_is_replaced_meanwhile_is_not_overwritten(path):
+    tuning = Tuning(path)
+    tuning.learn("m", "s", RECORD)
+    path.write_text("my notes")
     with pytest.warns(RuntimeWarning, match="no tuning file"):
-        tuning.learn("m", "s", RECORD)
-    assert read_records(path) == {"m": {"s": RECORD}}
+        tuning.learn("m", "t", RECORD)
+    assert path.read_text() == "my notes"
 
 
 def test_bytes_that_are_no_text_are_a_broken_file(path):
     path.parent.mkdir()
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.warns(RuntimeWarning, match="ignored"):
+    with pytest.warns(RuntimeWarning, match="nothing is kept"):
         assert Tuning(path).recall("m", "s") is None
 
 
-def test_a_file_of_another_version_stays_as_it_is(path):
+@pytest.mark.parametrize("version", [2, 4])
+def test_a_file_of_a_newer_version_stays_and_an_older_one_is_replaced(path, version):
     path.parent.mkdir()
-    content = json.dumps({"format": "onesided tuning", "version": 3, "records": {"new": "form"}})
-    path.write_text(content)
+    content = {"format": "onesided tuning", "version": version, "records": {"another": "form"}}
+    path.write_text(json.dumps(content))
     with pytest.raises(OtherVersionError):
         read_records(path)
     tuning = Tuning(path)
-    with pytest.warns(RuntimeWarning, match=r"version 3, not 2.*ignored"):
+    if version == 2:
         assert tuning.recall("m", "s") is None
-    with pytest.warns(RuntimeWarning, match="version 3"):
         tuning.learn("m", "s", RECORD)
+        assert read_records(path) == {"m": {"s": RECORD}}
+        return
+    with pytest.warns(RuntimeWarning, match=r"version 4, not 3.*nothing is kept"):
+        assert tuning.recall("m", "s") is None
+    tuning.learn("m", "s", RECORD)
     assert tuning.recall("m", "s") == RECORD  # in this process
-    assert path.read_text() == content
+    assert json.loads(path.read_text()) == content
     tuning.forget()
     assert not path.exists()
 
@@ -187,10 +208,83 @@ def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path):
 
 def test_the_file_is_named_by_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, "off")
-    assert open_tuning() is None
+    assert open_tuning().path is None
     monkeypatch.setenv(VARIABLE, str(tmp_path / "mine.json"))
     assert open_tuning().path == tmp_path / "mine.json"
     assert open_tuning() is open_tuning()
     monkeypatch.delenv(VARIABLE)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert open_tuning().path == tmp_path / "onesided" / "tuning.json"
+
+
+ARM = """processor\t: 0
+BogoMIPS\t: 2000.00
+CPU implementer\t: 0x41
+CPU part\t: 0xd4f
+
+processor\t: 1
+CPU implementer\t: 0x41
+CPU part\t: 0xd40
+"""
+
+
+def test_processors_have_names_on_arm_too():
+    assert named_in(ARM) == "ARM implementer 0x41, part 0xd40 and 0xd4f"
+    assert named_in("processor: 0\nmodel name\t: Some CPU @ 2 GHz \n") == "Some CPU @ 2 GHz"
+    assert named_in("") == named_in("CPU part\t: 0xd4f\n") == ""
+
+
+def test_the_environment_overrules_what_auto_would_choose(monkeypatch):
+    monkeypatch.setenv(METHOD, " exchange = p2p, reduction=rma-p2p ")
+    assert overruled() == {"exchange": "p2p", "reduction": "rma-p2p"}
+    assert wanted("auto").name == "p2p"
+    assert wanted("mpi").name == "mpi"  # what the program names stays
+    assert wanted("auto", "broadcast").name == "auto"
+    monkeypatch.setenv(METHOD, "exchange=p3p")
+    with pytest.raises(MethodError, match=r"no method 'p3p' of exchange \(did you mean 'p2p'"):
+        wanted("auto")
+    monkeypatch.setenv(METHOD, "exchnage=p2p")
+    with pytest.raises(MethodError, match="did you mean 'exchange'"):
+        wanted("auto")
+    monkeypatch.setenv(METHOD, "p2p")
+    with pytest.raises(MethodError, match="OPERATION=METHOD"):
+        wanted("auto")
+
+
+def test_a_misspelled_name_suggests_the_right_one():
+    with pytest.raises(MethodError, match="did you mean 'rma-notify'"):
+        find("rma-notfy")
+    with pytest.raises(PatternError, match="did you mean 'estimate'"):
+        Hints.of({"effort": "estimat"})
+    with pytest.warns(RuntimeWarning, match="'expected_iteration' is not known .did you mean"):
+        assert Hints.of({"expected_iteration": "3"}) == Hints()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Hints.of({"no_locks": "true", "mpi_assert_no_any_tag": "true"}) == Hints()
+
+
+class Broken:
+    """An entry point that cannot be loaded."""
+
+    value = "nowhere:add"
+
+    def load(self):
+        raise ImportError("nowhere is not there")
+
+
+class Works(Broken):
+    def load(self):
+        return lambda: register(Method("from outside", "nowhere:Nothing", True, False, ""))
+
+
+def test_a_plug_in_that_is_broken_disables_its_own_methods_alone(monkeypatch):
+    known = {kind: dict(table) for kind, table in registry._METHODS.items()}
+    monkeypatch.setattr(registry, "_METHODS", known)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [Broken(), Works()])
+    registry._load_entry_points.cache_clear()
+    try:
+        with pytest.warns(RuntimeWarning, match="nowhere:add are not there: ImportError"):
+            assert "from outside" in methods()
+        assert find("p2p").name == "p2p"
+    finally:
+        registry._load_entry_points.cache_clear()

@@ -14,7 +14,7 @@ from onesided.apps.cli.failures import CommandError, user_errors, words
 from onesided.apps.cli.options import ALL, Options
 from onesided.apps.cli.report import BASELINE as BASELINE
 from onesided.apps.cli.report import Row
-from onesided.collectives import ResourceError, UnsupportedError, methods
+from onesided.collectives import MPIError, ResourceError, UnsupportedError, methods
 
 
 def named(text: str, known: Iterable[str], of: str = "") -> list[str]:
@@ -118,7 +118,7 @@ def prepare(
 def _prepare(comm: MPI.Intracomm, name: str, make: Callable[[str], Made]) -> Candidate[Made]:
     try:
         return Candidate(name, *clocked(comm, partial(make, name)))
-    except (UnsupportedError, ResourceError) as error:
+    except (UnsupportedError, ResourceError, MPIError) as error:
         return Candidate(name, reason=words(error))
 
 

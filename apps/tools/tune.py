@@ -22,6 +22,7 @@ from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import duration, write_json
 from onesided.collectives import Alltoallv_init, Bcast_init, empty, free
+from onesided.collectives.tuning import race
 from onesided.collectives.tuning.decisions import VARIABLE, Record, Tuning, machine, open_tuning
 
 AUTO = "auto"
@@ -50,10 +51,11 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 
 def _file(*, afresh: bool) -> Tuning:
     tuning = open_tuning()
-    if tuning is None:
+    if tuning.path is None:
         raise CommandError(f"there is no file for what is measured: {VARIABLE} is off, or no home")
     if afresh:
-        tuning.forget()
+        with user_errors():
+            tuning.forget()
     return tuning
 
 
@@ -64,6 +66,7 @@ def _measure(comm: MPI.Intracomm, options: Options) -> None:
     ]
     info = dict(options.info)
     turns = len(options.sizes) * len(steps)
+    race.SECONDS = race.SECONDS_FAR = race.AHEAD_OF_TIME
     with progress(comm, options, "measuring", turns) as tick, user_errors():
         for nbytes in options.sizes:
             for step in steps:

@@ -63,9 +63,6 @@ class Binomial(BroadcastTransport):
         other nodes."""
         return in_binomial_tree(chosen, self.broadcast.rank, self.broadcast.hints.child_order)
 
-    def needs_mpi_thread(self) -> bool:
-        return self._links is not None
-
     def plans(self) -> list[Plan]:
         control, links = self._control, self._links
         if control is None:

@@ -57,9 +57,6 @@ class Linear(BroadcastTransport):
             below = [far] if broadcast.sends else []
             self._links = Links(broadcast, resources, control, segments, above, below)
 
-    def needs_mpi_thread(self) -> bool:
-        return self._links is not None
-
     def plans(self) -> list[Plan]:
         control, turns = self._control, self._segments.turns
         if control is None:

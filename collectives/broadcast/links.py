@@ -45,7 +45,6 @@ class Links:
         self._comm, self._tag = broadcast.context.comm, broadcast.number
         self._me = broadcast.rank
         self._round = 0
-        self._starting = False
         self._nothing, self._farewell = bytearray(0), bytearray(1)
         self._word = np.zeros(1, np.int64)
         self._came = {child: 0 for group in self.groups for child in group}
@@ -62,13 +61,13 @@ class Links:
     def chains(self, turn: int, filled: Cell | None, takers: list[Cell]) -> Plan:
         """Local. The steps of a round; ``takers``: the counters of the ranks of this node that
         take out of this rank's ring, and ``filled`` where they look."""
-        plan: Plan = [[call(self._begin, False)]]
+        plan: Plan = [[call(self._begin, False, once=True)]]
         if self.parent is not None:
             plan.append(self._arrivals(turn, filled))
             plan.append(self._acknowledgements(takers))
         if self.groups:
             plan.append(self._relay(turn))
-        return [*plan, [call(self._started, False)]]
+        return plan
 
     def _arrivals(self, turn: int, filled: Cell | None) -> Chain:
         """What has come is told to the node, then copied."""
@@ -77,7 +76,7 @@ class Links:
         ring = control.ring(self._me, segments.room)
         chain: Chain = []
         for i in range(count):
-            chain += [wait_for(arrived, count, i + 1 - count), call(self._sync, False)]
+            chain += [wait_for(arrived, count, i + 1 - count), call(self._sync, False, once=True)]
             if filled is not None:
                 chain.append(tell(filled, count, i + 1 - count))
             chain.append(copy(self._memory[segments.part(i)], segments.slot(ring, turn, i)))
@@ -88,12 +87,13 @@ class Links:
     def _acknowledgements(self, takers: list[Cell]) -> Chain:
         count = self._segments.count
         if self._segments.fit:
-            return [*(wait_for(cell, count, -count) for cell in takers), call(self._acknowledge)]
+            return [*(wait_for(cell, count, -count) for cell in takers),
+                    call(self._acknowledge, once=True)]
         mine = self._control.cell(self._me, TAKEN)
         chain: Chain = []
         for i in range(count):
             chain += [wait_for(cell, count, i + 1 - count) for cell in (mine, *takers)]
-            chain.append(call(self._acknowledge))
+            chain.append(call(self._acknowledge, once=True))
         return chain
 
     def _relay(self, turn: int) -> Chain:
@@ -113,18 +113,14 @@ class Links:
                     if part.size:
                         puts.append(partial(put, origin, child, target))
                 chain.append(call(partial(self._put, group, i, puts)))
-                chain.append(call(partial(self._complete, group, i)))
+                complete = partial(self._complete, group, i)
+                chain.append(call(complete, in_start=False, once=True))
         return chain
 
     # -- what the steps call -----------------------------------------------------------------------
 
     def _begin(self) -> None:
         self._round += 1
-        self._starting = True
-
-    def _started(self) -> None:
-        """The last chain: all others have been executed as far as they go in ``Start``."""
-        self._starting = False
 
     def _acknowledge(self) -> None:
         if self._message is not None:
@@ -152,13 +148,11 @@ class Links:
             self._came[child] += 1
         return True
 
-    def _complete(self, group: list[int], i: int) -> bool:
+    def _complete(self, group: list[int], i: int) -> None:
         """Data, then counters, each at all ranks of a group at the same time.
 
         A flush may wait until the target enters MPI, so it is not for ``Start``.
         """
-        if self._starting:
-            return False
         for child in group:
             self._windows[child].Flush(child)
         self._word[0] = (self._round - 1) * self._segments.count + i + 1
@@ -169,7 +163,6 @@ class Links:
             )
         for child in group:
             self._windows[child].Flush(child)
-        return True
 
     # -- the end -----------------------------------------------------------------------------------
 

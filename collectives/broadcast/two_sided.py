@@ -53,16 +53,13 @@ class PointToPoint(BroadcastTransport):
         for message in (*self._into, *self._out):
             resources.on_release(message.Free)
 
-    def needs_mpi_thread(self) -> bool:
-        return bool(self._into and self._out)
-
     def plans(self) -> list[Plan]:
         chain: Chain = []
         if self._into:
-            chain.append(call(partial(MPI.Prequest.Startall, self._into)))
+            chain.append(call(partial(MPI.Prequest.Startall, self._into), once=True))
             chain.append(call(partial(MPI.Prequest.Testall, self._into), serves=False))
         if self._out:
-            chain.append(call(partial(MPI.Prequest.Startall, self._out)))
+            chain.append(call(partial(MPI.Prequest.Startall, self._out), once=True))
             chain.append(call(partial(MPI.Prequest.Testall, self._out), serves=False))
         return [[chain]] if chain else [[]]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import sysconfig
 from typing import Any
 
 from setuptools import build_meta
@@ -29,9 +30,14 @@ def _needs(needed: list[str]) -> list[str]:
 
 
 def _choose_compiler() -> None:
+    """Zig compiles for this very processor unless it is told not to, and a wheel travels. Whether
+    Python has a global lock is told here, because the sources ask before they include Python.h,
+    which knows it."""
     if _missing():
-        call = f"{sys.executable} -m {COMPILER} cc"
+        call = f"{sys.executable} -m {COMPILER} cc -mcpu=baseline"
         os.environ |= {"CC": call, "LDSHARED": f"{call} -shared"}
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        os.environ["CFLAGS"] = f"{os.environ.get('CFLAGS', '')} -DPy_GIL_DISABLED=1"
 
 
 def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:

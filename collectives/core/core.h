@@ -21,6 +21,13 @@
 /* Steps of a round. */
 enum { COPY = 0, BOX = 1, GATHER = 2, RAISE = 3, AWAIT = 4, CALL = 5, REDUCE = 6 };
 
+/* What a CALL is: others wait for what it does; it is not made in Start; it waits for other ranks;
+   it never says "not yet". */
+enum { SERVES = 1, LATER = 2, BLOCKS = 4, ONCE = 8 };
+
+/* Which calls may be made: none, those that wait for nobody, all, or those of Start. */
+enum { NO_CALLS = 0, LOCAL_CALLS = 1, ALL_CALLS = 2, STARTING = 3 };
+
 /* Steps of a script that a round has not. */
 enum { KERNEL = 16, SCALE = 17 };
 
@@ -44,13 +51,20 @@ static inline void cell_store(int64_t *cell, int64_t value)
     atomic_store_explicit((_Atomic int64_t *)cell, value, memory_order_release);
 }
 
-enum { MOST_AXES = 8 };
+_Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "counters that processes share need lock-free atomics");
 
-/* The elements of a box, between arrays of any strides in bytes. */
+/* NumPy's arrays have no more axes. */
+enum { MOST_AXES = 64 };
+
+typedef struct {
+    Py_ssize_t extent, to, from; /* strides in bytes */
+} Axis;
+
+/* The elements of a box, between two arrays. */
 typedef struct {
     int axes;
     Py_ssize_t item;
-    Py_ssize_t shape[MOST_AXES], to[MOST_AXES], from[MOST_AXES];
+    Axis axis[];
 } Box;
 
 void copy_box(const Box *box, char *to, const char *from);

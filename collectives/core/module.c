@@ -16,6 +16,8 @@ PyMODINIT_FUNC PyInit__core(void)
         {"COPY", COPY}, {"BOX", BOX}, {"GATHER", GATHER}, {"RAISE", RAISE}, {"AWAIT", AWAIT},
         {"CALL", CALL}, {"REDUCE", REDUCE}, {"INACTIVE", INACTIVE}, {"ACTIVE", ACTIVE}, {"BROKEN", BROKEN},
         {"FREED", FREED}, {"CREDIT", CREDIT}, {"HEAD", HEAD}, {"TOLD", TOLD}, {"TAIL", TAIL},
+        {"SERVES", SERVES}, {"LATER", LATER}, {"BLOCKS", BLOCKS}, {"ONCE", ONCE},
+        {"LOCAL_CALLS", LOCAL_CALLS}, {"ALL_CALLS", ALL_CALLS},
         {"ENTRIES", ENTRIES}, {"ROOM", ROOM}, {"KERNEL", KERNEL}, {"SCALE", SCALE},
     };
     PyObject *module = PyModule_Create(&definition);

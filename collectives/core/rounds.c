@@ -17,12 +17,9 @@ enum { SPINS = 64, YIELDS = 4, CALLS = 48 };
    before is copied: of longer ones the processor sees where they go. */
 enum { LINE = 64, SHORT_ROW = 256, LONG_ROW = 4096 };
 
-/* One round in so many is timed, so that a decision can be compared with what came of it. */
-enum { SAMPLED = 32 };
-
 typedef struct {
     int op;
-    int serves;              /* CALL: others wait for what it does */
+    int flags;               /* of CALL */
     char *to;                /* COPY, BOX, GATHER, REDUCE; the cell of RAISE and AWAIT */
     const char *from;
     Py_ssize_t count;        /* bytes of COPY, items of GATHER and REDUCE */
@@ -38,6 +35,8 @@ typedef struct {
     int count;
     int here;                /* the step that is executed next */
     int last_serving;        /* the last step that others wait for, -1 if none is */
+    int last_call;           /* the last CALL up to there */
+    int stops_before_call;   /* that CALL may be left to be made after Start */
 } Chain;
 
 typedef struct {
@@ -55,16 +54,21 @@ typedef struct {
     int count;
     int64_t **cells;         /* where sources on the node look */
     PyObject *keep;
-    PyObject *tell;          /* tells sources off the node, or None */
 } Credit;
 
-typedef struct {
+typedef struct Rounds {
     PyObject_HEAD
-    int state, hooked, done, listed, unready, slot, variant, slots, sampled;
+    int state, hooked, listed, unready, slot, variant, slots;
     int by_thread, watched;  /* the thread may, and does, look after late rounds */
-    double spent, least;     /* seconds inside Start and Wait of a sampled round; the fewest */
-    atomic_int locked;
+    int by_python;           /* a thread of Python has to: a call is ahead, or there is no other */
+    int needs_calls;         /* of some round, a late one may need calls */
+    int blocks;              /* some step waits for other ranks */
+    atomic_int done;
+    atomic_uintptr_t locked; /* 0, or the thread that is inside */
+    struct Rounds *next_late;
     long long rounds, number;
+    double in_start, in_wait, waiting; /* seconds, while a profile is made */
+    long long helped;        /* passes of the thread that have moved something */
     int plan_count;
     Plan *plans;
     Credit *credit;
@@ -73,6 +77,9 @@ typedef struct {
 } Rounds;
 
 static PyTypeObject *credit_type;
+
+/* Times of every round are added up. */
+static int profiling;
 
 /* -- copies --------------------------------------------------------------------------------------- */
 
@@ -113,26 +120,28 @@ static inline void fetch_row(char *to, const char *from, Py_ssize_t count)
 
 void copy_box(const Box *box, char *to, const char *from)
 {
-    Py_ssize_t at[MOST_AXES] = {0};
+    Py_ssize_t at[MOST_AXES];
+    const Axis *axes = box->axis;
     int inner = box->axes - 1;
-    Py_ssize_t extent = box->shape[inner], row = extent * box->item;
-    int dense = box->to[inner] == box->item && box->from[inner] == box->item;
+    Py_ssize_t extent = axes[inner].extent, row = extent * box->item;
+    int dense = axes[inner].to == box->item && axes[inner].from == box->item;
+    memset(at, 0, (size_t)box->axes * sizeof *at);
     int fetched = dense && inner > 0 && row >= SHORT_ROW && row <= LONG_ROW;
     for (;;) {
-        if (fetched && at[inner - 1] + 1 < box->shape[inner - 1])
-            fetch_row(to + box->to[inner - 1], from + box->from[inner - 1], row);
+        if (fetched && at[inner - 1] + 1 < axes[inner - 1].extent)
+            fetch_row(to + axes[inner - 1].to, from + axes[inner - 1].from, row);
         if (dense)
             memcpy(to, from, (size_t)row);
         else
-            copy_items(to, from, extent, box->to[inner], box->from[inner], box->item);
+            copy_items(to, from, extent, axes[inner].to, axes[inner].from, box->item);
         int axis = inner - 1;
         for (; axis >= 0; axis--) {
-            to += box->to[axis];
-            from += box->from[axis];
-            if (++at[axis] < box->shape[axis])
+            to += axes[axis].to;
+            from += axes[axis].from;
+            if (++at[axis] < axes[axis].extent)
                 break;
-            to -= box->to[axis] * box->shape[axis];
-            from -= box->from[axis] * box->shape[axis];
+            to -= axes[axis].to * axes[axis].extent;
+            from -= axes[axis].from * axes[axis].extent;
             at[axis] = 0;
         }
         if (axis < 0)
@@ -162,9 +171,20 @@ static void gather(const Step *step)
 
 /* -- running -------------------------------------------------------------------------------------- */
 
+/* Whether a CALL may be executed: by whom, and when, says the level. */
+static inline int may_call(const Step *step, int level)
+{
+    switch (level) {
+    case ALL_CALLS: return 1;
+    case LOCAL_CALLS: return !(step->flags & BLOCKS);
+    case STARTING: return !(step->flags & LATER);
+    default: return 0;
+    }
+}
+
 /* Execute a chain as far as it goes: 1 at its end, 0 where it waits, -1 with an exception.
    `released` holds the thread state while the interpreter lock is given up, else NULL. */
-static int run_chain(Rounds *self, Chain *chain, int may_call, PyThreadState **released)
+static int run_chain(Rounds *self, Chain *chain, int level, PyThreadState **released)
 {
     while (chain->here < chain->count) {
         Step *step = &chain->steps[chain->here];
@@ -189,7 +209,7 @@ static int run_chain(Rounds *self, Chain *chain, int may_call, PyThreadState **r
                 return 0;
             break;
         default: {
-            if (!may_call)
+            if (!may_call(step, level))
                 return 0;
             PyThreadState *state = *released;
             if (state != NULL)
@@ -214,12 +234,12 @@ static int run_chain(Rounds *self, Chain *chain, int may_call, PyThreadState **r
 }
 
 /* One pass over the open chains: 1 when all are at their end, else as run_chain. */
-static int pass(Rounds *self, Plan *plan, int may_call, PyThreadState **released)
+static int pass(Rounds *self, Plan *plan, int level, PyThreadState **released)
 {
     int left = 0, code = 1;
     for (int i = 0; i < plan->left; i++) {
         Chain *chain = &plan->chains[plan->open[i]];
-        int ended = code < 0 ? 0 : run_chain(self, chain, may_call, released);
+        int ended = code < 0 ? 0 : run_chain(self, chain, level, released);
         if (ended <= 0) {
             plan->open[left++] = plan->open[i];
             if (code >= 0)
@@ -230,29 +250,39 @@ static int pass(Rounds *self, Plan *plan, int may_call, PyThreadState **released
     return code < 0 ? -1 : left == 0;
 }
 
+static int is_done(Rounds *self)
+{
+    return atomic_load_explicit(&self->done, memory_order_acquire);
+}
+
+static void set_done(Rounds *self, int done)
+{
+    atomic_store_explicit(&self->done, done, memory_order_release);
+}
+
 static Plan *current(Rounds *self)
 {
     return &self->plans[self->variant * self->slots + self->slot];
 }
 
 /* A pass with the interpreter lock, given up meanwhile where much is copied. */
-static int advance(Rounds *self, int may_call)
+static int advance(Rounds *self, int level)
 {
     Plan *plan = current(self);
     PyThreadState *released = NULL;
     if (plan->bytes >= ALONE)
         released = PyEval_SaveThread();
-    int code = pass(self, plan, may_call, &released);
+    int code = pass(self, plan, level, &released);
     if (released != NULL)
         PyEval_RestoreThread(released);
-    self->done = code == 1;
+    set_done(self, code == 1);
     return code;
 }
 
-/* Whether a step is left that others wait for. */
+/* Whether a step is left that others wait for; the caller has the lock. */
 static int is_late(Rounds *self)
 {
-    if (self->state != ACTIVE || self->done || self->unready)
+    if (self->state != ACTIVE || is_done(self) || self->unready)
         return 0;
     Plan *plan = current(self);
     for (int i = 0; i < plan->left; i++) {
@@ -263,9 +293,26 @@ static int is_late(Rounds *self)
     return 0;
 }
 
+/* Whether a call is left up to the last step that others wait for. */
+static int has_calls_ahead(Rounds *self)
+{
+    Plan *plan = current(self);
+    for (int i = 0; i < plan->left; i++) {
+        Chain *chain = &plan->chains[plan->open[i]];
+        if (chain->here <= chain->last_call)
+            return 1;
+    }
+    return 0;
+}
+
+/* Its address tells threads apart. */
+static _Thread_local char this_thread;
+
 static int try_lock(Rounds *self)
 {
-    return atomic_exchange_explicit(&self->locked, 1, memory_order_acquire) == 0;
+    uintptr_t nobody = 0;
+    return atomic_compare_exchange_strong_explicit(
+        &self->locked, &nobody, (uintptr_t)&this_thread, memory_order_acquire, memory_order_relaxed);
 }
 
 static void unlock(Rounds *self)
@@ -273,10 +320,27 @@ static void unlock(Rounds *self)
     atomic_store_explicit(&self->locked, 0, memory_order_release);
 }
 
+static PyObject *refuse(Rounds *self, const char *verb)
+{
+    return PyObject_CallMethod((PyObject *)self, "_refuse", "s", verb);
+}
+
+/* A signal handler, or a step, has called a verb of the request that it interrupts: 1, and an
+   exception is set. */
+static int is_inside(Rounds *self)
+{
+    if (atomic_load_explicit(&self->locked, memory_order_relaxed) != (uintptr_t)&this_thread)
+        return 0;
+    Py_XDECREF(refuse(self, "used in the middle of a call of it, by a signal handler or a step"));
+    return 1;
+}
+
 /* Wait until no other thread is inside this request; -1 with an exception. */
 static int lock(Rounds *self)
 {
     while (!try_lock(self)) {
+        if (is_inside(self))
+            return -1;
         Py_BEGIN_ALLOW_THREADS
         sched_yield();
         Py_END_ALLOW_THREADS
@@ -292,14 +356,15 @@ static int lock(Rounds *self)
    lock: the program may be in a computation, or in a call, that holds it. The thread exists while
    something is late, and for a moment after, and sleeps between looks. */
 
-enum { MOST_LATE = 256 };
-
 /* Nanoseconds between two looks, at first and at most, and without work until the thread ends. */
 static const long FIRST = 200000, RAREST = 2000000, LINGER = 500000000;
 
 static pthread_mutex_t late_guard = PTHREAD_MUTEX_INITIALIZER;
-static Rounds *late_rounds[MOST_LATE];
-static int late_count, late_thread, late_stop; /* guarded by late_guard */
+static pthread_cond_t late_left = PTHREAD_COND_INITIALIZER;
+static Rounds *late_rounds; /* linked; this and the next ones are guarded by late_guard */
+static Rounds *late_now;    /* the round that the thread is at: it stays in the list */
+static int late_thread, late_stop;
+static int forked;          /* this process is the child of one that has requests */
 
 /* A pass of a late round, unless another thread is at it: whether something has moved. */
 static int help(Rounds *self)
@@ -307,17 +372,19 @@ static int help(Rounds *self)
     int moved = 0;
     if (!try_lock(self))
         return 0;
-    if (self->state == ACTIVE && !self->done && !self->unready) {
+    if (self->state == ACTIVE && !is_done(self) && !self->unready) {
         PyThreadState *released = NULL;
         Plan *plan = current(self);
         int before = plan->left;
-        self->done = pass(self, plan, 0, &released) == 1;
+        set_done(self, pass(self, plan, NO_CALLS, &released) == 1);
         moved = plan->left < before;
+        self->helped += moved;
     }
     unlock(self);
     return moved;
 }
 
+/* Rounds are helped without the mutex, which others want while much is copied. */
 static void *look_after_late_rounds(void *Py_UNUSED(nothing))
 {
     long pause = FIRST, idle = 0;
@@ -326,9 +393,15 @@ static void *look_after_late_rounds(void *Py_UNUSED(nothing))
         nanosleep(&time, NULL);
         pthread_mutex_lock(&late_guard);
         int moved = 0;
-        for (int i = 0; i < late_count && !late_stop; i++)
-            moved |= help(late_rounds[i]);
-        idle = late_count ? 0 : idle + pause;
+        for (late_now = late_rounds; late_now != NULL && !late_stop; late_now = late_now->next_late) {
+            pthread_mutex_unlock(&late_guard);
+            moved |= help(late_now);
+            pthread_mutex_lock(&late_guard);
+            pthread_cond_broadcast(&late_left);
+        }
+        late_now = NULL;
+        pthread_cond_broadcast(&late_left);
+        idle = late_rounds != NULL ? 0 : idle + pause;
         if (late_stop || idle > LINGER) {
             late_thread = 0;
             pthread_mutex_unlock(&late_guard);
@@ -339,26 +412,27 @@ static void *look_after_late_rounds(void *Py_UNUSED(nothing))
     }
 }
 
-/* Let the thread look after a late round; 0 where it cannot. */
+static int make_late_thread(void)
+{
+    pthread_t thread;
+    pthread_attr_t detached;
+    pthread_attr_init(&detached);
+    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+    int made = pthread_create(&thread, &detached, look_after_late_rounds, NULL) == 0;
+    pthread_attr_destroy(&detached);
+    return made;
+}
+
+/* Let the thread look after a late round; 0 where there can be none. */
 static int watch_over(Rounds *self)
 {
-    int watched = 0;
     pthread_mutex_lock(&late_guard);
-    if (late_count < MOST_LATE && !late_stop) {
-        late_rounds[late_count++] = self;
-        watched = 1;
-        if (!late_thread) {
-            pthread_t thread;
-            pthread_attr_t detached;
-            pthread_attr_init(&detached);
-            pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-            late_thread = pthread_create(&thread, &detached, look_after_late_rounds, NULL) == 0;
-            pthread_attr_destroy(&detached);
-            if (!late_thread) {
-                late_count--;
-                watched = 0;
-            }
-        }
+    if (!late_thread && !late_stop)
+        late_thread = make_late_thread();
+    int watched = late_thread && !late_stop;
+    if (watched) {
+        self->next_late = late_rounds;
+        late_rounds = self;
     }
     pthread_mutex_unlock(&late_guard);
     return watched;
@@ -367,9 +441,11 @@ static int watch_over(Rounds *self)
 static void forget_round(Rounds *self)
 {
     pthread_mutex_lock(&late_guard);
-    for (int i = 0; i < late_count; i++)
-        if (late_rounds[i] == self) {
-            late_rounds[i] = late_rounds[--late_count];
+    while (late_now == self)
+        pthread_cond_wait(&late_left, &late_guard);
+    for (Rounds **link = &late_rounds; *link != NULL; link = &(*link)->next_late)
+        if (*link == self) {
+            *link = self->next_late;
             break;
         }
     pthread_mutex_unlock(&late_guard);
@@ -378,7 +454,10 @@ static void forget_round(Rounds *self)
 static void after_fork_in_child(void)
 {
     pthread_mutex_init(&late_guard, NULL);
-    late_count = late_thread = 0;
+    pthread_cond_init(&late_left, NULL);
+    late_rounds = late_now = NULL;
+    late_thread = 0;
+    forked = 1;
 }
 
 /* End the thread: what it looks at is about to be unmapped. */
@@ -399,7 +478,15 @@ static PyObject *thread_exists(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(
     return PyBool_FromLong(exists);
 }
 
+/* profile(on): whether times of rounds are added up from now on. */
+static PyObject *profile(PyObject *Py_UNUSED(module), PyObject *on)
+{
+    profiling = PyObject_IsTrue(on) == 1;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    {"profile", profile, METH_O, NULL},
     {"stop_thread", stop_thread, METH_NOARGS, NULL},
     {"thread_exists", thread_exists, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
@@ -416,53 +503,66 @@ static int hook(Rounds *self, const char *name)
     return 0;
 }
 
-/* An exception in the middle of a round: from now on only Free is possible. */
-static void breaks(Rounds *self)
+/* An error in the middle of a round: from now on only Free is possible. The caller has the lock. */
+static void break_with(Rounds *self, PyObject *error)
 {
-    PyObject *kind, *value, *trace;
     self->state = BROKEN;
     if (self->watched)
         forget_round(self);
     self->watched = self->listed = 0;
-    PyErr_Fetch(&kind, &value, &trace);
-    PyErr_NormalizeException(&kind, &value, &trace);
-    PyObject *said = PyObject_CallMethod((PyObject *)self, "_breaks", "O", value ? value : Py_None);
+    PyObject *said = PyObject_CallMethod((PyObject *)self, "_breaks", "O", error);
     if (said == NULL)
         PyErr_Clear();
     Py_XDECREF(said);
+}
+
+/* The same with the exception that is set, and stays. */
+static void breaks(Rounds *self)
+{
+    PyObject *kind, *value, *trace;
+    PyErr_Fetch(&kind, &value, &trace);
+    PyErr_NormalizeException(&kind, &value, &trace);
+    if (value != NULL && trace != NULL)
+        PyException_SetTraceback(value, trace);
+    break_with(self, value ? value : Py_None);
     PyErr_Restore(kind, value, trace);
 }
 
-static int grant(Credit *credit, long long number)
+static void grant(Credit *credit, long long number)
 {
     credit->granted = number;
     for (int i = 0; i < credit->count; i++)
         cell_store(credit->cells[i], number);
-    if (credit->tell != Py_None) {
-        PyObject *said = PyObject_CallFunction(credit->tell, "L", number);
-        if (said == NULL)
-            return -1;
-        Py_DECREF(said);
-    }
+}
+
+/* Whether there are programs for such a round, and this process may run them; else an exception. */
+static int can_run(Rounds *self, int variant)
+{
+    if (forked)
+        Py_XDECREF(refuse(self, "started in a forked child, whose memory is its parent's"));
+    else if (self->slots < 1 || self->plan_count < (variant + 1) * self->slots)
+        PyErr_SetString(PyExc_RuntimeError, "the request has no program for such a round");
+    else
+        return 1;
     return 0;
 }
 
 /* The next round gets its number and its slot; the caller has the lock. */
-static int reserve(Rounds *self, int variant)
+static void reserve(Rounds *self, int variant)
 {
     Credit *credit = self->credit;
     self->slot = (int)(self->rounds % self->slots);
     self->variant = variant;
     self->rounds++;
-    self->done = 0;
+    set_done(self, 0);
     self->number = self->rounds;
+    current(self)->left = 0;
     if (credit != NULL) {
         credit->busy = 1;
         self->number = ++credit->number;
-        if (credit->granted < self->number && grant(credit, self->number) < 0)
-            return -1;
+        if (credit->granted < self->number)
+            grant(credit, self->number);
     }
-    return 0;
 }
 
 /* Execute what can be executed at once. */
@@ -474,7 +574,7 @@ static int launch(Rounds *self)
         plan->open[i] = i;
         plan->chains[i].here = 0;
     }
-    return advance(self, 1);
+    return advance(self, STARTING);
 }
 
 static int enlist(Rounds *self)
@@ -483,12 +583,8 @@ static int enlist(Rounds *self)
         return 0;
     self->listed = 1;
     self->watched = self->by_thread && watch_over(self);
+    self->by_python = self->by_thread && (!self->watched || has_calls_ahead(self));
     return hook(self, "_enlist");
-}
-
-static PyObject *refuse(Rounds *self, const char *verb)
-{
-    return PyObject_CallMethod((PyObject *)self, "_refuse", "s", verb);
 }
 
 static double now(void)
@@ -498,12 +594,23 @@ static double now(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
+/* After an error the round is broken: the caller returns NULL. */
+static PyObject *give_up(Rounds *self)
+{
+    breaks(self);
+    unlock(self);
+    return NULL;
+}
+
 static PyObject *Start(Rounds *self, PyObject *Py_UNUSED(nothing))
 {
     if (self->state != INACTIVE || (self->credit != NULL && self->credit->busy))
         return refuse(self, "started");
-    if (self->hooked && hook(self, "_before_start") < 0)
+    if (!can_run(self, 0))
         return NULL;
+    double began = profiling ? now() : 0;
+    if (self->hooked && hook(self, "_before_start") < 0)
+        return NULL; /* nothing has been sent, and nothing changed that a second Start would miss */
     if (lock(self) < 0)
         return NULL;
     if (self->state != INACTIVE) {
@@ -511,30 +618,15 @@ static PyObject *Start(Rounds *self, PyObject *Py_UNUSED(nothing))
         return refuse(self, "started");
     }
     self->state = ACTIVE;
-    self->sampled = self->rounds % SAMPLED == SAMPLED / 2;
-    if (self->sampled)
-        self->spent = -now();
-    if (reserve(self, 0) < 0 || launch(self) < 0) {
-        breaks(self);
-        unlock(self);
-        return NULL;
-    }
-    if (self->sampled)
-        self->spent += now();
+    reserve(self, 0);
+    if (launch(self) < 0)
+        return give_up(self);
+    if ((self->hooked && hook(self, "_after_start") < 0) || (!is_done(self) && enlist(self) < 0))
+        return give_up(self);
+    if (began > 0)
+        self->in_start += now() - began;
     unlock(self);
-    if (self->hooked && hook(self, "_after_start") < 0)
-        return NULL;
-    if (!self->done && enlist(self) < 0)
-        return NULL;
     Py_RETURN_NONE;
-}
-
-/* The round is over: the request becomes inactive. The caller has the lock. */
-static void finish(Rounds *self)
-{
-    self->state = INACTIVE;
-    if (self->credit != NULL)
-        self->credit->busy = 0;
 }
 
 static int delist(Rounds *self)
@@ -566,7 +658,7 @@ static int poll(Rounds *self)
     Plan *plan = current(self);
     int code = 0, calls = awaits(plan) ? 0 : CALLS;
     for (int i = 0; i < calls && code == 0; i++)
-        code = advance(self, 1);
+        code = advance(self, ALL_CALLS);
     if (code != 0)
         return code;
     PyThreadState *released = PyEval_SaveThread();
@@ -574,7 +666,7 @@ static int poll(Rounds *self)
         sched_yield();
     for (int turn = calls ? YIELDS : 0; turn < YIELDS && code == 0; turn++) {
         for (int i = 0; i < SPINS && code == 0; i++) {
-            code = pass(self, plan, 0, &released);
+            code = pass(self, plan, NO_CALLS, &released);
 #if defined(__x86_64__) || defined(__i386__)
             __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -585,21 +677,24 @@ static int poll(Rounds *self)
             sched_yield();
     }
     PyEval_RestoreThread(released);
-    self->done = code == 1;
+    set_done(self, code == 1);
     return code;
 }
 
 static int complete(Rounds *self)
 {
-    for (;;) {
-        int code = advance(self, 1);
+    int code = advance(self, ALL_CALLS);
+    double began = profiling && code == 0 ? now() : 0;
+    while (code == 0) {
+        code = poll(self);
+        if (code == 0 && (PyErr_CheckSignals() < 0 || hook(self, "_drive") < 0))
+            code = -1;
         if (code == 0)
-            code = poll(self);
-        if (code != 0)
-            return code < 0 ? -1 : 0;
-        if (PyErr_CheckSignals() < 0 || hook(self, "_drive") < 0)
-            return -1;
+            code = advance(self, ALL_CALLS);
     }
+    if (began > 0)
+        self->waiting += now() - began;
+    return code < 0 ? -1 : 0;
 }
 
 static PyObject *answer(Rounds *self)
@@ -636,6 +731,17 @@ static int fill_status(Rounds *self, PyObject *status)
     return 0;
 }
 
+/* All steps of a round have been executed: what follows, and the request becomes inactive. */
+static int finish(Rounds *self)
+{
+    if (delist(self) < 0 || (self->hooked && hook(self, "_after_wait") < 0))
+        return -1;
+    self->state = INACTIVE;
+    if (self->credit != NULL)
+        self->credit->busy = 0;
+    return 0;
+}
+
 static PyObject *Wait(Rounds *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
     PyObject *status = status_of(args, count, names);
@@ -648,35 +754,37 @@ static PyObject *Wait(Rounds *self, PyObject *const *args, Py_ssize_t count, PyO
         Py_DECREF(said);
         return NULL;
     }
+    double began = profiling ? now() : 0;
     if (self->hooked && hook(self, "_before_wait") < 0)
-        return NULL;
+        return NULL; /* of this round nothing has been executed */
     if (lock(self) < 0)
         return NULL;
     if (self->state == ACTIVE) {
-        if (self->sampled)
-            self->spent -= now();
-        if (!self->done && complete(self) < 0) {
-            breaks(self);
-            unlock(self);
-            return NULL;
-        }
-        if (self->sampled) {
-            self->sampled = 0;
-            self->spent += now();
-            if (self->least == 0 || self->spent < self->least)
-                self->least = self->spent;
-        }
-        finish(self);
+        if (!is_done(self) && complete(self) < 0)
+            return give_up(self);
+        if (finish(self) < 0)
+            return give_up(self);
+        if (began > 0)
+            self->in_wait += now() - began;
     } else if (self->state != INACTIVE) { /* the thread that had the lock has met an error */
         unlock(self);
         return refuse(self, "waited for");
     }
     unlock(self);
-    if (delist(self) < 0 || (self->hooked && hook(self, "_after_wait") < 0))
-        return NULL;
     if (fill_status(self, status) < 0)
         return NULL;
     return answer(self);
+}
+
+/* The calls that Test may make: those that wait for other ranks where it is this round's turn. */
+static int calls_of_test(Rounds *self)
+{
+    if (!self->hooked)
+        return ALL_CALLS;
+    PyObject *said = PyObject_CallMethod((PyObject *)self, "_before_test", NULL);
+    int turn = said == NULL ? -1 : PyObject_IsTrue(said);
+    Py_XDECREF(said);
+    return turn < 0 ? -1 : turn ? ALL_CALLS : LOCAL_CALLS;
 }
 
 static PyObject *Test(Rounds *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
@@ -691,47 +799,51 @@ static PyObject *Test(Rounds *self, PyObject *const *args, Py_ssize_t count, PyO
         Py_DECREF(said);
         return fill_status(self, status) < 0 ? NULL : Py_NewRef(Py_True);
     }
-    if (self->hooked && hook(self, "_before_wait") < 0)
+    double began = profiling ? now() : 0;
+    int level = calls_of_test(self);
+    if (level < 0)
         return NULL;
-    if (lock(self) < 0)
-        return NULL;
+    if (!try_lock(self)) { /* another thread is at it, perhaps in a long copy */
+        if (is_inside(self) || hook(self, "_drive") < 0)
+            return NULL;
+        Py_RETURN_FALSE;
+    }
     if (self->state == ACTIVE) {
-        int code = self->done ? 1 : advance(self, 1);
+        int code = is_done(self) ? 1 : advance(self, level);
         if (code == 0 && hook(self, "_drive") < 0)
             code = -1;
         if (code == 0)
-            code = advance(self, 1);
-        if (code < 0)
-            breaks(self);
-        if (code <= 0) {
+            code = advance(self, level);
+        if (code < 0 || (code == 1 && finish(self) < 0))
+            return give_up(self);
+        if (began > 0)
+            self->in_wait += now() - began;
+        if (code == 0) {
             unlock(self);
-            return code < 0 ? NULL : Py_NewRef(Py_False);
+            Py_RETURN_FALSE;
         }
-        finish(self);
     } else if (self->state != INACTIVE) {
         unlock(self);
         return refuse(self, "tested");
     }
     unlock(self);
-    if (delist(self) < 0 || (self->hooked && hook(self, "_after_wait") < 0))
-        return NULL;
     return fill_status(self, status) < 0 ? NULL : Py_NewRef(Py_True);
 }
 
 /* -- for the request's own use -------------------------------------------------------------------- */
 
-static PyObject *advance_round(Rounds *self, PyObject *may_call)
+static PyObject *advance_round(Rounds *self, PyObject *calls)
 {
-    int calls = PyObject_IsTrue(may_call);
-    if (calls < 0)
+    int level = (int)PyLong_AsLong(calls);
+    if (level == -1 && PyErr_Occurred())
         return NULL;
     if (!try_lock(self))
         Py_RETURN_FALSE;
     int code = 0;
-    if (self->state == ACTIVE && !self->done && !self->unready) {
+    if (self->state == ACTIVE && !is_done(self) && !self->unready) {
         Plan *plan = current(self);
         int before = plan->left;
-        code = advance(self, calls);
+        code = advance(self, level);
         if (code < 0)
             breaks(self);
         else
@@ -744,18 +856,13 @@ static PyObject *advance_round(Rounds *self, PyObject *may_call)
 /* Start a round that the caller fills in so many chunks. */
 static PyObject *open_round(Rounds *self, PyObject *chunks)
 {
-    self->sampled = 0;
     long count = PyLong_AsLong(chunks);
     if (count == -1 && PyErr_Occurred())
         return NULL;
-    if (lock(self) < 0)
+    if (!can_run(self, 1) || lock(self) < 0)
         return NULL;
     self->state = ACTIVE;
-    if (reserve(self, 1) < 0) {
-        breaks(self);
-        unlock(self);
-        return NULL;
-    }
+    reserve(self, 1);
     self->unready = (int)count;
     unlock(self);
     Py_RETURN_NONE;
@@ -771,14 +878,23 @@ static PyObject *fill_chunk(Rounds *self, PyObject *Py_UNUSED(nothing))
     if (lock(self) < 0)
         return NULL;
     self->unready = 0;
-    if (launch(self) < 0) {
-        breaks(self);
-        unlock(self);
-        return NULL;
-    }
+    if (launch(self) < 0 || (!is_done(self) && enlist(self) < 0))
+        return give_up(self);
     unlock(self);
-    if (!self->done && enlist(self) < 0)
-        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* What the request itself has met in the middle of a round. */
+static PyObject *break_round(Rounds *self, PyObject *error)
+{
+    while (!try_lock(self)) { /* not by lock(), which handles signals */
+        Py_BEGIN_ALLOW_THREADS
+        sched_yield();
+        Py_END_ALLOW_THREADS
+    }
+    if (self->state == ACTIVE)
+        break_with(self, error);
+    unlock(self);
     Py_RETURN_NONE;
 }
 
@@ -790,7 +906,11 @@ static PyObject *retire(Rounds *self, PyObject *Py_UNUSED(nothing))
 
 static PyObject *is_late_now(Rounds *self, PyObject *Py_UNUSED(nothing))
 {
-    return PyBool_FromLong(is_late(self));
+    if (!try_lock(self))
+        Py_RETURN_TRUE; /* another thread is at it */
+    int late = is_late(self);
+    unlock(self);
+    return PyBool_FromLong(late);
 }
 
 /* By chain of the active round, the step at which it stands and how many it has. */
@@ -810,13 +930,10 @@ static PyObject *stands(Rounds *self, PyObject *Py_UNUSED(nothing))
 
 /* -- loading -------------------------------------------------------------------------------------- */
 
-static void drop_plans(Rounds *self)
+static void free_plans(Plan *plans, int count)
 {
-    if (self->watched)
-        forget_round(self);
-    self->watched = self->listed = 0;
-    for (int p = 0; p < self->plan_count; p++) {
-        Plan *plan = &self->plans[p];
+    for (int p = 0; p < count; p++) {
+        Plan *plan = &plans[p];
         for (int c = 0; c < plan->count; c++) {
             for (int s = 0; s < plan->chains[c].count; s++) {
                 Py_XDECREF(plan->chains[c].steps[s].call);
@@ -827,9 +944,20 @@ static void drop_plans(Rounds *self)
         PyMem_Free(plan->chains);
         PyMem_Free(plan->open);
     }
-    PyMem_Free(self->plans);
+    PyMem_Free(plans);
+}
+
+/* They are not the request's any more when a destructor runs. */
+static void drop_plans(Rounds *self)
+{
+    Plan *plans = self->plans;
+    int count = self->plan_count;
+    if (self->watched)
+        forget_round(self);
+    self->watched = self->listed = 0;
     self->plans = NULL;
     self->plan_count = 0;
+    free_plans(plans, count);
 }
 
 static void *as_pointer(PyObject *number)
@@ -844,16 +972,16 @@ Box *new_box(Py_ssize_t item, PyObject *shape, PyObject *to, PyObject *from)
         PyErr_Format(PyExc_ValueError, "a box of %zd axes", axes);
         return NULL;
     }
-    Box *box = PyMem_Calloc(1, sizeof *box);
+    Box *box = PyMem_Calloc(1, sizeof *box + (size_t)axes * sizeof *box->axis);
     if (box == NULL)
         return (Box *)PyErr_NoMemory();
     box->axes = (int)axes;
     box->item = item;
     for (int i = 0; i < box->axes; i++) {
-        box->shape[i] = PyLong_AsSsize_t(PyTuple_GetItem(shape, i));
-        box->to[i] = PyLong_AsSsize_t(PyTuple_GetItem(to, i));
-        box->from[i] = PyLong_AsSsize_t(PyTuple_GetItem(from, i));
-        if (box->shape[i] < 1 && !PyErr_Occurred())
+        box->axis[i].extent = PyLong_AsSsize_t(PyTuple_GetItem(shape, i));
+        box->axis[i].to = PyLong_AsSsize_t(PyTuple_GetItem(to, i));
+        box->axis[i].from = PyLong_AsSsize_t(PyTuple_GetItem(from, i));
+        if (box->axis[i].extent < 1 && !PyErr_Occurred())
             PyErr_Format(PyExc_ValueError, "a box without elements");
     }
     if (PyErr_Occurred()) {
@@ -877,7 +1005,7 @@ static int read_box(Step *step, PyObject *fields)
         return -1;
     step->count = item;
     for (int i = 0; i < box->axes; i++)
-        step->count *= box->shape[i];
+        step->count *= box->axis[i].extent;
     step->to = as_pointer(target);
     step->from = as_pointer(source);
     return PyErr_Occurred() ? -1 : 0;
@@ -942,7 +1070,7 @@ static int read_step(Step *step, PyObject *fields)
         break;
     }
     case CALL:
-        if (!PyArg_ParseTuple(fields, "iOp", &op, &to, &step->serves))
+        if (!PyArg_ParseTuple(fields, "iOi", &op, &to, &step->flags))
             return -1;
         step->call = Py_NewRef(to);
         break;
@@ -954,7 +1082,13 @@ static int read_step(Step *step, PyObject *fields)
 
 static int serves_others(const Step *step)
 {
-    return step->op == RAISE || (step->op == CALL && step->serves);
+    return step->op == RAISE || (step->op == CALL && step->flags & SERVES);
+}
+
+/* Whether a chain may wait here in Start. */
+static int may_stop(const Step *step)
+{
+    return step->op == AWAIT || (step->op == CALL && (step->flags & (ONCE | LATER)) != ONCE);
 }
 
 static int read_chain(Chain *chain, PyObject *steps)
@@ -967,7 +1101,7 @@ static int read_chain(Chain *chain, PyObject *steps)
         PyErr_NoMemory();
         return -1;
     }
-    chain->last_serving = -1;
+    chain->last_serving = chain->last_call = -1;
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *fields = PySequence_GetItem(steps, i);
         if (fields == NULL)
@@ -979,6 +1113,14 @@ static int read_chain(Chain *chain, PyObject *steps)
             return -1;
         if (serves_others(&chain->steps[i]))
             chain->last_serving = (int)i;
+    }
+    int stops = 0;
+    for (int i = 0; i <= chain->last_serving; i++) {
+        stops |= may_stop(&chain->steps[i]);
+        if (chain->steps[i].op == CALL) {
+            chain->last_call = i;
+            chain->stops_before_call = stops;
+        }
     }
     return 0;
 }
@@ -1014,6 +1156,14 @@ static int read_plan(Plan *plan, PyObject *chains)
     return 0;
 }
 
+/* What a chain says of its request. */
+static void weigh(Rounds *self, const Chain *chain)
+{
+    self->needs_calls |= chain->stops_before_call;
+    for (int i = 0; i < chain->count; i++)
+        self->blocks |= chain->steps[i].op == CALL && chain->steps[i].flags & BLOCKS;
+}
+
 /* _load(slots, plans, answers, credit, keep): a plan per slot, then those of filled rounds. */
 static PyObject *load(Rounds *self, PyObject *args)
 {
@@ -1029,21 +1179,26 @@ static PyObject *load(Rounds *self, PyObject *args)
         return PyErr_Format(PyExc_ValueError, "%zd plans for %d slots", count, slots);
     if (credit != Py_None && !PyObject_TypeCheck(credit, credit_type))
         return PyErr_Format(PyExc_TypeError, "no credit: %R", credit);
-    drop_plans(self);
-    self->plans = PyMem_Calloc((size_t)count, sizeof *self->plans);
-    if (self->plans == NULL)
+    Plan *fresh = PyMem_Calloc((size_t)count, sizeof *fresh);
+    if (fresh == NULL)
         return PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *chains = PySequence_GetItem(plans, i);
-        if (chains == NULL)
+        int code = chains == NULL ? -1 : read_plan(&fresh[i], chains);
+        Py_XDECREF(chains);
+        if (code < 0) {
+            free_plans(fresh, (int)i + 1);
             return NULL;
-        self->plan_count = (int)i + 1;
-        int code = read_plan(&self->plans[i], chains);
-        Py_DECREF(chains);
-        if (code < 0)
-            return NULL;
+        }
     }
+    drop_plans(self);
+    self->plans = fresh;
+    self->plan_count = (int)count;
     self->slots = slots;
+    self->needs_calls = self->blocks = 0;
+    for (int p = 0; p < self->plan_count; p++)
+        for (int c = 0; c < fresh[p].count; c++)
+            weigh(self, &fresh[p].chains[c]);
     PyObject *before = (PyObject *)self->credit;
     self->credit = credit == Py_None ? NULL : (Credit *)Py_NewRef(credit);
     Py_XDECREF(before);
@@ -1119,6 +1274,11 @@ static PyObject *get_answers(Rounds *self, void *Py_UNUSED(closure))
     return self->answers == NULL ? PyTuple_New(0) : Py_NewRef(self->answers);
 }
 
+static PyObject *get_done(Rounds *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLong(is_done(self));
+}
+
 static PyMethodDef rounds_methods[] = {
     {"Start", (PyCFunction)Start, METH_NOARGS, NULL},
     {"Wait", (PyCFunction)(void (*)(void))Wait, METH_FASTCALL | METH_KEYWORDS, NULL},
@@ -1128,6 +1288,7 @@ static PyMethodDef rounds_methods[] = {
     {"stands", (PyCFunction)stands, METH_NOARGS, NULL},
     {"_open", (PyCFunction)open_round, METH_O, NULL},
     {"_fill_chunk", (PyCFunction)fill_chunk, METH_NOARGS, NULL},
+    {"_break", (PyCFunction)break_round, METH_O, NULL},
     {"_load", (PyCFunction)load, METH_VARARGS, NULL},
     {"_unload", (PyCFunction)unload, METH_NOARGS, NULL},
     {"_retire", (PyCFunction)retire, METH_NOARGS, NULL},
@@ -1139,17 +1300,23 @@ static PyMemberDef rounds_members[] = {
     {"_state", T_INT, offsetof(Rounds, state), READONLY, NULL},
     {"_by_thread", T_INT, offsetof(Rounds, by_thread), 0, NULL},
     {"_hooked", T_INT, offsetof(Rounds, hooked), 0, NULL},
-    {"_done", T_INT, offsetof(Rounds, done), READONLY, NULL},
+    {"_by_python", T_INT, offsetof(Rounds, by_python), 0, NULL},
+    {"_needs_calls", T_INT, offsetof(Rounds, needs_calls), READONLY, NULL},
+    {"_blocks", T_INT, offsetof(Rounds, blocks), READONLY, NULL},
+    {"in_start", T_DOUBLE, offsetof(Rounds, in_start), READONLY, NULL},
+    {"in_wait", T_DOUBLE, offsetof(Rounds, in_wait), READONLY, NULL},
+    {"waiting", T_DOUBLE, offsetof(Rounds, waiting), READONLY, NULL},
+    {"helped", T_LONGLONG, offsetof(Rounds, helped), READONLY, NULL},
     {"_unready", T_INT, offsetof(Rounds, unready), READONLY, NULL},
     {"_slot", T_INT, offsetof(Rounds, slot), READONLY, NULL},
     {"_number", T_LONGLONG, offsetof(Rounds, number), READONLY, NULL},
-    {"least", T_DOUBLE, offsetof(Rounds, least), READONLY, NULL},
     {"rounds", T_LONGLONG, offsetof(Rounds, rounds), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
 static PyGetSetDef rounds_getters[] = {
     {"_answers", (getter)get_answers, NULL, NULL, NULL},
+    {"_done", (getter)get_done, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -1171,11 +1338,11 @@ static PyType_Spec rounds_spec = {
 
 /* -- the credit ----------------------------------------------------------------------------------- */
 
-/* _connect(addresses, keep, tell): the cells of sources on the node, and how others are told. */
+/* _connect(addresses, keep): the cells where sources look. */
 static PyObject *credit_connect(Credit *self, PyObject *args)
 {
-    PyObject *addresses, *keep, *tell;
-    if (!PyArg_ParseTuple(args, "OOO", &addresses, &keep, &tell))
+    PyObject *addresses, *keep;
+    if (!PyArg_ParseTuple(args, "OO", &addresses, &keep))
         return NULL;
     Py_ssize_t count = PySequence_Size(addresses);
     if (count < 0)
@@ -1198,16 +1365,26 @@ static PyObject *credit_connect(Credit *self, PyObject *args)
     PyObject *before = self->keep;
     self->keep = Py_NewRef(keep);
     Py_XDECREF(before);
-    before = self->tell;
-    self->tell = Py_NewRef(tell);
-    Py_XDECREF(before);
     Py_RETURN_NONE;
 }
 
 static PyObject *credit_grant(Credit *self, PyObject *Py_UNUSED(nothing))
 {
-    if (self->granted == self->number && grant(self, self->number + 1) < 0)
+    if (self->granted == self->number)
+        grant(self, self->number + 1);
+    Py_RETURN_NONE;
+}
+
+/* A broken round has been given up on all ranks, of which the furthest was in this one. */
+static PyObject *credit_settle(Credit *self, PyObject *number)
+{
+    long long reached = PyLong_AsLongLong(number);
+    if (reached == -1 && PyErr_Occurred())
         return NULL;
+    self->number = reached;
+    self->busy = 0;
+    if (self->granted < reached)
+        self->granted = reached;
     Py_RETURN_NONE;
 }
 
@@ -1217,7 +1394,6 @@ static PyObject *credit_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObj
     Credit *self = (Credit *)make(type, 0);
     if (self != NULL) {
         self->keep = Py_NewRef(Py_None);
-        self->tell = Py_NewRef(Py_None);
     }
     return (PyObject *)self;
 }
@@ -1226,18 +1402,15 @@ static int credit_traverse(Credit *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE((PyObject *)self));
     Py_VISIT(self->keep);
-    Py_VISIT(self->tell);
     return 0;
 }
 
 static int credit_clear(Credit *self)
 {
     self->count = 0;
-    PyObject *keep = self->keep, *tell = self->tell;
+    PyObject *keep = self->keep;
     self->keep = Py_NewRef(Py_None);
-    self->tell = Py_NewRef(Py_None);
     Py_XDECREF(keep);
-    Py_XDECREF(tell);
     return 0;
 }
 
@@ -1248,7 +1421,6 @@ static void credit_dealloc(Credit *self)
     PyObject_GC_UnTrack(self);
     PyMem_Free(self->cells);
     Py_CLEAR(self->keep);
-    Py_CLEAR(self->tell);
     release(self);
     Py_DECREF(type);
 }
@@ -1256,6 +1428,7 @@ static void credit_dealloc(Credit *self)
 static PyMethodDef credit_methods[] = {
     {"_connect", (PyCFunction)credit_connect, METH_VARARGS, NULL},
     {"grant", (PyCFunction)credit_grant, METH_NOARGS, NULL},
+    {"settle", (PyCFunction)credit_settle, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 

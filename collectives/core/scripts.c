@@ -44,8 +44,9 @@ static inline char *resolved(Place place, char *const *ends)
 static void scale_box(const Box *box, char *to, double factor)
 {
     Py_ssize_t at[MOST_AXES] = {0};
+    const Axis *axes = box->axis;
     int inner = box->axes - 1;
-    Py_ssize_t extent = box->shape[inner], step = box->to[inner];
+    Py_ssize_t extent = axes[inner].extent, step = axes[inner].to;
     for (;;) {
         if (box->item == sizeof(double) && step == sizeof(double))
             for (Py_ssize_t i = 0; i < extent; i++)
@@ -61,10 +62,10 @@ static void scale_box(const Box *box, char *to, double factor)
                 *(float *)(to + i * step) *= (float)factor;
         int axis = inner - 1;
         for (; axis >= 0; axis--) {
-            to += box->to[axis];
-            if (++at[axis] < box->shape[axis])
+            to += axes[axis].to;
+            if (++at[axis] < axes[axis].extent)
                 break;
-            to -= box->to[axis] * box->shape[axis];
+            to -= axes[axis].to * axes[axis].extent;
             at[axis] = 0;
         }
         if (axis < 0)

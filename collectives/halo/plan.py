@@ -385,7 +385,7 @@ def _leaving(
     chain += [copy(*move) for move in zip(parcel.places[turn], level, strict=True)]
     chain += _emptied(level, empties)
     if parcel.path == MESSAGE:
-        chain.append(call(partial(MPI.Prequest.Startall, _messages_of(parcel))))
+        chain.append(call(partial(MPI.Prequest.Startall, _messages_of(parcel)), once=True))
     else:
         chain.append(tell(parcel.cell))
     return chain, []
@@ -404,7 +404,7 @@ def _coming(
     """What receives a parcel; receives are posted in the ``first`` chain, if one is given."""
     chain: Chain = []
     if parcel.path == MESSAGE:
-        start = call(partial(MPI.Prequest.Startall, _messages_of(parcel)), False)
+        start = call(partial(MPI.Prequest.Startall, _messages_of(parcel)), False, once=True)
         (chain if first is None else first).append(start)
         chain.append(call(partial(MPI.Prequest.Testall, _messages_of(parcel)), False))
     else:

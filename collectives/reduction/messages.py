@@ -40,11 +40,7 @@ LONG = 1 << 15
 
 
 class Team:
-    """Some ranks in their order, one of them this one, and the chain that it executes.
-
-    ``stages``: how often it sends or receives in a round. After the first one somebody may wait
-    for it while its program is elsewhere.
-    """
+    """Some ranks in their order, one of them this one, and the chain that it executes."""
 
     def __init__(
         self, comm: MPI.Intracomm, tag: int, members: Sequence[int], fold: Fold,
@@ -52,7 +48,6 @@ class Team:
     ) -> None:  # fmt: skip
         """Local. The messages are started by the steps, in the same order on both sides."""
         self.chain: Chain = []
-        self.stages = 0
         self._comm, self._tag, self._members, self._fold = comm, tag, list(members), fold
         self._resources = resources
         self._me, self._size = self._members.index(comm.rank), len(self._members)
@@ -75,9 +70,8 @@ class Team:
             return
         for message in messages:
             self._resources.on_release(message.Free)
-        self.chain.append(call(partial(MPI.Prequest.Startall, messages)))
+        self.chain.append(call(partial(MPI.Prequest.Startall, messages), once=True))
         self.chain.append(call(partial(MPI.Prequest.Testall, messages), serves=False))
-        self.stages += 1
 
     def _reduce(self, target: Bytes, left: Bytes, right: Bytes) -> None:
         if target.size:
@@ -217,9 +211,6 @@ class PointToPoint(ReductionTransport):
             reduction.context.comm, reduction.number, members, reduction.fold, resources
         )
         carry_out(reduction, self._team, reduction.source, reduction.target)
-
-    def needs_mpi_thread(self) -> bool:
-        return self._team.stages > 1
 
     def plans(self) -> list[Plan]:
         return [[self._team.chain]]

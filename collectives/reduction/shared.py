@@ -439,12 +439,6 @@ class StoreAndSend(ReductionTransport):
         if reduction.ranks > 1:
             self._control = Control(reduction, resources, self._form.room, False)
 
-    def needs_mpi_thread(self) -> bool:
-        form = self._form
-        return not self.reduction.fold.quick or (
-            isinstance(form, _Hierarchy) and form.team is not None
-        )
-
     def plans(self) -> list[Plan]:
         return [self._plan(turn) for turn in range(self._form.turns)]
 

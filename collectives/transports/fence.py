@@ -21,6 +21,7 @@ from functools import partial
 
 from mpi4py import MPI
 
+from onesided.collectives import progress
 from onesided.collectives.context import Resources
 from onesided.collectives.exchange import Exchange
 from onesided.collectives.memory import FILLED, Control
@@ -48,7 +49,7 @@ class Fence(OneSided):
         windows = self.own()
         self._fences = [window.Fence for window in windows]
         self._opens = self.turns == 1
-        self._fresh = False
+        self._probe = operation.context.comm.Iprobe
         self._cells: list[Cell] = []  # by rank, this one first
         if self._stores:
             control = Control(operation, resources, 0, False)
@@ -57,9 +58,6 @@ class Fence(OneSided):
         for window in windows:
             window.Fence(MPI.MODE_NOPRECEDE)
             resources.on_release(partial(window.Fence, MPI.MODE_NOSUCCEED), in_step=True)
-
-    def needs_mpi_thread(self) -> bool:
-        return False
 
     def plans(self) -> list[Plan]:
         return [self._plan(turn) for turn in range(self.turns)]
@@ -80,12 +78,16 @@ class Fence(OneSided):
             for _, stores in self.stages(turn):
                 chain += [copy(target, source) for target, source in stores]
             return self._plan_on_node(turn, [*chain, *self.copies_of(turn)])
-        chain = [call(self._open)] if self._opens else []
+        chain = [call(self._open, once=True)] if self._opens else []
         for puts, stores in merged(self.stages(turn)):
-            chain += [call(put.issue) for put in puts]
+            chain += [call(put.issue, once=True) for put in puts]
             chain += [copy(target, source) for target, source in stores]
-        chain += [*self.copies_of(turn), call(self._started)]
-        return [[*chain, call(self._close, False), call(partial(self.finish, turn), False)]]
+        return [[*chain, *self.copies_of(turn), *self._closing(turn)]]
+
+    def _closing(self, turn: int) -> Chain:
+        """The fence of Wait and Test."""
+        return [call(self._open, False, blocks=True, once=True),
+                call(partial(self.finish, turn), False, once=True)]
 
     def filled_plans(self) -> list[Plan]:
         filling = self.filling()
@@ -95,27 +97,14 @@ class Fence(OneSided):
             if self._stores:
                 plans.append(self._plan_on_node(turn, copies))
                 continue
-            chain = [call(put.issue) for put in filling.last[turn]]
-            chain += copies
-            chain += [call(self._started), call(self._close, False)]
-            plans.append([[*chain, call(partial(self.finish, turn), False)]])
+            chain = [call(put.issue, once=True) for put in filling.last[turn]]
+            plans.append([[*chain, *copies, *self._closing(turn)]])
         return plans
 
     def _open(self) -> None:
         self.sync()
         for close in self._fences:
             close()
-
-    def _started(self) -> None:
-        self._fresh = True
-
-    def _close(self) -> bool:
-        """The fence of Wait and Test; ``Start`` leaves it to them."""
-        if self._fresh:
-            self._fresh = False
-            return False
-        self._open()
-        return True
 
     def may_open(self, rounds: int) -> bool:
         if self._opens and self._stores:
@@ -124,6 +113,7 @@ class Fence(OneSided):
             fence()
             self._cells[0][0] = number
             while any(cell[0] < number for cell in self._cells):
+                progress.drive(self._probe)
                 os.sched_yield()
             fence()
         elif self._opens:

@@ -48,6 +48,8 @@ class Signals:
 class Lock(OneSided):
     """Any order of starts and waits."""
 
+    advances_in_start = False  # a flush may wait for its target
+
     def __init__(self, operation: Exchange, resources: Resources) -> None:
         super().__init__(operation, resources)
         exchange = self.exchange
@@ -72,10 +74,9 @@ class Lock(OneSided):
         self._unflushed: list[Delivery] = []
         self._may_send: set[int] = set()
         self._turn = 0
-        self._fresh = False
 
     def begin(self, slot: int) -> None:
-        self._turn, self._fresh = slot, True
+        self._turn = slot
         self._pending = len(self._messages)
         self.sync()
         MPI.Prequest.Startall(self._at_start)
@@ -86,11 +87,15 @@ class Lock(OneSided):
             self._unsent = []
         for target, source in self.local[slot]:
             target[...] = source
+        self._move()
 
     def advance(self) -> bool:
-        if self._unflushed and not self._fresh:
+        if self._unflushed:
             self._flush()
-        self._fresh = False  # a flush may wait for its target, so Start has none
+        return self._move()
+
+    def _move(self) -> bool:
+        """All but a flush; whether the round is complete."""
         self._take_signals()
         if self._unsent:
             granted = [d for d in self._unsent if d.peer in self._may_send]

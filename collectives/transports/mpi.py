@@ -39,9 +39,6 @@ class _OwnCalls(Transport):
         """Local. By slot, the calls of a round, one after the other."""
         return [[]]
 
-    def needs_mpi_thread(self) -> bool:
-        return False
-
     def forget(self) -> None:
         self._calls, self.arrays, self.answers = [], [], []
 
@@ -55,7 +52,8 @@ class Blocking(_OwnCalls):
     def plans(self) -> list[Plan]:
         comm = self.operation.context.comm
         return [
-            [[call(partial(getattr(comm, name), *arguments)) for name, arguments in calls]]
+            [[call(partial(getattr(comm, name), *arguments), once=True)
+              for name, arguments in calls]]
             for calls in self._calls
         ]
 
@@ -95,11 +93,11 @@ class Persistent(_OwnCalls):
     def plans(self) -> list[Plan]:
         if self._handles:  # one after the other: MPICH 5.0 refuses persistent ones in MPI_Testall
             return [
-                [[call(each.Start), call(each.Test, False)] for each in handles]
+                [[call(each.Start, once=True), call(each.Test, False)] for each in handles]
                 for handles in self._handles
             ]
         return [
-            [[call(partial(self.begin, slot)), call(self.advance, False)]]
+            [[call(partial(self.begin, slot), once=True), call(self.advance, False)]]
             for slot in range(len(self._calls))
         ]
 

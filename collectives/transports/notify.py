@@ -16,9 +16,9 @@ from Wait, Test or the progress thread. Short blocks, and any into plain memory,
 slots like the request's own, out of which Wait copies.
 
 *Off the node*, what carries the data is one of two classes below, and nothing else differs:
-:class:`Notify` Puts into slots or staging areas, flushes, and Accumulates the counter (a word that
-alternates by round, so that it is not overwritten while it travels); :class:`StoreAndSend` sends
-persistent messages, which MPI moves by itself.
+:class:`Notify` Puts into slots or staging areas, flushes, Accumulates the counter, and flushes
+again before the word that it comes from is written anew; :class:`StoreAndSend` sends persistent
+messages, which MPI moves by itself.
 
 *A filled round* is opened when all credits are there (with two slots, always). The caller stores
 on the node; Puts and messages are issued chunk by chunk. When all chunks are ready the counters are
@@ -32,9 +32,9 @@ from mpi4py import MPI
 
 from onesided.collectives.context import Resources
 from onesided.collectives.exchange import Exchange
-from onesided.collectives.program import AWAIT, Chain, Plan, call, copy, tell, wait_for
+from onesided.collectives.program import AWAIT, Chain, Plan, call, copy, fence, tell, wait_for
 from onesided.collectives.schedule import STORE, Delivery, Filling, OneSided
-from onesided.collectives.transport import Credit, Creditor, Outlet
+from onesided.collectives.transport import Cell, Credit, Outlet
 from onesided.collectives.transports.p2p import Messages
 
 #: Bytes between two ranks up to which blocks into memory from ``empty`` are staged: a copy costs
@@ -56,7 +56,7 @@ class _Stored(OneSided):
         self._direct = [d for d in self._near_by if d.direct]
         self._granted = self._grants()
         if self._granted:
-            self.credit = Credit(exchange.context.comm)
+            self.credit = Credit()
             self.credit.join(exchange.number, self.creditor())
 
     def _grants(self) -> list[Delivery]:
@@ -67,8 +67,8 @@ class _Stored(OneSided):
         sources = {p for p, paths in self._paths_in.items() if STORE in paths.values()}
         return [d for d in self._near_by if d.peer in sources]
 
-    def creditor(self) -> Creditor:
-        return Creditor([d.grant for d in self._granted if d.grant is not None])
+    def creditor(self) -> list[Cell]:
+        return [d.grant for d in self._granted if d.grant is not None]
 
     # -- programs ----------------------------------------------------------------------------------
 
@@ -107,7 +107,10 @@ class _Stored(OneSided):
 
     def may_open(self, rounds: int) -> bool:
         number = rounds + 1 if self.credit is None else self.credit.number + 1
-        return all(self.credits[d.peer][0] >= number for d in self._direct)
+        if any(self.credits[d.peer][0] < number for d in self._direct):
+            return False
+        fence()
+        return True
 
     def waiting_for(self, number: int) -> str:
         missing = [
@@ -133,13 +136,9 @@ class Notify(_Stored):
     def __init__(self, operation: Exchange, resources: Resources) -> None:
         super().__init__(operation, resources)
         self._far = [d for d in self.deliveries if not d.shared]
-        self._words = np.zeros((2, 1), np.int64)
-        resources.keep.append(self._words)
+        self._word = np.zeros(1, np.int64)
+        resources.keep.append(self._word)
         self._round = 0
-        self._fresh = False
-
-    def needs_mpi_thread(self) -> bool:
-        return bool(self._far)
 
     def far_chains(self, turn: int, filled: Filling | None) -> list[Chain]:
         if not self._far:
@@ -151,41 +150,36 @@ class Notify(_Stored):
 
         def start() -> None:
             self._round += 1
-            self._fresh = True
             for each in issue:
                 each()
 
-        chains: list[Chain] = [[call(start), call(self._complete)]]
+        chains: list[Chain] = [
+            [call(start, once=True), call(self._complete, in_start=False, once=True)]
+        ]
         for delivery in self._far:
             arrived = wait_for(self.arrivals[delivery.peer])
             unpack = self.unpacks_of(turn, delivery.peer)
-            chains.append([arrived, call(self.sync, False), *unpack])
+            chains.append([arrived, call(self.sync, False, once=True), *unpack])
         return chains
 
-    def _complete(self) -> bool:
+    def _complete(self) -> None:
         """Data, then counters, each at all peers off the node at the same time.
 
         A flush may wait until the target enters MPI, so it is not for ``Start``.
         """
-        if self._fresh:
-            self._fresh = False
-            return False
         for delivery in self._far:
             if delivery.carries and delivery.window is not None:
                 delivery.window.Flush(delivery.peer)
         self.sync()
-        number = self._round if self.credit is None else self.credit.number
-        word = self._words[self._round % 2]
-        word[0] = number
+        self._word[0] = self._round if self.credit is None else self.credit.number
         for delivery in self._far:
             if delivery.window is not None:
                 place = [delivery.cell, 1, MPI.INT64_T]
-                origin = [word, 1, MPI.INT64_T]
+                origin = [self._word, 1, MPI.INT64_T]
                 delivery.window.Accumulate(origin, delivery.peer, place, MPI.REPLACE)
         for delivery in self._far:
             if delivery.window is not None:
                 delivery.window.Flush(delivery.peer)
-        return True
 
     def forget(self) -> None:
         super().forget()
@@ -201,9 +195,6 @@ class StoreAndSend(_Stored):
         super().__init__(operation, resources)
         far = [peer for peer in self.exchange.peers if not self._near(peer)]
         self._messages = Messages(self.exchange, resources, self.arrays, far)
-
-    def needs_mpi_thread(self) -> bool:
-        return False
 
     def outlets(self) -> list[list[list[Outlet]]]:
         return self.filling().outlets

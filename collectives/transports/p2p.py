@@ -91,7 +91,7 @@ class Messages:
             packs, start = self._last_packs, self._last
         chain = [copy(target, source) for target, source in packs]
         if start:
-            chain.append(call(partial(MPI.Prequest.Startall, start)))
+            chain.append(call(partial(MPI.Prequest.Startall, start), once=True))
         chain.append(call(partial(MPI.Prequest.Testall, messages), serves=False))
         chain += [copy(target, source) for target, source in self._unpacks[slot]]
         return [chain]
@@ -138,9 +138,6 @@ class PointToPoint(ExchangeTransport):
         self._local = exchange.to_itself(self.arrays)
         self._own: list[list[Copy]] = [[] for _ in self.arrays]
         self._outlets: list[list[list[Outlet]]] = []
-
-    def needs_mpi_thread(self) -> bool:
-        return False
 
     def plans(self) -> list[Plan]:
         return [

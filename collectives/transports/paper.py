@@ -26,16 +26,9 @@ class _Printed(OneSided):
         super().__init__(operation, resources)
         deliveries = sorted(self.deliveries, key=lambda delivery: delivery.peer)
         self._puts = [put for delivery in deliveries for put in delivery.puts[0]]
-        self._fresh = False
-
-    def needs_mpi_thread(self) -> bool:
-        return False
 
     def advance(self) -> bool:
         """Local, but for the algorithm's own synchronization, which ``Start`` leaves to Wait."""
-        if self._fresh:
-            self._fresh = False
-            return False
         self.close()
         return True
 
@@ -59,7 +52,6 @@ class FencePaper(_Printed):
             window.Fence(MPI.MODE_NOPRECEDE)
         for put in self._puts:
             put.issue()
-        self._fresh = True
 
     def close(self) -> None:
         for window in self.own():
@@ -92,7 +84,6 @@ class LockPaper(_Printed):
             window.Lock_all()
         for put in self._puts:
             put.issue()
-        self._fresh = True
 
     def close(self) -> None:
         barrier = self.exchange.context.comm.Barrier

@@ -23,6 +23,7 @@ class Pscw(OneSided):
 
     own_windows = True
     overlay = True
+    advances_in_start = False  # to complete an epoch may take until the target enters MPI
 
     def __init__(self, operation: Exchange, resources: Resources) -> None:
         super().__init__(operation, resources)
@@ -38,7 +39,7 @@ class Pscw(OneSided):
                 resources.on_release(group.Free)
         self._messages = self._ready.messages()
         self._turn = 0
-        self._unsent = self._fresh = False
+        self._unsent = False
         self._exposed: list[MPI.Win] = []
 
     def begin(self, slot: int) -> None:
@@ -49,14 +50,13 @@ class Pscw(OneSided):
             for window in self._exposed:
                 window.Post(self._exposure, MPI.MODE_NOCHECK)
         MPI.Prequest.Startall(self._messages)
-        self._unsent = self._fresh = True
+        self._unsent = True
         for target, source in self.local[slot]:
             target[...] = source
 
     def advance(self) -> bool:
         if self._unsent:
-            if self._fresh or not MPI.Prequest.Testall(self._messages):
-                self._fresh = False  # to complete an epoch may take until the target enters MPI
+            if not MPI.Prequest.Testall(self._messages):
                 return False
             self._send()
             self._unsent = False

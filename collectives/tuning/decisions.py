@@ -1,4 +1,4 @@
-"""What was measured: costs of methods, and the file that keeps them by machine and situation."""
+"""What was measured: costs of methods, kept by machine and situation, in the process and a file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import math
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,24 +16,20 @@ from mpi4py import MPI
 
 from onesided.collectives.agreement import from_root
 from onesided.collectives.errors import PatternError
-from onesided.collectives.hardware import kept_file, processor, replace_file
+from onesided.collectives.hardware import kept_file, network, processor, replace_file
 
 #: Environment variable with the file to use in place of the default one, or "off".
 VARIABLE = "ONESIDED_TUNING"
 FORMAT = "onesided tuning"
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of initializing and freeing a request, and of one round; of the slowest rank.
-
-    ``least`` is the shortest time of a round that was seen, 0 where that is not known.
-    """
+    """Seconds of initializing and freeing a request, and of one round; of the slowest rank."""
 
     setup: float
     round: float
-    least: float = 0.0
 
     def of(self, iterations: int) -> float:
         """Seconds of so many rounds with the set-up (equation 1); of a round alone for 0."""
@@ -42,18 +38,17 @@ class Cost:
 
 @dataclass(frozen=True)
 class Record:
-    """Costs by method, and why others do not work here.
-
-    ``times`` is how often they have been measured: what production contradicts is measured again.
-    """
+    """Costs by method, why others do not work here (``refused``), and why others yet have not been
+    tried: what they needed ran out (``passed``), which another process may have."""
 
     costs: Mapping[str, Cost]
     refused: Mapping[str, str]
-    times: int = 1
+    passed: Mapping[str, str] = field(default_factory=dict)
 
     def covers(self, names: Iterable[str]) -> bool:
         """Local. True where something is known of every one of these methods."""
-        return all(name in self.costs or name in self.refused for name in names)
+        known = self.costs.keys() | self.refused.keys() | self.passed.keys()
+        return known >= set(names)
 
     def ranking(self, names: Iterable[str], iterations: int = 0) -> list[str]:
         """Local. The methods that may work, the best first; last those that were not measured."""
@@ -67,37 +62,37 @@ class Record:
 
     def as_json(self) -> dict[str, Any]:
         """Local. For the file."""
-        costs = {name: [cost.setup, cost.round, cost.least] for name, cost in self.costs.items()}
-        return {"seconds": costs, "refused": dict(self.refused), "times": self.times}
+        costs = {name: [cost.setup, cost.round] for name, cost in self.costs.items()}
+        return {"seconds": costs, "refused": dict(self.refused)}
 
     @classmethod
     def from_json(cls, content: Any) -> Record:
         """Local. Raises :class:`PatternError` for anything that :meth:`as_json` did not make."""
         try:
             costs = {
-                str(name): Cost(float(setup), float(seconds), float(least))
-                for name, (setup, seconds, least) in content["seconds"].items()
+                str(name): Cost(float(setup), float(seconds))
+                for name, (setup, seconds) in content["seconds"].items()
             }
             refused = {str(name): str(reason) for name, reason in content["refused"].items()}
-            times = int(content["times"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise PatternError(f"no costs of methods: {error}") from error
         for name, cost in costs.items():
-            values = (cost.setup, cost.round, cost.least)
+            values = (cost.setup, cost.round)
             if not all(math.isfinite(value) and value >= 0 for value in values):
                 raise PatternError(f"the costs of {name} are {values} s")
-        return cls(costs, refused, times)
+        return cls(costs, refused)
 
 
 @cache
 def machine() -> str:
-    """Local. Processor, MPI library, thread level and version of this package."""
+    """Local. Processor, MPI library and its network, thread level and version of this package."""
     library = MPI.Get_library_version().splitlines()[0].split(",")[0].strip("\x00 ")
     try:
         package = version("onesided")
     except PackageNotFoundError:
         package = "of the sources"
-    return f"{processor()}; {library}; thread level {MPI.Query_thread()}; onesided {package}"
+    words = [processor(), library, network(), f"thread level {MPI.Query_thread()}"]
+    return "; ".join([*filter(None, words), f"onesided {package}"])
 
 
 #: Machine -> situation -> record.
@@ -105,17 +100,21 @@ Records = dict[str, dict[str, Record]]
 
 
 class Tuning:
-    """Local. The records of one file, read when first asked for.
+    """Local. The records of one file, read when first asked for, and those of this process.
 
-    Several processes may use the file: each replaces it as a whole, and adds to what is in it by
-    then. What is no tuning file, or one of another version, is ignored with a warning; the former
-    is replaced when something is learnt, the latter stays as it is.
+    One rule tells who is right. What this process has read or measured is what it goes by to its
+    end, whatever others write meanwhile: a decision does not change under a program. In the file
+    the last measurement of a situation stands, whoever made it: each process replaces the file as
+    a whole by what is in it at that moment and the one record that it has measured.
+
+    A file that is not ours is refused: it is ignored with a warning, and left as it is, as is one
+    of a newer version. Without a file (``path`` is None) the process still knows what it measured.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
         self.path = path
         self._records: Records | None = None
-        self._foreign = False
+        self._refused = False
 
     def recall(self, machine: str, situation: str) -> Record | None:
         """Local. What is known."""
@@ -128,62 +127,72 @@ class Tuning:
         return self._records
 
     def learn(self, machine: str, situation: str, record: Record) -> None:
-        """Local. Keep a record. A file that cannot be written is a warning."""
-        merged = self._read() if self._records is not None else self.records()
-        for section, known in self.records().items():
-            merged.setdefault(section, {}).update(known)
-        merged.setdefault(machine, {})[situation] = record
-        self._records = merged
-        if self._foreign:
+        """Local. Keep a record; one that lacks what ran out is kept by this process alone. A file
+        that cannot be written is a warning."""
+        self.records().setdefault(machine, {})[situation] = record
+        if self.path is None or self._refused or record.passed:
             return
+        content = self._read()
+        if self._refused:
+            return
+        content.setdefault(machine, {})[situation] = record
         try:
-            replace_file(self.path, _as_json(merged))
+            replace_file(self.path, _as_json(content))
         except OSError as error:
             _warn(f"what was measured is not kept: {error}")
 
-    def doubt(self, machine: str, situation: str) -> None:
-        """Local. Production contradicts a record: it is to be measured again."""
-        known = self.recall(machine, situation)
-        if known is not None and known.costs:
-            self.learn(machine, situation, Record({}, known.refused, known.times))
-
     def forget(self) -> None:
-        """Local. Drop all records and remove the file, whatever is in it."""
-        self._records, self._foreign = {}, False
+        """Local. Drop all records and remove the file; :class:`PatternError` where it is not ours.
+        """
+        self._records = {}
+        if self.path is None:
+            return
+        try:
+            read_records(self.path)
+        except (FileNotFoundError, NotADirectoryError, OtherVersionError):
+            pass
+        self._refused = False
         self.path.unlink(missing_ok=True)
 
     def _read(self) -> Records:
+        if self.path is None:
+            return {}
         try:
             return read_records(self.path)
         except (FileNotFoundError, NotADirectoryError):
             return {}
         except OtherVersionError as error:
-            self._foreign = True
-            _warn(f"{error}; it is ignored")
+            if error.older:
+                return {}  # nothing in it can be used, and nobody else reads it
+            self._refused = True
+            _warn(f"{error}; it is left as it is, and nothing is kept")
         except (OSError, PatternError) as error:
-            _warn(f"{error}; it is ignored")
+            self._refused = True
+            _warn(f"{error}; it is left as it is, and nothing is kept: name another, or remove it")
         return {}
 
 
 class OtherVersionError(PatternError):
-    """A tuning file that another version of this package has written."""
+    """A tuning file that another version of this package has written, an ``older`` one or not."""
+
+    def __init__(self, words: str, older: bool = False) -> None:
+        super().__init__(words)
+        self.older = older
 
 
-def open_tuning() -> Tuning | None:
-    """Local. The file that the environment variable ``ONESIDED_TUNING`` names, none if "off".
+def open_tuning() -> Tuning:
+    """Local. What is known, with the file that the environment variable ``ONESIDED_TUNING`` names.
 
-    Without the variable: ``onesided/tuning.json`` in the user's cache directory.
+    Without the variable: ``onesided/tuning.json`` in the user's cache directory; no file if "off".
     """
-    path = kept_file(VARIABLE, "tuning.json")
-    return None if path is None else _tuning_at(path)
+    return _tuning_at(kept_file(VARIABLE, "tuning.json"))
 
 
 def recall(comm: MPI.Intracomm, situation: str) -> Record | None:
     """Collective. What the file of rank 0 says of a situation on this machine."""
 
     def known() -> Record | None:
-        tuning = open_tuning()
-        return None if tuning is None else tuning.recall(machine(), situation)
+        return open_tuning().recall(machine(), situation)
 
     found: Record | None = from_root(comm, known)  # a warning may have been made an error
     return found
@@ -193,9 +202,7 @@ def learn(comm: MPI.Intracomm, situation: str, record: Record) -> None:
     """Collective. Keep a record in the file of rank 0."""
 
     def keep() -> None:
-        tuning = open_tuning()
-        if tuning is not None:
-            tuning.learn(machine(), situation, record)
+        open_tuning().learn(machine(), situation, record)
 
     from_root(comm, keep)  # a warning may have been made an error
 
@@ -215,7 +222,9 @@ def read_records(path: Path) -> Records:
         raise PatternError(f"{path} is no tuning file: its format is not {FORMAT!r}")
     if content.get("version") != VERSION:
         version = content.get("version")
-        raise OtherVersionError(f"{path} is a tuning file of version {version!r}, not {VERSION}")
+        older = isinstance(version, int) and version < VERSION
+        words = f"{path} is a tuning file of version {version!r}, not {VERSION}"
+        raise OtherVersionError(words, older)
     try:
         return {
             str(machine): {str(key): Record.from_json(entry) for key, entry in known.items()}
@@ -238,6 +247,6 @@ def _warn(words: str) -> None:
 
 
 @cache
-def _tuning_at(path: Path) -> Tuning:
-    """The records of a file, one object for the process."""
+def _tuning_at(path: Path | None) -> Tuning:
+    """The records of a file, or of none, one object for the process."""
     return Tuning(path)

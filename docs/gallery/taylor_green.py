@@ -10,15 +10,13 @@ from onesided.pencilfft import PFFT, newDistArray
 
 comm, n, viscosity, dt, steps = MPI.COMM_WORLD, 32, 1 / 400, 0.06, 60
 with PFFT(comm, (n, n, n), dtype=float, batch=(3,)) as fft:
-    x, y, z = np.ix_(*(2 * np.pi * np.arange(n)[s] / n for s in fft.local_slice(False)[1:]))
+    x, y, z = fft.local_mesh()
     velocity, vorticity = newDistArray(fft, False), newDistArray(fft, False)
     velocity[0] = np.sin(x) * np.cos(y) * np.cos(z)
     velocity[1] = -np.cos(x) * np.sin(y) * np.cos(z)
 
-    waves = [np.fft.fftfreq(n, 1 / n)] * 2 + [np.arange(n // 2 + 1.0)]
-    k = np.ix_(*(w[s] for w, s in zip(waves, fft.local_slice()[1:], strict=True)))
+    k, kept = fft.wavenumbers(), fft.mask(2 / 3)
     k2 = k[0] ** 2 + k[1] ** 2 + k[2] ** 2
-    kept = np.logical_and.reduce(np.broadcast_arrays(*(abs(each) < n / 3 for each in k)))
     hat, u_hat = newDistArray(fft), np.array(fft.forward(velocity, newDistArray(fft)))
 
     def cross(a, b):

@@ -10,7 +10,7 @@ from typing import Any
 import h5py
 
 from onesided.pencilfft.io import loading
-from onesided.pencilfft.io.fileerrors import naming
+from onesided.pencilfft.io.filebase import naming
 from onesided.pencilfft.io.selection import Box
 from onesided.pencilfft.io.store import JOINED, Store
 

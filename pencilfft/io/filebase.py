@@ -1,19 +1,42 @@
-"""What the kinds of files have in common: modes, the communicator, a look around."""
+"""What the kinds of files have in common: modes, the communicator, a look around, and errors."""
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
 from mpi4py import MPI
 
 from onesided.collectives.agreement import agree
-from onesided.collectives.errors import PatternError
+from onesided.collectives.errors import OnesidedError, PatternError
 
 MODES = ("r", "r+", "a", "w")
+
+
+class FileError(OnesidedError, OSError):
+    """A file that is missing, cut short, not ours, or cannot be read or written; names it."""
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Local. What HDF5 or the system say about ``path`` becomes a :class:`FileError`.
+
+    h5py tells a file that is cut short by OSError, RuntimeError, KeyError or ValueError, depending
+    on what is missing.
+    """
+    try:
+        yield
+    except OnesidedError:
+        raise
+    except OSError as error:
+        raise FileError(f"{error.filename or path}: {error.strerror or error}") from error
+    except (KeyError, RuntimeError, ValueError) as error:
+        words = error.args[0] if error.args else type(error).__name__
+        raise FileError(f"{path}: {words}") from error
 
 
 class FileBase(ABC):

@@ -19,8 +19,7 @@ from mpi4py import MPI
 from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.errors import PatternError
 from onesided.pencilfft.io import loading
-from onesided.pencilfft.io.filebase import MODES, FileBase, at_root
-from onesided.pencilfft.io.fileerrors import FileError, naming
+from onesided.pencilfft.io.filebase import MODES, FileBase, FileError, at_root, naming
 from onesided.pencilfft.io.nodefiles import write_node_files
 from onesided.pencilfft.io.selection import Selection
 from onesided.pencilfft.io.snapshot import Snapshot, arrays_of, dataset_path, step_number

@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 
 from onesided.collectives.errors import PatternError
-from onesided.pencilfft.io.fileerrors import FileError, naming
+from onesided.pencilfft.io.filebase import FileError, naming
 from onesided.pencilfft.io.selection import Selection
 from onesided.pencilfft.io.snapshot import dataset_path
 from onesided.pencilfft.io.store import Store

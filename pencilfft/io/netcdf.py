@@ -22,8 +22,7 @@ from mpi4py import MPI
 
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import PatternError, UnsupportedError
-from onesided.pencilfft.io.filebase import FileBase, at_root
-from onesided.pencilfft.io.fileerrors import FileError, naming
+from onesided.pencilfft.io.filebase import FileBase, FileError, at_root, naming
 from onesided.pencilfft.io.nodefiles import Piece
 from onesided.pencilfft.io.selection import Box, Selection
 from onesided.pencilfft.io.snapshot import Domain, Group, Snapshot, arrays_of, step_number

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agreed
 from onesided.collectives.context import Context
-from onesided.pencilfft.io.fileerrors import naming
+from onesided.pencilfft.io.filebase import naming
 from onesided.pencilfft.io.quietfile import written
 from onesided.pencilfft.io.selection import Box
 from onesided.pencilfft.io.store import Source, Store

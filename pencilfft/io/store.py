@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import h5py
 
-from onesided.pencilfft.io.fileerrors import FileError, naming
+from onesided.pencilfft.io.filebase import FileError, naming
 from onesided.pencilfft.io.quietfile import written
 
 IDENTITY, REVISION, JOINED = "onesided_store", "onesided_revision", "onesided_joined"

@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 
 from onesided.collectives.errors import PatternError
-from onesided.pencilfft.io.fileerrors import naming
+from onesided.pencilfft.io.filebase import naming
 from onesided.pencilfft.io.selection import Selection
 from onesided.pencilfft.io.store import Store
 

@@ -1,18 +1,85 @@
-"""Kernel: Intel's MKL, from its Python package or the system; no cosine or sine transforms."""
+"""Kernel: Intel's MKL, from its Python package or the system, called through ctypes; no cosine or
+sine transforms."""
 
 from __future__ import annotations
 
 import ctypes
+import weakref
+from collections.abc import Sequence
+from functools import cache
 from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from onesided.collectives.mkl import load_library
 from onesided.collectives.scripts import Kernel as CFunction
-from onesided.pencilfft.kernels import mkl_library as mkl
 from onesided.pencilfft.kernels.memory import address_of
 from onesided.pencilfft.kernels.protocol import Run, Task
+
+# Names and numbers of MKL's own header, mkl_dfti.h.
+FORWARD_SCALE, BACKWARD_SCALE, NUMBER_OF_TRANSFORMS = 4, 5, 7
+CONJUGATE_EVEN_STORAGE, PLACEMENT = 10, 11
+INPUT_STRIDES, OUTPUT_STRIDES, INPUT_DISTANCE, OUTPUT_DISTANCE = 12, 13, 14, 15
+THREAD_LIMIT = 27
+COMPLEX, REAL, COMPLEX_COMPLEX, IN_PLACE, NOT_IN_PLACE = 32, 33, 39, 43, 44
+
+
+@cache
+def load_transforms() -> ctypes.CDLL:
+    """Local. MKL with the types of its transforms told; ``ImportError`` where it is not usable."""
+    library = load_library()
+    try:
+        for name in ("DftiCreateDescriptor_d_1d", "DftiCreateDescriptor_s_1d"):
+            getattr(library, name).restype = ctypes.c_long
+        for name in ("DftiSetValue", "DftiCommitDescriptor", "DftiFreeDescriptor"):
+            getattr(library, name).restype = ctypes.c_long
+        for name in ("DftiComputeForward", "DftiComputeBackward"):
+            getattr(library, name).restype = ctypes.c_long
+            getattr(library, name).argtypes = [ctypes.c_void_p] * 3
+    except AttributeError as error:
+        raise ImportError(f"MKL cannot be used: {error}") from error
+    return library
+
+
+class Descriptor:
+    """Local. One of MKL's transform descriptors; freed with the object.
+
+    The constructors by precision and dimension choose twice as fast code for strided lines as
+    ``DftiCreateDescriptor`` does.
+    """
+
+    def __init__(self, single: bool, domain: int, length: int) -> None:
+        library = load_transforms()
+        create = library.DftiCreateDescriptor_s_1d if single else library.DftiCreateDescriptor_d_1d
+        self.handle = ctypes.c_void_p()
+        self.usable = not create(ctypes.byref(self.handle), domain, ctypes.c_long(length))
+        if self.usable and self.handle.value is not None:
+            weakref.finalize(self, _free, library, self.handle.value).atexit = False
+        self._set_value = library.DftiSetValue
+        self._commit = library.DftiCommitDescriptor
+
+    def set(self, parameter: int, value: int | float | Sequence[int]) -> None:
+        """Local. Set one parameter; a refusal makes the descriptor unusable."""
+        given: Any
+        if isinstance(value, float):
+            given = ctypes.c_double(value)
+        elif isinstance(value, int):
+            given = ctypes.c_long(value)
+        else:
+            given = (ctypes.c_long * len(value))(*value)
+        self.usable = self.usable and not self._set_value(self.handle, parameter, given)
+
+    def commit(self) -> bool:
+        """Local. Make it ready; False where MKL cannot do such a transform."""
+        self.usable = self.usable and not self._commit(self.handle)
+        return self.usable
+
+
+def _free(library: ctypes.CDLL, handle: int) -> None:
+    library.DftiFreeDescriptor(ctypes.byref(ctypes.c_void_p(handle)))
+
 
 #: A set of lines: how many, and how far apart they start in source and target.
 Lines = tuple[int, int, int]
@@ -33,20 +100,20 @@ class MklKernel:
         ):
             return None
         (count, *distances), loops = _largest_apart(_merged_lines(task))
-        descriptor = mkl.Descriptor(
-            task.source.char in "fF", mkl.COMPLEX if task.kind == "c2c" else mkl.REAL, task.length
+        descriptor = Descriptor(
+            task.source.char in "fF", COMPLEX if task.kind == "c2c" else REAL, task.length
         )
-        descriptor.set(mkl.PLACEMENT, mkl.IN_PLACE if task.in_place else mkl.NOT_IN_PLACE)
+        descriptor.set(PLACEMENT, IN_PLACE if task.in_place else NOT_IN_PLACE)
         if task.kind != "c2c":
-            descriptor.set(mkl.CONJUGATE_EVEN_STORAGE, mkl.COMPLEX_COMPLEX)
-        descriptor.set(mkl.INPUT_STRIDES, (0, strides[0] // sizes[0]))
-        descriptor.set(mkl.OUTPUT_STRIDES, (0, strides[1] // sizes[1]))
-        descriptor.set(mkl.NUMBER_OF_TRANSFORMS, count)
-        descriptor.set(mkl.INPUT_DISTANCE, distances[0] // sizes[0])
-        descriptor.set(mkl.OUTPUT_DISTANCE, distances[1] // sizes[1])
-        descriptor.set(mkl.THREAD_LIMIT, 1)
+            descriptor.set(CONJUGATE_EVEN_STORAGE, COMPLEX_COMPLEX)
+        descriptor.set(INPUT_STRIDES, (0, strides[0] // sizes[0]))
+        descriptor.set(OUTPUT_STRIDES, (0, strides[1] // sizes[1]))
+        descriptor.set(NUMBER_OF_TRANSFORMS, count)
+        descriptor.set(INPUT_DISTANCE, distances[0] // sizes[0])
+        descriptor.set(OUTPUT_DISTANCE, distances[1] // sizes[1])
+        descriptor.set(THREAD_LIMIT, 1)
         forward = task.kind == "r2c" or (task.kind == "c2c" and task.forward)
-        descriptor.set(mkl.FORWARD_SCALE if forward else mkl.BACKWARD_SCALE, task.factor)
+        descriptor.set(FORWARD_SCALE if forward else BACKWARD_SCALE, task.factor)
         return MklRun(descriptor, forward, loops) if descriptor.commit() else None
 
 
@@ -54,9 +121,9 @@ class MklRun:
     """Local. The call on all sets of lines, whose offsets in bytes are ``loops``."""
 
     def __init__(
-        self, descriptor: mkl.Descriptor, forward: bool, loops: list[tuple[int, int]]
+        self, descriptor: Descriptor, forward: bool, loops: list[tuple[int, int]]
     ) -> None:
-        library = mkl.load_transforms()
+        library = load_transforms()
         self._compute = library.DftiComputeForward if forward else library.DftiComputeBackward
         self._descriptor, self._loops = descriptor, loops
 
@@ -109,5 +176,5 @@ def _largest_apart(lines: list[Lines]) -> tuple[Lines, list[tuple[int, int]]]:
     return largest, offsets
 
 
-mkl.load_transforms()
+load_transforms()
 KERNEL = MklKernel()

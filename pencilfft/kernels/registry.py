@@ -40,7 +40,7 @@ BACKENDS = {
     "pyfftw": Backend("pyfftw", "pyfftw_kernel", _importable("pyfftw")),
     "mpi4py-fft": Backend("mpi4py-fft", "mpi4py_fft_kernel", _importable("mpi4py_fft")),
 }
-#: Other names for them, those of mpi4py-fft among them.
+#: mpi4py-fft's names for them.
 ALIASES = {"mkl_fft": "mkl", "numpy": "scipy", "fftw": "mpi4py-fft"}
 
 
@@ -50,12 +50,14 @@ def installed() -> list[str]:
 
 
 def resolve_backend(name: str) -> str:
-    """Local. The name in :data:`BACKENDS` that ``name`` stands for; "auto" stays as it is.
+    """Local. The name in :data:`BACKENDS` that ``name`` stands for; "auto" stays as it is, and is
+    what mpi4py-fft's name of a package stands for that is not installed.
 
     Raises :class:`PatternError` for an unknown name, :class:`UnsupportedError` for one whose
     package is not installed.
     """
-    name = ALIASES.get(name, name)
+    if name in ALIASES:
+        name = ALIASES[name] if BACKENDS[ALIASES[name]].present() else "auto"
     if name == "auto":
         return name
     if name not in BACKENDS:

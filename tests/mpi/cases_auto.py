@@ -7,7 +7,7 @@ import itertools
 from cases import parameters, ranks
 from operations import MEMORY, OPERATIONS, Trial
 
-from onesided.collectives.tuning import auto
+from onesided.collectives.tuning import situations as auto
 
 ROUNDS = 2
 ROWS = ["Gather", "Gatherv", "Scatter", "Scatterv", "Allgatherv", "Alltoall", "Alltoallv",

@@ -52,7 +52,6 @@ def case_a_changed_buffer_of_the_root_is_noticed(comm, method):
     else:
         cast.request.Wait()
     comm.Barrier()
-    cast.round(2)
     cast.free()
 
 

@@ -14,7 +14,7 @@ from io_data import Blocks, files_in, same_error, shared_folder, values
 from onesided.collectives import MismatchError, PatternError, UnsupportedError
 from onesided.pencilfft import NCFile
 from onesided.pencilfft.io.consolidation import consolidate
-from onesided.pencilfft.io.fileerrors import FileError
+from onesided.pencilfft.io.filebase import FileError
 from onesided.pencilfft.io.files import read, write
 from onesided.pencilfft.io.hdf5 import HDF5File
 from onesided.pencilfft.io.store import Store

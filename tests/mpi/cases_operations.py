@@ -37,6 +37,37 @@ def case_in_place_is_not_opened_nor_given_up(comm, operation):
     trial.free()
 
 
+@parameters(operation=["Alltoall", "Allgather"])
+def case_a_broken_round_leaves_the_buffer_alone(comm, operation):
+    """What could not be packed is no round; what was interrupted is never unpacked."""
+    trial = Trial(comm, OPERATIONS[operation], "p2p", holes=True)
+    trial.round(1)
+    request = trial.request
+    pack = request._before
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    request._before = interrupted
+    try:
+        request.Start()
+    except KeyboardInterrupt:
+        assert request.state == "inactive"
+    request._before = pack
+    trial.round(2)
+    request._after = interrupted
+    trial.fill(3)
+    request.Start()
+    try:
+        request.Wait()
+    except KeyboardInterrupt:
+        pass
+    else:
+        raise AssertionError("not interrupted")
+    assert request.state == "broken"
+    trial.free()
+
+
 # -- mistakes ------------------------------------------------------------------------------------
 
 

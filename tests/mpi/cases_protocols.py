@@ -63,7 +63,7 @@ def participant(comm, request, memory):
     plans = [[names.chain(chain) for chain in plan] for plan in transport.plans()]
     if any(chain is None for plan in plans for chain in plan):
         return None
-    grants = [names.of(cell) for cell in transport.creditor().cells]
+    grants = [names.of(cell) for cell in transport.creditor()]
     return names, Participant(plans, grants)
 
 

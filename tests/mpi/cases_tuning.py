@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 import warnings
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -15,15 +15,23 @@ from cases import parameters, ranks
 from mpi4py import MPI
 
 from onesided.collectives import (
+    Allreduce_init,
+    Alltoall_init,
     Alltoallv_init,
+    Alltoallw_init,
     Bcast_init,
+    Method,
+    MismatchError,
+    MPIError,
     PatternError,
+    ResourceError,
+    UnsupportedError,
     empty,
     free,
     methods,
+    registry,
 )
-from onesided.collectives.program import SAMPLED
-from onesided.collectives.tuning import auto, race
+from onesided.collectives.tuning import auto, race, situations
 from onesided.collectives.tuning.decisions import (
     VARIABLE,
     Cost,
@@ -44,7 +52,10 @@ def tuning_file(comm):
         if comm.rank:
             path.write_text("rank 0 alone reads")
         try:
-            yield path
+            with pytest.MonkeyPatch.context() as patch:  # on a busy machine, too, all are tried
+                patch.setattr(race, "SECONDS", 60.0)
+                patch.setattr(race, "SECONDS_FAR", 60.0)
+                yield path
         finally:
             comm.Barrier()
             os.environ.pop(VARIABLE)
@@ -71,7 +82,7 @@ def exchange(comm, count=32, info=None, recvbuf=None):
 def candidates(comm, strict=False):
     """What is tried; the one method that is another's equal on a node only where there are two."""
     return [m.name for m in methods().values() if m.candidate and (m.any_order or strict)
-            and not (m.name == auto.FAR_ONLY and alone(comm))]
+            and not (m.name == situations.FAR_ONLY and alone(comm))]
 
 
 def alone(comm):
@@ -89,10 +100,9 @@ def case_what_was_measured_is_kept(comm):
             (record,) = read_records(path)[machine()].values()
             assert set(record.costs) | set(record.refused) == set(names)
             assert record.ranking(names)[0] == first
-            assert record.times == 1
             for cost in record.costs.values():
                 assert cost.setup > 0
-                assert 0 < cost.least
+                assert cost.round > 0
         else:
             assert path.read_text() == "rank 0 alone reads"
 
@@ -108,93 +118,15 @@ def case_what_is_known_is_not_measured_again(comm):
         assert exchange(comm, info={"expected_iterations": "10"}) == "p2p"  # no set-up, see below
 
 
-def rewrite(comm, path, chosen, least=0.0, times=1):
+def rewrite(comm, path, chosen):
     """Rank 0 makes up a record by which one method is the fastest."""
     names = candidates(comm)
     if comm.rank == 0:
         (situation,) = read_records(path)[machine()]
         setups = dict.fromkeys(names, 1.0) | {"p2p": 1e-9}
-        costs = {name: Cost(setups[name], 1e-3, least) for name in names}
-        costs[chosen] = Cost(setups[chosen], 1e-6, least)
-        open_tuning().learn(machine(), situation, Record(costs, {}, times))
-
-
-def record_of(comm, path):
-    """What the file of rank 0 says, on all ranks."""
-    record = None
-    if comm.rank == 0:
-        (record,) = read_records(path)[machine()].values()
-    return comm.bcast(record)
-
-
-LATE = 0.1  # seconds
-
-
-def produce(comm, rounds=3 * SAMPLED, late=0.0):
-    """Run a program; where the last rank is late, a timed round takes the others so long."""
-    sent = np.arange(32.0 * comm.size)
-    with Alltoallv_init(comm, sent, None, method="auto") as request:
-        for turn in range(rounds):
-            if turn % SAMPLED == SAMPLED // 2 and comm.rank == comm.size - 1:
-                time.sleep(late)
-            request.Start()
-            request.Wait()
-        return request.method
-
-
-@parameters(chosen=["p2p", "rma-notify", "mpi-persistent"])
-def case_a_record_of_a_busy_machine_is_measured_again(comm, chosen):
-    """Production is much faster than what was measured: the next initialization measures."""
-    with tuning_file(comm) as path:
-        exchange(comm)
-        rewrite(comm, path, chosen, least=LATE)
-        assert produce(comm) == chosen
-        assert not record_of(comm, path).costs
-        exchange(comm)
-        record = record_of(comm, path)
-        assert record.times == 2
-        assert record.covers(candidates(comm))
-        assert all(cost.least < LATE for cost in record.costs.values())
-
-
-@ranks(at_least=2)
-def case_a_record_of_an_idle_machine_is_measured_again(comm):
-    """Production is much slower than what was measured."""
-    with tuning_file(comm) as path:
-        exchange(comm)
-        rewrite(comm, path, "p2p", least=LATE / 10)
-        produce(comm, late=LATE)
-        assert not record_of(comm, path).costs
-
-
-@ranks(at_least=2)
-def case_a_right_record_stays(comm):
-    with tuning_file(comm) as path:
-        exchange(comm)
-        rewrite(comm, path, "p2p", least=LATE)
-        before = record_of(comm, path)
-        for _ in range(2):
-            assert produce(comm, late=LATE) == "p2p"
-            assert record_of(comm, path) == before
-
-
-def case_too_few_rounds_contradict_nothing(comm):
-    """None of them is timed."""
-    with tuning_file(comm) as path:
-        exchange(comm)
-        rewrite(comm, path, "p2p", least=LATE)
-        before = record_of(comm, path)
-        produce(comm, SAMPLED // 2)
-        assert record_of(comm, path) == before
-
-
-def case_a_record_is_doubted_so_many_times_and_no_more(comm):
-    with tuning_file(comm) as path:
-        exchange(comm)
-        for times in range(1, auto.DOUBTS + 2):
-            rewrite(comm, path, "p2p", least=LATE, times=times)
-            produce(comm)
-            assert bool(record_of(comm, path).costs) == (times > auto.DOUBTS), times
+        costs = {name: Cost(setups[name], 1e-3) for name in names}
+        costs[chosen] = Cost(setups[chosen], 1e-6)
+        open_tuning().learn(machine(), situation, Record(costs, {}))
 
 
 @parameters(info=[{"expected_iterations": "1"}, {"expected_iterations": "99"}])
@@ -202,21 +134,21 @@ def case_few_rounds_are_not_worth_measuring(comm, info):
     """What usually wins is taken: by the memory, how much is received, and whether there are nodes.
     """
     assert race.SHARE * 99 < race.FIRST_LOOK
-    near = "rma-notify" if alone(comm) else auto.FAR_ONLY
-    much = auto.PLAIN // 8 // comm.size + 1
+    near = "rma-notify" if alone(comm) else situations.FAR_ONLY
+    much = situations.PLAIN // 8 // comm.size + 1
     with tuning_file(comm) as path:
         assert exchange(comm, info=info) == near
         assert exchange(comm, much, info=info) == near
         assert exchange(comm, info=info, recvbuf=np.empty(32 * comm.size)) == near
         plain = np.empty(much * comm.size)
-        wanted = "p2p" if alone(comm) else auto.FAR_ONLY
+        wanted = "p2p" if alone(comm) else situations.FAR_ONLY
         assert exchange(comm, much, info=info, recvbuf=plain) == wanted
         window = empty(comm, much * comm.size)
         assert exchange(comm, much, info=info, recvbuf=window) == near
         free(window)
         if comm.size > 1:
             several = {**info, "ranks_per_node": "1"}
-            assert exchange(comm, info=several) == auto.FAR_ONLY
+            assert exchange(comm, info=several) == situations.FAR_ONLY
         assert comm.rank or not path.exists()
 
 
@@ -242,10 +174,21 @@ def case_situations_are_told_apart(comm):
         exchange(comm, 32, info={"slots": "1"})
         with Bcast_init(comm, np.ones(100), method="auto"):
             pass
+        send = np.zeros((comm.size, 32))
+        boxes = [(slice(rank, rank + 1),) for rank in range(comm.size)]
+        Alltoallw_init(comm, [send, boxes], [(send.shape, float), boxes]).Free()
+        Alltoall_init(comm, send, None).Free()
+        expected = 7
+        if comm.size > 1:  # as if there were several nodes
+            exchange(comm, 32, info={"ranks_per_node": "1"})
+            expected += 1
         if comm.rank == 0:
             known = sorted(read_records(path)[machine()])
-            assert len(known) == 5, known
+            assert len(known) == expected, known
             assert sum("broadcast" in name for name in known) == 1
+            assert sum("by boxes" in name for name in known) == 1
+            assert sum("emulated" in name for name in known) == expected - 7
+            assert all(" cores, " in name and " rounds; " in name for name in known)
 
 
 def case_a_broken_file_is_a_warning_on_one_rank(comm):
@@ -257,8 +200,7 @@ def case_a_broken_file_is_a_warning_on_one_rank(comm):
             exchange(comm)
         words = [str(each.message) for each in seen if each.category is RuntimeWarning]
         assert bool(words) == (comm.rank == 0), words
-        if comm.rank == 0:
-            assert read_records(path)
+        assert comm.rank or path.read_text() == "{"  # it may not be ours
 
 
 def case_a_warning_that_is_an_error_is_one_on_all_ranks(comm):
@@ -337,8 +279,9 @@ def case_a_request_says_by_what_it_was_chosen(comm):
         assert chosen_by(comm, {"effort": "estimate"}) == auto.USUAL
 
 
-def chosen_by(comm, info, method="auto"):
-    with Alltoallv_init(comm, np.zeros(32 * comm.size), None, method=method, info=info) as request:
+def chosen_by(comm, info, method="auto", count=32):
+    sent = np.zeros(count * comm.size)
+    with Alltoallv_init(comm, sent, None, method=method, info=info) as request:
         said = request.chosen_by
         assert f", by {said}: " in repr(request) if said else ", by " not in repr(request)
     assert len(set(comm.allgather(said))) == 1
@@ -348,3 +291,227 @@ def chosen_by(comm, info, method="auto"):
 def case_efforts_are_known_words(comm):
     with pytest.raises(PatternError, match="'effort' is 'much', not one of measure, estimate"):
         exchange(comm, info={"effort": "much"})
+
+
+# -- what a decision may not depend on -------------------------------------------------------------
+
+
+@contextmanager
+def failing(comm, method, error, times=1 << 30, rank=None):
+    """The transport of a method fails so many times: on all ranks, or on one."""
+    tried = []
+
+    class Failing(methods()[method].load()):
+        def __init__(self, operation, resources):
+            tried.append(operation)
+            if len(tried) <= times and rank in (None, comm.rank):
+                raise error
+            super().__init__(operation, resources)
+
+    module, _, name = methods()[method].where.partition(":")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(import_module(module, "onesided.collectives"), name, Failing)
+        yield tried
+
+
+@ranks(at_least=2)
+@parameters(rank=[None, 0, 1])
+def case_what_is_short_is_remembered_by_the_process(comm, rank):
+    """No room for one method: the others are measured once, not at every initialization."""
+    error = ResourceError("no room")
+    with tuning_file(comm) as path, failing(comm, "p2p", error, rank=rank) as tried:
+        first = exchange(comm, 48)
+        assert len(tried) == 1
+        assert first != "p2p"
+        assert exchange(comm, 48) == first
+        assert chosen_by(comm, {}, count=48) == auto.RECALLED
+        assert len(tried) == 1
+        assert comm.rank or not path.exists()  # another process may have room
+
+
+@ranks(at_least=2)
+@parameters(error=[MPI.ERR_OTHER, MPI.ERR_UNSUPPORTED_OPERATION, MPI.ERR_NO_MEM], rank=[None, 1])
+def case_a_passing_error_of_mpi_is_not_remembered(comm, error, rank):
+    """The next initialization tries the method again, unless MPI says that it cannot do it."""
+    problem = MPI.Exception(error)
+    with tuning_file(comm) as path, failing(comm, "p2p", problem, 1, rank) as tried:
+        exchange(comm, 48)
+        first = len(tried)
+        exchange(comm, 48)
+        assert (len(tried) > first) == (error == MPI.ERR_OTHER), len(tried)
+        assert comm.bcast(path.exists()) == (error != MPI.ERR_NO_MEM)
+        if error == MPI.ERR_UNSUPPORTED_OPERATION and comm.rank == 0:
+            (record,) = read_records(path)[machine()].values()
+            assert "p2p" in record.refused
+
+
+@ranks(at_least=2)
+@parameters(error=[MPI.ERR_OTHER, MPI.ERR_UNSUPPORTED_OPERATION, MPI.ERR_NO_MEM])
+def case_errors_of_mpi_have_a_class_on_all_ranks(comm, error):
+    kinds = {MPI.ERR_OTHER: MPIError, MPI.ERR_NO_MEM: ResourceError}
+    with failing(comm, "p2p", MPI.Exception(error), rank=1):
+        with pytest.raises(kinds.get(error, UnsupportedError), match="MPI: "):
+            Alltoallv_init(comm, np.ones(comm.size), None, method="p2p")
+
+
+@ranks(at_least=2)
+def case_memory_for_a_trial_is_agreed_on(comm):
+    """One rank has none for it: the candidates are passed over on all ranks."""
+
+    def nothing(*words, **names):
+        raise MemoryError("no memory for a trial")
+
+    plain = np.empty(48 * comm.size)
+    with tuning_file(comm), pytest.MonkeyPatch.context() as patch:
+        if comm.rank == 1:
+            patch.setattr(situations, "_scratch", nothing)
+        assert exchange(comm, 48, recvbuf=plain) in candidates(comm)
+
+
+@contextmanager
+def trials(patch):
+    """The requests that are tried."""
+    seen, original = [], race.Race.run
+
+    def run(self, able, make):
+        def watched(method):
+            request = make(method)
+            seen.append((request.operation, [array.nbytes for array in request.transport.arrays]))
+            return request
+
+        return original(self, able, watched)
+
+    patch.setattr(race.Race, "run", run)
+    yield seen
+
+
+@ranks(at_least=2)
+@parameters(memory=["own", "plain", "window"], boxes=[False, True], above=[False, True])
+def case_long_exchanges_are_tried_with_shorter_blocks(comm, memory, boxes, above):
+    """A trial moves no more than so many bytes, whatever the exchange has."""
+    most = 1 << 16
+    rows = most // 8 // comm.size + above
+    with (
+        tuning_file(comm), pytest.MonkeyPatch.context() as patch, trials(patch) as seen,
+    ):  # fmt: skip
+        patch.setattr(situations, "MOST", most)
+        patch.setattr(situations, "MOST_FAR", most)
+        recv = None if memory == "own" else np.empty(rows * comm.size)
+        if memory == "window":
+            recv = empty(comm, rows * comm.size)
+        sent = np.arange(float(rows * comm.size)) + 1e6 * comm.rank
+        if boxes:
+            send = [sent.reshape(rows, comm.size),
+                    [(slice(0, rows), slice(p, p + 1)) for p in range(comm.size)]]  # fmt: skip
+            into = [((comm.size, rows), float) if recv is None else recv.reshape(comm.size, rows),
+                    [(slice(p, p + 1),) for p in range(comm.size)]]  # fmt: skip
+            request = Alltoallw_init(comm, send, into)
+        else:
+            request = Alltoall_init(comm, sent, recv)
+        request.Start()
+        got = np.asarray(request.Wait()).reshape(comm.size, rows)
+        for peer in range(comm.size):
+            theirs = np.arange(float(rows * comm.size)) + 1e6 * peer
+            blocks = theirs.reshape(rows, -1).T if boxes else theirs.reshape(comm.size, -1)
+            assert np.array_equal(got[peer], blocks[comm.rank])
+        del got
+        request.Free()
+        for of, nbytes in seen:
+            assert sum(8 * block.size for block in of.send.blocks) <= most
+            assert all(each <= most for each in nbytes)
+        assert bool(seen) == (not boxes or not above)  # of other shapes on the other side
+        if memory == "window":
+            free(recv)
+
+
+@ranks(at_least=2)
+@parameters(axis=[0, 1], order=["C", "F"])
+def case_boxes_of_one_shape_are_tried_as_they_lie(comm, axis, order):
+    """They are shorter along their first axis, in memory of the same order."""
+    shape = [64, 64]
+    shape[axis] = 64 * comm.size
+    send, recv = (np.zeros(shape, order=order) for _ in range(2))
+    boxes = [tuple(slice(64 * p, 64 * p + 64) if each == axis else slice(0, 64)
+                   for each in range(2)) for p in range(comm.size)]  # fmt: skip
+    send[...] = comm.rank
+    with (
+        tuning_file(comm), pytest.MonkeyPatch.context() as patch, trials(patch) as seen,
+    ):  # fmt: skip
+        patch.setattr(situations, "MOST", send.nbytes // 4)
+        patch.setattr(situations, "MOST_FAR", send.nbytes // 4)
+        with Alltoallw_init(comm, [send, boxes], [recv, boxes]) as request:
+            request.Start()
+            request.Wait()
+        assert all(np.all(recv[boxes[p]] == p) for p in range(comm.size))
+        assert {block.shape for of, _ in seen for block in of.send.blocks} == {(16, 64)}
+        assert all(of.recv.array.flags.f_contiguous == (order == "F") for of, _ in seen)
+
+
+@ranks(at_least=2)
+def case_a_broadcast_that_is_recalled_makes_no_memory(comm):
+    """Memory of trials is made by the first of them, and given back by the decision."""
+    data, made, region = empty(comm, 100), [], situations.Region
+    data[:] = 0
+
+    def counted(*words):
+        made.append(1)
+        return region(*words)
+
+    with tuning_file(comm), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(situations, "Region", counted)
+        with Bcast_init(comm, data) as request:
+            assert len(made) == 1
+            assert not request.operation.context.retired
+            with Bcast_init(comm, data) as again:
+                assert again.chosen_by == auto.RECALLED
+        with Bcast_init(comm, data, info={"effort": "estimate"}):
+            pass
+    assert len(made) == 1
+    free(data)
+
+
+@ranks(at_least=2)
+def case_candidates_of_one_rank_are_a_mismatch(comm):
+    """What is registered on some ranks only is no reason to hang."""
+    with tuning_file(comm), pytest.MonkeyPatch.context() as patch:
+        known = {kind: dict(table) for kind, table in registry._METHODS.items()}
+        patch.setattr(registry, "_METHODS", known)
+        if comm.rank == 1:
+            registry.register(Method("mine", "nowhere:Nothing", True, True, ""))
+        with pytest.raises(MismatchError, match="mine"):
+            exchange(comm)
+    exchange(comm)
+
+
+def case_nothing_is_learnt_under_debugging(comm):
+    with tuning_file(comm) as path, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ONESIDED_DEBUG", "1")
+        assert chosen_by(comm, {}, count=48) == auto.USUAL
+        assert comm.rank or not path.exists()
+
+
+@ranks(at_least=2)
+def case_the_environment_overrules(comm):
+    with tuning_file(comm), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ONESIDED_METHOD", "exchange=mpi-persistent,reduction=p2p")
+        assert exchange(comm) == "mpi-persistent"
+        assert chosen_by(comm, {}) == "ONESIDED_METHOD"
+        assert chosen_by(comm, {}, "rma-notify") == ""
+        with Allreduce_init(comm, np.ones(2), np.ones(2)) as request:
+            assert request.method == "p2p"
+        with Bcast_init(comm, np.ones(2)) as request:
+            assert request.chosen_by == auto.MEASURED
+        patch.setenv("ONESIDED_METHOD", f"exchange={('p2p', 'mpi-persistent')[comm.rank % 2]}")
+        with pytest.raises(MismatchError, match="mpi-persistent"):
+            exchange(comm)
+
+
+@ranks(at_least=2)
+def case_a_race_has_so_much_time(comm):
+    """Who was not tried by then is passed over, and that is known to the process."""
+    with tuning_file(comm) as path, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(race, "SECONDS", 0.0)
+        patch.setattr(race, "SECONDS_FAR", 0.0)
+        assert exchange(comm, 48) == situations.usual_order(not alone(comm), True, 0)[0]
+        assert chosen_by(comm, {}, count=48) == auto.RECALLED
+        assert comm.rank or not path.exists()

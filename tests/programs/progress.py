@@ -18,6 +18,7 @@ from onesided.collectives import (
     Bcast_init,
     Precv_init,
     Psend_init,
+    RequestError,
     ResourceError,
     empty,
     free,
@@ -212,7 +213,53 @@ def small_shm(how):
     print(f"rank {COMM.rank} was refused {refused}", flush=True)
 
 
+def profiled(when):
+    """Rounds, of requests that are freed or not; what is printed is the library's."""
+    for method in ("p2p", "rma-notify"):
+        request = Alltoallv_init(COMM, np.ones(COMM.size), None, method=method)
+        request.label = "label of mine"
+        for _ in range(5):
+            request.Start()
+            request.Wait()
+        if when == "freed":
+            request.Free()
+        else:
+            keep.append(request)
+    print("has done its rounds", flush=True)
+
+
+def after_finalize(method):
+    """What Wait has returned is where it was, and the requests raise."""
+    send = np.arange(5000 * COMM.size) + COMM.rank
+    requests = [Alltoallv_init(COMM, send, into, method=method, info=info)
+                for into in (None, np.zeros_like(send)) for info in (None, {"slots": "1"})]
+    requests.append(Bcast_init(COMM, np.zeros(10), 0))
+    memory = empty(COMM, 1000)
+    memory[:] = COMM.rank + 1
+    got = []
+    for request in requests:
+        request.Start()
+        got.append(request.Wait())
+    want = [array.copy() for array in got]
+    MPI.Finalize()
+    for array, values in zip(got, want, strict=True):
+        np.testing.assert_array_equal(array, values)
+    for array in got:
+        array[...] = 0
+    if not np.all(memory == memory[0]):
+        raise AssertionError("the memory has changed")
+    for request in requests:
+        for verb in (request.Start, request.Wait, request.Test, request.Get_status):
+            try:
+                verb()
+            except RequestError:
+                continue
+            raise AssertionError(f"{verb.__name__} of {request!r}")
+    print("goes on without MPI", flush=True)
+
+
 if __name__ == "__main__":
     programs = {"left over": left_over, "fork": fork, "fork while active": fork_while_active,
-                "attributes": attributes, "small shm": small_shm}
+                "attributes": attributes, "small shm": small_shm,
+                "after finalize": after_finalize, "profiled": profiled}
     programs[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,233 @@
+"""What the choice of a method depends on, agreed on by all ranks, and where trials move their data.
+
+A situation is named by words that are the key of what is known of it. Whatever a decision could
+depend on is in them, or in what :func:`~.decisions.machine` says: the call, the bytes and messages
+of the busiest ranks, where data are received, nodes and whether they are emulated, cores, who
+executes rounds. All of it is the same on all
+ranks, as is the order in which candidates are tried.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from onesided.collectives import debug
+from onesided.collectives.agreement import agreed, largest
+from onesided.collectives.broadcast.operation import Broadcast
+from onesided.collectives.context import Resources
+from onesided.collectives.errors import ResourceError
+from onesided.collectives.exchange import Exchange
+from onesided.collectives.hints import MANUAL
+from onesided.collectives.memory import Region
+from onesided.collectives.operation import Operation
+from onesided.collectives.program import COMPILED
+from onesided.collectives.reduction.operation import Reduction
+from onesided.collectives.tuning.decisions import size
+
+#: Most bytes that a rank moves in a trial, on a node and between nodes; an exchange that is longer
+#: is tried with blocks that are shorter by one factor, and behaves as they do.
+MOST, MOST_FAR = 1 << 24, 1 << 20
+
+#: Bytes that a rank receives into plain memory beyond which messages usually win on a node: one
+#: copy in and one out cost more than what MPI does.
+PLAIN = 1 << 14
+
+#: Bytes of a vector from which on its reduced parts usually come faster by messages, which MPI
+#: copies from one process to the other.
+LONG_PARTS = 1 << 15
+
+#: The same as rma-notify where every rank is on one node.
+FAR_ONLY = "rma-p2p"
+
+
+@dataclass
+class Situation:
+    """What all ranks agree on before a method is chosen.
+
+    ``order`` has the methods that usually win first; methods in ``without`` are no candidates.
+    ``far``: something leaves a node. ``elsewhere(number)`` is collective: the operation in memory
+    of its own, under another number. It is None where nothing can be tried.
+    """
+
+    key: str
+    order: list[str]
+    far: bool
+    elsewhere: Callable[[int], Operation] | None
+    without: tuple[str, ...] = ()
+    release: Callable[[], None] = lambda: None
+
+
+def usual_order(far: bool, window: bool, received: int) -> list[str]:
+    """Local. What usually wins, first: between nodes, or on one; into memory that peers see, or so
+    many bytes into plain memory."""
+    if far:
+        return ["rma-p2p", "p2p", "mpi-persistent", "rma-notify"]
+    if window or received <= PLAIN:
+        return ["rma-notify", "p2p", "mpi-persistent"]
+    return ["p2p", "rma-notify", "mpi-persistent"]
+
+
+def _place(operation: Operation, numbers: list[int]) -> tuple[str, list[int], bool]:
+    """Collective. Words about where the ranks run; the largest of each of the numbers; whether
+    trials would tell the truth: not where rounds are watched."""
+    cores = len(os.sched_getaffinity(0))
+    mine = [len(operation.node.ranks), -cores, int(COMPILED), -int(COMPILED), debug.enabled()]
+    largest_of = largest(operation.context.comm, None, "situation", [*mine, *numbers])
+    each, fewest, compiled, interpreted, watched = largest_of[:5]
+    nodes = "emulated" if operation.hints.ranks_per_node is not None else "to a node"
+    rounds = "compiled" if interpreted == -1 else "both kinds of" if compiled else "Python's"
+    words = f"{operation.ranks} ranks, {each} {nodes}, {-fewest} cores, {rounds} rounds"
+    return words, largest_of[5:], not watched
+
+
+# -- exchanges -----------------------------------------------------------------------------------
+
+
+def of_exchange(wanted: Exchange) -> Situation:
+    """Collective. The most that a rank sends to others on its node, off it and to itself, in half
+    powers of two, the most messages, how far the busiest rank is above the mean, and the kind of
+    receive memory."""
+    node, rank, comm = wanted.node, wanted.rank, wanted.context.comm
+    near, far, own = [], [], 0
+    for block in wanted.send.blocks:
+        nbytes = block.size * wanted.send.dtype.itemsize
+        if block.peer == rank:
+            own += nbytes
+        elif block.peer in node.rank_of:
+            near.append(nbytes)
+        else:
+            far.append(nbytes)
+    total = sum(near) + sum(far) + own
+    received = sum(block.size for block in wanted.recv.blocks) * wanted.recv.dtype.itemsize
+    kind = 0 if wanted.owned else 1 if wanted.region is not None else 2
+    array = wanted.recv.array
+    held = 0 if array is None else array.nbytes
+    boxes, flat = (held, 0) if array is not None and array.ndim > 1 else (0, held)
+    words, most, truth = _place(wanted, [
+        sum(near), sum(far), own, len(near), len(far), total, received, kind,
+        boxes, flat, -wanted.most_factor(),
+    ])  # fmt: skip
+    everything = np.array([float(total)])
+    comm.Allreduce(MPI.IN_PLACE, everything, MPI.SUM)
+    mean = float(everything[0]) / comm.size
+    memory = ("own", "window", "plain")[most[7]]
+    key = (
+        f"{wanted.call}{' by boxes' if wanted.by_boxes else ''}: {words}; {size(most[0])} in "
+        f"{most[3]} on the node, {size(most[1])} in {most[4]} off it, {size(most[2])} to itself; "
+        f"skew {size(most[5] / mean if mean else 1.0)}; {memory}, {wanted.least_slots} slots, "
+        f"{wanted.most_chunks} chunks"
+    )
+    far_away = bool(most[4])
+    longest, room = max(most[5], most[6], most[8]), MOST_FAR if far_away else MOST
+    factor = max(1, -(-longest // room))
+    tried = truth and factor <= -most[10]
+
+    def elsewhere(number: int) -> Exchange:
+        with agreed(comm, "memory for a trial"):
+            shorter = factor > 1 or most[9] > room
+            return _scratch(wanted.shortened(factor) if shorter else wanted, number)
+
+    return Situation(
+        key, usual_order(far_away, most[7] < 2, most[6]), far_away, elsewhere if tried else None,
+        () if far_away else (FAR_ONLY,),
+    )  # fmt: skip
+
+
+def _scratch(wanted: Exchange, number: int) -> Exchange:
+    """Local. The same exchange into other memory of the same kind, under a number of its own."""
+    recv, hints = wanted.recv.plain(wanted.send), replace(wanted.hints, progress=MANUAL)
+    if recv.array is not None and wanted.region is None:
+        recv = replace(recv, array=np.empty_like(recv.array))
+    elif recv.array is not None:
+        recv = replace(recv, array=None)
+    # memory from empty() is tried as one slot of the request's own, which peers see as well
+    words, said = ({p: _as_slot(w) for p, w in table.items()}
+                   for table in (wanted.words, wanted.said))  # fmt: skip
+    hints = replace(hints, slots=1 if wanted.least_slots == 1 else hints.slots)
+    slots = min(wanted.slots, hints.slots)
+    return replace(wanted, send=wanted.send.plain(wanted.recv), recv=recv, hints=hints,
+                   number=number, words=words, said=said, slots=slots)  # fmt: skip
+
+
+def _as_slot(words: Any) -> Any:
+    return words if words.key is None else replace(words, key=None, owned=True)
+
+
+# -- broadcasts ----------------------------------------------------------------------------------
+
+
+def of_broadcast(wanted: Broadcast) -> Situation:
+    """Collective. The length, whether all ranks have window memory, and how it travels."""
+    words, (plain, window), truth = _place(
+        wanted, [not wanted.in_window_memory, wanted.in_window_memory]
+    )
+    hints, resources = wanted.hints, Resources(wanted.context)
+    memory = "mixed" if plain and window else "window" if window else "plain"
+    key = (
+        f"broadcast: {words}; {size(wanted.nbytes)}; {memory}; {hints.child_order}, segments of "
+        f"{hints.segment_bytes}"
+    )
+    scratch: list[NDArray[np.uint8]] = []
+
+    def elsewhere(number: int) -> Broadcast:
+        if not scratch:
+            scratch.append(_scratch_memory(wanted, resources, bool(window)))
+        return wanted.elsewhere(scratch[0], number)
+
+    def release() -> None:
+        scratch.clear()
+        resources.release()
+
+    order = ["rma-binomial", "rma-pipelined", "rma-linear", "mpi-persistent", "p2p"]
+    far = not wanted.node.alone
+    return Situation(key, order, far, elsewhere if truth else None, release=release)
+
+
+def _scratch_memory(
+    wanted: Broadcast, resources: Resources, window: bool
+) -> NDArray[np.uint8]:
+    """Collective. Memory of the same kind as the buffer; plain where that is too little."""
+    context, inside = wanted.context, wanted.in_window_memory
+    nbytes = min(wanted.nbytes, MOST if wanted.node.alone else MOST_FAR)
+    if window:
+        try:
+            region = Region(context, context.node(), nbytes if inside else 0)
+        except ResourceError:  # on all ranks
+            inside = False
+        else:
+            resources.on_release(region.retire)
+    with agreed(context.comm, "memory for a trial"):
+        scratch = region.take_root()[:nbytes] if inside else np.empty(nbytes, np.uint8)
+        scratch[:] = 1  # untouched pages would all be one and the same
+    return scratch
+
+
+# -- reductions ----------------------------------------------------------------------------------
+
+
+def of_reduction(wanted: Reduction) -> Situation:
+    """Collective. The function, the length and the operation.
+
+    Longer vectors than :data:`MOST` are not tried out, nor is an operation of the caller's: it
+    might not like the data of a trial.
+    """
+    words, _, truth = _place(wanted, [])
+    far = not wanted.node.alone
+    order = ["rma-p2p", "p2p", "mpi-persistent", "mpi"]
+    if wanted.everybody_wants_parts and wanted.nbytes >= LONG_PARTS:
+        order[:2] = ["p2p", "rma-p2p"]
+    key = f"{wanted.name}: {words}; {size(wanted.nbytes)}; {wanted.fold}"
+
+    def elsewhere(number: int) -> Reduction:
+        with agreed(wanted.context.comm, "memory for a trial"):
+            return wanted.elsewhere(number)
+
+    tried = truth and wanted.fold.predefined and wanted.nbytes <= MOST
+    return Situation(key, order, far, elsewhere if tried else None)
