@@ -82,12 +82,10 @@ gallery: $(DOCS)/ready
 
 bench: $(BENCH)/ready
 	$(BENCH)/bin/onesided bench all -o bench-results --ranks $(BENCH_RANKS)
-	$(BENCH)/bin/onesided bench rounds --ranks 2
-	$(BENCH)/bin/onesided bench collectives --ranks 2
-	$(BENCH)/bin/onesided bench partitioned --targets --python --ranks 2
-	$(BENCH)/bin/onesided bench fft --targets --seconds 60 --ranks 2
-	$(BENCH)/bin/onesided bench fft --targets --seconds 60 --ranks 4
-	$(BENCH)/bin/onesided bench spmv --targets --seconds 120 --ranks $(BENCH_RANKS)
+	for name in rounds halo fft spmv; do $(BENCH)/bin/onesided bench $$name --ranks 2 \
+		--json bench-results/$$name.json || exit 1; done
+	$(BENCH)/bin/onesided bench check bench-results || true
+	$(BENCH)/bin/onesided report bench-results -o bench-results/report.html
 
 clean:
 	rm -rf $(DEMO) $(TEST) $(LOWEST) $(BENCH) $(LINT) $(DOCS) $(PETSC) docs/_build build dist *.egg-info

@@ -10,18 +10,16 @@ from onesided.sparse.files.marketwriter import write_matrixmarket
 from onesided.sparse.files.packages import read_vector
 from onesided.sparse.files.readers import read
 from onesided.sparse.files.store import write
-from onesided.sparse.generators.grids import stencil7, stencil27
-from onesided.sparse.generators.mesh import trace_mesh
+from onesided.sparse.grids import stencil7, stencil27
 from onesided.sparse.halo import Halo, HaloPattern
 from onesided.sparse.linear import Linear, LinearOperator
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.orderings.ordering import Ordering, partitioned
 from onesided.sparse.partition import Partition
-from onesided.sparse.preconditioners import AMG, SSOR, BlockILU, Jacobi, Preconditioner
+from onesided.sparse.preconditioners import AMG, SSOR, BlockILU, BlockLU, Jacobi, Preconditioner
 from onesided.sparse.report import MatrixReport
 from onesided.sparse.scatter import from_rows, from_scipy
 from onesided.sparse.solvers import (
-    Eigenpair,
     Eigenpairs,
     Solution,
     bicgstab,
@@ -30,6 +28,7 @@ from onesided.sparse.solvers import (
     eigenvalue_bounds,
     fgmres,
     gmres,
+    inner,
     lobpcg,
     lsmr,
     lsqr,
@@ -45,9 +44,9 @@ __all__ = [
     "SSOR",
     "Assembler",
     "BlockILU",
+    "BlockLU",
     "DistMatrix",
     "DistVector",
-    "Eigenpair",
     "Eigenpairs",
     "Halo",
     "HaloPattern",
@@ -71,6 +70,7 @@ __all__ = [
     "from_scipy",
     "from_triplets",
     "gmres",
+    "inner",
     "lobpcg",
     "lsmr",
     "lsqr",
@@ -84,7 +84,6 @@ __all__ = [
     "read_vector",
     "stencil7",
     "stencil27",
-    "trace_mesh",
     "write",
     "write_matrixmarket",
 ]

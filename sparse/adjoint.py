@@ -6,7 +6,6 @@ add to its own columns is computed.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -15,9 +14,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from onesided.sparse.halo import ReverseHalo
-from onesided.sparse.kernels.protocol import Kernel
-from onesided.sparse.kernels.scipy_calls import Csr
+from onesided.sparse.kernels.rows import Csr
 from onesided.sparse.linear import Linear
+from onesided.sparse.product import Kernel
 
 
 class TransposedProduct:
@@ -44,30 +43,6 @@ class TransposedProduct:
         halo.finish(y)
 
 
-class Transposable(Linear):
-    """A map that can be used the other way round, too: what an :class:`Adjoint` is a view of."""
-
-    @abstractmethod
-    def multiply_transposed(self, x: NDArray[Any], y: NDArray[Any]) -> None:
-        """Collective. y = A.T x; nothing is checked."""
-
-    @abstractmethod
-    def times(self, other: Linear, transposed: bool, conjugated: bool) -> Linear:
-        """Collective. The matrix A B, of A as the two say."""
-
-    @abstractmethod
-    def transposed_rows(self) -> sparse.csr_array:
-        """Collective. This rank's rows of A.T."""
-
-    @abstractmethod
-    def derived(self, rows: sparse.csr_array, like: Linear) -> Linear:
-        """Collective. A matrix of other rows, made in the same way."""
-
-    @abstractmethod
-    def view(self, transposed: bool, conjugated: bool) -> Linear:
-        """Local. This, its transpose, its conjugate or its adjoint."""
-
-
 class Adjoint(Linear):
     """A.T, A.H, or the conjugate of A (``A.T.H``), without entries of its own.
 
@@ -76,8 +51,8 @@ class Adjoint(Linear):
     Freed with the matrix.
     """
 
-    def __init__(self, matrix: Transposable, transposed: bool, conjugated: bool) -> None:
-        """Local."""
+    def __init__(self, matrix: Any, transposed: bool, conjugated: bool) -> None:
+        """Local. Of a DistMatrix, whose module imports this one."""
         self.matrix, self.transposed, self.conjugated = matrix, transposed, conjugated
         rows, columns = matrix.row_partition, matrix.col_partition
         self.dtype = matrix.dtype
@@ -98,10 +73,6 @@ class Adjoint(Linear):
         """Collective. The same view of the promoted matrix."""
         wide: Any = self.matrix.promoted(dtype)
         return self if wide is self.matrix else wide.view(self.transposed, self.conjugated)
-
-    def magnitude(self) -> float:
-        """Collective. That of the matrix."""
-        return self.matrix.magnitude()
 
     def _times(self, other: Linear) -> Any:
         return self.matrix.times(other, self.transposed, self.conjugated)

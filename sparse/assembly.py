@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike, DTypeLike
 from scipy import sparse
 
 from onesided.collectives import agreed
+from onesided.sparse.alike import places, values_dtype, vector_dtype
 from onesided.sparse.halo import Info
-from onesided.sparse.matrix import DistMatrix, vector_dtype
-from onesided.sparse.moving import Route, shared_dtype
+from onesided.sparse.matrix import DistMatrix
+from onesided.sparse.moving import Route
 from onesided.sparse.orderings.numbering import How
 from onesided.sparse.orderings.ordering import partitioned
 from onesided.sparse.partition import Partition, index_dtype
@@ -61,12 +62,10 @@ def from_triplets(
     """
     with agreed(comm, f"from_triplets with shape={tuple(shape)}, dtype={dtype}"):
         shape = operator.index(shape[0]), operator.index(shape[1])
-        mine = _checked(rows, cols, values, shape)
-    kind = shared_dtype(comm, mine.values.dtype)
-    with agreed(comm):
-        target = vector_dtype(kind, dtype)
-    index = index_dtype(max(shape))
-    typed = [Triplets.joined([mine], index, target)]
+        given = np.asarray(values)
+        row, col = places(rows, cols, given.size if given.ndim == 1 else -1, shape)
+    kind = values_dtype(comm, given, dtype)
+    typed = [Triplets(row, col, given.astype(kind, copy=False))]
     choices = Choices(method, info, dtype, partition, None, kernel)
     return from_any_rank(comm, shape, typed, choices)
 
@@ -98,20 +97,19 @@ class Assembler:
         arguments, as of :func:`from_triplets`.
         """
         with agreed(comm, f"Assembler with shape={tuple(shape)}, dtype={dtype}"):
-            places = np.broadcast_arrays(rows, cols)
-            self._shape = places[0].shape
-            flat = [np.asarray(place).reshape(-1) for place in places]
+            both = np.broadcast_arrays(rows, cols)
+            self._shape = both[0].shape
             target = vector_dtype(np.dtype(dtype), dtype)
             shape = operator.index(shape[0]), operator.index(shape[1])
-            mine = _checked(flat[0], flat[1], np.zeros(len(flat[0]), target), shape)
+            mine = places(both[0].reshape(-1), both[1].reshape(-1), both[0].size, shape)
         self.comm = comm
         check_room(comm, shape)
-        partition = balanced_rows(comm, mine.rows, shape[0])
-        self._route = Route(comm, partition.owners(mine.rows))
-        row, col = self._route.send(mine.rows), self._route.send(mine.cols)
+        partition = balanced_rows(comm, mine[0], shape[0])
+        self._route = Route(comm, partition.owners(mine[0]))
+        row, col = (self._route.send(part) for part in mine)
         start, stop = partition.range(comm.rank)
-        places_ = col.astype(np.int64) + (row.astype(np.int64) - start) * max(shape[1], 1)
-        found, self._at = np.unique(places_, return_inverse=True)
+        numbers = col.astype(np.int64) + (row.astype(np.int64) - start) * max(shape[1], 1)
+        found, self._at = np.unique(numbers, return_inverse=True)
         counts = np.bincount(found // max(shape[1], 1), minlength=stop - start)
         kind = index_dtype(max(shape[1], len(found)))
         indptr = np.concatenate([[0], np.cumsum(counts)]).astype(kind)
@@ -143,32 +141,6 @@ class Assembler:
             sums = np.bincount(self._at, came, count)
         self.matrix.set_values(sums.astype(self.matrix.dtype))
         return self.matrix
-
-
-def _checked(
-    rows: ArrayLike, cols: ArrayLike, values: ArrayLike, shape: tuple[int, int]
-) -> Triplets:
-    """Local. The entries as arrays, if they are entries of a matrix of that shape."""
-    if min(shape) < 0:
-        raise ValueError(f"shape {shape} is not two numbers from 0 on")
-    parts = [np.asarray(part) for part in (rows, cols, values)]
-    lengths = [part.shape for part in parts]
-    if parts[0].ndim != 1 or lengths != [lengths[0]] * 3:
-        raise ValueError(
-            f"rows, columns and values have shapes {', '.join(map(str, lengths))}, not one length"
-        )
-    for name, size, part in zip(("row", "column"), shape, parts[:2], strict=True):
-        if not len(part):
-            continue
-        if part.dtype.kind not in "iu":
-            raise TypeError(f"{name} indices are {part.dtype}, not integers")
-        for at in (int(part.argmin()), int(part.argmax())):
-            if not 0 <= part[at] < size:
-                raise ValueError(
-                    f"{name} index {part[at]} of entry {at} is out of range, there are "
-                    f"{size} {name}s"
-                )
-    return Triplets(*parts)
 
 
 def from_any_rank(

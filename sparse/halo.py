@@ -13,7 +13,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import Alltoallw_init, Request, agreed
-from onesided.sparse.kernels.scipy_calls import IndexedSum
+from onesided.sparse.kernels.rows import IndexedSum
 from onesided.sparse.moving import counterparts, moved
 from onesided.sparse.partition import LocalColumns, Partition
 

@@ -16,28 +16,12 @@ from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives import RequestError, agree, agreed
 from onesided.collectives.debug import enabled as debugging
+from onesided.sparse.alike import common_dtype, entries_dtype
 from onesided.sparse.partition import Partition
 from onesided.sparse.vector import DistVector
 
-DTYPES = tuple(np.dtype(kind) for kind in ("f4", "f8", "c8", "c16"))
 _WRONG = -1  # the form of an operand that this rank refuses
 _ERRORS = (TypeError, ValueError)
-
-
-def common_dtype(name: str, vector: np.dtype[Any], matrix: np.dtype[Any]) -> np.dtype[Any]:
-    """Local. The dtype of a product, NumPy's of the two; ``TypeError`` where there is none."""
-    found = None
-    if vector.kind in "biufc":
-        found = np.result_type(vector, matrix)
-    if found is None or found not in DTYPES:
-        names = ", ".join(kind.name for kind in DTYPES)
-        raise TypeError(f"{name} is {vector}, the matrix {matrix}; products are of {names}")
-    return found
-
-
-def entries_dtype(matrix: np.dtype[Any], wanted: np.dtype[Any]) -> np.dtype[Any]:
-    """Local. What a matrix is cast to for products of the wanted dtype; a real one stays real."""
-    return wanted if matrix.kind == "c" else np.empty(0, wanted).real.dtype
 
 
 class Linear(ABC):
@@ -49,8 +33,9 @@ class Linear(ABC):
     The first product with a form of x (one vector or k of them, real, complex, wider) compares
     what all ranks pass, by one small ``Allreduce``, and raises the same error on every rank; so
     does every product in debug mode (``ONESIDED_DEBUG=1``). Later ones cost nothing but a look at
-    the operands of this rank: what is wrong with them raises there, and the others wait for it.
-    ``multiply`` looks at nothing.
+    the operands of this rank: what is wrong with them raises there, and the others wait for it, as
+    do those whose form is known where another rank comes with a new one. ``multiply`` looks at
+    nothing.
     """
 
     __array_ufunc__ = None  # a NumPy array on the left leaves the operation to this class
@@ -90,6 +75,18 @@ class Linear(ABC):
     def H(self) -> Linear:
         """Local. The adjoint, which shares everything with this."""
 
+    def check_square(self, who: str) -> None:
+        """Local. ``ValueError`` where rows and columns are not alike, in number and partition."""
+        if self.shape[0] != self.shape[1]:
+            raise ValueError(f"{who} needs a square matrix; this one is {self.shape}")
+        starts = self.row_partition.starts, self.col_partition.starts
+        if not np.array_equal(*starts):
+            rows, columns = (each.tolist() for each in starts)
+            raise ValueError(
+                f"{who} needs a matrix with equal partitions of rows and columns; this one has "
+                f"{rows} and {columns}"
+            )
+
     def promoted(self, dtype: np.dtype[Any]) -> Linear:
         """Collective. This map for vectors of a wider dtype; what that needs is freed with it.
 
@@ -98,10 +95,6 @@ class Linear(ABC):
         if entries_dtype(self.dtype, dtype) != self.dtype:
             raise TypeError(f"this {type(self).__name__} multiplies {self.dtype} only, not {dtype}")
         return self
-
-    def magnitude(self) -> float:
-        """Collective. The largest absolute value of the entries; 1 where they are not known."""
-        return 1.0
 
     @abstractmethod
     def multiply(self, x: NDArray[Any], y: NDArray[Any]) -> None:

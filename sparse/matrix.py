@@ -13,38 +13,36 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from onesided.collectives import RequestError, agreed
+from onesided.collectives.agreement import largest
 from onesided.collectives.context import Scoped
 from onesided.sparse import rows as moving
 from onesided.sparse import stored
-from onesided.sparse.adjoint import Adjoint, Transposable, TransposedProduct
-from onesided.sparse.contest import Contest
+from onesided.sparse.adjoint import Adjoint, TransposedProduct
+from onesided.sparse.alike import (
+    check_rows,
+    common_dtype,
+    entries_dtype,
+    row_numbers,
+    values_dtype,
+    vector_dtype,
+)
+from onesided.sparse.boundary import Marked, diagonal_places
 from onesided.sparse.halo import Halo, HaloPattern, Info, ReverseHalo
-from onesided.sparse.kernels.registry import KERNELS, named, product
-from onesided.sparse.kernels.scipy_calls import Csr, add_product
-from onesided.sparse.linear import DTYPES, Linear, entries_dtype
+from onesided.sparse.kernels.compiled import compiled
+from onesided.sparse.kernels.registry import KERNELS, check, product, usual
+from onesided.sparse.kernels.rows import Csr, add_product
+from onesided.sparse.linear import Linear
 from onesided.sparse.moving import moved, of_all
 from onesided.sparse.orderings.ordering import Ordering
-from onesided.sparse.partition import Integers, Partition, split_columns
+from onesided.sparse.partition import Integers, Partition, index_dtype, split_columns
 from onesided.sparse.product import Product
 from onesided.sparse.report import MatrixReport, report
+from onesided.sparse.stored import summed
+from onesided.sparse.triplets import sent_to
+from onesided.sparse.vector import DistVector
 
 
-def vector_dtype(values: np.dtype[Any], wanted: DTypeLike | None) -> np.dtype[Any]:
-    """Local. The dtype of a matrix with such values: the wanted one, or theirs, or float64.
-
-    float32, float64, complex64 and complex128 stay; integers and bools become float64. Raises
-    ``TypeError`` for other dtypes, and where complex values would have to become real.
-    """
-    given = np.dtype(wanted) if wanted is not None else values
-    if wanted is None and given.kind in "biu":
-        given = np.dtype(np.float64)
-    if given not in DTYPES or (values.kind == "c" and given.kind != "c"):
-        names = ", ".join(kind.name for kind in DTYPES)
-        raise TypeError(f"values of {values} in a matrix of {given}, which can be {names}")
-    return given
-
-
-class DistMatrix(Transposable, Scoped):
+class DistMatrix(Linear, Scoped):
     """A sparse matrix in contiguous blocks of rows, one block a rank.
 
     ``A @ x`` takes this rank's block of x (``A.col_range``), (n,) or (n, k), and returns its block
@@ -83,20 +81,23 @@ class DistMatrix(Transposable, Scoped):
     ) -> None:
         """Collective. Build from the rows of each rank, CSR with global columns.
 
-        ``kernel`` names the local product: the compiled ones are "csr", rows as they are, and
-        "sell" (SELL-C-sigma), 8 rows of like lengths at a time, for real matrices; they multiply
-        rows that need no ghosts while these are coming. "scipy", and "mkl" where it is installed,
-        wait for the ghosts first, with a copy of x beside them. "auto" measures where there is a
-        choice, in some tenths of a second for a large matrix; results may then differ by rounding
-        from run to run. "sell" and "mkl" keep another copy of the entries.
+        ``kernel`` names the local product. The compiled ones multiply rows that need no ghosts
+        while these are coming: "csr", rows as they are, which "auto" takes for complex matrices,
+        and "sell" (SELL-C-sigma), 8 rows of like lengths at a time, with a copy of the entries,
+        which it takes for real ones. "scipy" waits for the ghosts, with a copy of x beside them;
+        "auto" takes it where a rank has nothing compiled. The same kernel gives the same bits.
 
         Raises the same error on every rank: ``ValueError`` where rows and partitions do not
         fit, ``TypeError`` for the dtype, and the errors of ``Alltoallw_init``.
         """
         with agreed(comm, f"DistMatrix with dtype={dtype}, kernel={kernel}"):
-            self.dtype = vector_dtype(rows.dtype, dtype)
-            _check_rows(comm, rows, row_partition, col_partition)
-            kernels = named(kernel)
+            check_rows(comm, rows, row_partition, col_partition)
+            check(kernel)
+            if not rows.has_canonical_format:
+                rows = rows.copy()
+                rows.sum_duplicates()
+        self.dtype = values_dtype(comm, rows.data, dtype)
+        with agreed(comm):
             columns = split_columns(rows.indices, col_partition, comm.rank)
             data = np.ascontiguousarray(rows.data, self.dtype)
             indptr = rows.indptr.astype(columns.indices.dtype, copy=False)
@@ -110,15 +111,17 @@ class DistMatrix(Transposable, Scoped):
         self._transposed: TransposedProduct | None = None
         self.pattern = HaloPattern.of(comm, columns, col_partition)
         self._plan(method, info)
-        choice = Contest(comm, local, self.halo).choose(kernels)
-        self.kernel_name, self._product = choice.kernel, choice.run
+        if kernel == "auto":
+            lacks = largest(comm, None, "kernels", [int(not compiled())])[0]
+            kernel = "scipy" if lacks else usual(self.dtype)
+        with agreed(comm):
+            self.kernel_name, self._product = kernel, product(kernel, local)
 
     def _plan(self, method: str, info: Info) -> None:
         """Collective. The halo of one vector; those of blocks and of transposes come later."""
         self._method, self._info = method, info
         self._views: dict[tuple[bool, bool], Adjoint] = {}
         self._promoted: dict[np.dtype[Any], DistMatrix] = {}
-        self._magnitude = -1, 0.0
         self._halos: dict[int, Halo] = {}
         self._reverse_halos: dict[int, ReverseHalo] = {}
         self.halo = self._halo(1)
@@ -206,15 +209,12 @@ class DistMatrix(Transposable, Scoped):
         self._reverse_halos[k] = ReverseHalo(self.comm, self.pattern, self.dtype, k, **how)
         return self._reverse_halos[k]
 
-    def as_linear_operator(self, blocks: bool = False) -> Any:
-        """Local. A ``scipy.sparse.linalg.LinearOperator``; every use of it is Collective.
+    def as_linear_operator(self) -> Any:
+        """Local. A ``scipy.sparse.linalg.LinearOperator`` of whole vectors, the same on every rank;
+        every use of it is Collective. See :class:`.WholeOperator`."""
+        from onesided.sparse.operator import WholeOperator  # slow to import
 
-        Of whole vectors, the same on every rank, unless ``blocks``: see :class:`.WholeOperator`,
-        which is right with SciPy's solvers, and :class:`.BlockOperator`, which is not.
-        """
-        from onesided.sparse.operator import BlockOperator, WholeOperator  # slow to import
-
-        return BlockOperator(self) if blocks else WholeOperator(self)
+        return WholeOperator(self)
 
     def promoted(self, dtype: np.dtype[Any]) -> Linear:
         """Collective. This matrix for vectors of a wider dtype, made once and freed with it."""
@@ -271,7 +271,7 @@ class DistMatrix(Transposable, Scoped):
             shape = stop - start, self.shape[1]
             kind = np.result_type(self.dtype, value)
             ones = np.full(stop - start, value, kind)
-            rows = self.local_rows() + sparse.csr_array((ones, places), shape=shape)
+            rows = moving.added(self.local_rows(), sparse.csr_array((ones, places), shape=shape))
         return self.derived(rows, self)
 
     def times(self, other: Linear, transposed: bool, conjugated: bool) -> DistMatrix:
@@ -283,7 +283,7 @@ class DistMatrix(Transposable, Scoped):
         inner = self.row_partition if transposed else self.col_partition
         with agreed(self.comm, "the product of two matrices"):
             self._check_alive()
-            if not isinstance(other, Transposable | Adjoint):
+            if not isinstance(other, DistMatrix | Adjoint):
                 super()._times(other)
             if inner.size != other.shape[0]:
                 mine = self.shape[::-1] if transposed else self.shape
@@ -310,6 +310,21 @@ class DistMatrix(Transposable, Scoped):
         rows = moving.product(self.comm, _scipy(local, data), pattern, b)
         return self._made(rows, self.row_partition, other.col_partition)
 
+    def galerkin(self, P: DistMatrix) -> DistMatrix:
+        """Collective. P.H A P, without the matrix A P: the matrix of a coarser space whose vectors
+        the columns of P are. ``ValueError`` on every rank where P's rows are not A's columns."""
+        with agreed(self.comm, "galerkin"):
+            self._check_alive()
+            self.check_square("P.H A P")
+            if not np.array_equal(P.row_partition.starts, self.col_partition.starts):
+                raise ValueError(f"P.H A P with matrices of shapes {P.shape} and {self.shape}")
+        image = moving.product(self.comm, self.local(), self.pattern, P.local_rows(), False)
+        left = P.local()
+        if left.dtype.kind == "c":
+            left = left.conj()
+        rows = moving.transposed_product(self.comm, left, P.pattern, image)
+        return self._made(rows, P.col_partition, P.col_partition)
+
     def _times(self, other: Linear) -> DistMatrix:
         return self.times(other, False, False)
 
@@ -317,8 +332,9 @@ class DistMatrix(Transposable, Scoped):
         """Collective. This rank's rows of A.T, with global columns."""
         self._check_alive()
         start = self.row_range[0]
-        kind = self._rows.indices.dtype
-        places = np.ones(self._n_rows, self.dtype), start + np.arange(self._n_rows, dtype=kind)
+        kind = index_dtype(self.shape[0])
+        numbers = np.arange(start, start + self._n_rows, dtype=kind)
+        places = np.ones(self._n_rows, self.dtype), numbers
         indptr = np.arange(self._n_rows + 1, dtype=kind)
         unit = sparse.csr_array((*places, indptr), shape=(self._n_rows, self.shape[0]))
         a = _scipy(self._rows, self._rows.data)
@@ -351,11 +367,13 @@ class DistMatrix(Transposable, Scoped):
         self, number: Any, values: Callable[[NDArray[Any]], NDArray[Any]]
     ) -> DistMatrix:
         with agreed(self.comm, f"a matrix by {number!r}"):
-            if np.ndim(number) or np.asarray(number).dtype.kind not in "biufc":
+            kind = np.asarray(number).dtype
+            if np.ndim(number) or kind.kind not in "biufc":
                 raise TypeError(
                     f"A * s and A / s take a number, not {type(number).__name__}; vectors and "
                     "matrices are multiplied by A @ x, rows by A.scale_rows"
                 )
+            common_dtype("the number", kind, self.dtype)
         return self._with(lambda: values(self._rows.data))
 
     def _sum(self, other: Any, sign: int) -> DistMatrix:
@@ -373,8 +391,7 @@ class DistMatrix(Transposable, Scoped):
                     )
         theirs = other.local_rows()
         with agreed(self.comm):
-            mine = self.local_rows()
-            rows = mine + theirs if sign > 0 else mine - theirs
+            rows = moving.added(self.local_rows(), theirs if sign > 0 else -theirs)
         return self.derived(rows, self)
 
     def __repr__(self) -> str:
@@ -390,12 +407,22 @@ class DistMatrix(Transposable, Scoped):
         """Collective. Whole rows by their global numbers, from wherever they are, as SciPy's CSR.
 
         Each rank asks for what it wants: a number, a slice, or an array of numbers, in any order;
-        none is ``A[[]]``. Columns are taken of the result: ``A[rows][:, cols]``. ``IndexError`` on
-        every rank for a number that is out of range.
+        none is ``A[[]]``. ``A[rows, cols]`` takes these columns of them, every one of the rows with
+        every one of the columns. ``IndexError`` on every rank for a number that is out of range.
         """
+        cols: Any = None
         with agreed(self.comm, "A[rows]"):
             self._check_alive()
-            wanted = _numbers(rows, self.shape[0])
+            if isinstance(rows, tuple):
+                if len(rows) != 2:
+                    raise TypeError(f"A[rows, cols] takes two, not {len(rows)}")
+                rows, cols = rows[0], row_numbers(rows[1], self.shape[1])
+            wanted = row_numbers(rows, self.shape[0])
+        found = self._fetched(wanted)
+        return found if cols is None else sparse.csr_array(found[:, cols])
+
+    def _fetched(self, wanted: Integers) -> sparse.csr_array:
+        """Collective. Rows by their global numbers."""
         return moving.fetched(self.comm, wanted, self.row_partition, self.local_rows())
 
     @property
@@ -427,12 +454,6 @@ class DistMatrix(Transposable, Scoped):
             data = self._factors(values, self._rows.data.shape).copy()
         self._replace(data)
 
-    def magnitude(self) -> float:
-        """Collective. The largest absolute value of the entries."""
-        if self._magnitude[0] != self.version:
-            self._magnitude = self.version, float(self.norm("max"))
-        return self._magnitude[1]
-
     def norm(self, ord: Any = "fro") -> float:
         """Collective. "fro" (Frobenius), 1, inf, or "max", the largest absolute value.
 
@@ -446,12 +467,12 @@ class DistMatrix(Transposable, Scoped):
         sizes = np.abs(self._rows.data).astype(np.float64)
         if ord == np.inf:
             lengths = np.diff(self._rows.indptr)
-            sizes = np.bincount(np.repeat(np.arange(self._n_rows), lengths), weights=sizes)
+            sizes = summed(np.repeat(np.arange(self._n_rows), lengths), sizes, self._n_rows)
         elif ord == 1:
-            local = np.bincount(self._rows.indices, weights=sizes, minlength=self._rows.n_cols)
+            local = summed(self._rows.indices, sizes, self._rows.n_cols)
             n_own, pattern = self.pattern.n_own, self.pattern
             came = moved(self.comm, local[n_own:], pattern.recv_counts, pattern.send_counts)
-            sizes = local[:n_own] + np.bincount(pattern.send_index, came, minlength=n_own)
+            sizes = local[:n_own] + summed(pattern.send_index, came, n_own)
         largest = float(np.max(of_all(self.comm, sizes.max(initial=0.0))))
         if ord != "fro" or not 0 < largest < np.inf:
             return largest
@@ -558,6 +579,77 @@ class DistMatrix(Transposable, Scoped):
         local = np.concatenate([factors, self.halo.update(factors)])
         self._replace(self._rows.data * local[self._rows.indices])
 
+    def set_diagonal(self, values: Any) -> None:
+        """Collective. Other values on the diagonal: a number, or this rank's block of a vector.
+
+        Raises the same error on every rank: ``ValueError`` where a diagonal entry has no place
+        (``A.shifted(0)`` has them all), or a length differs, ``TypeError`` where values are complex
+        and the matrix real.
+        """
+        with agreed(self.comm, "set_diagonal"):
+            self._check_alive()
+            self.check_square("set_diagonal")
+            every = np.ones(self._n_rows, np.bool_)
+            places = diagonal_places(self._rows, self.row_range[0], every)
+            given = values.array if isinstance(values, DistVector) else values
+            data = self._rows.data.copy()
+            data[places] = self._factors(given, () if np.ndim(given) == 0 else (self._n_rows,))
+        self._replace(data)
+
+    def zero_rows(
+        self, rows: Any, diagonal: complex = 1.0, x: Any = None, b: Any = None,
+        *, columns: bool = False,
+    ) -> None:  # fmt: skip
+        """Collective. Make rows those of ``diagonal`` times the identity, as for boundary values.
+
+        ``rows``: global numbers, of which each rank passes any, as in ``A[rows]``. With this rank's
+        blocks of ``x``, whose entries of these rows are the boundary values, and of the right-hand
+        side ``b``, which is changed, the solution has these values. With ``columns`` the columns
+        are zeroed, too, and what they added goes to b: a Hermitian matrix stays one. All places are
+        kept, so the halo is, and assembling again works; AMG keeps such rows off its coarse levels.
+
+        Raises the same error on every rank: ``IndexError`` for a row out of range, ``ValueError``
+        where the matrix is not square, a diagonal entry has no place (``A.shifted(0)`` has them
+        all), one of x and b is given alone, or a block does not fit, ``TypeError`` where numbers
+        are complex and the matrix real.
+        """
+        with agreed(self.comm, ("zero_rows", diagonal, x is None, b is None, columns)):
+            self._check_alive()
+            self.check_square("zero_rows")
+            wanted = row_numbers(rows, self.shape[0])
+            value = self._factors(diagonal, ())
+            if (x is None) != (b is None):
+                raise ValueError("zero_rows takes x and b together")
+            given = [v.array if isinstance(v, DistVector) else v for v in (x, b)]
+            if x is not None:
+                known = self._factors(given[0], (self._n_rows,))
+                right: Any = given[1]
+                if not isinstance(right, np.ndarray) or right.shape != (self._n_rows,):
+                    raise ValueError(f"b is no array of this rank's {self._n_rows} entries")
+                if not np.can_cast(self.dtype, right.dtype, casting="same_kind"):
+                    raise TypeError(f"b is {right.dtype}, the matrix {self.dtype}")
+        (came,) = sent_to(self.comm, self.row_partition.owners(wanted), [wanted])
+        mine = np.zeros(self._n_rows, np.bool_)
+        mine[came - self.row_range[0]] = True
+        ghosts = self.halo.update(mine.astype(self.dtype)) != 0
+        marked = Marked(self._rows, mine, np.concatenate([mine, ghosts]))
+        with agreed(self.comm):
+            diagonal_places(self._rows, self.row_range[0], mine)
+            data = marked.without(value, columns)
+        if b is not None:
+            if columns:
+                both = np.concatenate([known, self.halo.update(known)])
+                right -= marked.lifted(both).astype(right.dtype)
+            right[mine] = value * known[mine]
+        self._replace(data)
+
+    def eliminate_zeros(self) -> DistMatrix:
+        """Collective. This matrix without the places whose value is zero."""
+        with agreed(self.comm, "eliminate_zeros"):
+            rows = self.local_rows()
+            rows.eliminate_zeros()
+        return self.derived(rows, self)
+
     def _factors(self, factors: Any, shape: tuple[int, ...]) -> NDArray[Any]:
         array = np.asarray(factors)
         if array.shape != shape:
@@ -599,33 +691,3 @@ def _scipy(rows: Csr, data: NDArray[Any]) -> sparse.csr_array:
     """Local. The rows with their local columns, in the same memory."""
     parts = data, rows.indices, rows.indptr
     return sparse.csr_array(parts, shape=(len(rows), rows.n_cols))
-
-
-def _numbers(rows: Any, size: int) -> NDArray[np.int64]:
-    """Local. Row numbers as an array; those below zero count from the end."""
-    if isinstance(rows, slice):
-        return np.arange(*rows.indices(size))
-    if isinstance(rows, tuple):
-        raise TypeError("A[rows, cols] is not there: take columns of whole rows, A[rows][:, cols]")
-    wanted = np.atleast_1d(np.asarray(rows))
-    if wanted.ndim != 1 or (len(wanted) and wanted.dtype.kind not in "iu"):
-        raise TypeError(f"A[rows] takes a number, a slice or an array of numbers, not {rows!r:.60}")
-    wanted = wanted.astype(np.int64)
-    bad = np.flatnonzero((wanted < -size) | (wanted >= size))
-    if len(bad):
-        raise IndexError(f"row {wanted[bad[0]]}, there are {size}")
-    return np.where(wanted < 0, wanted + size, wanted)
-
-
-def _check_rows(
-    comm: MPI.Intracomm, rows: sparse.csr_array, row_partition: Partition, col_partition: Partition
-) -> None:
-    """Local. Rows and partitions must fit each other and the communicator."""
-    for name, partition in (("row", row_partition), ("column", col_partition)):
-        if partition.parts != comm.size:
-            raise ValueError(f"{name} partition of {partition.parts} parts on {comm.size} ranks")
-    start, stop = row_partition.range(comm.rank)
-    if rows.shape != (stop - start, col_partition.size):
-        raise ValueError(
-            f"rows have shape {rows.shape}, the partitions say {(stop - start, col_partition.size)}"
-        )

@@ -8,11 +8,13 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.collectives import agreed
 from onesided.collectives.agreement import told
 from onesided.collectives.context import Context
 from onesided.sparse.partition import FEW_PARTS, Integers, Partition, cuts
 
 _PIECE_BYTES = 1 << 30  # of a message: below what a 32-bit count can say
+_NUMBERED = {np.dtype(char).num: np.dtype(char) for char in "?bBhHiIlLqQefdgFDG"}
 
 Counts = NDArray[np.int64]
 
@@ -129,12 +131,45 @@ def blocks_of(comm: MPI.Intracomm, shape: tuple[int, int]) -> Partition:
     return Partition.from_lengths(everyone[:, 0])
 
 
-def shared_dtype(comm: MPI.Intracomm, kind: np.dtype[Any]) -> np.dtype[Any]:
-    """Collective. The one that holds those of all ranks, in this machine's order of bytes."""
+def shared_dtype(comm: MPI.Intracomm, kind: np.dtype[Any], counts: bool = True) -> np.dtype[Any]:
+    """Collective. The one that holds those of all ranks, in this machine's order of bytes.
+
+    That of a rank where it does not count is left out, unless it counts nowhere.
+    """
     kind = kind.newbyteorder("=")
-    numbers = np.array([kind.num, -kind.num], np.int64)
+    numbers = np.array([kind.num, -kind.num] if counts else [-1 << 60] * 2, np.int64)
     comm.Allreduce(MPI.IN_PLACE, numbers, op=MPI.MAX)
-    return kind if numbers[0] == -numbers[1] else np.result_type(*comm.allgather(kind))
+    if numbers[0] == -numbers[1] and int(numbers[0]) in _NUMBERED:
+        return _NUMBERED[int(numbers[0])]
+    everyone = comm.allgather((kind, counts))
+    counted = [each for each, has in everyone if has] or [each for each, _ in everyone]
+    with agreed(comm):
+        return np.result_type(*counted)
+
+
+def gathered(comm: MPI.Intracomm, part: NDArray[Any], root: int = 0) -> NDArray[Any] | None:
+    """Collective. The parts of all ranks in one array on ``root``, of a dtype that holds all; None
+    elsewhere. The dtype of a part without items does not count."""
+    part = np.asarray(part, shared_dtype(comm, part.dtype, bool(len(part))))
+    here = comm.rank == root
+    to, of = np.zeros(comm.size, np.int64), lengths(comm, len(part)).lengths()
+    to[root] = len(part)
+    came = moved(comm, part, to, of if here else np.zeros_like(of))
+    return came if here else None
+
+
+def scattered(
+    comm: MPI.Intracomm, whole: NDArray[Any] | None, partition: Partition, root: int = 0
+) -> NDArray[Any]:
+    """Collective. This rank's block of the array that ``root`` has; others pass None."""
+    here = comm.rank == root
+    like = comm.bcast((whole.dtype, whole.shape[1:]) if here and whole is not None else None, root)
+    if like is None:
+        raise ValueError(f"rank {root} has no array to deal out")
+    send = whole if here and whole is not None else np.empty((0, *like[1]), like[0])
+    of = np.zeros(comm.size, np.int64)
+    of[root] = partition.lengths()[comm.rank]
+    return moved(comm, send, partition.lengths() if here else np.zeros_like(of), of)
 
 
 def before(comm: MPI.Intracomm, number: int) -> tuple[int, int]:

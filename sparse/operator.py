@@ -1,4 +1,4 @@
-"""Distributed matrices as SciPy's LinearOperator: of whole vectors, or of blocks."""
+"""Distributed matrices as SciPy's LinearOperator, of whole vectors."""
 
 from __future__ import annotations
 
@@ -55,41 +55,6 @@ class WholeOperator(LinearOperator):
         """Collective. All of A x on every rank."""
         block = matrix.dot(x[slice(*matrix.col_range)])
         return assembled(matrix, block)
-
-
-class BlockOperator(LinearOperator):
-    """A distributed matrix that multiplies blocks: on each rank an operator of another shape.
-
-    Sums, products and adjoints of such operators are right: ``(2 * A + B @ C).matvec(x)``. So is
-    code that only multiplies, or takes its dot products over all ranks. SciPy's own solvers are
-    *wrong* with it on more than one rank: ``cg`` and its relatives take the dot products of blocks
-    for those of vectors, come to other results on every rank, and may never return.
-    """
-
-    def __init__(self, matrix: Linear) -> None:
-        """Local. Every use is Collective."""
-        rows, columns = matrix.row_range, matrix.col_range
-        shape = rows[1] - rows[0], columns[1] - columns[0]
-        super().__init__(matrix.dtype, shape)  # type: ignore[call-arg]
-        self.matrix = matrix
-
-    def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
-        return self.matrix.dot(np.asarray(x).reshape(-1))
-
-    def _matmat(self, x: NDArray[Any]) -> NDArray[Any]:
-        return self.matrix.dot(np.asarray(x))
-
-    def _rmatvec(self, x: NDArray[Any]) -> NDArray[Any]:
-        return self.matrix.H.dot(np.asarray(x).reshape(-1))
-
-    def _rmatmat(self, x: NDArray[Any]) -> NDArray[Any]:
-        return self.matrix.H.dot(np.asarray(x))
-
-    def _adjoint(self) -> BlockOperator:
-        return BlockOperator(self.matrix.H)
-
-    def _transpose(self) -> BlockOperator:
-        return BlockOperator(self.matrix.T)
 
 
 def assembled(matrix: Linear, block: NDArray[Any]) -> NDArray[Any]:

@@ -10,8 +10,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.sparse.halo import Ghosts
-from onesided.sparse.kernels.protocol import Kernel, SplitKernel
-from onesided.sparse.kernels.scipy_calls import Csr
+from onesided.sparse.kernels.rows import Csr
+
+
+class Kernel(Protocol):
+    """y = A x with rows that were given before; they do not change as long as it lives."""
+
+    def __call__(self, x: NDArray[Any], y: NDArray[Any], /) -> None:
+        """Local. Both are contiguous, of the rows' dtype, (n,) or (n, k), and do not overlap.
+
+        x is [owned | ghost].
+        """
+
+
+class SplitKernel(Kernel, Protocol):
+    """One that can tell the rows that need no ghosts from the others."""
+
+    def interior(self, x: NDArray[Any], y: NDArray[Any], /) -> None:
+        """Local. The rows of y that need none; x is what is owned."""
+
+    def boundary(self, x: NDArray[Any], ghosts: NDArray[Any], y: NDArray[Any], /) -> None:
+        """Local. The others."""
 
 
 class Product(Protocol):

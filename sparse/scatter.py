@@ -6,18 +6,17 @@ from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 from scipy import sparse
 
 from onesided.collectives import agreed
 from onesided.sparse.assembly import Choices, from_blocks
 from onesided.sparse.halo import Info
-from onesided.sparse.matrix import DistMatrix, vector_dtype
-from onesided.sparse.moving import blocks_of, of_all
+from onesided.sparse.matrix import DistMatrix
+from onesided.sparse.moving import blocks_of, scattered
+from onesided.sparse.moving import lengths as share_of
 from onesided.sparse.orderings.numbering import How
 from onesided.sparse.partition import Partition
-
-_ITEMS_AT_ONCE = 1 << 26  # below what a 32-bit count of bytes can say
 
 
 def from_scipy(
@@ -49,20 +48,14 @@ def from_scipy(
         if not 0 <= root < comm.size:
             raise ValueError(f"root {root} on {comm.size} ranks")
         if comm.rank == root:
-            csr = _as_csr(matrix, dtype)
-    shape, index, values = comm.bcast((csr.shape, csr.indices.dtype, csr.data.dtype), root=root)
-    entries = np.diff(csr.indptr)
-    rows = comm.bcast(Partition.balanced(entries + 1, comm.size), root=root)
-    private = comm.Dup()
-    try:
-        mine = _scattered(private, entries.astype(index), rows.lengths(), root)
-        counts = of_all(comm, mine.sum(dtype=np.int64))
-        numbers = np.ascontiguousarray(csr.indices, index)
-        indices = _scattered(private, numbers, counts, root)
-        whole = np.ascontiguousarray(csr.data, values)
-        data = _scattered(private, whole, counts, root)
-    finally:
-        private.Free()
+            csr = _as_csr(matrix)
+    shape, index = comm.bcast((csr.shape, csr.indices.dtype), root=root)
+    lengths = np.diff(csr.indptr).astype(index)
+    rows = comm.bcast(Partition.balanced(lengths + 1, comm.size), root=root)
+    mine = scattered(comm, lengths, rows, root)
+    entries = share_of(comm, int(mine.sum(dtype=np.int64)))
+    indices = scattered(comm, csr.indices.astype(index, copy=False), entries, root)
+    data = scattered(comm, csr.data, entries, root)
     indptr = np.concatenate([np.zeros(1, index), np.cumsum(mine, dtype=index)])
     local = sparse.csr_array((data, indices, indptr), shape=(len(mine), shape[1]))
     choices = Choices(method, info, dtype, partition, columns, kernel)
@@ -93,7 +86,7 @@ def from_rows(
     """
     csr = sparse.csr_array((0, 0))
     with agreed(comm):
-        csr = _as_csr(rows, dtype)
+        csr = _as_csr(rows)
         if copy:
             csr = csr.copy()
     given = blocks_of(comm, csr.shape)
@@ -101,7 +94,7 @@ def from_rows(
     return from_blocks(comm, csr, given, choices)
 
 
-def _as_csr(matrix: Any, dtype: DTypeLike | None) -> sparse.csr_array:
+def _as_csr(matrix: Any) -> sparse.csr_array:
     """Local. The matrix as CSR; it shares the memory of one that is CSR already."""
     if not sparse.issparse(matrix):
         kind = type(matrix).__name__
@@ -109,23 +102,4 @@ def _as_csr(matrix: Any, dtype: DTypeLike | None) -> sparse.csr_array:
     whole: Any = matrix
     if whole.ndim != 2:
         raise ValueError(f"two dimensions expected, not shape {whole.shape}")
-    vector_dtype(whole.dtype, dtype)
     return sparse.csr_array(whole)
-
-
-def _scattered(
-    comm: MPI.Intracomm, array: NDArray[Any], counts: NDArray[np.int64], root: int
-) -> NDArray[Any]:
-    """Collective. This rank's ``counts[rank]`` items of root's array; the others' arrays are not
-    looked at but for their dtype."""
-    starts = np.cumsum(counts) - counts
-    if comm.rank == root:
-        for rank in range(comm.size):
-            part = array[starts[rank] : starts[rank] + counts[rank]]
-            for first in range(0, len(part) if rank != root else 0, _ITEMS_AT_ONCE):
-                comm.Send(part[first : first + _ITEMS_AT_ONCE], dest=rank)
-        return array[starts[root] : starts[root] + counts[root]].copy()
-    part = np.empty(int(counts[comm.rank]), array.dtype)
-    for first in range(0, len(part), _ITEMS_AT_ONCE):
-        comm.Recv(part[first : first + _ITEMS_AT_ONCE], source=root, tag=0)
-    return part

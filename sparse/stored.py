@@ -9,12 +9,10 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 from scipy import sparse
 
+from onesided.sparse import moving
 from onesided.sparse.halo import HaloPattern
-from onesided.sparse.kernels.scipy_calls import Csr
-from onesided.sparse.moving import shared_dtype
-from onesided.sparse.partition import Partition, index_dtype
-
-_ITEMS_AT_ONCE = 1 << 26  # below what a 32-bit count of bytes can say
+from onesided.sparse.kernels.rows import Csr
+from onesided.sparse.partition import Integers, Partition, index_dtype
 
 
 def global_rows(
@@ -53,38 +51,18 @@ def diagonal(rows: Csr, columns: NDArray[np.int64]) -> NDArray[Any]:
 
 def gathered(comm: MPI.Intracomm, rows: sparse.csr_array, root: int) -> sparse.csr_array | None:
     """Collective. The ranks' rows one below the other, as one CSR on root; None elsewhere."""
-    counts = comm.gather((rows.shape[0], rows.nnz), root=root)
-    private = comm.Dup()
-    try:
-        lengths = None if counts is None else [count[0] for count in counts]
-        entries = None if counts is None else [count[1] for count in counts]
-        per_row = _joined(private, np.diff(rows.indptr), lengths, root)
-        indices = _joined(private, rows.indices, entries, root)
-        data = _joined(private, rows.data, entries, root)
-    finally:
-        private.Free()
-    if per_row is None:
+    lengths = np.diff(rows.indptr).astype(np.int64)
+    kind = index_dtype(rows.shape[1])
+    parts = lengths, rows.indices.astype(kind, copy=False), rows.data
+    per_row, indices, data = (moving.gathered(comm, part, root) for part in parts)
+    if per_row is None or indices is None or data is None:
         return None
     kind = index_dtype(max(rows.shape[1], len(data)))
     indptr = np.concatenate([np.zeros(1, kind), np.cumsum(per_row, dtype=kind)])
-    parts = data, indices.astype(kind, copy=False), indptr
-    return sparse.csr_array(parts, shape=(len(per_row), rows.shape[1]))
+    whole = data, indices.astype(kind, copy=False), indptr
+    return sparse.csr_array(whole, shape=(len(per_row), rows.shape[1]))
 
 
-def _joined(comm: MPI.Intracomm, part: NDArray[Any], lengths: list[int] | None, root: int) -> Any:
-    """Collective. All parts in the order of the ranks on root, None elsewhere."""
-    part = np.ascontiguousarray(part, shared_dtype(comm, part.dtype))
-    if lengths is None:
-        for first in range(0, len(part), _ITEMS_AT_ONCE):
-            comm.Send(part[first : first + _ITEMS_AT_ONCE], dest=root)
-        return None
-    whole = np.empty(sum(lengths), part.dtype)
-    stop = 0
-    for rank, length in enumerate(lengths):
-        start, stop = stop, stop + length
-        if rank == root:
-            whole[start:stop] = part
-            continue
-        for first in range(start, stop, _ITEMS_AT_ONCE):
-            comm.Recv(whole[first : min(first + _ITEMS_AT_ONCE, stop)], source=rank, tag=0)
-    return whole
+def summed(places: Integers, sizes: NDArray[Any], length: int) -> NDArray[np.float64]:
+    """Local. The sums of the sizes of each place; NumPy gives integers where there are none."""
+    return np.bincount(places, weights=sizes, minlength=length).astype(np.float64, copy=False)

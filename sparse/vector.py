@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives import agreed, sums
 from onesided.collectives.reduction.operation import FEW
+from onesided.sparse.moving import gathered, scattered
 from onesided.sparse.partition import Partition
 
 
@@ -24,8 +25,6 @@ class DistVector:
 
     ``comm`` is borrowed. ``len(x)`` and ``x.shape`` are global.
     """
-
-    __array_ufunc__ = None  # a NumPy array on the left leaves the operation to this class
 
     def __init__(self, comm: MPI.Intracomm, partition: Partition, array: NDArray[Any]) -> None:
         """Collective. Raises ``ValueError`` on every rank where a block does not fit."""
@@ -80,6 +79,51 @@ class DistVector:
         start, stop = self.partition.range(self.comm.rank)
         return f"<DistVector of {self.shape}, {self.dtype}, entries {start}:{stop} on this rank>"
 
+    def __getitem__(self, key: Any) -> Any:
+        """Local. Of this rank's block: ``x[...]`` is the block itself, ``x[:, j]`` of vector j."""
+        return self.array[key]
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        """Local. Change this rank's block."""
+        self.array[key] = values.array if isinstance(values, DistVector) else values
+
+    def __array_ufunc__(self, ufunc: np.ufunc, way: str, *inputs: Any, **how: Any) -> Any:
+        """Local. NumPy's functions of entries, as ``np.sqrt(x)``, of vectors that fit and numbers;
+        ``TypeError`` for arrays, of which one rank cannot know whether they are blocks."""
+        if way != "__call__" or ufunc.signature is not None:
+            return NotImplemented
+        if how.get("out") is not None:
+            how["out"] = tuple(self._block(each) for each in how["out"])
+        found = ufunc(*(self._block(each) for each in inputs), **how)
+        return tuple(map(self.like, found)) if isinstance(found, tuple) else self.like(found)
+
+    @property
+    def real(self) -> DistVector:
+        """Local. The real parts, in the memory of this vector."""
+        return self.like(self.array.real)
+
+    @property
+    def imag(self) -> DistVector:
+        """Local. The imaginary parts; in the memory of this vector if it is complex."""
+        return self.like(self.array.imag)
+
+    def astype(self, dtype: DTypeLike) -> DistVector:
+        """Local. A copy of another dtype."""
+        return self.like(self.array.astype(dtype))
+
+    def axpy(self, factor: Any, other: DistVector) -> None:
+        """Local. self += factor * other, without a temporary where both are contiguous and of one
+        dtype of products."""
+        block = self._block(other)
+        mine, dtype = self.array, self.array.dtype
+        simple = dtype == block.dtype and dtype.char in "fdFD" and mine.size > 0
+        if simple and mine.flags.c_contiguous and block.flags.c_contiguous:
+            from scipy.linalg.blas import get_blas_funcs  # slow to import
+
+            get_blas_funcs("axpy", dtype=dtype)(block.reshape(-1), mine.reshape(-1), a=factor)
+        else:
+            np.add(mine, factor * block, out=mine, casting="same_kind")
+
     def copy(self) -> DistVector:
         """Local. The same numbers in memory of their own."""
         return self.like(self.array.copy())
@@ -97,6 +141,27 @@ class DistVector:
     def vdot(self, other: DistVector) -> Any:
         """Collective. The sum of ``conj(self) * other``; one number per vector."""
         return self._total(_columns_dot(self.array.conj(), self._block(other)))
+
+    __matmul__ = dot
+
+    def min(self) -> Any:
+        """Collective. The smallest entry; one number per vector."""
+        return self._extreme(np.min, np.inf, MPI.MIN)
+
+    def max(self) -> Any:
+        """Collective. The largest entry; one number per vector."""
+        return self._extreme(np.max, -np.inf, MPI.MAX)
+
+    def _extreme(self, of: Callable[..., Any], start: float, op: MPI.Op) -> Any:
+        if self.array.dtype.kind == "c":
+            raise TypeError("complex numbers have no order")
+        mine = np.atleast_1d(of(self.array.astype(np.float64), axis=0, initial=start))
+        bad = np.isnan(mine).astype(np.float64)  # MPI does not say what the largest of nan is
+        mine = np.where(bad > 0, start, mine)
+        self.comm.Allreduce(MPI.IN_PLACE, mine, op=op)
+        self.comm.Allreduce(MPI.IN_PLACE, bad, op=MPI.MAX)
+        found = np.where(bad > 0, np.nan, mine).astype(self.array.dtype)
+        return found if self.array.ndim == 2 else found[0]
 
     def sum(self) -> Any:
         """Collective. The sum of the entries; one number per vector."""
@@ -133,8 +198,28 @@ class DistVector:
         with agreed(self.comm, ("DistVector.gather", root)):
             if not 0 <= root < self.comm.size:
                 raise ValueError(f"root {root} on {self.comm.size} ranks")
-        blocks = self.comm.gather(self.array, root=root)
-        return None if blocks is None else np.concatenate(blocks)
+        return gathered(self.comm, self.array, root)
+
+    @classmethod
+    def scatter(
+        cls, comm: MPI.Intracomm, whole: NDArray[Any] | None, partition: Partition, root: int = 0
+    ) -> Self:
+        """Collective. The vector that ``root`` has whole, (n,) or (n, k); others pass None.
+
+        Raises the same error on every rank: ``ValueError`` where it does not fit the partition,
+        ``TypeError`` for what are no numbers.
+        """
+        with agreed(comm, ("DistVector.scatter", root)):
+            if not 0 <= root < comm.size:
+                raise ValueError(f"root {root} on {comm.size} ranks")
+            if comm.rank == root:
+                whole = np.asarray(whole)
+                if whole.dtype.kind not in "biufc":
+                    raise TypeError(f"a vector of {whole.dtype}")
+                if whole.ndim not in (1, 2) or len(whole) != partition.size:
+                    raise ValueError(f"shape {whole.shape} for {partition.size} entries")
+                whole = whole.astype(whole.dtype.newbyteorder("="), copy=False)
+        return cls(comm, partition, scattered(comm, whole, partition, root))
 
     def _total(self, mine: Any) -> Any:
         part = np.atleast_1d(mine)

@@ -13,6 +13,8 @@ Waitall). A move stays only if :func:`problem` finds none in the program.
 * Start, Pready, posting a receive or an Ibarrier, and initialization and Free of one side of a
   partitioned send are local;
 * Wait of a collective blocks until every rank of its communicator has started that round;
+* strictly ordered requests of a communicator are started in one order by all ranks; Start blocks
+  until all ranks have started the round, Wait until all wait for it, or for a later one;
 * Wait of a partitioned receive blocks until the sender has marked every partition of the round,
   that of the send until the receiver has started the round, too;
 * a send blocks until its receive is posted, a receive until its send is entered;
@@ -37,7 +39,8 @@ EXCHANGES = ("counts", "boxes", "graph", "gather", "scatter", "allgather")
 REDUCTIONS = ("sum", "rooted sum", "scattered sum", "scan", "exscan", "meeting")
 COLLECTIVE = (*EXCHANGES, "broadcast", *REDUCTIONS)
 KINDS = (*COLLECTIVE, "partitioned")
-SIZES = (3, 3, 3, 40, 40, 400, 20_000)  # elements of 8 bytes: the scale of a request's blocks
+# elements of 8 bytes, the scale of a request's blocks, to beyond all thresholds
+SIZES = (3, 3, 3, 40, 40, 400, 400, 9_000, 20_000, 140_001)
 PLAIN = ("barrier", "allreduce", "ibarrier", "message", "posted", "sendrecv", "memory", "sleep")
 TOGETHER = ("barrier", "allreduce", "ibarrier", "take", "give", "alloc", "dealloc")
 
@@ -77,6 +80,7 @@ class Request:
     root: int = 0  # of a broadcast, a gather, a scatter, a sum; the sender of a partitioned send
     target: int = -1  # the receiver of a partitioned send
     parts: tuple[int, int] = (1, 1)  # partitions of the sender, of the receiver
+    strict: bool = False  # by a method that is strictly ordered
 
     def count(self, source: int, target: int) -> int:
         """Elements from one rank to another: a third of the blocks are empty."""
@@ -159,6 +163,12 @@ class _Execution:
         self.started: Counter[tuple[int, int]] = Counter()
         self.marked: dict[int, set[int]] = defaultdict(set)  # partitions of the round
         self.complete: Counter[int] = Counter()  # rounds that are marked as a whole
+        # of strictly ordered requests, by communicator: their starts, and by rank those that have
+        # not been waited for, and how many there were
+        self.starts: dict[int, list[int]] = defaultdict(list)
+        self.behind: dict[tuple[int, int], list[int]] = defaultdict(list)
+        self.places: Counter[tuple[int, int]] = Counter()
+        self.waited: Counter[tuple[int, int]] = Counter()  # rounds that a rank has waited for
 
     def enter(self, rank: int, op: Op) -> str | None:
         """What happens when the call is entered; what is wrong with it, if anything."""
@@ -185,11 +195,35 @@ class _Execution:
             if key not in self.pending:
                 return f"{op.verb} of what has not begun"
             self.pending.remove(key)
+        strict = [number for number in op.requests if requests[number].strict]
+        if strict and op.verb in ("start", "wait"):
+            if len(op.requests) > 1:
+                return "a strictly ordered request among others"
+            comm = requests[strict[0]].comm
+            if not self.in_order(rank, op.verb, strict[0], comm):
+                return f"strictly ordered requests of communicator {comm} in different orders"
         for number in op.requests:
             wrong = self.life(rank, op, number)
             if wrong:
                 return f"{wrong}: {op.verb} of request {number}"
         return None
+
+    def in_order(self, rank: int, verb: str, number: int, comm: int) -> bool:
+        """Note a start or a wait of a strictly ordered request."""
+        queue, order = self.behind[rank, comm], self.starts[comm]
+        if verb == "wait":  # earlier rounds are completed by it
+            while queue:
+                first = queue.pop(0)
+                self.waited[rank, first] += 1
+                if first == number:
+                    break
+            return True
+        queue.append(number)
+        place = self.places[rank, comm]
+        self.places[rank, comm] += 1
+        if place == len(order):
+            order.append(number)
+        return order[place] == number
 
     def life(self, rank: int, op: Op, number: int) -> str | None:
         """The states that a request and its memory pass through on one rank."""
@@ -235,6 +269,8 @@ class _Execution:
             partners = {"send": ("recv", "posted"), "sendrecv": ("sendrecv",)}
             return any((op.peer, verb) in self.entered[op.event]
                        for verb in partners.get(op.verb, ("send",)))
+        if op.verb == "start" and self.program.requests[op.requests[0]].strict:
+            return self.arrived(rank, op.requests[0])
         if op.verb == "wait":
             return all(self.arrived(rank, number) for number in op.requests)
         key = (op.verb, op.event, op.requests)
@@ -244,7 +280,9 @@ class _Execution:
         request, turn = self.program.requests[number], self.started[rank, number]
         if request.kind != "partitioned":
             members = self.program.comms[request.comm].members
-            return all(self.started[other, number] >= turn for other in members)
+            reached = self.waited if request.strict and self.waited[rank, number] >= turn else (
+                self.started)
+            return all(reached[other, number] >= turn for other in members)
         if rank == request.root and self.started[request.target, number] < turn:
             return False
         return self.complete[number] >= turn
@@ -332,9 +370,13 @@ def _requests(rng: random.Random, comms: tuple[Comm, ...], ranks: int) -> tuple[
         if kind == "partitioned":
             root, target = rng.sample(members, 2)
         slots = rng.choice((0, 0, 1, 2)) if memory == "own" else 0
-        requests.append(Request(kind, comm, memory, slots, rng.randint(1, 4), rng.choice(SIZES),
+        size = rng.choice(SIZES)
+        if kind == "partitioned":  # eight times as much
+            size = min(size, 20_000)
+        strict = kind in EXCHANGES and kind != "graph" and rng.random() < 0.2
+        requests.append(Request(kind, comm, memory, slots, rng.randint(1, 4), size,
                                 rng.randrange(1 << 20), root, target,
-                                (rng.choice((1, 2, 4, 8)), rng.choice((1, 2, 4)))))
+                                (rng.choice((1, 2, 4, 8)), rng.choice((1, 2, 4))), strict))
     return tuple(requests)
 
 
@@ -409,7 +451,7 @@ class _Writer:
             self.open.append((members, Op("give", event, comm)))
         elif len(members) > 1:
             source, target = rng.sample(members, 2)
-            size = rng.choice((1, 1, 100, 30_000))
+            size = rng.choice((1, 1, 100, 30_000, 30_000, 600_000))
             op = Op(kind, event, comm, size=size)
             if kind == "sendrecv":
                 self.lists[source].append(op._replace(peer=target))
@@ -501,7 +543,7 @@ def _less(program: Program) -> Iterator[tuple[Any, Program]]:
             elif len(op.requests) > 1:
                 split = [op._replace(requests=(number,)) for number in op.requests]
                 apart = [*ops[:at], *split, *ops[at + 1 :]]
-                yield ("split", op), _with(program, rank, apart)
+                yield ("split", rank, op), _with(program, rank, apart)
     for number in used:
         request = program.requests[number]
         if request.size > 3:

@@ -13,7 +13,6 @@ worlds do the same actions one after the other, so both must come to the same by
 
 from __future__ import annotations
 
-import inspect
 import random
 import zlib
 from collections import Counter
@@ -295,8 +294,7 @@ class World:
     def credit(self, cells: list[int]) -> Any:
         credit = _core.Credit() if self.compiled else PythonCredit()
         views = [self.cells[i, :1] for i in cells]
-        more = (None,) if "tell" in inspect.signature(PythonCredit._connect).parameters else ()
-        credit._connect([program.address(view) for view in views], views, *more)
+        credit._connect([program.address(view) for view in views], views)
         return credit
 
     def request(self, spec: dict[str, Any], credit: Any) -> Any:

@@ -112,7 +112,7 @@ def test_benchmarks_come_to_their_end(words, tmp_path):
     for row in rows:
         assert row["iterations"] == len(row["times_s"]) > 0
         assert row["median_s"] > 0
-        assert "mpi" in row["ratios"] or row["method"] in ("SciPy", "mpi4py-fft")
+        assert "mpi" in row["ratios"] or row["labels"]["method"] in ("SciPy", "mpi4py-fft")
 
 
 @pytest.mark.some(1)
@@ -248,7 +248,7 @@ def test_json_tells_versions_pattern_and_machine(tmp_path):
     assert found["machine"]["ranks_per_node"] == [2]
     assert found["machine"]["cores"] >= 1
     assert found["verified"] is True
-    assert [row["method"] for row in found["rows"]] == ["mpi", "p2p", "rma-fence"]
+    assert [row["labels"]["method"] for row in found["rows"]] == ["mpi", "p2p", "rma-fence"]
     for row in found["rows"]:
         assert len(row["times_s"]) == row["iterations"] == 2
         assert row["quartile_1_s"] <= row["median_s"] <= row["quartile_3_s"]

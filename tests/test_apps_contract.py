@@ -31,7 +31,8 @@ NEEDS = {
     "pagerank": f"{MATRICES}/karate.mtx.gz",
     "generate": "grid7 --shape 3 -o {}/made.mtx",
     "bench all": "-o {}/results",
-    "bench rma-mt": "-o {}/results",
+    "bench compare": "{0}/a.json {0}/b.json",
+    "bench check": "{}",
     "report": "{}",
 }
 #: What is left of a command that is over soon, by the number of its ranks: it writes results.
@@ -44,32 +45,34 @@ SMALL = {
         "generate": "",
         "poisson": "--shape 16 16 --levels 1 --iterations 1 --comm p2p",
         "navier-stokes": "--shape 8 --steps 1 --comm p2p",
-        "heat": "--shape 16 16 --steps 2 --repeats 1 --comm persistent",
+        "heat": "--shape 16 16 --steps 2 --repeats 1 --comm grid,halo",
         "hpccg": "--shape 4 --iterations 5 --repeats 1 --comm fence --scaling weak",
-        "minife": "--shape 6 --levels 1 --iterations 5 --repeats 1 --comm fence",
-        "minimd": "--shape 4 --steps 2 --repeats 1 --kernel numpy --comm fence",
+        "minife": "--shape 6 --iterations 5 --repeats 1 --comm fence",
+        "minimd": "--shape 4 --steps 2 --repeats 1 --comm fence",
         "doctor": "--comm p2p",
         "tune": "--show",
         "bench alltoallv": "--sizes 64 --iterations 1 --repeats 1 --comm p2p --memory slots",
-        "bench rounds": "--sizes 64 --iterations 1 --memory slots --comm p2p",
+        "bench rounds": "--sizes 64 --iterations 1 --repeats 1 --memory slots --comm p2p",
         "bench collectives": "--operations Bcast --sizes 8 --iterations 1 --comm auto",
         "bench patterns": f"{MATRICES}/karate.mtx.gz --mesh 0 --iterations 1 --repeats 1 "
         "--comm p2p --memory slots",
         "bench broadcast": "--sizes 64 --iterations 1 --comm mpi",
-        "bench fft": "--shape 6 5 4 --iterations 1 --comm p2p --against local-work",
+        "bench fft": "--shape 6 5 4 --iterations 1 --comm p2p --against fftw-mpi",
         "bench halo": "--shape 8 8 --iterations 1",
-        "bench spmv": "--shape 4 --iterations 1 --comm p2p",
+        "bench spmv": "--shape 4 --mesh 0 --iterations 1 --comm p2p",
     },
     2: {
         "bench partitioned": "--buffer 1K --sizes 512 --iterations 1 --threads 1 --comm p2p",
+        "bench rma-mt": "--sizes 64 --threads 1 --iterations 1",
+        "bench apps": "--shape 8 8 8 --maxiter 3 --iterations 1 --comm p2p",
     },
 }
 RUNS = [(name, words, ranks) for ranks, each in SMALL.items() for name, words in each.items()]
 #: Their results are files of other commands; or they have tests of their own, as they take long.
-WITHOUT_RESULTS = {"report", "bench all", "bench rma-mt", "bench apps"}
+WITHOUT_RESULTS = {"report", "bench all", "bench compare", "bench check"}
 #: They have nothing to verify, or always do it.
-ALWAYS_VERIFIED = {name for name in PARSERS if name.startswith("bench ")}
-NOTHING_TO_VERIFY = {"doctor", "tune", "report"}
+ALWAYS_VERIFIED = {name for name in PARSERS if name.startswith("bench ")} - WITHOUT_RESULTS
+NOTHING_TO_VERIFY = {"doctor", "tune", "bench all", "report", "bench compare", "bench check"}
 
 
 def options_of(name):
@@ -98,13 +101,13 @@ def stub(monkeypatch):
         given.append(options)
         return 0
 
-    module = SimpleNamespace(run=run)
-    monkeypatch.setattr(entry.Command, "module", module)
-    return SimpleNamespace(given=given, module=module)
+    found = SimpleNamespace(given=given, run=run)
+    monkeypatch.setattr(entry.Command, "run", property(lambda command: found.run))
+    return found
 
 
 def test_every_command_is_here():
-    known = {command.name for command in entry.COMMANDS if command.summary}
+    known = {command.name for command in entry.COMMANDS}
     assert set(PARSERS) == known
     assert {name for name, _, _ in RUNS} | WITHOUT_RESULTS == known
 
@@ -138,18 +141,18 @@ def test_what_several_commands_have_is_in_the_table_and_all_of_the_table_is_take
     assert annotated == {name.replace("-", "_") for name in OPTIONS}
 
 
-def test_results_are_verified_targets_may_be_strict_and_ranks_be_chosen():
+def test_results_are_verified_and_ranks_may_be_chosen():
     taken = {name: {action.dest for action in options_of(name)} for name in PARSERS}
     without = {name for name in PARSERS if "verify" not in taken[name]}
     assert without == ALWAYS_VERIFIED | NOTHING_TO_VERIFY
-    assert {name for name in PARSERS if "json" not in taken[name]} == {"report", "bench all"}
-    assert {name for name in PARSERS if "ranks" not in taken[name]} == {"report"}
-    assert all("strict" in taken[name] for name in PARSERS if "targets" in taken[name])
+    assert {name for name in PARSERS if "json" not in taken[name]} == WITHOUT_RESULTS
+    without = {"report", "bench compare", "bench check"}
+    assert {name for name in PARSERS if "ranks" not in taken[name]} == without
 
 
 @EVERY
 def test_an_unknown_option_is_one_sentence(name, tmp_path):
-    for flag in ("--magic", "--termina"):  # the beginning of an option is none
+    for flag in ("--magic", "--jso"):  # the beginning of an option is none
         refused(commands.onesided(*words_of(name, tmp_path, flag, "80")), flag)
 
 
@@ -187,7 +190,7 @@ def test_an_interrupt_ends_a_command(name, tmp_path, stub):
     def interrupted(comm, options):
         raise KeyboardInterrupt
 
-    stub.module.run = interrupted
+    stub.run = interrupted
     finished = commands.onesided(*words_of(name, tmp_path))
     assert (finished.code, finished.err) == (130, "onesided: interrupted\n")
 
@@ -201,11 +204,19 @@ def test_a_command_that_starts_jobs_says_so_under_mpiexec(name, tmp_path):
 
 
 def test_defaults_are_those_of_a_quick_run_where_one_is_wanted(tmp_path, stub):
-    for words in ((), ("--quick",), ("--quick", "--repeats", "7")):
-        assert commands.onesided(*words_of("bench rma-mt", tmp_path, *words)).code == 0
-    assert [each.repeats for each in stub.given] == [5, 2, 7]
-    assert [each.threads for each in stub.given] == [[1, 2, 4, 8, 16], [1, 4], [1, 4]]
-    assert [each.ranks for each in stub.given] == [2, 2, 2]
+    for words in ((), ("--quick",), ("--quick", "--iterations", "7")):
+        assert commands.onesided(*words_of("bench collectives", tmp_path, *words)).code == 0
+    assert [each.iterations for each in stub.given] == [41, 9, 7]
+
+
+def test_an_error_of_the_library_is_one_sentence(stub):
+    from onesided.collectives import PatternError
+
+    def broken(comm, options):
+        raise PatternError("counts that do not match")
+
+    stub.run = broken
+    refused(commands.onesided("doctor"), "counts that do not match")
 
 
 @pytest.mark.parametrize(("name", "words", "ranks"), RUNS, ids=[name for name, _, _ in RUNS])
@@ -224,12 +235,12 @@ def test_results_fit_the_schema_and_pictures_are_drawn(name, words, ranks, tmp_p
     jsonschema.validate(content, json.loads(SCHEMA.read_text()))
     assert content["command"] == name
     assert str(tmp_path) not in json.dumps(content["settings"])
-    hidden = {"version", "print_completion", "json", "picture", "output", "terminal"}
+    hidden = {"version", "print_completion", "json", "picture", "output", "format"}
     assert not hidden & set(content["settings"])
     if "verify" in taken:
         assert content["verified"] is True, content
     assert all(each.read_bytes().startswith(b"\x89PNG") for each in tmp_path.glob("*.png"))
-    if "--picture" in more and name not in ("bench alltoallv", "bench broadcast"):  # one place
+    if "--picture" in more:
         assert list(tmp_path.glob("out*.png"))
 
 

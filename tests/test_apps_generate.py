@@ -12,7 +12,7 @@ import scipy.io
 import scipy.sparse
 from mpi4py import MPI
 
-from onesided.sparse.generators.mesh import trace_mesh
+from onesided.apps.tools.trace_mesh import trace_mesh
 
 MATRIX = Path(__file__).resolve().parent / "matrices" / "west0067.mtx.gz"
 

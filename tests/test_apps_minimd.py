@@ -12,47 +12,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onesided.apps.cli.failures import CommandError
-from onesided.apps.miniapps.minimd import check, parse, shape_of
+from onesided.apps.miniapps.minimd import differing, runs_of
 from onesided.apps.miniapps.minimd_atoms import Domain, grids, process_grid, wrap
-from onesided.apps.miniapps.minimd_kernels import kernels, load, usable
+from onesided.apps.miniapps.minimd_kernels import load
 from onesided.apps.miniapps.minimd_problem import Problem
 from onesided.apps.miniapps.minimd_simulation import (
     Output,
-    agreement,
     check_energy,
-    conservation,
     degrees,
     lattice,
-    velocities,
 )
-from onesided.apps.miniapps.minimd_stage import differing, steps_of_runs
 
 #: The potential energy of an atom of the lattice, and the pressure with 4,000 atoms, as other
 #: programs print them for the same problem.
 LATTICE_ENERGY, PRESSURE = -6.7733681, -5.0199732
-INPUT = """Lennard-Jones input file for MiniMD
-
-lj             units (lj or metal)
-none           data file (none or filename)
-lj             force style (lj or eam)
-1.0 1.0        LJ parameters (epsilon and sigma)
-6 5 4          size of problem
-45             timesteps
-0.004          timestep size
-1.2            initial temperature
-0.7            density
-10             reneighboring every this many steps
-2.4 0.25       force cutoff and neighbor skin
-15             thermo calculation every this many steps (0 = start,end)
-"""
 
 
-@pytest.fixture(params=kernels())
+@pytest.fixture(params=[False, True], ids=["numpy", "numba"])
 def kernel(request):
-    try:
-        return usable(request.param)
-    except CommandError as error:
-        pytest.skip(str(error))
+    if request.param:
+        pytest.importorskip("numba")
+    return request.param
 
 
 def atoms_with_images(problem, disorder, seed=1):
@@ -112,7 +92,7 @@ def by_all_pairs(problem, own):
 def test_forces_are_those_of_all_pairs(kernel, changes, disorder):
     problem = replace(Problem(cells=(4, 4, 4)), **changes)
     own, every, lengths = atoms_with_images(problem, disorder)
-    made = load(kernel, problem)
+    made = load(problem, compiled=kernel)
     forces = np.full_like(every, np.nan)
     for _ in range(2):  # the second lists have the room of the first ones
         made.build(every, own.shape[1], every.shape[1], np.zeros(3), lengths)
@@ -130,7 +110,7 @@ def test_forces_are_those_of_all_pairs(kernel, changes, disorder):
 
 def test_a_rank_without_atoms_has_no_forces(kernel):
     problem = Problem(cells=(4, 4, 4))
-    made = load(kernel, problem)
+    made = load(problem, compiled=kernel)
     nothing, ghosts = np.zeros((3, 0)), np.zeros((3, 5))
     for x in (nothing, ghosts):
         made.build(x, 0, x.shape[1], np.zeros(3), np.full(3, 4.0))
@@ -143,7 +123,7 @@ def test_the_lattice_has_the_energy_that_others_print():
     problem = Problem()
     own, every, lengths = atoms_with_images(problem, 0.0)
     assert own.shape == (3, 4000)
-    made = load("numpy", problem)
+    made = load(problem, compiled=False)
     made.build(every, 4000, every.shape[1], np.zeros(3), lengths)
     tally = made.forces(every, np.empty_like(every), 4000, every.shape[1], True)
     assert tally.energy / 4000 == pytest.approx(LATTICE_ENERGY, abs=1e-7)
@@ -165,69 +145,12 @@ def test_every_atom_starts_on_one_rank(grid):
     assert len(set(found)) == problem.atoms
 
 
-def test_velocities_are_those_of_the_minimal_standard():
-    """After 10,000 draws from 1 the seed is 1043618065, as Park and Miller tell."""
-    seed, drawn = 1, []
-    for number in range(1, 10001):
-        seed = 16807 * seed % (2**31 - 1)
-        if number in (6, 12, 18):
-            drawn.append(seed / (2**31 - 1))
-    assert seed == 1043618065
-    assert velocities(np.array([1]))[:, 0].tolist() == pytest.approx(drawn, rel=1e-15)
-    many = velocities(np.arange(1, 2000))
-    assert many.shape == (3, 1999)
-    assert np.abs(many.mean(axis=1) - 0.5).max() < 0.05
-
-
-def test_the_input_of_mantevo():
-    problem = parse(INPUT, "in.lj.miniMD")
-    assert problem == Problem((6, 5, 4), 45, 0.004, 1.2, 0.7, 10, 2.4, 0.25, 15, 1.0, 1.0)
-    early = INPUT.replace("1.0 1.0        LJ parameters (epsilon and sigma)\n", "")
-    assert parse(early, "in.lj.miniMD") == problem
-    assert problem.due(0)
-    assert problem.due(15)
-    assert not problem.due(20)
-    assert replace(problem, thermo=0).due(45)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ("lj             units", "metal units", "line 3: units 'metal', only 'lj' is known"),
-        ("none", "atoms.dat", "line 4: data file 'atoms.dat', only 'none'"),
-        ("lj             force", "eam force", "line 5: force style 'eam'"),
-        ("6 5 4 ", "6 5 ", "line 7: .* is not size of problem"),
-        ("45", "many", "line 8: .* is not timesteps"),
-        ("2.4 0.25", "2.4", "line 13: .* is not force cutoff and skin"),
-        ("15 ", "", "line 14: "),
-        ("lj             units (lj or metal)\n", "", "line 3: units 'none'"),
-        ("\n15 ", " 15 ", "13 lines; MiniMD's input has 14"),
-    ],
-)
-def test_wrong_input(old, new, words):
-    with pytest.raises(CommandError, match=words):
-        parse(INPUT.replace(old, new, 1), "in.lj.miniMD")
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"dt": 0.0}, {"cells": (0, 1, 1)}, {"density": float("nan")}, {"every": 0}, {"skin": -1.0},
-     {"thermo": -1}, {"cutoff": float("inf")}, {"sigma": 0.0}],
-)  # fmt: skip
-def test_numbers_that_mean_nothing(changes):
-    check(Problem())
-    with pytest.raises(CommandError):
-        check(replace(Problem(), **changes))
-
-
 def test_process_grids():
     problem = Problem(cells=(20, 10, 10))
     assert process_grid(problem, 2, []) == (2, 1, 1)
     assert process_grid(problem, 4, ["auto", 2]) == (2, 2, 1)
     assert process_grid(problem, 4, [1, 4, 1]) == (1, 4, 1)
     assert len(list(grids(12))) == 18
-    assert shape_of(8, ["auto"]) == (2, 2, 2)
-    assert prod(shape_of(6, ["auto"])) == 6
     with pytest.raises(CommandError, match="cannot be arranged"):
         process_grid(problem, 4, [3])
     with pytest.raises(CommandError, match="4 entries for 3 axes"):
@@ -249,19 +172,6 @@ def test_positions_come_back_into_the_box(place, parts):
     edges = domain.edges(0)
     assert edges[0] == 0
     assert edges[-1] == 3.0
-
-
-def test_a_tiny_negative_number_is_no_length():
-    x = np.array([[-1e-30, 3.0], [0.0, 4.5], [7.1, -5e-324]])
-    wrap(x, Domain((3.0, 4.5, 7.1), (1, 1, 1), (0, 0, 0)))
-    assert not x.any()
-
-
-def test_runs_end_where_lists_are_made():
-    problem = Problem(steps=110, every=20)
-    assert steps_of_runs(problem, 3) == [40, 40, 30]
-    assert steps_of_runs(problem, 100) == [20, 20, 20, 20, 20, 10]
-    assert steps_of_runs(replace(problem, steps=7), 5) == [7]
 
 
 def test_states_are_compared_bit_by_bit():
@@ -286,19 +196,8 @@ def test_a_blow_up_is_told():
             check_energy(problem, line(0, -4.0), line(10, energy))
 
 
-def test_verdicts():
-    problem = Problem()
-    assert conservation(problem, [line(0, -4.0), line(100, -4.001)]).passed
-    assert not conservation(problem, [line(0, -4.0), line(50, -4.1), line(100, -4.0)]).passed
-    assert not conservation(problem, [line(0, -4.0), line(100, float("nan"))]).passed
-    first = [line(0, -4.0), line(100, -4.0)]
-    assert agreement(problem, first, first).error == 0
-    assert agreement(problem, first, [line(0, -4.0), line(100, -4.0 - 1e-11)]).passed
-    assert not agreement(problem, first, [line(0, -4.0 + 1e-9), line(100, -4.0)]).passed
-    assert not agreement(problem, first, [line(0, -4.0), line(100, float("nan"))]).passed
-
-
-def test_unknown_kernels():
-    assert usable("auto") in kernels()
-    with pytest.raises(CommandError, match="no kernel 'magic'; the kernels are numba, numpy"):
-        usable("magic")
+def test_runs_end_where_lists_are_made():
+    assert runs_of(Problem(steps=140, every=20), 7) == (7, 20)
+    assert runs_of(Problem(steps=140, every=20), 5) == (1, 140)
+    assert runs_of(Problem(steps=120, every=20), 5) == (3, 40)
+    assert runs_of(Problem(steps=15, every=20), 5) == (1, 15)

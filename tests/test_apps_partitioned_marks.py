@@ -14,7 +14,6 @@ from onesided.apps.papers.partitioned_sends import (
     WHOLE,
     Runner,
     Share,
-    busy,
     rectangle,
 )
 
@@ -67,39 +66,24 @@ def test_grids_are_as_square_as_they_can_be(cells):
 # -- threads and marks -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("computing", [False, True])
-def test_marks_follow_the_order_and_the_work(computing):
+def test_marks_follow_the_order():
     share = Share([4, 5, 6, 2, 3])
     marks, ready = [], []
-    compute = (lambda: marks.append("work")) if computing else None
 
     def mark(*which):
         ready.append(time.perf_counter())
         marks.append(which)
 
     runner = Runner(mark=mark, mark_range=mark)
-    one, many = (way.work(runner, share, compute) for way in (ONE_BY_ONE, BULK))
+    one, many = (way.work(runner, share) for way in (ONE_BY_ONE, BULK))
     for work, expected in ((one, [4, 5, 6, 2, 3]), (many, [(4, 6), (2, 3)])):
         latest = work()
         assert ready[-2] <= latest <= ready[-1]
-        flat = [which[0] if len(which) == 1 else which for which in marks if which != "work"]
-        assert flat == expected
-        assert marks.count("work") == (len(share.indices) if computing else 0)
+        assert [which[0] if len(which) == 1 else which for which in marks] == expected
         marks.clear()
-    whole = WHOLE.work(runner, share, compute)
-    assert (whole is not None) == computing
-    if whole is not None:
-        whole()
-        assert marks == 5 * ["work"]
+    assert WHOLE.work(runner, share) is None
 
 
 def test_nobody_marks_where_nothing_can_be_marked():
-    assert ONE_BY_ONE.work(Runner(), Share([0]), None) is None
-    assert BULK.work(Runner(mark=print), Share([0]), None) is None
-
-
-def test_busy_work_takes_its_time():
-    assert busy(0) is None
-    begin = time.perf_counter()
-    busy(2e-3)()
-    assert time.perf_counter() - begin >= 2e-3
+    assert ONE_BY_ONE.work(Runner(), Share([0])) is None
+    assert BULK.work(Runner(mark=print), Share([0])) is None

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
 
 import pytest
 from mpi4py import MPI
 
+from onesided.apps.bench import store
+from onesided.apps.bench import sweep as engine
 from onesided.apps.bench.store import Part, Parts, Store
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.main import build_parser
 from onesided.apps.cli.options import FileName, Options, Picture
-from onesided.apps.cli.report import Report, Row, beside, check_files, write_json
-from onesided.apps.cli.statistics import Target, Verdict
-from onesided.apps.miniapps import stages as scaling
-from onesided.apps.papers import alltoallv
-from onesided.apps.papers.exchange import Contest
+from onesided.apps.cli.report import (
+    Report,
+    Row,
+    beside,
+    check_files,
+    resumable,
+    unwritable,
+    write_json,
+)
+from onesided.apps.cli.statistics import Verdict
 
 COMM = MPI.COMM_SELF
 ROW = Row(
     {"method": "p2p", "bytes": "8 B"}, [2.0, 4.0, 3.0], 1.0, 8, {"mpi": [4.0, 4.0, 4.0]},
-    {"pack": [1.0]}, {"more": None}, Verdict(1e-9, 1e-8), aim=Target("mpi", 0.5, least=False),
-    wanted=True, used="p2p", facts={"kernel": "own"}, shown={"x": "y"}, hidden=("error",),
+    {"pack": [1.0]}, {"more": None, "kernel": "own"}, Verdict(1e-9, 1e-8), used="p2p",
+    ranks=[1.0, 2.0],
 )  # fmt: skip
 
 
@@ -83,70 +89,47 @@ def test_a_row_is_the_same_after_it_was_kept():
 
 
 def test_what_cannot_be_read_is_one_sentence(tmp_path):
-    store, report = Store(tmp_path / "parts"), Report("bench three", {}, {})
-    store.begin({"one": 1})
+    kept, report = Store(tmp_path / "parts"), Report("bench three", {}, {})
+    kept.begin({"one": 1})
     with pytest.raises(CommandError, match="other settings"):
-        Parts(COMM, report, None, store=store, settings={"one": 2})
-    store.add("one", Part())
-    text = store.path.read_text().replace('"remarks"', '"marks"')
-    store.path.write_text(text)
+        Parts(COMM, report, None, store=kept, settings={"one": 2})
+    kept.add("one", Part())
+    text = kept.path.read_text().replace('"remarks"', '"marks"')
+    kept.path.write_text(text)
     with pytest.raises(CommandError, match="a part cannot be read"):
-        Parts(COMM, report, None, store=store, settings={"one": 1})
+        Parts(COMM, report, None, store=kept, settings={"one": 1})
 
 
-def test_a_benchmark_of_exchanges_goes_on(tmp_path, monkeypatch):
+def test_with_other_code_or_another_environment_it_begins_anew(tmp_path, monkeypatch):
+    path = tmp_path / "out.json"
+    for name in ("code", "environment"):
+        with pytest.raises(KeyboardInterrupt):
+            benchmark(path, "three")
+        monkeypatch.setattr(store, name, lambda: {"MPIR_CVAR_X": "1"})
+        assert benchmark(path)[1] == ["one", "two", "three"]
+
+
+def test_a_sweep_goes_on_with_the_cases_that_are_missing(tmp_path, monkeypatch):
     path = tmp_path / "out.json"
     words = "bench alltoallv --comm p2p --sizes 64 128 256 --iterations 2 --json".split()
     options = build_parser().parse_args([*words, str(path)])
-    sizes, original = [], Contest.rows
+    names, original = [], engine.measure
 
-    def rows(contest, problem, tick):
-        sizes.append(problem.nbytes)
-        if len(sizes) == 2:
+    def measure(comm, case, *others):
+        names.append(case.name)
+        if len(names) == 2:
             raise KeyboardInterrupt
-        return original(contest, problem, tick)
+        original(comm, case, *others)
 
-    monkeypatch.setattr(Contest, "rows", rows)
+    monkeypatch.setattr(engine, "measure", measure)
     with pytest.raises(KeyboardInterrupt):
-        alltoallv.run(COMM, options)
+        options.command.run(COMM, options)
     assert not path.exists()
-    assert alltoallv.run(COMM, options) == 0
-    assert sizes == [64, 128, 128, 256]
+    assert options.command.run(COMM, options) == 0
+    assert names[0] not in names[1:]
+    assert names[1] == names[2]
     rows = json.loads(path.read_text())["rows"]
-    assert len({(row["bytes"], row["method"], row["memory"]) for row in rows}) == len(rows) == 15
-
-
-@pytest.mark.parametrize("words", [
-    "hpccg --shape 4 --iterations 3 --repeats 2 --comm p2p --verify",
-    "minife --shape 4 --iterations 3 --repeats 2 --comm p2p --verify",
-    "minimd --shape 4 --steps 20 --repeats 2 --comm p2p --verify --kernel numpy",
-])  # fmt: skip
-def test_a_mini_application_goes_on(tmp_path, monkeypatch, words):
-    path = tmp_path / "out.json"
-    given = [*words.split(), "--scaling", "weak", "strong", "--json", str(path)]
-    options = build_parser().parse_args(given)
-    run = import_module(f"onesided.apps.miniapps.{given[0]}").run
-    stages, original = [], scaling.among
-
-    def among(comm, count, work):
-        stages.append(count)
-        if len(stages) == 2:
-            raise KeyboardInterrupt
-        original(comm, count, work)
-
-    monkeypatch.setattr(scaling, "among", among)
-    with pytest.raises(KeyboardInterrupt):
-        run(COMM, options)
-    kept = [json.loads(line) for line in beside(str(path)).read_text().splitlines()]
-    times = [row["times"] for line in kept if "part" in line for row in line["part"]["rows"]]
-    assert len(times) == 2
-    assert run(COMM, build_parser().parse_args(given)) == 0
-    content = json.loads(path.read_text())
-    assert content["verified"] is True
-    scalings = [row["scaling"] for row in content["rows"]]
-    assert scalings == ["weak", "weak", "strong", "strong"]
-    assert [row["times_s"] for row in content["rows"]][:2] == times
-    assert all("deviation_s" in row for row in content["rows"])
+    assert len({tuple(row["labels"].values()) for row in rows}) == len(rows) == 15
     assert not beside(str(path)).exists()
 
 
@@ -174,3 +157,19 @@ def test_to_look_whether_a_file_can_be_written_makes_none(tmp_path):
     ):  # fmt: skip
         with pytest.raises(CommandError, match=words):
             check_files(COMM, Options(json=FileName(path)))
+
+
+def test_a_link_stays_a_link_and_numbers_that_are_none_are_null(tmp_path):
+    path, link = tmp_path / "out.json", tmp_path / "link.json"
+    path.write_text("before")
+    link.symlink_to(path)
+    write_json(str(link), {"error": float("nan"), "most": float("inf")})
+    assert link.is_symlink()
+    found = json.loads(path.read_text(), parse_constant=pytest.fail)
+    assert (found["error"], found["most"]) == (None, None)
+
+
+def test_a_pipe_has_no_parts_and_a_folder_without_leave_is_found_before_the_work(tmp_path):
+    assert not resumable("/dev/stdout")
+    assert resumable(str(tmp_path / "out.json"))
+    assert unwritable(str(tmp_path / "none" / "x.json"))

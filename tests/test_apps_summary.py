@@ -10,8 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onesided.apps.cli import options
-from onesided.apps.cli.report import Report, Row, byte_count, duration
-from onesided.apps.cli.statistics import Verdict, break_even, conclusion, quartiles, ratio
+from onesided.apps.cli.report import (
+    Report,
+    Row,
+    across_table,
+    byte_count,
+    duration,
+    print_rows,
+    row_table,
+)
+from onesided.apps.cli.statistics import (
+    Interval,
+    Verdict,
+    break_even,
+    conclusion,
+    quartiles,
+    ratio,
+)
 from onesided.apps.tools.doctor import DEFECTS, known_defects
 
 TIMES = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=30)
@@ -92,8 +107,7 @@ def test_row_compares_and_breaks_even():
 
 def test_row_that_was_not_run_has_a_reason_and_no_time():
     row = Row({"method": "rma-lock"}, reason="not on this MPI")
-    labels = {"method": "rma-lock"}
-    assert row.record() == {**labels, "labels": labels, "reason": "not on this MPI"}
+    assert row.record() == {"labels": {"method": "rma-lock"}, "reason": "not on this MPI"}
     assert row.cells() == {"method": "rma-lock"}
 
 
@@ -143,3 +157,58 @@ def test_defects_are_told_to_whom_they_concern():
         assert defect in known_defects(defect.vendor, defect.first)
         assert defect not in known_defects(defect.vendor, (99, 0, 0))
         assert defect not in known_defects("Another MPI", defect.first)
+
+
+# -- how sure a median is --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("count", "cut"), [(1, 0), (5, 0), (6, 1), (8, 1), (9, 2), (100, 40)])
+def test_an_interval_is_of_order_statistics_and_of_six_numbers_or_more(count, cut):
+    """The binomial table of the sign test, two-sided, 5 %."""
+    found = Interval.of([float(k) for k in range(1, count + 1)])
+    assert found.known == (cut > 0)
+    if cut:
+        assert (found.low, found.high) == (cut, count + 1 - cut)
+    else:
+        assert "(?)" in str(found)
+
+
+def test_a_quotient_of_two_runs_is_as_wide_as_both():
+    one, other = [1.0] * 5 + [2.0] * 5, [4.0] * 10
+    found = Interval.quotient(one, other)
+    assert (found.median, found.low, found.high) == (0.375, 0.25, 0.5)
+    assert not Interval.quotient([1.0], other).known
+
+
+# -- tables and other forms ------------------------------------------------------------------------
+
+ROWS = [
+    Row({"bytes": size, "method": method}, [time] * 7, 1e-3, 8, {"mpi": [2.0] * 7},
+        metrics={"kernel": "a", "spare_s": 0.5})
+    for size in ("8 B", "1 KiB") for method, time in (("mpi", 2.0), ("p2p", 1.0))
+]  # fmt: skip
+
+
+def test_a_table_fits_and_says_what_it_left_out():
+    table, left_out = row_table("", ROWS, 80)
+    assert left_out == []
+    assert [column.header for column in table.columns][:2] == ["bytes", "method"]
+    _, left_out = row_table("", ROWS, 60)
+    assert left_out[:2] == ["GB/s", "±"]
+
+
+def test_sizes_stand_across_with_ratios_to_the_baseline():
+    (table,) = across_table("", ROWS, "bytes", 80)
+    assert [column.header for column in table.columns] == ["method", "8 B", "1 KiB"]
+    assert [list(column.cells) for column in table.columns][1] == ["2.00 s", "0.50±0.00"]
+    assert len(list(across_table("", ROWS, "bytes", 20))) == 2
+
+
+@pytest.mark.parametrize("kind", ["columns", "csv", "markdown"])
+def test_rows_are_columns_for_other_programs(kind, capsys):
+    print_rows(ROWS, kind)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4 + 1 + (kind == "markdown")
+    first = {"columns": "# bytes", "csv": "bytes,method", "markdown": "| bytes | method"}[kind]
+    assert lines[0].startswith(first)
+    assert "8_B" in lines[1] or kind != "columns"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
-
 import numpy as np
 import pytest
 from scipy import sparse
 
-from onesided.sparse.kernels import compiled, mkl_kernel, registry
-from onesided.sparse.kernels.plain import ROWS_AT_ONCE
-from onesided.sparse.kernels.scipy_calls import Csr
+from onesided.sparse.kernels import compiled, registry
+from onesided.sparse.kernels.rows import ROWS_AT_ONCE, Csr
 
 LONG = 5000  # more rows than are sorted at once
 SHAPES = [(50, 40), (0, 5), (5, 0), (ROWS_AT_ONCE + 7, 30)]
@@ -161,34 +158,20 @@ def test_what_does_not_fit_is_refused(name):
 
 
 def test_names_of_kernels(monkeypatch):
-    assert registry.named("auto") == registry.available()
-    expected = ["scipy", *(SPLIT if compiled.compiled() else [])]
-    assert registry.available()[: len(expected)] == expected
-    assert registry.named("scipy") == ["scipy"]
-    with pytest.raises(ValueError, match="no kernel 'x'; there are auto, scipy, csr, sell, mkl"):
-        registry.named("x")
-    offer = registry.Offer(registry.KERNELS["mkl"].make, present=lambda: False, needs="MKL")
-    monkeypatch.setitem(registry.KERNELS, "mkl", offer)
-    with pytest.raises(ValueError, match="'mkl' needs MKL, which is not installed"):
-        registry.named("mkl")
+    assert registry.available() == ["scipy", *(SPLIT if compiled.compiled() else [])]
+    registry.check("auto")
+    registry.check("scipy")
+    assert [registry.usual(np.dtype(kind)) for kind in ("f4", "c16")] == ["sell", "csr"]
+    with pytest.raises(ValueError, match="no kernel 'x'; there are auto, scipy, csr, sell"):
+        registry.check("x")
+    offer = registry.Offer(registry.KERNELS["scipy"].make, present=lambda: False, needs="more")
+    monkeypatch.setitem(registry.KERNELS, "other", offer)
+    with pytest.raises(ValueError, match="'other' needs more, which is not installed"):
+        registry.check("other")
 
 
 def test_without_a_compiler_there_is_scipy(monkeypatch):
-    rows, _ = matrix((50, 40), "f8", "i4")
-    assert registry.KERNELS["scipy"].suits(rows) is not compiled.compiled()
     monkeypatch.setenv("ONESIDED_CORE", "python")
-    assert registry.KERNELS["scipy"].suits(rows)
-    assert not set(SPLIT) & set(registry.available())
+    assert registry.available() == ["scipy"]
     with pytest.raises(ValueError, match="'sell' needs a C compiler"):
-        registry.named("sell")
-
-
-def test_what_mkl_refuses_is_an_error(monkeypatch):
-    if "mkl" not in registry.available():
-        pytest.skip("kernel mkl is not installed")
-    rows, _ = matrix((50, 40), "f8", "i4")
-    calls = mkl_kernel._calls("d", 4)
-    refuse = ctypes.CFUNCTYPE(ctypes.c_int, *calls["optimize"].argtypes)(lambda name: 2)
-    monkeypatch.setattr(mkl_kernel, "_calls", lambda *key: {**calls, "optimize": refuse})
-    with pytest.raises(MemoryError, match="status 2"):
-        mkl_kernel.MklKernel(rows)
+        registry.check("sell")

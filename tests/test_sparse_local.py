@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import subprocess
 import sys
-import types
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
-from scipy.sparse import _sparsetools
 
 from onesided.sparse import stencil7, stencil27
+from onesided.sparse.alike import vector_dtype
 from onesided.sparse.files import entries
 from onesided.sparse.files.matrixmarket import Header
-from onesided.sparse.kernels import mkl_kernel
-from onesided.sparse.kernels import scipy_calls as kernels
-from onesided.sparse.kernels.registry import KERNELS
-from onesided.sparse.kernels.scipy_calls import Csr
-from onesided.sparse.matrix import vector_dtype
-from onesided.sparse.preconditioners import amg
+from onesided.sparse.kernels import rows as kernels
+from onesided.sparse.preconditioners import amg, factors
 from onesided.sparse.report import MatrixReport
 
 
@@ -72,26 +66,10 @@ def test_stencil_rows_outside_the_grid_are_refused(rows):
         stencil27(4, rows)
 
 
-@pytest.fixture(params=["kernels", "public products"])
-def kernel(request, monkeypatch):
-    """The module with SciPy's kernels, and as it is where SciPy has none."""
-    if request.param == "kernels":
-        return kernels
-    with monkeypatch.context() as patch:
-        for name in ("csr_matvec", "csr_matvecs", "csc_matvec", "csc_matvecs"):
-            patch.delattr(_sparsetools, name)
-        spec = importlib.util.spec_from_file_location("without_kernels", kernels.__file__)
-        copy = importlib.util.module_from_spec(spec)
-        patch.setitem(sys.modules, spec.name, copy)
-        spec.loader.exec_module(copy)
-    assert copy.csr_matvec is not kernels.csr_matvec
-    return copy
-
-
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
 @pytest.mark.parametrize("k", [None, 1, 3])
 @pytest.mark.parametrize("index", ["i4", "i8"])
-def test_kernels_add_to_their_result(kernel, dtype, k, index):
+def test_kernels_add_to_their_result(dtype, k, index):
     rng = np.random.default_rng(5)
     matrix = sparse.random_array((9, 7), density=0.4, rng=1, format="csr").astype(dtype)
     assert matrix.nnz
@@ -99,13 +77,13 @@ def test_kernels_add_to_their_result(kernel, dtype, k, index):
     x, y = rng.random((7, *shape)).astype(dtype), np.ones((9, *shape), dtype)
     expected = 1 + matrix @ x
     arrays = matrix.indptr.astype(index), matrix.indices.astype(index), matrix.data
-    kernel.add_product(kernel.Csr(7, 7, *arrays), x, y)
+    kernels.add_product(kernels.Csr(7, 7, *arrays), x, y)
     assert np.allclose(y, expected)
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
 @pytest.mark.parametrize("k", [None, 1, 3])
-def test_indexed_sum_is_numpys_add_at(kernel, dtype, k):
+def test_indexed_sum_is_numpys_add_at(dtype, k):
     rng = np.random.default_rng(6)
     shape = () if k is None else (k,)
     index = rng.integers(0, 8, 25)
@@ -114,7 +92,7 @@ def test_indexed_sum_is_numpys_add_at(kernel, dtype, k):
     y = np.ones((9, *shape), dtype)
     expected = y.copy()
     np.add.at(expected, index, values)
-    kernel.IndexedSum(index, 9, np.dtype(dtype))(values, y)
+    kernels.IndexedSum(index, 9, np.dtype(dtype))(values, y)
     assert np.allclose(y, expected, rtol=1e-5)
     assert np.all(y[8] == 1)
 
@@ -151,18 +129,6 @@ def test_a_report_fits_80_columns():
     assert max(map(len, words.splitlines())) <= 80, words
 
 
-def test_mkl_without_functions_for_64_bits_is_left_out(monkeypatch):
-    monkeypatch.setattr(mkl_kernel, "load_library", lambda: types.SimpleNamespace())
-    mkl_kernel._calls.cache_clear()
-    try:
-        rows = Csr(1, 1, np.array([0, 1]), np.array([0]), np.array([1.0]))
-        assert not mkl_kernel.takes(rows)
-        assert not any(KERNELS[name].works(rows) for name in KERNELS if name.startswith("mkl"))
-        assert KERNELS["scipy"].works(rows)
-    finally:
-        mkl_kernel._calls.cache_clear()
-
-
 def test_without_a_compiler_python_reads(monkeypatch):
     monkeypatch.setattr(entries, "_lines", None)
     header = Header("f", "coordinate", "real", "general", (2, 2), 1, 2)
@@ -186,3 +152,44 @@ def test_aggregates_are_the_same_without_a_compiler(monkeypatch, index, density)
     assert set(found.tolist()) == set(range(found.max() + 1))
     sizes = np.bincount(found)
     assert sizes.max() > 1 or density < 0.01
+
+
+@pytest.mark.parametrize("kind", ["f8", "c16"])
+def test_factors_on_the_pattern_are_the_same_without_a_compiler(monkeypatch, kind):
+    if factors._compiled is None:
+        pytest.skip("sparse/preconditioners/ilu.c is not compiled")
+    whole = sparse.random_array((60, 60), density=0.1, rng=3).astype(kind)
+    block = sparse.csr_array(whole + whole.conj().T + 10 * sparse.eye_array(60))
+    r = np.arange(1.0, 61) + (1j if kind == "c16" else 0)
+    made = factors.PatternFactors(block, False)
+    assert made.definite
+    rest = block @ made.solve(r) - r
+    assert 0 < np.abs(rest).max() < 0.5 * np.abs(r).max()
+    compiled = made.solve(r)
+    monkeypatch.setattr(factors, "_compiled", None)
+    assert np.allclose(factors.PatternFactors(block, False).solve(r), compiled, rtol=1e-12)
+    line = sparse.diags_array([-1.0, 4, -2], offsets=[-1, 0, 1], shape=(9, 9))
+    exact = factors.PatternFactors(sparse.csr_array(line), False)  # without fill L U is the matrix
+    assert np.allclose(line @ exact.solve(np.ones(9)), 1)
+    assert not exact.definite
+
+
+def test_factors_without_a_pivot_are_refused():
+    with pytest.raises(ValueError, match="row 1 of the block has a zero pivot"):
+        factors.PatternFactors(sparse.csr_array(np.array([[1.0, 1], [1, 1]])), False)
+    with pytest.raises(ValueError, match="row 0 of the block"):
+        factors.PatternFactors(sparse.csr_array(np.array([[0.0, 1], [1, 1]])), False)
+
+
+def test_rows_without_couplings_are_in_no_aggregate():
+    line = sparse.diags_array([-1.0, 2, -1], offsets=[-1, 0, 1], shape=(9, 9)).toarray()
+    line[[0, 8], :], line[:, [0, 8]] = 0, 0
+    line[[0, 8], [0, 8]] = 1
+    local = sparse.csr_array(line)
+    found = amg._aggregates(local, local.diagonal(), np.arange(9), 0.08)
+    assert found[0] == found[8] == -1
+    assert set(found[1:8].tolist()) == set(range(found.max() + 1))
+    T, modes, nodes = amg._tentative(found, np.ones((9, 1)))
+    assert T.shape == (9, found.max() + 1)
+    assert T[[0, 8]].nnz == 0
+    assert len(modes) == len(nodes) == T.shape[1]

@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from onesided.apps.tools.trace_mesh import (
+    LEAST_REACH,
+    Curves,
+    Refinement,
+    _fitting,
+    refined,
+    uniform,
+)
 from onesided.collectives import UnsupportedError
-from onesided.sparse.generators.grids import stencil7
-from onesided.sparse.generators.mesh import _fitting
-from onesided.sparse.generators.triangles import LEAST_REACH, Curves, Refinement, refined, uniform
+from onesided.sparse.grids import stencil7
 from onesided.sparse.orderings import metis
 
 RANKS = [1, pytest.param(2, marks=pytest.mark.full), 3, 4]

@@ -119,9 +119,11 @@ def _last_words(log: Path) -> str:
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Local. Let the job leave if it is still there, then make it."""
     if process.poll() is None:
-        process.terminate()
         try:
+            process.terminate()
             process.wait(LEAVING)
-        except subprocess.TimeoutExpired:
+        except BaseException as error:  # another Ctrl-C, too: nothing may stay behind
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise

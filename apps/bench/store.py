@@ -17,8 +17,8 @@ from typing import Any
 from mpi4py import MPI
 
 from onesided.apps.cli.failures import CommandError, from_rank_0, words
-from onesided.apps.cli.machine import commit, library
-from onesided.apps.cli.report import Report, Row, beside, replace_file
+from onesided.apps.cli.machine import code, environment, library, versions
+from onesided.apps.cli.report import Report, Row, beside, replace_file, resumable
 from onesided.apps.cli.statistics import Verdict
 from onesided.collectives.hardware import processor
 
@@ -161,23 +161,29 @@ class Parts:
         store: Store | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """Collective. What was begun with another commit or other options begins anew.
+        """Collective. What was begun by other code, in another environment or with other options
+        begins anew.
 
         Where a ``store`` is given, with ``settings`` of its own, it is a :class:`CommandError`.
         """
-        begun = settings or {
-            "command": report.command,
-            "settings": dict(report.settings),
-            "ranks": comm.size,
-            "mpi": library(),
-            "commit": commit(),
-            "processor": processor(),
-        }
-        own = None if store is not None or path is None else Store(beside(path))
+        given = dict(report.settings)
+        own = None
+        if store is None and path is not None and resumable(path):
+            own = Store(beside(path))
         self._report = report
         self._store = (store or own) if comm.rank == 0 else None
 
         def begin() -> dict[str, Part]:
+            begun = settings or {
+                "command": report.command,
+                "settings": given,
+                "ranks": comm.size,
+                "mpi": library(),
+                "code": code(),
+                "versions": versions(),
+                "environment": environment(),
+                "processor": processor(),
+            }
             if own is not None and own.settings() != plain(begun):
                 own.path.unlink(missing_ok=True)
             return {} if self._store is None else self._store.begin(begun)

@@ -1,4 +1,4 @@
-"""The commands by name. A new command is one file with ``run(comm, options)`` and one entry here.
+"""The commands by name. A new command is one function of (comm, options) and one entry here.
 
 What a command can be given stands in a function of ``options.py`` of its room, named like the
 command, which imports nothing heavy; no file of a room is imported before one of its commands is
@@ -8,16 +8,16 @@ chosen.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from importlib import import_module
-from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Command(NamedTuple):
-    """A command: its name (``"bench fft"`` is ``fft`` in the group ``bench``), room and file.
+    """A command: its name (``"bench fft"`` is ``fft`` in the group ``bench``), room and file, and
+    behind a colon its function there if that is not ``run``.
 
-    ``starts_jobs``: it runs in one process, and starts jobs with its ``--ranks``. Without a summary
-    it is not for people.
+    ``starts_jobs``: it runs in one process, and starts jobs with its ``--ranks``.
     """
 
     name: str
@@ -26,9 +26,13 @@ class Command(NamedTuple):
     starts_jobs: bool = False
 
     @property
-    def module(self) -> ModuleType:
-        """Local. Imports it."""
-        return import_module(f"onesided.apps.{self.file}")
+    def run(self) -> Callable[[Any, Any], int]:
+        """What does it, Collective; imports its file."""
+        file, _, name = self.file.partition(":")
+        found: Callable[[Any, Any], int] = getattr(
+            import_module(f"onesided.apps.{file}"), name or "run"
+        )
+        return found
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Local. The function is named like the command."""
@@ -65,7 +69,7 @@ COMMANDS = (
         "Measure what the method auto decides by, or show what is known."),
     Command("bench alltoallv", "papers.alltoallv",
         "Compare persistent exchanges with MPI_Alltoallv and memcpy."),
-    Command("bench rounds", "papers.rounds",
+    Command("bench rounds", "papers.alltoallv:run_rounds",
         "Rounds and set-ups of exchanges beside the targets that they have."),
     Command("bench collectives", "papers.collectives",
         "Compare every persistent collective with the MPI's own, as OSU's micro-benchmarks do."),
@@ -78,17 +82,19 @@ COMMANDS = (
         starts_jobs=True),
     Command("bench broadcast", "papers.broadcast",
         "Compare one-sided broadcasts with MPI_Bcast, and with the models LogP and LogGP."),
-    Command("bench fft", "tools.bench_fft", "Compare the distributed FFT with mpi4py-fft."),
+    Command("bench fft", "tools.fft:run_bench", "Compare the distributed FFT with mpi4py-fft."),
     Command("bench halo", "tools.bench_halo",
         "Compare the ghosts of a grid with persistent messages written by hand."),
     Command("bench partitioned", "papers.partitioned",
         "Compare partitioned sends with messages, and with the MPI's own partitioned send."),
     Command("bench rma-mt", "papers.rmamt",
-        "Measure one-sided messages of several threads, as the suite RMA-MT does.",
-        starts_jobs=True),
-    Command("bench rma-mt-cells", "papers.rmamt_worker", ""),
-    Command("bench spmv", "tools.bench_spmv",
+        "Measure one-sided messages of several threads, as the suite RMA-MT does."),
+    Command("bench spmv", "tools.spmv:run_bench",
         "Compare the distributed product with SciPy's serial one, and PETSc's."),
+    Command("bench compare", "report.compare",
+        "Tell how much faster or slower one run of a benchmark is than another."),
+    Command("bench check", "report.compare:run_check",
+        "Hold results against what the project wants to reach."),
     Command("report", "report.command",
         "Make one HTML page of what other commands measured, and of what papers claim."),
 )  # fmt: skip

@@ -24,8 +24,12 @@ RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
 
 
 def in_job() -> bool:
-    """Local. True where a launcher has started this process as a rank."""
-    return any(name in os.environ for name in RANK_VARIABLES)
+    """Local. True where a launcher has started this process as a rank.
+
+    An interactive shell of Slurm (``srun --pty``) has such variables, and is no job.
+    """
+    shell = "SLURM_PTY_PORT" in os.environ and os.environ.get("SLURM_NTASKS", "1") == "1"
+    return not shell and any(name in os.environ for name in RANK_VARIABLES)
 
 
 def early_rank() -> int:
@@ -40,6 +44,7 @@ FAILED = 1  # exit code where something was found wrong, or a target was missed
 INTERRUPTED = 130  # exit code after an interrupt, as shells have it
 USAGE = 2  # exit code of a command that could not do what it was asked for
 LONGEST_WAIT = 20.0  # seconds for all ranks to come to the end of a failed command
+_meeting: list[MPI.Intracomm] = []  # where ranks meet when they fail, and for nothing else
 
 
 class CommandError(Exception):
@@ -76,7 +81,7 @@ def fail(error: CommandError) -> int:
     they do not all come, this rank is alone with its error, and the job is aborted.
     """
     sentence = f"onesided: {error}"
-    comm = _world()
+    comm = _meeting[0] if _meeting else _world()
     if comm is None:
         if early_rank() == 0:
             print(sentence, file=sys.stderr, flush=True)
@@ -87,16 +92,29 @@ def fail(error: CommandError) -> int:
         if comm.rank != 0:
             print(f"{sentence} (rank {comm.rank} alone)", file=sys.stderr, flush=True)
         comm.Abort(USAGE)
+    part()
     return USAGE
 
 
 def stop() -> int:
     """Local. After an interrupt, which may have come to this rank alone: end the whole job."""
+    print("onesided: interrupted", file=sys.stderr, flush=True)
     comm = _world()
     if comm is not None:
         comm.Abort(INTERRUPTED)
-    print("onesided: interrupted", file=sys.stderr, flush=True)
     return INTERRUPTED
+
+
+def meet(comm: MPI.Intracomm) -> None:
+    """Collective. Prepare for :func:`fail`: one rank's wait for the others there must not be
+    taken for a barrier that these still wait in."""
+    _meeting[:] = [comm.Dup()]
+
+
+def part() -> None:
+    """Collective. The command has come to its end."""
+    while _meeting:
+        _meeting.pop().Free()
 
 
 def _world() -> MPI.Intracomm | None:

@@ -72,8 +72,8 @@ def launch(words: Sequence[str], ranks: int) -> int:
     embedded = mpiexec.parent == Path(sys.executable).parent
     needed = launcher_environment(version, ranks, cores, root=os.geteuid() == 0, embedded=embedded)
     command = [str(mpiexec), *launcher_flags(version, ranks, cores), "-n", str(ranks)]
-    command += [sys.executable, "-m", "onesided.apps", *words, *_terminal()]
-    return _run(command, needed | os.environ, filtered=is_open_mpi(version))
+    command += [sys.executable, "-m", "onesided.apps", *words]
+    return _run(command, needed | _terminal() | os.environ, filtered=is_open_mpi(version))
 
 
 def _version(mpiexec: Path) -> str:
@@ -86,11 +86,11 @@ def _version(mpiexec: Path) -> str:
     return answer.stdout + answer.stderr
 
 
-def _terminal() -> list[str]:
+def _terminal() -> dict[str, str]:
     """Rank 0 writes to a pipe of the launcher, so it is told of the terminal behind it."""
     if not sys.stdout.isatty():
-        return []
-    return ["--terminal", str(shutil.get_terminal_size().columns)]
+        return {}
+    return {"ONESIDED_COLUMNS": str(shutil.get_terminal_size().columns)}
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str], *, filtered: bool) -> int:

@@ -5,8 +5,11 @@ Never the name of a machine, of a person, or of a folder.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
+import shutil
+import subprocess
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,6 +24,7 @@ VARIABLES = (
     "OMP_", "ONESIDED_", "OPENBLAS_", "PMIX_MCA_", "UCX_",
 )  # fmt: skip
 SOURCE = Path(__file__).resolve().parents[2]
+ROOMS = ("collectives", "pencilfft", "sparse", "apps")
 PACKAGES = (
     "onesided", "numpy", "scipy", "mpi4py", "ducc0", "pyfftw", "mkl", "mkl-fft",
     "mpi4py-fft", "numba",
@@ -71,7 +75,31 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """Local. Of the checkout that this program runs from; ``unknown`` where it is installed."""
+    """Local. Of the checkout that this program runs from; ``unknown`` where it is installed.
+
+    It ends in ``-modified`` where files of it have been changed.
+    """
+    found, git = _head(), shutil.which("git")
+    if found == "unknown" or git is None:
+        return found
+    line = [git, "-C", str(SOURCE), "diff", "--quiet", "HEAD", "--", *ROOMS]
+    changed = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    return f"{found}-modified" if changed.returncode == 1 else found
+
+
+def code() -> str:
+    """Local. A hash of every source file of this package, whatever was committed."""
+    found = hashlib.sha256()
+    for room in ROOMS:
+        for path in sorted((SOURCE / room).rglob("*")):
+            if path.suffix in (".py", ".c", ".h"):
+                found.update(str(path.relative_to(SOURCE)).encode())
+                found.update(path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def _head() -> str:
+    """Local. The commit that is checked out."""
     folder = SOURCE / ".git"
     try:
         if folder.is_file():  # a work tree beside the repository
@@ -90,24 +118,38 @@ def commit() -> str:
         return "unknown"
 
 
+def environment() -> dict[str, str]:
+    """Local. The variables that MPI, threads and this package read."""
+    return {
+        name: "a path" if os.sep in value else value
+        for name, value in sorted(os.environ.items())
+        if name.startswith(VARIABLES)
+    }
+
+
 def circumstances(comm: MPI.Intracomm) -> dict[str, object]:
     """Collective. What may differ from one run to the next on the same machine, for JSON.
 
-    ``binding``: the cores of every rank. ``environment``: variables of rank 0 that MPI, threads
-    and this package read. ``load``: processes that wanted a core, over the last minute; ``date``
-    is UTC.
+    ``binding``: the cores of every rank. ``environment``: that of rank 0. ``load``: processes that
+    wanted a core, over the last minute; ``date`` is UTC. Both are those of :func:`begin`, before
+    the ranks themselves made load.
     """
-    binding = comm.allgather(sorted(os.sched_getaffinity(0)))
-    return {
+    if not _begun:
+        begin(comm)
+    return dict(_begun)
+
+
+_begun: dict[str, object] = {}
+
+
+def begin(comm: MPI.Intracomm) -> None:
+    """Collective. A command begins: what :func:`circumstances` tells."""
+    _begun.update({
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "load": os.getloadavg()[0],
-        "binding": binding,
-        "environment": {
-            name: "a path" if os.sep in value else value
-            for name, value in sorted(os.environ.items())
-            if name.startswith(VARIABLES)
-        },
-    }
+        "binding": comm.allgather(sorted(os.sched_getaffinity(0))),
+        "environment": environment(),
+    })  # fmt: skip
 
 
 def version_lines() -> str:

@@ -66,20 +66,19 @@ def build_parser() -> Parser:
             below = top.add_parser(group, help=GROUPS[group], description=GROUPS[group])
             groups[group] = below.add_subparsers(metavar="NAME", required=True, parser_class=Parser)
         place = groups[group] if group else top
-        told: Any = {"help": command.summary} if command.summary else {}
-        options = place.add_parser(name, description=command.summary, **told)
+        options = place.add_parser(name, description=command.summary, help=command.summary)
         options.chosen = command
     return parser
 
 
 def parsers(parser: argparse.ArgumentParser | None = None) -> Iterator[Parser]:
-    """Local. Those of all commands that people call, with their options, as help lists them."""
+    """Local. Those of all commands, with their options, as help lists them."""
     for action in (parser or build_parser())._actions:
         if isinstance(action, argparse._SubParsersAction):
             for below in action.choices.values():
                 if below.chosen is None:
                     yield from parsers(below)
-                elif below.chosen.summary:
+                else:
                     below.complete()
                     yield below
 
@@ -109,6 +108,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return fail(error)
     except KeyboardInterrupt:
         return stop()
+    except Exception as error:
+        if not _is_ours(error):
+            raise
+        return fail(CommandError(words(error)))
+
+
+def _is_ours(error: Exception) -> bool:
+    """Local. Whether the library raised it; where it did, the library has been imported."""
+    module = sys.modules.get("onesided.collectives")
+    return module is not None and isinstance(error, module.OnesidedError)
 
 
 def _complete() -> None:
@@ -139,12 +148,16 @@ def _mpi() -> Any:
 def run(command: Command, options: Options) -> int:
     """Collective. Run the command on the ranks of this job and return its exit code."""
     comm = _mpi().COMM_WORLD
+    from onesided.apps.cli import machine
     from onesided.apps.cli.report import check_files
     from onesided.collectives import abort_on_exception
 
     abort_on_exception()
+    failures.meet(comm)
+    machine.begin(comm)
     if options.ranks not in (None, comm.size) and not command.starts_jobs:
         raise CommandError(f"--ranks {options.ranks} inside a job of {comm.size} ranks")
     check_files(comm, options)
-    code: int = command.module.run(comm, options)
+    code = command.run(comm, options)
+    failures.part()
     return code

@@ -29,6 +29,10 @@ class FileName(str):
     """A file that is written; that it can be is seen before the work."""
 
 
+class InputFile(str):
+    """A file that is read; results tell its name, and no folder."""
+
+
 class Picture(FileName):
     """An image that is written; the end of its name says of which kind."""
 
@@ -142,7 +146,8 @@ OPTIONS: Mapping[str, Option] = {
         "rows in their order, METIS's parts, or reverse Cuthill-McKee order",
         type=str, choices=("rows", "metis", "rcm"),
     ),
-    "matrices": Option("files with matrices", "FILE", str, many=True),
+    "matrices": Option("files with matrices", "FILE", InputFile, many=True),
+    "mesh": Option("rows of a generated mesh like hugetrace; 0 for none", "N", whole),
     "patterns": Option("patterns to measure", type=str, many=True),
     "orders": Option("orders to measure", type=str, many=True),
     "threads": Option("threads of every rank", "N", positive),
@@ -151,7 +156,6 @@ OPTIONS: Mapping[str, Option] = {
         "weak: the problem grows with the ranks; strong: it is the same on all numbers of ranks",
         type=str, many=True, choices=("weak", "strong"),
     ),
-    "paper": Option("as in the paper"),
     # its solution
     "steps": Option("time steps", "N", positive),
     "dt": Option("time step", "T", above_zero),
@@ -181,9 +185,7 @@ OPTIONS: Mapping[str, Option] = {
         "measure no longer than about S seconds, with fewer iterations", "S", seconds
     ),
     "limit": Option("end what takes longer than S seconds", "S", seconds),
-    "targets": Option("only the cases that have targets, beside what is wanted of them"),
     "quick": Option("small and short"),
-    "strict": Option("exit with 1 where a target is missed"),
     "info": Option(
         "hint for the methods, e.g. ranks_per_node=2 to emulate nodes; may be repeated",
         "KEY=VALUE", info_entry, action="append",
@@ -193,12 +195,12 @@ OPTIONS: Mapping[str, Option] = {
     "afresh": Option("forget what is known from before"),
     "checkpoint": Option("write the state at the end to an HDF5 FILE", "FILE", FileName),
     "save-every": Option("and also after every N steps", "N", positive),
-    "restart": Option("go on from a FILE", "FILE", str),
+    "restart": Option("go on from a FILE", "FILE", InputFile),
     "json": Option("write the results to a JSON FILE", "FILE", FileName),
     "picture": Option("draw into an image FILE", "FILE", Picture),
-    "terminal": Option(
-        "draw for a terminal of this width, which rank 0 cannot see behind mpiexec",
-        "COLUMNS", positive,
+    "format": Option(
+        "print the rows as a table, as columns for awk in the way of OSU's benchmarks, as CSV or "
+        "as Markdown", type=str, choices=("table", "columns", "csv", "markdown"),
     ),
 }  # fmt: skip
 
@@ -218,12 +220,12 @@ class Options(argparse.Namespace):
     levels: int
     partition: str
     matrices: list[str]
+    mesh: Any  # a number; None where the command decides
     patterns: list[str]
     orders: list[str]
     threads: Any  # one number, or several
     seed: int
     scaling: list[str]
-    paper: bool
     steps: int
     dt: float | None
     print_every: int
@@ -241,9 +243,7 @@ class Options(argparse.Namespace):
     repeats: int
     seconds: float
     limit: float
-    targets: bool = False
     quick: bool = False
-    strict: bool = False
     info: Sequence[tuple[str, str]] = ()
     output: str
     afresh: bool
@@ -252,7 +252,7 @@ class Options(argparse.Namespace):
     restart: str | None
     json: str | None = None
     picture: Picture | None = None
-    terminal: int | None = None
+    format: str = "table"
 
     def but(self, **changed: Any) -> Self:
         """Local. The same options, some of them changed."""
@@ -265,13 +265,20 @@ class Options(argparse.Namespace):
 
     def settings(self) -> dict[str, object]:
         """Local. What the command was given, for its report; nothing about where it writes."""
-        left_out = "command", "terminal", "json", "output", "picture", "ranks", "restart"
+        left_out = "command", "format", "json", "output", "picture", "ranks", "restart"
         given = {
-            name: value
+            name: _named(value)
             for name, value in vars(self).items()
             if name not in left_out and not isinstance(value, (FileName, FolderName))
         }
         return given | {"info": dict(self.info)}
+
+
+def _named(value: Any) -> Any:
+    """Local. Of files that are read the names."""
+    if isinstance(value, list):
+        return [_named(each) for each in value]
+    return value.rpartition("/")[2] if isinstance(value, InputFile) else value
 
 
 class Parser(argparse.ArgumentParser):
@@ -374,8 +381,9 @@ def run_options(parser: Any, comm: str | None) -> None:
     """Local. What every command that runs on ranks takes; ``comm``: the default of ``--comm``."""
     if comm is not None:
         take(parser, "comm", comm)
-    for name in ("ranks", "info", "json", "terminal"):
+    for name in ("ranks", "info", "json"):
         take(parser, name)
+    take(parser, "format", "table")
 
 
 def timed(parser: Any, iterations: str, seconds: str = "120", note: str = "") -> None:

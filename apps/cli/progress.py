@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -25,26 +26,27 @@ from onesided.apps.cli.options import Options
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-PLAIN_WIDTH = 160  # columns where the output is a file or a pipe
+PLAIN_WIDTH = 100  # columns where the output is a file or a pipe
+COLUMNS = "ONESIDED_COLUMNS"  # of a terminal that the pipe of a launcher hides
 INTERVAL = 0.2  # seconds between two drawings
 
 
-def console(terminal: int | None) -> Console:
-    """Local. Standard output; ``terminal`` is the width of one that a launcher's pipe hides.
+def console() -> Console:
+    """Local. Standard output; in a job the launcher told the width of the terminal if there is one.
 
-    In a job it must be given: Open MPI lets every rank write to a terminal of its own making,
-    whatever stands behind it.
+    Open MPI lets every rank write to a terminal of its own making, whatever stands behind it.
     """
-    if terminal:
-        return Console(width=terminal, force_terminal=True)
+    width = os.environ.get(COLUMNS, "")
+    if in_job() and width.isdecimal():
+        return Console(width=int(width), force_terminal=True)
     if sys.stdout.isatty() and not in_job():
         return Console()
     return Console(width=PLAIN_WIDTH, force_terminal=False)
 
 
-def on_rank_0(comm: MPI.Intracomm, options: Options) -> Console | None:
-    """Local. Standard output, as ``--terminal`` says; None on other ranks."""
-    return console(options.terminal) if comm.rank == 0 else None
+def on_rank_0(comm: MPI.Intracomm) -> Console | None:
+    """Local. Standard output; None on other ranks."""
+    return console() if comm.rank == 0 else None
 
 
 @contextmanager
@@ -70,8 +72,8 @@ def progress(
     comm: MPI.Intracomm, options: Options, title: str, total: int
 ) -> Iterator[Callable[[], None]]:
     """Local. Yields what to call after each step; draws on a terminal, on rank 0."""
-    out = on_rank_0(comm, options)
-    if out is None or not out.is_terminal:
+    out = on_rank_0(comm)
+    if out is None or not out.is_terminal or options.format != "table":
         yield lambda: None
         return
     with _bar(out, title, MofNCompleteColumn()) as update:

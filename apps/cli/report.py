@@ -1,10 +1,13 @@
-"""What a command says at its end: a table for a person, a JSON file for a program."""
+"""What a command says at its end: a table for a person, columns for a program, a JSON file."""
 
 from __future__ import annotations
 
+import csv
 import errno
 import json
+import math
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from importlib.util import find_spec
@@ -13,25 +16,28 @@ from statistics import fmean, median
 from typing import Any, Self
 
 from mpi4py import MPI
-from rich.console import Console, RenderableType
+from rich import box
+from rich.console import Console
 from rich.table import Table
 
 from onesided.apps.cli.failures import CommandError, by_rank_0, words
 from onesided.apps.cli.machine import circumstances, facts, library, versions
 from onesided.apps.cli.options import FileName, FolderName, Options, Picture
-from onesided.apps.cli.progress import PLAIN_WIDTH, console
-from onesided.apps.cli.statistics import Interval, Target, Verdict, break_even, paired, quartiles
+from onesided.apps.cli.progress import console
+from onesided.apps.cli.statistics import Interval, Verdict, break_even, paired, quartiles
 from onesided.collectives.hardware import Layout
 
-SCHEMA = 1  # of the JSON files; another number where a program must read them otherwise
+SCHEMA = 2  # of the JSON files; another number where a program must read them otherwise
 NEVER = "never"
 BASELINE = "mpi"  # the method that every other is compared with: the MPI's own call
+METHOD = "method"
 NEEDS_MATPLOTLIB = "needs matplotlib (the extra plot)"
 NOTHING = "-"
 MOST_TIMES = 200  # of a row that are written to JSON
-AIMED = ("bound", "opponent")  # labels that a missed target is told without
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+# -- numbers --------------------------------------------------------------------------------------
 
 
 def duration(seconds: float) -> str:
@@ -42,28 +48,48 @@ def duration(seconds: float) -> str:
     return f"{scaled:.{digits}f} {unit}"
 
 
-def byte_count(number: int) -> str:
+def byte_count(number: float) -> str:
     """Local. A number of bytes in the largest unit that divides it well enough."""
     for factor, unit in BYTES:
         if number >= factor:
             return f"{number / factor:.4g} {unit}"
-    return f"{number} B"
+    return f"{number:.0f} B"
+
+
+def number(value: float) -> str:
+    """Local. A number that has no unit, in four digits."""
+    return f"{value:.0f}" if float(value).is_integer() and abs(value) < 1e9 else f"{value:.4g}"
+
+
+def shown(name: str, value: Any) -> str:
+    """Local. A metric for a person; the end of its name tells its unit."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        kind = duration if name.endswith("_s") else byte_count if name.endswith("bytes") else number
+        return kind(value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {shown(str(key), each)}" for key, each in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(shown(name, each) for each in value)
+    return str(value)
+
+
+# -- rows -----------------------------------------------------------------------------------------
 
 
 @dataclass
 class Row:
-    """One line of a report: what was timed, or why it was not.
+    """What was timed, or why it was not.
 
-    ``labels`` name it, ``times`` are seconds per iteration, ``setup`` the seconds of initializing
-    and freeing, ``nbytes`` what one iteration moves. ``against``: times of the same rounds to
-    compare with, by name; break-even counts refer to ``mpi``. ``details``: parts of an iteration.
-    ``values``: other numbers, by name; None where there is none. ``verdict``: of a verification,
-    if there was one. ``aim``: what the ratio to the opponent that it names is to be; it is a
-    target where ``wanted``; ``in_full``: the table has it beside all else, and does not only
-    compare the two. ``used``: the method that ``auto`` chose.
-
-    ``facts`` are for JSON alone. Of the table ``shown`` has more cells, and ``hidden`` names
-    those that it leaves out, and so does what is right about an error.
+    ``labels`` name it, ``times`` are seconds per iteration on the slowest rank, ``ranks`` medians
+    of those of the fastest rank and of the mean over the ranks, ``setup`` the seconds of
+    initializing and freeing, ``nbytes`` what one iteration moves. ``against``: times of the same
+    rounds to compare with, by name; break-even counts refer to ``mpi``. ``parts``: seconds of
+    parts of an iteration. ``metrics``: other facts, whose names end in their units. ``verdict``:
+    of a verification, if there was one. ``used``: the method that ``auto`` chose.
     """
 
     labels: Mapping[str, str]
@@ -71,81 +97,53 @@ class Row:
     setup: float | None = None
     nbytes: int = 0
     against: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    details: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    values: Mapping[str, float | None] = field(default_factory=dict)
+    parts: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
     verdict: Verdict | None = None
     reason: str = ""
-    aim: Target | None = None
-    wanted: bool = False
-    in_full: bool = False
     used: str = ""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    shown: Mapping[str, str] = field(default_factory=dict)
-    hidden: Sequence[str] = ()
+    ranks: Sequence[float] = ()
 
     def kept(self) -> dict[str, Any]:
-        """Local. Everything, for a program that goes on with it: see :meth:`of`."""
+        """Everything, for a program that goes on with it: see :meth:`of`."""
         return asdict(self)
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Self:
-        """Local. What :meth:`kept` told; KeyError, TypeError or ValueError for anything else."""
+        """What :meth:`kept` told; KeyError, TypeError or ValueError for anything else."""
         given = {each.name: kept[each.name] for each in fields(cls)}
-        for name, part in (("verdict", Verdict), ("aim", Target)):
-            if given[name] is not None:
-                given[name] = part(**given[name])
+        if given["verdict"] is not None:
+            given["verdict"] = Verdict(**given["verdict"])
         return cls(**given)
 
     @property
+    def method(self) -> str:
+        """Its label, or nothing."""
+        return self.labels.get(METHOD, "")
+
+    @property
     def intervals(self) -> dict[str, Interval]:
-        """Local. Of the ratios to what the row is compared with."""
+        """Of the ratios to what the row is compared with."""
         return {
             name: Interval.of(paired(self.times, times)) for name, times in self.against.items()
         }
 
     @property
-    def mean(self) -> float:
-        """Local. Of the times."""
-        return fmean(self.times)
-
-    @property
     def ratios(self) -> dict[str, float]:
-        """Local. Medians of the ratios to what the row is compared with."""
+        """Medians of the ratios to what the row is compared with."""
         return {name: median(paired(self.times, times)) for name, times in self.against.items()}
 
     @property
-    def reached(self) -> Interval | None:
-        """Local. What ``aim`` is about, where both were timed."""
-        if self.aim is None or not self.times:
-            return None
-        theirs = self.against.get(self.aim.opponent, ())
-        if not theirs and not self.aim.seconds:
-            return None
-        return Interval.of(self.aim.ratios(self.times, theirs))
-
-    @property
-    def missed(self) -> str:
-        """Local. In words, what was not reached; empty where it was, or nothing is wanted."""
-        reached = self.reached
-        if self.aim is None or reached is None or not self.wanted or self.aim.met(reached.median):
-            return ""
-        what = " ".join(text for name, text in self.labels.items() if name not in AIMED)
-        return (
-            f"{what} against {self.aim.opponent}: {reached}, "
-            f"{self.aim.words} {self.aim.bound:.2f} is wanted"
-        )
-
-    @property
     def break_even(self) -> int | str | None:
-        """Local. Iterations after which the set-up has paid, or "never"; None: nothing to tell."""
-        if self.setup is None or self.against.get(BASELINE, self.times) is self.times:
+        """Iterations after which the set-up has paid, or "never"; None: nothing to tell."""
+        if self.setup is None or BASELINE not in self.against or self.method == BASELINE:
             return None
         count = break_even(self.setup, median(self.against[BASELINE]), median(self.times))
         return NEVER if count is None else count
 
     def record(self) -> dict[str, Any]:
-        """Local. For JSON; times in seconds. ``labels`` has them once more, as they are shown."""
-        found: dict[str, Any] = {**self.labels, "labels": dict(self.labels), **self.facts}
+        """For JSON; times in seconds."""
+        found: dict[str, Any] = {"labels": dict(self.labels)}
         if self.reason:
             return found | {"reason": self.reason}
         first, middle, third = quartiles(self.times)
@@ -153,124 +151,52 @@ class Row:
             found |= {"error": self.verdict.error, "verified": self.verdict.passed}
         if self.used:
             found["used"] = self.used
+        if self.ranks:
+            found |= {"fastest_rank_s": self.ranks[0], "mean_rank_s": self.ranks[1]}
         intervals = self.intervals
-        found |= {
-            **self.values,
+        step = -(-len(self.times) // MOST_TIMES)
+        return found | {
             "setup_s": self.setup,
             "iterations": len(self.times),
             "median_s": middle,
-            "mean_s": self.mean,
+            "mean_s": fmean(self.times),
             "quartile_1_s": first,
             "quartile_3_s": third,
             "bytes": self.nbytes,
             "gigabytes_per_s": self.nbytes / middle / 1e9,
             "ratios": {name: each.median for name, each in intervals.items()},
-            "intervals": {name: [each.low, each.high] for name, each in intervals.items()},
+            "intervals": {
+                name: [each.low, each.high] for name, each in intervals.items() if each.known
+            },
             "break_even": self.break_even,
-            "parts": {name: median(times) for name, times in self.details.items()},
+            "parts": {name: median(times) for name, times in self.parts.items()},
+            "metrics": self.metrics,
+            "times_s": list(self.times[::step]),
+            "times_step": step,
         }
-        step = -(-len(self.times) // MOST_TIMES)
-        found |= {"times_s": list(self.times[::step]), "times_step": step}
-        reached = self.reached
-        if self.aim is not None and reached is not None:
-            found |= {
-                "target": self.aim.bound if self.wanted else None,
-                "reached": reached.median,
-                "reached_interval": [reached.low, reached.high],
-                "opponents_times_s": list(self.against.get(self.aim.opponent, ())[::step]),
-            }
-        return found
 
     def cells(self) -> dict[str, str]:
-        """Local. For the table."""
+        """For the table."""
+        found = dict(self.labels)
         if self.reason:
-            return dict(self.labels)
-        shown = dict(self.labels)
-        if self.used:
-            shown["method"] = f"{self.labels['method']} ({self.used})"
-        reached = self.reached
-        if self.aim is not None and reached is not None and not self.in_full:
-            shown.pop("bound", None)
-            return shown | self._compared(self.aim, reached)
+            return found
+        if self.used and self.used != self.method:
+            found[METHOD] = f"{self.method} ({self.used})"
         first, middle, third = quartiles(self.times)
         if self.setup is not None:
-            shown["set-up"] = duration(self.setup)
-        shown |= {name: duration(median(times)) for name, times in self.details.items()}
-        shown["median"] = duration(middle)
-        shown["quartiles"] = f"{duration(first)} to {duration(third)}"
+            found["set-up"] = duration(self.setup)
+        found |= {name: duration(median(times)) for name, times in self.parts.items()}
+        found["median"] = duration(middle)
+        found["±"] = f"{50 * (third - first) / (middle or 1):.0f}%"
         if self.nbytes:
-            shown["GB/s"] = f"{self.nbytes / middle / 1e9:.2f}"
-        shown |= {f"vs {name}": f"{value:.2f}" for name, value in self.ratios.items()}
+            found["GB/s"] = f"{self.nbytes / middle / 1e9:.2f}"
+        found |= {f"vs {name}": f"{value:.2f}" for name, value in self.ratios.items()}
         if self.break_even is not None:
-            shown["break-even"] = str(self.break_even)
-        if self.verdict is not None and not (self.verdict.passed and "error" in self.hidden):
-            shown["error"] = str(self.verdict)
-        for name, number in self.values.items():
-            shown[name] = NOTHING if number is None else f"{number:.2f}"
-        if self.aim is not None and reached is not None and self.wanted:
-            shown |= self._target(self.aim, reached)
-        left_out = [name for name in self.hidden if name != "error"]
-        return {name: text for name, text in shown.items() if name not in left_out} | dict(
-            self.shown
-        )
-
-    def _compared(self, aim: Target, reached: Interval) -> dict[str, str]:
-        """Of a row that has an aim only what is compared."""
-        theirs = self.against.get(aim.opponent, ())
-        told = {
-            "ours": duration(median(self.times)),
-            "opponent's": duration(median(theirs)) if theirs else NOTHING,
-            "reached": str(reached),
-            **self._target(aim, reached),
-        }
+            found["break-even"] = str(self.break_even)
         if self.verdict is not None and not self.verdict.passed:
-            told["error"] = str(self.verdict)
-        return told
-
-    def _target(self, aim: Target, reached: Interval) -> dict[str, str]:
-        if not self.wanted:
-            return {"target": NOTHING, "": ""}
-        met = "met" if aim.met(reached.median) else "MISSED"
-        sure = "" if aim.sure(reached) else "?"
-        return {"target": f"{aim.words} {aim.bound:.2f}", "": met + sure}
-
-
-def compared(
-    labels: Mapping[str, str],
-    ours: Sequence[float],
-    theirs: Sequence[float],
-    aim: Target,
-    *,
-    wanted: bool,
-    nbytes: int = 0,
-    verdict: Verdict | None = None,
-) -> Row:
-    """Local. A row of one thing of ours against one opponent, whom ``aim`` names."""
-    return Row(
-        {**labels, "opponent": aim.opponent, "bound": aim.words},
-        ours,
-        nbytes=nbytes,
-        details={"opponent's": theirs} if theirs else {},
-        against={aim.opponent: theirs} if theirs else {},
-        aim=aim,
-        wanted=wanted,
-        verdict=verdict,
-    )
-
-
-def any_missed(rows: Sequence[Row]) -> bool:
-    """Local. Whether a target has not been reached."""
-    return any(row.missed for row in rows)
-
-
-def conclusions(rows: Sequence[Row], nothing: str) -> list[str]:
-    """Local. How many targets have been reached, and which not; ``nothing``: if none is set."""
-    wanted = [row for row in rows if row.wanted and row.reached is not None]
-    missed = [row.missed for row in wanted if row.missed]
-    if not wanted:
-        return [nothing]
-    counted = f"{len(wanted) - len(missed)} of {len(wanted)} targets reached"
-    return [counted, *(f"missed: {each}" for each in missed)]
+            found["error"] = str(self.verdict)
+        plain = {k: v for k, v in self.metrics.items() if not isinstance(v, Mapping | list | tuple)}
+        return found | {name.removesuffix("_s"): shown(name, v) for name, v in plain.items()}
 
 
 @dataclass
@@ -285,47 +211,117 @@ class Listing:
     rows: list[Sequence[float | None]] = field(default_factory=list)
 
     def records(self) -> list[dict[str, float | None]]:
-        """Local. For JSON."""
+        """For JSON."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
     def table(self) -> Table:
-        """Local. For a person."""
-        table = Table(title=self.title, title_justify="left")
-        for name in self.columns:
-            table.add_column(name, justify="right", no_wrap=True)
-        for row in self.rows:
-            pairs = zip(row, self.columns.values(), strict=True)
-            table.add_row(*(NOTHING if x is None else format(x, how) for x, how in pairs))
-        return table
+        """For a person."""
+        pairs = list(self.columns.items())
+        cells = [
+            {name: NOTHING if x is None else format(x, how)
+             for (name, how), x in zip(pairs, row, strict=True)}
+            for row in self.rows
+        ]  # fmt: skip
+        return plain_table(self.title, list(self.columns), cells, ())
 
 
-def tables_over_bytes(
-    title: str,
-    rows: Sequence[Row],
-    names: Sequence[str],
-    nbytes: str,
-    cell: Callable[[Row], str],
-    most: int,
-) -> Iterator[Table]:
-    """Local. A line for the labels ``names``, and a column for every number of bytes.
+# -- tables ---------------------------------------------------------------------------------------
 
-    ``nbytes``: the fact of a row that has it; a table has at most so many columns of them.
-    """
-    lines: dict[tuple[str, ...], dict[int, str]] = {}
+#: What a table does without where it is wider than the terminal, first to last; then its parts.
+DISPENSABLE = ("GB/s", "±", "set-up")
+
+
+def plain_table(
+    title: str, columns: Sequence[str], rows: Sequence[Mapping[str, str]], left: Sequence[str]
+) -> Table:
+    """Local. These columns; those of numbers on the right."""
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False,
+                  padding=(0, 1, 0, 0))  # fmt: skip
+    for name in columns:
+        table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
     for row in rows:
-        key = tuple(row.labels[name] for name in names)
-        lines.setdefault(key, {})[row.facts[nbytes]] = cell(row)
-    sizes = sorted({each for found in lines.values() for each in found})
-    for start in range(0, len(sizes), most):
-        shown = sizes[start : start + most]
-        table = Table(title=title, title_justify="left")
-        for name in names:
-            table.add_column(name, no_wrap=True)
-        for each in shown:
-            table.add_column(byte_count(each), justify="right", no_wrap=True)
-        for key, found in lines.items():
-            table.add_row(*key, *(found.get(each, NOTHING) for each in shown))
+        table.add_row(*(row.get(name, NOTHING) for name in columns))
+    return table
+
+
+def common(rows: Sequence[Row]) -> dict[str, str]:
+    """Local. The labels that all of several rows share."""
+    if len(rows) < 2:
+        return {}
+    first, *rest = [row.labels for row in rows]
+    return {k: v for k, v in first.items() if k != METHOD and all(r.get(k) == v for r in rest)}
+
+
+def row_table(title: str, rows: Sequence[Row], width: int) -> tuple[Table, list[str]]:
+    """Local. A line for every row, in a width, and the columns that had no room."""
+    shared = common(rows)
+    cells = [row.cells() for row in rows]
+    every = dict.fromkeys(name for row in cells for name in row)
+    columns = [name for name in every if name not in shared]
+    labels = list(dict.fromkeys(name for row in rows for name in row.labels))
+    parts = list(dict.fromkeys(name for row in rows for name in row.parts))
+    metrics = list(dict.fromkeys(n.removesuffix("_s") for row in rows for n in row.metrics))
+    about = ", ".join(f"{name} {text}" for name, text in shared.items())
+    spare = [name for name in (*DISPENSABLE, *reversed(metrics), *parts) if name in columns]
+    left_out: list[str] = []
+    while True:
+        table = plain_table(": ".join(filter(None, (title, about))), columns, cells, labels)
+        if not spare or Console(width=1000).measure(table).minimum <= width:
+            return table, left_out
+        left_out.append(spare.pop(0))
+        columns.remove(left_out[-1])
+
+
+def across_table(
+    title: str, rows: Sequence[Row], across: str, width: int, baseline: str = BASELINE
+) -> Iterator[Table]:
+    """Local. A line for everything but the label ``across``, whose texts are columns.
+
+    A cell is the ratio to the baseline, or a time where there is none; there are several tables
+    where one is too wide.
+    """
+    shared = common(rows)
+    names = [n for n in dict.fromkeys(n for row in rows for n in row.labels)
+             if n != across and n not in shared]  # fmt: skip
+    lines: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in rows:
+        key = tuple(row.labels.get(name, NOTHING) for name in names)
+        cell = lines.setdefault(key, dict(zip(names, key, strict=True)))
+        cell[row.labels.get(across, NOTHING)] = ratio_cell(row, baseline)
+    about = ", ".join(f"{name} {text}" for name, text in shared.items())
+    left = list(dict.fromkeys(row.labels.get(across, NOTHING) for row in rows))
+    title = ": ".join(filter(None, (title, about)))
+    while left:
+        count = len(left)
+        while True:
+            table = plain_table(title, [*names, *left[:count]], list(lines.values()), names)
+            if count == 1 or Console(width=1000).measure(table).minimum <= width:
+                break
+            count -= 1
         yield table
+        title, left = "", left[count:]
+
+
+def ratio_cell(row: Row, baseline: str = BASELINE) -> str:
+    """Local. A ratio and half the distance of its quartiles; the time of what is compared with."""
+    if row.verdict is not None and not row.verdict.passed:
+        return "WRONG"
+    if baseline not in row.against or row.method == baseline:
+        return duration(median(row.times))
+    first, middle, third = quartiles(paired(row.times, row.against[baseline]))
+    digits = 2 if middle < 9.995 else 1 if middle < 99.95 else 0
+    return f"{middle:.{digits}f}±{(third - first) / 2:.{digits}f}"
+
+
+def print_wide(out: Console, table: Table) -> None:
+    """Local. As wide as it is: a terminal breaks lines rather than to lose numbers."""
+    Console(width=1000, force_terminal=out.is_terminal, file=out.file).print(table)
+
+
+# -- the report -----------------------------------------------------------------------------------
+
+PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
+TABLE, COLUMNS, CSV, MARKDOWN = FORMATS = ("table", "columns", "csv", "markdown")
 
 
 @dataclass
@@ -334,7 +330,9 @@ class Report:
 
     ``pattern`` says what was exchanged, ``settings`` what the command was given, ``remarks`` are
     sentences below the table. ``listings`` come before it; ``verdicts`` are those of the whole
-    command, by what was verified.
+    command, by what was verified. ``across``: a label whose texts are columns of the table;
+    ``by``: one that each has a table of its own; ``baseline``: what the ratios there are to.
+    ``draw``: makes an image of what is written.
     """
 
     command: str
@@ -344,29 +342,17 @@ class Report:
     remarks: list[str] = field(default_factory=list)
     listings: dict[str, Listing] = field(default_factory=dict)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
+    across: str = ""
+    by: str = ""
+    baseline: str = BASELINE
+    draw: Callable[[str, Mapping[str, Any]], object] = lambda path, content: None
 
     @property
     def verified(self) -> bool | None:
-        """Local. Whether all verdicts are good; None where nothing was verified."""
+        """Whether all verdicts are good; None where nothing was verified."""
         verdicts = [row.verdict for row in self.rows if row.verdict is not None]
         verdicts += self.verdicts.values()
         return all(verdict.passed for verdict in verdicts) if verdicts else None
-
-    def code(self, comm: MPI.Intracomm, *, strict: bool = False) -> int:
-        """Collective. The exit code, as rank 0 has it.
-
-        1 after a wrong result, with ``strict`` also after a missed target.
-        """
-        failed = self.verified is False or (strict and any_missed(self.rows))
-        return int(comm.bcast(failed))
-
-    def table(self, title: str) -> RenderableType:
-        """Local. The rows for a person."""
-        return _table(title, self.rows)
-
-    def machine(self, comm: MPI.Intracomm) -> Mapping[str, object]:
-        """Collective. Where it was measured."""
-        return facts(comm)
 
     def finish(
         self, comm: MPI.Intracomm, options: Options, *, interrupted: bool = False
@@ -376,33 +362,54 @@ class Report:
         What was kept beside the file to go on with is needed no longer, unless ``interrupted``.
         :class:`CommandError` on every rank where it cannot be written.
         """
-        place = {"machine": dict(self.machine(comm)), "circumstances": circumstances(comm)}
+        place = {"machine": facts(comm), "circumstances": circumstances(comm)}
         title = f"onesided {self.command}: {library()}, {Layout.of(comm)}"
 
         def tell() -> None:
-            self._show(console(options.terminal), title)
+            if options.format == TABLE:
+                self._show(console(), title)
+            else:
+                print_rows(self.rows, options.format)
+            content = self._content(place)
+            if options.picture is not None:
+                whole = {"schema": SCHEMA, "versions": versions(), **_finite(content)}
+                self.draw(options.picture, whole)
             if options.json is not None:
-                write_json(options.json, self._content(place))
-                if not interrupted:
+                write_json(options.json, content)
+                if not interrupted and resumable(options.json):
                     beside(options.json).unlink(missing_ok=True)
 
         by_rank_0(comm, tell)
 
     def _show(self, out: Console, title: str) -> None:
-        wide: dict[str, Any] = {"width": max(out.width, PLAIN_WIDTH), "crop": False}
         for listing in self.listings.values():
-            out.print(listing.table(), **wide)
-        out.print(self.table(title), **wide)
-        for row in self.rows:
-            if row.reason:
-                out.print(f"{' '.join(row.labels.values())}: {row.reason}", **PLAIN)
+            print_wide(out, listing.table())
+        out.print(title, **PLAIN)
+        timed = [row for row in self.rows if not row.reason]
+        groups: dict[str, list[Row]] = {}
+        for row in timed:
+            groups.setdefault(row.labels.get(self.by, ""), []).append(row)
+        left_out: dict[str, None] = {}
+        for rows in groups.values():
+            if self.across and len({row.labels.get(self.across) for row in rows}) > 1:
+                for table in across_table("", rows, self.across, out.width, self.baseline):
+                    print_wide(out, table)
+            else:
+                table, spare = row_table("", rows, out.width)
+                left_out |= dict.fromkeys(spare)
+                print_wide(out, table)
+        if left_out:
+            out.print(f"Without room here: {', '.join(left_out)} (--json, --format).", **PLAIN)
+        refused = {" ".join(row.labels.values()): row.reason for row in self.rows if row.reason}
+        for what, why in refused.items():
+            out.print(f"{what}: {why}", **PLAIN)
         for what, verdict in self.verdicts.items():
             out.print(f"{what}: {verdict} (at most {verdict.tolerance:.1e})", **PLAIN)
         for remark in self.remarks:
             out.print(remark, **PLAIN)
 
     def _content(self, place: Mapping[str, Any]) -> dict[str, Any]:
-        """Local. For JSON."""
+        """For JSON."""
         return {
             "command": self.command,
             "settings": dict(self.settings),
@@ -423,12 +430,50 @@ class Report:
         }
 
     def end(self, comm: MPI.Intracomm, options: Options) -> int:
-        """Collective. Finish it as the options say; returns the exit code of the command."""
+        """Collective. Finish it; the exit code is 1 after a wrong result, as rank 0 has it."""
         self.finish(comm, options)
-        return self.code(comm, strict=options.strict)
+        return int(comm.bcast(self.verified is False))
 
 
-PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
+def flat(row: Row) -> dict[str, Any]:
+    """Local. A row as one line of numbers, in seconds; without times those of its reason."""
+    found: dict[str, Any] = dict(row.labels)
+    if row.reason:
+        return found | {"reason": row.reason}
+    record = row.record()
+    fastest, mean = row.ranks or (None, None)
+    found |= {"min_s": fastest, "mean_s": mean, "max_s": record["median_s"]}
+    found |= {name: record[name] for name in ("quartile_1_s", "quartile_3_s", "setup_s")}
+    found["bytes_moved"] = record["bytes"]
+    found |= {f"vs_{name}": value for name, value in record["ratios"].items()}
+    found["break_even"] = record["break_even"]
+    return found | {f"{name}_s": value for name, value in record["parts"].items()}
+
+
+def print_rows(rows: Sequence[Row], kind: str) -> None:
+    """Local. To standard output: CSV, Markdown, or columns for awk, which begin after a #.
+
+    Times are medians in seconds: of the fastest rank, of the mean over them, of the slowest.
+    """
+    lines = [flat(row) for row in rows]
+    names = list(dict.fromkeys(name for line in lines for name in line))
+    texts = [["" if line.get(n) is None else _short(line[n]) for n in names] for line in lines]
+    if kind == CSV:
+        csv.writer(sys.stdout).writerows([names, *texts])
+    elif kind == MARKDOWN:
+        for cells in (names, ["---"] * len(names), *texts):
+            print(f"| {' | '.join(cells)} |")
+    else:
+        joined = [[text.replace(" ", "_") or NOTHING for text in cells] for cells in texts]
+        heads = [f"# {names[0]}", *names[1:]] if names else []
+        widths = [max(map(len, column)) for column in zip(heads, *joined, strict=True)]
+        for cells in (heads, *joined):
+            print(" ".join(text.ljust(w) for text, w in zip(cells, widths, strict=True)).rstrip())
+    sys.stdout.flush()
+
+
+def _short(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 UNFINISHED = ".part"  # what the name of a file of cells ends with, beside that of the results
@@ -442,15 +487,44 @@ def beside(path: str) -> Path:
 def write_json(path: str, content: Mapping[str, Any]) -> None:
     """Local. Write a JSON file, all of it or nothing, with the versions of everything."""
     whole = {"schema": SCHEMA, "versions": versions(), **content}
-    text = json.dumps(whole, indent=1, default=_plain) + "\n"
+    text = json.dumps(_finite(whole), indent=1, allow_nan=False) + "\n"
     replace_file(Path(path), text)
 
 
+def _finite(value: Any) -> Any:
+    """Local. The same for JSON: None where a number is none; TypeError for what has no place."""
+    if isinstance(value, Mapping):
+        return {str(name): _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    if hasattr(value, "tolist"):  # NumPy's
+        return _finite(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value
+    raise TypeError(f"{type(value).__name__} cannot be written to JSON")
+
+
+def resumable(path: str) -> bool:
+    """Local. Whether a file of parts can stand beside it: not beside a pipe or a device."""
+    return not _stream(Path(path))
+
+
+def _stream(path: Path) -> bool:
+    """Local. A pipe, a device, or what a shell makes of >(...), whatever it leads to."""
+    return path.exists() and (not path.is_file() or path.absolute().is_relative_to("/dev"))
+
+
 def replace_file(path: Path, text: str) -> None:
-    """Local. Write a file under another name, and move it; what is no file is written to."""
-    if path.exists() and not path.is_file():  # a pipe, or what a shell makes of >(...)
+    """Local. Write a file under another name, and move it; what is no file is written to.
+
+    A symbolic link stays one: what it leads to is replaced.
+    """
+    if _stream(path):
         path.write_text(text, encoding="utf-8")
         return
+    path = path.resolve()
     new = path.with_name(path.name + ".new")
     try:
         new.write_text(text, encoding="utf-8")
@@ -460,22 +534,21 @@ def replace_file(path: Path, text: str) -> None:
         raise
 
 
-def _plain(value: Any) -> Any:
-    """A number of NumPy's as one of Python's; TypeError for what has no place in JSON."""
-    if hasattr(value, "item"):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} cannot be written to JSON")
-
-
 def unwritable(path: str) -> str:
     """Local. Why a file cannot be written there, or nothing; nothing is made or changed."""
     file = Path(path)
-    folder = file.parent
+    if _stream(file):
+        needed = [file]
+    else:
+        file = file.resolve()
+        needed = [file.parent, *([file] if file.exists() else [])]
     if file.is_dir():
         code = errno.EISDIR
-    elif not folder.is_dir():
-        code = errno.ENOTDIR if folder.exists() else errno.ENOENT
-    elif not os.access(file if file.exists() else folder, os.W_OK):
+    elif not needed[0].exists():
+        code = errno.ENOENT
+    elif needed[0] != file and not needed[0].is_dir():
+        code = errno.ENOTDIR
+    elif not all(os.access(each, os.W_OK) for each in needed):
         code = errno.EACCES
     else:
         return ""
@@ -511,14 +584,3 @@ def _check(name: str, value: object) -> None:
         raise CommandError(unwritable(value))
 
 
-def _table(title: str, rows: Sequence[Row]) -> Table:
-    columns: dict[str, bool] = {}
-    for row in rows:
-        columns |= {name: name in row.labels for name in row.cells()}
-    table = Table(title=title, title_justify="left")
-    for name, is_label in columns.items():
-        table.add_column(name, justify="left" if is_label else "right", no_wrap=True)
-    for row in rows:
-        cells = row.cells()
-        table.add_row(*(cells.get(name, NOTHING) for name in columns))
-    return table

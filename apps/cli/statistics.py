@@ -6,11 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
-from typing import Any
 
-RESAMPLES = 400
-CONFIDENCE = 0.95
-MOST_RATIOS = 250  # of which an interval is made; of more every n-th
+TAIL = 0.025  # of each end of an interval, whose confidence is 95 % then
 
 
 def quartiles(times: Sequence[float]) -> tuple[float, float, float]:
@@ -30,48 +27,58 @@ def ratio(times: Sequence[float], baseline: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Interval:
-    """A median, and where it lies with a confidence of 95 %."""
+    """A median, and between which numbers it lies with a confidence of 95 %.
+
+    These are order statistics, which need no assumption about how times are spread: the chance
+    that so many of ``n`` lie on one side of the median is that of so many heads of ``n`` coins.
+    Five numbers or fewer cannot tell with such confidence: nothing is ``known`` then.
+    """
 
     median: float
-    low: float
-    high: float
+    low: float = 0.0
+    high: float = math.inf
+
+    @property
+    def known(self) -> bool:
+        """Local. Whether there were enough numbers."""
+        return math.isfinite(self.high)
 
     @classmethod
     def of(cls, numbers: Sequence[float]) -> Interval:
-        """Local. By bootstrap (percentiles), with always the same draws; of one number itself."""
-        return _bootstrapped(median(numbers), [numbers])
+        """Local. Of at least one number."""
+        ordered, count = sorted(numbers), len(numbers)
+        cut = _outside(count)
+        if cut == 0:
+            return cls(median(ordered))
+        return cls(median(ordered), ordered[cut - 1], ordered[count - cut])
 
     @classmethod
     def quotient(cls, ours: Sequence[float], theirs: Sequence[float]) -> Interval:
-        """Local. Of the median of the one over that of the other, of which none are pairs."""
-        return _bootstrapped(median(ours) / median(theirs), [ours, theirs])
+        """Local. Of the median of the one over that of the other, of which none are pairs.
+
+        Wider than need be: its ends are those of both.
+        """
+        mine, other = cls.of(ours), cls.of(theirs)
+        middle = mine.median / other.median
+        if not (mine.known and other.known):
+            return cls(middle)
+        return cls(middle, mine.low / other.high, mine.high / other.low)
 
     def __str__(self) -> str:
-        if self.low == self.high:
-            return f"{self.median:.2f}"
+        if not self.known:
+            return f"{self.median:.2f} (?)"
         return f"{self.median:.2f} ({self.low:.2f} to {self.high:.2f})"
 
 
-def _bootstrapped(middle: float, samples: Sequence[Sequence[float]]) -> Interval:
-    """Local. Of the median of one sample, or the quotient of the medians of two."""
-    if all(min(sample) == max(sample) for sample in samples):
-        return Interval(middle, middle, middle)
-    import numpy as np
-    from scipy.stats import bootstrap  # takes half a second to import
-
-    def statistic(one: Any, *others: Any, axis: int = -1) -> Any:
-        found = np.median(one, axis=axis)
-        for other in others:
-            found = found / np.median(other, axis=axis)
-        return found
-
-    some = [np.asarray(each[:: -(-len(each) // MOST_RATIOS)]) for each in samples]
-    some = [np.repeat(each, 2) if len(each) == 1 else each for each in some]
-    found = bootstrap(
-        some, statistic, n_resamples=RESAMPLES, confidence_level=CONFIDENCE, vectorized=True,
-        method="percentile", random_state=np.random.default_rng(1),
-    ).confidence_interval  # fmt: skip
-    return Interval(middle, min(float(found.low), middle), max(float(found.high), middle))
+def _outside(count: int) -> int:
+    """Local. How many of so many numbers at each end are beyond the interval, its end included."""
+    chance, cut = 0.5**count, 0
+    below = chance
+    while below <= TAIL:
+        cut += 1
+        chance *= (count - cut + 1) / cut
+        below += chance
+    return cut
 
 
 def paired(times: Sequence[float], others: Sequence[float]) -> list[float]:
@@ -108,7 +115,7 @@ class Target:
 
     def sure(self, interval: Interval) -> bool:
         """Local. Whether all that the median may be is on the same side of the bound."""
-        return self.met(interval.low) == self.met(interval.high)
+        return interval.known and self.met(interval.low) == self.met(interval.high)
 
     @property
     def words(self) -> str:

@@ -14,7 +14,7 @@ from onesided.apps.miniapps.minimd_problem import Problem
 SPARE = 1.2  # room for so many times the pairs that there are
 
 
-class Compiled(Kernel):
+class Pairs(Kernel):
     """Local. The loops are compiled when they are first called, and kept on disk."""
 
     def __init__(self, problem: Problem) -> None:

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.apps.cli.failures import CommandError
 from onesided.apps.miniapps.minimd_problem import Problem
 
 # Atoms sorted into cells, so that those near an atom are found in a few runs of the order.
@@ -97,37 +96,10 @@ class Kernel(ABC):
         """Local. Write the forces on own atoms and on ghosts; the sums are zero if not wanted."""
 
 
-# The kernels by name: the only place where one is chosen.
-
-AUTO = "auto"
-#: Where the class of a kernel is, and the module that it needs; the best one comes first.
-_KERNELS = {
-    "numba": ("minimd_compiled:Compiled", "numba"),
-    "numpy": ("minimd_vectorised:Vectorised", "numpy"),
-}
-
-
-def kernels() -> list[str]:
-    """Local. The names, the best first."""
-    return list(_KERNELS)
-
-
-def usable(name: str) -> str:
-    """Local. The kernel that a name, or "auto", means here; :class:`CommandError` without one."""
-    known = [each for each, (_, needs) in _KERNELS.items() if find_spec(needs) is not None]
-    if name == AUTO:
-        return known[0]
-    if name not in _KERNELS:
-        raise CommandError(
-            f"no kernel {name!r}; the kernels are {', '.join(_KERNELS)}, or {AUTO}"
-        )
-    if name not in known:
-        raise CommandError(f"the kernel {name} needs {_KERNELS[name][1]} (the extra md)")
-    return name
-
-
-def load(name: str, problem: Problem) -> Kernel:
-    """Local. A kernel by a name that is usable."""
-    module, _, kind = _KERNELS[name][0].partition(":")
-    made: Kernel = getattr(import_module(f"onesided.apps.miniapps.{module}"), kind)(problem)
+def load(problem: Problem, *, compiled: bool | None = None) -> Kernel:
+    """Local. The loops that Numba compiles where it is installed, else NumPy's."""
+    if compiled is None:
+        compiled = find_spec("numba") is not None
+    module = "minimd_compiled" if compiled else "minimd_vectorised"
+    made: Kernel = import_module(f"onesided.apps.miniapps.{module}").Pairs(problem)
     return made

@@ -19,10 +19,9 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.miniapps import halos
-from onesided.apps.miniapps.halos import Need, Ways
+from onesided.apps.miniapps.halos import REFERENCE, Need, Ways
 from onesided.apps.miniapps.minimd_atoms import HIGH, LOW, SIDES, Axis, Border, Counts, Pair
 from onesided.apps.miniapps.minimd_problem import AXES
-from onesided.apps.report.result import REFERENCE
 from onesided.collectives import agree
 from onesided.sparse import HaloPattern
 

@@ -11,7 +11,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.race import Stopwatch
+from onesided.apps.bench.timing import Stopwatch
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.statistics import Verdict, worst
 from onesided.apps.miniapps.minimd_atoms import (
@@ -179,7 +179,8 @@ class Simulation:
     """
 
     def __init__(
-        self, comm: MPI.Intracomm, problem: Problem, grid: Sequence[int], kernel: str
+        self, comm: MPI.Intracomm, problem: Problem, grid: Sequence[int],
+        *, compiled: bool | None = None,
     ) -> None:
         """Collective. The atoms at the start, with their lists."""
         self.problem = problem
@@ -188,7 +189,7 @@ class Simulation:
         self.axes = [Axis(self.cart, number, self.domain) for number in range(AXES)]
         bounds = [(0.0, length) for length in problem.lengths]
         self.parts = Grid(self.cart, grid, 0, periodic=True, dims=grid, bounds=bounds)
-        self.kernel = load(kernel, problem)
+        self.kernel = load(problem, compiled=compiled)
         self.atoms = Atoms()
         self.borders: list[Border] = []
         self.links: Links | None = None

@@ -14,7 +14,7 @@ from onesided.apps.miniapps.minimd_problem import AXES, Problem
 PAIRS = 8192  # of a piece of the forces: what is computed of it stays in the cache
 
 
-class Vectorised(Kernel):
+class Pairs(Kernel):
     """Local."""
 
     def __init__(self, problem: Problem) -> None:

@@ -1,39 +1,74 @@
-"""All ways in turns on the equations of one stage, and the rows that come of them.
+"""Conjugate gradients whose ghosts are brought in several ways: HPCCG, and MiniFE's solution.
 
-A run of a mini-application takes a second or more, and is not repeated for the clock.
+Both have a matrix of up to 27 entries in a row, on planes that are stacked along z.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from statistics import median
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
+from scipy import sparse
 
-from onesided.apps.bench.race import Contestant, Race, Stopwatch, WatchedComm, race, unchecked
-from onesided.apps.bench.selection import Candidate, hints, prepare, release
-from onesided.apps.cli.failures import closing
+from onesided.apps.bench.selection import hints
+from onesided.apps.bench.sweep import Labels, Make
+from onesided.apps.bench.timing import Stopwatch, Variant, WatchedComm, clocked
+from onesided.apps.cli.failures import CommandError, from_rank_0
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.report import Row
+from onesided.apps.cli.report import METHOD, Report
+from onesided.apps.cli.statistics import Verdict
 from onesided.apps.miniapps.halos import Need, Ways
-from onesided.apps.miniapps.stages import HIDDEN, Tick, deviation, tell
-from onesided.apps.report.result import REFERENCE
-from onesided.sparse import DistMatrix, Linear
+from onesided.apps.miniapps.stages import Stage, counts, run_stages, stages
+from onesided.collectives import agreed
+from onesided.sparse import DistMatrix, Linear, Partition, cg
 from onesided.sparse.halo import Ghosts
 from onesided.sparse.solvers import Solution
 
-# A distributed matrix whose ghosts are brought by a halo of one's own.
+Values = NDArray[np.float64]
+WARM_UP = 20  # iterations before the first run
+#: Residuals are compared down to this part of the first one. Below, what is left of a residual is
+#: rounding, which conjugate gradients amplify: two right programs differ.
+SEEN = 1e-10
+TOLERANCE = 1e-8  # relative; rounding explains about 1e-11
+REMARK = (
+    "Times are those of an iteration of conjugate gradients, the mean over a run, by the slowest "
+    "rank; product: the local one; sums: the two reductions; vectors: the rest."
+)
+
+
+class Equations(Protocol):
+    """A x = b, by rows; pure."""
+
+    @property
+    def planes(self) -> int:
+        """How many planes there are along z."""
+
+    @property
+    def plane(self) -> int:
+        """Rows of a plane."""
+
+    def rows(self, first: int, last: int) -> sparse.csr_array:
+        """The rows of planes from ``first`` to before ``last``, with global columns."""
+
+    def side(self, first: int, last: int) -> Values:
+        """Their entries of b."""
+
+    def error(self, x: Values, first: int, last: int) -> float:
+        """How far their entries of x are off the known solution."""
+
+    def allowed(self, residual: float) -> float:
+        """How far they may be off, with this norm of the residual."""
 
 
 class Operator(Linear):
-    """Local. Products with the entries, the kernels and the pattern of a matrix, by another halo.
+    """Products with the entries, the kernels and the pattern of a matrix, by another halo.
 
-    The matrix is borrowed: it must live as long. Of one vector at a time; the transposes are those
-    of the matrix. ``halo`` goes with ``Free``.
+    The matrix is borrowed: it must live as long. Of one vector at a time.
     """
 
     def __init__(self, matrix: DistMatrix, halo: Ghosts) -> None:
@@ -43,17 +78,17 @@ class Operator(Linear):
 
     @property
     def freed(self) -> bool:
-        """Local. True after ``Free``."""
+        """True after ``Free``."""
         return self._freed
 
     @property
     def T(self) -> Linear:
-        """Local. The transpose of the matrix, with halos of its own."""
+        """The transpose of the matrix, with halos of its own."""
         return self.matrix.T
 
     @property
     def H(self) -> Linear:
-        """Local. The adjoint of the matrix, with halos of its own."""
+        """The adjoint of the matrix, with halos of its own."""
         return self.matrix.H
 
     def multiply(self, x: NDArray[Any], y: NDArray[Any]) -> None:
@@ -66,164 +101,114 @@ class Operator(Linear):
         self._freed = True
 
 
-# Conjugate gradients with one way of bringing the ghosts.
-
-#: Parts of an iteration; the rest of it are the vectors.
-PARTS = EXCHANGE, PRODUCT, SUMS = "exchange", "product", "sums"
-WARM_UP = 20  # iterations before the first run
-
-
-class System(Protocol):
-    """The equations of a mini-application on the ranks of ``comm``."""
-
-    comm: MPI.Intracomm
-    matrix: DistMatrix
-
-    @property
-    def unknowns(self) -> int:
-        """Local. Of all ranks."""
-
-    def solution(self, operator: Linear, rtol: float, most: int) -> Solution:
-        """Collective. By conjugate gradients, the products those of ``operator``."""
-
-
-class Solver:
-    """A halo of its own on a system's matrix.
-
-    ``label``: the method that ``auto`` has chosen. ``parts``: stopwatches, that of the product
-    runs through the exchange as well. ``last``: what the last timed run came to.
-    """
-
-    last: Solution
-
-    def __init__(
-        self, system: System, make: Callable[[Need], Any], info: Mapping[str, str], iterations: int
-    ) -> None:
-        """Collective. What the halo cannot do on this MPI is its error on every rank."""
-        self._system, self._iterations = system, iterations
-        matrix = system.matrix
-        halo = make(Need(system.comm, matrix.pattern, matrix.dtype, info))
-        self.label: str = halo.label
-        self._operator = Operator(matrix, halo)
-        self.parts = {name: Stopwatch() for name in PARTS}
-        self.parts[EXCHANGE].watch(halo, "start", "finish")
-        self.parts[PRODUCT].watch(self._operator, "multiply")
-        self._operator.comm = WatchedComm(system.comm, self.parts[SUMS])
-
-    def run(self) -> None:
-        """Collective. All iterations, however small the residual is; fewer where it is 0."""
-        self.last = self.solved(0.0, self._iterations)
-
-    def warm_up(self) -> None:
-        """Collective. A few iterations."""
-        self.solved(0.0, min(WARM_UP, self._iterations))
-
-    def solved(self, rtol: float, most: int) -> Solution:
-        """Collective. Beside the runs: until the residual is so much of the first, or so many
-        iterations."""
-        return self._system.solution(self._operator, rtol, most)
-
-    def free(self) -> None:
-        """Collective. The halo goes; the matrix stays."""
-        self._operator.Free()
-
-
-VECTORS = "vectors"
-ITERATION_REMARK = (
-    "Times are those of an iteration of conjugate gradients, the mean over a run, by the slowest "
-    "rank; exchange: what the ranks spend with their ghosts, waiting included; product: the local "
-    "one; sums: the two reductions; vectors: the rest."
-)
-
-
-@dataclass(frozen=True)
-class Ran:
-    """A way that has run, before its halo is freed.
-
-    ``median``: seconds of an iteration, ``product``: those of its product with the exchange.
-    """
-
-    row: Row
-    solver: Solver
-    median: float
-    product: float
-
-
-def run_ways(
-    system: System,
-    ways: Ways,
+def run(
+    comm: MPI.Intracomm,
     options: Options,
-    labels: Mapping[str, str],
-    judge: Callable[[Sequence[Ran]], None],
-    tick: Tick,
-) -> list[Row]:
-    """Collective. Run all ways in turns; a row for each, also for those that cannot be run.
+    command: str,
+    equations: Callable[[int], Equations],
+    about: Mapping[str, Any],
+) -> int:
+    """Collective. The command; its exit code is 1 where a result is wrong.
 
-    ``judge`` looks at what came out, and completes the rows. :class:`.CommandError` on every rank
-    for what cannot be done.
+    ``equations``: of so many shares.
     """
-    comm, info = system.comm, hints(options)
-    with closing() as stack:
-        candidates = prepare(
-            comm,
-            list(ways),
-            lambda name: Solver(system, ways[name], info, options.iterations),
-            Solver.free,
-        )
-        stack.callback(release, comm, candidates, Solver.free)
-        runs = candidates.made
-        why = unchecked("the mini-application judges the solutions of all ways together")
-        contestants = [
-            Contestant(name, solver.run, why, parts=solver.parts, warm_up=solver.warm_up)
-            for name, solver in runs.items()
-        ]
-        found = race(comm, contestants, iterations=options.repeats, tick=tick)
-        ran = {name: _ran(system, labels, name, solver, found) for name, solver in runs.items()}
-        for each in ran.values():
-            each.row.against = {REFERENCE: ran[REFERENCE].row.times}
-        judge(list(ran.values()))
-    rows = {name: each.row for name, each in ran.items()}
-    return [finished(each, rows, labels, comm.size) for each in candidates]
+    every = stages(comm.size, options)
+    for stage in every:
+        planes = equations(stage.shares).planes
+        if planes < stage.ranks:
+            raise CommandError(f"{planes} planes along z are too few for {stage.ranks} ranks")
+    pattern = {**about, "iterations": options.iterations, "stages": counts(every)}
+    report = Report(command, options.settings(), pattern, remarks=[REMARK])
+
+    def opened(stage: Stage, ways: Ways) -> Callable[..., Make]:
+        return partial(_opened, equations(stage.shares), ways, options)
+
+    return run_stages(comm, options, report, opened, "vectors")
 
 
-def _ran(
-    system: System, labels: Mapping[str, str], name: str, solver: Solver, found: Race
-) -> Ran:
-    """Local. What a way came to, by iteration."""
-    count = max(1, solver.last.iterations)
-    whole, exchange, product, sums = (
-        np.array(seconds) / count
-        for seconds in (found.times[name], *(found.parts[name][part] for part in PARTS))
-    )
-    kernel = system.matrix.kernel_name
-    row = Row(
-        {**labels, "method": name},
-        whole.tolist(),
-        details={
-            EXCHANGE: exchange.tolist(),
-            PRODUCT: (product - exchange).tolist(),
-            SUMS: sums.tolist(),
-            VECTORS: (whole - product - sums).tolist(),
-        },
-        facts={
-            "ranks": system.comm.size,
-            "unknowns": system.unknowns,
-            "nonzeros": system.matrix.nnz,
-            "kernel": kernel,
-            "product": kernel,
-            "cg_iterations": solver.last.iterations,
-            "run_s": found.times[name],
-        },
-        used=solver.label,
-        hidden=HIDDEN,
-    )
-    return Ran(row, solver, median(whole.tolist()), median(product.tolist()))
+def _opened(
+    equations: Equations, ways: Ways, options: Options, comm: MPI.Intracomm, stack: ExitStack
+) -> Make:
+    """Collective. The matrix, and what makes conjugate gradients by a way."""
+    span = Partition.even(equations.planes, comm.size).range(comm.rank)
+    starts = Partition.even(equations.planes, comm.size).starts * equations.plane
+    partition = Partition(starts)
+
+    def assemble() -> tuple[sparse.csr_array, Values]:
+        with agreed(comm, "assembly"):
+            return equations.rows(*span), equations.side(*span)
+
+    (rows, b), seconds = clocked(comm, assemble)
+    matrix = DistMatrix(comm, rows, partition, partition, method="p2p")
+    stack.callback(matrix.Free)
+    expected: list[float] | None = None
+    if options.verify:
+        expected = from_rank_0(comm, lambda: alone(equations, options.iterations))
+    info = hints(options)
+
+    def make(labels: Labels) -> Variant:
+        halo = ways[labels[METHOD]](Need(comm, matrix.pattern, matrix.dtype, info))
+        operator = Operator(matrix, halo)
+        exchange, product, sums = Stopwatch(), Stopwatch(), Stopwatch()
+        exchange.watch(halo, "start", "finish")
+        product.watch(operator, "multiply")
+        operator.comm = WatchedComm(comm, sums)
+        found: list[Solution] = []
+
+        def solve(most: int) -> None:
+            found[:] = [cg(operator, b, rtol=0.0, maxiter=most)]
+
+        def check() -> Verdict:
+            if not found:
+                solve(min(WARM_UP, options.iterations))
+            solution, (first, last) = found[0], span
+            norms = solution.residuals.tolist()
+            off = comm.allreduce(equations.error(solution.x, first, last), op=MPI.MAX)
+            error = off / equations.allowed(norms[-1])
+            if expected is not None:
+                error = max(error, compared(norms, expected) / TOLERANCE)
+            return Verdict(float(error), 1.0)
+
+        return Variant(
+            partial(solve, options.iterations), check, first=nothing_more, free=operator.Free,
+            parts={"exchange": exchange, "product": lambda: product() - exchange(), "sums": sums},
+            steps=lambda: found[0].iterations, used=halo.label,
+            metrics={
+                "unknowns": partition.size, "nonzeros": matrix.nnz, "kernel": matrix.kernel_name,
+                "assembly_s": seconds,
+            },
+        )  # fmt: skip
+
+    return make
 
 
-def finished(
-    each: Candidate[Any], rows: Mapping[str, Row], labels: Mapping[str, str], ranks: int
-) -> Row:
-    """Local. The row of a way, with its set-up; or why there is none."""
-    row = each.row(rows, labels)
-    tell(row, facts={"ranks": ranks} if row.reason else {"deviation_s": deviation(row)})
-    return row
+def nothing_more() -> None:
+    """In the place of untimed rounds: the check before has run."""
+
+
+def alone(equations: Equations, iterations: int) -> list[float]:
+    """Local. Norms of the residual by SciPy's product of the whole matrix, the first of them before
+    any iteration; fewer where it becomes zero."""
+    whole = equations.rows(0, equations.planes)
+    r = equations.side(0, equations.planes).copy()
+    p = r.copy()
+    square = float(np.vdot(r, r))
+    norms = [square**0.5]
+    for _ in range(iterations):
+        q = whole @ p
+        curvature = float(np.vdot(p, q))
+        if not (square > 0.0 and curvature > 0.0):  # numbers that are too small to be squared
+            break
+        before = square
+        r -= square / curvature * q
+        square = float(np.vdot(r, r))
+        norms.append(square**0.5)
+        p = r + square / before * p
+    return norms
+
+
+def compared(found: list[float], expected: list[float]) -> float:
+    """Local. The largest relative difference of residuals that are more than rounding."""
+    seen = [norm for norm in expected[: len(found)] if norm > SEEN * expected[0]]
+    pairs = zip(found, seen, strict=False)
+    return max((abs(one - other) / other for one, other in pairs), default=0.0)

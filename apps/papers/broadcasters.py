@@ -16,8 +16,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.race import nothing
 from onesided.apps.bench.selection import BASELINE, named
+from onesided.apps.bench.timing import nothing
 from onesided.collectives import (
     Bcast_init,
     OneSidedBroadcast,
@@ -31,6 +31,7 @@ PASSIVE = "passive"
 ONE_SIDED = "one-sided"
 LINEAR = "rma-linear"
 BINOMIAL = "rma-binomial"
+ORDERS = ("largest-first", "low-bit-first")
 #: Those that serve the children of a tree in an order that the benchmark varies.
 ORDERED = (BINOMIAL, PASSIVE)
 
@@ -45,7 +46,6 @@ class Track:
     comm: MPI.Intracomm
     message: NDArray[np.uint8]
     info: Mapping[str, str]
-    timeouts: tuple[float, float] = (0.001, 0.001)
 
     @property
     def is_root(self) -> bool:
@@ -139,10 +139,7 @@ def _persistent(method: str, order: str, track: Track) -> Runner:
 
 def _passive(order: str, track: Track) -> Runner:
     """Collective. The root broadcasts and flushes, the others wait."""
-    waiter, flush = track.timeouts
-    runtime = OneSidedBroadcast(
-        track.comm, waiter_timeout=waiter, flush_timeout=flush, child_order=order
-    )
+    runtime = OneSidedBroadcast(track.comm, child_order=order)
     window = MPI.Win.Allocate(track.message.nbytes, 1, comm=track.comm)
     wid = runtime.register(window)
     epoch = 0

@@ -21,7 +21,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.race import Contestant, nothing, race, repeats, unchecked
+from onesided.apps.bench.timing import Variant, interleaved, nothing, repeats, unchecked
 from onesided.apps.cli.failures import words
 from onesided.apps.cli.report import byte_count
 from onesided.apps.cli.statistics import quartiles, ratio
@@ -138,8 +138,8 @@ def seconds_of(comm: MPI.Intracomm, calls: Mapping[str, Call]) -> dict[str, floa
     The first quartile: other programs on the machine only ever add to a time.
     """
     why = unchecked("a probe moves bytes that nobody reads")
-    contestants = [Contestant(name, call, why, repeats(comm, call)) for name, call in calls.items()]
-    found = race(comm, contestants, iterations=ROUNDS, seconds=math.inf)
+    variants = [Variant(call, why, name, repeats(comm, call)) for name, call in calls.items()]
+    found = interleaved(comm, variants, iterations=ROUNDS, seconds=math.inf)
     return {name: quartiles(times)[0] for name, times in found.times.items()}
 
 
@@ -198,13 +198,12 @@ def one_sided_hop(pair: MPI.Intracomm) -> float:
     return seconds
 
 
-def passive_hop(pair: MPI.Intracomm, timeouts: tuple[float, float]) -> float:
+def passive_hop(pair: MPI.Intracomm) -> float:
     """Collective over two ranks. Seconds of a short hop of the passive broadcast."""
     data = np.zeros(SHORT, np.uint8)
-    waiter, flush = timeouts
     window = MPI.Win.Allocate(2 * SHORT, 1, comm=pair)
     try:
-        with OneSidedBroadcast(pair, waiter_timeout=waiter, flush_timeout=flush) as runtime:
+        with OneSidedBroadcast(pair) as runtime:
             wid = runtime.register(window)
             epoch = 0
 
@@ -229,7 +228,7 @@ def _hop(pair: MPI.Intracomm, call: Call) -> float:
 
 
 def parameters(
-    comm: MPI.Intracomm, partner: int, timeouts: tuple[float, float]
+    comm: MPI.Intracomm, partner: int
 ) -> tuple[dict[str, LogGP], dict[str, str]]:
     """Collective. By method, the network between rank 0 and ``partner``; or why there is none.
 
@@ -242,7 +241,7 @@ def parameters(
         flagged, bare = of_puts(pair, flagged=True), of_puts(pair, flagged=False)
         hops: dict[str, tuple[LogGP, Callable[[], float]]] = {
             BINOMIAL: (flagged, partial(persistent_hop, pair)),
-            PASSIVE: (bare, partial(passive_hop, pair, timeouts)),
+            PASSIVE: (bare, partial(passive_hop, pair)),
             ONE_SIDED: (bare, partial(one_sided_hop, pair)),
         }
         for method, (network, hop) in hops.items():

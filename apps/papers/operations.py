@@ -9,8 +9,7 @@ them are exact. Neighbors are those of a ring.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -294,12 +293,7 @@ OPERATIONS = {operation.name: operation for operation in (
 )}  # fmt: skip
 
 
-@contextmanager
-def ring(comm: MPI.Intracomm) -> Iterator[MPI.Distgraphcomm]:
+def ring(comm: MPI.Intracomm) -> MPI.Distgraphcomm:
     """Collective. A communicator on which every rank has its neighbors of a ring."""
     near = Place(comm.rank, comm.size, 0).near
-    made = comm.Create_dist_graph_adjacent(near, near)
-    try:
-        yield made
-    finally:
-        made.Free()
+    return comm.Create_dist_graph_adjacent(near, near)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
@@ -14,14 +14,13 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.race import nothing
 from onesided.apps.bench.selection import named
+from onesided.apps.bench.timing import nothing
 from onesided.apps.cli.options import ALL
-from onesided.apps.cli.report import NOTHING, byte_count
+from onesided.apps.cli.report import byte_count
 from onesided.collectives import Precv_init, Psend_init, UnsupportedError, partitioned_methods
-from onesided.collectives.program import COMPILED
 
-# A contestant that is ready to run, on one side of the transfer.
+# A variant that is ready to run, on one side of the transfer.
 
 SENDER, RECEIVER = 0, 1
 RANKS = 2
@@ -29,9 +28,9 @@ RANKS = 2
 
 @dataclass(frozen=True)
 class Lane:
-    """What all contestants have in common: two ranks, a buffer on each, and its partitions.
+    """What all variants have in common: two ranks, a buffer on each, and its partitions.
 
-    ``tag``: of the contestant's own messages, where it sends one for all partitions.
+    ``tag``: of the variant's own messages, where it sends one for all partitions.
     """
 
     comm: MPI.Intracomm
@@ -65,8 +64,7 @@ class Runner:
     """The steps of one side: Listing 1's start, loop over partitions, and wait.
 
     ``mark`` sends or receives one partition, ``mark_range`` those from the first to the last, both
-    included; None where this side, or this contestant, does nothing of the kind. ``pace``: seconds
-    of a round, roughly, by the slower side.
+    included; None where this side, or this way, does nothing of the kind.
     """
 
     start: Callable[[], object] = nothing
@@ -74,10 +72,9 @@ class Runner:
     mark_range: Callable[[int, int], object] | None = None
     wait: Callable[[], object] = nothing
     free: Callable[[], object] = nothing
-    pace: float = field(default=0.0, init=False)
 
 
-# Contestants that send a message for every partition, and the one that sends a single message.
+# Variants that send a message for every partition, and the one that sends a single message.
 #
 # As Tables 1 and 2 of the paper have them; a partition's number is its tag, so that threads on both
 # sides find each other.
@@ -128,7 +125,7 @@ def immediate(lane: Lane) -> Runner:
     return Runner(mark=mark, wait=partial(MPI.Request.Waitall, requests))
 
 
-# Contestants that send the buffer as one partitioned message: the MPI's own, and ours.
+# Variants that send the buffer as one partitioned message: the MPI's own, and ours.
 
 
 def native(lane: Lane) -> Runner:
@@ -146,7 +143,7 @@ def native(lane: Lane) -> Runner:
 
 
 def ours(method: str, aggregate: int, compiled: bool = True) -> Callable[[Lane], Runner]:
-    """Local. What makes a contestant of one of our methods, counting in C where that is built."""
+    """Local. What makes a variant of one of our methods, counting in C where that is built."""
     info = {"compiled": str(compiled)}
 
     def make(lane: Lane) -> Runner:
@@ -270,39 +267,20 @@ def _split(indices: list[int], parts: int) -> list[list[int]]:
     return [indices[start:end] for start, end in _cuts(len(indices), parts)]
 
 
-# What one thread does in a round: compute, and mark its partitions ready, or receive them.
+# What one thread does in a round: mark its partitions ready, or receive them.
 #
 # The loops are as short as Python allows: lists and bound methods are made beforehand.
 
-BLOCK = 2048  # numbers whose square roots are taken at a time; other threads run meanwhile
-Compute = Callable[[], None] | None
 #: What one thread does in a round; returns when its last partition was ready, by the clock.
 Work = Callable[[], float]
 clock = time.perf_counter
 
 
-def busy(seconds: float) -> Compute:
-    """Local. Work that keeps a core busy for so long; none for 0 seconds."""
-    if seconds == 0:
-        return None
-    numbers = np.full(BLOCK, 1.5)
-    root = np.sqrt
-
-    def compute() -> None:
-        end = clock() + seconds
-        while clock() < end:
-            root(numbers, numbers)
-
-    return compute
-
-
-def one_by_one(runner: Runner, share: Share, compute: Compute) -> Work | None:
-    """Local. A call for every partition as soon as it is computed."""
+def one_by_one(runner: Runner, share: Share) -> Work | None:
+    """Local. A call for every partition."""
     mark = runner.mark
     if mark is None:
         return None
-    if compute is not None:
-        return _computing([(1, partial(mark, index)) for index in share.indices], compute)
     *most, last = share.indices
 
     def work() -> float:
@@ -315,14 +293,11 @@ def one_by_one(runner: Runner, share: Share, compute: Compute) -> Work | None:
     return work
 
 
-def in_ranges(runner: Runner, share: Share, compute: Compute) -> Work | None:
-    """Local. A call for every range of partitions as soon as all of it is computed."""
+def in_ranges(runner: Runner, share: Share) -> Work | None:
+    """Local. A call for every range of partitions."""
     mark = runner.mark_range
     if mark is None:
         return None
-    if compute is not None:
-        steps = [(last - first + 1, partial(mark, first, last)) for first, last in share.runs]
-        return _computing(steps, compute)
     *most, (low, high) = share.runs
 
     def work() -> float:
@@ -335,26 +310,9 @@ def in_ranges(runner: Runner, share: Share, compute: Compute) -> Work | None:
     return work
 
 
-def not_at_all(runner: Runner, share: Share, compute: Compute) -> Work | None:
-    """Local. Computing only: the buffer leaves as a whole, when all threads are done."""
-    return None if compute is None else _computing([(len(share.indices), nothing)], compute)
-
-
-def _computing(
-    steps: Sequence[tuple[int, Callable[[], object]]], compute: Callable[[], None]
-) -> Work:
-    """Local. So many partitions are computed before each of the calls that mark them."""
-
-    def work() -> float:
-        ready = clock()
-        for count, mark in steps:
-            for _ in range(count):
-                compute()
-            ready = clock()
-            mark()
-        return ready
-
-    return work
+def not_at_all(runner: Runner, share: Share) -> Work | None:
+    """Local. The buffer leaves as a whole."""
+    return None
 
 
 @dataclass(frozen=True)
@@ -362,7 +320,7 @@ class Marking:
     """A way of marking: its name, and a thread's work. ``ranges``: only for orders of these."""
 
     name: str
-    work: Callable[[Runner, Share, Compute], Work | None]
+    work: Callable[[Runner, Share], Work | None]
     ranges: bool = False
 
     def suits(self, order: Order) -> bool:
@@ -372,22 +330,21 @@ class Marking:
 
 ONE_BY_ONE = Marking("one by one", one_by_one)
 BULK = Marking("in bulk", in_ranges, ranges=True)
-WHOLE = Marking(NOTHING, not_at_all)
+WHOLE = Marking("", not_at_all)
 
 
 AUTO = "auto"
 
-#: Methods whose time is not that of counting.
-NOT_COUNTED = ("p2p",)
+#: Bytes of the groups to which ours join partitions: not at all, and the default.
+AGGREGATES = (0, 65536)
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Sending:
     """A way of sending a buffer in partitions, and how it can be marked.
 
     ``aggregate``: of ours, bytes of a group. ``multiple``: several threads that mark are
     several that call MPI. ``foreign``: what is measured is the MPI's own, faults included.
-    ``python``: it counts in Python although a compiled counter is there.
     """
 
     method: str
@@ -396,82 +353,36 @@ class Contestant:
     aggregate: int | None = None
     multiple: bool = True
     foreign: bool = False
-    python: bool = False
 
-    @property
-    def name(self) -> str:
-        """Local. The method and the bytes of a group, for the legend of a figure."""
-        if self.aggregate is None:
-            return self.method
-        return f"{self.labels['method']} {byte_count(self.aggregate)}"
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """Local. For a table."""
-        grouped = NOTHING if not self.aggregate else byte_count(self.aggregate)
-        method = f"{self.method}, in Python" if self.python else self.method
-        return {"method": method, "aggregate": grouped}
+    def labels(self, marking: Marking) -> dict[str, str]:
+        """Of a row."""
+        grouped = {"aggregate": byte_count(self.aggregate)} if self.aggregate else {}
+        marked = {"marked": marking.name} if marking.name else {}
+        return {"method": self.method, **grouped, **marked}
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A contestant marked in one way: what is timed."""
-
-    contestant: Contestant
-    marking: Marking
-
-    @property
-    def name(self) -> str:
-        """Local. The contestant and its marking."""
-        return f"{self.contestant.name} {self.marking.name}"
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """Local. For a table."""
-        return self.contestant.labels | {"marked": self.marking.name}
-
-
-SINGLE = Contestant("single", single, [WHOLE], multiple=False)
-NATIVE = Contestant("psend", native, [ONE_BY_ONE, BULK], foreign=True)
+SINGLE = Sending("single", single, [WHOLE], multiple=False)
+NATIVE = Sending("psend", native, [ONE_BY_ONE, BULK], foreign=True)
 _OTHERS = (
     SINGLE,
-    Contestant("send", blocking, [ONE_BY_ONE]),
-    Contestant("persistent", persistent, [ONE_BY_ONE]),
-    Contestant("isend", immediate, [ONE_BY_ONE]),
+    Sending("send", blocking, [ONE_BY_ONE]),
+    Sending("persistent", persistent, [ONE_BY_ONE]),
+    Sending("isend", immediate, [ONE_BY_ONE]),
     NATIVE,
 )
 
 
-def contestants(
-    text: str, aggregates: Sequence[int], python: bool = False
-) -> list[Contestant]:
+def sendings(text: str) -> list[Sending]:
     """Local. Those that ``--comm`` means, the single message first.
 
     ``all``: the mechanisms of the paper and every method of ours with every aggregation; ``auto``
-    is no method of its own, but can be asked for. ``python``: ours count in Python as well, beside
-    the compiled counter. :class:`CommandError` for an unknown name.
+    is no method of its own, but can be asked for. :class:`CommandError` for an unknown name.
     """
     known = {each.method: [each] for each in _OTHERS}
-    for method in partitioned_methods():
-        known[method] = _ours(method, aggregates, python)
-    asked = list(known) if text == ALL else named(text, [*known, AUTO])
-    known[AUTO] = _ours(AUTO, aggregates, python)
+    for method in (*partitioned_methods(), AUTO):
+        known[method] = [
+            Sending(method, ours(method, size), [ONE_BY_ONE, BULK], size, multiple=False)
+            for size in AGGREGATES
+        ]
+    asked = [name for name in known if name != AUTO] if text == ALL else named(text, known)
     return [each for name in dict.fromkeys([SINGLE.method, *asked]) for each in known[name]]
-
-
-def _ours(method: str, aggregates: Sequence[int], python: bool) -> list[Contestant]:
-    """Local. With ``python`` the largest groups are counted in Python as well, if C is there."""
-    found = [
-        Contestant(method, ours(method, size), [ONE_BY_ONE, BULK], size, multiple=False)
-        for size in dict.fromkeys(aggregates)
-    ]
-    if python and COMPILED and method not in NOT_COUNTED:
-        most = max(aggregates)
-        make = ours(method, most, compiled=False)
-        found.append(Contestant(method, make, [ONE_BY_ONE], most, multiple=False, python=True))
-    return found
-
-
-def entries(field: Sequence[Contestant]) -> list[Entry]:
-    """Local. Every contestant with each of its ways of marking."""
-    return [Entry(each, marking) for each in field for marking in each.markings]

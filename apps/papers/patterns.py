@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from importlib.resources import as_file
 from pathlib import Path
 from typing import Any
@@ -22,17 +21,15 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.selection import BASELINE, chosen
-from onesided.apps.bench.store import Parts
+from onesided.apps.bench.sweep import sweep
 from onesided.apps.cli.failures import by_rank_0, user_errors
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console, progress
-from onesided.apps.cli.report import PLAIN, Report
-from onesided.apps.papers.exchange import REMARK, Contest, Problem, wrong_elements
-from onesided.apps.report.chart import save, save_traffic
-from onesided.apps.report.result import Entry
-from onesided.apps.report.sections_papers import method_bars
+from onesided.apps.cli.progress import console
+from onesided.apps.cli.report import PLAIN, TABLE, Report
+from onesided.apps.papers.exchange import REMARK, Problem, exchange_case, wrong_elements
 from onesided.apps.tools.spmv import shipped
-from onesided.sparse import DistMatrix, from_rows, read, trace_mesh
+from onesided.apps.tools.trace_mesh import trace_mesh
+from onesided.sparse import DistMatrix, from_rows, read
 
 # Who sends how much to whom: the exchange patterns of a matrix, and pictures of them in text.
 #
@@ -194,28 +191,28 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     pairs = [(each, pattern) for each in subjects for pattern in each.traffic]
     report = Report(
         "bench patterns",
-        options.settings() | {"files": _names(options.files)},
+        options.settings(),
         {"ranks": comm.size, "matrices": {each.name: each.record() for each in subjects}},
         remarks=[BYTES_REMARK, REMARK],
+        by="matrix",
     )
-    share = options.seconds / len(pairs)
-    parts = Parts(comm, report, options.json)
-    with progress(comm, options, "exchanging", len(pairs) * options.iterations) as tick:
-        for each, pattern in pairs:
-            labels = {"matrix": each.name, "pattern": pattern}
-            contest = Contest(comm, options, names, labels, share)
-            problem = each.traffic[pattern].problem(comm.rank)
-
-            parts.add(f"{each.name} {pattern}", partial(contest.add, problem, tick))
+    cases = [
+        exchange_case(
+            {"matrix": each.name, "pattern": pattern},
+            lambda comm, traffic=each.traffic[pattern]: traffic.problem(comm.rank),
+            names, options,
+        )
+        for each, pattern in pairs
+    ]  # fmt: skip
+    sweep(comm, options, report, cases, "exchanging")
 
     def tell() -> None:
-        out = console(options.terminal)
         for each, pattern in pairs:
             title = f"{each.name}, {pattern}: elements from rank (down) to rank (across)"
-            out.print(f"{title}\n{each.traffic[pattern].heat_map()}", **PLAIN)
-            _draw(options, report, each, pattern)
+            console().print(f"{title}\n{each.traffic[pattern].heat_map()}", **PLAIN)
 
-    by_rank_0(comm, tell)
+    if options.format == TABLE:
+        by_rank_0(comm, tell)
     report.remarks.append(wrong_elements(report.rows, "the one that its sender made for it"))
     return report.end(comm, options)
 
@@ -258,18 +255,3 @@ def _names(files: list[str]) -> list[str]:
         name if short.count(name) == 1 else f"{name}-{index}"
         for index, name in enumerate(short, 1)
     ]
-
-
-def _draw(options: Options, report: Report, subject: Subject, pattern: str) -> None:
-    """Local. Figures 3 and 4 for one pattern, where pictures are wanted."""
-    if options.picture is None:
-        return
-    name = f"{subject.name}-{pattern}"
-    times, heat = (options.picture.of(f"{name}-{kind}") for kind in ("times", "heat"))
-    labels = {"matrix": subject.name, "pattern": pattern}.items()
-    mine = [row for row in report.rows if not row.reason and labels <= row.labels.items()]
-    title = f"{subject.name}, {pattern} (as Figure 3)"
-    save(times, title, [method_bars(title, [Entry.of(row.record()) for row in mine])])
-    counts = subject.traffic[pattern].counts
-    title = f"{subject.name}, {pattern} (as Figure 4)"
-    save_traffic(heat, title, counts * ITEM, "bytes per exchange")

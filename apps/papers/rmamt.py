@@ -1,345 +1,442 @@
-"""``onesided bench rma-mt``: the micro-benchmarks of paper 002, multi-threaded and one-sided.
+"""``onesided bench rma-mt``: one-sided messages of several threads, as the suite RMA-MT has them.
 
-Cells are measured in jobs of their own, and kept in a folder as soon as they are there: where a job
-fails, the cell that it was at is counted as a failure, and another job goes on; where the whole
-sweep is killed, the next one goes on.
+Latency, bandwidth and message rates, the latter of pairs and of a halo, by Put and Get in epochs of
+fence, post-start-complete-wait, lock and lock_all, from 1 to many threads, and two-sided messages
+of the main thread beside them. As in paper 002 the main thread opens and closes an epoch, and
+between that wakes the threads and waits for the last of them; neither their making nor their end
+is timed. Every message is checked.
 """
 
 from __future__ import annotations
 
-import os
-import re
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from importlib.util import find_spec
-from pathlib import Path
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from typing import Any
 
+import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
-from onesided.apps.bench.foreign import ForeignError
-from onesided.apps.bench.job import Ended, run_job, signals_interrupt
-from onesided.apps.bench.store import Part, Store
-from onesided.apps.cli.failures import FAILED, USAGE, CommandError
-from onesided.apps.cli.machine import cores, library, versions
+from onesided.apps.bench.store import Part
+from onesided.apps.bench.sweep import Case, Labels, Make, sweep
+from onesided.apps.bench.team import Team, Work, check_threads
+from onesided.apps.bench.timing import Variant, nothing
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import progress
-from onesided.apps.cli.report import NEEDS_MATPLOTLIB, Report, Row, byte_count
-from onesided.apps.papers.rmamt_cell import (
-    SINGLE,
-    Batch,
-    Cell,
-    Outcome,
-    Plan,
-    Task,
-    batches,
-    cells_of,
-    check,
-    plan_of,
-)
-from onesided.apps.papers.rmamt_compiled import build
-from onesided.apps.papers.rmamt_rows import MatrixReport, failures, failures_remark, row
-from onesided.apps.papers.rmamt_worker import unbound
-from onesided.apps.report.chart import save
-from onesided.apps.report.result import Entry
-from onesided.apps.report.threads import panels
-from onesided.collectives.hardware import processor
+from onesided.apps.cli.report import METHOD, Report, byte_count
+from onesided.apps.cli.statistics import Verdict
+from onesided.collectives import UnsupportedError, agreed
 
-# All cells, in jobs of their own: a job that fails costs the cell that it was at.
+Bytes = NDArray[np.uint8]
+TWO_SIDED = "two-sided"
+MOST_WINDOW = 64 << 20  # bytes: fewer messages where they are large
+MESSAGES = 256  # of a thread in an epoch, but for latency
+NEIGHBORS = 6  # of a rank in a halo
 
-CRASH, ERROR, HANG = "crash", "error", "hang"
-STARTING = 60.0  # seconds for a job to begin and to end
-LEVEL = "MPI4PY_RC_THREAD_LEVEL"  # mpi4py initializes MPI with it
-COMMAND = "bench rma-mt-cells"
-LEAST = 5.0  # seconds below which no job is begun
-SIGNALS = range(129, 160)  # exit codes of processes that a signal has ended
-#: What a job prints where a cell takes too long, and where a signal or MPI itself ends it.
-LATE = re.compile(r"^Timeout \(\d", re.MULTILINE)
-FATAL = re.compile(
-    r"Fatal Python error|Segmentation fault|Assertion (.* )?failed|"
-    r"signal (6|7|8|11)\b|SIG(SEGV|ABRT)",
-    re.IGNORECASE,
-)
-#: The last line of what Python prints about an error that ends a rank.
-RAISED = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception)\b.*$", re.MULTILINE)
-
-
-@dataclass
-class Sweep:
-    """Local. Measures in jobs what the store has not; ``tick`` is called with numbers of cells.
-
-    ``deadline``: of :func:`time.monotonic`, for a quick run.
-    """
-
-    store: Store
-    plan: Plan
-    library: str
-    deadline: float = float("inf")
-
-    def run(
-        self, cells: Sequence[Cell], asked: int, most: int, tick: Callable[[int], None]
-    ) -> None:
-        """All cells that are not there. ``asked``: ranks; ``most``: cells of a job."""
-        for batch in batches(self._missing(cells), asked, most):
-            self._batch(batch, tick)
-
-    def rows(self, cells: Sequence[Cell]) -> dict[Cell, Row]:
-        """Of those that are there."""
-        known = self.store.parts()
-        return {cell: known[cell.name].rows[0] for cell in cells if cell.name in known}
-
-    def _missing(self, cells: Sequence[Cell]) -> list[Cell]:
-        known = self.store.parts()
-        return [cell for cell in cells if cell.name not in known]
-
-    def _batch(self, batch: Batch, tick: Callable[[int], None]) -> None:
-        """Jobs until all cells are there, each after the cell where the last one failed."""
-        waiting = list(batch.cells)
-        while waiting:
-            left = self.deadline - time.monotonic()
-            if left < LEAST:
-                tick(len(waiting))
-                return  # they are missing: another run goes on with them
-            ended = self._job(batch, waiting, left)
-            rest = self._missing(waiting)
-            if rest and self.deadline - time.monotonic() >= LEAST:
-                if ended.code == USAGE:
-                    raise CommandError(ended.reason)
-                log = self.store.path.with_suffix(".log")
-                printed = log.read_text(errors="replace") if log.exists() else ""
-                failed = row(rest[0], failure(ended, printed))
-                self.store.add(rest[0].name, Part([failed]))
-                rest = rest[1:]
-            tick(len(waiting) - len(rest))
-            waiting = rest
-
-    def _job(self, batch: Batch, cells: Sequence[Cell], left: float) -> Ended:
-        task = self.store.path.parent / "cells.json"
-        Task(cells, self.plan, self.library).write(task)
-        words = [*COMMAND.split(), str(task), "-o", str(self.store.path)]
-        words += ["--ranks", str(batch.ranks)]
-        limit = min(left, STARTING + len(cells) * self.plan.limit)
-        try:
-            variables = {LEVEL: batch.level, **unbound(os.environ)}
-            return run_job(words, batch.ranks, None, limit, variables)
-        finally:
-            task.unlink(missing_ok=True)
-
-
-def failure(ended: Ended, printed: str) -> Outcome:
-    """Local. Of which kind it is that a job did not come to the end of a cell."""
-    if ended.code is None or LATE.search(printed):
-        return Outcome(kind=HANG, reason="it did not come to its end in time")
-    if ended.code in SIGNALS or FATAL.search(printed):
-        found = FATAL.search(printed)
-        words = found.group(0) if found else f"ended by signal {ended.code - 128}"
-        return Outcome(kind=CRASH, reason=f"{words} ({ended.reason})")
-    raised = RAISED.findall(printed)
-    words = raised[0] if raised else ended.reason
-    return Outcome(kind=ERROR, reason=words or "the job ended before its last cell")
-
-
-# What one thread has to reach beside the same loop in C, and what a thread of its own costs.
-
-BANDWIDTH = 0.95  # of that of C, at least, at messages of :data:`LARGE` bytes
-LARGE = 1 << 20
-RATE = 0.9  # of that of a bare loop, at least, of a thread that is woken for many messages
+# -- who sends to whom ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """A sentence about Put, with a number for each synchronization.
+class Route:
+    """The targets and the origins of a rank, a slot of memory for each of them."""
 
-    ``share``: which value of a row, or with ``over`` one over it. ``threads``: 0 for the main
-    thread of a job without others. ``size``: of the messages, 0 for the smallest that there are.
-    ``least``: what is wanted, 0 for nothing.
+    outgoing: tuple[int, ...]
+    incoming: tuple[int, ...]
+
+    @property
+    def slots(self) -> int:
+        """How many slots of memory a rank has."""
+        return max(len(self.outgoing), len(self.incoming))
+
+
+def paired(rank: int, ranks: int) -> Route:
+    """Local. The lower half of the ranks sends to the upper half."""
+    half = ranks // 2
+    if ranks % 2:
+        raise UnsupportedError(f"pairs of ranks need an even number, this job has {ranks}")
+    return Route((rank + half,), ()) if rank < half else Route((), (rank - half,))
+
+
+def surrounded(rank: int, ranks: int) -> Route:
+    """Local. Each rank sends to those that are 1, 2, 3 ... before and after it in a ring."""
+    steps = [sign * (1 + k // 2) for k, sign in zip(range(NEIGHBORS), NEIGHBORS * (1, -1),
+                                                    strict=False)]  # fmt: skip
+    if ranks == 1:
+        raise UnsupportedError("a halo needs two ranks or more")
+    near = [step for step in steps if step % ranks]
+    return Route(
+        tuple((rank + step) % ranks for step in near),
+        tuple((rank - step) % ranks for step in near),
+    )
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """``many`` messages in an epoch, or one; ``flush``: after each under lock_all."""
+
+    route: Callable[[int, int], Route]
+    many: bool
+    flush: bool = False
+
+
+#: By the words of ``--patterns``.
+PATTERNS: Mapping[str, Pattern] = {
+    "latency": Pattern(paired, False),
+    "bandwidth": Pattern(paired, True),
+    "rate-pairs": Pattern(paired, True, flush=True),
+    "rate-halo": Pattern(surrounded, True, flush=True),
+}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Places in memory: for every slot, thread and message."""
+
+    slots: int
+    threads: int
+    messages: int
+    size: int
+
+    @property
+    def nbytes(self) -> int:
+        """Of all places."""
+        return self.slots * self.threads * self.messages * self.size
+
+    def places(self, thread: int) -> list[tuple[int, int]]:
+        """Slot and place of the messages of a thread: one slot after the other, then the next."""
+        each = self.threads * self.messages * self.size
+        begin = thread * self.messages * self.size
+        return [
+            (slot, slot * each + begin + number * self.size)
+            for number in range(self.messages)
+            for slot in range(self.slots)
+        ]
+
+
+# -- epochs ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """Between ``open`` and ``close`` the threads of this rank may put and get.
+
+    Both are Collective where the targets take part, else Local; after ``close`` all operations are
+    complete at their origins and their targets. ``free``: of what it holds of MPI.
     """
 
-    words: str
-    pattern: str
-    threads: int
-    share: str
-    over: bool
-    size: int = 0
-    least: float = 0.0
-
-    def reached(self, rows: Mapping[Cell, Row]) -> dict[str, float]:
-        """Local. By synchronization, where there are data."""
-        size, found = self._size(rows), {}
-        for cell, each in rows.items():
-            ratio = each.values[self.share] if self._takes(cell, size) else None
-            if ratio:
-                found[cell.sync] = 1.0 / ratio if self.over else ratio
-        return found
-
-    def sentence(self, rows: Mapping[Cell, Row]) -> str:
-        """Local. Empty where there are no data for it."""
-        found = self.reached(rows)
-        told = ", ".join(f"{name} {ratio:.2f}" for name, ratio in found.items())
-        wanted = f" (at least {self.least})" if self.least else ""
-        words = self.words.format(size=byte_count(self._size(rows)))
-        return f"{words}{wanted}: {told}." if found else ""
-
-    def _size(self, rows: Mapping[Cell, Row]) -> int:
-        return self.size or min((cell.size for cell in rows), default=0)
-
-    def _takes(self, cell: Cell, size: int) -> bool:
-        alone = self.threads > 0 or cell.level == SINGLE
-        wanted = (self.pattern, "put", self.threads, size)
-        return alone and (cell.pattern, cell.op, cell.threads, cell.size) == wanted
+    open: Work
+    close: Work
+    free: Work = nothing
 
 
-GOALS = (
-    Comparison(
-        "Bandwidth of Put at {size}, one thread, over that of the same loop in C",
-        "bandwidth", 0, "alone_over_c", over=True, size=LARGE, least=BANDWIDTH,
-    ),
-    Comparison(
-        "Message rate of Put at {size}, one thread: C's is so many times that of mpi4py",
-        "rate-pairs", 0, "alone_over_c", over=False,
-    ),
-    Comparison(
-        "Message rate of Put at {size}, one thread that the main thread wakes, over that of a "
-        "bare loop of mpi4py's calls on the main thread",
-        "rate-pairs", 1, "over_alone", over=True, least=RATE,
-    ),
-)  # fmt: skip
+def fence(win: MPI.Win, route: Route) -> Epoch:
+    """Collective. MPI_Win_fence of all ranks."""
+    return Epoch(
+        partial(win.Fence, MPI.MODE_NOPRECEDE), partial(win.Fence, MPI.MODE_NOSUCCEED)
+    )
 
 
-def goals(rows: Mapping[Cell, Row]) -> list[str]:
-    """Local. A sentence for each goal that there are data for."""
-    good = _good(rows)
-    return [words for goal in GOALS if (words := goal.sentence(good))]
+def pscw(win: MPI.Win, route: Route) -> Epoch:
+    """Collective. Post, start, complete, wait: origins with their targets."""
+    everyone = win.Get_group()
+    origins = everyone.Incl(sorted(set(route.incoming)))
+    targets = everyone.Incl(sorted(set(route.outgoing)))
+    everyone.Free()
+
+    def begin() -> None:
+        if route.incoming:
+            win.Post(origins)
+        if route.outgoing:
+            win.Start(targets)
+
+    def end() -> None:
+        if route.outgoing:
+            win.Complete()
+        if route.incoming:
+            win.Wait()
+
+    def free() -> None:
+        for group in (targets, origins):
+            if group != MPI.GROUP_EMPTY:
+                group.Free()
+
+    return Epoch(begin, end, free)
 
 
-def any_goal_missed(rows: Mapping[Cell, Row]) -> bool:
-    """Local. Whether a synchronization does not reach what is wanted."""
-    good = _good(rows)
-    return any(ratio < goal.least for goal in GOALS for ratio in goal.reached(good).values())
+def lock(win: MPI.Win, route: Route) -> Epoch:
+    """Local. A shared lock of every target."""
+    targets = sorted(set(route.outgoing))
+
+    def begin() -> None:
+        for rank in targets:
+            win.Lock(rank, MPI.LOCK_SHARED)
+
+    def end() -> None:
+        for rank in targets:
+            win.Unlock(rank)
+
+    return Epoch(begin, end)
 
 
-def _good(rows: Mapping[Cell, Row]) -> dict[Cell, Row]:
-    return {cell: each for cell, each in rows.items() if not each.reason}
+LOCK_ALL = "lock_all"
 
 
-CELLS, LOOP, JSON = "cells.jsonl", "rma_loop.so", "rma-mt.json"
-LEAST_RANKS = 2
-QUICK_SECONDS = 270.0  # for all jobs of a quick run
-NOT_KEPT = ("afresh", "strict", "retry", "second", "batch")
+def lock_all(win: MPI.Win, route: Route) -> Epoch:
+    """Local. One call locks all ranks."""
+    return Epoch(win.Lock_all, win.Unlock_all) if route.outgoing else Epoch(nothing, nothing)
+
+
+#: By the words of ``--syncs``.
+SYNCHRONISATIONS: Mapping[str, Callable[[MPI.Win, Route], Epoch]] = {
+    "fence": fence, "pscw": pscw, "lock": lock, LOCK_ALL: lock_all,
+}  # fmt: skip
+
+
+# -- who transfers --------------------------------------------------------------------------------
+
+
+class Transfer(ABC):
+    """Messages of a layout, and whether they come as they should. Collective.
+
+    ``sends`` and ``receives``: memory of this rank; ``givers``: ranks whose data come, by slot.
+    """
+
+    def __init__(
+        self, comm: MPI.Intracomm, layout: Layout, sends: Bytes, receives: Bytes,
+        givers: Sequence[int],
+    ) -> None:  # fmt: skip
+        self.comm, self.layout, self._givers = comm, layout, givers
+        self._sends, self._receives = sends, receives
+        self._places = np.arange(layout.nbytes // max(1, layout.slots), dtype=np.uint64)
+
+    @abstractmethod
+    def call(self) -> None:
+        """Collective. One epoch, or the messages that stand for it."""
+
+    @contextmanager
+    def exposed(self) -> Iterator[None]:
+        """Local. What the memory is looked at and written in."""
+        yield
+
+    def check(self, turn: int) -> Verdict:
+        """Collective. The part of the bytes that did not come as they should, in a round."""
+        with self.exposed():
+            self._sends[:] = np.tile(self._data(self.comm.rank, turn), max(1, self.layout.slots))
+            self._receives[:] = np.uint8(0)
+        self.comm.Barrier()
+        self.call()
+        self.comm.Barrier()
+        wrong = 0
+        with self.exposed():
+            each = self._places.size
+            for slot, rank in enumerate(self._givers):
+                part = self._receives[slot * each : (slot + 1) * each]
+                wrong += int(np.count_nonzero(part != self._data(rank, turn)))
+        return Verdict(self.comm.allreduce(wrong) / (self.layout.nbytes * self.comm.size), 0.0)
+
+    def _data(self, rank: int, turn: int) -> Bytes:
+        """Bytes of a slot that a rank sends in a turn; none of them is 0."""
+        return (1 + (self._places * 7 + rank * 31 + turn * 113) % 251).astype(np.uint8)
+
+    def free(self) -> None:
+        """Collective."""
+        self._sends = self._receives = self._sends[:0].copy()
+
+
+class OneSided(Transfer):
+    """Puts or gets of one or more threads in epochs of a window."""
+
+    def __init__(
+        self, comm: MPI.Intracomm, route: Route, layout: Layout, sync: str, op: str, *, flush: bool
+    ) -> None:
+        """Collective."""
+        if layout.threads > 1:
+            with agreed(comm):
+                check_threads(f"{layout.threads} threads")
+        self._win = MPI.Win.Allocate(layout.nbytes, 1, comm=comm)
+        window: Any = self._win.tomemory()
+        exposed: Bytes = np.frombuffer(window, np.uint8)
+        own: Bytes = np.zeros(layout.nbytes, np.uint8)
+        getting = op == "get"
+        sends, receives = (exposed, own) if getting else (own, exposed)
+        givers = route.outgoing if getting else route.incoming
+        super().__init__(comm, layout, sends, receives, givers)
+        self._epoch = SYNCHRONISATIONS[sync](self._win, route)
+        self._team: Team | None = None
+        self._transfer: Work = nothing
+        if route.outgoing:
+            flushed = flush and sync == LOCK_ALL
+            works = [self._loop(route, thread, own, getting, flushed)
+                     for thread in range(layout.threads)]  # fmt: skip
+            self._transfer = works[0]
+            if layout.threads > 1:
+                self._team = Team(1 + layout.threads)
+                self._transfer = partial(self._team.run, [nothing, *works])
+
+    def _loop(self, route: Route, thread: int, own: Bytes, getting: bool, flush: bool) -> Work:
+        """Local. A loop of calls of mpi4py, whose arguments are made before."""
+        size, view, win = self.layout.size, own.data, self._win
+        call = win.Get if getting else win.Put
+        calls = [
+            ((view[place : place + size], size, MPI.BYTE), route.outgoing[slot],
+             (place, size, MPI.BYTE))
+            for slot, place in self.layout.places(thread)
+        ]  # fmt: skip
+
+        def plain() -> None:
+            for origin, rank, target in calls:
+                call(origin, rank, target)
+
+        def flushed() -> None:
+            complete = win.Flush
+            for origin, rank, target in calls:
+                call(origin, rank, target)
+                complete(rank)
+
+        return flushed if flush else plain
+
+    def call(self) -> None:
+        """Collective."""
+        epoch = self._epoch
+        epoch.open()
+        self._transfer()
+        epoch.close()
+
+    @contextmanager
+    def exposed(self) -> Iterator[None]:
+        """Local. Stores into the window are made under a lock of it."""
+        self._win.Lock(self.comm.rank, MPI.LOCK_EXCLUSIVE)
+        try:
+            yield
+        finally:
+            self._win.Unlock(self.comm.rank)
+
+    def free(self) -> None:
+        """Collective."""
+        if self._team is not None:
+            self._team.close()
+        self._epoch.free()
+        self._transfer = nothing
+        super().free()
+        self._win.Free()
+
+
+class TwoSided(Transfer):
+    """The baseline: the main thread sends and receives; of latency one message and its answer."""
+
+    def __init__(self, comm: MPI.Intracomm, route: Route, layout: Layout, *, many: bool) -> None:
+        """Collective."""
+        self._comm = comm.Dup()
+        sends: Bytes = np.zeros(layout.nbytes, np.uint8)
+        receives: Bytes = np.zeros(layout.nbytes, np.uint8)
+        givers = route.incoming if many else (*route.outgoing, *route.incoming)
+        super().__init__(comm, layout, sends, receives, givers)
+        self._route, size = route, layout.size
+        self._outgoing, self._incoming = (
+            [((memory.data[place : place + size], size, MPI.BYTE), peers[slot])
+             for slot, place in layout.places(0) if peers]
+            for memory, peers in ((sends, route.outgoing), (receives, route.incoming))
+        )  # fmt: skip
+        self._pair = tuple((each.data[:size], size, MPI.BYTE) for each in (sends, receives))
+        self._exchange = self._together if many else self._there_and_back
+
+    def call(self) -> None:
+        """Collective."""
+        self._exchange()
+
+    def _together(self) -> None:
+        """Receives are posted before sends; all complete together."""
+        receive, send = self._comm.Irecv, self._comm.Isend
+        requests = [receive(buffer, peer) for buffer, peer in self._incoming]
+        requests += [send(buffer, peer) for buffer, peer in self._outgoing]
+        MPI.Request.Waitall(requests)
+
+    def _there_and_back(self) -> None:
+        mine, theirs = self._pair
+        if self._route.outgoing:
+            peer = self._route.outgoing[0]
+            self._comm.Send(mine, peer)
+            self._comm.Recv(theirs, peer)
+        else:
+            peer = self._route.incoming[0]
+            self._comm.Recv(theirs, peer)
+            self._comm.Send(mine, peer)
+
+    def free(self) -> None:
+        """Collective."""
+        self._outgoing = self._incoming = []
+        del self._pair
+        super().free()
+        self._comm.Free()
+
+
+# -- the command ----------------------------------------------------------------------------------
+
 REMARK = (
-    "Times go from before an epoch is opened until it is closed, by the slowest rank, without a "
-    "round to warm up; mean of the runs, and their standard deviation. Every message was compared "
-    "with what was sent. The ranks of a host share its cores, a rank's threads stay on its own, "
-    "unless the launcher has bound them."
-)
-LOCK = (
-    "Python: the part of the time that goes where every thread makes its calls in C, outside of "
-    "Python's lock; its lock: what is left of that without the time of the calls themselves, which "
-    "the main thread alone takes more in Python than in C. In the JSON file over_alone: the time "
-    "over that of the main thread alone; alone_over_c: that of the main thread over C's."
+    "A time is that of an epoch, by the slowest rank; latency of two-sided messages: half of a "
+    "message and its answer. GB/s: bytes that a rank sends; messages_per_s: those of a rank. "
+    "lock_all flushes after each message where rates are measured, as in paper 002."
 )
 
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
-    """Local. The command; 1 where a cell failed, with ``--strict`` where a target was missed."""
-    if options.ranks < LEAST_RANKS:
-        raise CommandError(
-            f"--ranks {options.ranks}: messages go from one rank to another, it needs "
-            f"{LEAST_RANKS} at least"
-        )
-    folder = Path(options.output).resolve()
-    options.json = options.json or str(folder / JSON)
-    cells, plan = cells_of(options), plan_of(options)
-    check(cells, options)
-    second = ([], "") if options.second is None else _second(Path(options.second))
-    store = _store(folder, options, plan)
-    sweep = Sweep(store, plan, str(folder / LOOP))
-    if options.quick:
-        sweep.deadline = time.monotonic() + QUICK_SECONDS
-    lack = []
-    try:
-        build(folder / LOOP)
-    except ForeignError as error:
-        sweep.library, lack = "", [f"No loop in C: {error}"]
-    with signals_interrupt():
-        try:
-            with progress(comm, options, "measuring", len(cells)) as tick:
-
-                def ticks(count: int) -> None:
-                    for _ in range(count):
-                        tick()
-
-                ticks(len(sweep.rows(cells)))
-                sweep.run(cells, options.ranks, options.batch, ticks)
-        finally:  # after an interrupt, too
-            rows = sweep.rows(cells)
-            report = _report(options, plan, rows, len(cells) - len(rows))
-            report.place = store.machine()
-            report.remarks += [*lack, *_draw(folder, report, *second)]
-            report.finish(comm, options)
-    failed = any(each.reason for each in rows.values()) or len(rows) < len(cells)
-    missed = options.strict and any_goal_missed(rows)
-    return FAILED if failed or missed else 0
+    """Collective. The command; its exit code is 1 where wrong data came."""
+    report = Report("bench rma-mt", options.settings(), {"ranks": comm.size}, remarks=[REMARK],
+                    across="message", by="pattern", baseline=TWO_SIDED)  # fmt: skip
+    cases = [
+        _case(name, size, threads, options, comm.size)
+        for name in options.patterns
+        for threads in sorted(set(options.threads))
+        for size in sorted(set(options.sizes))
+    ]
+    sweep(comm, options, report, cases, "epochs")
+    return report.end(comm, options)
 
 
-def _store(folder: Path, options: Options, plan: Plan) -> Store:
-    """Local. What was measured before, of the same settings."""
-    store = Store(folder / CELLS)
-    if options.afresh:
-        store.path.unlink(missing_ok=True)
-    software = versions()
-    store.begin(
-        {
-            "ranks": options.ranks,
-            "plan": asdict(plan),
-            "mpi": library(),
-            "mpi4py": software.get("mpi4py", ""),
-            "python": software["python"],
-            "processor": processor(),
-        }
-    )
-    if options.retry:
-        store.forget_failures()
-    return store
+def _case(name: str, size: int, threads: int, options: Options, ranks: int) -> Case:
+    """Local. Every synchronization and operation with one size of messages."""
+    variants = [{METHOD: TWO_SIDED}]
+    variants += [{METHOD: sync, "op": op} for sync in options.syncs for op in options.ops]
+    labels = {"pattern": name, "threads": str(threads), "message": byte_count(size)}
+    return Case(labels, variants, partial(_opened, PATTERNS[name], size, threads),
+                against=(TWO_SIDED,), region=2e-4, told=_told)  # fmt: skip
 
 
-def _report(
-    options: Options, plan: Plan, rows: Mapping[Cell, Row], missing: int
-) -> MatrixReport:
-    """Local. Of all cells that were measured, now or before."""
-    given = {name: each for name, each in options.settings().items() if name not in NOT_KEPT}
-    pattern = {"ranks": options.ranks, **asdict(plan), "failures": failures(rows)}
-    report = MatrixReport("bench rma-mt", given, pattern, list(rows.values()), [REMARK, LOCK])
-    report.remarks += [failures_remark(rows), *goals(rows)]
-    if missing:
-        report.remarks.append(
-            f"{missing} of {missing + len(rows)} cells were not measured; the same command goes on."
-        )
-    return report
+def _opened(
+    pattern: Pattern, size: int, threads: int, comm: MPI.Intracomm, stack: ExitStack
+) -> Make:
+    """Collective. The layout of a size, and what makes a transfer."""
+    route = pattern.route(comm.rank, comm.size)
+    slots = comm.allreduce(route.slots, op=MPI.MAX)
+    room = MOST_WINDOW // (slots * threads * size)
+    messages = max(1, min(MESSAGES, room)) if pattern.many else 1
+
+    def make(labels: Labels) -> Variant:
+        two_sided = labels[METHOD] == TWO_SIDED
+        layout = Layout(slots, 1 if two_sided else threads, messages, size)
+        transfer: Transfer
+        if two_sided:
+            transfer = TwoSided(comm, route, layout, many=pattern.many)
+        else:
+            transfer = OneSided(comm, route, layout, labels[METHOD], labels["op"],
+                                flush=pattern.flush)  # fmt: skip
+        sent = slots * layout.threads * messages
+        steps = 2.0 if two_sided and not pattern.many else 1.0
+        turns = count(1)
+        return Variant(
+            transfer.call, lambda: transfer.check(next(turns)), barriers=True, free=transfer.free,
+            steps=lambda: steps, set_up=False,
+            metrics={"bytes": sent * size, "message_bytes": size, "messages": sent},
+        )  # fmt: skip
+
+    return make
 
 
-def _draw(folder: Path, report: Report, second: list[Entry], name: str) -> list[str]:
-    """Local. Figures 1 to 7 as images; a sentence where they cannot be drawn.
-
-    ``second``: of Figures 5 to 7, measured with the MPI ``name``; without any, the same.
-    """
-    if find_spec("matplotlib") is None:
-        return [f"no images of Figures 1 to 7: that {NEEDS_MATPLOTLIB}"]
-    entries = _entries(report.rows)
-    for number, lines in panels(entries, second or entries, cores(), name).items():
-        save(str(folder / f"figure-{number}.png"), lines.title, [lines])
-    return []
-
-
-def _second(folder: Path) -> tuple[list[Entry], str]:
-    """Local. The rows of another folder, and the MPI that they were measured with."""
-    store = Store(folder / CELLS)
-    parts = store.parts()
-    if not parts:
-        raise CommandError(f"--second {folder}: no cells of bench rma-mt in this folder")
-    entries = _entries([part.rows[0] for part in parts.values()])
-    return entries, str((store.settings() or {}).get("mpi", ""))
-
-
-def _entries(rows: Sequence[Row]) -> list[Entry]:
-    return [Entry.of(each.record()) for each in rows if not each.reason]
+def _told(part: Part) -> None:
+    """Local. Rates by the medians."""
+    for row in part.rows:
+        if row.times:
+            row.metrics["messages_per_s"] = row.metrics["messages"] / float(np.median(row.times))

@@ -1,25 +1,37 @@
-"""What ``onesided report`` can be given."""
+"""What ``onesided report``, ``bench compare`` and ``bench check`` can be given."""
 
 from __future__ import annotations
 
-from typing import Any
+import argparse
 
-from onesided.apps.cli.options import FolderName, take
+from onesided.apps.cli.options import FolderName, InputFile, above_zero, take
 
 
-def report(parser: Any) -> None:
+def report(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided report``."""
     add = parser.add_argument
-    add("folder", metavar="DIR", help="folder with the files that commands wrote with --json")
-    take(parser, "output", "report.html", "the page, one file without references to others")
-    add(
-        "--figures",
-        metavar="DIR",
-        type=FolderName,
-        help="write every figure as PNG and CSV into this folder, too",
-    )
-    add(
-        "--mixed",
-        action="store_true",
-        help="take results of different machines and MPIs, and group them by these",
-    )
+    add("folder", metavar="DIR", type=InputFile,
+        help="with the JSON files that commands wrote with --json")  # fmt: skip
+    take(parser, "output", "report.html", "the page, in one file")
+    add("--figures", metavar="DIR", type=FolderName,
+        help="also write every figure into this folder, as PNG (with matplotlib) and CSV",
+        )  # fmt: skip
+    add("--mixed", action="store_true",
+        help="results of several machines or MPIs, side by side, instead of refusing them",
+        )  # fmt: skip
+
+
+def bench_compare(parser: argparse.ArgumentParser) -> None:
+    """Local. Options of ``onesided bench compare``."""
+    add = parser.add_argument
+    for name in ("old", "new"):
+        add(name, metavar=name.upper(), type=InputFile, help="what a command wrote with --json")
+    add("--threshold", metavar="R", type=above_zero, default=1.05,
+        help="exit with 1 where a time is surely more than R times the old one (default 1.05)",
+        )  # fmt: skip
+
+
+def bench_check(parser: argparse.ArgumentParser) -> None:
+    """Local. Options of ``onesided bench check``."""
+    parser.add_argument("folder", metavar="DIR", type=InputFile,
+                        help="with the JSON files that commands wrote with --json")  # fmt: skip

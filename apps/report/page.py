@@ -1,102 +1,314 @@
-"""The page: sections one after the other, with a table of contents, in one file."""
+"""The page of a report: its first screen, a section for every result, break-even, the claims."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
 from importlib.resources import files
-from itertools import groupby
-from typing import Protocol
-from xml.etree.ElementTree import Element
+from importlib.util import find_spec
+from statistics import median
+from string import Template
+from typing import Any
 
-from onesided.apps.report.figure import Figure
-from onesided.apps.report.markup import element, slug, written
+from onesided.apps.cli.report import METHOD, duration, shown
+from onesided.apps.report.claims import WORDS, Finding
+from onesided.apps.report.figures import FORMATS, OPPONENTS, Plot, plots, svg
+from onesided.apps.report.result import Entry, Result, part
 
-# A part of the page: a heading and what stands below it.
-
-
-class Block(Protocol):
-    """A table, a paragraph, a figure."""
-
-    def block(self) -> Element:
-        """Local. For the page."""
-
-
-@dataclass(frozen=True)
-class Section:
-    """A heading, blocks in order, and sections below it."""
-
-    title: str
-    blocks: Sequence[Block] = ()
-    below: Sequence[Section] = field(default_factory=tuple)
-
-    @property
-    def figures(self) -> list[Figure]:
-        """Local. All figures in it, in the order of the page."""
-        mine = [block for block in self.blocks if isinstance(block, Figure)]
-        return mine + [figure for section in self.below for figure in section.figures]
+TITLE = "Onesided: what was measured"
+NOTHING = "-"
+FEW = 8  # rows; a longer table is folded
+UNSTEADY = 1.3  # third quartile over the first, from which on a machine is said not to be quiet
+BREAK_EVEN = (
+    "N iterations of a persistent exchange take T_init + N T_persistent, of the plain call "
+    "N T_MPI; the set-up has paid after N = T_init / (T_MPI - T_persistent) iterations, rounded up "
+    "(equations 1 to 3 of paper 000). T_init includes freeing; times are medians; never: it is not "
+    "faster."
+)
+KINDS = {"holds here": "holds", "does not hold here": "fails", "unclear here": "unclear"}
 
 
-STYLE = "report.css"
+def page(
+    groups: Sequence[tuple[Sequence[Result], Sequence[Finding]]], left_out: Sequence[str]
+) -> str:
+    """Local. The whole file; nothing in it refers to anything outside.
+
+    ``groups``: results of one machine and MPI each, with what is found about the claims.
+    """
+    parts: list[str] = []
+    for number, (results, _) in enumerate(groups):
+        parts.append(_first_screen(results, f"g{number}"))
+    if left_out:
+        parts.append(_p(f"Left out: {', '.join(left_out)}.", "faint"))
+    if find_spec("matplotlib") is None:
+        parts.append(_p("Without figures: they need matplotlib (the extra plot).", "faint"))
+    for number, (results, findings) in enumerate(groups):
+        parts += [_section(each, f"g{number}-{k}") for k, each in enumerate(results)]
+        parts += [_break_even(results), _machine(results), _claims(findings)]
+    template = (files("onesided.apps") / "data" / "report.html").read_text(encoding="utf-8")
+    return Template(template).substitute(title=TITLE, body="\n".join(filter(None, parts)))
 
 
-def page(title: str, intro: Sequence[Block], sections: Sequence[Section]) -> str:
-    """Local. The whole file; nothing in it refers to anything outside."""
-    style = (files("onesided.apps") / "data" / STYLE).read_text(encoding="utf-8")
-    head = element(
-        "head",
-        None,
-        element("meta", {"charset": "utf-8"}),
-        element("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}),
-        element("meta", {"name": "color-scheme", "content": "light dark"}),
-        element("title", None, title),
-        element("style", None, style),
+# -- markup ---------------------------------------------------------------------------------------
+
+
+def _p(text: str, kind: str = "") -> str:
+    return f'<p class="{kind}">{escape(text)}</p>' if kind else f"<p>{escape(text)}</p>"
+
+
+def table(
+    caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *, prose: bool = False
+) -> str:
+    """Local. The first column names the rows."""
+    top = "".join(f'<th scope="col">{escape(head)}</th>' for head in heads)
+    lines = []
+    for first, *others in rows:
+        cells = "".join(f"<td>{escape(each)}</td>" for each in others)
+        lines.append(f'<tr><th scope="row">{escape(first)}</th>{cells}</tr>')
+    kind = ' class="prose"' if prose else ""
+    return (
+        f'<div class="scroll" tabindex="0"><table{kind}><caption>{escape(caption)}</caption>'
+        f"<thead><tr>{top}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
     )
-    anchors = _anchors(sections)
-    entries = (
-        element("li", None, element("a", {"href": f"#{anchor}"}, section.title))
-        for anchor, section in zip(anchors, sections, strict=True)
+
+
+def _fold(summary: str, inside: str, *, opened: bool = False) -> str:
+    mark = " open" if opened else ""
+    return f"<details{mark}><summary>{escape(summary)}</summary>{inside}</details>"
+
+
+def _figure(plot: Plot, prefix: str) -> str:
+    heads, rows = plot.table()
+    kind = FORMATS[plot.y[1]]
+    across = FORMATS[plot.x[1]] if plot.lines else str
+    cells = [
+        [across(first), *(NOTHING if x is None else kind(x) for x in others)]
+        for first, *others in rows
+    ]
+    numbers = _fold("Numbers", table(plot.title, heads, cells))
+    return f"<figure>{svg(plot, prefix)}{numbers}</figure>"
+
+
+# -- what was found -------------------------------------------------------------------------------
+
+
+def _first_screen(results: Sequence[Result], prefix: str) -> str:
+    """What was run, where, with one small figure each; what was slower, and when a set-up paid."""
+    system, processor, library = results[0].place
+    dates = sorted(result.date for result in results if result.date)
+    when = f", {dates[0][:10]}" if dates else ""
+    said = [_p(f"{library} on {processor} ({system}){when}. {unsteady(results)}")]
+    cards = []
+    for k, each in enumerate(results):
+        drawn = plots(each) if find_spec("matplotlib") is not None else []
+        small = svg(drawn[0], f"{prefix}-{k}-small") if drawn else ""
+        head = f'<h3><a href="#{prefix}-{k}">{escape(each.command)}</a></h3>'
+        about = _p(f"{each.layout}, {each.name}", "faint")
+        cards.append(f'<div class="card">{head}{about}{_p(outcome(each))}{small}</div>')
+    said.append(f'<div class="cards">{"".join(cards)}</div>')
+    return "\n".join(said)
+
+
+def opponent_of(result: Result) -> str:
+    """Local. With what the rows of a result are compared; empty where with nothing."""
+    names = {name for entry in result.timed for name in part(entry.values, "ratios")}
+    return next((name for name in OPPONENTS if name in names), "")
+
+
+def outcome(result: Result) -> str:
+    """Local. In a sentence or two: the methods against the opponent, and where all were slower."""
+    if result.content.get("verified") is False:
+        return "WRONG DATA WERE FOUND."
+    name = opponent_of(result)
+    by_method: dict[str, list[float]] = {}
+    cases: dict[str, dict[str, float]] = {}
+    for entry in result.timed:
+        value = entry.ratio(name) if name else None
+        others = (*OPPONENTS, "memcpy", "mpi4py-fft ")
+        if value is None or entry.method in others or entry.method.startswith(others[-2:]):
+            continue
+        by_method.setdefault(entry.method, []).append(value)
+        case = " ".join(t for k, t in entry.labels.items() if k not in (METHOD, "memory", "order"))
+        best = cases.setdefault(case, {})
+        best[entry.method] = min(value, best.get(entry.method, value))
+    if not by_method:
+        count, refused = len(result.timed), len(result.entries) - len(result.timed)
+        return f"{count} rows" + (f", {refused} that could not be measured." if refused else ".")
+    best_method = min(by_method, key=lambda method: median(by_method[method]))
+    told = [f"{best_method}: {_spread(by_method[best_method])} of {name}'s time"]
+    if "auto" in by_method and best_method != "auto":
+        told.append(f"auto: {_spread(by_method['auto'])}")
+    slower = [case for case, values in cases.items() if min(values.values()) > 1.0]
+    text = "; ".join(told) + "."
+    if slower and slower != [""]:
+        text += f" Slower by every method: {', '.join(slower[:6])}" + (
+            f" and {len(slower) - 6} more." if len(slower) > 6 else ".")  # fmt: skip
+    counts = [c for e in result.timed if isinstance(c := e.values.get("break_even"), int)]
+    if counts:
+        text += f" A set-up has paid after {min(counts)} to {max(counts)} iterations (median "
+        text += f"{median(counts):.0f})."
+    return text
+
+
+def _spread(values: Sequence[float]) -> str:
+    low, high = min(values), max(values)
+    return f"{median(values):.2f}" + (f" ({low:.2f} to {high:.2f})" if high > low else "")
+
+
+def unsteady(results: Sequence[Result]) -> str:
+    """Local. A sentence where the machine did something else as well; empty where it was quiet."""
+    spreads = []
+    for entry in (entry for result in results for entry in result.timed):
+        first, third = entry.number("quartile_1_s"), entry.number("quartile_3_s")
+        if first and third is not None:
+            spreads.append(third / first)
+    middle = median(spreads) if spreads else 1.0
+    if middle < UNSTEADY:
+        return ""
+    return (
+        f"The machine was not quiet: in half of the rows the third quartile of the times is at "
+        f"least {middle:.1f} times the first. Verdicts may be others in another hour."
     )
-    contents = element("nav", {"aria-label": "Contents"}, element("ul", None, *entries))
-    body = element(
-        "body",
-        None,
-        element("a", {"class": "skip", "href": "#main"}, "To the results"),
-        element("h1", None, title),
-        *(block.block() for block in intro),
-        contents,
-        element(
-            "main",
-            {"id": "main"},
-            *(
-                _section(section, 2, anchor)
-                for anchor, section in zip(anchors, sections, strict=True)
-            ),
-        ),
-    )
-    return f"<!DOCTYPE html>\n{written(element('html', {'lang': 'en'}, head, body))}\n"
 
 
-def _anchors(sections: Sequence[Section]) -> list[str]:
-    """A place in the page for every section; two of the same title get different ones."""
-    return [f"s{number}-{slug(section.title)}" for number, section in enumerate(sections, 1)]
+# -- sections -------------------------------------------------------------------------------------
 
 
-def _section(section: Section, level: int, anchor: str) -> Element:
-    heading = element(f"h{level}", {"id": f"{anchor}-head"}, section.title)
-    below = (
-        _section(each, min(level + 1, 6), f"{anchor}-{number}")
-        for number, each in enumerate(section.below, 1)
-    )
-    about = {"id": anchor, "aria-labelledby": f"{anchor}-head"}
-    return element("section", about, heading, *_blocks(section.blocks), *below)
+def _section(result: Result, anchor: str) -> str:
+    """Figures, rows, listings and remarks of one result."""
+    asked = [f"{k} {shown(k, v)}" for k, v in result.settings.items() if v not in (None, {}, [])]
+    said = [f'<h2 id="{anchor}">{escape(result.command)} ({escape(result.layout)})</h2>']
+    said += [_p(outcome(result)), _p(f"From {result.name}: {', '.join(asked)}.", "faint")]
+    drawn = plots(result) if find_spec("matplotlib") is not None else []
+    if drawn:
+        figures = (_figure(plot, f"{anchor}-f{k}") for k, plot in enumerate(drawn))
+        said.append(f'<div class="figures">{"".join(figures)}</div>')
+    heads, rows = rows_table(result.entries)
+    if rows:
+        whole = table(f"Everything that {result.command} measured", heads, rows)
+        said.append(_fold(f"All {len(rows)} rows", whole, opened=len(rows) <= FEW))
+    for name, records in result.listings.items():
+        columns = list(dict.fromkeys(key for record in records for key in record))
+        lines = [[shown(c, record.get(c)) for c in columns] for record in records]
+        said.append(_fold(name.replace("_", " "), table(name, columns, lines)))
+    verdicts = [[what, shown("", each)] for what, each in part(result.content, "verdicts").items()]
+    if verdicts:
+        said.append(table("What was verified", ["what", "outcome"], verdicts, prose=True))
+    said += [_p(remark, "faint") for remark in result.remarks]
+    return f"<section>{''.join(said)}</section>"
 
 
-def _blocks(blocks: Sequence[Block]) -> Iterator[Element]:
-    """Figures that follow each other stand side by side where there is room."""
-    for are_figures, run in groupby(blocks, lambda block: isinstance(block, Figure)):
-        drawn = [block.block() for block in run]
-        if are_figures:
-            yield element("div", {"class": "figures"}, *drawn)
-        else:
-            yield from drawn
+def rows_table(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
+    """Local. Columns and a line for every row; what was not measured comes with the reason."""
+    cells = [_cells(entry) for entry in entries]
+    columns = list(dict.fromkeys(name for entry in entries for name in entry.labels))
+    others = dict.fromkeys(name for row in cells for name in row)
+    columns += [name for name in others if name not in columns]
+    return columns, [[row.get(name, NOTHING) for name in columns] for row in cells]
+
+
+def _cells(entry: Entry) -> dict[str, str]:
+    found = dict(entry.labels)
+    if entry.reason:
+        return found | {"not measured": entry.reason}
+    if "used" in entry.values:
+        found[METHOD] = f"{entry.method} ({entry.values['used']})"
+    numbers = {"set-up": "setup_s", "median": "median_s", "first quartile": "quartile_1_s",
+               "third quartile": "quartile_3_s", "fastest rank": "fastest_rank_s"}  # fmt: skip
+    for name, key in numbers.items():
+        if entry.number(key) is not None:
+            found[name] = duration(entry.number(key) or 0.0)
+    found |= {name: shown("_s", value) for name, value in part(entry.values, "parts").items()}
+    if entry.number("gigabytes_per_s"):
+        found["GB/s"] = f"{entry.number('gigabytes_per_s'):.2f}"
+    for name in part(entry.values, "ratios"):
+        found[f"vs {name}"] = str(entry.interval(name) or NOTHING)
+    if entry.values.get("break_even") is not None:
+        found["break-even"] = str(entry.values["break_even"])
+    if "verified" in entry.values:
+        found["verified"] = "yes" if entry.values["verified"] else "WRONG"
+    plain = part(entry.values, "metrics").items()
+    return found | {
+        re.sub(r"_(s|bytes)\Z", "", name).replace("_", " "): shown(name, value)
+        for name, value in plain if not isinstance(value, dict | list)
+    }  # fmt: skip
+
+
+def _break_even(results: Sequence[Result]) -> str:
+    """A row for everything that was done, a column for every method with a set-up."""
+    tables = []
+    for result in results:
+        counted = [e for e in result.timed if e.values.get("break_even") is not None]
+        names = [n for n in dict.fromkeys(n for e in counted for n in e.labels) if n != METHOD]
+        found: dict[tuple[str, ...], dict[str, str]] = {}
+        for entry in counted:
+            key = tuple(entry.label(name) for name in names)
+            found.setdefault(key, {})[entry.method] = str(entry.values["break_even"])
+        methods = list(dict.fromkeys(entry.method for entry in counted))
+        rows = [[*key, *(each.get(m, NOTHING) for m in methods)] for key, each in found.items()]
+        if rows and names:
+            caption = f"N: {result.command}, {result.layout} ({result.name})"
+            tables.append(table(caption, [*names, *methods], rows))
+    return f"<h2>Break-even</h2>{_p(BREAK_EVEN)}{''.join(tables)}" if tables else ""
+
+
+#: Facts of a machine by their names in the files.
+FACTS: Mapping[str, str] = {
+    "processor": "processor", "system": "system", "cores": "cores of rank 0",
+    "all_cores": "cores of all ranks together", "hosts": "machines", "ranks": "ranks",
+    "nodes": "nodes", "ranks_per_node": "ranks per node", "thread_level": "thread level of MPI",
+}  # fmt: skip
+
+
+def _machine(results: Sequence[Result]) -> str:
+    """What all results have in common, and where they differ."""
+    rows: dict[str, dict[str, None]] = {}
+
+    def note(name: str, value: Any) -> None:
+        if value is not None:
+            rows.setdefault(name, {})[shown("", value)] = None
+
+    for result in results:
+        for name, told in FACTS.items():
+            note(told, result.machine.get(name))
+        for name, value in result.versions.items():
+            note(str(name), value)
+    known = [[name, "; ".join(values)] for name, values in rows.items()]
+    whole = table("Facts; several where the results differ", ["fact", "value"], known, prose=True)
+    return f"<h2>Machine and MPI</h2>{whole}"
+
+
+def _claims(findings: Sequence[Finding]) -> str:
+    """A table for every paper, last of all."""
+    said = ["<h2>What papers claim, and what holds here</h2>", _p(WORDS)]
+    papers = dict.fromkeys(finding.claim.paper for finding in findings)
+    for paper in papers:
+        rows = []
+        for finding in findings:
+            if finding.claim.paper is paper:
+                claim = finding.claim
+                kind = KINDS.get(finding.verdict, "open")
+                rows.append(
+                    f'<tr><th scope="row">{escape(claim.words)}<br><span class="faint">'
+                    f"{escape(claim.where)}</span></th><td>{escape(finding.variant)}</td>"
+                    f"<td>{escape(finding.evidence)}</td>"
+                    f'<td><span class="verdict {kind}">{finding.verdict}</span></td></tr>'
+                )
+        names = ("claim", "variant", "here", "verdict")
+        heads = "".join(f'<th scope="col">{name}</th>' for name in names)
+        caption = f"{paper.title} ({paper.name}); measured there: {paper.machine}"
+        whole = (
+            f'<div class="scroll" tabindex="0"><table class="prose"><caption>{escape(caption)}'
+            f"</caption><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+        )
+        said.append(_fold(f"{paper.title}: {counted_of(paper, findings)}", whole))
+    return f"<section>{''.join(said)}</section>"
+
+
+def counted_of(paper: Any, findings: Sequence[Finding]) -> str:
+    """Local. How many verdicts of each kind there are, in words."""
+    every = [each.verdict for each in findings if paper in (None, each.claim.paper)]
+    return ", ".join(f"{every.count(kind)} {kind}" for kind in dict.fromkeys(every))
+
+

@@ -1,4 +1,14 @@
-"""``onesided heat``: the heat equation, its halos exchanged in several ways, in turns.
+"""``onesided heat``: the heat equation u_t = alpha laplace(u), its ghosts brought in several ways.
+
+A grid of the same spacing h along all axes; its longest edge has the length 1. Along a periodic
+axis n points have n spacings, between walls n + 1: the walls are points of temperature 0 that are
+not counted. The Euler step with second-order differences
+
+    u' = u + r (sum of the 2 d neighbors - 2 d u),    r = alpha dt / h**2,
+
+is computed as r ((1/r - 2 d) u + neighbors), added axis by axis, the lower neighbor first: in this
+order at every point, however the grid is cut, so that all cuts give the same bytes. It is stable
+for r <= 1 / (2 d). Points inside are computed while the ghosts are on their way.
 
 Every way has a state of its own and computes all steps. They take turns, a part of the steps each
 time, so that their times can be compared on a machine that is shared.
@@ -6,182 +16,282 @@ time, so that their times can be compared on a machine that is shared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from functools import partial
-from itertools import count
-from math import prod
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from functools import partial, reduce
+from math import inf, prod
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.race import Contestant, race, unchecked
-from onesided.apps.bench.selection import prepare, release, ways_of
-from onesided.apps.bench.team import Team, check_threads
-from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0, user_errors
+from onesided.apps.bench.selection import ways_of
+from onesided.apps.bench.sweep import Case, Labels, Make, sweep
+from onesided.apps.bench.timing import Stopwatch, Variant
+from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import progress
-from onesided.apps.cli.report import Report, Row, conclusions
-from onesided.apps.cli.statistics import Target, Verdict
+from onesided.apps.cli.report import METHOD, Report
+from onesided.apps.cli.statistics import Verdict
+from onesided.apps.miniapps.halos import REFERENCE, Need, ways
 from onesided.apps.report.chart import save_slice
 from onesided.apps.solvers.checkpoint import Checkpoint, check_checkpoint
-from onesided.apps.solvers.heat_halos import REFERENCE, ways
-from onesided.apps.solvers.heat_simulation import Simulation
-from onesided.apps.solvers.heat_stencil import PERIODIC, Problem
-from onesided.apps.solvers.heat_stencil import settings as stencil_settings
 from onesided.apps.solvers.options import conditions
 from onesided.collectives import Grid
-from onesided.pencilfft import block, read_field
+from onesided.pencilfft import read_field, write_field
+from onesided.sparse import HaloPattern
 
-# All steps of all ways, in turns, with their times.
+PERIODIC = "periodic"
+FRACTION = 0.9  # of the largest stable time step
+#: Hot spots: the place as a part of every edge, the width, and the temperature of the middle. The
+#: wide one keeps all others from numbers so small that processors are slow with them.
+SPOTS = (
+    ((0.50, 0.50, 0.50), 0.300, 0.15),
+    ((0.25, 0.30, 0.50), 0.050, 1.00),
+    ((0.70, 0.65, 0.45), 0.080, 0.85),
+    ((0.30, 0.75, 0.60), 0.030, 0.95),
+    ((0.75, 0.20, 0.35), 0.040, 0.70),
+    ((0.02, 0.50, 0.50), 0.060, 0.60),
+    ((0.52, 0.98, 0.52), 0.055, 0.90),
+)
 
-WARM_UP = 4  # steps before the first round, which begins again at the start
-Times = Mapping[str, list[float]]
-COMMUNICATION = "communication"
 
+@dataclass(frozen=True)
+class Problem:
+    """A grid with its boundaries, the numbers of the scheme, and the state at the start.
 
-def follow(
-    comm: MPI.Intracomm,
-    runs: Mapping[str, Simulation],
-    start: tuple[NDArray[Any], int],
-    counts: Sequence[int],
-    tick: Callable[[], None],
-) -> tuple[Times, Times]:
-    """Collective. All steps: seconds of a step, and of its communication, by run and round.
-
-    ``start``: a state with its ghosts, and its number of steps; ``counts``: steps of the rounds.
+    ``periodic`` has an entry per axis. ``dt`` None: nine tenths of the largest stable one.
     """
-    entered = [_entered(name, each, start, counts) for name, each in runs.items()]
-    found = race(comm, entered, iterations=len(counts), tick=tick)
 
-    def of_a_step(seconds: Sequence[float]) -> list[float]:
-        return [each / count for each, count in zip(seconds, counts, strict=True)]
+    shape: tuple[int, ...]
+    periodic: tuple[bool, ...]
+    dtype: np.dtype[Any]
+    alpha: float = 1.0
+    peak: float = 1.0
+    dt: float | None = None
 
-    times = {name: of_a_step(each) for name, each in found.times.items()}
-    inside = {name: of_a_step(each[COMMUNICATION]) for name, each in found.parts.items()}
-    return times, inside
+    @property
+    def spacing(self) -> float:
+        """Local. Between two points."""
+        pairs = zip(self.shape, self.periodic, strict=True)
+        return 1.0 / max(count if around else count + 1 for count, around in pairs)
 
+    @property
+    def stable_dt(self) -> float:
+        """Local. The largest stable time step."""
+        return self.spacing**2 / (2 * len(self.shape) * self.alpha)
 
-def _entered(
-    name: str, run: Simulation, start: tuple[NDArray[Any], int], counts: Sequence[int]
-) -> Contestant:
-    """Local. From ``start`` on; every call computes the steps of the next round."""
-    remaining = iter(counts)
+    @property
+    def step(self) -> float:
+        """Local. The time step."""
+        return FRACTION * self.stable_dt if self.dt is None else self.dt
 
-    def advance() -> None:
-        run.advance(next(remaining))
+    @property
+    def weights(self) -> tuple[Any, Any]:
+        """Local. 1/r - 2 d and r, as numbers of the dtype."""
+        r = self.alpha * self.step / self.spacing**2
+        return self.dtype.type(1.0 / r - 2 * len(self.shape)), self.dtype.type(r)
 
-    def warm_up() -> None:
-        run.load(*start)
-        run.resume()
-        run.advance(min(WARM_UP, sum(counts)))
-        run.load(*start)
+    @property
+    def lengths(self) -> tuple[float, ...]:
+        """Local. Of the edges."""
+        pairs = zip(self.shape, self.periodic, strict=True)
+        return tuple((n if around else n + 1) * self.spacing for n, around in pairs)
 
-    return Contestant(
-        name,
-        advance,
-        unchecked("the fields of all ways are compared at the end"),
-        before=run.resume,
-        after=run.pause,
-        parts={COMMUNICATION: lambda: run.communication},
-        warm_up=warm_up,
-    )
+    def initial(self, box: Sequence[slice]) -> NDArray[Any]:
+        """Local. The state at the start of the points in ``box``, with a layer of ghosts around.
 
+        ``box`` counts the points without ghosts. Ghosts are the points across a periodic
+        boundary, or 0.
+        """
+        state = np.zeros([part.stop - part.start + 2 for part in box], self.dtype)
+        for place, width, height in SPOTS:
+            factors = [
+                self._bell(axis, place[axis], width)[part.start : part.stop + 2]
+                for axis, part in enumerate(box)
+            ]
+            factors[0] = factors[0] * (height * self.peak)
+            with np.errstate(over="ignore", under="ignore"):
+                state += reduce(np.multiply.outer, factors).astype(self.dtype)
+        return state
 
-# From the options of ``onesided heat`` to a problem, a process grid and a block.
-
-AXES = (2, 3)
-SETTINGS = ("shape", "boundary", "dtype", "alpha", "peak", "dt")  # which a checkpoint has
-#: What is computed where no option says so.
-SHAPE, BOUNDARY, DTYPE = (2048, 2048), ("fixed",), "float64"
-SCALE = 1.0  # diffusivity, and the temperature of the hottest spot
-
-
-def problem_of(options: Options) -> Problem:
-    """Local. What is to be computed; :class:`CommandError` for what cannot be."""
-    shape = tuple(options.shape or SHAPE)
-    if len(shape) not in AXES:
-        raise CommandError(f"--shape {_words(shape)}: {len(shape)} axes, two or three are possible")
-    names = conditions(options.boundary or BOUNDARY, len(shape))
-    periodic = tuple(name == PERIODIC for name in names)
-    dtype = np.dtype(options.dtype or DTYPE)
-    problem = Problem(
-        shape, periodic, dtype, options.alpha or SCALE, options.peak or SCALE, options.dt
-    )
-    if problem.step > problem.stable_dt:
-        raise CommandError(
-            f"--dt {problem.step:g} is unstable: on this grid the largest stable time step is "
-            f"h**2 / (2 d alpha) = {problem.stable_dt:.6g}"
-        )
-    return problem
-
-
-# A checkpoint: the problem, and the temperature after so many steps.
+    def _bell(self, axis: int, place: float, width: float) -> NDArray[Any]:
+        """A spot along one axis, for all its points and a ghost at both ends."""
+        count, length = self.shape[axis], self.lengths[axis]
+        if self.periodic[axis]:
+            x = np.arange(count) * self.spacing - place * length
+            x -= length * np.round(x / length)
+            bell: NDArray[Any] = np.exp(-((x / width) ** 2))
+            return bell.take(range(-1, count + 1), mode="wrap")
+        x = np.arange(1, count + 1) * self.spacing - place * length
+        return np.pad(np.exp(-((x / width) ** 2)), 1)
 
 
-def _checkpoint(comm: MPI.Intracomm, path: str) -> Checkpoint:
-    return Checkpoint(comm, path, "heat", "temperature")
+# -- ghosts ---------------------------------------------------------------------------------------
+
+Box = tuple[slice, ...]
+Array = NDArray[Any]
 
 
-def facts_of(problem: Problem) -> dict[str, Any]:
-    """Local. All that a file has to say of a problem."""
-    facts = asdict(problem)
-    return {**facts, "dtype": problem.dtype.name, "dt": problem.step}
+def faces(grid: Grid) -> tuple[HaloPattern, NDArray[np.intp]]:
+    """Collective. Who needs which points of a block, as places in its flat array with ghosts; and
+    where the ghosts go that come."""
+    comm, axes = grid.comm, range(len(grid.shape))
+    boxes = comm.allgather([(part.start, part.stop) for part in grid.box])
+    mine = boxes[comm.rank]
+    places = np.arange(prod(stop - start + 2 for start, stop in mine))
+    places = places.reshape([stop - start + 2 for start, stop in mine])
+    inner = [slice(1, -1)] * len(grid.shape)
+    sent: list[tuple[tuple[int, int, int], Array]] = []
+    come: list[tuple[tuple[int, int, int], Array]] = []
+    for axis in axes:
+        for side, beyond in ((0, mine[axis][0] - 1), (1, mine[axis][1])):
+            if grid.periodic[axis]:
+                beyond %= grid.shape[axis]
+            elif not 0 <= beyond < grid.shape[axis]:
+                continue
+            other = next(
+                rank for rank, box in enumerate(boxes)
+                if box[axis][0] <= beyond < box[axis][1]
+                and all(box[k] == mine[k] for k in axes if k != axis)
+            )  # fmt: skip
+            ghosts, owned = list(inner), list(inner)
+            ghosts[axis] = slice(-1, None) if side else slice(0, 1)
+            owned[axis] = slice(-2, -1) if side else slice(1, 2)
+            come.append(((other, axis, side), places[tuple(ghosts)].reshape(-1)))
+            sent.append(((other, axis, 1 - side), places[tuple(owned)].reshape(-1)))
+    counts = [np.zeros(comm.size, np.int64) for _ in range(2)]
+    lists = []
+    for count, parts in zip(counts, (sent, come), strict=True):
+        parts.sort(key=lambda part: part[0])
+        for (rank, _, _), index in parts:
+            count[rank] += len(index)
+        lists.append(np.concatenate([np.empty(0, np.intp), *(index for _, index in parts)]))
+    pattern = HaloPattern(places.size, np.zeros(len(lists[1]), np.int64), lists[0], *counts)
+    return pattern, lists[1]
 
 
-def start_of(comm: MPI.Intracomm, options: Options) -> tuple[Problem, int]:
-    """Collective. What is to be computed, and how many steps are done; CommandError for what an
-    option wants otherwise than the checkpoint."""
-    if options.restart is None:
-        return problem_of(options), 0
-    steps, found = _checkpoint(comm, options.restart).read()
-    problem = Problem(
-        tuple(int(n) for n in found["shape"]),
-        tuple(bool(around) for around in found["periodic"]),
-        np.dtype(str(found["dtype"])),
-        *(float(found[name]) for name in ("alpha", "peak", "dt")),
-    )
-    names = [PERIODIC if around else "fixed" for around in problem.periodic]
-    there = {**facts_of(problem), "boundary": names}
-    wanted = {name: getattr(options, name) for name in SETTINGS}
-    same = {**there, **{name: each for name, each in wanted.items() if each is not None}}
-    asked = facts_of(problem_of(Options(**{name: same[name] for name in SETTINGS})))
-    for name, each in asked.items():
-        if each != there[name]:
-            raise CommandError(
-                f"{options.restart}: {name} is {_words(there[name])}, not {_words(each)}"
-            )
-    return problem, steps
+class Scattered:
+    """Ghosts of a way of the mini-applications, put where they belong in a block."""
+
+    def __init__(self, halo: Any, ghosts: NDArray[np.intp]) -> None:
+        self._halo, self._ghosts, self.label = halo, ghosts, halo.label
+
+    def start(self, field: Array) -> None:
+        """Send what neighbors need."""
+        self._halo.start(field.reshape(-1))
+
+    def finish(self, field: Array) -> None:
+        """Wait for the ghosts."""
+        field.reshape(-1)[self._ghosts] = self._halo.finish()
+
+    def free(self) -> None:
+        """Collective."""
+        self._halo.Free()
 
 
-def load(path: str, steps: int, grid: Grid, field: NDArray[Any]) -> NDArray[Any]:
-    """Collective. The state of a checkpoint, with its ghosts; ``field`` is one of the grid."""
-    _checkpoint(grid.comm, path).load(steps, partial(read_field, grid, field))
-    grid.update(field)
-    return field.copy()
+class Straight:
+    """:meth:`.Grid.halo`: neighbors write into the ghosts of the block themselves."""
+
+    def __init__(self, grid: Grid, fields: Sequence[Array]) -> None:
+        """Collective."""
+        self._requests = [(field, grid.halo(field)) for field in fields]
+        self.label = ""
+
+    def start(self, field: Array) -> None:
+        """Send what neighbors need."""
+        self._of(field).Start()
+
+    def finish(self, field: Array) -> None:
+        """Wait for the ghosts."""
+        self._of(field).Wait()
+
+    def _of(self, field: Array) -> Any:
+        return next(request for each, request in self._requests if each is field)
+
+    def free(self) -> None:
+        """Collective."""
+        for _, request in reversed(self._requests):
+            request.Free()
 
 
-def grid_of(comm: MPI.Intracomm, options: Options, problem: Problem) -> Grid:
-    """Collective. The ranks in a grid; :class:`CommandError` where it does not fit."""
-    given = [0 if entry == "auto" else entry for entry in options.process_grid or ()]
-    free = [1 if given else 0] * (len(problem.shape) - len(given))
-    with user_errors():
-        return Grid(
-            comm, problem.shape, periodic=problem.periodic, dims=given + free, ghosts="faces"
-        )
+# -- steps ----------------------------------------------------------------------------------------
+
+SPOILED = -1.0  # no temperature that there can be
+GRID = "grid"  # the way that needs no list of points
 
 
-def _words(numbers: object) -> str:
-    return " ".join(map(str, numbers)) if isinstance(numbers, list | tuple) else str(numbers)
+class Simulation:
+    """A way with a state of its own. All compute in the same two arrays, so that none has memory
+    that is faster: ``resume`` puts a state there, and ``pause`` takes it away."""
+
+    def __init__(
+        self, problem: Problem, fields: Sequence[Array], start: Array, way: Any,
+        ghosts: NDArray[np.intp],
+    ) -> None:
+        """Local."""
+        self._ghosts = ghosts
+        self.problem, self.way, self._fields = problem, way, fields
+        self.state, self.steps, self._now = start.copy(), 0, 0
+        self.communication = Stopwatch()
+        self._start, self._finish = map(self.communication.timed, (way.start, way.finish))
+        whole: Box = tuple(slice(1, n - 1) for n in start.shape)
+        self._inner, self._outer = _parts(whole)
+
+    def resume(self) -> None:
+        """Local. Go on where this way has paused; ghosts that others have left are spoiled."""
+        for field in self._fields:
+            np.copyto(field, self.state)
+            field.reshape(-1)[self._ghosts] = SPOILED
+
+    def pause(self) -> None:
+        """Local. Leave the arrays to others."""
+        np.copyto(self.state, self._fields[self._now])
+
+    def advance(self, steps: int) -> None:
+        """Collective in the sense of MPI."""
+        with np.errstate(all="ignore"):
+            for _ in range(steps):
+                old, new = self._fields[self._now], self._fields[1 - self._now]
+                self._start(old)
+                update(self.problem, old, new, self._inner)
+                self._finish(old)
+                for box in self._outer:
+                    update(self.problem, old, new, box)
+                self._now = 1 - self._now
+        self.steps += steps
 
 
-# The whole field, computed on one rank from the start.
+def _parts(whole: Box) -> tuple[Box, list[Box]]:
+    """Local. The points that need no ghosts, and layers of the others, each point once."""
+    inner, outer = list(whole), []
+    for axis, part in enumerate(whole):
+        ends = [slice(part.start, min(part.start + 1, part.stop))]
+        if part.stop - part.start > 1:
+            ends.append(slice(part.stop - 1, part.stop))
+        for end in ends:
+            outer.append((*inner[:axis], end, *inner[axis + 1 :]))
+        inner[axis] = slice(part.start + 1, max(part.start + 1, part.stop - 1))
+    return tuple(inner), outer
 
 
-def serial(problem: Problem, steps: int) -> NDArray[Any]:
-    """Local. The state after so many steps, without blocks, tiles and halos."""
+def update(problem: Problem, old: Array, new: Array, box: Box) -> None:
+    """Local. The points in ``box`` of ``new``, one time step after ``old``."""
+    target = new[box]
+    if not target.size:
+        return
+    center, factor = problem.weights
+    np.multiply(old[box], center, target)
+    for axis, part in enumerate(box):
+        for offset in (-1, 1):
+            moved = slice(part.start + offset, part.stop + offset)
+            np.add(target, old[(*box[:axis], moved, *box[axis + 1 :])], target)
+    np.multiply(target, factor, target)
+
+
+def serial(problem: Problem, steps: int) -> Array:
+    """Local. The whole state after so many steps, without blocks and halos."""
     axes = range(len(problem.shape))
     state = problem.initial([slice(0, length) for length in problem.shape])
     state = state[(slice(1, -1),) * len(axes)]
@@ -198,190 +308,177 @@ def serial(problem: Problem, steps: int) -> NDArray[Any]:
     return state
 
 
-# The state at the end: whether it is right, what it is, and how it looks.
+# -- the command ----------------------------------------------------------------------------------
 
-Runs = Mapping[str, Simulation]
-
-
-def check_finite(comm: MPI.Intracomm, runs: Runs) -> None:
-    """Collective. :class:`CommandError` where a temperature is not a finite number."""
-    for method, each in runs.items():
-        finite = comm.allgather(bool(np.isfinite(each.state).all()))
-        if not all(finite):
-            raise CommandError(
-                f"{method}: the temperature is not finite after {each.steps} steps "
-                f"(rank {finite.index(False)})"
-            )
-
-
-def temperatures(comm: MPI.Intracomm, one: Simulation) -> str:
-    """Collective. A sentence on the state."""
-    state, problem = one.state, one.problem
-    low = comm.allreduce(float(state.min()), op=MPI.MIN)
-    high = comm.allreduce(float(state.max()), op=MPI.MAX)
-    mean = comm.allreduce(float(state.sum(dtype=float)), op=MPI.SUM) / prod(problem.shape)
-    return (
-        f"After {one.steps} steps of {problem.step:.4g}, at time {one.steps * problem.step:.4g}: "
-        f"temperatures from {low:.4g} to {high:.4g}, {mean:.4g} on average."
-    )
-
-
-def verified(comm: MPI.Intracomm, runs: Runs) -> dict[str, Verdict]:
-    """Collective. Compare with all steps computed on rank 0: the part of the points that differ."""
-    first = next(iter(runs.values()))
-    whole = tuple(slice(0, length) for length in first.problem.shape)
-    expected = by_rank_0(comm, lambda: serial(first.problem, first.steps))
-    verdicts = {}
-    for method, each in runs.items():
-        wrong = from_rank_0(comm, partial(differing, each.gathered(whole), expected))
-        verdicts[method] = Verdict(wrong, 0.0)
-    return verdicts
-
-
-def judgement(verdicts: Mapping[str, Verdict]) -> str:
-    """Local. A sentence on the verification."""
-    wrong = [method for method, verdict in verdicts.items() if not verdict.passed]
-    if wrong:
-        return f"WRONG: {', '.join(wrong)} differ from one rank; error: the part of the points."
-    return "Verified: every byte is that of one rank alone."
-
-
-def differing(field: Any, expected: Any) -> float:
-    """Local. The part of the points whose bytes are not the same."""
-    bits = np.dtype(f"u{field.dtype.itemsize}")
-    one, other = (np.ascontiguousarray(array).view(bits) for array in (field, expected))
-    return float(np.count_nonzero(one != other) / field.size)
-
-
-def draw(comm: MPI.Intracomm, one: Simulation, path: str) -> None:
-    """Collective. The temperature; in three dimensions in the middle of the first axis."""
-    problem = one.problem
-    lengths = [count * problem.spacing for count in problem.shape]
-    wanted = [slice(0, count) for count in problem.shape]
-    names, place = ("x", "y", "z")[: len(lengths)], ""
-    if len(lengths) == 3:
-        middle = problem.shape[0] // 2
-        wanted[0] = slice(middle, middle + 1)
-        place = f" at x = {middle * problem.spacing:.3g}"
-    plane: Any = one.gathered(tuple(wanted))
-    title = f"Temperature{place}, time {one.steps * problem.step:.4g}"
-
-    def paint() -> None:
-        values = plane.reshape(plane.shape[-2:])
-        save_slice(path, title, (names[-2], names[-1]), values, (lengths[-2], lengths[-1]))
-
-    by_rank_0(comm, paint)
-
-
-def rounds_of(options: Options) -> list[int]:
-    """Local. Steps of every round: a checkpoint comes after a whole one."""
-    steps = options.steps
-    if options.save_every is not None:
-        every = options.save_every
-        return [min(every, steps - begin) for begin in range(0, steps, every)]
-    rounds = min(options.repeats, steps)
-    return [end - begin for begin, end in (block(steps, rounds, n) for n in range(rounds))]
-
-
-def due(options: Options, steps: int) -> bool:
-    """Local. Whether a checkpoint is to be written after so many steps of this run."""
-    return steps == options.steps or options.save_every is not None
-
-
-#: Time of a step over that with persistent sends, for the halos that are meant to be used, on
-#: these grids.
-TARGETS = {each: Target(REFERENCE, 1.0, least=False) for each in ("halo",)}
-WITH_TARGET = ((256, 256), (1024, 1024), (2048, 2048))
+SHAPE, BOUNDARY, DTYPE = (2048, 2048), ("fixed",), "float64"
+WARM_UP = 4  # steps before the first round, which begins again at the start
 REMARK = (
     "An iteration is a time step, by the slowest rank; a time is the mean over the steps of a "
-    "round. communication: what the ranks spend with their halos, waiting included, on average; "
-    "compute: all the rest. share: of communication in a step."
+    "round. communication: what the ranks spend with their ghosts, waiting included, on average. "
+    "The temperatures of all ways must be the same bytes."
 )
 
 
+def problem_of(options: Options) -> Problem:
+    """Local. What is to be computed; :class:`CommandError` for what cannot be."""
+    shape = tuple(options.shape or SHAPE)
+    if len(shape) not in (2, 3):
+        raise CommandError(f"--shape: {len(shape)} axes, two or three are possible")
+    names = conditions(options.boundary or BOUNDARY, len(shape))
+    periodic = tuple(name == PERIODIC for name in names)
+    problem = Problem(shape, periodic, np.dtype(options.dtype or DTYPE), dt=options.dt)
+    if problem.step > problem.stable_dt:
+        raise CommandError(
+            f"--dt {problem.step:g} is unstable: on this grid the largest stable time step is "
+            f"h**2 / (2 d alpha) = {problem.stable_dt:.6g}"
+        )
+    return problem
+
+
+def start_of(comm: MPI.Intracomm, options: Options) -> tuple[Problem, int]:
+    """Collective. What is to be computed, and how many steps are done; :class:`CommandError` for
+    what an option wants otherwise than the checkpoint."""
+    if options.restart is None:
+        return problem_of(options), 0
+    steps, found = Checkpoint(comm, options.restart, "heat", "temperature").read()
+    periodic = [bool(around) for around in found["periodic"]]
+    there: dict[str, Any] = {
+        "shape": [int(n) for n in found["shape"]],
+        "boundary": [PERIODIC if around else "fixed" for around in periodic],
+        "dtype": str(found["dtype"]),
+        "dt": float(found["dt"]),
+    }
+    for name, value in there.items():
+        wanted = getattr(options, name)
+        if name == "boundary" and wanted is not None:
+            wanted = list(conditions(wanted, len(periodic)))
+        if wanted not in (None, value):
+            raise CommandError(f"{options.restart}: {name} is {value}, not {wanted}")
+    return problem_of(options.but(**there)), steps
+
+
 def run(comm: MPI.Intracomm, options: Options) -> int:
-    """Collective. The command; 1 where a verification failed or, if asked, a target is missed."""
-    wanted = ways_of(options.comm, ways(), REFERENCE)
+    """Collective. The command; its exit code is 1 where a verification failed."""
+    known = {**ways(), GRID: None}
+    wanted = ways_of(options.comm, known, REFERENCE)
     check_checkpoint(options)
     problem, done = start_of(comm, options)
-    if options.threads > 1:
-        with user_errors():
-            check_threads(f"--threads {options.threads}")
-    grid = grid_of(comm, options, problem)
-    arrays = grid.zeros(dtype=problem.dtype), grid.zeros(dtype=problem.dtype)  # walls are 0
-    with Team(options.threads, stencil_settings) as team:
+    rounds = min(options.repeats, options.steps)
+    steps = options.save_every or max(1, options.steps // rounds)
+    rounds = max(1, options.steps // steps)
+    pattern = {**_facts(problem), "steps": rounds * steps, "ranks": comm.size}
+    report = Report("heat", options.settings(), pattern, remarks=[REMARK], baseline=REFERENCE)
 
-        def make(name: str) -> Simulation:
-            return Simulation(grid, problem, arrays, team, wanted[name], options)
+    def opened(comm: MPI.Intracomm, stack: ExitStack) -> Make:
+        return _opened(comm, stack, options, problem, done, rounds, steps, wanted)
 
-        candidates = prepare(comm, list(wanted), make, Simulation.free)
-        runs = candidates.made
-        first = next(iter(runs.values()))
-        if options.restart is None:
-            start = problem.initial(grid.box)
-        else:
-            start = load(options.restart, done, grid, arrays[0])
-        counts = rounds_of(options)
-        with progress(comm, options, "heating", len(counts) * len(runs)) as tick:
-
-            turns = count(1)
-
-            def told() -> None:
-                """After each turn; a checkpoint comes when all methods have had theirs."""
-                tick()
-                if options.checkpoint is None or next(turns) % len(runs):
-                    return
-                if due(options, first.steps - done):
-                    file = _checkpoint(comm, options.checkpoint)
-                    file.save(first.steps, facts_of(problem), first.write)
-
-            times, communication = follow(comm, runs, (start, done), counts, told)
-    check_finite(comm, runs)
-    report = Report("heat", options.settings(), _pattern(first), remarks=[REMARK])
-    report.remarks.append(temperatures(comm, first))
-    verdicts = verified(comm, runs) if options.verify else {}
-    if options.verify:
-        report.remarks.append(judgement(verdicts))
-    if options.picture is not None:
-        draw(comm, first, options.picture)
-    rows = {}
-    for name, each in runs.items():
-        whole, halo = times[name], communication[name]
-        rows[name] = Row(
-            {"method": name},
-            whole,
-            against={REFERENCE: times[REFERENCE]},
-            details={
-                "compute": [step - part for step, part in zip(whole, halo, strict=True)],
-                COMMUNICATION: halo,
-            },
-            values={"share": sum(halo) / sum(whole)},
-            verdict=verdicts.get(name),
-            aim=TARGETS.get(name),
-            wanted=name in TARGETS and problem.shape in WITH_TARGET,
-            in_full=True,
-            used=each.halo.label,
-        )
-    release(comm, candidates, Simulation.free)
-    grid.Free()
-    report.rows = [each.row(rows, {}) for each in candidates]
-    report.remarks += conclusions(report.rows, "no targets are set for this grid and these ways")
-    return report.end(comm, options)
+    case = Case({}, [{METHOD: name} for name in wanted], opened, against=(REFERENCE,),
+                rest="compute")  # fmt: skip
+    sweep(comm, options.but(iterations=rounds, seconds=inf), report, [case], "heating")
+    return report.end(comm, options.but(picture=None))
 
 
-def _pattern(one: Simulation) -> dict[str, Any]:
-    """Collective."""
-    problem, grid = one.problem, one.grid
-    return {
-        "shape": list(problem.shape),
-        "periodic": list(problem.periodic),
-        "dtype": problem.dtype.name,
-        "spacing": problem.spacing,
-        "dt": problem.step,
-        "stable_dt": problem.stable_dt,
-        "alpha": problem.alpha,
-        "grid": list(grid.dims),
-        "tiles": [len(one.tiling.outer), len(one.tiling.inner)],
-        "halo_bytes": int(grid.comm.allreduce(one.nbytes, op=MPI.MAX)),
-        "ranks": grid.comm.size,
-    }
+def _facts(problem: Problem) -> dict[str, Any]:
+    return {**asdict(problem), "dtype": problem.dtype.name, "dt": problem.step}
+
+
+def _opened(
+    comm: MPI.Intracomm, stack: ExitStack, options: Options, problem: Problem, done: int,
+    rounds: int, steps: int, wanted: Any,
+) -> Make:
+    """Collective. The grid and the state at the start, and what makes a way."""  # fmt: skip
+    given = [0 if entry == "auto" else entry for entry in options.process_grid or ()]
+    dims = given + [1 if given else 0] * (len(problem.shape) - len(given))
+    grid = Grid(comm, problem.shape, periodic=problem.periodic, dims=dims, ghosts="faces")
+    stack.callback(grid.Free)
+    fields = [grid.zeros(dtype=problem.dtype) for _ in range(2)]
+    start = problem.initial(grid.box)
+    if options.restart is not None:
+        file = Checkpoint(comm, options.restart, "heat", "temperature")
+        file.load(done, partial(read_field, grid, fields[0]))
+        grid.update(fields[0])
+        start = fields[0].copy()
+    pattern, ghosts = faces(grid)
+    info = {"expected_iterations": str(options.steps), **dict(options.info)}
+    need = Need(comm, pattern, problem.dtype, info)
+    expected: list[Any] = []
+    first: list[str] = []
+
+    def make(labels: Labels) -> Variant:
+        name = labels[METHOD]
+        way: Any = Straight(grid, fields) if name == GRID else Scattered(wanted[name](need), ghosts)
+        one = Simulation(problem, fields, start, way, ghosts)
+        leads = not first
+        first.append(name)
+
+        def warm_up() -> None:
+            one.resume()
+            one.advance(min(WARM_UP, steps))
+            one.steps, one._now = 0, 0
+            one.state[...] = start
+
+        def after() -> None:
+            one.pause()
+            due = options.save_every is not None or one.steps == rounds * steps
+            if leads and due and options.checkpoint is not None:
+                _save(grid, one, done, options.checkpoint)
+
+        def check() -> Verdict:
+            if not one.steps:
+                return Verdict(0.0, 0.0)
+            if leads:
+                whole = [slice(0, length) for length in problem.shape]
+                if options.picture is not None:
+                    _draw(grid, one, done, options.picture)
+                field = grid.gather(one.state, 0, tuple(whole))
+                if options.verify:
+                    field = by_rank_0(comm, partial(serial, problem, done + one.steps))
+                expected[:] = [field]
+            return Verdict(_differing(grid, one, expected[0]), 0.0)
+
+        return Variant(
+            partial(one.advance, steps), check, before=one.resume, after=after, first=warm_up,
+            parts={"communication": one.communication}, free=way.free, used=way.label,
+            steps=lambda: float(steps),
+        )  # fmt: skip
+
+    return make
+
+
+def _differing(grid: Grid, one: Simulation, expected: Any) -> float:
+    """Collective. The part of the points whose bytes are not those on rank 0."""
+    field = grid.gather(one.state, 0, tuple(slice(0, n) for n in one.problem.shape))
+
+    def part() -> float:
+        bits = np.dtype(f"u{field.dtype.itemsize}")
+        pair = [np.ascontiguousarray(each).view(bits) for each in (field, expected)]
+        if not np.isfinite(field).all():
+            raise CommandError(f"the temperature is not finite after {one.steps} steps")
+        return float(np.count_nonzero(pair[0] != pair[1]) / field.size)
+
+    return from_rank_0(grid.comm, part)
+
+
+def _save(grid: Grid, one: Simulation, done: int, path: str) -> None:
+    """Collective. The state as it is now."""
+    file = Checkpoint(grid.comm, path, "heat", "temperature")
+    file.save(done + one.steps, _facts(one.problem), partial(write_field, grid, one.state))
+
+
+def _draw(grid: Grid, one: Simulation, done: int, path: str) -> None:
+    """Collective. The temperature; in three dimensions in the middle of the first axis."""
+    problem = one.problem
+    wanted = [slice(0, count) for count in problem.shape]
+    if len(wanted) == 3:
+        middle = problem.shape[0] // 2
+        wanted[0] = slice(middle, middle + 1)
+    plane: Any = grid.gather(one.state, 0, tuple(wanted))
+    lengths = [count * problem.spacing for count in problem.shape][-2:]
+    names = ("x", "y", "z")[: len(problem.shape)][-2:]
+    title = f"Temperature, time {(done + one.steps) * problem.step:.4g}"
+
+    def paint() -> None:
+        values = plane.reshape(plane.shape[-2:])
+        save_slice(path, title, (names[0], names[1]), values, (lengths[0], lengths[1]))
+
+    by_rank_0(grid.comm, paint)

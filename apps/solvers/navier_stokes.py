@@ -8,8 +8,9 @@ follow the same flow side by side.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, astuple, dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import count
@@ -18,13 +19,14 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from onesided.apps.bench.race import Contestant, nothing, race, unchecked
-from onesided.apps.bench.selection import BASELINE, chosen, prepare, release
+from onesided.apps.bench.selection import BASELINE, chosen
+from onesided.apps.bench.store import Part
+from onesided.apps.bench.sweep import Case, Labels, Make, sweep
+from onesided.apps.bench.timing import Variant
 from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0
 from onesided.apps.cli.options import Options, box
-from onesided.apps.cli.progress import progress
-from onesided.apps.cli.report import Listing, Report, Row
-from onesided.apps.cli.statistics import Verdict
+from onesided.apps.cli.report import METHOD, Listing, Report
+from onesided.apps.cli.statistics import Verdict, worst
 from onesided.apps.report.chart import save_slice
 from onesided.apps.solvers.checkpoint import Checkpoint, check_checkpoint
 from onesided.apps.solvers.flow import Flow
@@ -266,30 +268,22 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     names = chosen(options.comm, baseline=False)
     state = _start(comm, options, names)
     steps = _steps(options, state)
-    make = partial(_made, comm, options, state, steps)
-    candidates = prepare(comm, names, make, Flow.destroy)
-    begin = state
-    flows = candidates.made
     history = History(state.shape, state.nu, state.dt)
-    turns = steps * len(flows)
-    with progress(comm, options, "following", turns) as tick, np.errstate(all="ignore"):
-        times, state = _follow(comm, options, flows, state, steps, history, tick)
-    first = next(iter(flows.values()))
-    report = Report("navier-stokes", options.settings(), _pattern(comm, state, flows))
-    report.remarks += [REMARK, *history.remarks()]
-    report.listings["history"] = history.listing()
-    report.verdicts = history.verdicts() | _differences(comm, flows)
-    if options.verify:
-        report.verdicts |= _alone(comm, options, begin, steps, first)
-    if options.picture is not None:
-        _draw(comm, first, state, options.picture)
-    rows = {
-        method: Row({"method": used_method(flow.plan, method)}, times[method])
-        for method, flow in flows.items()
-    }
-    release(comm, candidates, Flow.destroy)
-    report.rows = [each.row(rows, {}) for each in candidates]
-    return report.end(comm, options)
+    pattern = {**asdict(state), "modes": list(state.shape), "steps": steps, "ranks": comm.size}
+    report = Report("navier-stokes", options.settings(), pattern, remarks=[REMARK])
+    case = Case({}, [{METHOD: name} for name in names],
+                partial(_opened, options, state, steps, history), told=partial(_told, history))
+    sweep(comm, options.but(iterations=steps, seconds=math.inf), report, [case], "following")
+    history.moments = [Moment(*each) for each in report.pattern.get("history", [])]
+    if history.moments:
+        report.remarks += history.remarks()
+        report.listings["series"] = history.listing()
+        report.verdicts = {**report.verdicts, **history.verdicts()}
+    return report.end(comm, options.but(picture=None))
+
+
+def _told(history: History, part: Part) -> None:
+    part.pattern = {"history": [list(astuple(moment)) for moment in history.moments]}
 
 
 def _start(comm: MPI.Intracomm, options: Options, names: list[str]) -> State:
@@ -351,46 +345,56 @@ def _made(
     )
 
 
-def _follow(
-    comm: MPI.Intracomm,
-    options: Options,
-    flows: dict[str, Flow],
-    state: State,
-    steps: int,
-    history: History,
-    tick: Callable[[], None],
-) -> tuple[dict[str, list[float]], State]:
-    """Collective. All time steps: seconds of each by method, and where the run ends."""
-    for flow in flows.values():
-        _begin(comm, options, state, flow)
-    first = next(iter(flows.values()))
+def _opened(
+    options: Options, begin: State, steps: int, history: History,
+    comm: MPI.Intracomm, stack: ExitStack,
+) -> Make:
+    """Collective. What makes the flow of a method; the first one is looked at, and saved."""
+    flows: list[Flow] = []
     every = options.print_every or max(1, steps // LINES)
-    history.add(state.time, first)
-    turns = count(1)
+    state = begin
 
-    def told() -> None:
-        """What comes after each turn: of every step when all methods have taken it."""
+    def look(number: int) -> None:
+        """After a step of the first flow."""
         nonlocal state
-        number, rest = divmod(next(turns), len(flows))
-        tick()
-        if rest:
-            return
-        state = replace(state, step=state.step + 1, time=state.time + state.dt)
+        state = replace(state, step=begin.step + number, time=begin.time + number * begin.dt)
         last = number == steps
         if last or number % every == 0:
-            history.add(state.time, first)
+            history.add(state.time, flows[0])
         due = last or (options.save_every is not None and number % options.save_every == 0)
         if options.checkpoint is not None and due:
-            state.save(_checkpoint(comm, options.checkpoint), first.velocity_hat)
+            state.save(_checkpoint(comm, options.checkpoint), flows[0].velocity_hat)
 
-    why = unchecked("the velocities of all methods are compared at the end")
-    dt = state.dt
-    contestants = [
-        Contestant(name, partial(flow.step, dt), why, warm_up=nothing)
-        for name, flow in flows.items()
-    ]
-    times = race(comm, contestants, iterations=steps, tick=told).times
-    return times, state
+    def make(labels: Labels) -> Variant:
+        name = labels[METHOD]
+        flow = _made(comm, options, begin, steps, name)
+        flows.append(flow)
+        leads, taken = len(flows) == 1, count(1)
+
+        def start() -> None:
+            _begin(comm, options, begin, flow)
+            if leads:
+                look(0)
+
+        def after() -> None:
+            if leads:
+                look(next(taken))
+
+        def check() -> Verdict:
+            if not state.step > begin.step:
+                return Verdict(0.0, 0.0)
+            verdicts = [_difference(comm, flow, flows[0])]
+            if leads and options.verify:
+                verdicts.append(_alone(comm, options, begin, steps, flow))
+            if leads and options.picture is not None:
+                _draw(comm, flow, state, options.picture)
+            return worst(verdicts)
+
+        step = np.errstate(all="ignore")(partial(flow.step, begin.dt))
+        return Variant(step, check, after=after, first=start, free=flow.destroy, set_up=True,
+                       used=used_method(flow.plan, name), metrics={"kernel": flow.plan.backend})
+
+    return make
 
 
 def _begin(comm: MPI.Intracomm, options: Options, state: State, flow: Flow) -> None:
@@ -405,7 +409,7 @@ def _begin(comm: MPI.Intracomm, options: Options, state: State, flow: Flow) -> N
 
 def _alone(
     comm: MPI.Intracomm, options: Options, begin: State, steps: int, flow: Flow
-) -> dict[str, Verdict]:
+) -> Verdict:
     """Collective. The velocity at the end beside that of rank 0, which takes the same steps."""
     blocks = comm.gather((flow.plan.local_slice(True), np.array(flow.velocity_hat))) or []
 
@@ -422,18 +426,15 @@ def _alone(
             alone.destroy()
 
     error = from_rank_0(comm, difference)
-    return {"difference from rank 0 alone": Verdict(float(error), DIFFERENCE)}
+    return Verdict(float(error), DIFFERENCE)
 
 
-def _differences(comm: MPI.Intracomm, flows: dict[str, Flow]) -> dict[str, Verdict]:
-    """Collective. How far the states of the methods are apart at the end."""
-    first, *others = (np.asarray(flow.velocity_hat) for flow in flows.values())
-    if not others:
-        return {}
-    own = [float(np.max(np.abs(each - first), initial=0.0)) for each in others]
-    scale = comm.allreduce(float(np.max(np.abs(first), initial=0.0)), op=MPI.MAX)
-    apart = float(np.max(comm.allgather(own))) / scale
-    return {f"difference of the {len(flows)} methods": Verdict(apart, DIFFERENCE)}
+def _difference(comm: MPI.Intracomm, flow: Flow, first: Flow) -> Verdict:
+    """Collective. How far the state of a method is from that of the first at the end."""
+    one, other = (np.asarray(each.velocity_hat) for each in (flow, first))
+    own = float(np.max(np.abs(one - other), initial=0.0))
+    scale = comm.allreduce(float(np.max(np.abs(other), initial=0.0)), op=MPI.MAX)
+    return Verdict(float(np.max(comm.allgather(own))) / scale, DIFFERENCE)
 
 
 def _draw(comm: MPI.Intracomm, flow: Flow, state: State, path: str) -> None:
@@ -449,18 +450,3 @@ def _draw(comm: MPI.Intracomm, flow: Flow, state: State, path: str) -> None:
         save_slice(path, title, ("y", "z"), size, (2 * np.pi, 2 * np.pi))
 
     by_rank_0(comm, paint)
-
-
-def _pattern(comm: MPI.Intracomm, state: State, flows: dict[str, Flow]) -> dict[str, Any]:
-    plan = next(iter(flows.values())).plan
-    return {
-        "modes": list(state.shape),
-        "points": [int(n) for n in plan.global_shape(False)[-3:]],
-        "nu": state.nu,
-        "dt": state.dt,
-        "step": state.step,
-        "time": state.time,
-        "grid": [sub.size for sub in plan.subcomm],
-        "kernel": plan.backend,
-        "ranks": comm.size,
-    }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import (
+    InputFile,
     above_zero,
     not_negative,
     positive,
@@ -16,9 +17,11 @@ from onesided.apps.cli.options import (
     timed,
 )
 
-#: Those of :mod:`onesided.apps.solvers.heat_halos` that are no exchanges, for a help text.
-OWN = "blocking, persistent (the reference), halo"
-COMM = "blocking,persistent,halo,rma-fence"
+#: Those of :mod:`onesided.apps.miniapps.halos` that are no exchanges, for a help text.
+WAYS = (
+    "two-sided (the reference, always there), fence, fence-threads, lock-all-threads, halo, grid "
+    "(neighbors write into the block itself)"
+)
 
 
 def _checkpoints(parser: argparse.ArgumentParser) -> None:
@@ -30,41 +33,18 @@ def _checkpoints(parser: argparse.ArgumentParser) -> None:
 
 def heat(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided heat``; None is what a checkpoint may decide."""
-    parser.epilog = f"METHOD may also be one of {OWN}."
-    add = parser.add_argument
+    parser.epilog = f"METHOD may also be one of {WAYS}."
     take(parser, "shape", None, "along two or three axes", said="2048 2048")
     take(parser, "steps", "200")
     take(parser, "dt", said="nine tenths of the largest stable one")
-    add("--alpha", metavar="A", type=above_zero, help="diffusivity (default 1)")
-    add(
-        "--peak",
-        metavar="T",
-        type=above_zero,
-        help="temperature of the hottest spot at the start (default 1)",
-    )
-    take(
-        parser,
-        "boundary",
-        None,
-        "periodic, or fixed at temperature 0",
-        said="fixed",
-        choices=("periodic", "fixed"),
-    )
+    take(parser, "boundary", None, "periodic, or fixed at temperature 0", said="fixed",
+         choices=("periodic", "fixed"))  # fmt: skip
     take(parser, "dtype", said="float64", choices=("float32", "float64"))
-    take(parser, "threads", "1", "which compute, and mark what they have computed")
-    add(
-        "--pieces",
-        metavar="N",
-        type=positive,
-        default=1,
-        help="tiles at every face, sent one by one if partitioned (--threads of them at least)",
-    )
     note = "in turns, each with its part of the steps, or with those of --save-every"
     take(parser, "repeats", "10", note)
     take(parser, "grid", "auto")
-    run_options(parser, COMM)
+    run_options(parser, "two-sided,grid,halo,rma-fence")
     take(parser, "verify", note="all steps on rank 0 alone; every byte must be the same")
-    take(parser, "strict")
     take(parser, "picture", note="the temperature at the end")
     _checkpoints(parser)
 
@@ -123,7 +103,8 @@ def damping(text: str) -> float:
 
 def _matrix(parser: argparse.ArgumentParser) -> None:
     """Local. The matrix, and what is written of the result."""
-    parser.add_argument("file", metavar="FILE", help="matrix, in any format that spmv reads")
+    parser.add_argument("file", metavar="FILE", type=InputFile,
+                        help="matrix, in any format that spmv reads")
     take(parser, "partition", "rows")
     take(parser, "output", note="the result, an HDF5 file")
     take(parser, "picture", note="how it converges")
@@ -146,6 +127,7 @@ def solve(parser: argparse.ArgumentParser) -> None:
     add(
         "--rhs",
         metavar="NAME|FILE",
+        type=InputFile,
         default="ones",
         help="ones, random, or a FILE: Matrix Market, .npy, or HDF5 as --output writes it (ones)",
     )
@@ -156,7 +138,7 @@ def solve(parser: argparse.ArgumentParser) -> None:
     take(parser, "verify", note="the residual by SciPy's product on rank 0")
     add("--basis", metavar="N", type=positive, default=30, help="of gmres, fgmres: restarted (30)")
     add("--omega", metavar="W", type=above_zero, default=1.0, help="of ssor, below 2 (1)")
-    add("--fill", metavar="F", type=above_zero, default=1.0, help="of ilu: memory factor (1)")
+    add("--fill", metavar="F", type=above_zero, help="of ilu: SuperLU's, with this memory factor")
 
 
 def pagerank(parser: argparse.ArgumentParser) -> None:

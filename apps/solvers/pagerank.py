@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.apps.bench.timing import nothing
 from onesided.apps.cli.failures import from_rank_0
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.report import Listing
+from onesided.apps.cli.report import Listing, Report
 from onesided.apps.cli.statistics import Verdict
-from onesided.apps.solvers.solve import Outcome, Runs, Solve
-from onesided.apps.solvers.vectors import file_rows, in_file_order
+from onesided.apps.solvers.solve import Solve, run_methods
+from onesided.apps.solvers.vectors import file_rows, in_file_order, write_solution
 from onesided.sparse import DistMatrix
 from onesided.sparse.solvers import Solution, pagerank
 
@@ -26,20 +29,23 @@ REMARK = (
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where the ranks did not converge or are wrong."""
-    runs = Runs(comm, options, "pagerank", REMARK)
+    report = Report("pagerank", options.settings(), {}, remarks=[REMARK])
 
-    def prepared(matrix: DistMatrix) -> Solve:
-        return lambda: pagerank(
-            matrix, damping=options.damping, atol=options.atol, maxiter=options.maxiter
-        )
+    def prepared(matrix: DistMatrix) -> tuple[Solve, Callable[[], object]]:
+        how = {"damping": options.damping, "atol": options.atol, "maxiter": options.maxiter}
+        return partial(pagerank, matrix, **how), nothing
 
     def verdict(matrix: DistMatrix, solution: Solution) -> Verdict | None:
         return _verdict(comm, matrix, solution, options.damping) if options.verify else None
 
-    outcomes: dict[str, Outcome] = runs.solve(prepared, verdict)
-    listing = _top(comm, runs.matrix, next(iter(outcomes.values())).solution.x, options.top)
-    runs.report.listings["top"] = listing
-    return runs.finish(outcomes, "sum of the changes", {"damping": options.damping})
+    def ended(matrix: DistMatrix, solution: Solution) -> None:
+        report.listings["top"] = _top(comm, matrix, solution.x, options.top)
+        if options.output is not None:
+            facts = {"damping": options.damping, "reason": solution.reason}
+            write_solution(comm, options.output, in_file_order(matrix, solution.x), facts)
+
+    quantity = "sum of the changes"
+    return run_methods(comm, options, report, prepared, verdict, ended, quantity)
 
 
 def _top(comm: MPI.Intracomm, matrix: DistMatrix, block: NDArray[Any], count: int) -> Listing:

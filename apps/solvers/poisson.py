@@ -9,8 +9,10 @@ quotients it falls like the square.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
@@ -18,15 +20,13 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.race import Contestant, timed, unchecked
-from onesided.apps.bench.selection import BASELINE, chosen, hints, prepare, release
-from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0
+from onesided.apps.bench.selection import BASELINE, chosen, hints
+from onesided.apps.bench.sweep import Case, Labels, Make, sweep
+from onesided.apps.bench.timing import Variant
+from onesided.apps.cli.failures import CommandError, from_rank_0
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.report import Report, Row
-from onesided.apps.cli.statistics import Verdict
-from onesided.apps.report.chart import save
-from onesided.apps.report.figure import Lines
-from onesided.apps.report.quantities import COUNT
+from onesided.apps.cli.report import METHOD, Report, Row
+from onesided.apps.cli.statistics import Verdict, worst
 from onesided.apps.solvers.options import conditions
 from onesided.apps.tools.fft import exchanged_bytes, used_method
 from onesided.pencilfft import PFFT, newDistArray
@@ -193,62 +193,53 @@ REMARK = (
 )
 
 
-@dataclass
+@dataclass(frozen=True)
 class Level:
-    """One grid: its axes, the error of every method, and how far their solutions are apart.
-
-    ``alone``: how far the first of them is from that of rank 0 alone.
-    """
+    """One grid: its axes, and the error that they explain; ``rounding``: that of rounding alone."""
 
     axes: tuple[Axis, ...]
     allowed: float
     rounding: float
-    errors: dict[str, float] = field(default_factory=dict)
-    apart: float = 0.0
-    alone: float = 0.0
 
     @property
     def name(self) -> str:
-        """Local. The numbers of points."""
+        """The numbers of points."""
         return " x ".join(str(axis.count) for axis in self.axes)
 
     @property
     def spacing(self) -> float:
-        """Local. The largest distance of two points."""
+        """The largest distance of two points."""
         return max(axis.spacing for axis in self.axes)
-
-    def order(self, coarser: Level | None, method: str) -> float | None:
-        """Local. The power with which the error fell; None at the limit of rounding."""
-        before = None if coarser is None else coarser.errors.get(method)
-        mine = self.errors[method]
-        if coarser is None or before is None or not mine > self.rounding:
-            return None
-        return float(np.log(before / mine) / np.log(coarser.spacing / self.spacing))
 
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where an error is larger than explained."""
     names = chosen(options.comm)
     levels = _levels(options)
-    report = Report("poisson", options.settings(), {"ranks": comm.size}, remarks=[REMARK])
-    coarser = None
-    for level in levels:
-        report.rows += _solved(comm, options, names, level, coarser)
-        coarser = level
-    last = levels[-1]
-    methods, allowed = len(last.errors), max(level.rounding for level in levels)
-    if options.verify:
-        alone = max(level.alone for level in levels)
-        report.verdicts["difference from rank 0 alone"] = Verdict(alone, allowed)
-    if methods > 1:
-        apart = max(level.apart for level in levels)
-        report.verdicts[f"difference of the {methods} methods"] = Verdict(apart, allowed)
-    report.pattern = {**report.pattern, "levels": [level.name for level in levels]}
-    report.finish(comm, options)
-    if options.picture is not None:
-        title = f"Poisson, {' '.join(options.boundary)}, {options.eigenvalues} eigenvalues"
-        by_rank_0(comm, partial(_draw, options.picture, title, levels))
-    return report.code(comm)
+    pattern = {"ranks": comm.size, "levels": [level.name for level in levels]}
+    report = Report("poisson", options.settings(), pattern, remarks=[REMARK], by="points")
+    cases = [
+        Case({"points": level.name}, [{METHOD: name} for name in names],
+             partial(_opened, options, level), weight=float(8**number))
+        for number, level in enumerate(levels)
+    ]  # fmt: skip
+    sweep(comm, options, report, cases, "solving")
+    _orders(report.rows, {level.name: level for level in levels})
+    return report.end(comm, options)
+
+
+def _orders(rows: Sequence[Row], levels: Mapping[str, Level]) -> None:
+    """Local. The power with which the error fell; none at the limit of rounding."""
+    before: dict[str, tuple[float, float]] = {}
+    for row in rows:
+        if row.verdict is None:
+            continue
+        level, error = levels[row.labels["points"]], float(row.metrics["relative error"])
+        row.metrics |= {"spacing": level.spacing, "order": None}
+        if row.method in before and error > level.rounding:
+            coarse, spacing = before[row.method]
+            row.metrics["order"] = math.log(coarse / error) / math.log(spacing / level.spacing)
+        before[row.method] = error, level.spacing
 
 
 def _levels(options: Options) -> list[Level]:
@@ -312,46 +303,34 @@ class Equation:
         return solve
 
 
-def _solved(
-    comm: MPI.Intracomm,
-    options: Options,
-    names: list[str],
-    level: Level,
-    coarser: Level | None,
-) -> list[Row]:
-    """Collective. Solve on one grid with every method: a row for each."""
-    make = partial(planned, comm, options, level.axes)
-    candidates = prepare(comm, names, make, PFFT.destroy)
-    plans = candidates.made
-    plan = next(iter(plans.values()))
-    equation = Equation(plan, level.axes, options.eigenvalues)
-    solvers = {method: equation.solver(each) for method, each in plans.items()}
-    scale, first = _largest(comm, equation.exact), None
-    for method, solve in solvers.items():
-        solve()
-        found = np.array(equation.solution)
-        level.errors[method] = _error(comm, level.axes, found, equation.exact)
-        first = found if first is None else first
-        level.apart = max(level.apart, _largest(comm, found - first) / scale)
-    if options.verify:
-        level.alone = _alone(comm, options, level, plan.local_slice(False), first)
-    why = unchecked("the error of the solution is told by level, and judged there")
-    contestants = [Contestant(method, solve, why) for method, solve in solvers.items()]
-    times = timed(comm, contestants, options, f"solving {level.name}").times
-    nbytes = exchanged_bytes(comm, plan)
-    rows = {
-        method: Row(
-            {"points": level.name, "method": used_method(plans[method], method)},
-            times[method],
-            nbytes=nbytes,
-            against={BASELINE: times[BASELINE]} if BASELINE in times else {},
-            values={"order": level.order(coarser, method)},
-            verdict=Verdict(level.errors[method], level.allowed),
-        )
-        for method in plans
-    }
-    release(comm, candidates, PFFT.destroy)
-    return [each.row(rows, {"points": level.name}) for each in candidates]
+def _opened(options: Options, level: Level, comm: MPI.Intracomm, stack: ExitStack) -> Make:
+    """Collective. What makes the solver of a method; they share the arrays of the first plan."""
+    shared: list[Equation] = []
+
+    def make(labels: Labels) -> Variant:
+        plan = planned(comm, options, level.axes, labels[METHOD])
+        if not shared:
+            shared.append(Equation(plan, level.axes, options.eigenvalues))
+        equation = shared[0]
+        solve = equation.solver(plan)
+        metrics: dict[str, Any] = {"bytes": exchanged_bytes(comm, plan)}
+        where = plan.local_slice(False)
+
+        def check() -> Verdict:
+            equation.solution[...] = np.nan
+            solve()
+            found = np.array(equation.solution)
+            error = metrics["relative error"] = _error(comm, level.axes, found, equation.exact)
+            verdicts = [Verdict(error, level.allowed)]
+            if options.verify:
+                apart = _alone(comm, options, level, where, found)
+                verdicts.append(Verdict(apart, level.rounding))
+            return worst(verdicts)
+
+        return Variant(solve, check, free=plan.destroy, metrics=metrics,
+                       used=used_method(plan, labels[METHOD]))  # fmt: skip
+
+    return make
 
 
 def _alone(
@@ -394,13 +373,3 @@ def _error(
 def _largest(comm: MPI.Intracomm, block: NDArray[Any]) -> float:
     """Collective. The largest absolute value of an array, not a number if one is."""
     return float(np.max(comm.allgather(float(np.max(np.abs(block), initial=0.0)))))
-
-
-def _draw(path: str, title: str, levels: Sequence[Level]) -> None:
-    """Local. Errors over the spacing."""
-    lines = {
-        method: [(level.spacing, level.errors[method]) for level in levels]
-        for method in levels[-1].errors
-    }
-    across, up = COUNT.called("spacing"), COUNT.called("relative error")
-    save(path, title, [Lines(title, across, up, lines)])

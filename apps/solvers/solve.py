@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,20 +14,18 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided import sparse
-from onesided.apps.bench.race import Contestant, nothing, race, unchecked
-from onesided.apps.bench.selection import BASELINE, Candidates, chosen, prepare, release
-from onesided.apps.cli.failures import FAILED, CommandError, by_rank_0, from_rank_0, user_errors
+from onesided.apps.bench.selection import chosen
+from onesided.apps.bench.sweep import Case, Labels, Make, sweep
+from onesided.apps.bench.timing import Variant, nothing
+from onesided.apps.cli.failures import FAILED, CommandError, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import on_rank_0, progress, reading
-from onesided.apps.cli.report import PLAIN, Report, Row
+from onesided.apps.cli.progress import on_rank_0, reading
+from onesided.apps.cli.report import METHOD, PLAIN, TABLE, Report
 from onesided.apps.cli.statistics import Verdict
-from onesided.apps.report.chart import save
-from onesided.apps.report.figure import Lines
-from onesided.apps.report.quantities import COUNT, TURNS
 from onesided.apps.solvers.options import PRECONDITIONERS, SOLVERS, Named
 from onesided.apps.solvers.vectors import in_file_order, vector, write_solution
 from onesided.apps.tools.rowblock import Maker
-from onesided.apps.tools.spmv import halo_setup, label
+from onesided.apps.tools.spmv import halo_setup
 from onesided.collectives.context import Scoped
 from onesided.sparse import DistMatrix, read
 from onesided.sparse.solvers import Solution
@@ -88,129 +86,83 @@ PRODUCTS = "1000"  # that the methods are told to expect
 Solve = Callable[[], Solution]
 
 
-@dataclass
-class Outcome:
-    """What a method came to: its solution, seconds of every run, and the verdict."""
+def run_methods(
+    comm: MPI.Intracomm,
+    options: Options,
+    report: Report,
+    prepared: Callable[[DistMatrix], tuple[Solve, Callable[[], object]]],
+    verdict: Callable[[DistMatrix, Solution], Verdict | None],
+    ended: Callable[[DistMatrix, Solution], object],
+    quantity: str,
+) -> int:
+    """Collective. Solve by every method ``--repeats`` times, in turns; the exit code.
 
-    solution: Solution
-    times: list[float]
-    verdict: Verdict | None
+    ``prepared``: what solves with a matrix, and what is freed then; ``ended``: called with what
+    the first method came to, while its matrix is there.
+    """
+    names = chosen(options.comm, baseline=False)
+    info = {"expected_iterations": PRODUCTS, **dict(options.info)}
+    how: dict[str, Any] = {"info": info, "partition": options.partition}
+    outcomes: dict[str, dict[str, Any]] = {}
+    name = Path(options.file).name
 
+    def opened(comm: MPI.Intracomm, stack: ExitStack) -> Make:
+        with reading(on_rank_0(comm), f"reading {name}") as advance:
+            first = partial(read, comm, options.file, progress=advance, **how)
+        maker = Maker(lambda method: first(method=method), info)
 
-class Runs:
-    """The same problem by every method that was asked for, and what is told about it."""
+        def make(labels: Labels) -> Variant:
+            method = labels[METHOD]
+            matrix = maker(method)
+            call, done = prepared(matrix)
+            found: list[Solution] = []
+            leads = not outcomes
+            outcomes[method] = {}
+            report.pattern = {
+                "file": name, "shape": list(matrix.shape), "nonzeros": matrix.nnz,
+                "dtype": matrix.dtype.name, "ranks": comm.size, "outcomes": outcomes,
+            }  # fmt: skip
+            metrics: dict[str, Any] = {"kernel": matrix.kernel_name}
 
-    def __init__(self, comm: MPI.Intracomm, options: Options, command: str, remark: str) -> None:
-        """Collective. Check what was given and read the matrix once for every method."""
-        names = chosen(options.comm, baseline=False)
-        self.comm, self.options = comm, options
-        info = {"expected_iterations": PRODUCTS, **dict(options.info)}
-        how: dict[str, Any] = {"info": info, "partition": options.partition}
-        with reading(on_rank_0(comm, options), f"reading {Path(options.file).name}") as advance:
-            self._candidates: Candidates[DistMatrix] = prepare(
-                comm,
-                names,
-                Maker(
-                    lambda method: read(comm, options.file, method=method, progress=advance, **how),
-                    info,
-                ),
-                DistMatrix.Free,
-            )
-        self.matrices = self._candidates.made
-        self.matrix = next(iter(self.matrices.values()))
-        pattern = {
-            "file": Path(options.file).name,
-            "shape": list(self.matrix.shape),
-            "nonzeros": self.matrix.nnz,
-            "dtype": self.matrix.dtype.name,
-            "ranks": comm.size,
-        }
-        self.report = Report(command, options.settings(), pattern, remarks=[remark])
+            def run() -> None:
+                found[:] = [call()]
 
-    def solve(
-        self,
-        prepared: Callable[[DistMatrix], Solve],
-        verdict: Callable[[DistMatrix, Solution], Verdict | None],
-    ) -> dict[str, Outcome]:
-        """Collective. Run every method ``--repeats`` times, in turn."""
-        with user_errors():
-            calls = {method: prepared(matrix) for method, matrix in self.matrices.items()}
-        found: dict[str, Solution] = {}
+            def check() -> Verdict:
+                if not found:
+                    return Verdict(0.0, 0.0)
+                (solution,) = found
+                metrics.update(steps=solution.iterations, end=solution.reason)
+                outcomes[method] = {
+                    "converged": solution.converged, "iterations": solution.iterations,
+                    "reason": solution.reason, "residuals": solution.residuals.tolist(),
+                }  # fmt: skip
+                judged = verdict(matrix, solution)
+                if leads:
+                    ended(matrix, solution)
+                return Verdict(0.0, 0.0) if judged is None else judged
 
-        def run(method: str) -> None:
-            found[method] = calls[method]()
+            def free() -> None:
+                done()
+                matrix.Free()
 
-        why = unchecked("the residuals of all solutions are judged at the end")
-        contestants = [
-            Contestant(method, partial(run, method), why, warm_up=nothing) for method in calls
-        ]
-        comm, options, repeats = self.comm, self.options, self.options.repeats
-        with user_errors(), progress(
-            comm, options, self.report.command, repeats * len(calls)
-        ) as tick:
-            times = race(comm, contestants, iterations=repeats, tick=tick).times
-        return {
-            method: Outcome(found[method], times[method], verdict(matrix, found[method]))
-            for method, matrix in self.matrices.items()
-        }
+            used = "" if matrix.method == method else matrix.method
+            return Variant(run, check, first=nothing, free=free, used=used, metrics=metrics,
+                           set_up=halo_setup(comm, matrix))
 
-    def finish(
-        self, outcomes: Mapping[str, Outcome], quantity: str, attributes: Mapping[str, Any]
-    ) -> int:
-        """Collective. Report, plot, picture and solution; the exit code of the command."""
-        comm, options, report = self.comm, self.options, self.report
-        first = next(iter(outcomes.values())).solution
-        if options.output is not None:
-            block = in_file_order(self.matrix, first.x)
-            write_solution(comm, options.output, block, {**attributes, "reason": first.reason})
-        self._rows(outcomes)
-        found = {method: each.solution for method, each in outcomes.items()}
-        lines = {method: each.residuals.tolist() for method, each in found.items()}
-        facts = {
-            method: {
-                "converged": each.converged,
-                "iterations": each.iterations,
-                "reason": each.reason,
-                "residuals": lines[method],
-            }
-            for method, each in found.items()
-        }
-        report.pattern = {**report.pattern, "outcomes": facts}
-        title = f"{report.command} {Path(options.file).name}: {quantity}"
-        out = on_rank_0(comm, options)
-        if out is not None:
-            out.print(text_plot(title, lines), **PLAIN)
-        report.finish(comm, options)
-        if options.picture is not None:
-            curves = {name: list(enumerate(values)) for name, values in lines.items()}
-            panel = Lines(title, TURNS, COUNT.called(quantity), curves)
-            by_rank_0(comm, partial(save, options.picture, title, [panel]))
-        converged = all(each.converged for each in found.values())
-        return report.code(comm) or (0 if converged else FAILED)
+        return make
 
-    def _rows(self, outcomes: Mapping[str, Outcome]) -> None:
-        """Collective. A row of the report for every method; the matrices are freed."""
-        setups = {method: halo_setup(self.comm, each) for method, each in self.matrices.items()}
-        labels = {method: label(method, each) for method, each in self.matrices.items()}
-        release(self.comm, self._candidates, DistMatrix.Free)
-        against = {BASELINE: outcomes[BASELINE].times} if BASELINE in outcomes else {}
-        for each in self._candidates:
-            method = each.method
-            if each.reason:
-                self.report.rows.append(Row({"method": method}, reason=each.reason))
-                continue
-            outcome = outcomes[method]
-            done = outcome.solution
-            words = {"iterations": str(done.iterations), "end": done.reason}
-            self.report.rows.append(
-                Row(
-                    {**labels[method], **words},
-                    outcome.times,
-                    setups[method] + each.freeing,
-                    against=against,
-                    verdict=outcome.verdict,
-                )
-            )
+    case = Case({}, [{METHOD: each} for each in names], opened)
+    runs = options.but(iterations=options.repeats, seconds=math.inf, json=None)
+    with user_errors():
+        sweep(comm, runs, report, [case], report.command)
+    lines = {method: each.get("residuals", []) for method, each in outcomes.items()}
+    title = f"{report.command} {name}: {quantity}"
+    out = on_rank_0(comm)
+    if out is not None and options.format == TABLE:
+        out.print(text_plot(title, lines), **PLAIN)
+    code = report.end(comm, options)
+    converged = all(each.get("converged") for each in outcomes.values() if each)
+    return code or (0 if converged else FAILED)
 
 
 MARGIN = 2.0  # what the recurrence of a residual may lie off the residual itself
@@ -231,12 +183,11 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     solver, precond = SOLVERS[options.solver], PRECONDITIONERS[options.precond]
     if precond is not None and not solver.preconditioned:
         raise CommandError(f"--solver {options.solver} takes no preconditioner")
-    runs = Runs(comm, options, "solve", REMARK)
+    report = Report("solve", options.settings(), {}, remarks=[REMARK])
     sides: dict[int, NDArray[Any]] = {}
-    made: list[Any] = []
     values = {**vars(options), "hermitian": solver.hermitian}
 
-    def prepared(matrix: DistMatrix) -> Solve:
+    def prepared(matrix: DistMatrix) -> tuple[Solve, Callable[[], object]]:
         side = sides[id(matrix)] = vector(comm, matrix, options.rhs)
         how: dict[str, Any] = {"rtol": options.rtol, "atol": options.atol}
         how["maxiter"] = options.maxiter
@@ -245,19 +196,22 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         how |= _keywords(solver, values)
         if precond is not None:
             how["M"] = getattr(sparse, precond.name)(matrix, **_keywords(precond, values))
-            made.append(how["M"])
         call: Callable[..., Solution] = getattr(sparse, solver.name)
-        return lambda: call(matrix, side, **how)
+        precondition = how.get("M")
+        done = precondition.Free if isinstance(precondition, Scoped) else nothing
+        return partial(call, matrix, side, **how), done
 
     def verdict(matrix: DistMatrix, solution: Solution) -> Verdict:
         return _verdict(comm, options, matrix, solution, sides[id(matrix)])
 
-    outcomes = runs.solve(prepared, verdict)
-    for each in made:
-        if isinstance(each, Scoped):
-            each.Free()
-    facts = {"solver": options.solver, "precond": options.precond, "rhs": options.rhs}
-    return runs.finish(outcomes, "norm of the residual", facts)
+    def ended(matrix: DistMatrix, solution: Solution) -> None:
+        if options.output is not None:
+            facts = {"solver": options.solver, "precond": options.precond, "rhs": options.rhs}
+            block = in_file_order(matrix, solution.x)
+            write_solution(comm, options.output, block, {**facts, "reason": solution.reason})
+
+    quantity = "norm of the residual"
+    return run_methods(comm, options, report, prepared, verdict, ended, quantity)
 
 
 def _verdict(

@@ -8,130 +8,96 @@ types. Three fields in one update are compared with one field, and with three up
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.race import race, steady
-from onesided.apps.bench.store import Part, Parts
-from onesided.apps.cli.failures import closing
+from onesided.apps.bench.sweep import Case, Labels, Make, product_of, sweep
+from onesided.apps.bench.timing import STEADY, WARM, Variant, nothing
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import progress
-from onesided.apps.cli.report import Report, compared, conclusions
-from onesided.apps.cli.statistics import Target, Verdict
+from onesided.apps.cli.report import Report
+from onesided.apps.cli.statistics import Verdict
 from onesided.collectives import Grid
-from onesided.collectives.hardware import Layout
 
+Call: TypeAlias = Callable[[], object]
 FIELDS = 3
 OURS, JOINT, APART = "one field", f"{FIELDS} fields", f"{FIELDS} updates"
 PACKED, TYPED = "packed messages", "messages of types"
-#: Time over that of persistent messages, for these grids on two ranks of a node.
-AGAINST_MESSAGES = 0.8
-WITH_TARGET = ((256, 256), (2048, 2048), (128, 128, 128))
-#: Time of three fields in one update over that of one, for this grid, on a node and between nodes;
-#: and over that of three updates, for all.
-AGAINST_ONE = 1.5, 1.15
-SEVERAL = (64, 64, 64)
-AGAINST_APART = 1.05
+SHAPES = ((256, 256), (2048, 2048), (128, 128, 128), (64, 64, 64))
 REMARK = (
-    "reached: the median over the rounds of the time of ours over the opponent's in that round. "
-    "Every ghost of every contestant is verified, in three rounds with other numbers."
+    "vs: the median over the rounds of the time over the other's in that round. Every ghost is "
+    "verified, in three rounds with other numbers."
 )
 
 
-@dataclass(frozen=True)
-class Entrant:
-    """Fields with one layer of ghosts, and what fills these."""
-
-    name: str
-    fields: list[NDArray[Any]]
-    exchange: Callable[[], object]
-
-
 def run(comm: MPI.Intracomm, options: Options) -> int:
-    """Collective. The command; 1 where ghosts are wrong, or, if that is asked, a target missed."""
-    report = Report("bench halo", options.settings(), {"ranks": comm.size}, remarks=[REMARK])
-    shapes = [tuple(shape) for shape in options.shape] or [*WITH_TARGET, SEVERAL]
-    parts = Parts(comm, report, options.json)
-    with progress(comm, options, "exchanging", len(shapes)) as tick:
-        for shape in shapes:
-            parts.add("x".join(map(str, shape)), partial(_contest, comm, shape, options))
-            tick()
-    report.remarks += conclusions(report.rows, "no targets are set for these grids")
+    """Collective. The command; its exit code is 1 where ghosts are wrong."""
+    report = Report("bench halo", options.settings(), {"ranks": comm.size}, remarks=[REMARK],
+                    by="grid")  # fmt: skip
+    names = (OURS, JOINT, APART, PACKED, TYPED)
+    cases = [
+        Case({"grid": "x".join(map(str, shape))}, product_of(method=names),
+             partial(_opened, tuple(shape)), against=(PACKED, TYPED, OURS, APART), region=STEADY)
+        for shape in options.shape or SHAPES
+    ]  # fmt: skip
+    sweep(comm, options, report, cases, "exchanging")
     return report.end(comm, options)
 
 
-def _contest(
-    comm: MPI.Intracomm, shape: tuple[int, ...], options: Options, part: Part
-) -> None:
-    """Collective. All contestants on one grid, in turns."""
-    name, near = "x".join(map(str, shape)), len(Layout.of(comm).ranks_per_node) == 1
-    with closing() as stack:
-        grid = Grid(comm, shape, periodic=True)
-        stack.callback(grid.Free)
-        cart = comm.Create_cart(grid.dims, [True] * len(shape), reorder=False)
-        stack.callback(cart.Free)
-        entrants = [
-            _entrant(grid, OURS, [1]),
-            _entrant(grid, JOINT, [FIELDS]),
-            _entrant(grid, APART, [1] * FIELDS),
+def _opened(shape: tuple[int, ...], comm: MPI.Intracomm, stack: ExitStack) -> Make:
+    """Collective. The grid, and what makes fields on it with what fills their ghosts."""
+    grid = Grid(comm, shape, periodic=True)
+    stack.callback(grid.Free)
+    cart = comm.Create_cart(grid.dims, [True] * len(shape), reorder=False)
+    stack.callback(cart.Free)
+
+    def make(labels: Labels) -> Variant:
+        name = labels["method"]
+        if name in (PACKED, TYPED):
+            hand = (Packed if name == PACKED else Typed)(cart, np.zeros_like(grid.zeros()))
+            return ready([hand.array], hand.exchange, hand.free)
+        groups = [
+            [grid.zeros() for _ in range(count)]
+            for count in {OURS: [1], JOINT: [FIELDS], APART: [1] * FIELDS}[name]
         ]
-        for title, kind in ((PACKED, Packed), (TYPED, Typed)):
-            hand = kind(cart, np.zeros_like(entrants[0].fields[0]))
-            stack.callback(hand.free)
-            entrants.append(Entrant(title, [hand.array], hand.exchange))
-        contestants = [
-            steady(comm, each.name, each.exchange, partial(_verdict, comm, grid, each))
-            for each in entrants
-        ]
-        found = race(comm, contestants, iterations=options.iterations, seconds=options.seconds)
-        times = found.times
-        for what, verdict in found.verdicts.items():
-            part.verdicts[f"{name}, {what}: ghosts that are wrong"] = verdict
-    goals = [
-        *((OURS, messages, AGAINST_MESSAGES, shape in WITH_TARGET and near)
-          for messages in (PACKED, TYPED)),
-        (JOINT, OURS, AGAINST_ONE[not near], shape == SEVERAL),
-        (JOINT, APART, AGAINST_APART, True),
-    ]  # fmt: skip
-    for ours, opponent, bound, wanted in goals:
-        part.rows.append(compared(
-            {"grid": name, "update": ours}, times[ours], times[opponent],
-            Target(opponent, bound, least=False), wanted=wanted and comm.size == 2,
-        ))  # fmt: skip
+
+        def exchange() -> None:
+            for group in groups:
+                grid.update(*group)
+
+        return ready([field for group in groups for field in group], exchange, nothing)
+
+    def ready(fields: list[NDArray[Any]], exchange: Call, free: Call) -> Variant:
+        check = partial(_verdict, comm, grid, fields, exchange)
+        return Variant(exchange, check, warm_up=WARM, free=free, set_up=False)
+
+    return make
 
 
-def _entrant(grid: Grid, name: str, together: Sequence[int]) -> Entrant:
-    """Collective. Fields that are updated so many at a time."""
-    groups = [[grid.zeros() for _ in range(count)] for count in together]
-
-    def exchange() -> None:
-        for group in groups:
-            grid.update(*group)
-
-    return Entrant(name, [field for group in groups for field in group], exchange)
-
-
-def _verdict(comm: MPI.Intracomm, grid: Grid, entrant: Entrant) -> Verdict:
+def _verdict(
+    comm: MPI.Intracomm, grid: Grid, fields: Sequence[NDArray[Any]], exchange: Call
+) -> Verdict:
     """Collective. The largest share of ghosts that are wrong on a rank."""
-    return Verdict(comm.allreduce(_wrong(comm, grid, entrant), op=MPI.MAX), 0.0)
+    return Verdict(comm.allreduce(_wrong(comm, grid, fields, exchange), op=MPI.MAX), 0.0)
 
 
-def _wrong(comm: MPI.Intracomm, grid: Grid, entrant: Entrant) -> float:
+def _wrong(
+    comm: MPI.Intracomm, grid: Grid, fields: Sequence[NDArray[Any]], exchange: Call
+) -> float:
     """Collective in the sense of MPI. The share of ghosts, and of all else, that is wrong."""
     found = 0.0
     for turn in range(3):
-        for number, field in enumerate(entrant.fields):
+        for number, field in enumerate(fields):
             field[...] = -1.0
             field[grid.owned] = _numbers(grid, turn + number)[grid.owned]
         comm.Barrier()
-        entrant.exchange()
-        for number, field in enumerate(entrant.fields):
+        exchange()
+        for number, field in enumerate(fields):
             found = max(found, float(np.mean(field != _numbers(grid, turn + number))))
     return found
 

@@ -187,7 +187,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
             tick()
 
     def tell() -> None:
-        show(console(options.terminal), found, trials, defects)
+        show(console(), found, trials, defects)
         if options.json is not None:
             write_json(options.json, {
                 "command": "doctor",

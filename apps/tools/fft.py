@@ -1,13 +1,20 @@
-"""``onesided fft``: transform an array forward and backward with one or several methods."""
+"""``onesided fft`` and ``onesided bench fft``: transforms forward and backward, by several methods.
+
+``bench fft`` sets them beside others: mpi4py-fft with every kernel it has here, and FFTW-MPI in C.
+All are planned as a user would, with their defaults; the arrays of mpi4py-fft's plans are its own,
+so that it copies nothing. What a set-up makes is what is timed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from statistics import median
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import scipy.fft
@@ -15,16 +22,17 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.foreign import ForeignError
-from onesided.apps.bench.race import Check, Contestant, timed, unchecked
-from onesided.apps.bench.selection import BASELINE, Candidates, chosen, hints, prepare, release
-from onesided.apps.cli.failures import from_rank_0, user_errors, words
+from onesided.apps.bench.selection import BASELINE, chosen, hints
+from onesided.apps.bench.store import Part
+from onesided.apps.bench.sweep import Case, Labels, Make, sweep
+from onesided.apps.bench.timing import WARM, Stopwatch, Variant, WatchedComm, unchecked
+from onesided.apps.cli.failures import from_rank_0, words
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.report import Report, Row, byte_count
+from onesided.apps.cli.report import METHOD, Report, byte_count
 from onesided.apps.cli.statistics import Verdict, conclusion
 from onesided.apps.tools.fftw_mpi import FftwMpi
-from onesided.apps.tools.local_work import LocalWork
-from onesided.collectives import agreed, sums
-from onesided.pencilfft import PFFT, newDistArray
+from onesided.collectives import UnsupportedError, sums
+from onesided.pencilfft import PFFT, forget_wisdom, newDistArray
 
 # Is a parallel Fourier transform right? Two ways to know, by the size of the array.
 
@@ -164,31 +172,28 @@ def gathered(
 
 
 SEED = 20240229
+PEER, FFTW_MPI = "mpi4py-fft", "FFTW-MPI"
+OPPONENTS = {"mpi4py-fft": PEER, "fftw-mpi": FFTW_MPI}
+DIRECTIONS = ("forward", "backward")
+#: Kernels of mpi4py-fft, and the modules that they need.
+KERNELS = {"fftw": "mpi4py_fft.fftw", "scipy": "scipy", "numpy": "numpy", "mkl_fft": "mkl_fft"}
+#: The calls of a transpose that move data, and wait for it.
+MOVING = ("open", "start", "ready", "wait", "release")
+COMMUNICATION = "communication"
 
 
-def plan_maker(comm: MPI.Intracomm, options: Options) -> Callable[[str], PFFT]:
-    """Local. What makes the plan of a method, from the options of the transform."""
-    info = hints(options)
-
-    def make(method: str) -> PFFT:
-        return PFFT(
-            comm,
-            tuple(options.shape),
-            dtype=options.dtype,
-            grid=options.process_grid,
-            backend=options.backend,
-            method=method,
-            info=info,
-            effort="measure",
-            order="plan",
-        )
-
-    return make
+def planned(
+    comm: MPI.Intracomm, options: Options, shape: Sequence[int], method: str, order: str = "C"
+) -> PFFT:
+    """Collective. The plan of a method: what it is not told is as usual."""
+    return PFFT(
+        comm, tuple(shape), dtype=options.dtype, grid=options.process_grid,
+        backend=options.backend, method=method, info=hints(options), order=order,
+    )  # fmt: skip
 
 
-def random_input(comm: MPI.Intracomm, plan: PFFT) -> Any:
-    """Local. An input of the forward transform whose spectrum has no large entry."""
-    array = newDistArray(plan, False)
+def random_input(comm: MPI.Intracomm, array: Any) -> Any:
+    """Local. Numbers whose spectrum has no large entry."""
     draw = np.random.default_rng([SEED, comm.rank])
     array[...] = draw.standard_normal(array.shape)
     if array.dtype.kind == "c":
@@ -203,261 +208,218 @@ def exchanged_bytes(comm: MPI.Intracomm, plan: PFFT) -> int:
 
 
 def used_method(plan: PFFT, method: str) -> str:
-    """Local. The method with what it chose on this rank: ``auto (rma-notify)``."""
+    """Local. What a method chose on this rank; nothing where it is one of those that choose."""
     used = list(dict.fromkeys(transpose.method for transpose in plan.transposes))
-    return method if used in ([], [method]) else f"{method} ({', '.join(used)})"
+    return "" if used in ([], [method]) else ", ".join(used)
 
 
-# Transforms in turns: by our methods, and by others if they are asked for.
-#
-# Others are mpi4py-fft with every kernel it has here, the local work of our own plan, and FFTW-MPI
-# in C. Plans of mpi4py-fft transform their own arrays, so that they copy nothing, and FFTW plans by
-# measuring, which is its default; the fastest of them is the opponent. With ``--backend``
-# fftw, numpy, scipy or mkl_fft both sides have that kernel.
-
-PEER, LOCAL, FFTW_MPI = "mpi4py-fft", "local work", "FFTW-MPI"
-DIRECTIONS = ("forward", "backward")
-
-#: Kernels of mpi4py-fft, and the modules that they need.
-KERNELS = {"fftw": "mpi4py_fft.fftw", "scipy": "scipy", "numpy": "numpy", "mkl_fft": "mkl_fft"}
-
-Made = TypeVar("Made")
-Calls = tuple[Callable[[], object], Callable[[], object]]
-
-
-@dataclass
-class Outcome:
-    """What came out: seconds by name and direction, and what there is to say about each method.
-
-    ``pattern`` is of the first plan; ``choices`` tells by method what its plan has decided;
-    ``absent`` why an opponent did not take part; ``facts`` what FFTW-MPI says of itself. ``nbytes``
-    a rank sends in one direction. ``best_peer``: which kernel of mpi4py-fft is the fastest, and
-    stands for it; ``against``: what results are compared with.
-    """
-
-    candidates: Candidates[PFFT]
-    pattern: dict[str, Any]
-    labels: dict[str, str]
-    choices: dict[str, dict[str, Any]]
-    nbytes: int
-    times: dict[tuple[str, str], list[float]] = field(default_factory=dict)
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
-    best_peer: str = ""
-    absent: dict[str, str] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
-    against: str = ""
-
-    @property
-    def methods(self) -> list[str]:
-        """Local. Names of the methods that were timed."""
-        return list(self.labels)
-
-    def both(self, name: str) -> list[float]:
-        """Local. Seconds of forward and backward together, by round."""
-        pairs = zip(*(self.times[name, direction] for direction in DIRECTIONS), strict=True)
-        return [one + other for one, other in pairs]
-
-    def unless_absent(
-        self, name: str, opponents: Sequence[str], make: Callable[[], Made]
-    ) -> Made | None:
-        """Collective. The opponent, where it is asked for and can take part."""
-        try:
-            return make() if name in opponents else None
-        except ForeignError as error:
-            self.absent[name] = str(error)
-            return None
-
-    def setup(self, method: str) -> float | None:
-        """Local. Seconds of making and freeing a plan; None of what is no method."""
-        found = (each.setup + each.freeing for each in self.candidates if each.method == method)
-        return next(found, None)
-
-
-def contest(
-    comm: MPI.Intracomm,
+def transform_case(
     options: Options,
-    names: Sequence[str],
-    opponents: Sequence[str] = (),
+    shape: Sequence[int],
+    methods: Sequence[str],
     *,
+    orders: Sequence[str] = ("C",),
+    opponents: Sequence[str] = (),
     verify: bool = True,
-    lead: float = 0.0,
-) -> Outcome:
-    """Collective. Time the methods and the opponents on ``--shape``, ``--dtype`` and ``--grid``.
+    setups: int = 1,
+    apart: bool = False,
+    labels: Labels | None = None,
+) -> Case:
+    """Local. Transforms forward and backward of an array.
 
-    ``lead``: seconds for which a transform runs before it is timed.
+    ``apart``: the parts of the time are communication and compute instead of the two directions.
     """
-    candidates = prepare(comm, names, plan_maker(comm, options), PFFT.destroy)
-    plans = candidates.made
-    first = next(iter(plans.values()))
-    labels = {method: used_method(plan, method) for method, plan in plans.items()}
-    choices = {method: choice(plan, labels[method]) for method, plan in plans.items()}
-    nbytes = exchanged_bytes(comm, first) // len(DIRECTIONS)
-    outcome = Outcome(candidates, _pattern(comm, first), labels, choices, nbytes)
-    source = random_input(comm, first)
-    entered: dict[str, tuple[Calls, Check]] = {}
-    peers = _peers(comm, options, opponents, outcome)
-    for name, peer in peers.items():
-        array = peer.forward.input_array
-        array[...] = source if array.shape == source.shape else 0.5
-        entered[name] = (peer.forward, peer.backward), _peer_check(comm, peer)
-    local = outcome.unless_absent(LOCAL, opponents, partial(_local_work, comm, options, first))
-    if local is not None:
-        why = unchecked("zeros, which stay zeros: a lower bound, and no transform")
-        entered[LOCAL] = (local.forward, local.backward), why
-    check = FourierCheck(comm, first, source) if verify else None
-    outcome.against = "" if check is None else check.against
-    spectrum, back = newDistArray(first, True), newDistArray(first, False)
-    first.forward(source, spectrum)
-    for name, plan in plans.items():
-        both = partial(plan.forward, source, spectrum), partial(plan.backward, spectrum, back)
-        mine = unchecked("without --verify") if check is None else partial(check, plan)
-        entered[name] = both, mine
-    contestants = {}
-    for name, (calls, each) in entered.items():
-        for direction, call in zip(DIRECTIONS, calls, strict=True):
-            title = f"{name} {direction}"
-            contestants[name, direction] = Contestant(title, call, each, lead=lead)
-            each = unchecked("with the forward transform")
-    start = partial(_fftw_mpi, comm, options, first, lead)
-    fftw = outcome.unless_absent(FFTW_MPI, opponents, start)
-    if fftw is not None:  # by its own clock, which does not see the question and the answer
-        why = unchecked("its program checks a round trip by itself")
-        for direction in DIRECTIONS:
-            run, own = partial(fftw.run, direction), partial(fftw.times, direction)
-            name = f"{FFTW_MPI} {direction}"
-            contestants[FFTW_MPI, direction] = Contestant(name, run, why, alone=True, own=own)
-        outcome.facts = fftw.facts
-    found = timed(comm, list(contestants.values()), options, "transforming")
-    outcome.times = {key: found.times[each.name] for key, each in contestants.items()}
-    outcome.verdicts = {
-        name: found.verdicts[f"{name} {direction}"]
-        for name, direction in contestants if f"{name} {direction}" in found.verdicts
-    }  # fmt: skip
-    if peers:
-        outcome.best_peer = min(peers, key=lambda name: median(outcome.both(name)))
-        for direction in DIRECTIONS:
-            outcome.times[PEER, direction] = outcome.times[outcome.best_peer, direction]
-    if fftw is not None:
-        fftw.close()
-    release(comm, candidates, PFFT.destroy)
-    for peer in peers.values():
-        peer.destroy()
-    return outcome
-
-
-def _pattern(comm: MPI.Intracomm, plan: PFFT) -> dict[str, Any]:
-    return {
-        "shape": list(plan.global_shape(False)),
-        "dtype": plan.dtype(False).name,
-        "grid": [sub.size for sub in plan.subcomm],
-        "transposes": [transpose.nbytes for transpose in plan.transposes],
-        "kernel": plan.backend,
-        "ranks": comm.size,
-    }
-
-
-def choice(plan: PFFT, label: str) -> dict[str, Any]:
-    """Local. What a plan has decided: method, process grid, kernel, and bytes of a block."""
-    return {
-        "method": label,
-        "grid": list(plan.grid),
-        "kernel": plan.backend,
-        "block_bytes": plan.choice.blocking.nbytes,
-    }
-
-
-def in_words(choices: Mapping[str, dict[str, Any]]) -> list[str]:
-    """Local. The same for a person; methods whose plans decided alike share a sentence."""
-    alike: dict[str, list[str]] = {}
-    for decided in choices.values():
-        grid = " x ".join(map(str, decided["grid"]))
-        block = decided["block_bytes"]
-        blocks = "" if block is None else f", blocks of {byte_count(block)}"
-        words = f"grid {grid}, kernel {decided['kernel']}{blocks}"
-        alike.setdefault(words, []).append(decided["method"])
-    return [f"{', '.join(names)}: {words}" for words, names in alike.items()]
-
-
-def _peer_check(comm: MPI.Intracomm, peer: Any) -> Check:
-    """Collective. As of our plans, with its own input and arrays."""
-    from mpi4py_fft import newDistArray as peers_array
-
-    return partial(FourierCheck(comm, peer, np.array(peer.forward.input_array), peers_array), peer)
-
-
-def _peers(
-    comm: MPI.Intracomm, options: Options, opponents: Sequence[str], outcome: Outcome
-) -> dict[str, Any]:
-    """Collective. Plans of mpi4py-fft by name, on the grid that was asked for or its own."""
-    if PEER not in opponents:
-        return {}
-    if find_spec("mpi4py_fft") is None:
-        outcome.absent[PEER] = "it is not installed (it needs FFTW)"
-        return {}
-    from mpi4py_fft import PFFT as PeerPFFT
-
-    grid = options.process_grid
-    shape = tuple(options.shape)
+    variants = [
+        {METHOD: name, **({} if order == "C" else {"order": order})}
+        for order in orders for name in methods
+    ]  # fmt: skip
     kernels = [each for each, needs in KERNELS.items() if find_spec(needs) is not None]
     if options.backend in kernels:  # a kernel by name: the same on both sides
         kernels = [options.backend]
-    found = {}
-    for kernel in kernels:
-        name = f"{PEER} ({kernel})"
-        try:
-            plan = PeerPFFT(comm, shape, dtype=options.dtype, grid=grid, backend=kernel)
-            plan.forward.input_array[...] = 0
-            plan.forward()
-            plan.backward()
-        except Exception as error:  # alike on all ranks: a dtype or a shape that it has not
-            why = words(error)
-            outcome.absent[name] = f"it has not {options.dtype} of this shape ({why})"
-            continue
-        found[name] = plan
-    return found
+    if PEER in opponents:
+        variants += [{METHOD: f"{PEER} {kernel}"} for kernel in kernels]
+    if FFTW_MPI in opponents:
+        variants.append({METHOD: FFTW_MPI})
+    size = {"shape": "x".join(map(str, shape)), "dtype": options.dtype}
+    return Case(
+        size if labels is None else labels,
+        variants,
+        partial(_opened, options, tuple(shape), verify, apart, bool(opponents)),
+        against=(BASELINE, FFTW_MPI),
+        setups=setups,
+        rest="compute" if apart else "",
+        told=_best_kernel,
+    )
 
 
-def _local_work(comm: MPI.Intracomm, options: Options, plan: PFFT) -> LocalWork:
-    """Collective. :class:`ForeignError` where it is not told apart."""
-    if len(options.shape) == 1:
-        raise ForeignError("of one-dimensional arrays it is not told apart")
-    with user_errors(), agreed(comm):
-        return LocalWork(plan, options.backend)
+def _opened(
+    options: Options, shape: tuple[int, ...], verify: bool, apart: bool, fresh: bool,
+    comm: MPI.Intracomm, stack: ExitStack,
+) -> Make:
+    """Collective. Where others take part everybody begins with nothing remembered of earlier runs
+    (``fresh``)."""
+    if fresh:
+        os.environ["ONESIDED_WISDOM"] = "off"
+        forget_wisdom()
+    if fresh and find_spec("mpi4py_fft") is not None and find_spec("mpi4py_fft.fftw") is not None:
+        import_module("mpi4py_fft.fftw").forget_wisdom()
+    shared: dict[str, tuple[Any, Any, Any, Any]] = {}
+
+    def ours(labels: Labels) -> Variant:
+        name, order = labels[METHOD], labels.get("order", "C")
+        plan = planned(comm, options, shape, name, order)
+        if order not in shared:
+            source = random_input(comm, newDistArray(plan, False))
+            check = FourierCheck(comm, plan, source) if verify else None
+            shared[order] = source, newDistArray(plan, True), newDistArray(plan, False), check
+        source, spectrum, back, check = shared[order]
+        parts = {name: Stopwatch() for name in ((COMMUNICATION,) if apart else DIRECTIONS)}
+        calls = partial(plan.forward, source, spectrum), partial(plan.backward, spectrum, back)
+        if apart:
+            for transpose in plan.transposes:
+                parts[COMMUNICATION].watch(transpose, *MOVING)
+        return Variant(
+            _both(calls, () if apart else tuple(parts.values())),
+            unchecked("without --verify") if check is None else partial(check, plan),
+            warm_up=WARM, free=plan.destroy, used=used_method(plan, name), parts=parts,
+            metrics={
+                "bytes": exchanged_bytes(comm, plan), "kernel": plan.backend,
+                "grid": "x".join(str(sub.size) for sub in plan.subcomm),
+            },
+        )  # fmt: skip
+
+    def make(labels: Labels) -> Variant:
+        name = labels[METHOD]
+        if name == FFTW_MPI:
+            return _fftw_mpi(comm, options, shape, shared)
+        if name.startswith(PEER):
+            return _peer(comm, options, shape, name.removeprefix(PEER).strip(), apart)
+        return ours(labels)
+
+    return make
 
 
-def _fftw_mpi(comm: MPI.Intracomm, options: Options, plan: PFFT, lead: float) -> FftwMpi:
-    """Collective. FFTW-MPI, where this is what its program can do: a real array in slabs."""
-    if len(options.shape) != 3 or options.dtype != "float64":
-        raise ForeignError("its program transforms three-dimensional float64 arrays")
-    if plan.grid != (comm.size, 1, 1):
-        raise ForeignError(f"it splits the first axis alone, as --grid {comm.size} does")
-    return FftwMpi(comm, options.shape, lead)
+def _both(
+    calls: tuple[Callable[[], object], Callable[[], object]], watches: Sequence[Stopwatch]
+) -> Callable[[], object]:
+    """Local. One after the other, each under its watch if there is one."""
+    first, second = calls
+    if watches:
+        first, second = (watch.timed(call) for watch, call in zip(watches, calls, strict=True))
 
+    def both() -> None:
+        first()
+        second()
+
+    return both
+
+
+def _peer(
+    comm: MPI.Intracomm, options: Options, shape: Sequence[int], kernel: str, apart: bool
+) -> Variant:
+    """Collective. A plan of mpi4py-fft, on the grid that was asked for or its own."""
+    if find_spec("mpi4py_fft") is None:
+        raise UnsupportedError("it is not installed (it needs FFTW)")
+    library = import_module("mpi4py_fft")
+    try:
+        plan = library.PFFT(comm, tuple(shape), dtype=options.dtype, grid=options.process_grid,
+                            backend=kernel)  # fmt: skip
+        array = plan.forward.input_array
+        random_input(comm, array)
+        check = FourierCheck(comm, plan, np.array(array), library.newDistArray)
+        plan.forward()
+        plan.backward()
+    except Exception as error:  # alike on all ranks: a dtype or a shape that it has not
+        why = f"it has not {options.dtype} of this shape ({words(error)})"
+        raise UnsupportedError(why) from error
+    parts = {name: Stopwatch() for name in ((COMMUNICATION,) if apart else DIRECTIONS)}
+    if apart:
+        for transfer in plan.transfer:
+            transfer.comm = WatchedComm(transfer.comm, parts[COMMUNICATION])
+    call = _both((plan.forward, plan.backward), () if apart else tuple(parts.values()))
+    return Variant(call, partial(check, plan), warm_up=WARM, free=plan.destroy, parts=parts,
+                   metrics={"kernel": kernel})  # fmt: skip
+
+
+def _fftw_mpi(
+    comm: MPI.Intracomm, options: Options, shape: Sequence[int], shared: Any
+) -> Variant:
+    """Collective. FFTW-MPI, where this is what its program can do: a real array in slabs.
+
+    Its times are by its own clock, which does not see the question and the answer.
+    """
+    if len(shape) != 3 or options.dtype != "float64":
+        raise UnsupportedError("its program transforms three-dimensional float64 arrays")
+    asked = list(options.process_grid or (comm.size,))
+    if [each for each in asked if each != 1] not in ([comm.size], []):
+        raise UnsupportedError(f"it splits the first axis alone, as --grid {comm.size} does")
+    try:
+        job = FftwMpi(comm, shape, WARM)
+    except ForeignError as error:
+        raise UnsupportedError(str(error)) from error
+
+    def run() -> None:
+        for direction in DIRECTIONS:
+            job.run(direction)
+
+    def own(count: int) -> list[float]:
+        both = [job.times(direction, count) for direction in DIRECTIONS]
+        return [sum(each) for each in zip(*both, strict=True)]
+
+    why = unchecked("its program checks a round trip by itself")
+    return Variant(run, why, on_root=True, own=own, free=job.close, set_up=False,
+                   metrics=dict(job.facts))  # fmt: skip
+
+
+def _best_kernel(part: Part) -> None:
+    """Local. Everybody is compared with the fastest kernel of mpi4py-fft."""
+    peers = [row for row in part.rows if row.method.startswith(PEER) and row.times]
+    best = min(peers, key=lambda row: median(row.times), default=None)
+    for row in part.rows:
+        if best is not None and row.times:
+            row.against = {**row.against, PEER: best.times}
+        if "init_times_s" in row.metrics:
+            row.metrics["first_setup_s"] = row.metrics["init_times_s"][0]
+    if best is not None:
+        kernel = best.method.removeprefix(PEER).strip()
+        part.remarks.append(f"{PEER} is compared by its fastest kernel, {kernel}")
+
+
+# -- the commands ---------------------------------------------------------------------------------
 
 REMARK = (
     "An iteration is a forward and a backward transform. GB/s: bytes that a rank sends to others, "
     "per second of the whole iteration. Set-up: making and freeing the plan."
 )
+AGAINST = "scipy.fft where the array fits on one rank, else known transforms; and back"
 
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a verification failed."""
-    outcome = contest(comm, options, chosen(options.comm), verify=options.verify)
-    report = Report("fft", options.settings(), outcome.pattern, remarks=[REMARK])
-    if options.verify:
-        report.remarks.append(conclusion(outcome.verdicts.values(), outcome.against))
-    whole = {method: outcome.both(method) for method in outcome.methods}
-    for each in outcome.candidates:
-        row, method = Row({"method": each.method}, reason=each.reason), each.method
-        if not each.reason:
-            row = Row(
-                {"method": outcome.labels[method]},
-                whole[method],
-                setup=outcome.setup(method),
-                nbytes=len(DIRECTIONS) * outcome.nbytes,
-                against={name: whole[name] for name in (BASELINE,) if name in whole},
-                details={direction: outcome.times[method, direction] for direction in DIRECTIONS},
-                verdict=outcome.verdicts.get(method),
-            )
-        report.rows.append(row)
+    return _end(comm, options, "fft", [options.shape], {}, options.verify)
+
+
+def run_bench(comm: MPI.Intracomm, options: Options) -> int:
+    """Collective. The command ``bench fft``."""
+    opponents = [OPPONENTS[word] for word in options.against]
+    more = {"orders": options.order, "opponents": opponents, "setups": options.repeats}
+    return _end(comm, options, "bench fft", options.shape or SHAPES, more, True)
+
+
+SHAPES = ([64] * 3, [128] * 3, [256] * 3)
+
+
+def _end(
+    comm: MPI.Intracomm, options: Options, command: str, shapes: Sequence[Sequence[int]],
+    more: dict[str, Any], verify: bool,
+) -> int:
+    """Collective. Time all transforms, and tell."""  # fmt: skip
+    pattern = {"ranks": comm.size, "shapes": [list(shape) for shape in shapes]}
+    report = Report(command, options.settings(), pattern, remarks=[REMARK], by="shape")
+    names = chosen(options.comm)
+    cases = [transform_case(options, shape, names, verify=verify, **more) for shape in shapes]
+    sweep(comm, options, report, cases, "transforming")
+    verdicts = [row.verdict for row in report.rows if row.verdict is not None]
+    if verdicts:
+        report.remarks.append(conclusion(verdicts, AGAINST))
     return report.end(comm, options)

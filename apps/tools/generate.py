@@ -11,18 +11,18 @@ import h5py
 import numpy as np
 from mpi4py import MPI
 
-from onesided.apps.bench.race import clocked
+from onesided.apps.bench.timing import clocked
 from onesided.apps.cli.failures import CommandError, user_errors
 from onesided.apps.cli.options import Options, edge
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.tools.spmv import vector
+from onesided.apps.tools.trace_mesh import trace_mesh
 from onesided.collectives import agreed
 from onesided.sparse import read
 from onesided.sparse.files.marketwriter import Form, write_matrixmarket
 from onesided.sparse.files.store import write
-from onesided.sparse.generators.grids import stencil7, stencil27
-from onesided.sparse.generators.mesh import trace_mesh
+from onesided.sparse.grids import stencil7, stencil27
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.partition import Partition
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import argparse
 
-from onesided.apps.cli.options import SIZES, positive, run_options, take, timed, transform
+from onesided.apps.cli.options import (
+    SIZES,
+    InputFile,
+    run_options,
+    take,
+    timed,
+    transform,
+)
 
 
 def tune(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided tune``."""
-    run_options(parser, "auto")
+    run_options(parser, None)
     take(parser, "sizes", SIZES, "that every rank sends, in equal blocks to all")
     parser.add_argument(
         "--show",
@@ -57,6 +64,7 @@ def spmv(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
         metavar="FILE",
+        type=InputFile,
         nargs="?",
         help="Matrix Market, Harwell-Boeing, npz or HDF5 (default: the matrix of the package)",
     )
@@ -72,44 +80,50 @@ def doctor(parser: argparse.ArgumentParser) -> None:
     run_options(parser, "all")
 
 
+FIGURES = "the figures that the report has of it; several are FILE-1, FILE-2 and so on"
+
+
 def bench_fft(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided bench fft``."""
-    transform(parser, "256 256 256")
+    said = "64 64 64, 128 128 128 and 256 256 256"
+    take(parser, "shape", note="of an array; may be repeated", said=said, action="append")
+    take(parser, "dtype", "float64", "real types are transformed real to complex")
+    take(parser, "backend", "auto")
+    take(parser, "grid", "auto")
     run_options(parser, "auto,rma-notify")
     timed(parser, "20")
+    take(parser, "repeats", "5", "set-ups, which are timed")
+    parser.add_argument(
+        "--order",
+        choices=("C", "plan"),
+        nargs="+",
+        default=["C"],
+        help="memory order of the spectrum: that of C, or the plan's own (default C)",
+    )
     parser.add_argument(
         "--against",
-        choices=("mpi4py-fft", "local-work", "fftw-mpi"),
+        choices=("mpi4py-fft", "fftw-mpi"),
         nargs="+",
-        help="with what to compare (default mpi4py-fft local-work; all with --targets)",
+        default=["mpi4py-fft", "fftw-mpi"],
+        help="with what to compare (default both)",
     )
-    take(parser, "targets", note="without --shape and --grid")
-    take(parser, "quick", note="the shapes of --targets divided by 16, without targets")
-    take(parser, "strict")
+    take(parser, "picture", note=FIGURES)
 
 
 def bench_spmv(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided bench spmv``."""
-    take(parser, "comm", said="rma-fence,rma-notify; with --targets rma-notify")
-    run_options(parser, None)
+    run_options(parser, "rma-fence,rma-notify")
     timed(parser, "200")
-    take(parser, "shape", "64", "points along an edge of a cube, N**3 rows")
-    take(parser, "targets", note="products, halos, solutions, reading; against PETSc too")
-    take(parser, "quick", note="the generated matrices of --targets divided by 64, without targets")
-    take(parser, "strict")
+    note = "points along an edge of a cube, N**3 rows, of each matrix of a 27-point stencil"
+    take(parser, "shape", note=note, said="64 and 100")
+    take(parser, "mesh", said="1000000, where neither --shape nor --matrices are given")
     take(
         parser,
         "matrices",
-        note="Matrix Market, or folders of these, for --targets",
+        note="files that spmv reads, or folders of Matrix Market files",
         said="those of the folder that ONESIDED_MATRICES names",
     )
-    parser.add_argument(
-        "--entries",
-        metavar="N",
-        type=positive,
-        default=500_000,
-        help="of those, matrices with more than N entries (default 500000)",
-    )
+    take(parser, "picture", note=FIGURES)
 
 
 def bench_halo(parser: argparse.ArgumentParser) -> None:
@@ -123,4 +137,4 @@ def bench_halo(parser: argparse.ArgumentParser) -> None:
         said="256 256, 2048 2048, 128 128 128 and 64 64 64",
         action="append",
     )
-    take(parser, "strict")
+    take(parser, "picture", note=FIGURES)

@@ -1,11 +1,16 @@
-"""``onesided spmv``: multiply a matrix from a file with a vector, by one or several methods."""
+"""``onesided spmv`` and ``onesided bench spmv``: products of a sparse matrix and a vector.
+
+``bench spmv`` sets them beside SciPy's serial product, of the whole matrix on rank 0 while others
+sleep, and PETSc's MatMult of the same rows in the same partition, in a job of its own.
+"""
 
 from __future__ import annotations
 
 import operator
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
 from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -18,27 +23,20 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.foreign import ForeignError
-from onesided.apps.bench.race import (
-    LEAD,
-    STEADY,
-    Contestant,
-    Race,
-    repeats,
-    steady,
-    timed,
-    unchecked,
-)
-from onesided.apps.bench.selection import BASELINE, Candidates, chosen, hints, prepare, release
+from onesided.apps.bench.selection import BASELINE, chosen, hints
+from onesided.apps.bench.sweep import Case, Labels, Make, sweep
+from onesided.apps.bench.timing import STEADY, WARM, Variant, repeats, unchecked
 from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import on_rank_0, reading
-from onesided.apps.cli.report import Report, Row
+from onesided.apps.cli.report import METHOD, Report
 from onesided.apps.cli.statistics import Verdict, conclusion
 from onesided.apps.report.chart import save_traffic
-from onesided.apps.tools.petsc import Petsc, question
-from onesided.apps.tools.rowblock import Maker
-from onesided.collectives import agreed
-from onesided.sparse import DistMatrix, read
+from onesided.apps.tools.petsc import Petsc, installed, question
+from onesided.apps.tools.rowblock import Maker, RowBlock
+from onesided.apps.tools.trace_mesh import trace_mesh
+from onesided.collectives import UnsupportedError, agreed
+from onesided.sparse import DistMatrix, Partition, read, stencil27
 
 PETSC, SCIPY = "PETSc", "SciPy"
 TOLERANCE = 50.0  # rounding errors allowed, in units of the dtype's epsilon
@@ -46,109 +44,199 @@ REMARK = (
     "An iteration is one product. GB/s: bytes of the matrix, its indices and the vectors that all "
     "ranks read and write, per second. Set-up: initializing and freeing the halo's request."
 )
+FOLDER = "ONESIDED_MATRICES"  # the variable that names a folder of matrices
+GRIDS, MESH = (64, 100), 1_000_000  # points along an edge; triangles
+
+Whole = Callable[[DistMatrix], Any]
 
 
-@dataclass
-class Outcome:
-    """What came out: the race of products, and what there is to say about the matrix.
-
-    ``labels`` by method, with how it multiplies; ``setups`` of the halo's requests. ``moved``:
-    bytes that one product reads and writes at least. ``absent`` tells why an opponent did not take
-    part, ``facts`` what PETSc says of itself.
-    """
-
-    candidates: Candidates[DistMatrix]
-    labels: dict[str, dict[str, str]]
-    setups: dict[str, float]
-    shape: tuple[int, int]
-    nnz: int
-    moved: int
-    race: Race = field(default_factory=Race)
-    absent: dict[str, str] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
-
-    def rows(self, hidden: Sequence[str] = ()) -> list[Row]:
-        """Local. For every method its time, or why it has none."""
-        times, rows = self.race.times, []
-        against = {name: times[name] for name in (SCIPY, BASELINE) if name in times}
-        for each in self.candidates:
-            name = each.method
-            row = Row({"method": name}, reason=each.reason)
-            if not each.reason:
-                setup = self.setups[name] + each.freeing
-                row = Row(self.labels[name], times[name], setup, self.moved, against, hidden=hidden)
-                row.verdict = self.race.verdicts.get(name)
-            rows.append(row)
-        return rows
+def product_case(
+    labels: Labels, methods: Sequence[str], opened: Callable[..., Any], *, steady: bool = True
+) -> Case:
+    """Local. ``opened``: Collective, gives what makes a variant. ``steady``: products in a row."""
+    variants = [{METHOD: name} for name in methods]
+    return Case(labels, variants, opened, against=(BASELINE, SCIPY, PETSC),
+                region=STEADY if steady else 0.0)  # fmt: skip
 
 
-def contest(
-    comm: MPI.Intracomm,
-    options: Options,
-    candidates: Candidates[DistMatrix],
-    whole: Callable[[DistMatrix], Any] | None,
-    *,
-    serial: bool = True,
-    in_a_row: bool = False,
-    petsc: Callable[[Any], Petsc] | None = None,
-) -> Outcome:
-    """Collective. Time products of all of them with the same matrix, then free them.
+def ready(
+    comm: MPI.Intracomm, matrix: DistMatrix, method: str, whole: Any, *, checked: bool
+) -> Variant:
+    """Collective. Products of a matrix, which ends with it; ``whole``: of SciPy, on rank 0."""
+    x = vector(*matrix.col_range, matrix.dtype)
+    check = partial(against_scipy, comm, matrix, whole) if checked else unchecked("not asked for")
+    return Variant(
+        product(matrix, x), check, warm_up=WARM if checked else 0.0, free=matrix.Free,
+        used="" if matrix.method == method else matrix.method, set_up=halo_setup(comm, matrix),
+        metrics={"bytes": traffic(matrix), "kernel": matrix.kernel_name},
+    )  # fmt: skip
 
-    ``whole``: makes SciPy's matrix on rank 0, Collective, with which ours are checked, and which
-    takes part on rank 0 alone where ``serial``. ``in_a_row``: see :func:`.steady`. ``petsc``
-    begins the job that multiplies with x.
-    """
-    matrices = candidates.made
-    first = next(iter(matrices.values()))
-    outcome = Outcome(
-        candidates,
-        {name: label(name, each) for name, each in matrices.items()},
-        {name: halo_setup(comm, each) for name, each in matrices.items()},
-        first.shape,
-        first.nnz,
-        traffic(first),
-    )
-    alone = None if whole is None else whole(first)
-    x = vector(*first.col_range, first.dtype)
-    every = vector(0, first.shape[1], first.dtype) if serial else None
-    enter = partial(steady, comm) if in_a_row else Contestant
-    contestants = [
-        enter(
-            name, product(each, x),
-            unchecked("without --verify") if whole is None
-            else partial(against_scipy, comm, each, alone),
-        )
-        for name, each in matrices.items()
-    ]  # fmt: skip
-    if serial:
-        why = unchecked("SciPy is what others are checked against")
-        multiply = partial(operator.matmul, alone, every)  # on rank 0, which has both
-        contestants.append(enter(SCIPY, multiply, why, alone=True))
-    job: Petsc | None = None
-    if petsc is not None:
-        try:
-            job = petsc(every)
-            outcome.facts = job.facts
-            asked = question(repeats(comm, contestants[0].call, STEADY), LEAD)
-            why = unchecked("a library in a job of its own, with the rows that SciPy has, too")
-            own = partial(job.times, asked)  # its clock does not see the question and the answer
-            contestants.append(Contestant(PETSC, partial(job.run, asked), why, alone=True, own=own))
-        except ForeignError as error:
-            outcome.absent[PETSC] = str(error)
-    outcome.race = timed(comm, contestants, options, "multiplying")
-    if job is not None:
-        job.close()
-    release(comm, candidates, DistMatrix.Free)
-    return outcome
+
+# -- onesided spmv --------------------------------------------------------------------------------
 
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a verification failed."""
     names = chosen(options.comm)
     if options.file is not None:
-        return _run(comm, options, names, Path(options.file), options.file)
+        return _run(comm, options, names, Path(options.file))
     with as_file(shipped()) as path:
-        return _run(comm, options, names, path, path.name)
+        return _run(comm, options, names, path)
+
+
+def _run(comm: MPI.Intracomm, options: Options, names: list[str], path: Path) -> int:
+    info = hints(options)
+    report = Report("spmv", options.settings(), {}, remarks=[REMARK])
+
+    def opened(comm: MPI.Intracomm, stack: ExitStack) -> Make:
+        with reading(on_rank_0(comm), f"reading {path.name}") as advance:
+            first = partial(read, comm, path, info=info, partition=options.partition,
+                            progress=advance)  # fmt: skip
+        maker = Maker(lambda method: first(method=method), info)
+        whole = _by_scipy(comm, path) if options.verify else None
+
+        def make(labels: Labels) -> Variant:
+            matrix = maker(labels[METHOD])
+            if not report.pattern:
+                report.pattern = _pattern(comm, matrix, path.name)
+                if options.picture is not None:
+                    sent = matrix.report().sent
+                    title = f"{path.name} on {comm.size} ranks"
+                    by_rank_0(comm, partial(save_traffic, options.picture, title, sent))
+            return ready(comm, matrix, labels[METHOD], whole, checked=options.verify)
+
+        return make
+
+    sweep(comm, options, report, [product_case({}, names, opened, steady=False)], "multiplying")
+    if options.verify:
+        verdicts = [row.verdict for row in report.rows if row.verdict is not None]
+        report.remarks.append(conclusion(verdicts, "SciPy's product on rank 0"))
+    return report.end(comm, options.but(picture=None))
+
+
+# -- onesided bench spmv --------------------------------------------------------------------------
+
+BENCH_REMARK = (
+    "vs PETSc: MatMult with the same rows on each rank, by the fastest matrix type that its build "
+    "has; vs SciPy: the whole matrix on rank 0, others asleep. Products in a row, after "
+    f"{WARM * 1e3:.0f} ms that do not count, for at least {STEADY * 1e3:.0f} ms."
+)
+
+
+def run_bench(comm: MPI.Intracomm, options: Options) -> int:
+    """Collective. The command ``bench spmv``."""
+    names = [*chosen(options.comm), SCIPY, PETSC]
+    report = Report("bench spmv", options.settings(), {"ranks": comm.size, "matrices": {}},
+                    remarks=[BENCH_REMARK], by="matrix")  # fmt: skip
+    cases = [
+        product_case({"matrix": name}, names, partial(_opened, make, options))
+        for name, make in matrices(comm, options).items()
+    ]
+    sweep(comm, options, report, cases, "multiplying")
+    verdicts = [row.verdict for row in report.rows if row.verdict is not None]
+    report.remarks.append(conclusion(verdicts, "SciPy's product on rank 0"))
+    return report.end(comm, options)
+
+
+def matrices(
+    comm: MPI.Intracomm, options: Options
+) -> dict[str, Callable[[MPI.Intracomm], RowBlock]]:
+    """Collective. By name what makes this rank's rows: files, and made ones.
+
+    :class:`.CommandError` on every rank for a file that is not there.
+    """
+
+    def find() -> list[Path]:
+        named = options.matrices or [each for each in (os.environ.get(FOLDER, ""),) if each]
+        found: list[Path] = []
+        for path in map(Path, named):
+            inside = sorted(path.iterdir()) if path.is_dir() else [path]
+            found += [each for each in inside if not path.is_dir() or ".mtx" in each.name]
+        for path in found:
+            path.open("rb").close()
+        return found
+
+    made: dict[str, Callable[[MPI.Intracomm], RowBlock]] = {
+        re.sub(r"\.\w+(\.gz)?\Z", "", path.name): partial(_of_file, path=path)
+        for path in from_rank_0(comm, find)
+    }
+    for points in options.shape or (() if options.matrices else GRIDS):
+        made[f"27-point {points}^3"] = partial(grid, points)
+    if options.mesh is None:
+        options.mesh = 0 if options.shape or options.matrices else MESH
+    if options.mesh:
+        made[f"mesh {options.mesh}"] = partial(_mesh, options.mesh)
+    return made
+
+
+def _opened(
+    source: Callable[[MPI.Intracomm], RowBlock], options: Options,
+    comm: MPI.Intracomm, stack: ExitStack,
+) -> Make:
+    """Collective. The matrix by every method, whole on rank 0, and in PETSc."""  # fmt: skip
+    block = source(comm)
+    maker = block.maker(comm, hints(options))
+    held: dict[str, Any] = {}
+
+    def make(labels: Labels) -> Variant:
+        name = labels[METHOD]
+        if name in (SCIPY, PETSC):
+            if not held:
+                raise UnsupportedError("no matrix could be made")
+            every = vector(0, block.shape[1], block.entries.dtype)
+            return _serial(held["whole"], every) if name == SCIPY else _petsc(comm, block, every)
+        matrix = maker(name)
+        if not held:
+            held["whole"] = matrix.gather()
+        return ready(comm, matrix, name, held["whole"], checked=True)
+
+    return make
+
+
+def _serial(whole: Any, every: NDArray[Any]) -> Variant:
+    """Local. SciPy's product, on rank 0, which has the matrix."""
+    why = unchecked("SciPy is what others are checked against")
+    return Variant(partial(operator.matmul, whole, every), why, on_root=True, warm_up=WARM,
+                   set_up=False)  # fmt: skip
+
+
+def _petsc(comm: MPI.Intracomm, block: RowBlock, every: NDArray[Any]) -> Variant:
+    """Collective. PETSc's, by its own clock, which does not see the question and the answer."""
+    job = petsc_job(comm, block, every)
+    trial = question(1, 0.0)
+    asked = question(repeats(comm, partial(job.run, trial), STEADY, on_root=True), WARM)
+    why = unchecked("its product has been compared with SciPy's of the same rows")
+    facts = {name: job.facts[name] for name in ("type", "version", "types")}
+    return Variant(partial(job.run, asked), why, on_root=True, own=partial(job.times, asked),
+                   free=job.close, set_up=False, metrics=facts)  # fmt: skip
+
+
+def petsc_job(comm: MPI.Intracomm, block: RowBlock, x: Any) -> Petsc:
+    """Collective. ``UnsupportedError`` on every rank where it cannot take part."""
+    try:
+        return Petsc(comm, from_rank_0(comm, installed), block, x)
+    except ForeignError as error:
+        raise UnsupportedError(str(error)) from error
+
+
+def grid(points: int, comm: MPI.Intracomm) -> RowBlock:
+    """Local. The 27-point matrix of a cube."""
+    share = Partition.even(points**3, comm.size).range(comm.rank)
+    return RowBlock.even(comm, stencil27(points, share))
+
+
+def _mesh(size: int, comm: MPI.Intracomm) -> RowBlock:
+    return RowBlock.even(comm, trace_mesh(comm, size))
+
+
+def _of_file(comm: MPI.Intracomm, path: Path) -> RowBlock:
+    """Collective. A pattern, all of whose values are the same, gets random ones."""
+    block = RowBlock.of_file(comm, path)
+    values = block.entries.data
+    different = comm.allgather([values.min(), values.max()] if len(values) else [])
+    if len({value for each in different for value in each}) == 1:
+        values[:] = np.random.default_rng(comm.rank).random(len(values))
+    return block
 
 
 def shipped() -> Any:
@@ -161,39 +249,13 @@ def shipped() -> Any:
     return min(found, key=lambda entry: entry.name)
 
 
-def _run(comm: MPI.Intracomm, options: Options, names: list[str], path: Path, shown: str) -> int:
-    info = hints(options)
-    with reading(on_rank_0(comm, options), f"reading {Path(shown).name}") as advance:
-        make = partial(
-            read, comm, path, info=info, partition=options.partition, progress=advance
-        )
-        maker = Maker(lambda method: make(method=method), info)
-        candidates = prepare(comm, names, maker, DistMatrix.Free)
-    matrix = next(iter(candidates.made.values()))
-    report = Report("spmv", options.settings(), _pattern(comm, matrix, shown), remarks=[REMARK])
-    if options.picture is not None:
-        sent = matrix.report().sent
-        title = f"{Path(shown).name} on {comm.size} ranks"
-        by_rank_0(comm, partial(save_traffic, options.picture, title, sent))
-    whole = partial(_by_scipy, comm, path) if options.verify else None
-    outcome = contest(comm, options, candidates, whole, serial=False)
-    if options.verify:
-        verdicts = outcome.race.verdicts.values()
-        report.remarks.append(conclusion(verdicts, "SciPy's product on rank 0"))
-    report.rows = outcome.rows()
-    return report.end(comm, options)
+# -- what both have -------------------------------------------------------------------------------
 
 
 def product(matrix: DistMatrix, x: NDArray[Any]) -> Callable[[], object]:
     """Local. The call that is timed: a product into memory that is there."""
     y = np.empty(matrix.row_range[1] - matrix.row_range[0], matrix.dtype)
     return lambda: matrix.dot(x, y)
-
-
-def label(method: str, matrix: DistMatrix) -> dict[str, str]:
-    """Local. The method, with what ``auto`` chose, and the way to multiply."""
-    used = method if matrix.method == method else f"{method} ({matrix.method})"
-    return {"method": used, "product": matrix.kernel_name}
 
 
 def halo_setup(comm: MPI.Intracomm, matrix: DistMatrix) -> float:
@@ -222,7 +284,7 @@ def against_scipy(comm: MPI.Intracomm, matrix: DistMatrix, whole: Any) -> Verdic
     return Verdict(error, TOLERANCE * float(np.finfo(matrix.dtype).eps))
 
 
-def _by_scipy(comm: MPI.Intracomm, path: Path, _: DistMatrix) -> Any:
+def _by_scipy(comm: MPI.Intracomm, path: Path) -> Any:
     """Collective. The matrix of a file, read by SciPy on rank 0; :class:`CommandError` for a
     format that SciPy has not, or not all of."""
     with user_errors(), agreed(comm):

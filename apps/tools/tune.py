@@ -30,15 +30,13 @@ AUTO = "auto"
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command."""
-    if options.comm != AUTO:
-        raise CommandError(f"--comm {options.comm}: tune is about the method {AUTO}")
     tuning: Any = by_rank_0(comm, partial(_file, afresh=options.afresh))
     if not options.show:
         _measure(comm, options)
     place = facts(comm)
 
     def tell() -> None:
-        show(console(options.terminal), tuning)
+        show(console(), tuning)
         if options.json is not None:
             write_json(options.json, {
                 "command": "tune", "settings": options.settings(), "versions": versions(),

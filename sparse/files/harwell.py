@@ -1,4 +1,5 @@
-"""The Harwell-Boeing and Rutherford-Boeing formats: header, Fortran formats, fields. No MPI here.
+"""The Harwell-Boeing and Rutherford-Boeing formats: header, Fortran formats, fields. No MPI here:
+rank 0 reads such a file whole.
 
 Sources: I. Duff, R. Grimes, J. Lewis, Users' Guide for the Harwell-Boeing Sparse Matrix
 Collection, 1992; I. Duff, R. Grimes, J. Lewis, The Rutherford-Boeing Sparse Matrix Collection,
@@ -8,15 +9,17 @@ row indices, values.
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from onesided.sparse.errors import HarwellBoeingError
-from onesided.sparse.files.entries import parse_block
+from onesided.sparse.errors import HarwellBoeingError, MatrixFileError
 from onesided.sparse.files.matrixmarket import Header, quoted
 from onesided.sparse.files.textfile import TextFile
 
@@ -37,8 +40,9 @@ _FORMAT = re.compile(
 )
 _BARE_EXPONENT = re.compile(rb"(?<=[0-9.])([+-])")
 _TO_E = bytes.maketrans(b"DdQq", b"EEEE")
-_TO_LINES = bytes.maketrans(b" \t\r", b"\n\n\n")
 _LARGEST = np.iinfo(np.int64).max // 4
+BLOCK_BYTES = 1 << 22  # that are parsed at a time
+Tell = Callable[[int, int], object] | None
 
 
 @dataclass(frozen=True)
@@ -79,14 +83,62 @@ class Section:
     fields: int
 
 
-@dataclass(frozen=True)
-class BoeingHeader:
-    """The header as that of any matrix file, and the sections; a pattern has no values."""
+def load_boeing(path: str | os.PathLike[str], tell: Tell = None) -> sparse.coo_array:
+    """Local. The matrix of a file, symmetry expanded; :class:`HarwellBoeingError` names the line.
 
-    matrix: Header
-    pointers: Section
-    indices: Section
-    values: Section | None
+    ``tell(done, total)`` is called now and then, with bytes.
+    """
+    file = TextFile(path, HarwellBoeingError)
+    try:
+        head, sections = _header(file)
+        pointers, rows, *values = (_numbers_of(file, section, tell) for section in sections)
+    finally:
+        file.close()
+    falls = np.flatnonzero(np.diff(pointers) < 0)
+    if len(falls):
+        at = int(falls[0])
+        raise MatrixFileError(
+            f"{file.path}: pointer {at + 1} is {pointers[at + 1] - 1}, the one before it "
+            f"{pointers[at] - 1}"
+        )
+    if (pointers[0], pointers[-1]) != (1, head.entries + 1):
+        found = f"from {pointers[0] - 1} to {pointers[-1] - 1}, not from 0 to {head.entries}"
+        raise MatrixFileError(f"{file.path}: pointers go {found}")
+    rows -= 1
+    bad = np.flatnonzero((rows < 0) | (rows >= head.shape[0]))
+    if len(bad):
+        raise MatrixFileError(
+            f"{file.path}: row index {rows[bad[0]]} of entry {bad[0]} is out of range, there are "
+            f"{head.shape[0]} rows"
+        )
+    found_values = values[0] if values else np.ones(head.entries)
+    if head.field == "complex":
+        found_values = found_values.view(np.complex128)
+    cols = np.repeat(np.arange(head.shape[1]), np.diff(pointers))
+    rows, cols, found_values = head.expand(rows, cols, found_values)
+    return sparse.coo_array((found_values, (rows, cols)), shape=head.shape)
+
+
+def _numbers_of(file: TextFile, section: Section, tell: Tell) -> NDArray[Any]:
+    """The numbers of the next section, read in blocks."""
+    form, begin = section.format, file.line
+    left, first = form.lines(section.fields), 0
+    dtype = np.dtype(np.int64 if form.integer else np.float64)
+    found: list[NDArray[Any]] = [np.zeros(0, dtype)]
+    while left:
+        line, text = file.block(BLOCK_BYTES, left)
+        if not text:
+            break
+        found.append(parse_fields(file.path, section, text, line, first).astype(dtype))
+        left, first = left - text.count(b"\n"), first + text.count(b"\n") * form.repeat
+        file.tell(tell)
+    numbers = np.concatenate(found)
+    if len(numbers) < section.fields:
+        raise HarwellBoeingError(
+            f"{file.path} is truncated: of {section.fields} fields of {section.name}s, from line "
+            f"{begin} on, it holds {len(numbers)}"
+        )
+    return numbers
 
 
 def looks_like_boeing(lines: list[bytes]) -> bool:
@@ -94,8 +146,8 @@ def looks_like_boeing(lines: list[bytes]) -> bool:
     return len(lines) >= 3 and _TYPE.match(lines[2]) is not None
 
 
-def read_boeing_header(file: TextFile) -> BoeingHeader:
-    """Local. Read the first lines; raises :class:`HarwellBoeingError` naming the bad one."""
+def _header(file: TextFile) -> tuple[Header, list[Section]]:
+    """The first lines as the header of any matrix file, and the sections that follow."""
     try:
         lines = [file.readline() for _ in range(4)]
         counts = _numbers(file.path, 2, lines[1], 1)
@@ -114,12 +166,9 @@ def read_boeing_header(file: TextFile) -> BoeingHeader:
     matrix = Header(file.path, "coordinate", field, symmetry, (n_rows, n_cols), entries, number)
     formats = _formats(file.path, lines[3], matrix)
     parts = {"pattern": 0, "complex": 2}.get(field, 1)
-    return BoeingHeader(
-        matrix,
-        Section("column pointer", formats[0], n_cols + 1),
-        Section("row index", formats[1], entries),
-        Section("value", formats[2], parts * entries) if parts else None,
-    )
+    fields = {"column pointer": n_cols + 1, "row index": entries, "value": parts * entries}
+    sections = zip(fields, formats, fields.values(), strict=False)
+    return matrix, [Section(*section) for section in sections]
 
 
 def _numbers(path: str, number: int, line: bytes, least: int) -> list[int]:
@@ -163,71 +212,44 @@ def _formats(path: str, line: bytes, matrix: Header) -> list[Format]:
     return formats
 
 
-@dataclass(frozen=True)
-class _FieldLines(Header):
-    """Fields one below the other, as parse_block reads the values of an array file."""
-
-    section: str = ""
-    repeat: int = 1
-
-    def error(self, line: int, text: str) -> HarwellBoeingError:
-        """The error of a field, counted from 1; names its line of the file."""
-        number = self.size_line + (line - 1) // self.repeat
-        return HarwellBoeingError(f"{self.path}, line {number}: {self.section}: {text}")
-
-
 def parse_fields(path: str, section: Section, text: bytes, line: int, first: int) -> NDArray[Any]:
     """Local. The numbers of whole lines, which begin with field ``first`` of the section.
 
     A field reads as Fortran reads it: exponents with D, or with a sign alone; without a point,
-    the last ``decimals`` digits are behind it. Raises :class:`HarwellBoeingError` naming the
-    line of a field that is no number.
+    the last ``decimals`` digits are behind it.
     """
     form = section.format
-    kind = "integer" if form.integer else "real"
-    shape = (section.fields, 1)
-    head = _FieldLines(path, "array", kind, "general", shape, 0, line, section.name, form.repeat)
-    whole = min(section.fields - first, text.count(b"\n") * form.repeat)
-    values = _parse_apart(head, text.translate(_TO_E), form, whole)
-    return _parse_fixed(head, text, form, whole) if values is None else values
-
-
-def _parse_apart(head: _FieldLines, text: bytes, form: Format, count: int) -> NDArray[Any] | None:
-    """The numbers where blanks are between all of them, so that there are as many words as fields.
-
-    Then the words are the fields, in files whose fields have the width that they say, and in
-    those of programs that write other widths. None where that is not so, or not sure.
-    """
-    blank = np.frombuffer(b" " + text, np.uint8) <= ord(" ")
-    if np.count_nonzero(blank[:-1] & ~blank[1:]) != count:
-        return None
-    pointed = not form.decimals or text.count(b".") == count
-    if not pointed or (form.scale and text.upper().count(b"E") != count):
-        return None
-    try:
-        values = parse_block(head, text.translate(_TO_LINES), 1).values
-    except HarwellBoeingError:
-        return None
-    return values if len(values) == count else None
-
-
-def _parse_fixed(head: _FieldLines, text: bytes, form: Format, count: int) -> NDArray[Any]:
-    """The numbers, each in its columns."""
-    cells = _cells(head.path, text, form, head.size_line)
-    fields = cells.reshape(-1, form.width)[:count]
-    blank = np.flatnonzero((fields <= ord(" ")).all(axis=1))
-    if len(blank):
-        raise head.error(int(blank[0]) + 1, "a number is missing")
-    lines = np.full((len(fields), form.width + 1), ord("\n"), np.uint8)
+    count = min(section.fields - first, text.count(b"\n") * form.repeat)
+    fields = _cells(path, text, form, line).reshape(-1, form.width)[:count]
+    lines = np.full((count, form.width + 1), ord("\n"), np.uint8)
     lines[:, :-1] = fields
-    if form.integer:
-        return parse_block(head, lines.tobytes(), 1).values
-    words = lines.tobytes().translate(_TO_E)
+    joined = lines.tobytes()
+    if not form.integer:
+        joined, text = (
+            _BARE_EXPONENT.sub(rb"E\1", part.translate(_TO_E)) for part in (joined, text)
+        )
+    words = joined.split(b"\n")[:-1]
+    apart = text.split()
+    pointed = form.integer or text.count(b".") == count
+    if len(apart) == count and pointed and not form.scale:
+        words = apart  # programs that write other widths than they say leave blanks
+    number = int if form.integer else float
+    kind = np.dtype(np.int64 if form.integer else np.float64)
     try:
-        values = parse_block(head, words, 1).values
-    except HarwellBoeingError:
-        values = parse_block(head, _BARE_EXPONENT.sub(rb"E\1", words), 1).values
-    return _scaled(values, fields, form)
+        values = np.fromiter(map(number, words), kind, count)
+    except (ValueError, OverflowError):
+        for place, word in enumerate(words):
+            try:
+                kind.type(number(word))
+            except (ValueError, OverflowError) as error:
+                what = "a number is missing"
+                if word.strip():
+                    what = f"{quoted(word.strip())} is no number"
+                raise HarwellBoeingError(
+                    f"{path}, line {line + place // form.repeat}: {section.name}: {what}"
+                ) from error
+        raise
+    return values if form.integer or words is apart else _scaled(values, fields, form)
 
 
 def _cells(path: str, text: bytes, form: Format, line: int) -> NDArray[np.uint8]:

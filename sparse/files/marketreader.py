@@ -15,13 +15,13 @@ from functools import partial
 from mpi4py import MPI
 from numpy.typing import DTypeLike
 
+from onesided.sparse.alike import vector_dtype
 from onesided.sparse.errors import MatrixMarketError
 from onesided.sparse.files.dealing import Advance, Turn, raise_of, turns
 from onesided.sparse.files.entries import Block, excess_line, parse_block
 from onesided.sparse.files.matrixmarket import Header, quoted, read_header
 from onesided.sparse.files.ownlines import read_own_lines
 from onesided.sparse.files.textfile import TextFile
-from onesided.sparse.matrix import vector_dtype
 from onesided.sparse.partition import index_dtype
 from onesided.sparse.triplets import Triplets
 

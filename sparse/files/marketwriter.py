@@ -94,6 +94,8 @@ def _write(
         with agreed(comm), open(draft, "r+b") as file:
             file.seek(start)
             file.writelines(texts)
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def _parts(rows: Any, first: int, shape: tuple[int, int], form: Form) -> Iterator[sparse.coo_array]:

@@ -1,8 +1,10 @@
-"""Files of other packages: PETSc's binary matrices, MATLAB's; and vectors as NumPy's ``.npy``."""
+"""Files of other packages: PETSc's binary matrices, MATLAB's, SciPy's; and vectors as ``.npy``."""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,13 +13,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from onesided.collectives import agreed
+from onesided.sparse.alike import vector_dtype
 from onesided.sparse.assembly import Choices, check_room, from_blocks
 from onesided.sparse.errors import MatrixFileError, naming
 from onesided.sparse.files.dealing import Advance
-from onesided.sparse.matrix import DistMatrix, vector_dtype
+from onesided.sparse.matrix import DistMatrix
+from onesided.sparse.moving import balanced, before
 from onesided.sparse.partition import Partition, index_dtype
 from onesided.sparse.scatter import from_scipy
 from onesided.sparse.vector import DistVector
+
+Reader = Callable[[MPI.Intracomm, str | os.PathLike[str], Choices, Advance], DistMatrix]
+Load = Callable[[str, Advance], Any]
 
 _MATRIX, _VECTOR = 1211216, 1211214  # PETSc's numbers at the beginning of an object
 
@@ -42,21 +49,26 @@ def read_petsc(
         n_rows, n_cols, entries = (int(number) for number in head[1:])
         if min(n_rows, n_cols, entries) < 0:
             raise ValueError("a dense matrix" if entries == -1 else f"sizes are {head[1:]}")
-        before = index.itemsize * (4 + n_rows + entries)
-        kind = _value_kind(name, before, entries)
+        behind = index.itemsize * (4 + n_rows + entries)
+        kind = _value_kind(name, behind, entries)
         vector_dtype(kind.newbyteorder("="), choices.dtype)
     check_room(comm, (n_rows, n_cols))
+    even = Partition.even(n_rows, comm.size)
     with agreed(comm), naming(name):
-        lengths = np.fromfile(name, index, n_rows, offset=4 * index.itemsize).astype(np.int64)
-        if lengths.min(initial=0) < 0 or lengths.sum() != entries:
-            raise ValueError(f"rows have {lengths.sum()} entries, the file says {entries}")
-        rows = Partition.balanced(lengths + 1, comm.size)
+        lengths = _row_lengths(name, index, *even.range(comm.rank))
+    if before(comm, int(lengths.sum()))[1] != entries:
+        with agreed(comm), naming(name):
+            raise ValueError(f"the rows have not the {entries} entries that the file says")
+    rows = balanced(comm, lengths + 1) or even
+    with agreed(comm), naming(name):
         start, stop = rows.range(comm.rank)
-        first, mine = int(lengths[:start].sum()), lengths[start:stop]
+        mine = _row_lengths(name, index, start, stop)
         count = int(mine.sum())
+    first = before(comm, count)[0]
+    with agreed(comm), naming(name):
         place = index.itemsize * (4 + n_rows + first)
         columns = np.fromfile(name, index, count, offset=place)
-        values = np.fromfile(name, kind, count, offset=before + kind.itemsize * first)
+        values = np.fromfile(name, kind, count, offset=behind + kind.itemsize * first)
         if len(columns) != count or len(values) != count:
             raise ValueError("cut short")
         if count and not (0 <= columns.min() and columns.max() < n_cols):
@@ -69,6 +81,14 @@ def read_petsc(
     if progress is not None and comm.rank == 0:
         progress(os.path.getsize(name), os.path.getsize(name))
     return from_blocks(comm, local, rows, choices)
+
+
+def _row_lengths(name: str, index: np.dtype[Any], start: int, stop: int) -> NDArray[np.int64]:
+    """Local. How many entries some of the rows have."""
+    found = np.fromfile(name, index, stop - start, offset=(4 + start) * index.itemsize)
+    if len(found) != stop - start or found.min(initial=0) < 0:
+        raise ValueError("the lengths of rows are cut short, or below zero")
+    return found.astype(np.int64)
 
 
 def _value_kind(name: str, before: int, entries: int) -> np.dtype[Any]:
@@ -84,27 +104,43 @@ def _value_kind(name: str, before: int, entries: int) -> np.dtype[Any]:
     raise ValueError(f"truncated: {size - before} bytes are left for {entries} values")
 
 
-def read_matlab(
-    comm: MPI.Intracomm, path: str | os.PathLike[str], choices: Choices, progress: Advance
-) -> DistMatrix:
-    """Collective. The first sparse matrix of a MATLAB file, which rank 0 reads whole.
+def by_rank_0(load: Load) -> Reader:
+    """What reads a file whole on rank 0, by a Local function, and deals out the matrix."""
 
-    SuiteSparse's is the field A of the structure Problem. Of version 7.3 (HDF5) it is told that
-    SciPy does not read it.
-    """
-    found: Any = None
-    with agreed(comm):
-        if comm.rank == 0:
-            found = _matlab(os.fspath(path))
-    how = {"method": choices.method, "info": choices.info, "dtype": choices.dtype}
-    return from_scipy(
-        comm, found, partition=choices.partition, kernel=choices.kernel,
-        **how,  # type: ignore[arg-type]
-    )  # fmt: skip
+    def read_whole(
+        comm: MPI.Intracomm, path: str | os.PathLike[str], choices: Choices, progress: Advance
+    ) -> DistMatrix:
+        name, found = os.fspath(path), None
+        with agreed(comm):
+            if comm.rank == 0:
+                found = load(name, progress)
+                with naming(name):
+                    vector_dtype(found.dtype)
+                if progress is not None:
+                    progress(os.path.getsize(name), os.path.getsize(name))
+        check_room(comm, comm.bcast(None if found is None else found.shape))
+        return from_scipy(
+            comm, found, method=choices.method, info=choices.info, dtype=choices.dtype,
+            partition=choices.partition, kernel=choices.kernel,
+        )  # fmt: skip
+
+    return read_whole
 
 
-def _matlab(path: str) -> Any:
-    """Local. The matrix."""
+def load_npz(path: str, progress: Advance) -> Any:
+    """Local. SciPy's own format."""
+    with open(path, "rb"), naming(path):
+        found: Any = sparse.load_npz(path)
+        if found.ndim != 2 or found.dtype.kind not in "biufc":
+            raise ValueError(f"an array of {found.dtype} and shape {found.shape}, not a matrix")
+        if found.format in ("csr", "csc"):
+            found.check_format(full_check=True)
+        return found
+
+
+def load_matlab(path: str, progress: Advance) -> Any:
+    """Local. The first sparse matrix of a MATLAB file; SuiteSparse's is the field A of the
+    structure Problem. Of version 7.3 (HDF5) it is told that SciPy does not read it."""
     import scipy.io  # slow to import
 
     with open(path, "rb") as file:
@@ -126,12 +162,17 @@ def _matlab(path: str) -> Any:
 def read_vector(
     comm: MPI.Intracomm, path: str | os.PathLike[str], partition: Partition | None = None
 ) -> DistVector:
-    """Collective. A vector (n,), or block of k (n, k), from NumPy's ``.npy``; each rank its part.
+    """Collective. A vector (n,), or block of k (n, k), each rank its part, from a file.
+
+    NumPy's ``.npy``, or a Matrix Market file (``.mtx``, ``.mtx.gz``), as SuiteSparse's right-hand
+    sides are, which rank 0 reads; a file of one column is a vector.
 
     ``partition`` None: even blocks. Raises the same error on every rank: ``OSError`` where a rank
     cannot read the file, :class:`MatrixFileError` where it holds no such array.
     """
     name = os.fspath(path)
+    if re.search(r"\.(mtx|mm)(\.gz)?\Z", name, re.IGNORECASE):
+        return _market_vector(comm, name, partition)
     block: NDArray[Any] = np.zeros(0)
     with agreed(comm, ("read_vector", name)):
         with open(name, "rb"):
@@ -149,3 +190,22 @@ def read_vector(
             native = whole.dtype.newbyteorder("=")
             block = np.array(whole[start:stop], native, order="C")
     return DistVector(comm, rows, block)
+
+
+def _market_vector(comm: MPI.Intracomm, name: str, partition: Partition | None) -> DistVector:
+    """Collective. What rank 0 reads of a Matrix Market file."""
+    whole: Any = None
+    with agreed(comm, ("read_vector", name)):
+        if comm.rank == 0:
+            import scipy.io  # slow to import
+
+            with open(name, "rb"), naming(name):
+                found: Any = scipy.io.mmread(name)
+                whole = found.toarray() if sparse.issparse(found) else np.asarray(found)
+            whole = whole[:, 0].copy() if whole.shape[1] == 1 else whole
+            if partition is not None and partition.size != len(whole):
+                raise MatrixFileError(
+                    f"{name}: {len(whole)} entries, the partition has {partition.size}"
+                )
+    rows = partition or Partition.even(comm.bcast(None if whole is None else len(whole)), comm.size)
+    return DistVector.scatter(comm, whole, rows)

@@ -14,13 +14,17 @@ from numpy.typing import DTypeLike
 from onesided.collectives import agreed
 from onesided.sparse.assembly import Choices, from_any_rank
 from onesided.sparse.errors import MatrixFileError
-from onesided.sparse.files.boeingreader import read_boeing
 from onesided.sparse.files.dealing import BLOCK_BYTES, Advance
-from onesided.sparse.files.harwell import looks_like_boeing
+from onesided.sparse.files.harwell import load_boeing, looks_like_boeing
 from onesided.sparse.files.marketreader import read_triplets
 from onesided.sparse.files.matrixmarket import quoted
-from onesided.sparse.files.npz import read_npz
-from onesided.sparse.files.packages import read_matlab, read_petsc
+from onesided.sparse.files.packages import (
+    Reader,
+    by_rank_0,
+    load_matlab,
+    load_npz,
+    read_petsc,
+)
 from onesided.sparse.files.storereader import read_store
 from onesided.sparse.files.textfile import TextFile
 from onesided.sparse.halo import Info
@@ -49,9 +53,10 @@ def read(
     Duplicate entries are summed as SciPy's ``tocsr()`` does, zeros of an array file are left
     out, NaN is kept.
 
-    A plain Matrix Market file and an HDF5 file are read by all ranks at once; what only rank 0
-    sees, or what is packed, is read by rank 0 and dealt in blocks of 4 MiB. No rank holds more
-    than its share of the entries, its rows, and such a block. An HDF5 file must be seen by all.
+    A plain Matrix Market file, an HDF5 file and PETSc's are read by all ranks at once; a Matrix
+    Market file that only rank 0 sees, or that is packed, is read by rank 0 and dealt in blocks of
+    4 MiB. No rank holds more than its share of the entries, its rows, and such a block. The other
+    formats are read whole by rank 0. HDF5 and PETSc's files must be seen by all.
 
     ``partition`` says who owns which rows, see :func:`~onesided.sparse.partitioned`; "rows": in
     contiguous blocks balanced by nonzeros. ``dtype`` is that of the matrix and of the vectors it
@@ -69,9 +74,6 @@ def read(
         if comm.rank == 0:
             found = _format_of(path)
     return FORMATS[comm.bcast(found)].read(comm, path, choices, progress)
-
-
-Reader = Callable[[MPI.Intracomm, str | os.PathLike[str], Choices, Advance], DistMatrix]
 
 
 @dataclass(frozen=True)
@@ -114,18 +116,18 @@ def _read_archive(
                 boeing = not file.readline().lower().startswith(b"%%matrixmarket")
             finally:
                 file.close()
-    read_entries = read_boeing if comm.bcast(boeing) else read_triplets
-    return _entries_by(read_entries)(comm, path, choices, progress)
+    reader = by_rank_0(load_boeing) if comm.bcast(boeing) else _entries_by(read_triplets)
+    return reader(comm, path, choices, progress)
 
 
 FORMATS = {
     "Matrix Market": Format(r"\.(mtx|mm)(\.gz)?\Z", _entries_by(read_triplets)),
-    "Harwell-Boeing": Format(r"\.(rb|hb|[rcpi][suhzr]a)(\.gz)?\Z", _entries_by(read_boeing)),
-    "npz": Format(r"\.npz\Z", _entries_by(read_npz)),
+    "Harwell-Boeing": Format(r"\.(rb|hb|[rcpi][suhzr]a)(\.gz)?\Z", by_rank_0(load_boeing)),
+    "npz": Format(r"\.npz\Z", by_rank_0(load_npz)),
     "HDF5": Format(r"\.(h5|hdf5|h5ad)\Z", read_store),
     "archive": Format(r"\.(tar\.gz|tgz)\Z", _read_archive),
     "PETSc binary": Format(r"\.petsc\Z", read_petsc),
-    "MATLAB": Format(r"\.mat\Z", read_matlab),
+    "MATLAB": Format(r"\.mat\Z", by_rank_0(load_matlab)),
 }
 _MAGIC = {
     b"PK\x03\x04": "npz",

@@ -28,6 +28,12 @@ from onesided.sparse.vector import DistVector
 
 PIECE_BYTES = 1 << 24  # that are written at a time
 KIND = "csr_matrix"
+MATRIX_ENDINGS, VECTOR_ENDINGS = (".h5", ".hdf5", ".mtx"), (".npy",)
+#: Endings that say what a file holds; any other one gets the format of the thing's kind.
+ENDINGS = (
+    *MATRIX_ENDINGS, *VECTOR_ENDINGS, ".gz", ".mm", ".tgz", ".h5ad", ".npz", ".petsc", ".mat",
+    ".rb", ".hb", ".rua", ".rsa",
+)  # fmt: skip
 
 
 def write(thing: DistMatrix | DistVector, path: str | os.PathLike[str]) -> None:
@@ -42,9 +48,12 @@ def write(thing: DistMatrix | DistVector, path: str | os.PathLike[str]) -> None:
 
     Raises the same error on every rank: ``OSError`` where the system fails, as on a full disk
     or where a rank does not see the folder; ``TypeError`` for what is neither; ``ValueError`` for
-    a reordered matrix in a Matrix Market file.
+    a reordered matrix in a Matrix Market file, and for the ending of another format (``.npz``,
+    ``.mtx.gz``), which :func:`~onesided.sparse.read` would believe.
     """
     if isinstance(thing, DistVector):
+        with agreed(thing.comm, ("write", os.fspath(path))):
+            _check_ending(path, thing)
         with drafted(thing.comm, path) as draft:
             _write_vector(thing, draft)
         return
@@ -55,7 +64,8 @@ def write(thing: DistMatrix | DistVector, path: str | os.PathLike[str]) -> None:
     comm = thing.comm
     rows = thing.local_rows()
     with agreed(comm, ("write", os.fspath(path))):
-        market = os.fspath(path).endswith(".mtx")
+        market = os.fspath(path).lower().endswith(".mtx")
+        _check_ending(path, thing)
         if market and thing.ordering is not None:
             raise ValueError(f"{os.fspath(path)}: the matrix is reordered; write it as HDF5 (.h5)")
     if market:
@@ -70,6 +80,15 @@ def write(thing: DistMatrix | DistVector, path: str | os.PathLike[str]) -> None:
         places = comm.bcast(places)
         with agreed(comm), naming(draft):
             _fill(draft, places, parts)
+
+
+def _check_ending(path: str | os.PathLike[str], thing: DistMatrix | DistVector) -> None:
+    """Local. ``ValueError`` for the name of a format that is read, but not written so."""
+    name = os.fspath(path)
+    kinds = MATRIX_ENDINGS if isinstance(thing, DistMatrix) else VECTOR_ENDINGS
+    if any(name.lower().endswith(ending) for ending in ENDINGS if ending not in kinds):
+        written = ", ".join(kinds)
+        raise ValueError(f"{name}: a {type(thing).__name__} is written as {written}")
 
 
 def _write_vector(vector: DistVector, draft: str) -> None:

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from onesided.collectives import agreed
+from onesided.sparse.alike import vector_dtype
 from onesided.sparse.assembly import Choices, check_room, from_any_rank, from_blocks
 from onesided.sparse.errors import MatrixFileError, naming
 from onesided.sparse.files.dealing import Advance
 from onesided.sparse.files.store import KIND
-from onesided.sparse.matrix import DistMatrix, vector_dtype
+from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import balanced
 from onesided.sparse.partition import Partition, index_dtype
 from onesided.sparse.triplets import Triplets, sent_to

@@ -1,1 +1,1 @@
-"""Local products y = A x: compiled ones, SciPy's and MKL's."""
+"""Local products y = A x: compiled ones, and SciPy's."""

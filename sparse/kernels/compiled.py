@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onesided.collectives.program import VARIABLE
-from onesided.sparse.kernels.scipy_calls import Csr
+from onesided.sparse.kernels.rows import Csr
 
 if TYPE_CHECKING:
     from onesided.sparse._product import Product as CompiledProduct

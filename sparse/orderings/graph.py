@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 from scipy import sparse
 
-from onesided.collectives import ResourceError, agree
+from onesided.collectives import ResourceError
+from onesided.sparse.moving import gathered
 from onesided.sparse.partition import Partition, index_dtype
 from onesided.sparse.triplets import Triplets, route
 
 GRAPH_BYTES = 4 << 30  # that a gathered graph may take on one rank
-_ITEMS_AT_ONCE = 1 << 26
 
 
 def gathered_graph(
@@ -56,39 +53,3 @@ def _own_pattern(comm: MPI.Intracomm, rows: sparse.csr_array, given: Partition) 
     there = route(comm, [Triplets(here.cols, here.rows, here.values)], given)
     both = [part.to_rows(start, stop, given.size) for part in (here, there)]
     return sparse.csr_array(both[0] + both[1])
-
-
-def gathered(comm: MPI.Intracomm, part: NDArray[Any]) -> NDArray[Any] | None:
-    """Collective. All ranks' parts in one array on rank 0; None elsewhere. One dtype on all."""
-    lengths = agree(comm, None, f"gathered {part.dtype}", len(part))
-    if comm.rank != 0:
-        for first in range(0, len(part), _ITEMS_AT_ONCE):
-            comm.Send(part[first : first + _ITEMS_AT_ONCE], dest=0)
-        return None
-    whole = np.empty(sum(lengths), part.dtype)
-    whole[: len(part)] = part
-    filled = len(part)
-    for source in range(1, comm.size):
-        stop = filled + lengths[source]
-        for first in range(filled, stop, _ITEMS_AT_ONCE):
-            comm.Recv(whole[first : min(first + _ITEMS_AT_ONCE, stop)], source=source, tag=0)
-        filled = stop
-    return whole
-
-
-def dealt(comm: MPI.Intracomm, whole: NDArray[Any] | None, given: Partition) -> NDArray[Any]:
-    """Collective. This rank's block, by ``given``, of an array that rank 0 has."""
-    dtype = comm.bcast(None if whole is None else whole.dtype)
-    if dtype is None:
-        raise ValueError("rank 0 has no array to deal")
-    start, stop = given.range(comm.rank)
-    if whole is not None and comm.rank == 0:
-        for rank in range(1, comm.size):
-            first, last = given.range(rank)
-            for begin in range(first, last, _ITEMS_AT_ONCE):
-                comm.Send(whole[begin : min(begin + _ITEMS_AT_ONCE, last)], dest=rank)
-        return whole[start:stop]
-    part = np.empty(stop - start, dtype)
-    for begin in range(0, len(part), _ITEMS_AT_ONCE):
-        comm.Recv(part[begin : begin + _ITEMS_AT_ONCE], source=0, tag=0)
-    return part

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from onesided.collectives import agreed
-from onesided.sparse.moving import balanced
-from onesided.sparse.orderings.graph import dealt, gathered, gathered_graph
+from onesided.sparse.moving import balanced, gathered, scattered
+from onesided.sparse.orderings.graph import gathered_graph
 from onesided.sparse.orderings.metis import check_metis, metis_parts
 from onesided.sparse.partition import Partition
 
@@ -108,7 +108,7 @@ def _by_metis(
     with agreed(comm):
         if graph is not None and weights is not None:
             owners = metis_parts(graph, weights, comm.size)
-    return _by_owners(comm, dealt(comm, owners, given), given)
+    return _by_owners(comm, scattered(comm, owners, given), given)
 
 
 def _by_bandwidth(
@@ -129,7 +129,7 @@ def _by_bandwidth(
             numbers[order] = np.arange(len(order))
             partition = Partition.balanced(weights[order], comm.size)
     partition = comm.bcast(partition)
-    return _numbering(comm, partition, dealt(comm, numbers, given), given)
+    return _numbering(comm, partition, scattered(comm, numbers, given), given)
 
 
 ORDERS: dict[str, Callable[[MPI.Intracomm, sparse.csr_array, Partition, int], Numbering]] = {

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from onesided.collectives import Alltoallv_init, RequestError, agreed
+from onesided.sparse.alike import shared_dtype
 from onesided.sparse.halo import Info
-from onesided.sparse.moving import blocks_of, counterparts, moved, shared_dtype
+from onesided.sparse.moving import blocks_of, counterparts, moved
 from onesided.sparse.orderings.graph import GRAPH_BYTES
 from onesided.sparse.orderings.numbering import How, numbering
 from onesided.sparse.partition import Partition, index_dtype, split_columns
@@ -188,7 +189,7 @@ def partitioned(
         if getattr(rows, "format", None) != "csr" or rows.ndim != 2:
             raise TypeError(f"rows in CSR expected, not {type(rows).__name__}")
     given = blocks_of(comm, rows.shape)
-    dtype = shared_dtype(comm, rows.dtype)
+    dtype = shared_dtype(comm, rows.dtype, bool(rows.nnz))
     private = comm.Dup()
     try:
         new = numbering(private, rows, given, how, budget)

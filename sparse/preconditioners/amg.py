@@ -11,21 +11,23 @@ Computational Physics 188 (2003), 593-610.
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from onesided.collectives.agreement import agreed
 from onesided.collectives.context import Scoped
 from onesided.sparse import rows as moving
+from onesided.sparse.alike import columns, vector_dtype
 from onesided.sparse.linear import Linear
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import lengths
 from onesided.sparse.partition import Partition
-from onesided.sparse.preconditioners.jacobi import check_square, checked_diagonal
+from onesided.sparse.preconditioners.jacobi import checked_diagonal
 from onesided.sparse.preconditioners.preconditioner import OfMatrix
 
 try:
@@ -35,7 +37,7 @@ except ImportError:  # no compiler was present
 
 Vector = NDArray[Any]
 
-_POWER_STEPS = 12
+_KRYLOV_STEPS = 10
 #: The part of the spectrum that the smoother takes away, as parts of the largest eigenvalue seen.
 _LOWEST, _HIGHEST = 0.1, 1.1
 _LEAST_GAIN = 0.7  # rows of a coarser level to those of a finer one, at most
@@ -64,28 +66,38 @@ class AMG(OfMatrix, Scoped):
         strength: float = 0.08,
         degree: int = 2,
         coarsest: int = 600,
+        reuse: bool = False,
+        dtype: DTypeLike | None = None,
     ) -> None:
-        """Collective. ``near_nullspace``: this rank's block, (n,) or (n, m), of vectors that A
-        makes small, ones if None; of elasticity the rigid body motions. ``block``: consecutive
-        unknowns of a node, which are aggregated together. Connections weaker than ``strength``
-        times the geometric mean of the diagonal are left out of aggregates, half as strong ones
-        on each coarser level. ``degree``: products of a smoothing.
+        """Collective. ``near_nullspace``: this rank's block, (n,) or (n, m), or a DistVector, of
+        vectors that A makes small, ones if None; of elasticity the rigid body motions. ``block``:
+        consecutive unknowns of a node, which are aggregated together. Connections weaker than
+        ``strength`` times the geometric mean of the diagonal are left out of aggregates, half as
+        strong ones on each coarser level. ``degree``: products of a smoothing. ``reuse``: where A
+        gets other values, prolongations are kept and coarser matrices alone computed anew.
+        ``dtype``: that of the hierarchy, such as float32, which needs half the memory and time,
+        under a solver in double precision; A's own if None.
 
         Raises the same error on every rank: ``ValueError`` for a matrix that is not square, a
         zero on its diagonal, shapes and numbers that do not fit.
         """
-        with agreed(A.comm, ("AMG", block, strength, degree, coarsest, near_nullspace is None)):
+        how = block, strength, degree, coarsest, near_nullspace is None, reuse, dtype
+        with agreed(A.comm, ("AMG", how)):
             n = A.row_range[1] - A.row_range[0]
-            given = np.ones(n) if near_nullspace is None else np.asarray(near_nullspace)
-            self._modes = given.reshape(len(given), -1).astype(A.dtype)
-            if len(self._modes) != n or not self._modes.shape[1]:
-                raise ValueError(f"near_nullspace has shape {given.shape}; this rank has {n} rows")
+            self._kind = np.dtype(A.dtype if dtype is None else dtype)
+            vector_dtype(A.dtype, self._kind)
             if block < 1 or n % block:
                 raise ValueError(f"blocks of {block} in {n} rows")
             if degree < 1 or coarsest < 1 or not 0 <= strength < 1:
                 raise ValueError(f"degree {degree}, coarsest {coarsest}, strength {strength}")
+        given = np.ones(n, A.dtype) if near_nullspace is None else near_nullspace
+        self._modes = columns(A.comm, "near_nullspace", given, n, self._kind)
+        with agreed(A.comm):
+            if not self._modes.shape[1]:
+                raise ValueError("near_nullspace has no vectors")
         self._block, self._strength, self._degree = block, strength, degree
-        self._coarsest = coarsest
+        self._coarsest, self._reuse = coarsest, reuse
+        self._own: DistMatrix | None = None  # A in another dtype
         self._levels: list[_Level] = []
         self._inverse: Vector | None = None
         super().__init__(A)
@@ -95,15 +107,34 @@ class AMG(OfMatrix, Scoped):
         """Local. True after ``Free``."""
         return not self._levels
 
+    @property
+    def complexity(self) -> float:
+        """Local. Entries of the matrices of all levels, divided by those of the first."""
+        entries = [level.A.nnz for level in self._levels]
+        return sum(entries) / max(entries[0], 1) if entries else 0.0
+
     def __repr__(self) -> str:
         sizes = ", ".join(str(level.A.shape[0]) for level in self._levels)
-        return f"<AMG with levels of {sizes} rows>"
+        return f"<AMG with levels of {sizes} rows, operator complexity {self.complexity:.2f}>"
 
     def _build(self) -> None:
-        self.Free()
         A, modes = self.matrix, self._modes
         with agreed(A.comm):
-            check_square(A)
+            A.check_square("AMG")
+        kept = [(level.P, level.PH) for level in self._levels[:-1]] if self._reuse else []
+        self._free(bool(kept))
+        if self._kind != A.dtype:
+            A = self._own = A.astype(self._kind)
+        if kept:
+            for P, PH in kept:
+                if P is None:
+                    break
+                level = _Level(A, self._degree, P, PH)
+                self._levels.append(level)
+                A = A.galerkin(P)
+            self._levels.append(_Level(A, self._degree))
+            self._invert(A)
+            return
         nodes = np.arange(len(modes)) // self._block
         strength = self._strength
         while True:
@@ -128,19 +159,21 @@ class AMG(OfMatrix, Scoped):
             return
         whole = A.comm.bcast(A.gather())
         with agreed(A.comm):
-            dense = whole.toarray()
+            dense = whole.toarray().astype(np.result_type(A.dtype, np.float64))
             if not np.all(np.isfinite(dense)):
                 raise ValueError("the coarsest matrix holds what is no number")
-            inverse = np.linalg.pinv((dense + dense.conj().T) / 2, hermitian=True, rcond=1e-13)
-            if np.max(np.abs(dense - dense.conj().T), initial=0) > 1e-10 * np.max(
-                np.abs(dense), initial=0
-            ):
-                inverse = np.linalg.pinv(dense, rcond=1e-13)
+            rounding = len(dense) * float(np.finfo(A.dtype).eps)
+            skew = np.max(np.abs(dense - dense.conj().T), initial=0)
+            least = max(1e-13, rounding)
+            if skew <= max(1e-10, rounding) * np.max(np.abs(dense), initial=0):
+                inverse = np.linalg.pinv((dense + dense.conj().T) / 2, hermitian=True, rcond=least)
+            else:
+                inverse = np.linalg.pinv(dense, rcond=least)
             self._inverse = np.ascontiguousarray(inverse[slice(*A.row_range)].astype(A.dtype))
 
     def apply(self, r: NDArray[Any], out: NDArray[Any]) -> None:
         """Collective. out = M r."""
-        kind = self.matrix.dtype
+        kind = self._kind
         if r.dtype.kind == "c" and kind.kind != "c":
             for source, target in ((r.real, out.real), (r.imag, out.imag)):
                 target[:] = self._cycle(0, np.ascontiguousarray(source, kind))
@@ -164,19 +197,28 @@ class AMG(OfMatrix, Scoped):
 
     def Free(self) -> None:
         """Collective. Free the requests of the coarser levels; a second time has no effect."""
+        self._free(False)
+
+    def _free(self, keep: bool) -> None:
+        """Collective. Free the matrices of the levels, and unless they are kept the ways between
+        them."""
         for number, level in enumerate(self._levels):
-            if level.P is not None:
+            if level.P is not None and not keep:
                 level.P.Free()
             if number:
                 level.A.Free()
-        self._levels = []
+        if self._own is not None:
+            self._own.Free()
+        self._levels, self._own = [], None
 
 
 class _Level:
     """A matrix, its smoother, and the way to the next level, if there is one."""
 
-    def __init__(self, A: DistMatrix, degree: int) -> None:
-        """Collective."""
+    def __init__(
+        self, A: DistMatrix, degree: int, P: DistMatrix | None = None, PH: Linear | None = None
+    ) -> None:
+        """Collective. With the way to the next level, where that is known."""
         self.A, self._degree = A, degree
         with agreed(A.comm):
             self.diagonal = checked_diagonal(A)
@@ -184,27 +226,51 @@ class _Level:
         n = len(self._scale)
         self._x, self._rest, self._step, self._image = (np.zeros(n, A.dtype) for _ in range(4))
         self.radius = self._spectral_radius()
-        self.P: DistMatrix | None = None
-        self.PH: Linear = A
-        self.right = self._x[:0]
+        self.P = P
+        self.PH: Linear = A if PH is None else PH
+        width = 0 if P is None else P.col_range[1] - P.col_range[0]
+        self.right = np.zeros(width, A.dtype)
 
     def _spectral_radius(self) -> float:
-        """Collective. About the largest eigenvalue of the scaled matrix, by its powers."""
-        A, y = self.A, self._image
+        """Collective. About the largest absolute eigenvalue of the scaled matrix.
+
+        By Arnoldi's method (Lanczos' where A is Hermitian), which sees an eigenvalue that stands
+        alone in a few steps; powers of the matrix would not.
+        """
+        A, kind = self.A, np.result_type(self.A.dtype, np.float64)
+        steps = min(_KRYLOV_STEPS, A.shape[0])
+        basis = np.zeros((steps + 1, len(self._scale)), A.dtype)
+        small = np.zeros((steps + 1, steps), kind)
         rng = np.random.default_rng(A.row_range[0])
-        x = rng.standard_normal(len(y)).astype(A.dtype)
-        found = 1.0
-        for _ in range(_POWER_STEPS):
-            A.multiply(x, y)
-            y *= self._scale
-            mine = np.array([np.vdot(x, x).real, np.vdot(y, y).real])
-            total = np.empty(2)
-            A.comm.Allreduce(mine, total, op=MPI.SUM)
-            if not total[0] or not total[1]:
-                return 1.0
-            found = float(np.sqrt(total[1] / total[0]))
-            np.multiply(y, 1.0 / np.sqrt(total[1]), out=x, casting="same_kind")
-        return found
+        basis[0] = rng.standard_normal(len(self._scale))
+        length = self._lengths(basis[:1], basis[0])[0].real
+        if not length > 0:
+            return 1.0
+        basis[0] *= 1.0 / math.sqrt(length)
+        done = 0
+        for step in range(steps):
+            image = basis[step + 1]
+            A.multiply(basis[step], self._image)
+            np.multiply(self._image, self._scale, out=image)
+            for _ in range(2):
+                parts = self._lengths(basis[: step + 1], image)
+                small[: step + 1, step] += parts
+                image -= parts.astype(A.dtype) @ basis[: step + 1]
+            done = step + 1
+            rest = math.sqrt(self._lengths(basis[step + 1 : step + 2], image)[0].real)
+            if not rest > 1e-3 * np.abs(small[: step + 1, step]).max() or step + 1 == steps:
+                break
+            small[step + 1, step] = rest
+            image *= 1.0 / rest
+        values = np.linalg.eigvals(small[:done, :done]) if np.all(np.isfinite(small)) else [1.0]
+        return float(np.max(np.abs(values))) or 1.0
+
+    def _lengths(self, basis: Vector, vector: Vector) -> Vector:
+        """Collective. Scalar products of the rows of a basis with a vector."""
+        mine = (basis.conj() @ vector).astype(np.result_type(vector.dtype, np.float64))
+        total = np.empty_like(mine)
+        self.A.comm.Allreduce(mine, total, op=MPI.SUM)
+        return total
 
     def coarsen(self, tentative: sparse.csr_array, coarse: Partition) -> DistMatrix:
         """Collective. P = (I - w D^-1 A) T and the matrix P.H A P.
@@ -227,12 +293,7 @@ class _Level:
         self.P = DistMatrix(comm, smoothed, A.row_partition, coarse, **how)
         self.PH = self.P.H
         self.right = np.zeros(tentative.shape[1], A.dtype)
-        image = moving.product(comm, local, A.pattern, smoothed, ordered=False)
-        local = self.P.local()
-        if local.dtype.kind == "c":
-            local = local.conj()
-        rows = moving.transposed_product(comm, local, self.P.pattern, image)
-        return DistMatrix(comm, rows, coarse, coarse, **how)
+        return A.galerkin(self.P)
 
     def rest(self, b: Vector) -> Vector:
         """Collective. b - A x; also what may be written to until the next smoothing."""
@@ -278,17 +339,33 @@ def _everywhere(A: DistMatrix, block: Vector) -> Vector:
 def _aggregates(
     local: sparse.csr_array, diagonal: Vector, nodes: NDArray[np.int64], strength: float
 ) -> NDArray[np.int64]:
-    """Local. For each row the number of its aggregate; connections with ghosts do not count."""
+    """Local. For each row the number of its aggregate; connections with ghosts do not count.
+
+    -1 for a row that is coupled with no other, as those of boundary values: the smoother solves
+    it, and no coarser level needs to see it.
+    """
     n = local.shape[0]
-    strong = _strong(local, np.sqrt(np.abs(diagonal)), strength)
-    if not n or len(nodes) == int(nodes[-1]) + 1:
-        return _around(local.indptr, local.indices, strong)
     row = np.repeat(np.arange(n), np.diff(local.indptr))
-    places = nodes[row[strong]], nodes[local.indices[strong]]
-    count = int(nodes[-1]) + 1
-    ones = np.ones(len(places[0]), np.bool_)
-    graph: Any = sparse.coo_array((ones, places), shape=(count, count)).tocsr()
-    return _around(graph.indptr, graph.indices, graph.data)[nodes]
+    coupled = np.zeros(n, np.bool_)
+    coupled[row[(local.indices != row) & (local.data != 0)]] = True
+    strong = _strong(local, np.sqrt(np.abs(diagonal)), strength)
+    inside = local.indices < n
+    strong &= coupled[row]
+    strong[inside] &= coupled[local.indices[inside]]
+    if not n or len(nodes) == int(nodes[-1]) + 1:
+        found = _around(local.indptr, local.indices, strong)
+    else:
+        places = nodes[row[strong]], nodes[local.indices[strong]]
+        count = int(nodes[-1]) + 1
+        ones = np.ones(len(places[0]), np.bool_)
+        graph: Any = sparse.coo_array((ones, places), shape=(count, count)).tocsr()
+        found = _around(graph.indptr, graph.indices, graph.data)[nodes]
+    if coupled.all():
+        return found
+    numbers = np.unique(found[coupled], return_inverse=True)[1]
+    found = np.full(n, -1, np.int64)
+    found[coupled] = numbers
+    return found
 
 
 def _strong(local: sparse.csr_array, size: Vector, strength: float) -> NDArray[np.bool_]:
@@ -342,8 +419,13 @@ def _summed(values: Vector, places: NDArray[np.int64], count: int) -> Vector:
 def _tentative(
     aggregates: NDArray[np.int64], modes: Vector
 ) -> tuple[sparse.csr_array, Vector, NDArray[np.int64]]:
-    """Local. T with orthonormal columns that hold the modes; the coarse modes, and coarse nodes."""
+    """Local. T with orthonormal columns that hold the modes; the coarse modes, and coarse nodes.
+
+    Rows of no aggregate are empty.
+    """
     n, m = modes.shape
+    inside = aggregates >= 0
+    aggregates, modes = aggregates[inside], modes[inside]
     count = int(aggregates.max(initial=-1)) + 1
     gram = np.empty((count, m, m), np.result_type(modes, np.float64))
     for i, j in np.ndindex(m, m):
@@ -357,9 +439,11 @@ def _tentative(
     turned = np.einsum("nk,nkm->nm", modes, (vectors / roots[:, None, :])[aggregates])
     turned = turned.astype(modes.dtype)
     kept = good[aggregates]
-    indptr = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
+    lengths = np.zeros(n + 1, np.int64)
+    lengths[1:][inside] = kept.sum(axis=1)
     shape = n, int(good.sum())
-    T = sparse.csr_array((turned[kept], number[aggregates][kept], indptr), shape=shape)
+    place = turned[kept], number[aggregates][kept], np.cumsum(lengths)
+    T = sparse.csr_array(place, shape=shape)
     coarse = (roots[:, :, None] * vectors.conj().transpose(0, 2, 1))[good]
     nodes = np.repeat(np.arange(count), good.sum(axis=1))
     return T, coarse.astype(modes.dtype), nodes

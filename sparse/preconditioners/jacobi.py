@@ -22,12 +22,6 @@ def checked_diagonal(A: DistMatrix) -> NDArray[Any]:
     return diagonal
 
 
-def check_square(A: DistMatrix) -> None:
-    """Local. ``ValueError`` for a matrix that is not square, or whose ranges differ."""
-    if A.shape[0] != A.shape[1] or A.row_range != A.col_range:
-        raise ValueError(f"a preconditioner needs a square matrix; this one is {A.shape}")
-
-
 class Jacobi(OfMatrix):
     """M is the inverse of the diagonal. ``apply`` is Local; the rank count does not matter."""
 
@@ -35,7 +29,7 @@ class Jacobi(OfMatrix):
         """Collective. ``ValueError`` on every rank where the diagonal has a zero."""
         A = self.matrix
         with agreed(A.comm, "Jacobi"):
-            check_square(A)
+            A.check_square("Jacobi")
             self._inverse = 1.0 / checked_diagonal(A)
 
     def apply(self, r: NDArray[Any], out: NDArray[Any]) -> None:

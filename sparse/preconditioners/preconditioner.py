@@ -1,12 +1,14 @@
-"""What solvers ask of a preconditioner."""
+"""What solvers ask of a preconditioner, and what they take for one."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
+from onesided.sparse.linear import Linear
 from onesided.sparse.matrix import DistMatrix
 
 
@@ -14,7 +16,51 @@ class Preconditioner(Protocol):
     """An approximation M of the inverse of a matrix."""
 
     def apply(self, r: NDArray[Any], out: NDArray[Any]) -> None:
-        """out = M r, for this rank's blocks, which do not overlap; says if it is Collective."""
+        """out = M r, for this rank's blocks, which do not overlap; says if it is Collective.
+
+        A preconditioner that knows not to be Hermitian has an attribute ``hermitian`` that is
+        False, and is refused by the methods that need one.
+        """
+
+
+def preconditioner(M: Any, A: Linear) -> Preconditioner | None:
+    """Local. What a solver's ``M=`` stands for, for the square map A.
+
+    None; what has ``apply(r, out)``; a function of this rank's block of r, which returns that of
+    M r; a :class:`Linear`; a LinearOperator of SciPy's on this rank's blocks. A function and a
+    Linear may be Collective. ``TypeError`` for anything else, ``ValueError`` for another shape.
+    """
+    if M is None or callable(getattr(M, "apply", None)):
+        return M  # type: ignore[no-any-return]
+    if isinstance(M, Linear):
+        if M.col_range != A.row_range or M.row_range != A.col_range:
+            raise ValueError(f"M is {M!r}, whose rows and columns are not those of the matrix")
+        return Function(M.dot)
+    if callable(getattr(M, "matvec", None)):
+        length = A.row_range[1] - A.row_range[0]
+        if tuple(M.shape) != (length, length):
+            raise ValueError(
+                f"M has shape {M.shape}; an operator of SciPy's takes this rank's block of "
+                f"{length} entries"
+            )
+        return Function(M.matvec) if length else Function(lambda r: r)
+    if callable(M):
+        return Function(M)
+    raise TypeError(
+        f"M is {M!r:.80}, which has no apply(r, out), and is no function, Linear or LinearOperator"
+    )
+
+
+class Function:
+    """The preconditioner that a function is: it takes a block, and returns one."""
+
+    def __init__(self, function: Callable[[NDArray[Any]], Any]) -> None:
+        """Local."""
+        self._function = function
+
+    def apply(self, r: NDArray[Any], out: NDArray[Any]) -> None:
+        """As the function. out = M r."""
+        out[:] = self._function(r)
 
 
 class OfMatrix(ABC):

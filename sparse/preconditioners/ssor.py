@@ -11,7 +11,7 @@ from scipy.sparse import csc_array, dia_array, tril, triu
 from onesided.collectives.agreement import agreed
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.preconditioners.factors import Factors
-from onesided.sparse.preconditioners.jacobi import check_square, checked_diagonal
+from onesided.sparse.preconditioners.jacobi import checked_diagonal
 from onesided.sparse.preconditioners.preconditioner import OfMatrix
 
 
@@ -33,7 +33,7 @@ class SSOR(OfMatrix):
     def _build(self) -> None:
         A, omega = self.matrix, self._omega
         with agreed(A.comm, ("SSOR", omega)):
-            check_square(A)
+            A.check_square("SSOR")
             if not 0 < omega < 2:
                 raise ValueError(f"omega is {omega}; it must be between 0 and 2")
             diagonal = checked_diagonal(A)

@@ -3,16 +3,16 @@
 from onesided.sparse.solvers.bicgstab import bicgstab
 from onesided.sparse.solvers.cg import cg
 from onesided.sparse.solvers.chebyshev import chebyshev, eigenvalue_bounds
-from onesided.sparse.solvers.eigen import Eigenpairs, lobpcg, power_iteration
+from onesided.sparse.solvers.eigen import lobpcg, power_iteration
 from onesided.sparse.solvers.gmres import fgmres, gmres
+from onesided.sparse.solvers.inner import inner
 from onesided.sparse.solvers.lsqr import lsmr, lsqr
 from onesided.sparse.solvers.minres import minres
 from onesided.sparse.solvers.pagerank import pagerank
 from onesided.sparse.solvers.pipelined import pipelined_cg
-from onesided.sparse.solvers.solution import Eigenpair, Solution
+from onesided.sparse.solvers.solution import Eigenpairs, Solution
 
 __all__ = [
-    "Eigenpair",
     "Eigenpairs",
     "Solution",
     "bicgstab",
@@ -21,6 +21,7 @@ __all__ = [
     "eigenvalue_bounds",
     "fgmres",
     "gmres",
+    "inner",
     "lobpcg",
     "lsmr",
     "lsqr",

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from onesided.sparse.linear import Linear
-from onesided.sparse.preconditioners.preconditioner import Preconditioner
 from onesided.sparse.solvers.run import Callback, Rules, Run, several
 from onesided.sparse.solvers.solution import Solution
 from onesided.sparse.solvers.space import Scalar
@@ -28,16 +27,18 @@ def bicgstab(
     rtol: float = 1e-5,
     atol: float = 0.0,
     maxiter: int | None = None,
-    M: Preconditioner | None = None,
+    M: Any = None,
     callback: Callback = None,
     nullspace: Any = None,
+    left_nullspace: Any = None,
 ) -> Solution:
     """Collective. Solve A x = b for any square matrix, preconditioned from the right.
 
     Two products and three reductions an iteration. Stops as :func:`cg` does; scalar products that
     vanish are a breakdown: (r0, r), (r0, A M p), or (A M s, s) relative to the norms in them.
     """
-    run = Run("bicgstab", A, b, x0, Rules(rtol, atol, maxiter, callback, nullspace), M)
+    rules = Rules(rtol, atol, maxiter, callback, nullspace, left_nullspace)
+    run = Run("bicgstab", A, b, x0, rules, M)
     return run.solve(lambda run: _Iteration(run).iterate())
 
 

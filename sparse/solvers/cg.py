@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from onesided.sparse.linear import Linear
-from onesided.sparse.preconditioners.preconditioner import Preconditioner
 from onesided.sparse.solvers.run import Callback, Rules, Run, several
 from onesided.sparse.solvers.solution import Solution
 from onesided.sparse.solvers.space import Vector
@@ -26,7 +25,7 @@ def cg(
     rtol: float = 1e-5,
     atol: float = 0.0,
     maxiter: int | None = None,
-    M: Preconditioner | None = None,
+    M: Any = None,
     callback: Callback = None,
     nullspace: Any = None,
 ) -> Solution:
@@ -37,23 +36,23 @@ def cg(
     (p, A p) <= 0, or a residual r with (r, M r) <= 0, is a breakdown. See :class:`Rules` for the
     other arguments, :class:`Run` for the errors. b may be a block of k right-hand sides, (n, k).
     """
-    run = Run("cg", A, b, x0, Rules(rtol, atol, maxiter, callback, nullspace), M)
+    run = Run("cg", A, b, x0, Rules(rtol, atol, maxiter, callback, nullspace), M, hermitian=True)
     return run.solve(_iterate)
 
 
 def cg_coefficients(
-    A: Linear, b: Any, M: Preconditioner | None, steps: int
+    A: Linear, b: Any, M: Any, steps: int, nullspace: Any = None
 ) -> tuple[list[float], list[float], str]:
     """Collective. alpha and beta of up to ``steps`` iterations of cg, and how they ended.
 
     alpha is the length of a step, beta the part of the direction that goes into the next one.
     """
-    run = Run("cg_coefficients", A, b, None, Rules(1e-10, 0.0, steps, None, None), M)
+    rounding = 100 * float(np.finfo(np.result_type(A.dtype, b)).eps)
+    rules = Rules(max(1e-10, rounding), 0.0, steps, None, nullspace)
+    run = Run("cg_coefficients", A, b, None, rules, M, hermitian=True)
     coefficients: list[tuple[float, float]] = []
     _iterate(run, coefficients)
-    alphas = [run.eigenvalue(alpha, back=True) for alpha, _ in coefficients]
-    betas = [beta for _, beta in coefficients]
-    return alphas, betas, run.reason
+    return [alpha for alpha, _ in coefficients], [beta for _, beta in coefficients], run.reason
 
 
 def _iterate(run: Run, coefficients: list[tuple[float, float]] | None = None) -> None:

@@ -15,7 +15,6 @@ import numpy as np
 
 from onesided.collectives.agreement import agreed
 from onesided.sparse.linear import Linear
-from onesided.sparse.preconditioners.preconditioner import Preconditioner
 from onesided.sparse.solvers.cg import cg_coefficients
 from onesided.sparse.solvers.run import Callback, Rules, Run, several
 from onesided.sparse.solvers.solution import BREAKDOWN, Solution
@@ -34,7 +33,7 @@ def chebyshev(
     rtol: float = 1e-5,
     atol: float = 0.0,
     maxiter: int | None = None,
-    M: Preconditioner | None = None,
+    M: Any = None,
     callback: Callback = None,
     nullspace: Any = None,
     bounds: tuple[float, float] | None = None,
@@ -47,27 +46,30 @@ def chebyshev(
     Eigenvalues above the bounds make the residual grow: then the run ends by a breakdown as soon
     as the residual is not finite, or at the limit. ``ValueError`` for bounds that are none.
     """
-    run = Run("chebyshev", A, b, x0, Rules(rtol, atol, maxiter, callback, nullspace), M)
+    rules = Rules(rtol, atol, maxiter, callback, nullspace)
+    run = Run("chebyshev", A, b, x0, rules, M, hermitian=True)
     with agreed(run.comm, ("chebyshev", bounds)):
         if bounds is not None and not 0 < bounds[0] <= bounds[1] < math.inf:
             raise ValueError(f"bounds are {bounds}; two numbers above zero in order are needed")
     if bounds is None and run.size:
-        bounds = eigenvalue_bounds(A, M=M)
-    low, high = (run.eigenvalue(bound, back=True) for bound in bounds or (1.0, 1.0))
+        bounds = eigenvalue_bounds(run.A, M=run.M, nullspace=nullspace)
+    low, high = bounds or (1.0, 1.0)
     with np.errstate(over="ignore", invalid="ignore"):
         return run.solve(lambda run: _iterate(run, low, high))
 
 
 def eigenvalue_bounds(
-    A: Linear, *, M: Preconditioner | None = None, steps: int = BOUND_STEPS
+    A: Linear, *, M: Any = None, steps: int = BOUND_STEPS, nullspace: Any = None
 ) -> tuple[float, float]:
     """Collective. About the smallest and largest eigenvalue of M A, both positive definite.
 
     From ``steps`` iterations of cg with an arbitrary right-hand side, whose coefficients are those
     of Lanczos' method; widened by 10 and 5 percent, because its values lie inside the spectrum.
-    Raises ``ValueError`` on every rank where cg breaks down.
+    ``nullspace``: of vectors that are left out. Raises ``ValueError`` on every rank where cg breaks
+    down.
     """
-    alphas, betas, reason = cg_coefficients(A, start_block(A.row_range, A.dtype), M, steps)
+    first = start_block(A.row_range, A.dtype)
+    alphas, betas, reason = cg_coefficients(A, first, M, steps, nullspace)
     if not alphas or reason.startswith(BREAKDOWN):
         raise ValueError(f"no bounds of positive eigenvalues found: {reason or 'an empty matrix'}")
     from scipy.linalg import eigvalsh_tridiagonal  # slow to import

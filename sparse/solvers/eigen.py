@@ -9,18 +9,14 @@ Journal on Scientific Computing 23 (2001), 517-541.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
-from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agreed
 from onesided.sparse.linear import Linear
-from onesided.sparse.preconditioners.preconditioner import Preconditioner
 from onesided.sparse.solvers.run import Callback, Rules, Run
-from onesided.sparse.solvers.solution import BREAKDOWN, CONVERGED, LIMIT, Eigenpair
+from onesided.sparse.solvers.solution import BREAKDOWN, CONVERGED, LIMIT, Eigenpairs
 from onesided.sparse.solvers.space import Vector, start_block
 from onesided.sparse.vector import DistVector
 
@@ -33,7 +29,7 @@ def power_iteration(
     atol: float = 0.0,
     maxiter: int | None = None,
     callback: Callback = None,
-) -> Eigenpair:
+) -> Eigenpairs:
     """Collective. The dominant eigenvalue of a square matrix, with its eigenvector of norm one.
 
     Stops when norm(A x - value x) <= max(rtol * abs(value), atol), value being (x, A x);
@@ -44,13 +40,15 @@ def power_iteration(
     """
     first = start_block(A.row_range, A.dtype) if x0 is None else x0
     run = Run("power_iteration", A, first, None, Rules(rtol, atol, maxiter, callback))
-    run.measure_in_A()
     run.x[:] = run.b
-    value = run.eigenvalue(_power(run))
-    done = run.solution(run.residuals[-1] if run.residuals else math.nan)
-    return Eigenpair(
-        done.x, done.converged, done.iterations, done.residuals, done.reason, done.true_residual,
-        eigenvalue=value,
+    value = _power(run)
+    vector: Any = run.x[:, None]
+    if isinstance(x0, DistVector):
+        vector = x0.like(vector, A.col_partition)
+    last = run.residuals[-1:] or [math.nan]
+    return Eigenpairs(
+        np.array([value]), vector, run.reason == CONVERGED, run.iterations, np.array(last),
+        run.reason,
     )  # fmt: skip
 
 
@@ -65,30 +63,13 @@ def _power(run: Run) -> complex | float:
         value, square = space.dots((x, y), (y, y))
         np.copyto(r, y)
         rest = math.sqrt(space.sums(space.add_square(r, -value, x))[0].real)
-        run.tolerance = run.tolerance_of(abs(value))
+        run.tolerance = run.rules.tolerance(abs(value))
         if run.record(rest):
             break
         np.copyto(x, y)
         length = math.sqrt(square.real)
         run.call_back()
     return value
-
-
-@dataclass(frozen=True, eq=False)
-class Eigenpairs:
-    """Some eigenpairs of a Hermitian matrix; the same on every rank but for ``vectors``.
-
-    ``values`` in the order that was asked for; ``vectors``: this rank's block, (n, k), of
-    orthonormal vectors, or a DistVector; ``residuals``: norm(A x - value x) of each, computed with
-    these vectors; ``reason`` as of :class:`Solution`.
-    """
-
-    values: NDArray[np.float64]
-    vectors: Any
-    converged: bool
-    iterations: int
-    residuals: NDArray[np.float64]
-    reason: str
 
 
 def lobpcg(
@@ -99,17 +80,23 @@ def lobpcg(
     rtol: float = 1e-5,
     atol: float = 0.0,
     maxiter: int = 200,
-    M: Preconditioner | None = None,
+    M: Any = None,
     nullspace: Any = None,
 ) -> Eigenpairs:
     """Collective. The smallest, or largest, eigenvalues of a Hermitian matrix, with vectors.
 
     ``X``: how many, or a first guess, this rank's block (n, k) or a DistVector of it; without one
     random vectors, the same on any number of ranks. Stops when for every pair norm(A x - value x)
-    <= max(rtol * abs(value), atol). One product with k vectors and two reductions an iteration.
-    ``M`` approximates the inverse of A; ``nullspace`` (n, m) is kept out. Raises the same error on
-    every rank: ``ValueError`` where three times as many vectors as are asked for do not fit into
-    the matrix, or for the shape of X.
+    <= max(rtol * max(abs(value), sqrt(eps) * norm(A)), 10 * eps * norm(A), atol): also a value that
+    is zero is found. norm(A) is the largest Rayleigh quotient that was seen, eps the rounding of
+    the dtype. One product with k vectors at a time and two reductions an iteration.
+    ``M`` approximates the inverse of A; ``nullspace``, (n,) or (n, m), is kept out. Raises the same
+    error on every rank: ``ValueError`` where three times as many vectors as are asked for do not
+    fit into the matrix, or for the shape of X.
+
+    Eigenvalues inside the spectrum, next to s: ``lobpcg`` of the map (A - s I)^2, whose smallest
+    eigenvectors they have (:class:`LinearOperator`), or SciPy's ``eigsh`` with shift and invert on
+    one rank.
     """
     n_rows, comm = A.row_range[1] - A.row_range[0], A.comm
     rules = Rules(rtol, atol, maxiter, None, nullspace)
@@ -124,19 +111,18 @@ def lobpcg(
             raise ValueError(f"X has shape {block.shape}; ({n_rows}, k) is needed, k from 1 on")
         if 3 * block.shape[1] > A.shape[0]:
             raise ValueError(f"{block.shape[1]} eigenvectors of a matrix of {A.shape[0]} rows")
-    run = Run("lobpcg", A, block[:, 0], None, rules, M)
-    run.measure_in_A()
+    run = Run("lobpcg", A, block[:, 0], None, rules, M, hermitian=True)
     blocks = _Blocks(run, block.astype(run.space.dtype), largest)
     blocks.iterate()
     vectors: Any = blocks.X
     if isinstance(X, DistVector):
         vectors = X.like(vectors, A.col_partition)
     return Eigenpairs(
-        np.array([run.eigenvalue(value) for value in blocks.values]),
+        np.asarray(blocks.values),
         vectors,
         run.reason == CONVERGED,
         blocks.iterations,
-        np.array([run.eigenvalue(float(norm)) for norm in blocks.norms]),
+        blocks.norms,
         run.reason,
     )
 
@@ -149,6 +135,7 @@ class _Blocks:
         self.X, self.iterations = X, 0
         self.values: Any = np.zeros(self.k)
         self.norms: Any = np.full(self.k, math.inf)
+        self._eps, self._size = float(np.finfo(X.dtype).eps), 0.0
 
     def iterate(self) -> None:
         """Collective. Rayleigh and Ritz over X, R and P, again and again."""
@@ -160,8 +147,8 @@ class _Blocks:
             return
         images, steps = self._image(basis), basis[:, :0]
         while True:
-            small = self._gram(basis, images)
-            values, vectors = np.linalg.eigh(self._sign * (small + small.conj().T) / 2)
+            values, vectors = self._small_pairs(run.space.gram(basis, images))
+            self._size = max(self._size, float(np.max(np.abs(values))))
             self.values = self._sign * values[:k]
             turn = vectors[:, :k].astype(basis.dtype)
             X, AX = basis @ turn, images @ turn
@@ -175,7 +162,7 @@ class _Blocks:
             if not np.all(np.isfinite(self.norms)):
                 run.reason = f"{BREAKDOWN}: the residuals are {self.norms}"
                 return
-            allowed = np.array([run.tolerance_of(abs(value)) for value in self.values])
+            allowed = np.array([self._allowed(abs(value)) for value in self.values])
             if np.all(self.norms <= allowed):
                 run.reason = CONVERGED
                 return
@@ -188,7 +175,7 @@ class _Blocks:
             new = np.concatenate([self._preconditioned(rest[:, active]), directions], axis=1)
             run.take_null_space(new)
             for _ in range(2):
-                new -= X @ self._gram(X, new)
+                new -= X @ run.space.gram(X, new).astype(X.dtype)
                 new = self._orthonormal(new)
             if not new.shape[1]:
                 run.reason = f"{BREAKDOWN}: the basis cannot be extended"
@@ -196,17 +183,22 @@ class _Blocks:
             basis = np.concatenate([X, new], axis=1)
             images = np.concatenate([AX, self._image(new)], axis=1)
 
-    def _gram(self, one: Vector, other: Vector) -> NDArray[Any]:
-        """Collective. Scalar products of all columns with all; in double precision."""
-        wide = np.result_type(one.dtype, np.float64)
-        mine = np.ascontiguousarray(one.conj().T @ other).astype(wide)
-        total = np.empty_like(mine)
-        self._run.comm.Allreduce(mine, total, op=MPI.SUM)
-        return total
+    def _small_pairs(self, gram: Vector) -> tuple[Any, Any]:
+        """Collective. Eigenpairs of the projected matrix, those of rank 0 on every rank: others'
+        processors may round in another way, and take another basis of equal eigenvalues."""
+        values, vectors = np.linalg.eigh(self._sign * (gram + gram.conj().T) / 2)
+        self._run.comm.Bcast(values)
+        self._run.comm.Bcast(vectors)
+        return values, vectors
+
+    def _allowed(self, value: float) -> float:
+        """Local. What the norm of a residual may be."""
+        least = 10 * self._eps * self._size
+        return max(self._run.rules.tolerance(max(value, math.sqrt(self._eps) * self._size)), least)
 
     def _orthonormal(self, V: Vector) -> Vector:
         """Collective. An orthonormal basis of the columns, dependent ones left out."""
-        gram = self._gram(V, V)
+        gram = self._run.space.gram(V, V)
         sizes = np.sqrt(np.maximum(gram.diagonal().real, 0))
         kept = sizes > 0
         scale = 1.0 / sizes[kept]
@@ -217,10 +209,14 @@ class _Blocks:
         return basis
 
     def _image(self, V: Vector) -> Vector:
-        """Collective. A V."""
-        V = np.ascontiguousarray(V)
-        out = np.empty_like(V)
-        self._run.multiply(V, out)
+        """Collective. A V, always k columns at a time: each number of them has its own request."""
+        out, part = np.empty_like(V), np.zeros((len(V), self.k), V.dtype)
+        image = np.empty_like(part)
+        for first in range(0, V.shape[1], self.k):
+            columns = V[:, first : first + self.k]
+            part[:, : columns.shape[1]] = columns
+            self._run.multiply(part, image)
+            out[:, first : first + self.k] = image[:, : columns.shape[1]]
         return out
 
     def _preconditioned(self, R: Vector) -> Vector:

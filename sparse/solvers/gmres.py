@@ -15,7 +15,6 @@ import numpy as np
 from onesided.collectives import sums
 from onesided.collectives.agreement import agreed
 from onesided.sparse.linear import Linear
-from onesided.sparse.preconditioners.preconditioner import Preconditioner
 from onesided.sparse.solvers.run import Callback, Rules, Run, several
 from onesided.sparse.solvers.solution import Solution
 from onesided.sparse.solvers.space import Scalar, Vector
@@ -30,9 +29,10 @@ def gmres(
     rtol: float = 1e-5,
     atol: float = 0.0,
     maxiter: int | None = None,
-    M: Preconditioner | None = None,
+    M: Any = None,
     callback: Callback = None,
     nullspace: Any = None,
+    left_nullspace: Any = None,
     restart: int = 20,
 ) -> Solution:
     """Collective. Solve A x = b for any square matrix, preconditioned from the right.
@@ -45,7 +45,8 @@ def gmres(
     with the least residual that was seen. Stops as :func:`cg` does; the memory is ``restart`` + 1
     vectors.
     """
-    run = Run("gmres", A, b, x0, Rules(rtol, atol, maxiter, callback, nullspace), M)
+    rules = Rules(rtol, atol, maxiter, callback, nullspace, left_nullspace)
+    run = Run("gmres", A, b, x0, rules, M)
     return _cycles(run, restart, False)
 
 
@@ -58,16 +59,18 @@ def fgmres(
     rtol: float = 1e-5,
     atol: float = 0.0,
     maxiter: int | None = None,
-    M: Preconditioner | None = None,
+    M: Any = None,
     callback: Callback = None,
     nullspace: Any = None,
+    left_nullspace: Any = None,
     restart: int = 20,
 ) -> Solution:
     """Collective. As :func:`gmres`, with an M that may be another one at every iteration.
 
     Such as some iterations of another solver. The memory is twice that of gmres.
     """
-    run = Run("fgmres", A, b, x0, Rules(rtol, atol, maxiter, callback, nullspace), M)
+    rules = Rules(rtol, atol, maxiter, callback, nullspace, left_nullspace)
+    run = Run("fgmres", A, b, x0, rules, M)
     return _cycles(run, restart, True)
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from onesided.sparse.linear import Linear
-from onesided.sparse.preconditioners.preconditioner import Preconditioner
 from onesided.sparse.solvers.run import Callback, Rules, Run, several
 from onesided.sparse.solvers.solution import Solution
 
@@ -26,7 +25,7 @@ def minres(
     rtol: float = 1e-5,
     atol: float = 0.0,
     maxiter: int | None = None,
-    M: Preconditioner | None = None,
+    M: Any = None,
     callback: Callback = None,
     nullspace: Any = None,
 ) -> Solution:
@@ -37,7 +36,7 @@ def minres(
     that cannot be extended although the system is not solved, as with a singular matrix.
     """
     rules = Rules(rtol, atol, maxiter, callback, nullspace)
-    return Run("minres", A, b, x0, rules, M).solve(_iterate)
+    return Run("minres", A, b, x0, rules, M, hermitian=True).solve(_iterate)
 
 
 def _iterate(run: Run) -> None:

@@ -6,7 +6,7 @@ and ISDN Systems 30 (1998), 107-117.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -43,23 +43,23 @@ def pagerank(
             raise ValueError(f"damping is {damping}; it must be from 0 to below 1")
         start, stop = A.row_range
         first = np.full(stop - start, 1.0 / max(A.shape[0], 1), A.dtype) if x0 is None else x0
-    run = Run("pagerank", A, first, None, Rules(rtol, atol, maxiter, callback), units=False)
+    run = Run("pagerank", A, first, None, Rules(rtol, atol, maxiter, callback))
     run.x[:] = run.b
     run.tolerance = max(rtol, atol)
     with agreed(comm):
         values = A.values
         if not np.all(np.isfinite(values)) or np.any(values < 0):
             raise ValueError("a link has a value below zero, or that is no number")
-    _iterate(run, A, damping)
+    _iterate(run, damping)
     return run.solution(run.residuals[-1] if run.residuals else np.nan)
 
 
-def _iterate(run: Run, A: DistMatrix, damping: float) -> None:
+def _iterate(run: Run, damping: float) -> None:
     """Collective. x = damping (A.T (x / out) + dangling / n) + (1 - damping) / n, again and again.
 
     What a node gives to each of its links is one over the sum of their values.
     """
-    space, x = run.space, run.x
+    space, x, A = run.space, run.x, cast(DistMatrix, run.A)
     size = max(A.shape[0], 1)
     transposed = A.T
     out = A.sum(axis=1)

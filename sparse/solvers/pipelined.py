@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from onesided.sparse.linear import Linear
-from onesided.sparse.preconditioners.preconditioner import Preconditioner
 from onesided.sparse.solvers.run import Callback, Rules, Run, several
 from onesided.sparse.solvers.solution import Solution
 from onesided.sparse.solvers.space import Scalar, Vector
@@ -26,7 +25,7 @@ def pipelined_cg(
     rtol: float = 1e-5,
     atol: float = 0.0,
     maxiter: int | None = None,
-    M: Preconditioner | None = None,
+    M: Any = None,
     callback: Callback = None,
     nullspace: Any = None,
     replacement: int = 50,
@@ -38,7 +37,8 @@ def pipelined_cg(
     anew, by four products; badly conditioned systems need it more often, or a preconditioner. One
     product is done in vain at the end.
     """
-    run = Run("pipelined_cg", A, b, x0, Rules(rtol, atol, maxiter, callback, nullspace), M)
+    rules = Rules(rtol, atol, maxiter, callback, nullspace)
+    run = Run("pipelined_cg", A, b, x0, rules, M, hermitian=True)
     return run.solve(lambda run: _Pipeline(run).iterate(replacement))
 
 

@@ -21,8 +21,9 @@ class Solution:
     ``x`` is what ``b`` was: a NumPy block, or a DistVector. ``residuals[k]`` is the norm of the
     residual after k iterations as the method's recurrence has it, ``residuals[0]`` that of the
     first guess. ``true_residual`` is norm(b - A x) of this x, computed anew at the end: no run is
-    called converged before that has been seen to be small enough. ``reason``: "converged",
-    "iteration limit", or "breakdown: " and what broke down.
+    called converged before that has been seen to be small enough; ``relative_residual`` is that
+    divided by ``size``, which is norm(b). ``reason``: "converged", "iteration limit", or
+    "breakdown: " and what broke down.
 
     Of several right-hand sides ``columns`` has a Solution each; then ``converged`` says whether all
     are, ``iterations`` is the largest number, ``reason`` that of the first that is not converged,
@@ -35,14 +36,28 @@ class Solution:
     residuals: NDArray[np.float64]
     reason: str
     true_residual: Any
+    size: Any = 0.0
     columns: tuple[Solution, ...] = ()
 
+    @property
+    def relative_residual(self) -> Any:
+        """Local. norm(b - A x) / norm(b); zero where both are."""
+        size = np.asarray(self.size)
+        return (self.true_residual / np.where(size > 0, size, 1.0))[()]
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Eigenpair(Solution):
-    """An eigenvector ``x`` of norm one and its eigenvalue; residuals are norms of A x - value x.
 
-    ``true_residual`` is the last of them.
+@dataclass(frozen=True, eq=False)
+class Eigenpairs:
+    """Some eigenpairs; the same on every rank but for ``vectors``.
+
+    ``values`` in the order that was asked for; ``vectors``: this rank's block, (n, k), of
+    orthonormal vectors, or a DistVector; ``residuals``: norm(A x - value x) of each, computed with
+    these vectors; ``reason`` as of :class:`Solution`.
     """
 
-    eigenvalue: complex | float
+    values: NDArray[Any]
+    vectors: Any
+    converged: bool
+    iterations: int
+    residuals: NDArray[np.float64]
+    reason: str

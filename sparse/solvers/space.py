@@ -95,6 +95,14 @@ class Space:
             reduction = sums(self._comm, *self._wanted)
         return reduction.of(*own)
 
+    def gram(self, one: Vector, other: Vector) -> Vector:
+        """Collective. Scalar products of all columns of two blocks, (n, k) and (n, m), in double
+        precision."""
+        mine = np.ascontiguousarray(one.conj().T @ other).astype(self._wanted[1])
+        total = np.empty_like(mine)
+        self._comm.Allreduce(mine, total, op=MPI.SUM)
+        return total
+
     def start_sums(self, *own: Scalar) -> None:
         """Collective, nonblocking. As :meth:`sums`; :meth:`finish_sums` gives them."""
         self._count = len(own)

@@ -2,9 +2,9 @@
 SciPy on the whole matrix."""
 
 import numpy as np
-from cases import parameters, ranks
+from cases import parameters
 from cases_formats import whole_of
-from cases_solvers import DEFINITE, GENERAL, distributed, joined, random
+from cases_solvers import DEFINITE, distributed, joined, random
 from cases_sparse import WAYS, raised
 from scipy import sparse
 
@@ -41,64 +41,7 @@ def same(comm, matrix, whole, free=True):
         matrix.Free()
 
 
-@parameters(dtype=["f4", "f8", "c16"])
-def case_sums_and_multiples(comm, dtype, seed):
-    a, b = some((23, 23), dtype, seed), some((23, 23), dtype, seed + 1)
-    A, B = distributed(comm, a), from_rows(comm, b[slice(*distributed(comm, a).row_range)])
-    same(comm, A.copy(), a)
-    same(comm, A.astype("c16"), a.astype("c16"))
-    for made, whole in (
-        (A * 2, a * 2), (0.5 * A, 0.5 * a), (A / 4, a / 4), (-A, -a), (1j * A, 1j * a),
-    ):  # fmt: skip
-        same(comm, made, whole)
-    same(comm, A + B, a + b)
-    same(comm, A - B, a - b)
-    same(comm, A + B.T, sparse.csr_array(a + b.T))
-    same(comm, A.shifted(1.5), sparse.csr_array(a + 1.5 * sparse.eye_array(23)))
-    same(comm, A.T.copy(), sparse.csr_array(a.T))
-    same(comm, A.H.copy(), sparse.csr_array(a.conj().T))
-    assert "DistMatrix of (23, 23)" in repr(A)
-    assert "transpose" in repr(A.T)
-    dense = abs(a.toarray().astype("c16"))
-    np.testing.assert_allclose(A.norm(), np.linalg.norm(dense), rtol=1e-6)
-    for order in (1, np.inf):
-        np.testing.assert_allclose(A.norm(order), np.linalg.norm(dense, order), rtol=1e-6)
-    np.testing.assert_allclose(A.norm("max"), dense.max(), rtol=1e-6)
-    assert np.allclose(joined(comm, A.diagonal()), a.diagonal())
-    A.Free()
-    B.Free()
-
-
 SHAPES = [((20, 13), (13, 17)), ((3, 40), (40, 2)), ((0, 4), (4, 5))]
-
-
-@parameters(shapes=SHAPES, dtype=["f8", "c16"])
-def case_products_of_matrices(comm, shapes, dtype, seed):
-    a, b = some(shapes[0], dtype, seed), some(shapes[1], "f8", seed + 1)
-    c = some((shapes[0][0], 6), "f8", seed + 2)
-    A, B = distributed(comm, a), distributed(comm, b)
-    C = from_rows(comm, c[slice(*A.row_range)], method="p2p")
-    same(comm, A @ B, sparse.csr_array(a @ b))
-    same(comm, A.T @ C, sparse.csr_array(a.T @ c))
-    same(comm, A.H @ A, sparse.csr_array(a.conj().T @ a))
-    same(comm, A @ A.H, sparse.csr_array(a @ a.conj().T))
-    same(comm, B.T @ A.T, sparse.csr_array((a @ b).T)) if comm.size == 1 else None
-    for matrix in (A, B, C):
-        matrix.Free()
-
-
-def case_rows_from_anywhere(comm, seed):
-    a = some((31, 12), "f8", seed)
-    A = distributed(comm, a)
-    for wanted in ([], [5], [30, 0, 7, 7, -1], np.arange(31)[:: comm.rank + 2]):
-        rows = A[wanted]
-        assert np.array_equal(rows.toarray(), a[np.asarray(wanted, int)].toarray())
-    assert np.array_equal(A[3:9].toarray(), a[3:9].toarray())
-    assert np.array_equal(A[comm.rank].toarray(), a[[comm.rank]].toarray())
-    assert "there are 31" in raised(lambda: A[[31 if comm.rank else 0]], IndexError) or (
-        comm.size == 1
-    )
-    A.Free()
 
 
 def case_an_operation_that_there_is_not_is_named(comm):
@@ -108,7 +51,7 @@ def case_an_operation_that_there_is_not_is_named(comm):
         (lambda: A @ None, TypeError, "takes this rank's block of x"),
         (lambda: A @ operator, TypeError, "A @ B needs a DistMatrix"),
         (lambda: np.ones(3) @ A, TypeError, "x @ A takes no DistMatrix"),
-        (lambda: A[0, 1], TypeError, "A[rows, cols] is not there"),
+        (lambda: A[0, 1, 2], TypeError, "takes two, not 3"),
         (lambda: operator @ A, TypeError, "A @ B needs a DistMatrix"),
         (lambda: A + 1, TypeError, "A.shifted(s)"),
         (lambda: A * np.ones(3), TypeError, "A * s and A / s take a number"),
@@ -176,24 +119,6 @@ def case_an_assembler(comm, seed):
         same(comm, A, sparse.csr_array(whole), free=False)
     assert A.pattern is pattern
     assert "shape" in raised(lambda: assembler.assemble(np.ones(3)), ValueError)
-    A.Free()
-
-
-@parameters(dtype=["f8", "c16"])
-def case_a_map_without_entries(comm, dtype, seed):
-    whole = DEFINITE["grid"]().astype(dtype)
-    if dtype == "c16":
-        whole = sparse.csr_array(GENERAL["complex"]())
-    A = distributed(comm, whole)
-    how = {"multiply_adjoint": A.H.multiply, "dtype": dtype}
-    operator = LinearOperator(comm, A.row_partition, A.col_partition, A.multiply, **how)
-    x = random(whole.shape[0], dtype, seed)[slice(*A.col_range)]
-    for one, other in ((operator, A), (operator.T, A.T), (operator.H, A.H), (operator.T.H, A.T.H)):
-        np.testing.assert_allclose(one @ x, other @ x, rtol=1e-12, atol=1e-12)
-    for solver in ("gmres", "bicgstab", "lsqr"):
-        found, expected = (getattr(ours, solver)(each, x, rtol=1e-8) for each in (operator, A))
-        assert found.converged
-        np.testing.assert_allclose(found.x, expected.x, rtol=1e-5, atol=1e-6)
     A.Free()
 
 
@@ -282,13 +207,3 @@ def case_multigrid_refuses(comm):
     tall.Free()
 
 
-@ranks(at_least=2)
-def case_hardly_any_rows(comm):
-    whole = sparse.csr_array([[2.0, -1.0], [-1.0, 2.0]])
-    A = distributed(comm, whole)
-    b = np.array([1.0, 5.0])[slice(*A.row_range)]
-    for M in (AMG(A), AMG(A, coarsest=1)):
-        assert ours.cg(A, b, M=M, rtol=1e-10).converged
-        M.Free()
-    same(comm, A @ A, sparse.csr_array(whole @ whole))
-    A.Free()

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from typing import ClassVar
 
 import numpy as np
 import pytest
 from cases import parameters
 
-from onesided.apps.bench import race as racing
-from onesided.apps.bench import selection
+from onesided.apps.bench import selection, timing
 from onesided.apps.bench.foreign import ForeignError
-from onesided.apps.bench.race import Contestant, race, repeats, unchecked
 from onesided.apps.bench.ranks import among
+from onesided.apps.bench.sweep import Case, sweep
+from onesided.apps.bench.timing import Variant, interleaved, repeats, unchecked
 from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0
 from onesided.apps.cli.machine import facts
 from onesided.apps.cli.options import Options
@@ -36,9 +35,9 @@ WHY = unchecked("a test")
 
 def case_times_are_those_of_the_slowest_rank(comm):
     last = comm.rank == comm.size - 1
-    slow = Contestant("slow", lambda: time.sleep(PAUSE if last else 0.0), WHY)
-    fast = Contestant("fast", lambda: None, WHY)
-    times = race(comm, [slow, fast], iterations=5, seconds=60).times
+    slow = Variant(lambda: time.sleep(PAUSE if last else 0.0), WHY, "slow")
+    fast = Variant(lambda: None, WHY, "fast")
+    times = interleaved(comm, [slow, fast], iterations=5, seconds=60).times
     assert [len(each) for each in times.values()] == [5, 5]
     assert min(times["slow"]) >= PAUSE
     assert all(other == times for other in comm.allgather(times))
@@ -46,10 +45,10 @@ def case_times_are_those_of_the_slowest_rank(comm):
 
 def case_rounds_are_interleaved_in_an_order_that_changes(comm):
     calls, ticks = [], []
-    entered = [Contestant(name, lambda name=name: calls.append(name), WHY) for name in "abc"]
-    race(comm, entered, iterations=8, seconds=60, tick=lambda: ticks.append(len(calls)))
-    first = 3 * racing.WARM_UP
-    assert calls[:first] == list("abc" * racing.WARM_UP)
+    entered = [Variant(lambda name=name: calls.append(name), WHY, name) for name in "abc"]
+    interleaved(comm, entered, iterations=8, seconds=60, tick=lambda: ticks.append(len(calls)))
+    first = 3 * timing.WARM_UP
+    assert calls[:first] == list("abc" * timing.WARM_UP)
     rounds = ["".join(calls[i : i + 3]) for i in range(first, len(calls), 3)]
     assert all(sorted(names) == list("abc") for names in rounds)
     assert len(set(rounds)) == 6
@@ -59,22 +58,22 @@ def case_rounds_are_interleaved_in_an_order_that_changes(comm):
 
 def case_repeats_are_counted(comm):
     calls = []
-    many = Contestant("many", lambda: calls.append(1), WHY, repeats=7)
-    found = race(comm, [many], iterations=2, seconds=60)
-    assert len(calls) == 7 * (2 + racing.WARM_UP)
+    many = Variant(lambda: calls.append(1), WHY, "many", repeats=7)
+    found = interleaved(comm, [many], iterations=2, seconds=60)
+    assert len(calls) == 7 * (2 + timing.WARM_UP)
     assert len(found.times["many"]) == 2
 
 
 def case_a_race_ends_in_time(comm):
-    slow = Contestant("slow", lambda: time.sleep(0.02), WHY)
-    found = race(comm, [slow], iterations=1000, seconds=0.1)
+    slow = Variant(lambda: time.sleep(0.02), WHY, "slow")
+    found = interleaved(comm, [slow], iterations=1000, seconds=0.1)
     assert 1 <= len(found.times["slow"]) <= 5
 
 
 def case_what_rank_0_does_alone(comm):
     calls = []
     call = lambda: (calls.append(comm.rank), time.sleep(PAUSE))  # noqa: E731
-    found = race(comm, [Contestant("alone", call, WHY, alone=True)], iterations=2, seconds=60)
+    found = interleaved(comm, [Variant(call, WHY, "alone", on_root=True)], iterations=2, seconds=60)
     assert bool(calls) == (comm.rank == 0)
     assert min(found.times["alone"]) >= PAUSE
 
@@ -99,16 +98,15 @@ def case_what_some_ranks_find_or_cannot_do_is_that_of_all(comm):
 
 def case_what_is_timed_is_checked_before_and_after(comm):
     verdicts = [Verdict(0.0, 0.0), Verdict(1.0, 0.0)]
-    checked = Contestant("checked", lambda: None, lambda: verdicts.pop(0))
-    other = Contestant("other", lambda: None, WHY)
-    found = race(comm, [checked, other], iterations=1)
+    checked = Variant(lambda: None, lambda: verdicts.pop(0), "checked")
+    other = Variant(lambda: None, WHY, "other")
+    found = interleaved(comm, [checked, other], iterations=1)
     assert verdicts == []
     assert not found.verdicts["checked"].passed
-    assert found.unchecked == {"other": "a test"}
 
 
 def case_repeats_of_something_slow_is_one(comm):
-    assert repeats(comm, lambda: time.sleep(2 * racing.REGION)) == 1
+    assert repeats(comm, lambda: time.sleep(2 * timing.REGION)) == 1
     counts = comm.allgather(repeats(comm, lambda: None))
     assert counts[0] > 1
     assert len(set(counts)) == 1
@@ -195,38 +193,87 @@ def case_a_trial_sees_wrong_data(comm):
     assert "wrong entries" in trial.reason
 
 
-class Made:
-    """Something that a method makes, with a list of what was freed."""
+def swept(comm, methods, make, **more):
+    """The rows of one case, and what was freed in which order."""
+    freed = []
 
-    freed: ClassVar[list[str]] = []
+    def opened(comm, stack):
+        stack.callback(freed.append, "case")
 
-    def __init__(self, method):
-        if method.startswith("rma"):
-            raise UnsupportedError(f"no {method} here")
-        if method == "mpi-persistent":
-            raise ValueError("a shape that does not fit")
-        self.method = method
+        def ready(labels):
+            name = labels["method"]
+            if name.startswith("rma"):
+                raise UnsupportedError(f"no {name} here")
+            return make(name, lambda: freed.append(name))
 
-    def free(self):
-        Made.freed.append(self.method)
+        return ready
 
-
-def case_methods_that_cannot_work_have_a_reason(comm):
-    Made.freed.clear()
-    candidates = selection.prepare(comm, ["mpi", "rma-lock", "p2p"], Made, Made.free)
-    assert [each.made is None for each in candidates] == [False, True, False]
-    assert candidates[1].reason == "no rma-lock here"
-    selection.release(comm, candidates, Made.free)
-    assert Made.freed == ["p2p", "mpi"]
+    report = Report("sweep", {}, {})
+    options = Options(iterations=3, seconds=20.0, json=None)
+    case = Case({"size": "1"}, [{"method": name} for name in methods], opened, **more)
+    try:
+        sweep(comm, options, report, [case], "testing")
+    finally:
+        swept.freed = freed
+    return report.rows
 
 
-def case_no_method_that_works_is_an_error(comm):
-    Made.freed.clear()
+def ready(name, free):
+    calls = []
+    return Variant(lambda: calls.append(1), lambda: Verdict(0.0, 0.0), free=free,
+                   metrics={"bytes": 8, "kernel": name})  # fmt: skip
+
+
+def case_a_sweep_has_a_row_for_everything_also_for_what_cannot_be_made(comm):
+    rows = swept(comm, ["mpi", "rma-lock", "p2p"], ready, setups=3)
+    assert [row.labels for row in rows] == [
+        {"size": "1", "method": name} for name in ("mpi", "rma-lock", "p2p")
+    ]
+    assert rows[1].reason == "no rma-lock here"
+    assert rows[0].against["mpi"] == rows[0].times == rows[2].against["mpi"]
+    assert len(rows[2].times) == 3
+    assert len(rows[2].metrics["init_times_s"]) == 3 == len(rows[2].metrics["free_times_s"])
+    assert rows[2].setup > 0
+    assert rows[2].nbytes == 8
+    assert swept.freed[-3:] == ["p2p", "mpi", "case"]
+
+
+def case_a_sweep_of_nothing_that_works_is_an_error(comm):
     with pytest.raises(CommandError, match="rma-lock: no rma-lock here"):
-        selection.prepare(comm, ["mpi", "rma-lock"], Made, Made.free)
-    assert Made.freed == ["mpi"]
-    with pytest.raises(CommandError, match="a shape that does not fit"):
-        selection.prepare(comm, ["mpi-persistent"], Made, Made.free)
+        swept(comm, ["mpi", "rma-lock"], ready)
+
+
+def case_what_rank_0_cannot_do_alone_is_the_error_of_all(comm):
+    """An opponent that dies in the second round: nobody waits for ever, all is freed."""
+    turns = []
+
+    def die():
+        turns.append(1)
+        if len(turns) > 5:
+            raise ForeignError("the program ended: killed")
+
+    def make(name, free):
+        return Variant(die, unchecked("a test"), on_root=True, free=free)
+
+    with pytest.raises(CommandError, match="the program ended: killed"):
+        swept(comm, ["PETSc"], make, against=())
+    assert swept.freed == ["PETSc", "case"]
+
+
+def case_parts_and_their_rest_are_a_time(comm):
+    watch = timing.Stopwatch()
+    nap = watch.timed(lambda: time.sleep(0.002))
+
+    def make(name, free):
+        return Variant(lambda: (nap(), time.sleep(0.001)), unchecked("a test"), free=free,
+                       parts={"inside": watch}, steps=lambda: 2.0)  # fmt: skip
+
+    (row,) = swept(comm, ["one"], make, rest="compute")
+    for whole, inside, rest in zip(row.times, row.parts["inside"], row.parts["compute"],
+                                   strict=True):  # fmt: skip
+        assert whole == pytest.approx(inside + rest)
+        assert inside >= 0.001  # of two steps in a call
+    assert row.ranks[0] <= row.ranks[1] <= max(row.times)
 
 
 def case_names_of_methods(comm):

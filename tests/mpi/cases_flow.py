@@ -228,7 +228,7 @@ def case_a_restart_goes_on_bit_for_bit(comm):
 def case_methods_side_by_side(comm):
     code, found = run(comm, "--shape", "16", "--time", "0.1", "--comm", f"p2p,{METHOD}")
     assert code == 0
-    assert [row["method"] for row in found["rows"]] == ["p2p", METHOD]
+    assert [row["labels"]["method"] for row in found["rows"]] == ["p2p", METHOD]
     assert all(row["iterations"] == 10 for row in found["rows"])
     assert len(found["verdicts"]) == 4
     assert all(verdict["verified"] for verdict in found["verdicts"].values())

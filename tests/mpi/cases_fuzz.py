@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 
 from onesided.sparse import read
 from onesided.sparse.errors import MatrixFileError
-from onesided.sparse.files.boeingreader import read_boeing
 from onesided.sparse.files.marketreader import read_triplets
-from onesided.sparse.files.npz import read_npz
 
 ALLOWED = (MatrixFileError, MemoryError, TypeError)
 BYTES = [
@@ -125,17 +123,16 @@ def case_mutated_files(comm, name, packed, options):
     assert any(kind != "read" for kind in seen), seen
 
 
-@parameters(name=["coordinate", "array", "boeing", "npz"], block=[7, 60])
+@parameters(name=["coordinate", "array"], block=[7, 60])
 def case_mutated_files_in_small_blocks(comm, name, block, options):
     ending, data = files()[name]
-    reader = {"npz": read_npz, "boeing": read_boeing}.get(name, read_triplets)
     strategy = st.lists(MUTATION, min_size=1, max_size=3)
 
     def body(mutations):
         with file_of(comm, mutated(data, mutations), ending) as path:
 
             def call():
-                reader(comm, path, None, block)
+                read_triplets(comm, path, None, block)
 
             return judge(comm, call)
 

@@ -1,8 +1,5 @@
 """Every local product and every way to multiply, and halos that are stored in place."""
 
-import os
-import shutil
-import tempfile
 import time
 from unittest import mock
 
@@ -14,9 +11,11 @@ from scipy import sparse
 
 from onesided.collectives import MethodError, RequestError, methods
 from onesided.sparse import DistMatrix, Partition, from_rows, from_scipy
-from onesided.sparse import contest as contest_module
 from onesided.sparse import halo as halo_module
+from onesided.sparse import matrix as matrix_module
 from onesided.sparse.kernels import registry
+from onesided.sparse.kernels.compiled import compiled
+from onesided.sparse.kernels.rows import PlainKernel
 
 
 def need_kernel(name):
@@ -67,8 +66,8 @@ def case_halos_in_place_and_packed(comm, method, bound, seed):
 
 def case_a_kernel_that_one_rank_lacks_is_not_tried(comm, seed):
     whole = sparse.random_array((30, 30), density=0.2, rng=np.random.default_rng(seed)).tocsr()
-    mine = ["scipy"] if comm.rank == comm.size - 1 else registry.available()
-    with mock.patch.object(registry, "available", return_value=mine):
+    lacks = comm.rank == comm.size - 1
+    with mock.patch.object(matrix_module, "compiled", return_value=compiled() and not lacks):
         matrix = distributed(comm, whole)
     assert matrix.kernel_name == "scipy"
     check(matrix, whole, np.random.default_rng(seed), "A", None)
@@ -79,95 +78,27 @@ def case_wrong_kernels_are_refused_on_every_rank(comm):
     rows = sparse.eye_array(4, format="csr")
     text = raised(lambda: from_rows(comm, rows, method="p2p", kernel="teleport"), ValueError)
     assert "no kernel 'teleport'; there are auto, scipy" in text, text
-    missing = registry.Offer(
-        registry.KERNELS["mkl"].make, present=lambda: comm.rank != 0, needs="MKL"
-    )
+    missing = registry.Offer(PlainKernel, present=lambda: comm.rank != 0, needs="a library")
     even = Partition.even(4, comm.size)
     mine = rows[slice(*even.range(comm.rank))]
-    with mock.patch.dict(registry.KERNELS, {"mkl": missing}):
-        text = raised(lambda: DistMatrix(comm, mine, even, even, kernel="mkl"), ValueError)
-    assert "needs MKL, which is not installed" in text, text
+    with mock.patch.dict(registry.KERNELS, {"other": missing}):
+        text = raised(lambda: DistMatrix(comm, mine, even, even, kernel="other"), ValueError)
+    assert "needs a library, which is not installed" in text, text
     assert len(set(comm.allgather(text))) == 1, comm.allgather(text)
 
 
-@parameters(kernel=["auto", "csr"])
+@parameters(kernel=["auto", "sell"])
 def case_a_kernel_without_memory_on_one_rank(comm, kernel):
     def make(csr):
         if comm.rank == comm.size - 1:
             raise MemoryError("no room for a copy")
-        return registry.KERNELS["scipy"].make(csr)
+        return PlainKernel(csr)
 
     rows = sparse.eye_array(4, format="csr")
-    with mock.patch.dict(registry.KERNELS, {"csr": registry.Offer(make)}):
+    scipy_too = {} if compiled() else {"scipy": registry.Offer(make)}
+    with mock.patch.dict(registry.KERNELS, {"sell": registry.Offer(make), **scipy_too}):
         text = raised(lambda: from_rows(comm, rows, method="p2p", kernel=kernel), MemoryError)
     assert "no room for a copy" in text, text
-
-
-def case_the_fastest_is_chosen_on_all_ranks(comm, seed):
-    """One kernel is slow on one rank, another on another: both lose everywhere."""
-
-    def offer(seconds):
-        def make(csr):
-            run = registry.KERNELS["scipy"].make(csr)
-            run.seconds = seconds
-            return run
-
-        return registry.Offer(make)
-
-    def clocked(call, count):
-        for _ in range(count):
-            call()
-        return count * call.func._kernel.seconds
-
-    slow_here = [3.0, 3.0 if comm.rank == 0 else 1.0, 2.0, 4.0]
-    offers = dict(zip("abcd", map(offer, slow_here), strict=True))
-    whole = sparse.random_array((30, 30), density=0.2, rng=np.random.default_rng(seed)).tocsr()
-    with (
-        mock.patch.dict(registry.KERNELS, offers),
-        mock.patch.object(registry, "available", return_value=list("abcd")),
-        mock.patch.object(contest_module, "_seconds", clocked),
-    ):
-        matrix = distributed(comm, whole)
-        assert matrix.kernel_name == "c"
-        check(matrix, whole, np.random.default_rng(seed), "A", None)
-        matrix.Free()
-
-
-def case_what_was_the_fastest_is_recalled(comm, seed):
-    """For rows like these, and only while every kernel that is there has been measured."""
-    made = []
-
-    def offer(name):
-        def make(csr):
-            made.append(name)
-            run = registry.KERNELS["scipy"].make(csr)
-            run.seconds = 1.0 if name == "b" else 2.0
-            return run
-
-        return registry.Offer(make)
-
-    def clocked(call, count):
-        for _ in range(count):
-            call()
-        return count * call.func._kernel.seconds
-
-    whole = sparse.random_array((30, 30), density=0.2, rng=np.random.default_rng(seed)).tocsr()
-    folder = comm.bcast(tempfile.mkdtemp() if comm.rank == 0 else None)
-    with (
-        mock.patch.dict(os.environ, {"ONESIDED_TUNING": os.path.join(folder, "tuning.json")}),
-        mock.patch.dict(registry.KERNELS, {name: offer(name) for name in "abc"}),
-        mock.patch.object(contest_module, "_seconds", clocked),
-    ):
-        for names, expected in (("ab", "ab"), ("ab", "b"), ("abc", "abc"), ("abc", "b")):
-            made.clear()
-            with mock.patch.object(registry, "available", return_value=list(names)):
-                matrix = distributed(comm, whole)
-            assert made == list(expected), (names, made)
-            assert matrix.kernel_name == "b"
-            matrix.Free()
-    comm.Barrier()
-    if comm.rank == 0:
-        shutil.rmtree(folder)
 
 
 @parameters(method=lambda: list(methods()))

@@ -80,21 +80,6 @@ def case_sides_by_method(comm, method, name, seed):
                     check(matrix, whole, rng, side, k, times=1)
 
 
-@parameters(dtype=["f4", "f8", "c8", "c16"], index=["i4", "i8"])
-def case_dtypes_of_sides(comm, dtype, index, seed):
-    rng = np.random.default_rng(seed)
-    whole = sparse.random_array((40, 30), density=0.2, rng=rng).tocsr()
-    assert whole.nnz
-    whole = (complex_values(whole, rng) if dtype[0] == "c" else whole).astype(dtype)
-    whole.indices, whole.indptr = whole.indices.astype(index), whole.indptr.astype(index)
-    with distributed(comm, whole) as matrix:
-        assert matrix.dtype == np.dtype(dtype)
-        for side in TAKEN:
-            for k in (None, 3):
-                check(matrix, whole, rng, side, k)
-                check(matrix, whole, rng, side, k, dtype=np.result_type(dtype, "c8"))
-
-
 @parameters(kernel=WAYS)
 def case_64_bit_indices(comm, kernel, seed):
     """As on a rank with more nonzeros than 32 bits count, but with fewer."""
@@ -166,23 +151,6 @@ def case_every_request_is_planned_once(comm, seed):
         assert [k for k, _ in planned[0]] == [1, 2, 4, 1, 2, 4]
 
 
-def case_sides_of_sides(comm, seed):
-    rng = np.random.default_rng(seed)
-    whole = complex_values(sparse.random_array((20, 30), density=0.3, rng=rng), rng)
-    with distributed(comm, whole) as matrix, distributed(comm, whole.real) as real:
-        assert matrix.T.T is matrix
-        assert matrix.H.H is matrix
-        assert matrix.T.H is matrix.H.T
-        assert matrix.T.H.H is matrix.T
-        assert real.H is real.T
-        assert real.T.H is real
-        for name, sides in (("T", matrix.T), ("H", matrix.H)):
-            assert sides.shape == (30, 20), name
-            assert sides.row_range == matrix.col_range
-            assert sides.col_range == matrix.row_range
-            assert sides.row_partition is matrix.col_partition
-
-
 def case_a_dot_product_of_products(comm, seed):
     """(A x, y) = (x, A.H y): the two directions belong together."""
     rng = np.random.default_rng(seed)
@@ -224,16 +192,6 @@ def case_a_dense_row_and_column(comm, method, seed):
         for side in ("A", "T"):
             for k in (None, 4):
                 check(matrix, whole, rng, side, k, times=4)
-
-
-def case_fewer_rows_than_ranks(comm, seed):
-    rng = np.random.default_rng(seed)
-    for shape in ((1, 5), (5, 1), (1, 1), (comm.size - 1, comm.size + 1), (0, 3), (3, 0)):
-        whole = sparse.csr_array(rng.standard_normal(shape))
-        with distributed(comm, whole) as matrix:
-            for side in TAKEN:
-                check(matrix, whole, rng, side, None)
-                check(matrix, whole, rng, side, 2)
 
 
 WRONG = {

@@ -2,8 +2,8 @@
 
 import numpy as np
 from cases import parameters, ranks
-from cases_matrix import TAKEN, check, complex_values, distributed
-from cases_sparse import MATRICES, WAYS, raised
+from cases_matrix import check, distributed
+from cases_sparse import MATRICES, raised
 from scipy import sparse
 
 from onesided.sparse import from_rows, from_scipy
@@ -20,6 +20,7 @@ def same(mine, theirs):
 def case_pieces(comm, name, seed):
     rng = np.random.default_rng(seed)
     whole = sparse.csr_array(MATRICES[name](rng)).astype("f8")
+    whole.sum_duplicates()
     with distributed(comm, whole) as matrix:
         mine = matrix.local_rows()
         rows, columns = slice(*matrix.row_range), slice(*matrix.col_range)
@@ -45,46 +46,6 @@ def case_pieces_are_copies(comm, seed):
                 piece.data[:] = np.nan
         matrix.diagonal()[:] = np.nan
         check(matrix, whole, rng, "A", None)
-
-
-@parameters(name=list(MATRICES), dtype=["f8", "c16"])
-def case_sums(comm, name, dtype, seed):
-    rng = np.random.default_rng(seed)
-    whole = sparse.csr_array(MATRICES[name](rng)).astype("f8")
-    if dtype == "c16":
-        whole = complex_values(whole, rng)
-    with distributed(comm, whole) as matrix:
-        total = matrix.sum()
-        assert np.isclose(total, whole.sum())
-        assert len(set(comm.allgather(total))) == 1
-        dense = whole.toarray()
-        for axis, mine in ((0, "col"), (1, "row"), (-1, "row"), (-2, "col")):
-            expected = dense.sum(axis=axis)[slice(*getattr(matrix, f"{mine}_range"))]
-            got = matrix.sum(axis=axis)
-            assert got.shape == expected.shape
-            assert np.allclose(got, expected)
-        assert "no axis 2" in raised(lambda: matrix.sum(axis=2), ValueError)
-
-
-@parameters(dtype=["f4", "f8", "c8", "c16"], kernel=WAYS)
-def case_scaling(comm, dtype, kernel, seed):
-    rng = np.random.default_rng(seed)
-    whole = sparse.random_array((40, 30), density=0.2, rng=rng).tocsr()
-    whole = (complex_values(whole, rng) if dtype[0] == "c" else whole).astype(dtype)
-    left, right = (rng.uniform(1, 2, n).astype(dtype) for n in whole.shape)
-    with distributed(comm, whole, kernel=kernel) as matrix:
-        for side in TAKEN:
-            check(matrix, whole, rng, side, 2, times=1)
-        matrix.scale(2)
-        matrix.scale_rows(left[slice(*matrix.row_range)])
-        matrix.scale_columns(right[slice(*matrix.col_range)])
-        scaled = 2 * sparse.csr_array(sparse.diags_array(left) @ whole @ sparse.diags_array(right))
-        scaled = scaled.astype(dtype)
-        for side in TAKEN:
-            for k in (None, 2):
-                check(matrix, scaled, rng, side, k)
-        mine = scaled.toarray()[slice(*matrix.row_range)]
-        assert np.allclose(matrix.local_rows().toarray(), mine)
 
 
 def case_scaling_leaves_the_callers_arrays_alone(comm, seed):

@@ -11,12 +11,12 @@ from mpi4py import MPI
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
+from onesided.apps.tools import trace_mesh as mesh_module
+from onesided.apps.tools.trace_mesh import trace_mesh
 from onesided.collectives import MismatchError
 from onesided.sparse import Partition, read, stencil27
 from onesided.sparse.files.marketwriter import Form, write_matrixmarket
-from onesided.sparse.generators import mesh as mesh_module
-from onesided.sparse.generators.grids import stencil7
-from onesided.sparse.generators.mesh import trace_mesh
+from onesided.sparse.grids import stencil7
 
 
 def whole_of(comm, rows):

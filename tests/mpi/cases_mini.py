@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import random
-import tempfile
 import time
-from argparse import Namespace
 
 import numpy as np
 import pytest
-from cases import need, parameters, ranks, skip, skip_if_known
+from cases import parameters, ranks, skip, skip_if_known
 from mpi4py import MPI
 
 from onesided.apps.bench.team import Team
-from onesided.apps.cli.failures import CommandError
-from onesided.apps.cli.main import build_parser
-from onesided.apps.miniapps import halos, overhead
-from onesided.apps.miniapps import hpccg as hpccg
-from onesided.apps.miniapps import hpccg as hpccg_check
-from onesided.apps.miniapps import hpccg_system as memory
-from onesided.apps.miniapps import minife as minife
-from onesided.apps.miniapps import minife as minife_alone
-from onesided.apps.miniapps import minife_system as minife_system
+from onesided.apps.miniapps import halos
 from onesided.apps.miniapps.halos import Fence, Landing, Need, ways
 from onesided.collectives import ResourceError, UnsupportedError, methods
 from onesided.sparse import HaloPattern
@@ -280,62 +269,3 @@ def case_one_rank_with_too_low_a_level(comm, way):
             ways()[way](Need(comm, Traffic(comm, "all").pattern, np.dtype(float)))
     finally:
         MPI.Query_thread = query
-
-
-def no_memory(*_):
-    raise MemoryError("no memory for this")
-
-
-#: What one rank cannot do, the words that need it, and the rank.
-FAULTS = {
-    "known solution": (minife, minife_system.System, "_judged", "minife --shape 6", -1),
-    "solution of rank 0": (minife, minife_alone, "_solved", "minife --shape 6 --verify", 0),
-    "residuals of rank 0": (hpccg, hpccg_check, "residuals", "hpccg --shape 4 --verify", 0),
-    "bandwidth": (hpccg, memory, "_loops", "hpccg --shape 4", -1),
-    "chart": (hpccg, overhead, "draw", "hpccg --shape 4 --picture PNG", 0),
-    "scaled": (minife, minife_system.System, "_judged", "minife --shape 4 --scaling weak", -1),
-}
-
-
-@parameters(fault=list(FAULTS))
-def case_a_fault_of_one_rank_is_the_error_of_all(comm, fault):
-    """And everything that was made is freed."""
-    command, holder, name, words, rank = FAULTS[fault]
-    if "PNG" in words:
-        need("matplotlib")
-    plain, made, freed = getattr(holder, name), [], []
-    init, free = Landing.__init__, Landing.free
-
-    def counted(self, *given):
-        made.append(self)
-        init(self, *given)
-
-    Landing.__init__, Landing.free = counted, lambda self: (freed.append(self), free(self))
-    if comm.rank == rank % comm.size:
-        setattr(holder, name, no_memory)
-    picture = comm.bcast(tempfile.mkstemp(suffix=".png")[1] if comm.rank == 0 else None)
-    words = words.replace("PNG", picture) + " --iterations 5 --repeats 1 --comm fence"
-    if command is minife:
-        words += " --levels 1"
-    options: Namespace = build_parser().parse_args(words.split())
-    try:
-        with pytest.raises(CommandError, match="no memory for this"):
-            command.run(comm, options)
-    finally:
-        setattr(holder, name, plain)
-        Landing.__init__, Landing.free = init, free
-        if comm.rank == 0:
-            os.unlink(picture)
-    assert len(made) == len(freed)
-
-
-def case_the_bandwidth_is_that_of_the_faster_measurement(comm):
-    first = memory.bandwidth(comm, 1 << 20)
-    assert set(first.loops) == {"copy", "add", "dot", "sum", "rows"}
-    assert all(speed > 0 for speed in first.loops.values())
-    assert first.best == max(first.loops.values())
-    assert comm.allgather(first) == [first] * comm.size
-    slower = memory.Bandwidth({name: 0.5 * speed for name, speed in first.loops.items()}, 1 << 20)
-    slower.loops["copy"] = 10 * first.best
-    assert first.or_faster(slower).best == slower.or_faster(first).best == 10 * first.best
-    assert first.or_faster(slower).loops["dot"] == first.loops["dot"]

@@ -9,10 +9,10 @@ from cases_sparse import raised
 from scipy import sparse
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
+from onesided.apps.tools.trace_mesh import trace_mesh
 from onesided.collectives import MismatchError, RequestError, ResourceError, UnsupportedError
 from onesided.sparse import DistMatrix, Partition, read
-from onesided.sparse.generators.grids import stencil7
-from onesided.sparse.generators.mesh import trace_mesh
+from onesided.sparse.grids import stencil7
 from onesided.sparse.orderings import metis as metis_module
 from onesided.sparse.orderings.graph import gathered_graph
 from onesided.sparse.orderings.ordering import Ordering, partitioned

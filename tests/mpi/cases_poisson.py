@@ -35,7 +35,7 @@ def case_walls(comm, which):
     code, found = run(comm, *words, "--levels", "2")
     assert code == 0
     assert found["verified"] is True
-    coarse, fine = (row for row in found["rows"] if row["method"] == "rma-notify")
+    coarse, fine = (row for row in found["rows"] if row["labels"]["method"] == "rma-notify")
     assert fine["error"] < 1e-4
     assert fine["order"] > 5
     assert coarse["error"] > 1e2 * fine["error"]

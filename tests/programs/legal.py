@@ -5,10 +5,11 @@
 SEEDS is ``start:stop``; with ``--file`` the programs are read from a file of JSON instead. METHODS
 says which requests are the library's: ``exchange:NAME``, ``broadcast:NAME``, ``partitioned:NAME``,
 ``reduction:NAME`` (barriers, too), joined by ``+``; the others, all of them with the word
-``reference``, are mpi4py's own. ``mixed`` as a name draws one of the any-order methods for every
-request, ``nodes:N`` emulates nodes of N ranks. Rank 0 appends a line when a program begins and one
-when it ends. A program that takes too long ends the job with the stacks of all ranks. Wrong bytes
-are collected and the program goes on.
+``reference``, are mpi4py's own. ``mixed`` as a name draws one of the any-order methods, or the
+default, for every request; one that the program calls strictly ordered gets such a method.
+``nodes:N`` emulates nodes of N ranks. Rank 0 appends a line when a program begins and one when it
+ends. A program that takes too long ends the job with the stacks of all ranks. Wrong bytes are
+collected and the program goes on.
 
 An element tells its program, request, round, source, target and index. Send buffers are scribbled
 over as soon as Wait returns, plain receive buffers before every start, and what has been received
@@ -116,6 +117,13 @@ class Exchange:
     def value(self, turn: int, source: int, target: int, count: int) -> Any:
         return block(self.run.program.seed, self.number, turn, source, target, count)
 
+    def drawn(self, what: str, share: float) -> bool:
+        """A decision of this rank alone."""
+        words = f"{what} {self.run.program.seed} {self.number} {self.turn} {self.rank}"
+        return self.method is not None and random.Random(words).random() < share
+
+    released = False
+
     def prepare(self) -> None:
         """Before a start: look at the last round for the last time, fill the send buffer."""
         self.check("changed after Wait")
@@ -123,7 +131,7 @@ class Exchange:
         self.turn += 1
         for part, peer, count in self.sends:
             part[...] = self.value(self.turn, self.rank, peer, count).reshape(part.shape)
-        if self.recv is not None and self.receives:
+        if self.recv is not None and self.receives and not self.released:
             for place, _, _ in self.receives:
                 self.recv[place] = EMPTY
 
@@ -132,6 +140,12 @@ class Exchange:
         self.check("wrong")
         for part, _, _ in self.sends:
             part[...] = SCRIBBLE
+        self.released = self.fills and self.drawn("release", 0.3)
+        if self.released:  # peers may write the next round
+            self.held = None
+            self.handle.Release()
+
+    fills = False  # rounds may be opened and filled
 
     def check(self, how: str) -> None:
         if self.held is None:
@@ -154,7 +168,15 @@ class Exchange:
     gaps: list[int] = []  # noqa: RUF012 - never changed
 
     def start(self) -> None:
-        self.handle.Start()
+        if self.fills and self.drawn("open", 0.4) and self.handle.Open():
+            chunks = list(enumerate(self.handle.outlets))
+            random.Random(self.turn).shuffle(chunks)
+            for chunk, outlets in chunks:
+                for _, part, array in outlets:
+                    array[...] = self.send[part]
+                self.handle.Ready(chunk)
+        else:
+            self.handle.Start()
 
     def free(self) -> None:
         self.check("changed before Free")
@@ -165,6 +187,8 @@ class Exchange:
 
 class Counts(Exchange):
     """Blocks by counts, with gaps between them in the caller's receive memory."""
+
+    fills = True
 
     def peers(self) -> tuple[list[int], list[int]]:
         return list(self.members), list(self.members)
@@ -209,6 +233,8 @@ class Counts(Exchange):
 class Graph(Counts):
     """The same on a graph: only some ranks are neighbors."""
 
+    fills = False
+
     def peers(self) -> tuple[list[int], list[int]]:
         edge = self.request.edge
         return ([peer for peer in self.members if edge(self.rank, peer)],
@@ -236,7 +262,7 @@ class Graph(Counts):
 class Gather(Counts):
     """From every rank to the root; the rows of a send buffer that nobody reads are empty."""
 
-    name = "Gatherv_init"
+    name, fills = "Gatherv_init", False
 
     def bind(self, recv: Any) -> Any:
         self.receive_shape()
@@ -298,6 +324,8 @@ class Allgather(Gather):
 
 class Boxes(Exchange):
     """Rows of a matrix of pairs become columns: a box for every rank, some of them empty."""
+
+    fills = True
 
     def layout(self) -> None:
         size = len(self.members)
@@ -538,12 +566,12 @@ class Run:
         family = request.kind if request.kind in ("broadcast", "partitioned") else (
             "reduction" if request.kind in REDUCTIONS else "exchange")
         name = self.methods.get(family)
+        if name is not None and request.strict:
+            return random.Random(f"{self.program.seed} {number}").choice(STRICT)
         if name == "mixed":
             known = (library.partitioned_methods() if family == "partitioned"
                      else library.methods(family))
-            names = [n for n, m in known.items() if n != "auto" and getattr(m, "any_order", True)]
-            if family == "partitioned":
-                names.remove("mpi")  # refused where the MPI's own is known to be wrong
+            names = [n for n, m in known.items() if getattr(m, "any_order", True)]
             name = random.Random(f"{self.program.seed} {number}").choice([*names, None])
         if family == "partitioned" and name == "rma" and request.memory != "window":
             return "auto"  # rma needs memory from empty
@@ -574,6 +602,15 @@ class Run:
 
     # operations of requests
 
+    def misuse(self, item: Exchange) -> None:
+        """An active request cannot be started again; the program goes on."""
+        if item.drawn("misuse", 0.1) and item.handle.active:
+            try:
+                item.handle.Start()
+            except library.RequestError:
+                return
+            self.wrong.append(f"request {item.number} was started twice")
+
     def alloc(self, op: Op) -> None:
         self.items[op.requests[0]].alloc()
 
@@ -602,6 +639,8 @@ class Run:
     def wait(self, op: Op) -> None:
         items = [self.items[number] for number in op.requests]
         handles = [item.handle for item in items]
+        for item in items:
+            self.misuse(item)
         ours = [item.method is not None for item in items]
         if op.how == "test" or (any(ours) and not all(ours) and not MIXES):
             left = list(handles)
@@ -696,6 +735,9 @@ class Run:
     def sleep(self, op: Op) -> None:
         time.sleep(op.size / 1000)
 
+
+#: The methods of strictly ordered requests.
+STRICT = ("rma-fence", "rma-fence", "rma-fence-hier", "mpi")
 
 #: Waitall takes mpi4py's requests and ours at once where there is a Waitany.
 MIXES = hasattr(library, "Waitany")

@@ -1,0 +1,125 @@
+"""``onesided bench compare OLD NEW``, and ``bench check DIR``: results against others, or targets.
+
+Both read what commands wrote with ``--json``. Two files are of different runs, so that their times
+are no pairs: a ratio of medians has the interval of both.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from mpi4py import MPI
+
+from onesided.apps.cli.failures import FAILED, CommandError, from_rank_0
+from onesided.apps.cli.options import Options
+from onesided.apps.cli.progress import console
+from onesided.apps.cli.report import duration, plain_table, print_wide, shown
+from onesided.apps.cli.statistics import Interval
+from onesided.apps.report.command import load, results_of
+from onesided.apps.report.result import Entry, Result
+
+
+def run(comm: MPI.Intracomm, options: Options) -> int:
+    """Collective. The command ``bench compare``; 1 where a row is surely slower than allowed."""
+    return from_rank_0(comm, lambda: _compare(options))
+
+
+def _compare(options: Any) -> int:
+    old, new = (_read(path) for path in (options.old, options.new))
+    if old.command != new.command:
+        raise CommandError(f"{old.name} is of {old.command}, {new.name} of {new.command}")
+    before = {tuple(sorted(e.labels.items())): e for e in old.timed}
+    cells, slower = [], 0
+    for entry in new.timed:
+        other = before.get(tuple(sorted(entry.labels.items())))
+        if other is None or not entry.times or not other.times:
+            continue
+        ratio = Interval.quotient(entry.times, other.times)
+        bad = ratio.known and ratio.low > options.threshold
+        slower += bad
+        cells.append({
+            **entry.labels, "old": duration(other.median or 0.0),
+            "new": duration(entry.median or 0.0), "new / old": str(ratio),
+            "": "SLOWER" if bad else "",
+        })  # fmt: skip
+    if not cells:
+        raise CommandError(f"{old.name} and {new.name} have no rows with the same labels")
+    columns = list(dict.fromkeys(name for row in cells for name in row))
+    labels = [name for name in columns if name not in ("old", "new", "new / old", "")]
+    title = f"{new.command}: {new.name} over {old.name}"
+    print_wide(console(), plain_table(title, columns, cells, labels))
+    return FAILED if slower else 0
+
+
+def _read(path: str) -> Result:
+    found = load(Path(path))
+    if found is None:
+        raise CommandError(f"{path}: no result of a command")
+    return found
+
+
+# -- targets --------------------------------------------------------------------------------------
+
+
+def run_check(comm: MPI.Intracomm, options: Options) -> int:
+    """Collective. The command ``bench check``; 1 where a target is missed."""
+    return from_rank_0(comm, lambda: _check(options))
+
+
+def _check(options: Any) -> int:
+    results, _ = results_of(options.folder)
+    text = (files("onesided.apps") / "data" / "targets.toml").read_text(encoding="utf-8")
+    targets = tomllib.loads(text)["target"]
+    cells, missed = [], 0
+    for result in results:
+        for target in targets:
+            for entry, value in _held(result, target):
+                met = value.median <= target["at_most"]
+                missed += not met
+                sure = value.known and (value.low <= target["at_most"]) == (
+                    value.high <= target["at_most"]
+                )
+                cells.append({
+                    "command": result.command, "row": " ".join(entry.labels.values()),
+                    "against": target.get("against", target.get("metric")),
+                    "here": str(value) if "against" in target else shown("_s", value.median),
+                    "at most": f"{target['at_most']:g}",
+                    "": ("met" if met else "MISSED") + ("" if sure else "?"),
+                })  # fmt: skip
+    if not cells:
+        print("no targets are set for these results", flush=True)
+        return 0
+    columns = list(cells[0])
+    print_wide(console(), plain_table("", columns, cells, columns[:3]))
+    print(f"{len(cells) - missed} of {len(cells)} targets reached", flush=True)
+    return FAILED if missed else 0
+
+
+def _held(result: Result, target: Mapping[str, Any]) -> Iterator[tuple[Entry, Interval]]:
+    """Local. The rows that a target is about, and what is held against it."""
+    vendor = str(result.versions.get("mpi library", ""))
+    if target["command"] != result.command or not vendor.startswith(target.get("mpi", "")):
+        return
+    if target.get("ranks", 2) != result.machine.get("ranks") or result.machine.get("nodes") != 1:
+        return
+    for entry in result.timed:
+        labels = target.get("labels", {})
+        nbytes = entry.number("bytes") or 0.0
+        fits = all(entry.label(name) in _list(texts) for name, texts in labels.items())
+        if not fits or not target.get("least", 0) <= nbytes <= target.get("most", 1 << 62):
+            continue
+        if "against" in target:
+            value = entry.interval(target["against"])
+        else:
+            seconds = entry.number(target["metric"])
+            value = None if seconds is None else Interval(seconds)
+        if value is not None:
+            yield entry, value
+
+
+def _list(texts: Any) -> list[str]:
+    return texts if isinstance(texts, list) else [texts]

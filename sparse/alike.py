@@ -1,0 +1,167 @@
+"""What ranks pass, made alike or refused on all of them: dtypes, indices, blocks of vectors.
+
+A rank may have no rows, and no entries; what it passes for them (an empty list, SciPy's empty
+matrix of float64) does not decide anything. What a function here refuses it refuses on this rank:
+callers are inside ``agreed``, or the function is Collective.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+from scipy import sparse
+
+from onesided.collectives import agreed
+from onesided.collectives.agreement import largest
+from onesided.sparse.moving import shared_dtype
+from onesided.sparse.partition import Integers, Partition, index_dtype
+from onesided.sparse.vector import DistVector
+
+DTYPES = tuple(np.dtype(kind) for kind in ("f4", "f8", "c8", "c16"))
+_NAMES = ", ".join(kind.name for kind in DTYPES)
+
+
+# -- dtypes --------------------------------------------------------------------------------------
+
+
+def vector_dtype(values: np.dtype[Any], wanted: DTypeLike | None = None) -> np.dtype[Any]:
+    """Local. The dtype of a matrix with such values: the wanted one, or theirs, or float64.
+
+    float32, float64, complex64 and complex128 stay; integers and bools become float64. Raises
+    ``TypeError`` for other dtypes, and where complex values would have to become real.
+    """
+    given = np.dtype(wanted) if wanted is not None else values.newbyteorder("=")
+    if wanted is None and given.kind in "biu":
+        given = np.dtype(np.float64)
+    if given not in DTYPES or (values.kind == "c" and given.kind != "c"):
+        raise TypeError(f"values of {values} in a matrix of {given}, which can be {_NAMES}")
+    return given
+
+
+def common_dtype(name: str, vector: np.dtype[Any], matrix: np.dtype[Any]) -> np.dtype[Any]:
+    """Local. The dtype of a product, NumPy's of the two; ``TypeError`` where there is none."""
+    found = None
+    if vector.kind in "biufc":
+        found = np.result_type(vector, matrix)
+    if found is None or found not in DTYPES:
+        raise TypeError(f"{name} is {vector}, the matrix {matrix}; products are of {_NAMES}")
+    return found
+
+
+def entries_dtype(matrix: np.dtype[Any], wanted: np.dtype[Any]) -> np.dtype[Any]:
+    """Local. What a matrix is cast to for products of the wanted dtype; a real one stays real."""
+    return wanted if matrix.kind == "c" else np.empty(0, wanted).real.dtype
+
+
+def values_dtype(
+    comm: MPI.Intracomm, values: NDArray[Any], wanted: DTypeLike | None
+) -> np.dtype[Any]:
+    """Collective. The dtype of a matrix of the values that the ranks pass, see
+    :func:`vector_dtype`; that of a rank without values does not count."""
+    kind = shared_dtype(comm, values.dtype, bool(len(values)))
+    with agreed(comm):
+        return vector_dtype(kind, wanted)
+
+
+# -- indices -------------------------------------------------------------------------------------
+
+
+def places(
+    rows: ArrayLike, cols: ArrayLike, length: int, shape: tuple[int, int]
+) -> tuple[Integers, Integers]:
+    """Local. Indices of as many entries of a matrix of that shape, of the type that all ranks use.
+
+    Raises ``ValueError`` for shapes, lengths and indices that do not fit, ``TypeError`` for what
+    are no integers.
+    """
+    if min(shape) < 0:
+        raise ValueError(f"shape {shape} is not two numbers from 0 on")
+    parts = [np.asarray(part) for part in (rows, cols)]
+    lengths = [*(part.shape for part in parts), (length,)]
+    if lengths != [(length,)] * 3:
+        raise ValueError(
+            f"rows, columns and values have shapes {', '.join(map(str, lengths))}, not one length"
+        )
+    for name, size, part in zip(("row", "column"), shape, parts, strict=True):
+        if not len(part):
+            continue
+        if part.dtype.kind not in "iu":
+            raise TypeError(f"{name} indices are {part.dtype}, not integers")
+        for at in (int(part.argmin()), int(part.argmax())):
+            if not 0 <= part[at] < size:
+                raise ValueError(
+                    f"{name} index {part[at]} of entry {at} is out of range, there are "
+                    f"{size} {name}s"
+                )
+    kind = index_dtype(max(shape))
+    row, col = (part.astype(kind, copy=False) for part in parts)
+    return row, col
+
+
+def row_numbers(rows: Any, size: int) -> NDArray[np.int64]:
+    """Local. Row numbers as an array; those below zero count from the end."""
+    if isinstance(rows, slice):
+        return np.arange(*rows.indices(size))
+    wanted = np.atleast_1d(np.asarray(rows))
+    if wanted.ndim != 1 or (len(wanted) and wanted.dtype.kind not in "iu"):
+        raise TypeError(f"A[rows] takes a number, a slice or an array of numbers, not {rows!r:.60}")
+    wanted = wanted.astype(np.int64)
+    bad = np.flatnonzero((wanted < -size) | (wanted >= size))
+    if len(bad):
+        raise IndexError(f"row {wanted[bad[0]]}, there are {size}")
+    return np.where(wanted < 0, wanted + size, wanted)
+
+
+def check_rows(
+    comm: MPI.Intracomm, rows: sparse.csr_array, row_partition: Partition, col_partition: Partition
+) -> None:
+    """Local. Rows and partitions must fit each other and the communicator."""
+    for name, partition in (("row", row_partition), ("column", col_partition)):
+        if partition.parts != comm.size:
+            raise ValueError(f"{name} partition of {partition.parts} parts on {comm.size} ranks")
+    start, stop = row_partition.range(comm.rank)
+    if rows.shape != (stop - start, col_partition.size):
+        raise ValueError(
+            f"rows have shape {rows.shape}, the partitions say {(stop - start, col_partition.size)}"
+        )
+
+
+# -- blocks of vectors ---------------------------------------------------------------------------
+
+
+def block(name: str, vector: Any, length: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Local. This rank's block of one vector that a matrix of this dtype is used with; it shares
+    memory with what was given."""
+    given = np.asarray(vector.array if isinstance(vector, DistVector) else vector)
+    if given.shape != (length,):
+        raise ValueError(f"{name} has shape {given.shape}; this rank's block has {length} entries")
+    common_dtype(name, given.dtype, dtype)
+    return given
+
+
+def columns(
+    comm: MPI.Intracomm, name: str, vectors: Any, length: int, dtype: np.dtype[Any]
+) -> NDArray[Any]:
+    """Collective. This rank's block (n, m) of m vectors, given as (n,), (n, m) or DistVector.
+
+    Raises the same error on every rank: ``ValueError`` where a block does not fit, or ranks have
+    different numbers of vectors, ``TypeError`` where they are complex and the dtype real.
+    """
+    width = 0
+    with agreed(comm, name):
+        given = np.asarray(vectors.array if isinstance(vectors, DistVector) else vectors)
+        if given.ndim not in (1, 2) or len(given) != length:
+            raise ValueError(
+                f"{name} has shape {given.shape}; this rank's block has {length} entries"
+            )
+        found = given[:, None] if given.ndim == 1 else given
+        width = found.shape[1]
+        if not np.can_cast(found.dtype, dtype, casting="same_kind"):
+            raise TypeError(f"{name} is {found.dtype}, the matrix {dtype}")
+    most, least = largest(comm, None, name, [width, -width])
+    if most != -least:
+        raise ValueError(f"{name} has {-least} to {most} vectors on the ranks")
+    return found.astype(dtype)

@@ -1,1 +1,0 @@
-"""Matrices that are made, each rank its own rows: grids and meshes."""

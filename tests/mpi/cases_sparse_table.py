@@ -1,0 +1,905 @@
+"""One table: every constructor, operator, solver, preconditioner, reader and writer of sparse/,
+with a rank that has no rows, with more ranks than rows, with dtypes that differ between ranks,
+matrix and vectors, and by both ways of multiplying. A row is a function of a :class:`Cell`."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+import scipy.io
+import scipy.sparse.linalg
+from cases import parameters
+from scipy import sparse
+
+from onesided import sparse as ours
+from onesided.collectives import OnesidedError
+from onesided.sparse import DistMatrix, DistVector, Partition, from_rows
+from onesided.sparse.kernels.compiled import compiled
+
+#: Which rank has no rows; "hardly": there are fewer rows than ranks.
+LAYOUTS = ["even", "first", "middle", "last", "hardly"]
+
+#: Dtypes of values, of indices and of vectors, in turn by rank.
+KINDS = {
+    "f8": ("f8", "i4", "f8"),
+    "f4": ("f4", "i4", "f4"),
+    "c8": ("c8", "i4", "c8"),
+    "c16": ("c16", "i8 i4", "c16"),
+    "f4 by f8": ("f4", "i8", "f8"),
+    "f8 by c16": ("f8", "i4", "c16"),
+    "f4 by c16": ("f4", "i4 i8", "c16"),
+    "f4 f8": ("f4 f8", "i8 i4", "f8"),
+    "f8 c8": ("f8 c8", "i4 i8", "c16"),
+    "f8 by f4 f8": ("f8", "i4", "f4 f8"),
+}
+KERNELS = ["scipy", *(["auto"] if compiled() else [])]
+METHODS = ["p2p", "rma-notify"]
+ROWS: dict[str, Callable[["Cell"], None]] = {}
+
+
+def row(*names):
+    """Put a function into the table, once for each of the names, which it then also gets."""
+
+    def mark(function):
+        if not names:
+            ROWS[function.__name__] = function
+        for name in names:
+            ROWS[f"{function.__name__} {name}"] = lambda cell, name=name: function(cell, name)
+        return function
+
+    return mark
+
+
+def parts_of(layout, size):
+    """How many rows each rank has."""
+    if layout == "hardly":
+        return [1] * (size - 1) + [0] if size > 1 else [1]
+    empty = {"first": 0, "middle": size // 2, "last": size - 1}.get(layout)
+    if size == 1 or empty is None:
+        return Partition.even(12, size).lengths().tolist()
+    lengths = Partition.even(12, size - 1).lengths().tolist()
+    return [*lengths[:empty], 0, *lengths[empty:]]
+
+
+def definite(n, imaginary):
+    """Hermitian, positive definite, of small integers; a ring of neighbors."""
+    whole = np.diag(6.0 + np.arange(n) % 3).astype(complex)
+    for i in range(n - 1):
+        whole[i, i + 1] = -1 + 1j * imaginary
+        whole[i + 1, i] = -1 - 1j * imaginary
+    if n > 2:
+        whole[0, n - 1] = whole[n - 1, 0] = -2
+    return sparse.csr_array(whole)
+
+
+def ring(n):
+    """The Laplacian of a ring, whose null space is the constant vector; of a path of two."""
+    whole = np.zeros((n, n))
+    for i in range(n if n > 2 else n - 1):
+        j = (i + 1) % n
+        whole[[i, j], [j, i]] -= 1
+        whole[[i, j], [i, j]] += 1
+    return sparse.csr_array(whole)
+
+
+def drawn(n_rows, n_cols, imaginary, seed):
+    """A rectangle of small integers, each row and column with some entries."""
+    rng = np.random.default_rng(seed)
+    whole = np.where(rng.random((n_rows, n_cols)) < 0.3, rng.integers(1, 5, (n_rows, n_cols)), 0)
+    whole = whole + 1j * imaginary * np.where(whole == 3, 1, 0)
+    for i in range(max(n_rows, n_cols)):
+        whole[i % n_rows, i % n_cols] = 5
+    return sparse.csr_array(whole)
+
+
+class Cell:
+    """What a row of the table is tried with."""
+
+    def __init__(self, comm, layout, kinds, kernel, method, seed):
+        self.comm, self.seed = comm, seed
+        values, indices, vectors = (kind.split() for kind in KINDS[kinds])
+        rank = comm.rank
+        self.kind, self.index, self.vector_kind = (
+            np.dtype(names[rank % len(names)]) for names in (values, indices, vectors)
+        )
+        self.rows = Partition.from_lengths(np.array(parts_of(layout, comm.size)))
+        self.n = self.rows.size
+        having = [r for r in range(comm.size) if self.rows.lengths()[r]]
+        self.dtype = np.result_type(*(values[r % len(values)] for r in having))
+        given = [vectors[r % len(vectors)] for r in range(comm.size)]
+        self.result = np.result_type(self.dtype, *given)
+        self.how = {"method": method, "kernel": kernel}
+        self.imaginary = int(self.dtype.kind == "c")
+        self.eps = float(np.finfo(self.dtype).eps)
+        self.made = []
+        self.whole = self.as_given(definite(self.n, self.imaginary))
+
+    @cached_property
+    def A(self):
+        return self.distributed(self.whole)
+
+    def as_given(self, whole):
+        """The whole matrix that ranks of these dtypes pass."""
+        blocks = [whole[slice(*self.rows.range(r))] for r in range(self.comm.size)]
+        if self.dtype.kind != "c":
+            return sparse.csr_array(whole.real).astype("f8")
+        kinds = self.comm.allgather(self.kind)
+        dense = [
+            (block.toarray() if kind.kind == "c" else block.toarray().real).astype("c16")
+            for block, kind in zip(blocks, kinds, strict=True)
+        ]
+        if any(kind.kind != "c" for kind in kinds):  # Hermitian, where ranks have real rows
+            return sparse.csr_array(whole.real).astype("c16")
+        return sparse.csr_array(np.concatenate(dense))
+
+    def block_of(self, whole, rows=None):
+        """This rank's rows, as the kinds say; a rank without rows passes SciPy's default."""
+        start, stop = (rows or self.rows).range(self.comm.rank)
+        if start == stop:
+            return sparse.csr_array((0, whole.shape[1]))
+        block = whole[start:stop]
+        block = (block if self.kind.kind == "c" else block.real).astype(self.kind)
+        parts = block.data, block.indices.astype(self.index), block.indptr.astype(self.index)
+        made = sparse.csr_array((0, whole.shape[1]))
+        made = sparse.csr_array(parts, shape=block.shape)
+        made.indices, made.indptr = parts[1:]  # SciPy makes them narrower
+        return made
+
+    def distributed(self, whole, **how):
+        return self.kept(from_rows(self.comm, self.block_of(whole), **self.how, **how))
+
+    def kept(self, made):
+        """To be freed when the row has passed."""
+        self.made.append(made)
+        return made
+
+    def vector(self, partition=None, seed=0, k=0):
+        """This rank's block of a vector of small integers, and the whole of it."""
+        partition = partition or self.rows
+        rng = np.random.default_rng(self.seed + seed)
+        shape = (partition.size, k) if k else (partition.size,)
+        whole = rng.integers(-4, 5, shape) + 0j
+        if all(kind.kind == "c" for kind in self.comm.allgather(self.vector_kind)):
+            whole += 1j * rng.integers(-4, 5, shape)
+        mine = whole[slice(*partition.range(self.comm.rank))]
+        mine = (mine if self.vector_kind.kind == "c" else mine.real).astype(self.vector_kind)
+        return mine, whole
+
+    def joined(self, block):
+        blocks = self.comm.allgather(np.asarray(block))
+        assert len({each.dtype for each in blocks}) == 1, [each.dtype for each in blocks]
+        return np.concatenate(blocks)
+
+    def close(self, block, expected, bound=None):
+        found = self.joined(block)
+        limit = 100 * self.eps if bound is None else bound
+        limit *= max(1.0, np.abs(expected).max(initial=0))
+        assert found.shape == expected.shape, (found.shape, expected.shape)
+        assert np.all(np.abs(found - expected) <= limit), (found, expected)
+
+    def same(self, made, whole, dtype=None):
+        """Entries, one dtype on all ranks, and a product."""
+        self.kept(made)
+        kinds = self.comm.allgather(made.dtype)
+        assert set(kinds) == {self.dtype if dtype is None else np.dtype(dtype)}, kinds
+        rows = made.local_rows()
+        assert made.nnz == self.comm.allreduce(rows.nnz)
+        expected = whole.toarray()
+        self.close(rows.toarray(), expected)
+        x, all_of_x = self.vector(made.col_partition)
+        x = x.astype(np.result_type(self.result, made.dtype))
+        self.close(made @ x, expected @ all_of_x)
+
+    def path(self, ending):
+        """A file that all ranks name, in a folder that goes with the cell."""
+        if not hasattr(self, "folder"):
+            self.folder = self.comm.bcast(
+                tempfile.mkdtemp(prefix="onesided-table-") if self.comm.rank == 0 else None
+            )
+        return os.path.join(self.folder, f"a{ending}")
+
+    def tidy(self):
+        for made in reversed(self.made):
+            made.Free()
+        self.comm.Barrier()
+        if hasattr(self, "folder") and self.comm.rank == 0:
+            shutil.rmtree(self.folder)
+
+
+# -- constructors --------------------------------------------------------------------------------
+
+
+@row()
+def rows_of_each_rank(cell):
+    cell.same(cell.A, cell.whole)
+    assert np.array_equal(cell.A.row_partition.starts, cell.rows.starts)
+    cell.made.pop()
+
+
+@row()
+def a_matrix_itself(cell):
+    block = cell.block_of(cell.whole)
+    cell.same(DistMatrix(cell.comm, block, cell.rows, cell.rows, **cell.how), cell.whole)
+
+
+@row("f4", "c16")
+def a_wanted_dtype(cell, wanted):
+    kind = np.dtype(wanted)
+    if cell.dtype.kind == "c" and kind.kind != "c":
+        kind = np.dtype("c8")
+    cell.same(cell.distributed(cell.whole, dtype=kind), cell.whole, kind)
+    cell.made.pop()
+
+
+@row("triplets", "assembler")
+def entries_of_each_rank(cell, way):
+    """Every rank passes those entries whose turn it is; one without rows passes empty lists."""
+    block = sparse.coo_array(cell.block_of(cell.whole))
+    start = cell.rows.range(cell.comm.rank)[0]
+    i, j, values = block.row.astype(cell.index) + start, block.col.astype(cell.index), block.data
+    if not len(values):
+        i, j, values = [], [], []
+    shape = cell.whole.shape
+    if way == "triplets":
+        made = ours.from_triplets(cell.comm, i, j, values, shape, partition=cell.rows, **cell.how)
+        cell.same(made, cell.whole)
+        return
+    assembler = ours.Assembler(cell.comm, i, j, shape, dtype=cell.dtype, **cell.how)
+    for factor in (1, 2):
+        made = assembler.assemble(np.asarray(values) * factor)
+        cell.same(made, cell.whole * factor)
+        cell.made.pop()
+    cell.kept(made)
+
+
+@row()
+def elements(cell):
+    """Matrices of elements of two nodes, dealt to the ranks in turn; some have none."""
+    left = np.arange(cell.comm.rank, cell.n - 1, cell.comm.size)
+    left = left[: 0 if cell.rows.lengths()[cell.comm.rank] == 0 else None]
+    everything = np.concatenate(cell.comm.allgather(left))
+    nodes = np.stack([left, left + 1], axis=1).astype(cell.index)
+    if not len(nodes):
+        nodes = np.zeros((0, 2))
+    assembler = ours.Assembler(
+        cell.comm, nodes[:, :, None], nodes[:, None, :], (cell.n, cell.n), **cell.how
+    )
+    matrix = np.array([[1.0, -1.0], [-1.0, 1.0]])
+    whole = np.zeros((cell.n, cell.n))
+    for node in everything:
+        whole[node : node + 2, node : node + 2] += matrix
+    made = assembler.assemble(np.broadcast_to(matrix, (len(nodes), 2, 2)))
+    cell.same(made, sparse.csr_array(whole), "f8")
+
+
+@row("csr", "coo", "dia")
+def a_matrix_of_one_rank(cell, form):
+    root = cell.comm.size - 1
+    whole = (cell.whole if cell.dtype.kind == "c" else cell.whole.real).astype(cell.dtype)
+    mine = whole.asformat(form) if cell.comm.rank == root else None
+    made = ours.from_scipy(cell.comm, mine, root=root, partition=cell.rows, **cell.how)
+    cell.same(made, cell.whole)
+
+
+@row("rows", "rcm", "owners")
+def other_partitions(cell, how):
+    numbers = np.arange(*cell.rows.range(cell.comm.rank))
+    owners = (numbers * 7 + 1) % cell.comm.size
+    A = cell.distributed(cell.whole, partition=owners if how == "owners" else how)
+    x, whole = cell.vector()
+    x = x.astype(cell.result)
+    if A.ordering is not None:
+        y = A.ordering.backward(A @ A.ordering.forward(x))
+        cell.close(y, cell.whole @ whole)
+    else:
+        cell.close(A @ whole[slice(*A.col_range)].astype(cell.result), cell.whole @ whole)
+
+
+@row("mtx", "h5")
+def written_and_read(cell, ending):
+    path = cell.path(f".{ending}")
+    ours.write(cell.A, path)
+    made = ours.read(cell.comm, path, partition=cell.rows, dtype=cell.dtype, **cell.how)
+    cell.same(made, cell.whole)
+
+
+@row("npz", "mat", "mtx.gz", "petsc", "h5ad")
+def read_from(cell, ending):
+    path = cell.path(f".{ending}")
+    kind = cell.dtype
+    if cell.comm.rank == 0:
+        whole = (cell.whole if kind.kind == "c" else cell.whole.real).astype(kind)
+        write_as(path, ending, whole)
+    cell.comm.Barrier()
+    made = ours.read(cell.comm, path, partition=cell.rows, dtype=kind, **cell.how)
+    cell.same(made, cell.whole)
+
+
+def write_as(path, ending, whole):
+    if ending == "npz":
+        sparse.save_npz(path, whole)
+    elif ending == "mat":
+        scipy.io.savemat(path, {"A": sparse.csc_array(whole)})
+    elif ending == "mtx.gz":
+        import gzip
+
+        with gzip.open(path, "wb") as file:
+            scipy.io.mmwrite(file, whole.astype(np.result_type(whole.dtype, "f8")))
+    elif ending == "petsc":
+        scalar = ">c16" if whole.dtype.kind == "c" else ">f8"
+        with open(path, "wb") as file:
+            for numbers, form in (
+                ([1211216, *whole.shape, whole.nnz], ">i4"),
+                (np.diff(whole.indptr), ">i4"),
+                (whole.indices, ">i4"),
+                (whole.data, scalar),
+            ):
+                file.write(np.asarray(numbers).astype(form).tobytes())
+    else:
+        import h5py
+
+        with h5py.File(path, "w") as file:
+            file.attrs["encoding-type"] = "anndata"
+            group = file.create_group("X")
+            group.attrs["encoding-type"] = "csr_matrix"
+            group.attrs["shape"] = whole.shape
+            for name in ("data", "indices", "indptr"):
+                group[name] = getattr(whole, name)
+
+
+@row("0", "3")
+def vectors_in_files(cell, k):
+    x, whole = cell.vector(k=int(k))
+    x = x.astype(cell.result)
+    path = cell.path(".npy")
+    ours.write(DistVector(cell.comm, cell.rows, x), path)
+    cell.close(ours.read_vector(cell.comm, path, cell.rows).array, whole, 0)
+
+
+# -- products ------------------------------------------------------------------------------------
+
+SIDES = {"A": lambda A: A, "T": lambda A: A.T, "H": lambda A: A.H, "conj": lambda A: A.T.H}
+
+
+@row(*(f"{side} {k}" for side in SIDES for k in (0, 1, 3)))
+def products(cell, name):
+    side, k = name.split()
+    columns = Partition.even(7, cell.comm.size)
+    whole = cell.as_given(drawn(cell.n, 7, cell.imaginary, 5)).toarray()
+    A = cell.distributed(sparse.csr_array(whole), columns=columns)
+    x, all_of_x = cell.vector(SIDES[side](A).col_partition, k=int(k))
+    expected = {"A": whole, "T": whole.T, "H": whole.conj().T, "conj": whole.conj()}[side]
+    for _ in range(3):
+        cell.close(SIDES[side](A) @ x, expected @ all_of_x)
+    alike = len(set(cell.comm.allgather(x.dtype))) == 1
+    if alike:
+        assert (SIDES[side](A) @ x).dtype == np.result_type(cell.dtype, x.dtype)
+    start, stop = SIDES[side](A).row_range
+    out = np.empty((stop - start, *x.shape[1:]), cell.result)
+    if alike and out.dtype == np.result_type(cell.dtype, x.dtype):
+        SIDES[side](A).dot(x, out)
+        cell.close(out, expected @ all_of_x)
+
+
+@row()
+def products_of_distributed_vectors(cell):
+    x, whole = cell.vector()
+    y = cell.A @ DistVector(cell.comm, cell.rows, x)
+    cell.close(y.array, cell.whole @ whole)
+
+
+@row()
+def whole_vectors(cell):
+    operator = cell.A.as_linear_operator()
+    _, x = cell.vector()
+    x = x.astype(cell.result)
+    np.testing.assert_allclose(operator @ x, cell.whole @ x, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(operator.H @ x, cell.whole.conj().T @ x, rtol=1e-5, atol=1e-4)
+
+
+@row()
+def a_map_without_entries(cell):
+    def multiply(x, y):
+        cell.A.dot(x, out=y) if x.dtype == y.dtype else None
+
+    def back(x, y):
+        cell.A.H.dot(x, out=y)
+
+    made = ours.LinearOperator(
+        cell.comm, cell.rows, cell.rows, multiply, multiply_adjoint=back, dtype=cell.dtype
+    )
+    x, whole = cell.vector()
+    x = x.astype(cell.result)
+    cell.close(made @ x, cell.whole @ whole)
+    cell.close(made.H @ x, cell.whole.conj().T @ whole)
+    cell.close(made.T @ x, cell.whole.T @ whole)
+
+
+# -- matrices of matrices ------------------------------------------------------------------------
+
+UNARY = {
+    "copy": (lambda A: A.copy(), lambda a: a),
+    "double": (lambda A: A * 2, lambda a: a * 2),
+    "half": (lambda A: A / 2, lambda a: a / 2),
+    "negative": (lambda A: -A, lambda a: -a),
+    "transpose": (lambda A: A.T.copy(), lambda a: a.T),
+    "adjoint": (lambda A: A.H.copy(), lambda a: a.conj().T),
+    "conjugate": (lambda A: A.T.H.copy(), lambda a: a.conj()),
+    "square": (lambda A: A @ A, lambda a: a @ a),
+    "A.H A": (lambda A: A.H @ A, lambda a: a.conj().T @ a),
+    "A A.H": (lambda A: A @ A.H, lambda a: a @ a.conj().T),
+    "A + A": (lambda A: A + A, lambda a: a + a),
+    "A + A.T": (lambda A: A + A.T, lambda a: a + a.T),
+    "A.with_method": (lambda A: A.with_method("p2p"), lambda a: a),
+}
+
+
+@row(*UNARY)
+def made_of(cell, name):
+    make, expected = UNARY[name]
+    whole = sparse.csr_array(cell.whole + sparse.eye_array(cell.n, k=1)).astype(cell.whole.dtype)
+    A = cell.distributed(whole)
+    cell.same(make(A), sparse.csr_array(expected(whole)))
+
+
+@row("f8", "c16")
+def as_type(cell, kind):
+    kind = np.dtype("c16" if cell.dtype.kind == "c" else kind)
+    cell.same(cell.A.astype(kind), cell.whole, kind)
+
+
+@row()
+def places_that_stay(cell):
+    """Entries that cancel keep their places, as the diagonal does where nothing was stored."""
+    nothing = cell.A - cell.A
+    assert nothing.nnz == cell.A.nnz
+    cell.same(nothing, cell.whole * 0)
+    off = cell.whole.toarray()
+    np.fill_diagonal(off, 0)
+    if not off.any():
+        return
+    B = cell.distributed(sparse.csr_array(off))
+    shifted = B.shifted(0)
+    assert shifted.nnz == B.nnz + cell.n
+    cell.same(shifted, sparse.csr_array(off))
+    even = cell.whole.toarray()
+    np.fill_diagonal(even, 2)
+    C = cell.distributed(sparse.csr_array(even))
+    gone = C.shifted(-2)
+    assert gone.nnz == C.nnz
+    cell.same(gone, sparse.csr_array(off))
+
+
+@row()
+def rectangles_multiplied(cell):
+    b = sparse.csr_array(drawn(cell.n, 5, 0, 3).real)
+    B = cell.kept(from_rows(cell.comm, b[slice(*cell.rows.range(cell.comm.rank))], **cell.how))
+    kind = np.result_type(cell.dtype, "f8")
+    cell.same(cell.A @ B, sparse.csr_array(cell.whole @ b), kind)
+    cell.same(B.T @ cell.A, sparse.csr_array(b.T @ cell.whole), kind)
+    cell.same(cell.A.H @ B, sparse.csr_array(cell.whole.conj().T @ b), kind)
+
+
+# -- entries -------------------------------------------------------------------------------------
+
+
+@row()
+def duplicates_are_summed(cell):
+    """As in files and triplets: norms and numbers of entries are those of the sums."""
+    start, stop = cell.rows.range(cell.comm.rank)
+    count = stop - start
+    own = np.arange(start, stop)
+    parts = (
+        np.tile([3, -3, 2, 2], count).astype(cell.kind),
+        np.repeat(own, 4).astype(cell.index),
+        np.arange(0, 4 * count + 1, 4).astype(cell.index),
+    )
+    A = cell.kept(from_rows(cell.comm, sparse.csr_array(parts, shape=(count, cell.n)), **cell.how))
+    assert A.nnz == cell.n
+    assert A.norm("max") == A.norm(1) == A.norm(np.inf) == 4
+    assert np.isclose(A.norm(), 4 * np.sqrt(cell.n))
+
+
+@row()
+def norms_and_sums(cell):
+    dense = cell.whole.toarray()
+    assert np.isclose(cell.A.norm(), np.linalg.norm(dense), rtol=1e-6)
+    for order in (1, np.inf):
+        assert np.isclose(cell.A.norm(order), np.linalg.norm(dense, order), rtol=1e-6)
+    assert np.isclose(cell.A.norm("max"), np.abs(dense).max())
+    assert np.isclose(cell.A.sum(), dense.sum())
+    cell.close(cell.A.sum(axis=0), dense.sum(axis=0))
+    cell.close(cell.A.sum(axis=1), dense.sum(axis=1))
+    cell.close(cell.A.diagonal(), dense.diagonal())
+    assert cell.A.report().nonzeros.sum() == cell.whole.nnz
+    found = cell.A.gather(cell.comm.size - 1)
+    assert (found is None) == (cell.comm.rank != cell.comm.size - 1)
+    if found is not None:
+        assert np.array_equal(found.toarray(), dense)
+
+
+@row()
+def rows_from_anywhere(cell):
+    for wanted in ([], [0], [cell.n - 1, 0, 0], slice(None)):
+        mine = wanted if cell.comm.rank % 2 == 0 else []
+        expected = cell.whole.toarray()[mine if isinstance(mine, slice) else np.array(mine, int)]
+        assert np.array_equal(cell.A[mine].toarray(), expected)
+
+
+@row()
+def scaled(cell):
+    f, whole = cell.vector(seed=3)
+    f, whole = f.real.astype(cell.kind.type(0).real.dtype), whole.real
+    A = cell.A.copy()
+    A.scale_rows(f)
+    cell.same(A, sparse.csr_array(whole[:, None] * cell.whole.toarray()))
+    B = cell.A.copy()
+    B.scale_columns(f)
+    B.scale(2)
+    cell.same(B, sparse.csr_array(2 * cell.whole.toarray() * whole))
+
+
+@row("values", "rows")
+def other_values(cell, way):
+    block = cell.A.local_rows()
+    cell.A.set_values((block * 3) if way == "rows" else 3 * block.data)
+    cell.same(cell.A, cell.whole * 3)
+    cell.made.pop()
+
+
+@row("x and b", "columns", "alone")
+def boundary_values(cell, way):
+    """Every third row, told by the rank that does not own it."""
+    fixed = np.arange(0, cell.n, 3)
+    told = fixed[cell.comm.rank :: cell.comm.size]
+    dense, x = cell.whole.toarray(), np.arange(1.0, cell.n + 1)
+    b = np.arange(cell.n) % 4.0
+    ranks = slice(*cell.rows.range(cell.comm.rank))
+    mine = b[ranks].astype(cell.result)
+    if way == "alone":
+        cell.A.zero_rows(told, 2)
+    else:
+        cell.A.zero_rows(told, 2, x[ranks].astype("f4"), mine, columns=way == "columns")
+    expected = b - (dense[:, fixed] @ x[fixed] if way == "columns" else 0)
+    expected[fixed] = 2 * x[fixed]
+    if way != "alone":
+        cell.close(mine, expected)
+    dense[fixed] = 0
+    if way == "columns":
+        dense[:, fixed] = 0
+    dense[fixed, fixed] = 2
+    cell.same(cell.A, sparse.csr_array(dense))
+    assert cell.A.nnz == cell.whole.nnz
+    smaller = cell.A.eliminate_zeros()
+    assert smaller.nnz == np.count_nonzero(dense)
+    cell.same(smaller, sparse.csr_array(dense))
+    del cell.made[-2]
+
+
+@row("number", "block")
+def another_diagonal(cell, way):
+    d, whole = cell.vector(seed=4)
+    d, whole = d.real, whole.real
+    cell.A.set_diagonal(3 if way == "number" else DistVector(cell.comm, cell.rows, d))
+    dense = cell.whole.toarray()
+    np.fill_diagonal(dense, 3 if way == "number" else whole)
+    cell.close(cell.A.local_rows().toarray(), dense)
+
+
+@row()
+def entries_from_anywhere(cell):
+    found = cell.A[[cell.n - 1, 0], 0:2]
+    assert np.array_equal(found.toarray(), cell.whole.toarray()[[cell.n - 1, 0]][:, 0:2])
+
+
+@row()
+def projected(cell):
+    p = drawn(cell.n, max(cell.n // 2, 1), 0, 9).real.astype("f8")
+    P = cell.kept(from_rows(cell.comm, p[slice(*cell.rows.range(cell.comm.rank))], **cell.how))
+    expected = sparse.csr_array(p.T @ cell.whole @ p)
+    cell.same(cell.A.galerkin(P), expected, np.result_type(cell.dtype, "f8"))
+
+
+# -- vectors -------------------------------------------------------------------------------------
+
+
+@row("0", "2")
+def functions_of_vectors(cell, k):
+    x, whole = cell.vector(k=int(k))
+    y, other = cell.vector(seed=1, k=int(k))
+    X, Y = (DistVector(cell.comm, cell.rows, each.astype(cell.result)) for each in (x, y))
+    cell.close(np.exp(X / 4).array, np.exp(whole / 4))
+    cell.close(np.multiply(X, Y).array, whole * other)
+    assert np.allclose(X @ Y, (whole * other).sum(axis=0))
+    X.axpy(3, Y)
+    cell.close(X[...], whole + 3 * other)
+    X[...] = Y
+    cell.close(X.real.array, other.real)
+    assert X.astype("c16").dtype == np.complex128
+    if cell.result.kind != "c":
+        assert np.array_equal(X.min(), other.real.min(axis=0))
+        assert np.array_equal(X.max(), other.real.max(axis=0))
+
+
+@row("0", "2")
+def vectors_of_one_rank(cell, k):
+    root = cell.comm.size - 1
+    _, whole = cell.vector(k=int(k))
+    mine = whole if cell.comm.rank == root else None
+    made = DistVector.scatter(cell.comm, mine, cell.rows, root)
+    cell.close(made.array, whole)
+    found = made.gather(root)
+    assert (found is None) == (cell.comm.rank != root)
+    assert found is None or np.array_equal(found, whole)
+
+
+@row("1", "2")
+def vectors_of_matrix_market(cell, k):
+    _, whole = cell.vector(k=int(k))
+    path = cell.path("_b.mtx")
+    if cell.comm.rank == 0:
+        scipy.io.mmwrite(path, whole)
+    cell.comm.Barrier()
+    found = ours.read_vector(cell.comm, path, cell.rows)
+    cell.close(found.array, whole[:, 0] if k == "1" else whole)
+
+
+@row("0", "2")
+def distributed_vectors(cell, k):
+    x, whole = cell.vector(k=int(k))
+    y, other = cell.vector(seed=1, k=int(k))
+    x, y = x.astype(cell.result), y.astype(cell.result)
+    X, Y = (DistVector(cell.comm, cell.rows, each) for each in (x, y))
+    for found, expected in (
+        (X + Y, whole + other), (X - 2 * Y, whole - 2 * other), (-X * 3, -3 * whole),
+        (abs(X), abs(whole)), (X.conj(), whole.conj()),
+    ):  # fmt: skip
+        cell.close(found.array, expected)
+    assert np.allclose(X.vdot(Y), (whole.conj() * other).sum(axis=0), rtol=1e-5)
+    assert np.allclose(X.norm(), np.linalg.norm(whole, axis=0), rtol=1e-5)
+    assert np.allclose(X.norm(1), abs(whole).sum(axis=0), rtol=1e-5)
+    assert np.allclose(X.norm(np.inf), abs(whole).max(axis=0), rtol=1e-5)
+    assert np.allclose(X.sum(), whole.sum(axis=0))
+    found = X.gather()
+    assert found is None or np.allclose(found, whole)
+
+
+# -- solvers -------------------------------------------------------------------------------------
+
+PRECONDITIONERS = {
+    "none": lambda A: None,
+    "Jacobi": ours.Jacobi,
+    "SSOR": ours.SSOR,
+    "ILU": lambda A: ours.BlockILU(A, hermitian=True),
+    "AMG": lambda A: ours.AMG(A, coarsest=3),
+}
+SQUARE = ["cg", "pipelined_cg", "minres", "chebyshev", "gmres", "fgmres", "bicgstab"]
+
+
+def solved(cell, name, A, whole, M=None, **how):
+    """Solve with the vectors of the cell and compare with NumPy."""
+    b, all_of_b = cell.vector(seed=7)
+    x0, _ = cell.vector(seed=8)
+    rtol = 1e-4 if cell.eps > 1e-10 else 1e-10
+    given = {} if M is None else {"M": M}
+    found = getattr(ours, name)(A, b, x0, rtol=rtol, **given, **how)
+    assert found.converged, found.reason
+    assert found.x.dtype == cell.result, found.x.dtype
+    expected = np.linalg.solve(whole.toarray(), all_of_b)
+    cell.close(found.x, expected, 30 * rtol)
+    return found
+
+
+@row(*(f"{name} {precond}" for name in SQUARE for precond in PRECONDITIONERS))
+def solvers(cell, name):
+    solver, precond = name.split()
+    M = PRECONDITIONERS[precond](cell.A)
+    if hasattr(M, "Free"):
+        cell.kept(M)
+    solved(cell, solver, cell.A, cell.whole, M)
+
+
+MAPS = {
+    "function": lambda A, inverse: lambda r: inverse * r,
+    "Linear": lambda A, inverse: ours.LinearOperator(
+        A.comm, A.row_partition, A.col_partition,
+        lambda x, y: np.multiply(x.T, inverse, out=y.T), dtype=A.dtype,
+    ),
+    "SciPy": lambda A, inverse: scipy.sparse.linalg.LinearOperator(
+        (len(inverse), len(inverse)), matvec=lambda r: inverse * r, dtype=inverse.dtype
+    ),
+    "BlockLU": lambda A, inverse: ours.BlockLU(A),
+    "inner": lambda A, inverse: ours.inner(A, ours.cg, maxiter=2),
+    "ILUTP": lambda A, inverse: ours.BlockILU(A, fill_factor=2, drop_tol=1e-3),
+    "AMG, single": lambda A, inverse: ours.AMG(A, coarsest=3, dtype=A.dtype.char.replace("d", "f")
+                                               .replace("D", "F")),
+    "AMG, reused": lambda A, inverse: ours.AMG(A, coarsest=3, reuse=True),
+}
+
+
+@row(*MAPS)
+def other_preconditioners(cell, kind):
+    """What a solver takes for M; then with other values of the matrix."""
+    M = MAPS[kind](cell.A, 1.0 / cell.A.diagonal().real)
+    if hasattr(M, "Free"):
+        cell.kept(M)
+    solved(cell, "fgmres", cell.A, cell.whole, M)
+    if kind in ("inner", "ILUTP"):
+        try:
+            ours.cg(cell.A, cell.vector()[0], M=M)
+        except ValueError as error:
+            assert "cg needs a Hermitian preconditioner" in str(error)
+        else:
+            raise AssertionError("cg took it")
+        return
+    cell.A.scale(3)
+    solved(cell, "cg", cell.A, cell.whole * 3, M)
+
+
+@row("lsqr", "lsmr")
+def least_squares(cell, solver):
+    solved(cell, solver, cell.A, cell.whole)
+    b, whole = cell.vector(seed=7)
+    found = getattr(ours, solver)(cell.A, b, damp=0.5, rtol=1e-6)
+    a = cell.whole.toarray()
+    expected = np.linalg.solve(a.conj().T @ a + 0.25 * np.eye(cell.n), a.conj().T @ whole)
+    cell.close(found.x, expected, 1e-3)
+
+
+@row("cg", "gmres")
+def several_right_hand_sides(cell, solver):
+    b, whole = cell.vector(seed=7, k=3)
+    found = getattr(ours, solver)(cell.A, b, rtol=1e-5, M=ours.Jacobi(cell.A))
+    assert found.converged
+    cell.close(found.x, np.linalg.solve(cell.whole.toarray(), whole), 1e-3)
+
+
+@row(*(f"{name} {precond}" for name in SQUARE for precond in ("none", "Jacobi", "AMG")))
+def null_spaces(cell, name):
+    """The Laplacian of a ring; b is consistent, x has nothing of the constant vector."""
+    solver, precond = name.split()
+    if cell.n < 2:
+        return
+    whole = ring(cell.n)
+    A = cell.distributed(whole)
+    rng = np.random.default_rng(3)
+    exact = rng.standard_normal(cell.n)
+    exact -= exact.mean()
+    ranks = slice(*cell.rows.range(cell.comm.rank))
+    b = (whole @ exact)[ranks].astype(cell.vector_kind)
+    M = PRECONDITIONERS[precond](A)
+    if hasattr(M, "Free"):
+        cell.kept(M)
+    ones = np.ones(len(b), cell.vector_kind.type(0).real.dtype)
+    rtol = 1e-4 if cell.eps > 1e-10 else 1e-8
+    how = {"left_nullspace": ones} if solver in ("gmres", "fgmres", "bicgstab") else {}
+    found = getattr(ours, solver)(A, b, rtol=rtol, M=M, nullspace=ones, **how)
+    assert found.converged, found.reason
+    cell.close(found.x, exact, 300 * rtol)
+
+
+@row(*PRECONDITIONERS)
+def preconditioners_by_themselves(cell, precond):
+    """M r is linear, of r's dtype, and M Hermitian positive."""
+    M = PRECONDITIONERS[precond](cell.A)
+    if M is None:
+        return
+    if hasattr(M, "Free"):
+        cell.kept(M)
+    r, _ = cell.vector()
+    r = r.astype(cell.result)
+    out, twice = np.full_like(r, 9), np.full_like(r, 9)
+    M.apply(r, out)
+    M.apply(2 * r, twice)
+    cell.close(twice, 2 * cell.joined(out), 1e-4)
+    whole_r, whole_m = cell.joined(r), cell.joined(out)
+    assert not whole_r.any() or np.vdot(whole_r, whole_m).real > 0
+
+
+@row()
+def preconditioners_follow_the_values(cell):
+    M = ours.SSOR(cell.A)
+    cell.A.scale(4)
+    solved(cell, "cg", cell.A, cell.whole * 4, M)
+
+
+@row("smallest", "largest", "nullspace")
+def eigenpairs(cell, which):
+    if cell.n < 6:
+        return
+    whole = ring(cell.n) if which == "nullspace" else cell.whole
+    A = cell.distributed(whole)
+    ones = np.ones(len(cell.vector()[0]))
+    how = {"nullspace": ones} if which == "nullspace" else {"largest": which == "largest"}
+    rtol = 1e-4 if cell.eps > 1e-10 else 1e-7
+    found = ours.lobpcg(A, 2, rtol=rtol, **how)
+    assert found.converged, found.reason
+    values = np.linalg.eigvalsh(whole.toarray())
+    expected = values[1:3] if which == "nullspace" else values[:2]
+    expected = values[::-1][:2] if which == "largest" else expected
+    np.testing.assert_allclose(found.values, expected, rtol=10 * rtol)
+    assert cell.joined(found.vectors).shape == (cell.n, 2)
+
+
+@row()
+def the_eigenvalue_zero(cell):
+    if cell.n < 6:
+        return
+    found = ours.lobpcg(cell.distributed(ring(cell.n)), 2)
+    assert found.converged, found.reason
+    values = np.linalg.eigvalsh(ring(cell.n).toarray())
+    np.testing.assert_allclose(found.values, values[:2], atol=1e-4)
+
+
+@row()
+def the_largest_eigenvalue(cell):
+    found = ours.power_iteration(cell.A, rtol=1e-3, maxiter=5000)
+    values = np.linalg.eigvalsh(cell.whole.toarray())
+    np.testing.assert_allclose(found.values, values[-1:], rtol=1e-2)
+
+
+@row("all alike", "x0")
+def page_ranks(cell, start):
+    """Links of a ring, each node to its next two; in the end all have the same rank."""
+    if cell.dtype.kind == "c":
+        return
+    links = sparse.csr_array(
+        np.eye(cell.n, k=1) + np.eye(cell.n, k=1 - cell.n) + (cell.n > 1) * np.eye(cell.n)
+    )
+    A = cell.distributed(links)
+    x0 = None
+    if start == "x0":
+        kind = cell.vector_kind.type(0).real.dtype
+        x0 = np.arange(1.0, cell.n + 1)[slice(*A.row_range)].astype(kind)
+    found = ours.pagerank(A, x0, atol=1e-6)
+    assert found.converged, found.reason
+    cell.close(found.x, np.full(cell.n, 1 / cell.n), 1e-5)
+
+
+# -- refused on all or on none -------------------------------------------------------------------
+
+
+@row("float", "uint64", "string")
+def indices_of_other_kinds(cell, kind):
+    """Indices of one rank that are no integers are an error of all; unsigned ones are right."""
+    last = cell.comm.size - 1
+    i = np.arange(cell.comm.rank, cell.n, cell.comm.size)
+    if cell.comm.rank == last and kind != "string":
+        i = i.astype(kind)
+    elif cell.comm.rank == last:
+        i = np.array([str(each) for each in i], dtype="U3")
+    values = np.ones(len(i), cell.kind)
+    wrong = kind != "uint64" and cell.n > last
+    for make in (
+        lambda: ours.from_triplets(cell.comm, i, i, values, (cell.n, cell.n), **cell.how),
+        lambda: ours.Assembler(cell.comm, i, i, (cell.n, cell.n), **cell.how).assemble(values.real),
+    ):
+        try:
+            made = make()
+        except (TypeError, OnesidedError) as error:
+            assert wrong, error
+            assert "not integers" in str(error), error
+        else:
+            assert not wrong
+            cell.kept(made)
+            cell.close(made.local_rows().toarray(), np.eye(cell.n))
+
+
+def mixes():
+    """Every kind with two layouts, and every layout with four kinds, by kernels and methods."""
+    for place, kinds in enumerate(KINDS):
+        for turn in (0, 1):
+            layout = LAYOUTS[(place + turn * (1 + place // 5)) % len(LAYOUTS)]
+            kernel = KERNELS[(place + turn) % len(KERNELS)]
+            method = METHODS[(place // 2 + turn) % len(METHODS)]
+            yield f"{layout}/{kinds}/{kernel}/{method}"
+
+
+@parameters(row=list(ROWS), mix=list(mixes()))
+def case_sparse(comm, row, mix, seed):
+    made = Cell(comm, *mix.split("/"), seed % 1000)
+    ROWS[row](made)
+    made.tidy()
