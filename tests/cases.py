@@ -45,13 +45,12 @@ def need(module: str) -> None:
         skip(f"{module} cannot be imported: {error}")
 
 
-#: What may be refused: by which MPI, which methods ("" is any), with words of the refusal. A
+#: What may be refused: by which MPI ("" is any), which methods, with words of the refusal. A
 #: refusal that does not stand here fails.
 REFUSALS = [
-    ("openmpi", ("mpi", "mpi-persistent"), "topology"),  # wrong for swapped neighbors
-    ("openmpi", ("mpi",), "partitioned"),  # its own partitioned sends hang
-    ("", ("rma",), "memory"),  # stores into memory from empty only
-    ("", ("fence-threads", "lock-all-threads"), "thread"),
+    ("openmpi", ("mpi", "mpi-persistent"), "periodic Cartesian axis"),
+    ("", ("rma",), "not in memory from empty"),
+    ("", ("fence-threads", "lock-all-threads"), "MPI_THREAD_MULTIPLE"),
 ]
 
 

@@ -165,9 +165,10 @@ WITHOUT = ["kind=create", "kind=allocate", "roots", "windows", "own", "linear", 
 
 COLLECTIVES = {
     "cases_table": [
-        *on(1, 2, 3), *on(3, name="python", env=PYTHON), *on(2, name="debug", env=DEBUG),
-        *without_single_copy(3, full=True),
-        *emulated(3, "1"), *emulated(4, "2"), *full(2, 3, 4), *two_nodes(full=True),
+        *on(1, 2, 3, thin=True), *on(3, name="python", env=PYTHON, thin=True),
+        *emulated(4, "2", thin=True), *emulated(3, "1", full=True),
+        *full(2, name="debug", env=DEBUG), *without_single_copy(3, full=True),
+        *full(2, 3, 4), *two_nodes(full=True),
     ],
     "cases_conformance": [
         *on(1), *on(2, 3, 4, alike=True, thin=True), *full(7), *full(2, 4, name="debug", env=DEBUG),

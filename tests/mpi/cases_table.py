@@ -129,6 +129,7 @@ def case_mixed_with_requests_of_mpi4py(comm, cell, options):
 @parameters(cell=cells("", lengths=(Length(0, 3), Length(1 << 15, 1))))
 def case_life(comm, cell, options):
     """States and what they refuse; what is refused does no harm."""
+    make(comm, cell, options).free()  # never started
     subject = make(comm, cell, options)
     request = subject.request
     assert not request.active
@@ -328,8 +329,9 @@ def case_looking_waits_for_no_strict_round(comm, cell, options):
             comm.Send(np.zeros(1), 1, TAG)
         elif comm.rank == 1:
             comm.Recv(np.zeros(1), 0, TAG)
-        subject.check(turn, subject.request.Wait())
-        fence.check(turn, fence.request.Wait())
+        each = (subject, fence)
+        for one in each[:: -1 if (comm.rank + turn) % 2 else 1]:
+            one.check(turn, one.request.Wait())
     subject.free()
     fence.free()
 
