@@ -248,11 +248,11 @@ def _filled(
 
 @functools.cache
 def all_methods() -> tuple[str, ...]:
-    """Those of all collectives, ``auto`` first."""
+    """Those of all collectives, ``auto`` first, but not those that repeat a paper."""
     names = dict.fromkeys(["auto"])
     for kind in ("exchange", "broadcast", "reduction"):
         names |= dict.fromkeys(methods(kind))
-    return tuple(names)
+    return tuple(name for name in names if not name.endswith(("-paper", "-pscw")))
 
 
 def is_whole(job: Any) -> bool:
@@ -317,8 +317,7 @@ def any_order(cell: Cell) -> bool:
 
 
 def strict(cell: Cell) -> bool:
-    """The printed algorithms are no such: their waits, too, come in the order of the starts."""
-    return not cell.any_order and not cell.method.endswith("-paper")
+    return not cell.any_order
 
 
 # -- data -----------------------------------------------------------------------------------------
