@@ -201,15 +201,16 @@ def case_any_order_of_starts_and_waits(comm, cell, seed, options):
 @ranks(at_least=2)
 @parameters(cell=cells("", keep=strict))
 def case_strictly_ordered_waits_in_any_order(comm, cell, options):
-    """Starts in one order; a Wait out of order completes the earlier rounds."""
-    subjects = [make(comm, cell, options) for _ in range(3)]
+    """Starts in one order on a communicator; a Wait out of order completes the earlier rounds."""
+    first = make(comm, cell, options)
+    subjects = [first, *(make(comm, cell, options, first) for _ in range(2))]
     for turn in range(3):
         for subject in subjects:
             subject.fill(turn)
             subject.request.Start()
         for subject in subjects[:: -1 if (comm.rank + turn) % 2 else 1]:
             subject.check(turn, subject.request.Wait())
-    for subject in subjects:
+    for subject in subjects[::-1]:
         subject.free()
 
 

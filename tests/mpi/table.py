@@ -430,9 +430,11 @@ class Subject:
 
     request: Any
     window: np.ndarray | None = None
+    graph: MPI.Distgraphcomm | None = None
 
-    def __init__(self, comm: MPI.Intracomm, cell: Cell, options: Mapping[str, str]) -> None:
-        self.comm, self.cell = comm, cell
+    def __init__(self, comm: MPI.Intracomm, cell: Cell, options: Mapping[str, str],
+                 beside: Subject | None = None) -> None:  # fmt: skip
+        self.comm, self.cell, self.beside = comm, cell, beside
         self.rank, self.size = comm.rank, comm.size
         self.info = {key: options[key] for key in ("ranks_per_node", "progress") if key in options}
         if cell.memory == "slot":
@@ -486,8 +488,9 @@ class Subject:
 class Exchanged(Subject):
     """One of the exchanges, or the broadcast."""
 
-    def __init__(self, comm: MPI.Intracomm, cell: Cell, options: Mapping[str, str]) -> None:
-        super().__init__(comm, cell, options)
+    def __init__(self, comm: MPI.Intracomm, cell: Cell, options: Mapping[str, str],
+                 beside: Subject | None = None) -> None:  # fmt: skip
+        super().__init__(comm, cell, options, beside)
         row, rank, size, root = OPERATIONS[cell.row], self.rank, self.size, cell.root
         self.operation = row
         holes, in_place = "holes" in cell.layout, "place" in cell.layout
@@ -509,8 +512,9 @@ class Exchanged(Subject):
         recv = None if self.recv is None or self.owns else self.recv.spec()
         if self.held is not None:
             send, recv = (MPI.IN_PLACE, recv) if row.kept == "send" else (send, MPI.IN_PLACE)
-        self.graph = None
-        if row.on_graph:
+        if row.on_graph and beside is not None:
+            self.graph = beside.graph
+        elif row.on_graph:
             self.graph = comm.Create_dist_graph_adjacent(sources(rank, size), targets(rank, size))
         self.request = row.init(
             self.graph or comm, send, recv, root, method=cell.method, info=self.info or None
@@ -575,7 +579,7 @@ class Exchanged(Subject):
                 buffer.free()
         self.send = self.recv = None
         super().give_back()
-        if self.graph is not None:
+        if self.graph is not None and self.beside is None:
             self.graph.Free()
 
 
@@ -596,8 +600,9 @@ def _columns(nbytes: int) -> tuple[int, str]:
 class Reduced(Subject):
     """One of the reductions."""
 
-    def __init__(self, comm: MPI.Intracomm, cell: Cell, options: Mapping[str, str]) -> None:
-        super().__init__(comm, cell, options)
+    def __init__(self, comm: MPI.Intracomm, cell: Cell, options: Mapping[str, str],
+                 beside: Subject | None = None) -> None:  # fmt: skip
+        super().__init__(comm, cell, options, beside)
         rank, size, root = self.rank, self.size, cell.root
         self.in_place = "place" in cell.layout and (cell.row != "Reduce" or rank == root)
         self.width, self.char = 1, element(cell.kind).str
@@ -691,16 +696,18 @@ class Reduced(Subject):
 class Met(Subject):
     """The barrier."""
 
-    def __init__(self, comm: MPI.Intracomm, cell: Cell, options: Mapping[str, str]) -> None:
-        super().__init__(comm, cell, options)
+    def __init__(self, comm: MPI.Intracomm, cell: Cell, options: Mapping[str, str],
+                 beside: Subject | None = None) -> None:  # fmt: skip
+        super().__init__(comm, cell, options, beside)
         self.request = collectives.Barrier_init(comm, method=cell.method, info=self.info or None)
 
 
 class Boxed(Subject):
     """Rows to columns of an array of three axes, or of nine: no two ranks have as much."""
 
-    def __init__(self, comm: MPI.Intracomm, cell: Cell, options: Mapping[str, str]) -> None:
-        super().__init__(comm, cell, options)
+    def __init__(self, comm: MPI.Intracomm, cell: Cell, options: Mapping[str, str],
+                 beside: Subject | None = None) -> None:  # fmt: skip
+        super().__init__(comm, cell, options, beside)
         size, rank = self.size, self.rank
         self.rows = [slice(i * (i + 1) // 2, (i + 1) * (i + 2) // 2) for i in range(size)]
         self.cols = [slice(2 * i, 2 * i + 2) for i in range(size)]
@@ -740,8 +747,11 @@ class Boxed(Subject):
         assert same(np.ascontiguousarray(got), want), f"round {turn}"
 
 
-def make(comm: MPI.Intracomm, cell: Cell, options: Mapping[str, str] | None = None) -> Subject:
-    """Collective. What a cell names."""
+def make(
+    comm: MPI.Intracomm, cell: Cell, options: Mapping[str, str] | None = None,
+    beside: Subject | None = None,
+) -> Subject:  # fmt: skip
+    """Collective. What a cell names; on the communicator of another one that is freed later."""
     form: Any = Exchanged
     if cell.row in REDUCTIONS:
         form = Reduced
@@ -749,4 +759,4 @@ def make(comm: MPI.Intracomm, cell: Cell, options: Mapping[str, str] | None = No
         form = Met
     elif cell.row in BOXES:
         form = Boxed
-    return form(comm, cell, options or {})
+    return form(comm, cell, options or {}, beside)
