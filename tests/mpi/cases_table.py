@@ -487,13 +487,15 @@ def case_an_interrupt_in_wait(comm, cell, options):
         signal.signal(signal.SIGUSR2, earlier)
     states = comm.allgather(subject.request.state)
     assert set(states[1:]) == {"inactive"}
-    assert states[0] in ("broken", "inactive")  # who needs nobody has completed its round
+    # who needs nobody has completed its round; on a busy machine Wait had not begun
+    assert states[0] in ("broken", "inactive", "active")
     if subject.request.state == "broken":
         with pytest.raises(RequestError, match="broken"):
             subject.request.Wait()
-    if states[0] == "inactive":
+    if states[0] != "broken":
         if comm.rank:
             subject.request.Start()
+        if comm.rank or states[0] == "active":
             subject.check(1, subject.request.Wait())
         subject.round(2)
     subject.free()
