@@ -163,10 +163,14 @@ DIRECT = [f"method={name}" for name in ("rma-notify", "rma-p2p", "rma-fence,", "
 DEEP = ["every_root", "changing_roots", "at_once", "back_to_back"]
 WITHOUT = ["kind=create", "kind=allocate", "roots", "windows", "own", "linear", "receivers"]
 
+# off the node a broken round leaves a window with an open epoch, of which MPICH complains at the end
+WHOLE = ["case_data", "case_polls", "case_mixed", "case_life", "case_memory", "order", "case_late",
+         "case_something", "case_three", "case_looking", "mistaken", "beside", "case_marks"]  # fmt: skip
+
 COLLECTIVES = {
     "cases_table": [
         *on(1, 2, 3, thin=True), *on(3, name="python", env=PYTHON, thin=True),
-        *emulated(4, "2", thin=True), *emulated(3, "1", full=True),
+        *emulated(4, "2", select=WHOLE, thin=True), *emulated(3, "1", select=WHOLE, full=True),
         *full(2, name="debug", env=DEBUG), *without_single_copy(3, full=True),
         *full(2, 3, 4), *two_nodes(full=True),
     ],
