@@ -106,7 +106,9 @@ def _opened(
     return make
 
 
-def _checked(comm: MPI.Intracomm, problem: Problem, call: Callable[[], Array], **more: Any) -> Variant:
+def _checked(
+    comm: MPI.Intracomm, problem: Problem, call: Callable[[], Array], **more: Any
+) -> Variant:
     check = partial(delivered, comm, problem, call)
     return Variant(call, check, metrics={"bytes": problem.nbytes}, **more)
 
