@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onesided.apps.papers import options
+from onesided.apps.papers import broadcasters
 from onesided.collectives import MethodError, PatternError
 from onesided.collectives.trees import (
     Place,
@@ -89,7 +89,7 @@ def test_an_unknown_order():
 
 
 def test_the_command_line_has_these_orders():
-    assert options.ORDERS == orders()
+    assert broadcasters.ORDERS == orders()
 
 
 # -- places among any ranks ----------------------------------------------------------------------
