@@ -235,7 +235,7 @@ class Kept:
         self._start = start // page * page
         self._size = -(-(start + len(memory) - self._start) // page) * page
         self._second: int | None = None
-        self._remap = getattr(ctypes.CDLL(None), "mremap", None)
+        self._remap: Any = getattr(ctypes.CDLL(None), "mremap", None)
         if self._remap is not None and len(memory):
             self._remap.restype = ctypes.c_void_p
             self._second = self._moved(self._start, 0, self._MAYMOVE)

@@ -62,12 +62,14 @@ class Adjoint(Linear):
     @property
     def T(self) -> Linear:
         """Local. The transpose of this."""
-        return self.matrix.view(not self.transposed, self.conjugated)
+        turned: Linear = self.matrix.view(not self.transposed, self.conjugated)
+        return turned
 
     @property
     def H(self) -> Linear:
         """Local. The adjoint of this."""
-        return self.matrix.view(not self.transposed, not self.conjugated)
+        turned: Linear = self.matrix.view(not self.transposed, not self.conjugated)
+        return turned
 
     def promoted(self, dtype: np.dtype[Any]) -> Linear:
         """Collective. The same view of the promoted matrix."""
@@ -79,7 +81,8 @@ class Adjoint(Linear):
 
     def local_rows(self) -> sparse.csr_array:
         """Collective. This rank's rows with global columns; they are brought for the purpose."""
-        rows = self.matrix.transposed_rows() if self.transposed else self.matrix.local_rows()
+        whose = self.matrix
+        rows: sparse.csr_array = whose.transposed_rows() if self.transposed else whose.local_rows()
         if self.conjugated:
             np.conjugate(rows.data, out=rows.data)
         return rows
@@ -96,7 +99,7 @@ class Adjoint(Linear):
     @property
     def freed(self) -> bool:
         """Local. True after ``Free`` of the matrix."""
-        return self.matrix.freed
+        return bool(self.matrix.freed)
 
     def multiply(self, x: NDArray[Any], y: NDArray[Any]) -> None:
         """Collective. y = A.T x, conj(A.T conj(x)) or conj(A conj(x)); nothing is checked."""

@@ -97,8 +97,8 @@ def places(
                     f"{size} {name}s"
                 )
     kind = index_dtype(max(shape))
-    row, col = (part.astype(kind, copy=False) for part in parts)
-    return row, col
+    row, col = parts
+    return row.astype(kind, copy=False), col.astype(kind, copy=False)
 
 
 def row_numbers(rows: Any, size: int) -> NDArray[np.int64]:

@@ -139,8 +139,9 @@ def shared_dtype(comm: MPI.Intracomm, kind: np.dtype[Any], counts: bool = True) 
     kind = kind.newbyteorder("=")
     numbers = np.array([kind.num, -kind.num] if counts else [-1 << 60] * 2, np.int64)
     comm.Allreduce(MPI.IN_PLACE, numbers, op=MPI.MAX)
-    if numbers[0] == -numbers[1] and int(numbers[0]) in _NUMBERED:
-        return _NUMBERED[int(numbers[0])]
+    known = _NUMBERED.get(int(numbers[0])) if numbers[0] == -numbers[1] else None
+    if known is not None:
+        return known
     everyone = comm.allgather((kind, counts))
     counted = [each for each, has in everyone if has] or [each for each, _ in everyone]
     with agreed(comm):

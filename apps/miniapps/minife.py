@@ -52,7 +52,7 @@ class Mesh:
             sparse.diags_array([off * ones[1:], middle * ones, off * ones[1:]],
                                offsets=(-1, 0, 1), format="csr")
             for middle, off in pairs
-        )  # type: ignore[return-value]  # fmt: skip
+        )  # fmt: skip
 
     def _factors(self, first: int, last: int) -> list[tuple[Any, Any]]:
         axes = [self._axis(axis) for axis in range(3)]

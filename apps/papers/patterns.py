@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import as_file
 from pathlib import Path
 from typing import Any
@@ -199,7 +200,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     cases = [
         exchange_case(
             {"matrix": each.name, "pattern": pattern},
-            lambda comm, traffic=each.traffic[pattern]: traffic.problem(comm.rank),
+            partial(_problem, each.traffic[pattern]),
             names, options,
         )
         for each, pattern in pairs
@@ -215,6 +216,10 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         by_rank_0(comm, tell)
     report.remarks.append(wrong_elements(report.rows, "the one that its sender made for it"))
     return report.end(comm, options)
+
+
+def _problem(of: Traffic, comm: MPI.Intracomm) -> Problem:
+    return of.problem(comm.rank)
 
 
 def _subjects(comm: MPI.Intracomm, options: Options) -> list[Subject]:

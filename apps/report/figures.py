@@ -11,6 +11,7 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,10 @@ def _rate(entry: Entry) -> float | None:
     return nbytes / mean / 1e9 if mean and nbytes else None
 
 
+def _of_size(large: bool, entry: Entry) -> bool:
+    return _large(entry) == large
+
+
 def _large(entry: Entry) -> bool:
     return (entry.number("bytes") or 0) >= 1 << 20
 
@@ -174,7 +179,7 @@ SPECS: Mapping[str, Sequence[Spec]] = {
     ),
     "bench broadcast": tuple(
         Spec(f"Broadcast {what} (as Figure {number} of paper 003)", x, SECONDS, (METHOD, "order"),
-             panel, wanted=lambda e, large=large: _large(e) == large)
+             panel, wanted=partial(_of_size, large))
         for what, large, first in (("of 1 MiB and more", True, 13), ("of less", False, 15))
         for number, x, panel in ((first, OF_BYTES, ["ranks"]), (first + 1, OF_RANKS, ["bytes"]))
     ),

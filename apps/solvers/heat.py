@@ -449,7 +449,9 @@ def _differing(grid: Grid, one: Simulation, expected: Any) -> float:
     """Collective. The part of the points whose bytes are not those on rank 0."""
     field = grid.gather(one.state, 0, tuple(slice(0, n) for n in one.problem.shape))
 
-    def part() -> float:
+    def part() -> float:  # on rank 0, which has the field
+        if field is None:
+            raise CommandError("the field was not gathered")
         bits = np.dtype(f"u{field.dtype.itemsize}")
         pair = [np.ascontiguousarray(each).view(bits) for each in (field, expected)]
         if not np.isfinite(field).all():

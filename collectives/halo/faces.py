@@ -442,13 +442,15 @@ def order_by_node(
     ``areas`` are the sizes of faces across each axis, ``nodes`` has the node of each rank. The
     places of a node are a box; () where ranks in their order do as well, or nodes differ in size.
     """
-    size, by_node = len(nodes), {}
+    size = len(nodes)
+    by_node: dict[int, list[int]] = {}
     for rank, node in enumerate(nodes):
         by_node.setdefault(node, []).append(rank)
     counts = {len(ranks) for ranks in by_node.values()}
     if len(by_node) == 1 or len(counts) > 1:
         return ()
-    best, least = (), bytes_off(dims, periodic, areas, nodes)
+    best: tuple[int, ...] = ()
+    least = bytes_off(dims, periodic, areas, nodes)
     for box in _factorizations(counts.pop(), len(dims)):
         if any(n % part for n, part in zip(dims, box, strict=True)):
             continue

@@ -178,8 +178,8 @@ class Fold:
         if not target.size:
             return copy(target, left)
         if self.quick:
-            arrays = (array.view(self.element.dtype) for array in (target, left, right))
-            return reduce(*arrays, self._loop, self._ufunc or _no_ufunc)
+            into, one, other = (array.view(self.element.dtype) for array in (target, left, right))
+            return reduce(into, one, other, self._loop, self._ufunc or _no_ufunc)
         if target.size > self._between.size:
             self._between = np.empty(target.size, np.uint8)
         return call(partial(self._apply, target, left, right), serves=False)

@@ -233,7 +233,7 @@ def parse_fields(path: str, section: Section, text: bytes, line: int, first: int
     pointed = form.integer or text.count(b".") == count
     if len(apart) == count and pointed and not form.scale:
         words = apart  # programs that write other widths than they say leave blanks
-    number = int if form.integer else float
+    number: Any = int if form.integer else float
     kind = np.dtype(np.int64 if form.integer else np.float64)
     try:
         values = np.fromiter(map(number, words), kind, count)

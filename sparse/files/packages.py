@@ -201,7 +201,7 @@ def _market_vector(comm: MPI.Intracomm, name: str, partition: Partition | None) 
 
             with open(name, "rb"), naming(name):
                 found: Any = scipy.io.mmread(name)
-                whole = found.toarray() if sparse.issparse(found) else np.asarray(found)
+                whole = found.toarray() if hasattr(found, "toarray") else np.asarray(found)
             whole = whole[:, 0].copy() if whole.shape[1] == 1 else whole
             if partition is not None and partition.size != len(whole):
                 raise MatrixFileError(

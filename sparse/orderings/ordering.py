@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from onesided.collectives import Alltoallv_init, RequestError, agreed
-from onesided.sparse.alike import shared_dtype
 from onesided.sparse.halo import Info
-from onesided.sparse.moving import blocks_of, counterparts, moved
+from onesided.sparse.moving import blocks_of, counterparts, moved, shared_dtype
 from onesided.sparse.orderings.graph import GRAPH_BYTES
 from onesided.sparse.orderings.numbering import How, numbering
 from onesided.sparse.partition import Partition, index_dtype, split_columns

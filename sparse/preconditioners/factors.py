@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +62,7 @@ class PatternFactors:
         n = block.shape[0]
         self._indptr, self._indices = block.indptr.astype(np.int64), block.indices.astype(np.int64)
         self._values, self._pivot = block.data.copy(), np.zeros(n, np.int64)
-        limit = 100 * np.finfo(kind).eps * np.max(np.abs(block.data), initial=0.0)
+        limit = 100 * float(np.finfo(cast(Any, kind)).eps) * np.max(np.abs(block.data), initial=0.0)
         factor = _factored if _compiled is None else _compiled.factor
         bad = factor(
             self._indptr, self._indices, self._values, self._pivot, np.zeros(n, np.int64)

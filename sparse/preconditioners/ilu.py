@@ -56,8 +56,8 @@ class BlockILU(OfMatrix):
             if block is None:
                 definite = True
             elif own_pattern:
-                self._factors = _made(A, lambda: PatternFactors(block, hermitian))
-                definite = self._factors.definite
+                factors = _made(A, lambda: PatternFactors(block, hermitian))
+                self._factors, definite = factors, factors.definite
                 if hermitian and not definite:
                     raise ValueError(f"{_rows(A)} are not Hermitian")
             else:

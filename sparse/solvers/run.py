@@ -19,8 +19,9 @@ import numpy as np
 from onesided.collectives import sums
 from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.errors import RequestError
-from onesided.sparse.alike import block, columns, shared_dtype
+from onesided.sparse.alike import block, columns
 from onesided.sparse.linear import Linear
+from onesided.sparse.moving import shared_dtype
 from onesided.sparse.preconditioners.preconditioner import preconditioner
 from onesided.sparse.solvers.solution import BREAKDOWN, CONVERGED, LEAST_SQUARES, LIMIT, Solution
 from onesided.sparse.solvers.space import Scalar, Space, Vector
