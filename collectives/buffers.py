@@ -584,7 +584,8 @@ def recv_boxes(spec: Any, peers: Sequence[int], keys: Sequence[int]) -> Side:
     """Read ``[array, boxes]`` or ``[(shape, dtype), boxes]``, the request's own memory."""
     given, boxes = _pair(spec, len(peers), "recv")
     if isinstance(given, tuple):
-        array, (shape, dtype) = None, _form(given)
+        shape, dtype = _form(given)
+        array = None
     else:
         array = as_array(given, "recv")
         shape, dtype = array.shape, array.dtype
