@@ -14,7 +14,9 @@ from onesided.collectives.context import Context
 from onesided.sparse.partition import FEW_PARTS, Integers, Partition, cuts
 
 _PIECE_BYTES = 1 << 30  # of a message: below what a 32-bit count can say
-_NUMBERED: dict[int, np.dtype[Any]] = {np.dtype(char).num: np.dtype(char) for char in "?bBhHiIlLqQefdgFDG"}
+_NUMBERED: dict[int, np.dtype[Any]] = {
+    np.dtype(char).num: np.dtype(char) for char in "?bBhHiIlLqQefdgFDG"
+}
 
 Counts = NDArray[np.int64]
 
