@@ -420,6 +420,15 @@ _NAP = 0.0005
 #: What is left has been freed, where all ranks could.
 _ended = False
 
+#: Requests that belong to no context, and are retired where MPI ends before them.
+_unattached: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def retire_at_end(request: Any) -> None:
+    """Local. Call ``request.retire()`` where MPI ends before the request has been freed."""
+    _unattached.add(request)
+
+
 #: mpi4py is going to abort the job when this process ends.
 _aborting = False
 
@@ -458,6 +467,8 @@ def _clean_up() -> None:
         return
     progress.finish()
     well = int(not hasattr(sys, "last_value") and not progress.unfinished())
+    for request in list(_unattached):
+        request.retire()
     contexts = sorted(_contexts(), key=lambda context: context.key)
     questions = []
     for context in contexts:
